@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// stallTick is how often the harness looks whether it gets the processor, stallLeast how late it may be without that being a stall.
+	// stallTick is how often the harness looks whether it gets the processor, stallLeast how late it
+	// may be without that being a stall.
 	stallTick  = 20 * time.Millisecond
 	stallLeast = 30 * time.Millisecond
 )
@@ -65,7 +66,8 @@ func judged(faults []report.Fault, found []checker.Availability) {
 		if faults[i].Effect == nil {
 			continue
 		}
-		faults[i].Availability = &report.Availability{Unjudged: a.Unjudged, Served: inSeconds(a.Served), Named: inSeconds(a.Named), Slack: a.Slack.Seconds()}
+		faults[i].Availability = &report.Availability{Unjudged: a.Unjudged, Served: inSeconds(a.Served),
+			Named: inSeconds(a.Named), Slack: a.Slack.Seconds()}
 	}
 }
 

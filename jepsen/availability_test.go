@@ -41,21 +41,25 @@ func TestStrikes(t *testing.T) {
 	faults := []report.Fault{
 		{Name: "power-all", From: 1, To: 2},
 		{Name: "disk-hung", From: 3, To: 9, Effect: &report.Effect{
-			Began: 4, Struck: 5, Healing: 8, Healthy: []string{"n1", "n2"}, Victims: []string{"n3"}, Allowed: 4, Why: "it takes longer",
+			Began: 4, Struck: 5, Healing: 8, Healthy: []string{"n1", "n2"}, Victims: []string{"n3"}, Allowed: 4,
+			Why: "it takes longer",
 		}},
 	}
 	want := []checker.Strike{
 		{Name: "power-all", From: time.Second, To: 2 * time.Second},
 		{
-			Name: "disk-hung", From: 3 * time.Second, Began: 4 * time.Second, Struck: 5 * time.Second, Healing: 8 * time.Second, To: 9 * time.Second,
+			Name: "disk-hung", From: 3 * time.Second, Began: 4 * time.Second, Struck: 5 * time.Second, Healing: 8 * time.Second,
+			To:      9 * time.Second,
 			Healthy: []string{"n1", "n2"}, Victims: []string{"n3"}, Allowed: 4 * time.Second,
 		},
 	}
 	if diff := cmp.Diff(want, strikes(faults)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	judged(faults, []checker.Availability{{}, {Served: map[string]time.Duration{"n1": 1500 * time.Millisecond}, Slack: time.Second}})
-	if got := faults[1].Availability; faults[0].Availability != nil || got == nil || got.Served["n1"] != 1.5 || got.Slack != 1 {
+	judged(faults, []checker.Availability{{}, {Served: map[string]time.Duration{"n1": 1500 * time.Millisecond},
+		Slack: time.Second}})
+	if got := faults[1].Availability; faults[0].Availability != nil || got == nil || got.Served["n1"] != 1.5 ||
+		got.Slack != 1 {
 		t.Errorf("have %+v and %+v", faults[0].Availability, faults[1].Availability)
 	}
 }

@@ -19,14 +19,16 @@ const serverPackage = "github.com/belfrydb/belfry/cmd/belfry"
 // build builds the server for fault injection into a directory, without libraries: an image has none.
 func build(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "belfry")
-	out, err := exec.CommandContext(ctx, "env", "CGO_ENABLED=0", "go", "build", "-tags", "jepsen", "-o", program, serverPackage).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "env", "CGO_ENABLED=0", "go", "build", "-tags", "jepsen", "-o", program,
+		serverPackage).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building the server: %w\n%s", err, out)
 	}
 	return program, nil
 }
 
-// buildLater builds a server into a directory that reads one format of logs and snapshots more, and is otherwise the same.
+// buildLater builds a server into a directory that reads one format of logs and snapshots more, and
+// is otherwise the same.
 func buildLater(ctx context.Context, dir string) (string, error) {
 	source, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", "github.com/belfrydb/belfry/fsm").Output()
 	if err != nil {
@@ -47,7 +49,8 @@ func buildLater(ctx context.Context, dir string) (string, error) {
 		return "", fmt.Errorf("reading the latest format from %s: %w", path, err)
 	}
 	changed := line.ReplaceAllString(string(text), fmt.Sprintf("const LatestFormat Format = %d", latest+1))
-	written, list, program := filepath.Join(dir, "later-format.go"), filepath.Join(dir, "later-overlay.json"), filepath.Join(dir, "belfry-later")
+	written, list, program := filepath.Join(dir, "later-format.go"), filepath.Join(dir, "later-overlay.json"),
+		filepath.Join(dir, "belfry-later")
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {path: written}})
 	if err != nil {
 		return "", fmt.Errorf("laying another format over the source: %w", err)
@@ -55,7 +58,8 @@ func buildLater(ctx context.Context, dir string) (string, error) {
 	if err := errors.Join(os.WriteFile(written, []byte(changed), 0o600), os.WriteFile(list, overlay, 0o600)); err != nil {
 		return "", fmt.Errorf("laying another format over the source: %w", err)
 	}
-	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "jepsen", "-overlay", list, "-o", program, serverPackage).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "jepsen", "-overlay", list, "-o", program,
+		serverPackage).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("building a server of a later format: %w\n%s", err, out)
 	}

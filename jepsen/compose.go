@@ -21,15 +21,18 @@ import (
 const (
 	// composeNodes is how many nodes docker-compose.yml has; they are n1, n2 and so on.
 	composeNodes = 3
-	// composeMax is how long it may take to create containers, or to take out of them what is to be kept and to remove them.
+	// composeMax is how long it may take to create containers, or to take out of them what is to be
+	// kept and to remove them.
 	composeMax = 2 * time.Minute
 	// The directories that a container has from the harness.
 	composeJournals = "/jepsen/journals"
 	composeClocks   = "/jepsen/clocks"
 )
 
-// compose is the cluster of docker-compose.yml: a copy of that file whose clients come in at an address of the run's own, and a second file, laid over it by
-// compose, with what fault injection needs. Image, containers, network and volumes have names of the run's own, and are removed with it.
+// compose is the cluster of docker-compose.yml: a copy of that file whose clients come in at an
+// address of the run's own, and a second file, laid over it by compose, with what fault injection
+// needs. Image, containers, network and volumes have names of the run's own, and are removed with
+// it.
 type compose struct {
 	// root is the directory of the repository, dir that of the run, project the name under which compose has it all.
 	root, dir, project string
@@ -52,8 +55,10 @@ func newCompose(ctx context.Context, s *settings, dir string) (*compose, error) 
 		return nil, fmt.Errorf("looking for docker-compose.yml: %w", err)
 	}
 	return &compose{
-		root: filepath.Dir(strings.TrimSpace(string(module))), dir: dir, project: fmt.Sprintf("belfry-jepsen-%d", os.Getpid()),
-		address: fmt.Sprintf("127.%d.%d.1", 1+os.Getpid()>>8%254, os.Getpid()%256), ports: map[string]string{}, shards: s.shards, snapshot: s.snapshot,
+		root: filepath.Dir(strings.TrimSpace(string(module))), dir: dir,
+		project: fmt.Sprintf("belfry-jepsen-%d", os.Getpid()),
+		address: fmt.Sprintf("127.%d.%d.1", 1+os.Getpid()>>8%254, os.Getpid()%256), ports: map[string]string{},
+		shards: s.shards, snapshot: s.snapshot,
 		env: s.env,
 	}, nil
 }
@@ -100,16 +105,20 @@ func (c *compose) containers(ctx context.Context) (*lab.Containers, error) {
 	}
 	socket, ok := strings.CutPrefix(host, "unix://")
 	if !ok {
-		return nil, fmt.Errorf("--compose needs docker on this machine, which shares files with its containers; docker is at %s", host)
+		return nil, fmt.Errorf("--compose needs docker on this machine, which shares files with its containers; docker is "+
+			"at %s", host)
 	}
 	return lab.NewContainers(socket, c.container, c.project+"_default"), nil
 }
 
-// create builds the image and creates the containers, which do not run yet. The lab of the run has made its directories.
+// create builds the image and creates the containers, which do not run yet. The lab of the run has
+// made its directories.
 func (c *compose) create(ctx context.Context, program string, nodes []*lab.Node) error {
 	for _, n := range nodes {
-		// The server of the image runs as a user of its own. Others do not come this far: the directory of the run is closed to them.
-		if err := errors.Join(os.MkdirAll(c.file("journals", n.Name), 0o700), os.Chmod(c.file("journals", n.Name), 0o777), n.Clock.Publish()); err != nil {
+		// The server of the image runs as a user of its own. Others do not come this far: the directory
+		// of the run is closed to them.
+		if err := errors.Join(os.MkdirAll(c.file("journals", n.Name), 0o700), os.Chmod(c.file("journals", n.Name), 0o777),
+			n.Clock.Publish()); err != nil {
 			return fmt.Errorf("making what containers share with the harness: %w", err)
 		}
 	}
@@ -119,7 +128,8 @@ func (c *compose) create(ctx context.Context, program string, nodes []*lab.Node)
 	if err := c.writeFiles(nodes); err != nil {
 		return err
 	}
-	// A command that is cut short in the middle leaves docker at work, and an image or containers that appear after all were removed.
+	// A command that is cut short in the middle leaves docker at work, and an image or containers that
+	// appear after all were removed.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), composeMax)
 	defer cancel()
 	if err := c.buildImage(whole, program); err != nil {
@@ -147,7 +157,8 @@ func (c *compose) buildImage(ctx context.Context, program string) error {
 	if err := copyFile(filepath.Join(c.root, "Dockerfile"), c.file("Dockerfile")); err != nil {
 		return err
 	}
-	_, err := c.run(ctx, "docker", "build", "--quiet", "--tag", c.image(), "--file", c.file("Dockerfile"), c.file("bin", "image"))
+	_, err := c.run(ctx, "docker", "build", "--quiet", "--tag", c.image(), "--file", c.file("Dockerfile"),
+		c.file("bin", "image"))
 	return err
 }
 
@@ -160,7 +171,8 @@ func static(program string) error {
 	defer file.Close() //nolint:errcheck // it was only read
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_INTERP {
-			return errors.New("the server for the image is linked to libraries that the image has not; build it with CGO_ENABLED=0")
+			return errors.New("the server for the image is linked to libraries that the image has not; build it with " +
+				"CGO_ENABLED=0")
 		}
 	}
 	return nil
@@ -188,12 +200,14 @@ func (c *compose) writeFiles(nodes []*lab.Node) error {
 	return nil
 }
 
-// publish has the ports of docker-compose.yml's nodes published at the address of this run. Compose itself cannot: it puts the ports of two files together.
+// publish has the ports of docker-compose.yml's nodes published at the address of this run. Compose
+// itself cannot: it puts the ports of two files together.
 func (c *compose) publish(text string) (string, error) {
 	ports := regexp.MustCompile(`ports: \["127\.0\.0\.1:(\d+):(\d+)"\]`)
 	found := ports.FindAllStringSubmatch(text, -1)
 	if len(found) != composeNodes || strings.Count(text, "ports:") != composeNodes {
-		return "", fmt.Errorf("docker-compose.yml publishes other ports than one on 127.0.0.1 for each of %d nodes", composeNodes)
+		return "", fmt.Errorf("docker-compose.yml publishes other ports than one on 127.0.0.1 for each of %d nodes",
+			composeNodes)
 	}
 	for i, f := range found {
 		c.ports[fmt.Sprintf("n%d", i+1)] = f[1]
@@ -226,7 +240,8 @@ func (c *compose) override(nodes []*lab.Node) ([]byte, error) {
 			Image: c.image(), ContainerName: c.container(n.Name),
 			Restart: "no", // a node that ends by itself must be seen
 			Environment: map[string]string{
-				"BELFRY_SHARDS": fmt.Sprint(c.shards), "BELFRY_PRINT_ADDRESSES": "true", "BELFRY_LOG_FORMAT": "json", "BELFRY_LOG_LEVEL": "debug",
+				"BELFRY_SHARDS": fmt.Sprint(c.shards), "BELFRY_PRINT_ADDRESSES": "true", "BELFRY_LOG_FORMAT": "json",
+				"BELFRY_LOG_LEVEL":      "debug",
 				"BELFRY_JEPSEN_JOURNAL": composeJournals, "BELFRY_JEPSEN_CLOCK": composeClocks + "/" + n.Name,
 				"BELFRY_JEPSEN_SNAPSHOT_BYTES": fmt.Sprint(c.snapshot),
 			},
@@ -251,8 +266,8 @@ func (c *compose) override(nodes []*lab.Node) ([]byte, error) {
 // literal keeps compose from taking a part of a text for a variable.
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// end takes the journals out of the containers, and removes containers, network, volumes and image as far as they exist. It does so
-// also when ctx has ended, for a run that was interrupted.
+// end takes the journals out of the containers, and removes containers, network, volumes and image
+// as far as they exist. It does so also when ctx has ended, for a run that was interrupted.
 func (c *compose) end(ctx context.Context, l *lab.Lab) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), composeMax)
 	defer cancel()
@@ -271,7 +286,8 @@ func (c *compose) end(ctx context.Context, l *lab.Lab) error {
 	return errors.Join(append(problems, err, os.RemoveAll(c.file("bin")), os.RemoveAll(c.file("journals")))...)
 }
 
-// collect takes the journals out of the containers. They belong to the server's user; docker hands them over as files of whoever asks.
+// collect takes the journals out of the containers. They belong to the server's user; docker hands
+// them over as files of whoever asks.
 func (c *compose) collect(ctx context.Context, l *lab.Lab) error {
 	for _, n := range l.Nodes() {
 		if _, err := c.run(ctx, "docker", "cp", c.container(n.Name)+":"+composeJournals+"/.", l.Journals()); err != nil {
@@ -283,7 +299,8 @@ func (c *compose) collect(ctx context.Context, l *lab.Lab) error {
 
 // compose runs the compose that is installed.
 func (c *compose) compose(ctx context.Context, args ...string) (string, error) {
-	files := []string{"COMPOSE_PROJECT_NAME=" + c.project, filepath.Join(c.root, "deploy", "compose"), "--file", c.file("docker-compose.yml"), "--file", c.file("jepsen.yml")}
+	files := []string{"COMPOSE_PROJECT_NAME=" + c.project, filepath.Join(c.root, "deploy", "compose"), "--file",
+		c.file("docker-compose.yml"), "--file", c.file("jepsen.yml")}
 	return c.run(ctx, "env", append(files, args...)...)
 }
 
@@ -292,7 +309,8 @@ func (c *compose) run(ctx context.Context, program string, args ...string) (stri
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = c.root
 	command.SysProcAttr = apart()
-	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) } // with all that it started
+	// with all that it started
+	command.Cancel = func() error { return syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 	var problems strings.Builder
 	command.Stderr = &problems
 	out, err := command.Output()
@@ -302,7 +320,8 @@ func (c *compose) run(ctx context.Context, program string, args ...string) (stri
 	return strings.TrimSpace(string(out)), nil
 }
 
-// apart has a command not hear what is typed at the harness's terminal: an interrupt is for the harness, which ends it all in order.
+// apart has a command not hear what is typed at the harness's terminal: an interrupt is for the
+// harness, which ends it all in order.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // copyFile copies a file and its permissions.

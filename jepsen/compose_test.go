@@ -20,7 +20,8 @@ import (
 )
 
 func testCompose(dir string) *compose {
-	return &compose{root: "..", dir: dir, project: "belfry-jepsen-7", address: "127.9.8.1", ports: map[string]string{}, shards: 5, snapshot: 4096, env: []string{"MORE=a=$b"}}
+	return &compose{root: "..", dir: dir, project: "belfry-jepsen-7", address: "127.9.8.1", ports: map[string]string{},
+		shards: 5, snapshot: 4096, env: []string{"MORE=a=$b"}}
 }
 
 // TestComposePublish moves the ports of the repository's docker-compose.yml, and nothing else.
@@ -103,8 +104,9 @@ func TestComposeFiles(t *testing.T) {
 	want := composeService{
 		Image: "belfry-jepsen:7", ContainerName: "belfry-jepsen-7-n2", Restart: "no",
 		Environment: map[string]string{
-			"BELFRY_SHARDS": "5", "BELFRY_PRINT_ADDRESSES": "true", "BELFRY_LOG_FORMAT": "json", "BELFRY_LOG_LEVEL": "debug", "BELFRY_JEPSEN_JOURNAL": "/jepsen/journals",
-			"BELFRY_JEPSEN_CLOCK": "/jepsen/clocks/n2", "BELFRY_JEPSEN_SNAPSHOT_BYTES": "4096", "MORE": "a=$$b",
+			"BELFRY_SHARDS": "5", "BELFRY_PRINT_ADDRESSES": "true", "BELFRY_LOG_FORMAT": "json", "BELFRY_LOG_LEVEL": "debug",
+			"BELFRY_JEPSEN_JOURNAL": "/jepsen/journals",
+			"BELFRY_JEPSEN_CLOCK":   "/jepsen/clocks/n2", "BELFRY_JEPSEN_SNAPSHOT_BYTES": "4096", "MORE": "a=$$b",
 		},
 		Volumes: []composeMount{
 			{Type: "bind", Source: escaped + "/compose/journals/n2", Target: "/jepsen/journals"},
@@ -188,10 +190,12 @@ func program(kind elf.ProgType) []byte {
 	var b bytes.Buffer
 	head := elf.Header64{
 		Type: uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
-		Phoff: uint64(binary.Size(elf.Header64{})), Ehsize: uint16(binary.Size(elf.Header64{})), Phentsize: uint16(binary.Size(elf.Prog64{})), Phnum: 1,
+		Phoff: uint64(binary.Size(elf.Header64{})), Ehsize: uint16(binary.Size(elf.Header64{})),
+		Phentsize: uint16(binary.Size(elf.Prog64{})), Phnum: 1,
 	}
 	copy(head.Ident[:], elf.ELFMAG)
-	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
+	head.Ident[elf.EI_CLASS], head.Ident[elf.EI_DATA], head.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64),
+		byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
 	for _, part := range []any{head, elf.Prog64{Type: uint32(kind)}} {
 		_ = binary.Write(&b, binary.LittleEndian, part) // a buffer takes all
 	}

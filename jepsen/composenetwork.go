@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// The methods of lab.Network: nodes know each other by the names of docker-compose.yml, clients come in at the published ports.
+// The methods of lab.Network: nodes know each other by the names of docker-compose.yml, clients
+// come in at the published ports.
 
 func (c *compose) Host(node string) string       { return node }
 func (c *compose) Advertised(node string) string { return node }
@@ -36,7 +37,8 @@ func (c *compose) Add(_ context.Context, node string) error {
 	return fmt.Errorf("there is no room for %s: docker-compose.yml has %d nodes", node, composeNodes)
 }
 
-// composable returns an error if a run cannot be made with --compose, or only with it: before anything starts, and with every reason.
+// composable returns an error if a run cannot be made with --compose, or only with it: before
+// anything starts, and with every reason.
 func (s *settings) composable(ctx context.Context, faults []nemesis.Fault) error {
 	var problems []error
 	if s.compose && s.nodes != composeNodes {
@@ -50,7 +52,8 @@ func (s *settings) composable(ctx context.Context, faults []nemesis.Fault) error
 		for name := range strings.SplitSeq(f.Name, "+") {
 			switch why := unfitForContainers(ctx, name); {
 			case s.compose && why != "":
-				problems = append(problems, fmt.Errorf("--compose: the nemesis %s cannot be injected into containers: %s", name, why))
+				problems = append(problems, fmt.Errorf("--compose: the nemesis %s cannot be injected into containers: %s",
+					name, why))
 			case !s.compose && slices.Contains(only, name):
 				problems = append(problems, fmt.Errorf("the nemesis %s needs --compose", name))
 			}
@@ -79,8 +82,10 @@ func unfitForContainers(ctx context.Context, fault string) string {
 			return err.Error()
 		}
 		return ""
-	case "kill-one", "kill-majority", "kill-all", "kill-leader", "pause-leader", "pause-one", "pause-all", "restart", "restart-rolling", "starve", "crash-loop",
-		"clock-forward", "clock-back", "clock-strobe", "clock-drift", "suspend", "clock-skew-transfer", "transfer", "lag-install":
+	case "kill-one", "kill-majority", "kill-all", "kill-leader", "pause-leader", "pause-one", "pause-all", "restart",
+		"restart-rolling", "starve", "crash-loop",
+		"clock-forward", "clock-back", "clock-strobe", "clock-drift", "suspend", "clock-skew-transfer", "transfer",
+		"lag-install":
 		return ""
 	}
 	return "it needs nodes whose disks and connections pass through the harness, as those of processes do"

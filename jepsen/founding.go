@@ -19,7 +19,8 @@ var errNotFounded = errors.New("no whole cluster was founded")
 // foundingGoesOn is how long clients of the founding go on when the cluster is whole.
 const foundingGoesOn = time.Second
 
-// begin starts the cluster and returns when it is whole. If a fault of the founding was asked for, it strikes meanwhile.
+// begin starts the cluster and returns when it is whole. If a fault of the founding was asked for,
+// it strikes meanwhile.
 func (e *experiment) begin(ctx context.Context) error {
 	i := slices.IndexFunc(e.faults, func(f nemesis.Fault) bool { return f.Founding })
 	if i >= 0 {
@@ -35,7 +36,8 @@ func (e *experiment) begin(ctx context.Context) error {
 	return nil
 }
 
-// found starts all nodes while clients put through each of them and a fault strikes. What is lost, and what does not become whole, is the cluster's failure.
+// found starts all nodes while clients put through each of them and a fault strikes. What is lost,
+// and what does not become whole, is the cluster's failure.
 func (e *experiment) found(ctx context.Context, fault nemesis.Fault) error {
 	e.history = history.New()
 	putting, stop := context.WithCancel(ctx)

@@ -48,8 +48,8 @@ func sizeJournals(dir string) (map[string]int64, error) {
 	return sizes, nil
 }
 
-// readJournals reads what the nodes applied, each life of a process in a file of its own, named after the node and its start. They must be those of the
-// run, as long as they were when it ended.
+// readJournals reads what the nodes applied, each life of a process in a file of its own, named
+// after the node and its start. They must be those of the run, as long as they were when it ended.
 func readJournals(dir string, sizes map[string]int64) ([]checker.Journal, error) {
 	have, err := sizeJournals(dir)
 	if err != nil {
@@ -94,7 +94,8 @@ func readJournal(path, node string) (checker.Journal, error) {
 	return j, nil
 }
 
-// cutShort says which replicas are not in the journals of their nodes as far as they were applied: whoever wrote no journal would agree with everybody.
+// cutShort says which replicas are not in the journals of their nodes as far as they were applied:
+// whoever wrote no journal would agree with everybody.
 func cutShort(replicas []replica, journals []checker.Journal) (missing []report.Violation) {
 	for _, r := range replicas {
 		var last, own uint64 // of the shard's entries up to r.Applied; Raft's own are in no journal
@@ -110,7 +111,8 @@ func cutShort(replicas []replica, journals []checker.Journal) (missing []report.
 		}
 		if own < last || last == 0 {
 			missing = append(missing, report.Violation{
-				Invariant: itself, Text: fmt.Sprintf("%s had applied shard %d up to entry %d; its journals end at entry %d, those of all nodes at %d", r.Node, r.Shard, r.Applied, own, last),
+				Invariant: itself, Text: fmt.Sprintf("%s had applied shard %d up to entry %d; its journals end at entry %d, "+
+					"those of all nodes at %d", r.Node, r.Shard, r.Applied, own, last),
 			})
 		}
 	}

@@ -66,8 +66,9 @@ func say(out io.Writer, r *report.Report, dir string) error {
 	return nil
 }
 
-// judgeGC is how far the heap may grow while a run is judged before garbage is collected, in percent. Nearly all that a check makes it keeps to its end, and
-// that is some 4.5 KB a call: what is collected is not worth the looking, which was a third of a check's time.
+// judgeGC is how far the heap may grow while a run is judged before garbage is collected, in
+// percent. Nearly all that a check makes it keeps to its end, and that is some 4.5 KB a call: what
+// is collected is not worth the looking, which was a third of a check's time.
 const judgeGC = 400
 
 // judge holds a run against the promises, and writes the verdict and the page.
@@ -87,7 +88,8 @@ func judge(dir string, kept *record, h *history.History) (*report.Report, error)
 	}
 	kept.Failures = append(kept.Failures, cutShort(kept.Replicas, journals)...)
 	verdict := checker.Check(&checker.Run{
-		History: h, Journals: journals, Elections: elections, Clocks: kept.Clocks, Removals: kept.Removals, Flips: kept.Flips, Probes: kept.Probes,
+		History: h, Journals: journals, Elections: elections, Clocks: kept.Clocks, Removals: kept.Removals, Flips: kept.Flips,
+		Probes: kept.Probes,
 		Faults: spans(kept.Faults), Healed: kept.Healed, Drained: kept.Drained, ClockBound: clockBound,
 		Secured: kept.Secured, Roots: kept.Roots, Strikes: strikes(kept.Faults), Stalls: kept.Stalls,
 	})
@@ -114,8 +116,9 @@ func asDuration(seconds float64) time.Duration { return time.Duration(seconds * 
 // report puts together what a run says.
 func (r *record) report(verdict *checker.Verdict, h *history.History) *report.Report {
 	out := &report.Report{
-		Command: r.Command, Commit: r.Commit, Started: r.Started, Seed: r.Seed, Nodes: r.Nodes, Workloads: r.Workloads, Nemeses: r.Nemeses,
-		Checks: slices.Clone(verdict.Checks), Counts: maps.Clone(r.Counts), Faults: slices.Clone(r.Faults),
+		Command: r.Command, Commit: r.Commit, Started: r.Started, Seed: r.Seed, Nodes: r.Nodes, Workloads: r.Workloads,
+		Nemeses: r.Nemeses,
+		Checks:  slices.Clone(verdict.Checks), Counts: maps.Clone(r.Counts), Faults: slices.Clone(r.Faults),
 		LoadSeconds: r.Loaded.Seconds(), Verdict: report.Valid, Seconds: seconds(h),
 	}
 	if out.Counts == nil {
@@ -128,14 +131,16 @@ func (r *record) report(verdict *checker.Verdict, h *history.History) *report.Re
 		out.Faults[i].Outage = longest.Seconds()
 	}
 	for _, p := range r.Probes {
-		out.Probes = append(out.Probes, report.Probe{Name: p.Name, Took: p.Took.Seconds(), Limit: p.Limit.Seconds(), Failure: p.Failure})
+		out.Probes = append(out.Probes, report.Probe{Name: p.Name, Took: p.Took.Seconds(), Limit: p.Limit.Seconds(),
+			Failure: p.Failure})
 	}
 	slices.SortFunc(out.Faults, func(a, b report.Fault) int { return cmp.Compare(a.From, b.From) })
 	failures := slices.Concat(r.Failures, r.unproven(verdict, h))
 	for _, f := range failures {
 		i := slices.IndexFunc(out.Checks, func(c report.Check) bool { return c.Invariant == f.Invariant })
 		if i < 0 {
-			out.Checks, i = append(out.Checks, report.Check{Invariant: f.Invariant, Title: "what the run itself saw", Looked: 1}), len(out.Checks)
+			out.Checks, i = append(out.Checks, report.Check{Invariant: f.Invariant, Title: "what the run itself saw",
+				Looked: 1}), len(out.Checks)
 		}
 		out.Checks[i].Violations++
 	}

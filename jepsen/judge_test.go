@@ -30,10 +30,14 @@ func put(t *testing.T, dir, name, text string) {
 func TestRecord(t *testing.T) {
 	dir := t.TempDir()
 	r := &record{
-		Command: "c", Commit: "v", Started: time.Unix(5, 0).UTC(), Seed: 1<<64 - 1, Nodes: 3, Workloads: []string{"puts"}, Nemeses: []string{"delay"}, Loaded: 3, Healed: 4, Drained: 5,
-		Faults: []report.Fault{{Name: "delay", Text: "slow", From: 1, To: 2}}, Clocks: []checker.Clock{{Node: "n1", From: 1, To: 2, Least: -3, Most: 4}},
-		Removals: []checker.Removal{{Node: "n2", From: 9}}, Flips: checker.Flips{Injected: 3, Noticed: 2, Unread: 1}, Probes: []checker.Probe{{Name: "p", Took: 1, Limit: 2, Failure: "f"}},
-		Counts: map[string]int64{"x": 7}, Calls: 12, Journals: map[string]int64{"n1-1.journal": 17}, Replicas: []replica{{Node: "n1", Shard: 2, Applied: 30}},
+		Command: "c", Commit: "v", Started: time.Unix(5, 0).UTC(), Seed: 1<<64 - 1, Nodes: 3, Workloads: []string{"puts"},
+		Nemeses: []string{"delay"}, Loaded: 3, Healed: 4, Drained: 5,
+		Faults:   []report.Fault{{Name: "delay", Text: "slow", From: 1, To: 2}},
+		Clocks:   []checker.Clock{{Node: "n1", From: 1, To: 2, Least: -3, Most: 4}},
+		Removals: []checker.Removal{{Node: "n2", From: 9}}, Flips: checker.Flips{Injected: 3, Noticed: 2, Unread: 1},
+		Probes: []checker.Probe{{Name: "p", Took: 1, Limit: 2, Failure: "f"}},
+		Counts: map[string]int64{"x": 7}, Calls: 12, Journals: map[string]int64{"n1-1.journal": 17},
+		Replicas: []replica{{Node: "n1", Shard: 2, Applied: 30}},
 	}
 	r.fail("I35", time.Second, "because of %d", 5)
 	if err := r.write(dir); err != nil {
@@ -51,7 +55,8 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"empty": "", "torn": string(whole[:len(whole)/2]), "twice": string(whole) + string(whole), "another field": strings.Replace(string(whole), `"seed"`, `"sead"`, 1),
+		"empty": "", "torn": string(whole[:len(whole)/2]), "twice": string(whole) + string(whole),
+		"another field": strings.Replace(string(whole), `"seed"`, `"sead"`, 1),
 	} {
 		put(t, dir, recordName, text)
 		if _, err := readRecord(dir); err == nil {
@@ -109,7 +114,8 @@ func TestReadJournals(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "n3-1.journal")); err != nil {
 		t.Fatal(err)
 	}
-	for _, spoil := range []func(path string) error{func(path string) error { return os.Truncate(path, 30) }, os.Remove} { // cut off, then gone
+	// cut off, then gone
+	for _, spoil := range []func(path string) error{func(path string) error { return os.Truncate(path, 30) }, os.Remove} {
 		if err := spoil(filepath.Join(dir, "n1-2.journal")); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +168,8 @@ func TestReadElections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []checker.Election{{Node: "n1", Group: "shard-1", Term: 4}, {Node: "n1", Group: "catalog", Term: 7}, {Node: "n2", Group: "shard-1", Term: 6}}
+	want := []checker.Election{{Node: "n1", Group: "shard-1", Term: 4}, {Node: "n1", Group: "catalog", Term: 7},
+		{Node: "n2", Group: "shard-1", Term: 6}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -173,11 +180,15 @@ func TestSeconds(t *testing.T) {
 	start := time.Now().Add(-time.Hour)
 	h := &history.History{Start: start}
 	due := timestamppb.New(start.Add(1500 * time.Millisecond))
-	h.Add(&history.Op{Invoked: 100 * time.Millisecond, Returned: 120 * time.Millisecond, Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.PutRequest{}, Response: &belfryv1.PutResponse{}})
-	h.Add(&history.Op{Returned: 200 * time.Millisecond, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, Request: &belfryv1.AckRequest{}})
-	h.Add(&history.Op{Returned: 300 * time.Millisecond, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, Request: &belfryv1.AckRequest{}})
+	h.Add(&history.Op{Invoked: 100 * time.Millisecond, Returned: 120 * time.Millisecond,
+		Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.PutRequest{}, Response: &belfryv1.PutResponse{}})
+	h.Add(&history.Op{Returned: 200 * time.Millisecond, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+		Request: &belfryv1.AckRequest{}})
+	h.Add(&history.Op{Returned: 300 * time.Millisecond, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
+		Request: &belfryv1.AckRequest{}})
 	h.Add(&history.Op{
-		Invoked: time.Second, Returned: 2 * time.Second, Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.ReserveRequest{},
+		Invoked: time.Second, Returned: 2 * time.Second, Outcome: belfryv1.Outcome_OUTCOME_APPLIED,
+		Request:  &belfryv1.ReserveRequest{},
 		Response: &belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{{DueAt: due, Attempt: 1}, {DueAt: due, Attempt: 2}}},
 	})
 	want := []report.Second{
@@ -194,8 +205,10 @@ func TestSeconds(t *testing.T) {
 func TestUnproven(t *testing.T) {
 	whole := func() (*record, *checker.Verdict, *history.History) {
 		h := history.New()
-		h.Add(&history.Op{Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.PutRequest{}, Response: &belfryv1.PutResponse{}})
-		r := &record{Command: "c", Commit: "v", Started: time.Now(), Nodes: 1, Healed: 1, Drained: 1, Probes: []checker.Probe{{Name: "p"}}, Replicas: []replica{{Node: "n1"}}}
+		h.Add(&history.Op{Outcome: belfryv1.Outcome_OUTCOME_APPLIED, Request: &belfryv1.PutRequest{},
+			Response: &belfryv1.PutResponse{}})
+		r := &record{Command: "c", Commit: "v", Started: time.Now(), Nodes: 1, Healed: 1, Drained: 1,
+			Probes: []checker.Probe{{Name: "p"}}, Replicas: []replica{{Node: "n1"}}}
 		return r, &checker.Verdict{Checks: []report.Check{{Invariant: "I1", Looked: 1}, {Invariant: "I35", Looked: 1}}}, h
 	}
 	r, v, h := whole()
@@ -203,15 +216,19 @@ func TestUnproven(t *testing.T) {
 		t.Fatalf("a whole run is %v: %v, it tried %v", got.Verdict, got.Violations, got.Probes)
 	}
 	for name, spoil := range map[string]func(*record, *checker.Verdict, *history.History){
-		"no checks":        func(_ *record, v *checker.Verdict, _ *history.History) { v.Checks = nil },
-		"nothing looked":   func(_ *record, v *checker.Verdict, _ *history.History) { v.Checks[0].Looked, v.Checks[1].Looked = 0, 0 },
-		"no answer":        func(_ *record, _ *checker.Verdict, h *history.History) { h.Ops()[0].Response = nil },
-		"not drained":      func(r *record, _ *checker.Verdict, _ *history.History) { r.Drained = 0 },
-		"not healed":       func(r *record, _ *checker.Verdict, _ *history.History) { r.Healed = 0 },
-		"not equal":        func(r *record, _ *checker.Verdict, _ *history.History) { r.Replicas = nil },
-		"not tried":        func(r *record, _ *checker.Verdict, _ *history.History) { r.Probes = nil },
-		"an end by itself": func(r *record, _ *checker.Verdict, _ *history.History) { r.fail("I35", 0, "n1 ended by itself") },
-		"broken off":       func(r *record, _ *checker.Verdict, _ *history.History) { r.fail(itself, 0, "interrupted") },
+		"no checks": func(_ *record, v *checker.Verdict, _ *history.History) { v.Checks = nil },
+		"nothing looked": func(_ *record, v *checker.Verdict, _ *history.History) {
+			v.Checks[0].Looked, v.Checks[1].Looked = 0, 0
+		},
+		"no answer":   func(_ *record, _ *checker.Verdict, h *history.History) { h.Ops()[0].Response = nil },
+		"not drained": func(r *record, _ *checker.Verdict, _ *history.History) { r.Drained = 0 },
+		"not healed":  func(r *record, _ *checker.Verdict, _ *history.History) { r.Healed = 0 },
+		"not equal":   func(r *record, _ *checker.Verdict, _ *history.History) { r.Replicas = nil },
+		"not tried":   func(r *record, _ *checker.Verdict, _ *history.History) { r.Probes = nil },
+		"an end by itself": func(r *record, _ *checker.Verdict, _ *history.History) {
+			r.fail("I35", 0, "n1 ended by itself")
+		},
+		"broken off": func(r *record, _ *checker.Verdict, _ *history.History) { r.fail(itself, 0, "interrupted") },
 	} {
 		r, v, h := whole()
 		spoil(r, v, h)
@@ -247,7 +264,8 @@ func TestReadPassages(t *testing.T) {
 		"without mirror": {t.TempDir(), record{}, 0},
 	} {
 		read := history.New()
-		if err := readPassages(one.dir, &one.kept, read); (err != nil) != (one.want < 0) || err == nil && len(read.Passages()) != one.want {
+		if err := readPassages(one.dir, &one.kept, read); (err != nil) != (one.want < 0) || err == nil &&
+			len(read.Passages()) != one.want {
 			t.Errorf("%s: %d passages, %v", name, len(read.Passages()), err)
 		}
 	}

@@ -46,7 +46,8 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := regexp.MustCompile(`[a-zA-Z0-9-]+`).FindAllString(string(text), -1)
-	wanted := slices.Concat(workload.Names(workload.All()), nemesis.Names(nemesis.All()), nemesis.Names(nemesis.ContainerFaults()))
+	wanted := slices.Concat(workload.Names(workload.All()), nemesis.Names(nemesis.All()),
+		nemesis.Names(nemesis.ContainerFaults()))
 	for i := range 39 {
 		wanted = append(wanted, fmt.Sprintf("I%d", i+1))
 	}
@@ -65,7 +66,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// TestPlans: the full plan strikes with every nemesis, and with those that wait for a whole cluster beside their like only.
+// TestPlans: the full plan strikes with every nemesis, and with those that wait for a whole cluster
+// beside their like only.
 func TestPlans(t *testing.T) {
 	struck := map[string]bool{}
 	for _, run := range fullPlan(settings{dir: "plan", seed: 1}) {

@@ -21,7 +21,8 @@ func TestConclude(t *testing.T) {
 		{errors.New("no room\nat all"), 1, "verdict: invalid: it could not be carried out: no room\n"},
 	} {
 		var out, problems bytes.Buffer
-		if got := conclude(c.err, &out, &problems); got != c.want || out.String() != c.last || (problems.Len() > 0) != (c.last != "") {
+		if got := conclude(c.err, &out, &problems); got != c.want || out.String() != c.last ||
+			(problems.Len() > 0) != (c.last != "") {
 			t.Errorf("%v: status %d, output %q, problems %q", c.err, got, &out, &problems)
 		}
 	}

@@ -20,7 +20,8 @@ func (e *experiment) startRedis(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	commands := redisson.Commands{Program: e.server, Env: append(os.Environ(), e.env...), Log: filepath.Join(e.dir, "mirror.log")}
+	commands := redisson.Commands{Program: e.server, Env: append(os.Environ(), e.env...),
+		Log: filepath.Join(e.dir, "mirror.log")}
 	e.redisson = redisson.NewSide(r, commands, []string{workload.MirrorIn, workload.MirrorOut, workload.MirrorServed})
 	return r.ServeFlags(workload.MirrorServed), nil
 }

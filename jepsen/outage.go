@@ -13,7 +13,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// outages says for each fault the longest time in which some shard answered no call that changes something: it begins with the fault or during it, and ends with the next answer, also after the fault.
+// outages says for each fault the longest time in which some shard answered no call that changes
+// something: it begins with the fault or during it, and ends with the next answer, also after the
+// fault.
 func outages(h *history.History, faults []report.Fault, loaded time.Duration) []time.Duration {
 	answered := map[uint32][]time.Duration{}
 	for _, o := range h.Ops() {
@@ -38,7 +40,8 @@ func outages(h *history.History, faults []report.Fault, loaded time.Duration) []
 	return longest
 }
 
-// printOutages prints for each nemesis how often it struck, and the median and the longest of the outages that it made, the longest first.
+// printOutages prints for each nemesis how often it struck, and the median and the longest of the
+// outages that it made, the longest first.
 func printOutages(out io.Writer, outages map[string][]float64) error {
 	type row struct {
 		name            string
@@ -50,9 +53,12 @@ func printOutages(out io.Writer, outages map[string][]float64) error {
 		each = slices.Sorted(slices.Values(each))
 		rows = append(rows, row{name, len(each), each[(len(each)-1)/2], each[len(each)-1]})
 	}
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(cmp.Compare(b.longest, a.longest), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(b.longest, a.longest), cmp.Compare(a.name, b.name))
+	})
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\nlongest time in which a shard changed nothing for anybody, from the beginning of the fault\nmedian s\tlongest s\tstruck\tnemesis\t\n")
+	fmt.Fprint(table, "\nlongest time in which a shard changed nothing for anybody, from the beginning of the "+
+		"fault\nmedian s\tlongest s\tstruck\tnemesis\t\n")
 	for _, r := range rows {
 		fmt.Fprintf(table, "%.1f\t%.1f\t%d\t%s\t\n", r.median, r.longest, r.struck, r.name)
 	}

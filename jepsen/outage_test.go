@@ -49,10 +49,12 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// TestOutageTable wants the longest first, the lower of two middle ones as the median, and nothing but what was measured.
+// TestOutageTable wants the longest first, the lower of two middle ones as the median, and nothing
+// but what was measured.
 func TestOutageTable(t *testing.T) {
 	var out bytes.Buffer
-	if err := printOutages(&out, map[string][]float64{"delay": {0.25}, "power-all": {4, 1, 2, 3}, "a+b": {4}}); err != nil {
+	if err := printOutages(&out, map[string][]float64{"delay": {0.25}, "power-all": {4, 1, 2, 3},
+		"a+b": {4}}); err != nil {
 		t.Fatal(err)
 	}
 	var got [][]string

@@ -73,7 +73,8 @@ func (d *disks) open(ctx context.Context, node string) (string, error) {
 	if !d.faults {
 		return data, nil
 	}
-	made, err := disk.Mount(ctx, disk.Config{Mountpoint: data, Backing: filepath.Join(d.dir, "backing", node), Logger: d.log})
+	made, err := disk.Mount(ctx, disk.Config{Mountpoint: data, Backing: filepath.Join(d.dir, "backing", node),
+		Logger: d.log})
 	if err != nil {
 		return "", err
 	}

@@ -11,23 +11,26 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// coreKinds are the kinds of fault of which every pair strikes in the full plan, in the order in which two of them begin: what needs a leader comes before
-// what leaves none.
+// coreKinds are the kinds of fault of which every pair strikes in the full plan, in the order in
+// which two of them begin: what needs a leader comes before what leaves none.
 func coreKinds() []string {
 	return []string{
-		"transfer", "clock-forward", "delay", "client-cut", "one-way", "isolate-leader", "disk-slow", "pause-one", "restart", "kill-leader", "kill-all", "power-all",
+		"transfer", "clock-forward", "delay", "client-cut", "one-way", "isolate-leader", "disk-slow", "pause-one", "restart",
+		"kill-leader", "kill-all", "power-all",
 	}
 }
 
 // composites are those that RELIABILITY §4.2 wants in every plan. Workers die in every run, by the workload deaths.
 func composites() []string {
 	return []string{
-		"pause-one+power-all", "isolate-one+power-all", "kill-at-snapshot+kill-leader", "clock-back+kill-leader", "isolate-one+kill-all", "kill-one+disk-hung",
+		"pause-one+power-all", "isolate-one+power-all", "kill-at-snapshot+kill-leader", "clock-back+kill-leader",
+		"isolate-one+kill-all", "kill-one+disk-hung",
 		"clock-skew-transfer+kill-leader", "replace-node+halves+kill-one",
 	}
 }
 
-// alone are the kinds that change who is part of the cluster, or what a node has on its disk: they wait for a whole cluster and are not mixed with others.
+// alone are the kinds that change who is part of the cluster, or what a node has on its disk: they
+// wait for a whole cluster and are not mixed with others.
 func alone(f nemesis.Fault) bool {
 	switch f.Number {
 	case 33, 34, 35, 36, 37, 38, 46, 49, 50, 51, 52, 53:
@@ -74,8 +77,9 @@ func fullPlan(base settings) (plan []settings) {
 	return plan
 }
 
-// shortRun is the n-th run of a plan that goes on until its time is over: a few faults of those that go together, the next ones in an order that the seed
-// decides. So each has its turn after a few runs. Each fourth run is of those that are not mixed.
+// shortRun is the n-th run of a plan that goes on until its time is over: a few faults of those
+// that go together, the next ones in an order that the seed decides. So each has its turn after a
+// few runs. Each fourth run is of those that are not mixed.
 func shortRun(base settings, n int) settings {
 	single, turn := n%4 == 3, n-n/4
 	if single {
@@ -108,7 +112,8 @@ func (s settings) next(n int, nemeses []string) settings {
 	if s.network == network.Auto && n%3 == 2 { // namespaces where they can be made, and loopback in one of three
 		s.network = network.Loopback
 	}
-	// One in four is of a cluster that asks everybody who he is, as are those that rotate what it goes by. Not the last of four, which strikes alone.
+	// One in four is of a cluster that asks everybody who he is, as are those that rotate what it goes
+	// by. Not the last of four, which strikes alone.
 	s.secured = s.secured || s.workloads == "all" && n%4 == 1
 	return s
 }

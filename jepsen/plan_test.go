@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// TestFullPlan strikes with every kind, every pair of the core kinds and every composite once, and mixes nothing with what must be alone.
+// TestFullPlan strikes with every kind, every pair of the core kinds and every composite once, and
+// mixes nothing with what must be alone.
 func TestFullPlan(t *testing.T) {
 	plan := fullPlan(settings{seed: 7, dir: "suite"})
 	struck := map[string]int{}
@@ -52,7 +53,8 @@ func TestFullPlan(t *testing.T) {
 	}
 }
 
-// TestNames of the plan are those of kinds, each once. What changes the cluster waits until it is whole, so nothing comes before it in a combination.
+// TestNames of the plan are those of kinds, each once. What changes the cluster waits until it is
+// whole, so nothing comes before it in a combination.
 func TestNames(t *testing.T) {
 	kinds := nemesis.Names(nemesis.All())
 	for _, one := range slices.Concat(coreKinds(), composites()) {

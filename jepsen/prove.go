@@ -20,15 +20,16 @@ import (
 // proof is what became of one planted bug.
 type proof struct {
 	bug planted.Bug
-	// valid is the verdict, found are the invariants that were violated, took is the time from the start of the run to the verdict.
+	// valid is the verdict, found are the invariants that were violated, took is the time from the
+	// start of the run to the verdict.
 	valid bool
 	found []string
 	took  time.Duration
 	text  string
 }
 
-// controls are the server without a bug, under all that bugs show under: what is found in it would be found without them as well. What takes a secured
-// cluster is looked at apart.
+// controls are the server without a bug, under all that bugs show under: what is found in it would
+// be found without them as well. What takes a secured cluster is looked at apart.
 func controls() []planted.Bug {
 	open := planted.Bug{Name: "no-bug", Workloads: []string{"all"}}
 	secured := planted.Bug{
@@ -56,7 +57,8 @@ const controlMax = 10 * time.Minute
 // proofMax is how long the checker may take to find a bug, from the start of the run.
 const proofMax = 10 * time.Minute
 
-// caught reports whether every invariant that claims the bug found it, in time; of the control, whether nothing was found.
+// caught reports whether every invariant that claims the bug found it, in time; of the control,
+// whether nothing was found.
 func (p *proof) caught() bool {
 	if len(p.bug.Claims) == 0 {
 		return p.valid
@@ -67,7 +69,8 @@ func (p *proof) caught() bool {
 	return p.took <= proofMax && (all(p.bug.Claims) || len(p.bug.Or) > 0 && all(p.bug.Or))
 }
 
-// What a bug takes that is found by how long a fault goes unserved or unnamed: faults that are held for longer than that may be, and strike a cluster that is whole.
+// What a bug takes that is found by how long a fault goes unserved or unnamed: faults that are held
+// for longer than that may be, and strike a cluster that is whole.
 const (
 	namingTime = time.Minute
 	namingHold = 24 * time.Second
@@ -80,7 +83,8 @@ func prove(ctx context.Context, args []string, out io.Writer) error {
 	flags := base.flags("prove")
 	only := flags.String("bug", "", "only these bugs, separated by commas")
 	beside := flags.Int("beside", 2, "how many run beside each other")
-	for name, value := range map[string]string{"time": "15s", "calm": "1500ms", "hold": "3s", "pace": "20ms", "snapshot-bytes": "65536", "network": "loopback"} {
+	for name, value := range map[string]string{"time": "15s", "calm": "1500ms", "hold": "3s", "pace": "20ms",
+		"snapshot-bytes": "65536", "network": "loopback"} {
 		if err := flags.Set(name, value); err != nil {
 			return fmt.Errorf("setting --%s: %w", name, err)
 		}
@@ -120,7 +124,8 @@ func prove(ctx context.Context, args []string, out io.Writer) error {
 			proofs[i] = proveOne(ctx, base, b)
 			printing.Lock()
 			defer printing.Unlock()
-			fmt.Fprintf(out, "%s: %s in %.0f s (%s)\n", b.Name, strings.Join(proofs[i].found, " "), proofs[i].took.Seconds(), proofs[i].text)
+			fmt.Fprintf(out, "%s: %s in %.0f s (%s)\n", b.Name, strings.Join(proofs[i].found, " "), proofs[i].took.Seconds(),
+				proofs[i].text)
 		})
 	}
 	running.Wait()
@@ -165,7 +170,8 @@ func proveOne(ctx context.Context, base settings, b planted.Bug) proof {
 		s.time, s.rhythm.Hold, s.rhythm.Calm = namingTime, namingHold, namingCalm
 	case slices.Contains(b.Nemeses, "replace-node"), slices.Contains(b.Nemeses, "flip-snapshot"):
 		s.time *= 4 // which replicas need to move, and before which there must be snapshots
-	case len(b.Nemeses) > 0 || slices.Contains(b.Workloads, "mirror") || slices.Contains(b.Claims, "I11") || slices.Contains(b.Claims, "I12"):
+	case len(b.Nemeses) > 0 || slices.Contains(b.Workloads, "mirror") || slices.Contains(b.Claims, "I11") ||
+		slices.Contains(b.Claims, "I12"):
 		s.time *= 2 // several strikes, or kills, or enough that came late
 	}
 	began := time.Now()
@@ -204,7 +210,8 @@ func sayProofs(out io.Writer, proofs []proof, again func(bugs []string) string) 
 	fmt.Fprint(table, "\n| bug\t| claimed by\t| found by\t| seconds\t|\n|---\t|---\t|---\t|---\t|\n")
 	var missed []string
 	for _, p := range proofs {
-		fmt.Fprintf(table, "| %s\t| %s\t| %s\t| %.0f\t|\n", p.bug.Name, claimed(&p.bug), strings.Join(p.found, " "), p.took.Seconds())
+		fmt.Fprintf(table, "| %s\t| %s\t| %s\t| %.0f\t|\n", p.bug.Name, claimed(&p.bug), strings.Join(p.found, " "),
+			p.took.Seconds())
 		if !p.caught() {
 			missed = append(missed, p.bug.Name)
 		}
@@ -213,9 +220,11 @@ func sayProofs(out io.Writer, proofs []proof, again func(bugs []string) string) 
 		return fmt.Errorf("printing the table: %w", err)
 	}
 	if len(missed) > 0 {
-		fmt.Fprintf(out, "repeat with: %s\nverdict: invalid: %d of %d proofs failed: a planted bug was not found by the checks that claim it, or something was found without one\n", again(missed), len(missed), len(proofs))
+		fmt.Fprintf(out, "repeat with: %s\nverdict: invalid: %d of %d proofs failed: a planted bug was not found by the "+
+			"checks that claim it, or something was found without one\n", again(missed), len(missed), len(proofs))
 		return errInvalid
 	}
-	fmt.Fprintf(out, "%d proofs: each planted bug was found by the checks that claim it, and nothing without one\nverdict: valid\n", len(proofs))
+	fmt.Fprintf(out, "%d proofs: each planted bug was found by the checks that claim it, and nothing without "+
+		"one\nverdict: valid\n", len(proofs))
 	return nil
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/planted"
 )
 
-// TestCaught takes a bug for found only if all who claim it found it, in time, and the control for sound only if it was valid.
+// TestCaught takes a bug for found only if all who claim it found it, in time, and the control for
+// sound only if it was valid.
 func TestCaught(t *testing.T) {
 	for _, one := range []struct {
 		claims, found []string
@@ -31,14 +32,17 @@ func TestCaught(t *testing.T) {
 		{[]string{"I1", "I28"}, []string{"I1"}, time.Minute, false, false, []string{"I35"}},
 		{[]string{"I1", "I28"}, []string{"I35"}, time.Minute, false, true, []string{"I35"}},
 	} {
-		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims, Or: one.or}, found: one.found, took: one.took, valid: one.valid}
+		p := proof{bug: planted.Bug{Name: "b", Claims: one.claims, Or: one.or}, found: one.found, took: one.took,
+			valid: one.valid}
 		if p.caught() != one.want {
-			t.Errorf("claimed by %v, found by %v in %v, valid %v: caught %v", one.claims, one.found, one.took, one.valid, p.caught())
+			t.Errorf("claimed by %v, found by %v in %v, valid %v: caught %v", one.claims, one.found, one.took, one.valid,
+				p.caught())
 		}
 		var out bytes.Buffer
 		err := sayProofs(&out, []proof{p}, func(bugs []string) string { return "repeat " + strings.Join(bugs, ",") })
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if last := lines[len(lines)-1]; (err == nil) != one.want || errors.Is(err, errInvalid) == one.want || strings.HasPrefix(last, "verdict: invalid: 1 of 1") == one.want {
+		if last := lines[len(lines)-1]; (err == nil) != one.want || errors.Is(err, errInvalid) == one.want ||
+			strings.HasPrefix(last, "verdict: invalid: 1 of 1") == one.want {
 			t.Errorf("it ends with %v and %q", err, last)
 		}
 		if strings.Contains(out.String(), "\nrepeat with: repeat b\n") == one.want {
@@ -68,7 +72,8 @@ func TestPickBugs(t *testing.T) {
 		if slices.Contains(b.Workloads, "access") {
 			of = secured
 		}
-		if len(b.Claims) == 0 || !subset(b.Nemeses, of.Nemeses) || of.Workloads[0] != "all" && !subset(b.Workloads, of.Workloads) {
+		if len(b.Claims) == 0 || !subset(b.Nemeses, of.Nemeses) || of.Workloads[0] != "all" &&
+			!subset(b.Workloads, of.Workloads) {
 			t.Errorf("%s shows under what no control has", b.Name)
 		}
 	}

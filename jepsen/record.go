@@ -22,7 +22,8 @@ const (
 	pageName    = "run.html"
 )
 
-// record is what the harness knows of a run beside the history and the nodes' journals and logs: with them it is all that the judgement needs.
+// record is what the harness knows of a run beside the history and the nodes' journals and logs:
+// with them it is all that the judgement needs.
 type record struct {
 	Command   string    `json:"command"`
 	Commit    string    `json:"commit"`
@@ -31,11 +32,13 @@ type record struct {
 	Nodes     int       `json:"nodes"`
 	Workloads []string  `json:"workloads"`
 	Nemeses   []string  `json:"nemeses"`
-	// Loaded is when clients had stopped, Healed when all faults had ended, Drained when the queues were empty; 0 for what was not reached.
+	// Loaded is when clients had stopped, Healed when all faults had ended, Drained when the queues
+	// were empty; 0 for what was not reached.
 	Loaded  time.Duration `json:"loadedNs"`
 	Healed  time.Duration `json:"healedNs"`
 	Drained time.Duration `json:"drainedNs"`
-	// Faults are what struck, Clocks how wrong clocks were, Removals who left the cluster, Probes what was tried after the last fault.
+	// Faults are what struck, Clocks how wrong clocks were, Removals who left the cluster, Probes what
+	// was tried after the last fault.
 	Faults   []report.Fault     `json:"faults"`
 	Clocks   []checker.Clock    `json:"clocks"`
 	Removals []checker.Removal  `json:"removals"`
@@ -52,7 +55,8 @@ type record struct {
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
 	Calls    int `json:"calls"`
 	Passages int `json:"passages,omitempty"`
-	// Statuses is how many times nodes were asked how the cluster is, Stalls are the times in which the harness did not get the processor.
+	// Statuses is how many times nodes were asked how the cluster is, Stalls are the times in which
+	// the harness did not get the processor.
 	Statuses int            `json:"statuses,omitempty"`
 	Stalls   []checker.Span `json:"stalls,omitempty"`
 }
@@ -62,7 +66,8 @@ const itself = "run"
 
 // fail notes something that is wrong without a look at the history.
 func (r *record) fail(invariant string, at time.Duration, format string, args ...any) {
-	r.Failures = append(r.Failures, report.Violation{Invariant: invariant, At: at.Seconds(), Text: fmt.Sprintf(format, args...)})
+	r.Failures = append(r.Failures, report.Violation{Invariant: invariant, At: at.Seconds(),
+		Text: fmt.Sprintf(format, args...)})
 }
 
 // write keeps the record in the directory of its run.

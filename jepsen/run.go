@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// healthyMax is how long the cluster may take to be whole again after the last fault, drainMax how long its queues may take to be empty: jobs that
-	// are due by then, leases that have to lapse.
+	// healthyMax is how long the cluster may take to be whole again after the last fault, drainMax how
+	// long its queues may take to be empty: jobs that are due by then, leases that have to lapse.
 	healthyMax = 2 * time.Minute
 	drainMax   = 2 * time.Minute
 )
@@ -150,7 +150,8 @@ func (e *experiment) prepare(ctx context.Context) error {
 		return err
 	}
 	e.lab, err = lab.New(lab.Config{
-		Dir: dir, Flags: flags, Program: e.server, Names: names, Network: e.wires, Shards: e.shards, SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log, Secured: e.secured,
+		Dir: dir, Flags: flags, Program: e.server, Names: names, Network: e.wires, Shards: e.shards,
+		SnapshotBytes: e.snapshot, Env: append(os.Environ(), e.env...), Logger: e.log, Secured: e.secured,
 		Data: func(node string) (string, error) { return e.disks.open(ctx, node) },
 	})
 	return err
@@ -201,7 +202,8 @@ func (e *experiment) play(ctx context.Context) error {
 		return err
 	}
 	e.kept.Loaded = e.history.Now()
-	fmt.Fprintf(e.out, "%7.1f s  clients have stopped; the cluster has to be whole and to give out all its jobs\n", e.kept.Loaded.Seconds())
+	fmt.Fprintf(e.out, "%7.1f s  clients have stopped; the cluster has to be whole and to give out all its jobs\n",
+		e.kept.Loaded.Seconds())
 	healthy := e.awaitHealthy(ctx)
 	e.probe("the cluster is whole again", e.kept.Loaded, healthyMax, healthy)
 	if healthy != nil {
@@ -228,13 +230,14 @@ func (e *experiment) play(ctx context.Context) error {
 	converge, cancel := context.WithTimeout(ctx, healthyMax)
 	defer cancel()
 	began = e.history.Now()
-	e.probe("all replicas are equal", began, healthyMax, e.lab.Await(converge, "replicas that are equal", func(status *belfryv1.GetClusterResponse) bool {
-		if !lab.Converged(status) {
-			return false
-		}
-		e.kept.Replicas = replicasOf(status)
-		return true
-	}))
+	e.probe("all replicas are equal", began, healthyMax,
+		e.lab.Await(converge, "replicas that are equal", func(status *belfryv1.GetClusterResponse) bool {
+			if !lab.Converged(status) {
+				return false
+			}
+			e.kept.Replicas = replicasOf(status)
+			return true
+		}))
 	began = e.history.Now()
 	e.probe("every node stops in peace", began, healthyMax, e.lab.Stop())
 	return nil
@@ -242,7 +245,8 @@ func (e *experiment) play(ctx context.Context) error {
 
 // prepareLoad makes what clients need before the first fault.
 func (e *experiment) prepareLoad(ctx context.Context) error {
-	err := errors.Join(workload.PrepareProbe(ctx, e.target(members), e.shards), workload.Prepare(ctx, e.target(members), e.workloads, e.seed))
+	err := errors.Join(workload.PrepareProbe(ctx, e.target(members), e.shards),
+		workload.Prepare(ctx, e.target(members), e.workloads, e.seed))
 	if err != nil {
 		return err
 	}
@@ -262,7 +266,8 @@ const ringMax = 2500 * time.Millisecond
 func (e *experiment) ring(ctx context.Context, invariant string, by workload.Ring) {
 	took, err := workload.RingAll(ctx, e.target(members), by)
 	if err == nil && took > ringMax {
-		err = fmt.Errorf("with nothing else going on a consumer who waited had a job (%s) after %v at best, %v is allowed", by, took, ringMax)
+		err = fmt.Errorf("with nothing else going on a consumer who waited had a job (%s) after %v at best, %v is allowed",
+			by, took, ringMax)
 	}
 	if err != nil {
 		e.kept.fail(invariant, e.history.Now(), "%v", err)
@@ -310,7 +315,8 @@ func (e *experiment) judge() (*report.Report, error) {
 	}
 	k := &e.kept
 	k.Command, k.Commit, k.Started, k.Seed, k.Nodes = e.command(), e.version, e.history.Start, e.seed, e.nodes
-	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(), e.tally.counts()
+	k.Workloads, k.Nemeses, k.Faults, k.Counts = workload.Names(e.workloads), nemesis.Names(e.faults), e.struck.Faults(),
+		e.tally.counts()
 	if secrets := e.lab.Secrets(); secrets != nil {
 		k.Secured = true
 		for _, r := range secrets.Roots() {
@@ -338,7 +344,8 @@ func (e *experiment) judge() (*report.Report, error) {
 	return judge(e.dir, k, e.history)
 }
 
-// calmEnd is how long clients go on after the last fault, so that there is a time in which nothing has been wrong for a while.
+// calmEnd is how long clients go on after the last fault, so that there is a time in which nothing
+// has been wrong for a while.
 const calmEnd = 8 * time.Second
 
 // The streams of random numbers by which faults choose.
@@ -397,8 +404,8 @@ func (e *experiment) awaitHealthy(ctx context.Context) error {
 	return e.lab.Await(ctx, "a healthy cluster", lab.Healthy)
 }
 
-// end kills what still runs and gives back what the run took from the system, also when ctx has ended. What cannot be given back is an error, or it would
-// be missing in the next run.
+// end kills what still runs and gives back what the run took from the system, also when ctx has
+// ended. What cannot be given back is an error, or it would be missing in the next run.
 func (e *experiment) end(ctx context.Context) error {
 	var problems []error
 	if e.lab != nil {

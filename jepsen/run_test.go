@@ -12,7 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRun runs a cluster of one node, which holds, and judges it again with one answer altered and with one call left out, which must not.
+// TestRun runs a cluster of one node, which holds, and judges it again with one answer altered and
+// with one call left out, which must not.
 func TestRun(t *testing.T) {
 	program, err := build(t.Context(), t.TempDir())
 	if err != nil {
@@ -20,7 +21,8 @@ func TestRun(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "run")
 	args := []string{
-		"run", "--nodes", "1", "--shards", "2", "--time", "2s", "--workload", "stall", "--nemesis", "none", "--network", "loopback", "--program", program, "--dir", dir,
+		"run", "--nodes", "1", "--shards", "2", "--time", "2s", "--workload", "stall", "--nemesis", "none", "--network",
+		"loopback", "--program", program, "--dir", dir,
 	}
 	if err := verdictOf(t, args, "verdict: valid"); err != nil {
 		t.Fatal(err)
@@ -51,7 +53,8 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(path, bytes.Join(lines[:len(lines)-2], nil), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := command(t.Context(), []string{"check", dir}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "calls, not") {
+	if err := command(t.Context(), []string{"check", dir}, &bytes.Buffer{}); err == nil ||
+		!strings.Contains(err.Error(), "calls, not") {
 		t.Errorf("with a call less: %v", err)
 	}
 }

@@ -40,7 +40,8 @@ type settings struct {
 	env []string
 }
 
-// What strikes if nobody says what: a few faults that everybody has, in the order of nothing but this list. The second part is out of reach in containers.
+// What strikes if nobody says what: a few faults that everybody has, in the order of nothing but
+// this list. The second part is out of reach in containers.
 const (
 	usual         = "usual"
 	usualAnywhere = "kill-leader,pause-leader,restart,transfer,clock-forward,lag-install"
@@ -48,7 +49,8 @@ const (
 	usualOnDisks  = "power-all"
 )
 
-// usualNemeses returns what is usual here. Whoever asks for disks and has none hears of it; whoever asks for nothing has no need of them.
+// usualNemeses returns what is usual here. Whoever asks for disks and has none hears of it; whoever
+// asks for nothing has no need of them.
 func usualNemeses(compose bool) string {
 	if compose {
 		return usualAnywhere
@@ -72,20 +74,26 @@ func (s *settings) flags(name string) *flag.FlagSet {
 	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")
-	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list. all: all but access, in containers without mirror; with --secured all but mirror")
-	flags.StringVar(&s.nemeses, "nemesis", usual, "which faults strike, separated by commas, a+b for both at once; see list. usual: "+usualAnywhere+", outside of containers "+usualOutside+", and where disks can be mounted "+usualOnDisks)
+	flags.StringVar(&s.workloads, "workload", "all", "what clients do, separated by commas; see list. all: all but "+
+		"access, in containers without mirror; with --secured all but mirror")
+	flags.StringVar(&s.nemeses, "nemesis", usual, "which faults strike, separated by commas, a+b for both at once; see "+
+		"list. usual: "+usualAnywhere+", outside of containers "+usualOutside+", and where disks can be mounted "+
+		usualOnDisks)
 	flags.Uint64Var(&s.seed, "seed", 0, "what decides everything that is random here; 0 takes one from the clock")
 	flags.DurationVar(&s.pace, "pace", 30*time.Millisecond, "mean time between two rounds of a client")
 	flags.DurationVar(&s.rhythm.Calm, "calm", nemesis.CalmDefault, "mean time before a fault")
 	flags.DurationVar(&s.rhythm.Hold, "hold", nemesis.HoldDefault, "mean time that a fault lasts")
 	flags.BoolVar(&s.rhythm.Once, "once", false, "end when each fault has struck once, before --time is over")
-	flags.Int64Var(&s.snapshot, "snapshot-bytes", 256<<10, "how much a shard logs before it takes a snapshot, and how much log it keeps")
-	flags.Func("network", "namespaces, loopback, or auto for namespaces where they can be made (default auto)", s.setNetwork)
+	flags.Int64Var(&s.snapshot, "snapshot-bytes", 256<<10,
+		"how much a shard logs before it takes a snapshot, and how much log it keeps")
+	flags.Func("network", "namespaces, loopback, or auto for namespaces where they can be made (default auto)",
+		s.setNetwork)
 	flags.StringVar(&s.dir, "dir", "", "where everything about the run is kept; by default a new directory in jepsen-runs")
 	flags.StringVar(&s.program, "program", "", "the server, built with the tag jepsen; by default it is built")
 	flags.BoolVar(&s.keep, "keep", false, "keep the data directories of the nodes")
 	flags.BoolVar(&s.compose, "compose", false, "run the cluster of docker-compose.yml, in containers")
-	flags.BoolVar(&s.secured, "secured", false, "a cluster with TLS between nodes and for clients, in which each call needs a token; the workload access always has one")
+	flags.BoolVar(&s.secured, "secured", false, "a cluster with TLS between nodes and for clients, in which each call "+
+		"needs a token; the workload access always has one")
 	return flags
 }
 
@@ -111,18 +119,22 @@ func (s *settings) parse(flags *flag.FlagSet, args []string) error {
 	unless(s.nodes >= 1 && s.nodes <= 9, "--nodes: have %d, want 1 to 9", s.nodes)
 	unless(s.shards >= 1 && s.shards <= 64, "--shards: have %d, want 1 to 64", s.shards)
 	unless(s.snapshot > 0, "--snapshot-bytes: have %d, want more than 0", s.snapshot)
-	for name, d := range map[string]time.Duration{"time": s.time, "pace": s.pace, "calm": s.rhythm.Calm, "hold": s.rhythm.Hold} {
+	for name, d := range map[string]time.Duration{"time": s.time, "pace": s.pace, "calm": s.rhythm.Calm,
+		"hold": s.rhythm.Hold} {
 		unless(d > 0, "--%s: have %v, want more than 0", name, d)
 	}
 	if s.nemeses == usual {
 		s.nemeses = usualNemeses(s.compose)
 	}
 	if s.compose && s.workloads == "all" {
-		s.workloads = strings.Join(workload.Names(slices.DeleteFunc(workload.Open(), func(w workload.Workload) bool { return w.NeedsRedis })), ",")
+		s.workloads = strings.Join(workload.Names(slices.DeleteFunc(workload.Open(), func(w workload.Workload) bool {
+			return w.NeedsRedis
+		})), ",")
 	}
 	picked, err := workload.Pick(s.workloads)
 	unless(err == nil, "--workload: %w", err)
-	unless(!s.compose || !workload.NeedRedis(picked), "--workload: mirror needs a Redis that every node reaches, and containers reach none")
+	unless(!s.compose || !workload.NeedRedis(picked),
+		"--workload: mirror needs a Redis that every node reaches, and containers reach none")
 	faults, nemesisErr := nemesis.Pick(s.nemeses)
 	unless(nemesisErr == nil, "--nemesis: %w", nemesisErr)
 	if err == nil && nemesisErr == nil {
@@ -131,13 +143,16 @@ func (s *settings) parse(flags *flag.FlagSet, args []string) error {
 	return errors.Join(problems...)
 }
 
-// secure makes the cluster a secured one if workloads or faults need that. All workloads are then those that have tokens.
+// secure makes the cluster a secured one if workloads or faults need that. All workloads are then
+// those that have tokens.
 func (s *settings) secure(workloads []workload.Workload, faults []nemesis.Fault) error {
-	s.secured = s.secured || workload.NeedSecrets(workloads) || slices.ContainsFunc(faults, func(f nemesis.Fault) bool { return f.NeedsSecrets })
+	s.secured = s.secured || workload.NeedSecrets(workloads) ||
+		slices.ContainsFunc(faults, func(f nemesis.Fault) bool { return f.NeedsSecrets })
 	switch {
 	case !s.secured:
 	case s.compose:
-		return errors.New("--compose: the cluster of docker-compose.yml has no TLS and no tokens, as --secured, the workload access and rotations of secrets need them")
+		return errors.New("--compose: the cluster of docker-compose.yml has no TLS and no tokens, as --secured, the " +
+			"workload access and rotations of secrets need them")
 	case s.workloads == "all":
 		s.workloads = strings.Join(workload.Names(workload.Secured()), ",")
 	case workload.NeedRedis(workloads):
@@ -171,9 +186,11 @@ func (s *settings) setNetwork(text string) error {
 // command is what repeats the run, as a shell reads it.
 func (s *settings) command() string {
 	words := []string{
-		"go", "run", "./jepsen", "run", "--nodes", fmt.Sprint(s.nodes), "--shards", fmt.Sprint(s.shards), "--time", s.time.String(),
+		"go", "run", "./jepsen", "run", "--nodes", fmt.Sprint(s.nodes), "--shards", fmt.Sprint(s.shards), "--time",
+		s.time.String(),
 		"--workload", s.workloads, "--nemesis", s.nemeses, "--seed", fmt.Sprint(s.seed), "--pace", s.pace.String(),
-		"--calm", s.rhythm.Calm.String(), "--hold", s.rhythm.Hold.String(), "--snapshot-bytes", fmt.Sprint(s.snapshot), "--network", s.network.String(),
+		"--calm", s.rhythm.Calm.String(), "--hold", s.rhythm.Hold.String(), "--snapshot-bytes", fmt.Sprint(s.snapshot),
+		"--network", s.network.String(),
 	}
 	if s.compose {
 		words = append(words, "--compose")
@@ -193,7 +210,8 @@ func (s *settings) command() string {
 	return shell(words)
 }
 
-// again is what repeats a command of many runs, as a shell reads it: the flags that it was given, with the seed that it took.
+// again is what repeats a command of many runs, as a shell reads it: the flags that it was given,
+// with the seed that it took.
 func (s *settings) again(flags *flag.FlagSet) string {
 	words := []string{"go", "run", "./jepsen", flags.Name()}
 	flags.Visit(func(f *flag.Flag) {

@@ -20,15 +20,17 @@ func parsed(args ...string) (*settings, error) {
 // TestBadSettings gives each setting a value that it must not have: the error names it.
 func TestBadSettings(t *testing.T) {
 	for flag, value := range map[string]string{
-		"--nodes": "0", "--shards": "65", "--time": "0s", "--pace": "-1ms", "--calm": "0s", "--hold": "-5s", "--snapshot-bytes": "0",
-		"--workload": "puts,nonsense", "--nemesis": "kill-leader+nonsense",
+		"--nodes": "0", "--shards": "65", "--time": "0s", "--pace": "-1ms", "--calm": "0s", "--hold": "-5s",
+		"--snapshot-bytes": "0",
+		"--workload":       "puts,nonsense", "--nemesis": "kill-leader+nonsense",
 	} {
 		_, err := parsed(flag, value)
 		if err == nil || !strings.Contains(err.Error(), flag+":") || strings.Count(err.Error(), "--") != 1 {
 			t.Errorf("%s %s: %v", flag, value, err)
 		}
 	}
-	for _, args := range [][]string{{"--network", "token-ring"}, {"--nodes", "many"}, {"--no-such-setting"}, {"argument"}} {
+	for _, args := range [][]string{{"--network", "token-ring"}, {"--nodes", "many"}, {"--no-such-setting"},
+		{"argument"}} {
 		if _, err := parsed(args...); err == nil {
 			t.Errorf("%q is taken", args)
 		}
@@ -45,8 +47,10 @@ func TestCommandRepeats(t *testing.T) {
 		nil,
 		{"--nemesis", ""},
 		{
-			"--nodes", "5", "--shards", "7", "--time", "90s", "--workload", "puts,herd", "--nemesis", "pause-one+kill-all,transfer", "--seed", "18446744073709551615",
-			"--pace", "7ms", "--calm", "1s", "--hold", "1ms", "--snapshot-bytes", "4096", "--network", "loopback", "--once", "--program", "it's a $PATH",
+			"--nodes", "5", "--shards", "7", "--time", "90s", "--workload", "puts,herd", "--nemesis",
+			"pause-one+kill-all,transfer", "--seed", "18446744073709551615",
+			"--pace", "7ms", "--calm", "1s", "--hold", "1ms", "--snapshot-bytes", "4096", "--network", "loopback", "--once",
+			"--program", "it's a $PATH",
 		},
 	} {
 		s, err := parsed(args...)
@@ -84,8 +88,10 @@ func shellWords(t *testing.T, command string) []string {
 // TestDecided gives a suite and a proof settings that they decide by themselves, or cannot have.
 func TestDecided(t *testing.T) {
 	for _, args := range [][]string{
-		{"suite", "--nemesis", "transfer"}, {"suite", "--full", "--time", "3s"}, {"suite", "--full", "--budget", "1s"}, {"suite", "--budget", "0s"},
-		{"suite", "--compose"}, {"prove", "--workload", "puts"}, {"prove", "--bug", "no-such-bug"}, {"prove", "--beside", "0"},
+		{"suite", "--nemesis", "transfer"}, {"suite", "--full", "--time", "3s"}, {"suite", "--full", "--budget", "1s"},
+		{"suite", "--budget", "0s"},
+		{"suite", "--compose"}, {"prove", "--workload", "puts"}, {"prove", "--bug", "no-such-bug"},
+		{"prove", "--beside", "0"},
 	} {
 		ended, end := context.WithCancel(t.Context()) // whatever is taken does not begin
 		end()
@@ -96,7 +102,8 @@ func TestDecided(t *testing.T) {
 	}
 }
 
-// TestAgain has a shell read what repeats a suite: it gives the same settings, and the seed that was taken from the clock.
+// TestAgain has a shell read what repeats a suite: it gives the same settings, and the seed that
+// was taken from the clock.
 func TestAgain(t *testing.T) {
 	read := func(args []string) (*settings, string) {
 		s := &settings{}
@@ -107,7 +114,8 @@ func TestAgain(t *testing.T) {
 		}
 		return s, s.again(flags)
 	}
-	s, again := read([]string{"--full", "--pace", "7ms", "--network", "loopback", "--workload", "puts,herd", "--program", "it's a $PATH", "--dir", "once"})
+	s, again := read([]string{"--full", "--pace", "7ms", "--network", "loopback", "--workload", "puts,herd", "--program",
+		"it's a $PATH", "--dir", "once"})
 	words := shellWords(t, again)
 	if got := strings.Join(words[:4], " "); got != "go run ./jepsen suite" {
 		t.Errorf("it begins with %s", got)
@@ -119,13 +127,15 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// TestNoMirrorInContainers: containers reach no Redis, so that all workloads are all others there, and whoever asks for that one is told.
+// TestNoMirrorInContainers: containers reach no Redis, so that all workloads are all others there,
+// and whoever asks for that one is told.
 func TestNoMirrorInContainers(t *testing.T) {
 	s, err := parsed("--compose")
 	if err != nil || strings.Contains(s.workloads, "mirror") || !strings.Contains(s.workloads, "puts,") {
 		t.Errorf("all are %s, %v", s.workloads, err)
 	}
-	if _, err := parsed("--compose", "--workload", "puts,mirror"); err == nil || !strings.Contains(err.Error(), "--workload: mirror") {
+	if _, err := parsed("--compose", "--workload", "puts,mirror"); err == nil ||
+		!strings.Contains(err.Error(), "--workload: mirror") {
 		t.Errorf("the mirror in containers: %v", err)
 	}
 	if s, err := parsed(); err != nil || s.workloads != "all" {

@@ -27,7 +27,8 @@ type summary struct {
 	Verdict report.Verdict   `json:"verdict"`
 	Runs    []oneRun         `json:"runs"`
 	Counts  map[string]int64 `json:"counts"`
-	// Outages are those of each nemesis in seconds, one for each time that it struck, Looked is how much each invariant had to look at.
+	// Outages are those of each nemesis in seconds, one for each time that it struck, Looked is how
+	// much each invariant had to look at.
 	Outages map[string][]float64 `json:"outages"`
 	// Missing are the nemeses that the plan promised, alone or combined, and that did not strike.
 	Missing []string         `json:"missing,omitempty"`
@@ -51,7 +52,8 @@ type oneRun struct {
 func suite(ctx context.Context, args []string, out io.Writer) error {
 	base := settings{}
 	flags := base.flags("suite")
-	full := flags.Bool("full", false, "every kind of fault, every pair of the core kinds and the composites once, instead of some for a certain time")
+	full := flags.Bool("full", false, "every kind of fault, every pair of the core kinds and the composites once, "+
+		"instead of some for a certain time")
 	budget := flags.Duration("budget", 40*time.Minute, "begin no run after that time, if not --full")
 	if err := base.parse(flags, args); err != nil {
 		return err
@@ -119,8 +121,9 @@ func (s *summary) carryOut(ctx context.Context, one settings, out io.Writer) {
 // add adds what a run says.
 func (s *summary) add(dir string, r *report.Report) {
 	ran := oneRun{
-		Dir: dir, Command: r.Command, Verdict: r.Verdict, LoadSeconds: r.LoadSeconds, CheckSeconds: r.CheckSeconds, Faults: len(r.Faults),
-		Calls: r.Counts["calls"], Commands: r.Counts["commands"],
+		Dir: dir, Command: r.Command, Verdict: r.Verdict, LoadSeconds: r.LoadSeconds, CheckSeconds: r.CheckSeconds,
+		Faults: len(r.Faults),
+		Calls:  r.Counts["calls"], Commands: r.Counts["commands"],
 	}
 	if r.Verdict != report.Valid {
 		ran.Text = r.Violations[0].Invariant + ": " + r.Violations[0].Text
@@ -158,7 +161,8 @@ func (s *summary) finish(dir string, out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "\nrun\tseconds\tfaults\tcalls\tcommands\tcheck s\tverdict\t\n")
 	for i, r := range s.Runs {
-		fmt.Fprintf(table, "%d\t%.0f\t%d\t%d\t%d\t%.1f\t%s\t\n", i+1, r.LoadSeconds, r.Faults, r.Calls, r.Commands, r.CheckSeconds, r.Verdict)
+		fmt.Fprintf(table, "%d\t%.0f\t%d\t%d\t%d\t%.1f\t%s\t\n", i+1, r.LoadSeconds, r.Faults, r.Calls, r.Commands,
+			r.CheckSeconds, r.Verdict)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("printing the table of runs: %w", err)
@@ -168,7 +172,8 @@ func (s *summary) finish(dir string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "%d runs in %.0f s: %d calls, %d commands; %d kinds of fault and combinations struck %d times\n",
 		len(s.Runs), s.Seconds, s.Counts["calls"], s.Counts["commands"], len(s.Outages), s.struck())
-	for what, missing := range map[string][]string{"kinds that did not strike": s.missing(nemesis.Names(nemesis.All())), "checks that had nothing to look at": s.blind()} {
+	for what, missing := range map[string][]string{"kinds that did not strike": s.missing(nemesis.Names(nemesis.All())),
+		"checks that had nothing to look at": s.blind()} {
 		if len(missing) > 0 {
 			fmt.Fprintf(out, "%s: %s\n", what, strings.Join(missing, ", "))
 		}
@@ -209,7 +214,9 @@ func (s *summary) reason() string {
 // missing returns which nemeses struck in no run: a kind alone or with others, a combination as that.
 func (s *summary) missing(wanted []string) []string {
 	kinds := strings.Split(strings.Join(slices.Collect(maps.Keys(s.Outages)), "+"), "+")
-	return slices.DeleteFunc(wanted, func(name string) bool { return len(s.Outages[name]) > 0 || slices.Contains(kinds, name) })
+	return slices.DeleteFunc(wanted, func(name string) bool {
+		return len(s.Outages[name]) > 0 || slices.Contains(kinds, name)
+	})
 }
 
 // blind returns the checks that had nothing to look at in any run.

@@ -16,16 +16,19 @@ import (
 )
 
 func newSummary() *summary {
-	return &summary{Command: "repeat the suite", Verdict: report.Valid, Counts: map[string]int64{}, Outages: map[string][]float64{}, Looked: map[string]int64{}}
+	return &summary{Command: "repeat the suite", Verdict: report.Valid, Counts: map[string]int64{},
+		Outages: map[string][]float64{}, Looked: map[string]int64{}}
 }
 
 // TestSummary adds runs up and says what they say together.
 func TestSummary(t *testing.T) {
 	good := &report.Report{
 		Command: "repeat it", Verdict: report.Valid, Counts: map[string]int64{"calls": 10, "commands": 5},
-		Faults: []report.Fault{{Name: "delay"}, {Name: "pause-one+power-all"}}, Checks: []report.Check{{Invariant: "I1", Looked: 3}, {Invariant: "I2"}},
+		Faults: []report.Fault{{Name: "delay"}, {Name: "pause-one+power-all"}},
+		Checks: []report.Check{{Invariant: "I1", Looked: 3}, {Invariant: "I2"}},
 	}
-	bad := &report.Report{Command: "repeat this", Verdict: report.Invalid, Violations: []report.Violation{{Invariant: "I8", Text: "early"}}}
+	bad := &report.Report{Command: "repeat this", Verdict: report.Invalid,
+		Violations: []report.Violation{{Invariant: "I8", Text: "early"}}}
 	for _, one := range []struct {
 		name    string
 		runs    []*report.Report
@@ -78,7 +81,8 @@ func TestTimesAreNotAdded(t *testing.T) {
 // TestMissing knows a kind that struck together with others, and no combination by its parts.
 func TestMissing(t *testing.T) {
 	s := newSummary()
-	s.add("", &report.Report{Verdict: report.Valid, Faults: []report.Fault{{Name: "delay"}, {Name: "pause-one+power-all"}}, Checks: []report.Check{{Invariant: "I1", Looked: 1}, {Invariant: "I2"}}})
+	s.add("", &report.Report{Verdict: report.Valid, Faults: []report.Fault{{Name: "delay"}, {Name: "pause-one+power-all"}},
+		Checks: []report.Check{{Invariant: "I1", Looked: 1}, {Invariant: "I2"}}})
 	wanted := []string{"delay", "pause-one", "power-all", "one-way", "pause-one+power-all", "delay+power-all"}
 	if diff := cmp.Diff([]string{"one-way", "delay+power-all"}, s.missing(wanted)); diff != "" {
 		t.Error(diff)

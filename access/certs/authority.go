@@ -38,8 +38,8 @@ type Authority struct {
 // Pair is a certificate and its key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority makes an authority, valid for ten years from now: for a domain that another one speaks for, which it is to follow, or for a new one if
-// domain is empty.
+// NewAuthority makes an authority, valid for ten years from now: for a domain that another one
+// speaks for, which it is to follow, or for a new one if domain is empty.
 func NewAuthority(domain string, now time.Time) (*Authority, Pair, error) {
 	if domain == "" {
 		id := make([]byte, domainBytes)
@@ -62,7 +62,8 @@ func NewAuthority(domain string, now time.Time) (*Authority, Pair, error) {
 // CheckDomain returns an error for what cannot be a domain.
 func CheckDomain(domain string) error {
 	if id, err := hex.DecodeString(domain); err != nil || len(id) != domainBytes || domain != strings.ToLower(domain) {
-		return fmt.Errorf("want the domain of an authority, %d hexadecimal digits in lower case, have %q", 2*domainBytes, domain)
+		return fmt.Errorf("want the domain of an authority, %d hexadecimal digits in lower case, have %q",
+			2*domainBytes, domain)
 	}
 	return nil
 }
@@ -75,7 +76,8 @@ func ReadAuthority(certFile, keyFile string) (*Authority, error) {
 	}
 	key, ok := pair.PrivateKey.(*ecdsa.PrivateKey)
 	if !ok || !pair.Leaf.IsCA || domainOf(pair.Leaf) == "" {
-		return nil, fmt.Errorf("%s is no authority that belfry made: it must be one with an ECDSA key that names its domain, as %s", certFile, domainURI("DOMAIN"))
+		return nil, fmt.Errorf("%s is no authority that belfry made: it must be one with an ECDSA key that names its "+
+			"domain, as %s", certFile, domainURI("DOMAIN"))
 	}
 	return &Authority{pair.Leaf, key}, nil
 }
@@ -83,20 +85,22 @@ func ReadAuthority(certFile, keyFile string) (*Authority, error) {
 // Domain returns the domain that the authority is for.
 func (a *Authority) Domain() string { return domainOf(a.cert) }
 
-// Issue makes the certificate of a node, which is valid from now until then, for the hosts and addresses at which clients look for it. It is
-// for both sides of a connection between nodes.
+// Issue makes the certificate of a node, which is valid from now until then, for the hosts and
+// addresses at which clients look for it. It is for both sides of a connection between nodes.
 func (a *Authority) Issue(node string, hosts []string, now, until time.Time) (Pair, error) {
 	if !until.After(now) {
 		return Pair{}, errors.New("a certificate must be valid for some time")
 	}
 	if until.After(a.cert.NotAfter) {
-		return Pair{}, fmt.Errorf("the authority ends at %s, and no certificate of it may be valid for longer", a.cert.NotAfter.Format(time.RFC3339))
+		return Pair{}, fmt.Errorf("the authority ends at %s, and no certificate of it may be valid for longer",
+			a.cert.NotAfter.Format(time.RFC3339))
 	}
 	name := Name{Domain: a.Domain(), Node: node}
 	template := &x509.Certificate{
 		Subject: pkix.Name{Organization: []string{"Belfry"}, CommonName: node},
 		URIs:    []*url.URL{name.uri()}, NotBefore: now.Add(-backdate), NotAfter: until, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range slices.Compact(slices.Sorted(slices.Values(hosts))) {
 		if ip := net.ParseIP(host); ip != nil {
@@ -152,7 +156,8 @@ func WriteSecret(path string, text []byte) error { return replace(path, text, 0o
 // replace puts a file in the place of the one that there is, and on the disk.
 func replace(path string, text []byte, mode os.FileMode) (err error) {
 	next := path + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) { // the mode of a file that is there would stay
+	// the mode of a file that is there would stay
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	file, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)

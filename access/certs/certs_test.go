@@ -62,7 +62,8 @@ func (m *made) odd(t *testing.T, change func(*x509.Certificate)) Files {
 	t.Helper()
 	template := &x509.Certificate{
 		URIs: []*url.URL{Name{m.Domain(), "odd"}.uri()}, NotBefore: today.Add(-time.Hour), NotAfter: today.AddDate(1, 0, 0),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth,
+			x509.ExtKeyUsageClientAuth},
 	}
 	change(template)
 	pair, err := m.issue(template)
@@ -152,17 +153,27 @@ func TestStrangersAtThePeerPort(t *testing.T) {
 		{"a node", identity(t, ours.node(t, "n2")).forPeers(), ""},
 		{"no TLS", nil, "first record does not look like a TLS handshake"},
 		{"TLS 1.2", older, "unsupported versions"},
-		{"no certificate", &tls.Config{InsecureSkipVerify: true}, "didn't provide a certificate"}, //nolint:gosec // it is a stranger
-		{"another authority, with the domain's name", show(foreign.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = ours.Domain() })), "signed by unknown authority"},
-		{"the authority of this domain, for another", show(ours.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = strings.Repeat("f", 32) })), "and this is " + Name{ours.Domain(), "n1"}.String()},
+		//nolint:gosec // it is a stranger
+		{"no certificate", &tls.Config{InsecureSkipVerify: true}, "didn't provide a certificate"},
+		{"another authority, with the domain's name",
+			show(foreign.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = ours.Domain() })), "signed by unknown authority"},
+		{"the authority of this domain, for another",
+			show(ours.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = strings.Repeat("f", 32) })),
+			"and this is " + Name{ours.Domain(), "n1"}.String()},
 		{"expired", show(ours.odd(t, func(c *x509.Certificate) { c.NotAfter = today.Add(-time.Second) })), "and not now"},
-		{"not valid yet", show(ours.odd(t, func(c *x509.Certificate) { c.NotBefore = today.Add(time.Second) })), "and not now"},
-		{"for servers only", show(ours.odd(t, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] })), "incompatible key usage"},
-		{"for clients only", show(ours.odd(t, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[1:] })), "incompatible key usage"},
+		{"not valid yet", show(ours.odd(t, func(c *x509.Certificate) { c.NotBefore = today.Add(time.Second) })),
+			"and not now"},
+		{"for servers only", show(ours.odd(t, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] })),
+			"incompatible key usage"},
+		{"for clients only", show(ours.odd(t, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[1:] })),
+			"incompatible key usage"},
 		{"no node's name", show(ours.odd(t, func(c *x509.Certificate) { c.URIs = nil })), "names 0 nodes"},
-		{"two nodes' names", show(ours.odd(t, func(c *x509.Certificate) { c.URIs = append(c.URIs, Name{ours.Domain(), "n1"}.uri()) })), "names 2 nodes"},
+		{"two nodes' names", show(ours.odd(t, func(c *x509.Certificate) {
+			c.URIs = append(c.URIs, Name{ours.Domain(), "n1"}.uri())
+		})), "names 2 nodes"},
 		{"an empty name", show(ours.odd(t, func(c *x509.Certificate) { c.URIs[0].Path = namePath })), "neither may be empty"},
-		{"the authority itself", show(ours.save(t, "ca", Pair{read(t, ours.file("ca.pem")), read(t, ours.file("ca-key.pem"))}, nil)), "names 0 nodes"},
+		{"the authority itself", show(ours.save(t, "ca", Pair{read(t, ours.file("ca.pem")), read(t, ours.file("ca-key.pem"))},
+			nil)), "names 0 nodes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			proven, err := greet(t, server, test.client)
@@ -188,7 +199,8 @@ func TestDialAsksForProof(t *testing.T) {
 	}{
 		{"a node", identity(t, ours.node(t, "n2")), ""},
 		{"another authority", trust(t, foreign.node(t, "n2"), us.Name()), "signed by unknown authority"},
-		{"another cluster", trust(t, ours.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = strings.Repeat("f", 32) }), us.Name()), "and this is " + Name{ours.Domain(), "n1"}.String()},
+		{"another cluster", trust(t, ours.odd(t, func(c *x509.Certificate) { c.URIs[0].Host = strings.Repeat("f", 32) }),
+			us.Name()), "and this is " + Name{ours.Domain(), "n1"}.String()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -241,21 +253,27 @@ func TestLoadRefuses(t *testing.T) {
 		{"no file", Files{Cert: "missing.pem", Key: good.Key, CA: good.CA}, "missing.pem"},
 		{"the key of another", Files{Cert: good.Cert, Key: other.Key, CA: good.CA}, "private key does not match"},
 		{"no authority in the file", Files{Cert: good.Cert, Key: good.Key, CA: empty}, "there is none in " + empty},
-		{"another authority", Files{Cert: good.Cert, Key: good.Key, CA: foreign.file("ca.pem")}, good.Cert + ": other nodes would refuse it"},
-		{"expired", ours.odd(t, func(c *x509.Certificate) { c.NotAfter = today.Add(-time.Second) }), "other nodes would refuse it"},
-		{"a client certificate without its file", Files{Cert: good.Cert, Key: good.Key, CA: good.CA, ClientCert: "gone.pem", ClientKey: good.Key}, "gone.pem"},
+		{"another authority", Files{Cert: good.Cert, Key: good.Key, CA: foreign.file("ca.pem")},
+			good.Cert + ": other nodes would refuse it"},
+		{"expired", ours.odd(t, func(c *x509.Certificate) { c.NotAfter = today.Add(-time.Second) }),
+			"other nodes would refuse it"},
+		{"a client certificate without its file", Files{Cert: good.Cert, Key: good.Key, CA: good.CA, ClientCert: "gone.pem",
+			ClientKey: good.Key}, "gone.pem"},
 	} {
-		if _, err := load(test.files, func() time.Time { return today }); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := load(test.files, func() time.Time { return today }); err == nil ||
+			!strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want an error with %q", test.name, err, test.want)
 		}
 	}
 	old := good
 	expired := ours.odd(t, func(c *x509.Certificate) { c.NotAfter = today.Add(-time.Second) })
 	old.ClientCert, old.ClientKey = expired.Cert, expired.Key
-	if _, err := load(old, func() time.Time { return today }); err == nil || !strings.Contains(err.Error(), "clients would refuse it") {
+	if _, err := load(old, func() time.Time { return today }); err == nil ||
+		!strings.Contains(err.Error(), "clients would refuse it") {
 		t.Errorf("a client certificate that has ended: %v", err)
 	}
-	for _, f := range []Files{{Cert: "a"}, {Cert: "a", Key: "b"}, {Cert: "a", Key: "b", CA: "c", ClientCert: "d"}, {ClientCert: "a", ClientKey: "b"}} {
+	for _, f := range []Files{{Cert: "a"}, {Cert: "a", Key: "b"}, {Cert: "a", Key: "b", CA: "c", ClientCert: "d"},
+		{ClientCert: "a", ClientKey: "b"}} {
 		if f.Check() == nil {
 			t.Errorf("%+v is taken", f)
 		}
@@ -265,8 +283,8 @@ func TestLoadRefuses(t *testing.T) {
 	}
 }
 
-// TestReload: what connects after it meets the new certificate, or the old one if the new is not in order; an authority is changed in three steps,
-// in each of which all nodes take each other.
+// TestReload: what connects after it meets the new certificate, or the old one if the new is not in
+// order; an authority is changed in three steps, in each of which all nodes take each other.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	ours := newAuthority(t, "")
@@ -326,7 +344,8 @@ func TestReload(t *testing.T) {
 	meet("after reloads that failed")
 }
 
-// TestForClients: clients that believe the authority are answered at the names in the certificate; a client in the process at any.
+// TestForClients: clients that believe the authority are answered at the names in the certificate;
+// a client in the process at any.
 func TestForClients(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, ""), newAuthority(t, "")
@@ -337,7 +356,8 @@ func TestForClients(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &tls.Config{RootCAs: pool, ServerName: host, Time: func() time.Time { return today }} //nolint:gosec // the server wants more
+		//nolint:gosec // the server wants more
+		return &tls.Config{RootCAs: pool, ServerName: host, Time: func() time.Time { return today }}
 	}
 	old := believe(ours, "localhost")
 	old.MaxVersion = tls.VersionTLS12

@@ -13,10 +13,12 @@ import (
 
 // Files are where a node's credentials lie, as PEM. Cert, Key and CA are required.
 type Files struct {
-	// Cert and Key are the node's certificate, with those between it and the authority behind it, and its key. CA are the authorities whose
-	// certificates nodes have: during a change of authority the old one and the new one.
+	// Cert and Key are the node's certificate, with those between it and the authority behind it, and
+	// its key. CA are the authorities whose certificates nodes have: during a change of authority the
+	// old one and the new one.
 	Cert, Key, CA string
-	// ClientCert and ClientKey are what clients are shown instead, such as a certificate of a public authority; empty for Cert and Key.
+	// ClientCert and ClientKey are what clients are shown instead, such as a certificate of a public
+	// authority; empty for Cert and Key.
 	ClientCert, ClientKey string
 }
 
@@ -26,7 +28,8 @@ func (f Files) Check() error {
 	case f == Files{}:
 		return nil
 	case f.Cert == "" || f.Key == "" || f.CA == "":
-		return errors.New("--tls-cert, --tls-key and --tls-ca belong together, and one of them is missing; 'belfry cert' makes the three files")
+		return errors.New("--tls-cert, --tls-key and --tls-ca belong together, and one of them is missing; 'belfry cert' " +
+			"makes the three files")
 	case (f.ClientCert == "") != (f.ClientKey == ""):
 		return errors.New("--tls-client-cert and --tls-client-key belong together, and one of them is missing")
 	}
@@ -48,8 +51,8 @@ type credentials struct {
 	authorities  *x509.CertPool
 }
 
-// Load reads a node's credentials. The node's certificate must name it, be valid now, and come from one of the authorities, since other nodes
-// would refuse it otherwise.
+// Load reads a node's credentials. The node's certificate must name it, be valid now, and come from
+// one of the authorities, since other nodes would refuse it otherwise.
 func Load(files Files) (*Identity, error) { return load(files, time.Now) }
 
 func load(files Files, now func() time.Time) (*Identity, error) {
@@ -75,8 +78,9 @@ func (i *Identity) NotAfter() time.Time {
 	return c.node.Leaf.NotAfter
 }
 
-// Reload reads the files again. What connects from then on meets what they hold now; connections that there are stay. If something is not in
-// order, nothing changes. A certificate of another node is refused: a node does not become another one.
+// Reload reads the files again. What connects from then on meets what they hold now; connections
+// that there are stay. If something is not in order, nothing changes. A certificate of another node
+// is refused: a node does not become another one.
 func (i *Identity) Reload() error {
 	read, name, err := i.read()
 	if err != nil {
@@ -127,7 +131,8 @@ func (i *Identity) judge(chain []*x509.Certificate, authorities *x509.CertPool, 
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: between, CurrentTime: i.now(), KeyUsages: []x509.ExtKeyUsage{usage}})
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: authorities, Intermediates: between, CurrentTime: i.now(),
+		KeyUsages: []x509.ExtKeyUsage{usage}})
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
 		return Name{}, period(invalid.Cert)
 	}
@@ -137,8 +142,8 @@ func (i *Identity) judge(chain []*x509.Certificate, authorities *x509.CertPool, 
 	return NameOf(chain[0])
 }
 
-// period says when a certificate is valid, in a text that is the same each time: the standard error has the time of day, and would be logged anew each
-// second.
+// period says when a certificate is valid, in a text that is the same each time: the standard error
+// has the time of day, and would be logged anew each second.
 func period(cert *x509.Certificate) error {
 	return fmt.Errorf("the certificate of %q is valid from %s to %s, and not now",
 		cert.Subject.CommonName, cert.NotBefore.UTC().Format(time.RFC3339), cert.NotAfter.UTC().Format(time.RFC3339))
@@ -168,7 +173,8 @@ func ReadAuthorities(path string) (*x509.CertPool, error) {
 		found++
 	}
 	if found == 0 {
-		return nil, fmt.Errorf("reading the certificates of authorities: there is none in %s, which must hold them as PEM", path)
+		return nil, fmt.Errorf("reading the certificates of authorities: there is none in %s, which must hold them as PEM",
+			path)
 	}
 	return pool, nil
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Name is who a certificate says its holder is: a node of a domain. In the certificate it is a URI, belfry://DOMAIN/node/NODE. A domain is
-// the nodes of one cluster, for which one authority speaks.
+// Name is who a certificate says its holder is: a node of a domain. In the certificate it is a URI,
+// belfry://DOMAIN/node/NODE. A domain is the nodes of one cluster, for which one authority speaks.
 type Name struct{ Domain, Node string }
 
 const (
@@ -35,10 +35,12 @@ func NameOf(cert *x509.Certificate) (Name, error) {
 		}
 	}
 	if len(found) != 1 {
-		return Name{}, fmt.Errorf("the certificate of %q names %d nodes of Belfry, and must name one, as %s", cert.Subject.CommonName, len(found), Name{"DOMAIN", "NODE"})
+		return Name{}, fmt.Errorf("the certificate of %q names %d nodes of Belfry, and must name one, as %s",
+			cert.Subject.CommonName, len(found), Name{"DOMAIN", "NODE"})
 	}
 	if found[0].Domain == "" || found[0].Node == "" {
-		return Name{}, fmt.Errorf("the certificate of %q names the node %q of the domain %q, and neither may be empty", cert.Subject.CommonName, found[0].Node, found[0].Domain)
+		return Name{}, fmt.Errorf("the certificate of %q names the node %q of the domain %q, and neither may be empty",
+			cert.Subject.CommonName, found[0].Node, found[0].Domain)
 	}
 	return found[0], nil
 }

@@ -12,8 +12,8 @@ import (
 // ErrRefused is the error of a handshake in which the other node's certificate was refused.
 var ErrRefused = errors.New("the other side's certificate is refused")
 
-// ForClients returns the settings under which a node answers clients: TLS 1.3, with the certificate that is in use when a client connects.
-// Clients show none; who they are is a matter of tokens.
+// ForClients returns the settings under which a node answers clients: TLS 1.3, with the certificate
+// that is in use when a client connects. Clients show none; who they are is a matter of tokens.
 func (i *Identity) ForClients() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
@@ -21,8 +21,8 @@ func (i *Identity) ForClients() *tls.Config {
 	}
 }
 
-// ForItself returns the settings of a client inside the same process: it takes the very certificate that the node shows clients, whatever
-// address that is for.
+// ForItself returns the settings of a client inside the same process: it takes the very certificate
+// that the node shows clients, whatever address that is for.
 func (i *Identity) ForItself() *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,
@@ -55,12 +55,12 @@ func (c *PeerConn) Proven() string {
 	return name.Node
 }
 
-// Close ends the connection at once. What nodes say to each other has its own ends and checksums, so nobody waits to be told that there is no more:
-// to tell a peer that hangs takes seconds.
+// Close ends the connection at once. What nodes say to each other has its own ends and checksums,
+// so nobody waits to be told that there is no more: to tell a peer that hangs takes seconds.
 func (c *PeerConn) Close() error { return c.raw.Close() }
 
-// Listen returns a listener of connections with other nodes, each a *PeerConn. The handshake is done by whoever reads first, within the deadline that it
-// sets. l is closed with the listener.
+// Listen returns a listener of connections with other nodes, each a *PeerConn. The handshake is
+// done by whoever reads first, within the deadline that it sets. l is closed with the listener.
 func (i *Identity) Listen(l net.Listener) net.Listener { return &peerListener{l, i} }
 
 type peerListener struct {
@@ -77,8 +77,9 @@ func (l *peerListener) Accept() (net.Conn, error) {
 	return &PeerConn{tls.Server(raw, l.identity.forPeers()), raw}, nil
 }
 
-// Dial connects to another node at HOST:PORT. ctx bounds the handshake too. The connection is a *PeerConn, with somebody who was proven to be a node of the
-// same domain; which one is for the caller to compare.
+// Dial connects to another node at HOST:PORT. ctx bounds the handshake too. The connection is a
+// *PeerConn, with somebody who was proven to be a node of the same domain; which one is for the
+// caller to compare.
 func (i *Identity) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -91,21 +92,27 @@ func (i *Identity) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &PeerConn{conn, raw}, nil
 }
 
-// forPeers returns the settings between nodes, for either side. Both show a certificate. Where a node is may change, and who it is may not, so that
-// certificates are judged by the names of node and domain, not by that of a host.
+// forPeers returns the settings between nodes, for either side. Both show a certificate. Where a
+// node is may change, and who it is may not, so that certificates are judged by the names of node
+// and domain, not by that of a host.
 func (i *Identity) forPeers() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, //nolint:gosec // VerifyConnection does all of it but the host's name
 		SessionTicketsDisabled: true, // a ticket would outlive the certificate that it was got with
-		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.credentials.Load().node, nil },
-		GetClientCertificate:   func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return i.credentials.Load().node, nil },
-		VerifyConnection:       i.verifyPeer,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return i.credentials.Load().node, nil
+		},
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return i.credentials.Load().node, nil
+		},
+		VerifyConnection: i.verifyPeer,
 	}
 }
 
-// verifyPeer refuses whoever is no node of the domain. Nodes have certificates for both sides of a connection, so that both usages are asked for.
+// verifyPeer refuses whoever is no node of the domain. Nodes have certificates for both sides of a
+// connection, so that both usages are asked for.
 func (i *Identity) verifyPeer(state tls.ConnectionState) error {
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		name, err := i.judge(state.PeerCertificates, i.credentials.Load().authorities, usage)

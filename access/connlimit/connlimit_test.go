@@ -48,7 +48,8 @@ func TestAcquireEvicts(t *testing.T) {
 	second, _ := acquire(t, l, "10.0.0.9:3")
 	third, last := acquire(t, l, "10.0.0.9:4")
 	if honest.closed || pinned.closed || !first.closed || second.closed || third.closed {
-		t.Errorf("closed: honest %v, pinned %v, first %v, second %v, third %v; want the first alone", honest.closed, pinned.closed, first.closed, second.closed, third.closed)
+		t.Errorf("closed: honest %v, pinned %v, first %v, second %v, third %v; want the first alone", honest.closed,
+			pinned.closed, first.closed, second.closed, third.closed)
 	}
 	if lost.Pin() {
 		t.Error("the slot of a closed connection was pinned")

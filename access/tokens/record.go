@@ -22,7 +22,8 @@ type Record struct {
 	Hash   Hash   `json:"hash"`
 	About  string `json:"about,omitempty"` // for people
 	Scopes Scopes `json:"scopes"`
-	// Created and NotAfter are wall clocks in nanoseconds since 1970; NotAfter 0 is never. CreatedBy is the id of the token that it was made with.
+	// Created and NotAfter are wall clocks in nanoseconds since 1970; NotAfter 0 is never. CreatedBy
+	// is the id of the token that it was made with.
 	Created   int64  `json:"createdNanos"`
 	NotAfter  int64  `json:"notAfterNanos,omitempty"`
 	CreatedBy string `json:"createdBy,omitempty"`

@@ -15,8 +15,9 @@ const rootMax = 64
 // FormatRoot returns the line of a file of root tokens.
 func FormatRoot(id string, hash Hash) string { return id + " " + string(hash) + "\n" }
 
-// ReadRootFile reads a file of root tokens: ID and hash, one a line; what follows # is for people. They may do everything, and work while the
-// cluster has no catalog. A file without any is an error.
+// ReadRootFile reads a file of root tokens: ID and hash, one a line; what follows # is for people.
+// They may do everything, and work while the cluster has no catalog. A file without any is an
+// error.
 func ReadRootFile(name string) (all []Record, err error) {
 	file, err := os.Open(name) //nolint:gosec // the operator names it
 	if err != nil {
@@ -46,7 +47,8 @@ func readRoots(r io.Reader) (all []Record, err error) {
 		if len(all) == rootMax {
 			return nil, fmt.Errorf("there are more than %d", rootMax)
 		}
-		all = append(all, Record{ID: fields[0], Hash: Hash(fields[1]), About: "root", Scopes: Scopes{{Actions: []Action{Admin}, Queues: All}}})
+		all = append(all, Record{ID: fields[0], Hash: Hash(fields[1]), About: "root",
+			Scopes: Scopes{{Actions: []Action{Admin}, Queues: All}}})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, err

@@ -16,11 +16,11 @@ const (
 	Put Action = "put"
 	// Consume takes jobs and ends them, and looks at them: reserve, ack, nack, release, extend, get, list.
 	Consume Action = "consume"
-	// View shows numbers and settings of the queue, and no job. Each other action brings it along. For all queues it is also the state of the cluster and
-	// the metrics.
+	// View shows numbers and settings of the queue, and no job. Each other action brings it along. For
+	// all queues it is also the state of the cluster and the metrics.
 	View Action = "view"
-	// Admin is everything: what the others are, and the queue's settings, pausing, redrive, purge and deletion. For all queues it is also the
-	// cluster: nodes, settings, backups and tokens.
+	// Admin is everything: what the others are, and the queue's settings, pausing, redrive, purge and
+	// deletion. For all queues it is also the cluster: nodes, settings, backups and tokens.
 	Admin Action = "admin"
 )
 
@@ -36,8 +36,8 @@ const (
 	patternMax = nameMax + len(All)
 )
 
-// Scope allows actions on the queues of a pattern: the name of one, or the beginning of names followed by *. As a text, which JSON has too, it is
-// ACTION[,ACTION…]:PATTERN.
+// Scope allows actions on the queues of a pattern: the name of one, or the beginning of names
+// followed by *. As a text, which JSON has too, it is ACTION[,ACTION…]:PATTERN.
 type Scope struct {
 	Actions []Action
 	Queues  string
@@ -46,7 +46,8 @@ type Scope struct {
 // MarshalText implements encoding.TextMarshaler.
 func (s Scope) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText implements encoding.TextUnmarshaler, for what is kept: it takes scopes of no queue as well, which ParseScope once took.
+// UnmarshalText implements encoding.TextUnmarshaler, for what is kept: it takes scopes of no queue
+// as well, which ParseScope once took.
 func (s *Scope) UnmarshalText(text []byte) (err error) {
 	*s, err = readScope(string(text))
 	return err
@@ -61,7 +62,8 @@ func (s Scope) String() string {
 	return strings.Join(actions, ",") + ":" + s.Queues
 }
 
-// ParseScope reads ACTION[,ACTION…]:PATTERN, such as put,consume:shop/*. A pattern that no queue's name can fit is refused: it was meant to fit some.
+// ParseScope reads ACTION[,ACTION…]:PATTERN, such as put,consume:shop/*. A pattern that no queue's
+// name can fit is refused: it was meant to fit some.
 func ParseScope(text string) (Scope, error) {
 	s, err := readScope(text)
 	if err != nil {
@@ -80,7 +82,8 @@ func readScope(text string) (Scope, error) {
 		return Scope{}, fmt.Errorf("want ACTION[,ACTION…]:QUEUES, such as put,consume:orders* or admin:*, have %.100q", text)
 	}
 	if strings.ContainsFunc(queues, unicode.IsSpace) {
-		return Scope{}, fmt.Errorf("there is a blank in the queues %.100q of scope %.100q; give --scope or an entry of scopes for each pattern", queues, text)
+		return Scope{}, fmt.Errorf("there is a blank in the queues %.100q of scope %.100q; give --scope or an entry of "+
+			"scopes for each pattern", queues, text)
 	}
 	s := Scope{Queues: queues}
 	for name := range strings.SplitSeq(actions, ",") {
@@ -91,7 +94,8 @@ func readScope(text string) (Scope, error) {
 	return s, s.Check()
 }
 
-// patternFlaw says, for people, why no name of a queue fits a pattern; empty if one does. What fits the beginning of names is judged by the shortest such name.
+// patternFlaw says, for people, why no name of a queue fits a pattern; empty if one does. What fits
+// the beginning of names is judged by the shortest such name.
 func patternFlaw(pattern string) string {
 	name, open := strings.CutSuffix(pattern, All)
 	if last := name[strings.LastIndexByte(name, '/')+1:]; open && (last == "" || last == "." || last == "..") {
@@ -125,8 +129,10 @@ func (s Scope) Check() error {
 		}
 	}
 	name := strings.TrimSuffix(s.Queues, All)
-	if s.Queues == "" || len(s.Queues) > patternMax || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }) {
-		return fmt.Errorf("the queues of a scope are one name, or the beginning of names and *, up to %d bytes; have %.100q", patternMax, s.Queues)
+	if s.Queues == "" || len(s.Queues) > patternMax ||
+		strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '*' || r == ',' }) {
+		return fmt.Errorf("the queues of a scope are one name, or the beginning of names and *, up to %d bytes; have %.100q",
+			patternMax, s.Queues)
 	}
 	return nil
 }

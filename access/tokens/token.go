@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// A token is belfry_ID_SECRET: an id in lower case, by which it is found and named in logs, and 256 random bits in base64url, of which only
-// the SHA-256 is kept. A slow hash protects secrets that people think up; of this one there is nothing to guess.
+// A token is belfry_ID_SECRET: an id in lower case, by which it is found and named in logs, and 256
+// random bits in base64url, of which only the SHA-256 is kept. A slow hash protects secrets that
+// people think up; of this one there is nothing to guess.
 const (
 	prefix      = "belfry_"
 	idBytes     = 10
@@ -47,7 +48,8 @@ func Parse(text string) (id string, hash Hash, err error) {
 	}
 	id, secret, ok := strings.Cut(rest, "_")
 	raw, err := base64.RawURLEncoding.DecodeString(secret)
-	if !ok || err != nil || len(raw) != secretBytes || base64.RawURLEncoding.EncodeToString(raw) != secret || !ValidID(id) {
+	if !ok || err != nil || len(raw) != secretBytes || base64.RawURLEncoding.EncodeToString(raw) != secret ||
+		!ValidID(id) {
 		return "", "", ErrMalformed
 	}
 	return id, hashOf(secret), nil

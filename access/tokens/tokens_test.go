@@ -37,7 +37,8 @@ func TestToken(t *testing.T) {
 // FuzzParse: nothing that a stranger sends as a token does harm, and what is taken for one is written in one way only.
 func FuzzParse(f *testing.F) {
 	text, _, _ := New()
-	for _, seed := range []string{"", prefix, text, strings.ToUpper(text), text + "_", strings.Repeat("a", 1000), "belfry__", strings.Replace(text, "_", "__", 1), text[:20] + "\n" + text[20:], text[:60] + "\r" + text[60:]} {
+	for _, seed := range []string{"", prefix, text, strings.ToUpper(text), text + "_", strings.Repeat("a", 1000),
+		"belfry__", strings.Replace(text, "_", "__", 1), text[:20] + "\n" + text[20:], text[:60] + "\r" + text[60:]} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -48,7 +49,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if !ValidID(id) || !hash.Valid() || !strings.HasPrefix(text, prefix+id+"_") || len(text) != textBytes || strings.ContainsAny(text, "\r\n ") {
+		if !ValidID(id) || !hash.Valid() || !strings.HasPrefix(text, prefix+id+"_") || len(text) != textBytes ||
+			strings.ContainsAny(text, "\r\n ") {
 			t.Errorf("%q is read as %q, %q", text, id, hash)
 		}
 	})
@@ -93,7 +95,8 @@ func TestScopes(t *testing.T) {
 	if s := scopes("put:a*"); s.AllowView("b") || !s.AllowView("ab") {
 		t.Error("looking is allowed by any scope of the queue, and by no other")
 	}
-	for text, want := range map[string]string{"admin:*": "view admin", "view:*": "view", "put,consume:*": "", "admin:a*": "", "view:a*": ""} {
+	for text, want := range map[string]string{"admin:*": "view admin", "view:*": "view", "put,consume:*": "",
+		"admin:a*": "", "view:a*": ""} {
 		var got []string
 		for _, action := range []Action{View, Admin} {
 			if scopes(text).AllowCluster(action) {
@@ -104,7 +107,8 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s allows %v of what concerns all queues, want %s", text, got, want)
 		}
 	}
-	for _, text := range []string{"", "put", "put:", "get:orders", ":orders", "put:a*b", "put:**", "put,:a", "put:a b", "put:" + strings.Repeat("a", 258), "put:a,b"} {
+	for _, text := range []string{"", "put", "put:", "get:orders", ":orders", "put:a*b", "put:**", "put,:a", "put:a b",
+		"put:" + strings.Repeat("a", 258), "put:a,b"} {
 		if s, err := ParseScope(text); err == nil {
 			t.Errorf("%q is read as %v", text, s)
 		}
@@ -114,20 +118,25 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestScopesOfNoQueue: a pattern that no queue's name fits is refused with its scope and why, unless it is kept already.
+// TestScopesOfNoQueue: a pattern that no queue's name fits is refused with its scope and why,
+// unless it is kept already.
 func TestScopesOfNoQueue(t *testing.T) {
 	for text, want := range map[string]string{
 		"put:a/b/c": `no queue can be meant by "a/b/c" in scope "put:a/b/c": a queue's name is name or namespace/name, with one slash at most`,
-		"put:a/b/*": "one slash at most", "put:/a": "no part of a queue's name is empty", "put:/*": "is empty", "put:a/": "is empty", "put:./*": "is empty",
-		"put:../x": "is empty", "put:..": "is empty", "put:a$b": "only letters, digits", "put:a$*": "only letters, digits", "put:" + strings.Repeat("a", 257): "at most 256 bytes",
+		"put:a/b/*": "one slash at most", "put:/a": "no part of a queue's name is empty", "put:/*": "is empty",
+		"put:a/": "is empty", "put:./*": "is empty",
+		"put:../x": "is empty", "put:..": "is empty", "put:a$b": "only letters, digits", "put:a$*": "only letters, digits",
+		"put:" + strings.Repeat("a", 257):        "at most 256 bytes",
 		"put:" + strings.Repeat("a", 255) + "/*": "at most 256 bytes",
-		"put: orders":                            `there is a blank in the queues " orders" of scope "put: orders"`, "put:a b*": "there is a blank", "put:a\t": "there is a blank",
+		"put: orders":                            `there is a blank in the queues " orders" of scope "put: orders"`,
+		"put:a b*":                               "there is a blank", "put:a\t": "there is a blank",
 	} {
 		if s, err := ParseScope(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is read as %v, %v; want an error that says %s", text, s, err, want)
 		}
 	}
-	for _, text := range []string{"put:..*", "put:a/.*", "put:a/*", "put:*", "put:a:b", "put:" + strings.Repeat("a", 256) + "*", "put, consume:a"} {
+	for _, text := range []string{"put:..*", "put:a/.*", "put:a/*", "put:*", "put:a:b",
+		"put:" + strings.Repeat("a", 256) + "*", "put, consume:a"} {
 		if _, err := ParseScope(text); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -143,14 +152,17 @@ func TestRootFile(t *testing.T) {
 	_, first, hash := New()
 	_, second, other := New()
 	name := filepath.Join(t.TempDir(), "root-tokens")
-	if err := os.WriteFile(name, []byte("# ours\n"+FormatRoot(first, hash)+"\n"+FormatRoot(second, other)), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte("# ours\n"+FormatRoot(first, hash)+"\n"+FormatRoot(second, other)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	all, err := ReadRootFile(name)
-	if err != nil || len(all) != 2 || all[0].ID != first || all[1].Hash != other || !all[0].Scopes.AllowCluster(Admin) || all[0].Check() != nil {
+	if err != nil || len(all) != 2 || all[0].ID != first || all[1].Hash != other || !all[0].Scopes.AllowCluster(Admin) ||
+		all[0].Check() != nil {
 		t.Errorf("%+v, %v", all, err)
 	}
-	for _, text := range []string{"", "#\n", first, first + " x", "x " + string(hash), first + " " + string(hash) + " y", strings.Repeat(FormatRoot(first, hash), rootMax+1)} {
+	for _, text := range []string{"", "#\n", first, first + " x", "x " + string(hash), first + " " + string(hash) + " y",
+		strings.Repeat(FormatRoot(first, hash), rootMax+1)} {
 		if all, err := readRoots(strings.NewReader(text)); err == nil {
 			t.Errorf("%.80q is read as %v", text, all)
 		}
@@ -161,8 +173,10 @@ func TestRootFile(t *testing.T) {
 func TestMask(t *testing.T) {
 	text, id, _ := New()
 	for given, want := range map[string]string{
-		text: "belfry_" + id + "_***", `{"id":"` + text + `","about":"` + text + `x"}`: `{"id":"belfry_` + id + `_***","about":"belfry_` + id + `_***"}`,
-		text[:len(text)-3] + ".": "belfry_" + id + "_***.", "": "", "belfry_": "belfry_", "belfry_jobs_due of " + id: "belfry_jobs_due of " + id,
+		text: "belfry_" + id + "_***", `{"id":"` + text + `","about":"` + text + `x"}`: `{"id":"belfry_` + id +
+			`_***","about":"belfry_` + id + `_***"}`,
+		text[:len(text)-3] + ".": "belfry_" + id + "_***.", "": "", "belfry_": "belfry_",
+		"belfry_jobs_due of " + id: "belfry_jobs_due of " + id,
 	} {
 		if got := Mask(given); got != want {
 			t.Errorf("%q is masked as %q, want %q", given, got, want)

@@ -96,17 +96,22 @@ func ratios(work string, needs ...need) func(m medians) (string, verdict) {
 // aims are the lines of the table.
 func aims() []aim {
 	return []aim{
-		{"puts, batches of 100", "three 2×, one 4.5× " + reference, "3.5×, 8×", ratios("batch", need{"put", three, 2}, need{"put", one, 4.5})},
-		{"reserve and ack, batches of 100", "three 1.1×, one 2.5×", "2.2×, 4.5×", ratios("batch", need{"take", three, 1.1}, need{"take", one, 2.5})},
+		{"puts, batches of 100", "three 2×, one 4.5× " + reference, "3.5×, 8×",
+			ratios("batch", need{"put", three, 2}, need{"put", one, 4.5})},
+		{"reserve and ack, batches of 100", "three 1.1×, one 2.5×", "2.2×, 4.5×",
+			ratios("batch", need{"take", three, 1.1}, need{"take", one, 2.5})},
 		{
-			"512 single callers through the SDK, put / reserve and ack", "three 1.4× / 1.7×, one 2.6× / 3.5×", "2.5× / 3×, 4.5× / 6×",
-			ratios("shared512", need{"put", three, 1.4}, need{"take", three, 1.7}, need{"put", one, 2.6}, need{"take", one, 3.5}),
+			"512 single callers through the SDK, put / reserve and ack", "three 1.4× / 1.7×, one 2.6× / 3.5×",
+			"2.5× / 3×, 4.5× / 6×",
+			ratios("shared512", need{"put", three, 1.4}, need{"take", three, 1.7}, need{"put", one, 2.6},
+				need{"take", one, 3.5}),
 		},
 		{
 			"64 single callers through the SDK", "three 0.45× / 0.45×, one 0.9× / 1×", "1× / 1×, 1.5× / 2×",
 			ratios("shared64", need{"put", three, 0.45}, need{"take", three, 0.45}, need{"put", one, 0.9}, need{"take", one, 1}),
 		},
-		{"plain Connect calls, 64 clients", "one 1.2×, three 0.8× lmstfy with appendfsync always, which is not measured here", "1.8×, 1.2×", plainCalls},
+		{"plain Connect calls, 64 clients", "one 1.2×, three 0.8× lmstfy with appendfsync always, which is not measured here",
+			"1.8×, 1.2×", plainCalls},
 		{"servers' CPU for 100,000 batch puts, all three nodes together", "≤ 0.7× of one " + reference, "≤ 0.4×", batchCPU},
 		{"lateness, 2,000 due a second, three nodes, p50 / p99", "≤ 4 / ≤ 9 ms, never early", "≤ 1.5 / ≤ 5", latenessAim},
 		{"100,000 due in one second, 64 workers reserving up to 100, three nodes", "≤ 1.5 s", "≤ 1 s", herdAim},
@@ -192,7 +197,8 @@ func memoryAim(m medians) (string, verdict) {
 				} else if jobs == tenMillion {
 					all = append(all, is(r.perJob <= 230))
 				}
-				parts = append(parts, fmt.Sprintf("%s %.0f B (%d M%s)", strings.TrimPrefix(peer, "belfry-"), r.perJob, jobs/million, ids))
+				parts = append(parts, fmt.Sprintf("%s %.0f B (%d M%s)", strings.TrimPrefix(peer, "belfry-"), r.perJob,
+					jobs/million, ids))
 			}
 		}
 	}
@@ -213,7 +219,8 @@ func againAim(m medians) (string, verdict) {
 				continue
 			}
 			all = append(all, is(r.seconds <= limit.seconds))
-			parts = append(parts, fmt.Sprintf("%s %.2f s (%d M)", strings.TrimPrefix(peer, "belfry-"), r.seconds, limit.jobs/million))
+			parts = append(parts, fmt.Sprintf("%s %.2f s (%d M)", strings.TrimPrefix(peer, "belfry-"), r.seconds,
+				limit.jobs/million))
 		}
 	}
 	return strings.Join(parts, ", "), both(all...)
@@ -245,7 +252,8 @@ func snapshotAim(m medians) (string, verdict) {
 			if !ok || !there || calm.p99 <= 0 {
 				continue
 			}
-			parts = append(parts, fmt.Sprintf("%s %.2f ms to %.2f ms, %.1f× (%d M)", strings.TrimPrefix(peer, "belfry-"), calm.p99, during.p99, during.p99/calm.p99, jobs/million))
+			parts = append(parts, fmt.Sprintf("%s %.2f ms to %.2f ms, %.1f× (%d M)", strings.TrimPrefix(peer, "belfry-"),
+				calm.p99, during.p99, during.p99/calm.p99, jobs/million))
 			if jobs == tenMillion {
 				all = append(all, is(during.p99 <= 3*calm.p99))
 			}

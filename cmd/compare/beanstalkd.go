@@ -17,9 +17,11 @@ import (
 
 func beanstalkdPeers() []peer {
 	one := func(name, keeps string, options ...string) peer {
-		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd", cannot: map[string]string{"pendingids": errNames.Error()}, start: func(ctx context.Context, s *stage) (*running, error) {
-			return startBeanstalkd(ctx, s, options)
-		}}
+		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd",
+			cannot: map[string]string{"pendingids": errNames.Error()},
+			start: func(ctx context.Context, s *stage) (*running, error) {
+				return startBeanstalkd(ctx, s, options)
+			}}
 	}
 	return []peer{
 		one("beanstalkd-memory", "nothing"),
@@ -70,9 +72,11 @@ func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running,
 	}, err
 }
 
-// beanstalkdCaller is a connection. The protocol is that of beanstalkd's doc/protocol.txt; a batch is so many commands written before the first answer is read.
+// beanstalkdCaller is a connection. The protocol is that of beanstalkd's doc/protocol.txt; a batch
+// is so many commands written before the first answer is read.
 type beanstalkdCaller struct {
-	// used and watched are the queues, its tubes, of the last put and take; "" is the one that it begins with, which is never used.
+	// used and watched are the queues, its tubes, of the last put and take; "" is the one that it
+	// begins with, which is never used.
 	used, watched string
 
 	conn net.Conn

@@ -20,7 +20,9 @@ import (
 
 func belfryPeers() []peer {
 	one := func(name, keeps string, nodes int) peer {
-		return peer{name: name, keeps: keeps, belfry: true, start: func(ctx context.Context, s *stage) (*running, error) { return startBelfry(ctx, s, nodes) }}
+		return peer{name: name, keeps: keeps, belfry: true, start: func(ctx context.Context, s *stage) (*running, error) {
+			return startBelfry(ctx, s, nodes)
+		}}
 	}
 	return []peer{
 		one("belfry-one", "the put", 1),
@@ -43,7 +45,8 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 		}
 		urls, gossip = append(urls, "http://"+addresses[0]), append(gossip, addresses[2])
 		args = append(args, []string{
-			"serve", "--node-id", fmt.Sprintf("n%d", n+1), "--listen", addresses[0], "--peer-listen", addresses[1], "--gossip-listen", addresses[2],
+			"serve", "--node-id", fmt.Sprintf("n%d", n+1), "--listen", addresses[0], "--peer-listen", addresses[1],
+			"--gossip-listen", addresses[2],
 			"--log-format", "text",
 		})
 	}
@@ -122,7 +125,8 @@ func (c *belfrySDK) put(ctx context.Context, all jobs) error {
 }
 
 func (c *belfrySDK) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
-	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{queueName(what.queue)}, Max: what.most, Wait: what.wait})
+	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{queueName(what.queue)}, Max: what.most,
+		Wait: what.wait})
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -140,7 +144,8 @@ func (c *belfrySDK) take(ctx context.Context, what taking, seen func([]byte)) (i
 
 func (c *belfrySDK) close() error { return nil }
 
-// belfryUnary is a connection of one caller that makes plain Connect calls over HTTP/1.1, to one of the nodes whatever it leads.
+// belfryUnary is a connection of one caller that makes plain Connect calls over HTTP/1.1, to one of
+// the nodes whatever it leads.
 type belfryUnary struct {
 	transport *http.Transport
 	queue     belfryv1connect.QueueServiceClient
@@ -148,7 +153,8 @@ type belfryUnary struct {
 
 func newBelfryUnary(url string) *belfryUnary {
 	t := &http.Transport{DialContext: (&net.Dialer{}).DialContext, MaxIdleConnsPerHost: 1, DisableCompression: true}
-	return &belfryUnary{t, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: t}, url, connect.WithAcceptCompression("gzip", nil, nil))}
+	return &belfryUnary{t, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: t},
+		url, connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
 func (c *belfryUnary) put(ctx context.Context, all jobs) error {
@@ -180,7 +186,8 @@ func (c *belfryUnary) put(ctx context.Context, all jobs) error {
 
 func (c *belfryUnary) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
 	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{
-		Queues: []string{queueName(what.queue)}, MaxJobs: uint32(what.most), Wait: durationpb.New(what.wait), //nolint:gosec // at most 1,000
+		//nolint:gosec // at most 1,000
+		Queues: []string{queueName(what.queue)}, MaxJobs: uint32(what.most), Wait: durationpb.New(what.wait),
 	})
 	if err != nil || len(answer.GetJobs()) == 0 {
 		return 0, err

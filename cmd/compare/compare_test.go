@@ -9,7 +9,8 @@ import (
 )
 
 func TestUsage(t *testing.T) {
-	const line = "4242 (a (b) c) S 1 4242 4242 0 -1 4194560 500 0 3 0 120 30 0 0 20 0 9 0 98765 1073741824 2500 18446744073709551615 1 1 0"
+	const line = "4242 (a (b) c) S 1 4242 4242 0 -1 4194560 500 0 3 0 120 30 0 0 20 0 9 0 98765 1073741824 2500 " +
+		"18446744073709551615 1 1 0"
 	got, err := usageOf([]byte(line), 4096)
 	if want := (usage{cpu: 1500 * time.Millisecond, resident: 2500 * 4096}); err != nil || got != want {
 		t.Errorf("used %+v, %v; want %+v", got, err, want)
@@ -74,7 +75,8 @@ func TestTables(t *testing.T) {
 	var b bytes.Buffer
 	tables(&b, markdown, all)
 	text := b.String()
-	for _, want := range []string{"| belfry-one | 500 | (400–600) | 5.00 |", "| redis-always | 100 | (100–100) | 1.00 |", "redis-always could not do herd, 1 times: too slow"} {
+	for _, want := range []string{"| belfry-one | 500 | (400–600) | 5.00 |", "| redis-always | 100 | (100–100) | 1.00 |",
+		"redis-always could not do herd, 1 times: too slow"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
 		}

@@ -72,9 +72,11 @@ func lateness(ctx context.Context, r *running, set settings, k kind) (_ []sample
 	return []sample{late, put}, nil
 }
 
-// onSchedule puts so many jobs, each at its time whatever became of the others; a caller that is behind goes on at once. answered is told when each was to be put, and
-// how long after that it was answered: what waited for a caller is counted.
-func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duration, answered func(at time.Time, took time.Duration)) error {
+// onSchedule puts so many jobs, each at its time whatever became of the others; a caller that is
+// behind goes on at once. answered is told when each was to be put, and how long after that it was
+// answered: what waited for a caller is counted.
+func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duration,
+	answered func(at time.Time, took time.Duration)) error {
 	began := time.Now()
 	var next atomic.Int64
 	_, err := all.work(ctx, func(ctx context.Context, _ int, c caller) (int64, error) {

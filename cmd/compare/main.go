@@ -1,6 +1,8 @@
-// Command compare measures Belfry beside other queues: it starts each of them on loopback, gives all the same work by turns, and prints medians and ratios.
+// Command compare measures Belfry beside other queues: it starts each of them on loopback, gives
+// all the same work by turns, and prints medians and ratios.
 //
-// The servers and their clients share the machine. What counts is the ratio between two rows of one run; rates of different runs and machines say little.
+// The servers and their clients share the machine. What counts is the ratio between two rows of one
+// run; rates of different runs and machines say little.
 package main
 
 import (
@@ -53,17 +55,21 @@ func main() {
 func run(ctx context.Context, args []string) error {
 	s := settings{}
 	flags := flag.NewFlagSet("compare", flag.ContinueOnError)
-	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer, together with what -add has; 0 shows that only")
-	flags.DurationVar(&s.budget, "budget", 0, "begin nothing new after so long; with -json and -add the same command goes on")
+	flags.IntVar(&s.rounds, "rounds", 5, "how often each work is done by each peer, together with what -add has; 0 "+
+		"shows that only")
+	flags.DurationVar(&s.budget, "budget", 0, "begin nothing new after so long; with -json and -add the same command "+
+		"goes on")
 	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
 	flags.DurationVar(&s.limit, "limit", 8*time.Minute, "how long a peer may take for one work")
 	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs wait in the works pending, pendingids and snapshots")
 	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
 	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
 	flags.StringVar(&s.belfry, "belfry", "", "the program of Belfry; built if empty")
-	flags.StringVar(&s.dir, "dir", "", "where the servers keep their data, on the disk that is to be measured; a temporary directory if empty")
+	flags.StringVar(&s.dir, "dir", "", "where the servers keep their data, on the disk that is to be measured; a "+
+		"temporary directory if empty")
 	flags.StringVar(&s.json, "json", "", "also write all samples to this file, as they come")
-	flags.StringVar(&s.add, "add", "", "begin with the samples of these files of -json, with commas between; the one that -json names may be missing")
+	flags.StringVar(&s.add, "add", "", "begin with the samples of these files of -json, with commas between; the one "+
+		"that -json names may be missing")
 	flags.StringVar(&s.page, "page", "", "also write a page to this file, as Markdown, with a plot beside it")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -107,7 +113,8 @@ func measured(ctx context.Context, s settings, all record, peers []peer, works [
 	return stage.play(ctx, peers, works, all)
 }
 
-// raiseFiles lets this process and the servers that it starts have as many connections as the system allows: 10,000 callers have one each.
+// raiseFiles lets this process and the servers that it starts have as many connections as the
+// system allows: 10,000 callers have one each.
 func raiseFiles() error {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {

@@ -15,9 +15,10 @@ import (
 
 func natsPeers() []peer {
 	one := func(name string, replicas int) peer {
-		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server", pack: "nats-server", cannot: natsCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
-			return startNATS(ctx, s, replicas)
-		}}
+		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server",
+			pack: "nats-server", cannot: natsCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
+				return startNATS(ctx, s, replicas)
+			}}
 	}
 	return []peer{one("nats-one", 1), one("nats-three", 3)}
 }
@@ -126,12 +127,15 @@ func (c *natsCaller) open(ctx context.Context, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	stream, err := c.stream.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: natsStream, Subjects: []string{natsStream}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas,
+		Name: natsStream, Subjects: []string{natsStream}, Retention: jetstream.WorkQueuePolicy,
+		Storage: jetstream.FileStorage, Replicas: replicas,
 	})
 	if err != nil {
 		return err
 	}
-	c.queue, err = stream.CreateOrUpdateConsumer(ctx, jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20, MaxWaiting: 2 * parkedCallers, Replicas: replicas})
+	c.queue, err = stream.CreateOrUpdateConsumer(ctx,
+		jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20,
+			MaxWaiting: 2 * parkedCallers, Replicas: replicas})
 	return err
 }
 
@@ -161,7 +165,8 @@ func (c *natsCaller) put(ctx context.Context, all jobs) error {
 	return nil
 }
 
-// natsWait is how long a fetch waits at least: it has no way of not waiting that takes from a consumer of several replicas.
+// natsWait is how long a fetch waits at least: it has no way of not waiting that takes from a
+// consumer of several replicas.
 const natsWait = 50 * time.Millisecond
 
 func (c *natsCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {

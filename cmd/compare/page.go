@@ -20,9 +20,11 @@ func page(all record, picture string) (text, plotted []byte) {
 		last = ", " + all.Runs[n-1].Began.Format("2006-01-02")
 	}
 	fmt.Fprintf(&b, "# Belfry beside other queues%s\n\n", last)
-	b.WriteString("Written by `make compare`, which starts each peer on loopback and gives all the same work by turns; `DESIGN.md` says how. Servers and clients share the machine. " +
+	b.WriteString("Written by `make compare`, which starts each peer on loopback and gives all the same work by turns; " +
+		"`DESIGN.md` says how. Servers and clients share the machine. " +
 		"What counts is the ratio of two rows of one table; rates of other machines and days are others.\n\n")
-	fmt.Fprintf(&b, "![Jobs a second, as ratios to %s](%s)\n\nA peer with a star keeps nothing on disk before it answers; what each keeps is said below.\n\n", reference, picture)
+	fmt.Fprintf(&b, "![Jobs a second, as ratios to %s](%s)\n\nA peer with a star keeps nothing on disk before it "+
+		"answers; what each keeps is said below.\n\n", reference, picture)
 	b.WriteString("## What was aimed at\n\n")
 	aimTable(&b, all.Samples)
 	b.WriteString("\n## Where Belfry loses\n\n")
@@ -47,7 +49,8 @@ func contests() []contest {
 	late := []string{"late", "late-put", "steady", "wake"}
 	return []contest{
 		{rates, "jobs a second", func(r row) float64 { return r.rate }, true, ""},
-		{[]string{"put", "take", "mixed", "late"}, "the servers' CPU for 100,000 jobs", func(r row) float64 { return r.cpu }, false, " s"},
+		{[]string{"put", "take", "mixed", "late"}, "the servers' CPU for 100,000 jobs", func(r row) float64 { return r.cpu },
+			false, " s"},
 		{late, "p50", func(r row) float64 { return r.half }, false, " ms"},
 		{late, "p99", func(r row) float64 { return r.p99 }, false, " ms"},
 		{[]string{"herd"}, "the last job", func(r row) float64 { return r.last }, false, " ms"},
@@ -59,7 +62,8 @@ func contests() []contest {
 
 // lost writes every figure in which a peer is ahead of Belfry. The table is long by intent: nothing is weighed here.
 func lost(b *bytes.Buffer, samples []sample) {
-	b.WriteString("Every figure in which a peer's median is ahead of Belfry's, and by what factor. Peers that are early are not counted as ahead.\n\n")
+	b.WriteString("Every figure in which a peer's median is ahead of Belfry's, and by what factor. Peers that are " +
+		"early are not counted as ahead.\n\n")
 	table := newTable(b, markdown, "work", "figure", "Belfry", "peers ahead")
 	found := false
 	for _, w := range allWorks() {

@@ -18,9 +18,12 @@ var update = flag.Bool("update", false, "write the pages of made-up samples to t
 // madeUp are samples that nobody measured: round figures, in which Belfry is ahead in some and behind in others.
 func madeUp() record {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
-	versions := map[string]string{one: "Belfry made-up", three: "Belfry made-up", reference: "Redis made-up", "beanstalkd-log": "beanstalkd made-up", "nats-three": "NATS made-up"}
-	all := record{Runs: []invocation{{Began: at, Machine: "a machine that is not there", Commit: "made-up", Seconds: 1.5, Pending: tenMillion, Versions: versions}}}
-	rates := map[string]float64{one: 500, three: 150, reference: 100, "redis-always-auto": 200, "beanstalkd-log": 300, "nats-three": 40}
+	versions := map[string]string{one: "Belfry made-up", three: "Belfry made-up", reference: "Redis made-up",
+		"beanstalkd-log": "beanstalkd made-up", "nats-three": "NATS made-up"}
+	all := record{Runs: []invocation{{Began: at, Machine: "a machine that is not there", Commit: "made-up", Seconds: 1.5,
+		Pending: tenMillion, Versions: versions}}}
+	rates := map[string]float64{one: 500, three: 150, reference: 100, "redis-always-auto": 200, "beanstalkd-log": 300,
+		"nats-three": 40}
 	for round, noise := range []float64{0.9, 1.1} {
 		for _, p := range allPeers() {
 			rate := rates[p.name]
@@ -31,13 +34,16 @@ func madeUp() record {
 				}
 			}
 			for _, work := range []string{"batch", "shared64", "shared512"} {
-				add(work, "put", sample{Jobs: int64(1000 * rate * noise), Seconds: 1, CPU: 0.5, ClientCPU: 0.25, Resident: 50e6, Half: 1, Most99: 2, Most: 3})
-				add(work, "take", sample{Jobs: int64(500 * rate * noise), Seconds: 1, CPU: 0.5, ClientCPU: 0.25, Resident: 50e6, Half: 1, Most99: 2, Most: 3})
+				add(work, "put", sample{Jobs: int64(1000 * rate * noise), Seconds: 1, CPU: 0.5, ClientCPU: 0.25, Resident: 50e6,
+					Half: 1, Most99: 2, Most: 3})
+				add(work, "take", sample{Jobs: int64(500 * rate * noise), Seconds: 1, CPU: 0.5, ClientCPU: 0.25, Resident: 50e6,
+					Half: 1, Most99: 2, Most: 3})
 			}
 			if p.name == "nats-three" || p.name == "redis-always-auto" {
 				continue
 			}
-			add("lateness", "late", sample{Jobs: 3000, Seconds: 3, CPU: 0.3, Least: 0.1, Half: 300 / rate, Most99: 900 / rate, Most: 2000 / rate})
+			add("lateness", "late", sample{Jobs: 3000, Seconds: 3, CPU: 0.3, Least: 0.1, Half: 300 / rate, Most99: 900 / rate,
+				Most: 2000 / rate})
 			add("herd", "herd", sample{Jobs: herdJobs, Seconds: 2, CPU: 0.3, Half: 400, Most99: 800, Most: 1000 * noise})
 			add("pending", "fill", sample{Jobs: tenMillion, Seconds: 50, CPU: 40, PerJob: 160 + rate/5})
 			add("pending", "again", sample{Jobs: tenMillion, Seconds: 8 * noise})
@@ -108,7 +114,8 @@ func TestAims(t *testing.T) {
 	if got, want := verdicts(nil), "– – – – – – – – – – – –"; got != want {
 		t.Errorf("of nothing: %s, want %s", got, want)
 	}
-	// The order of aims: batch put and take, 512 and 64 callers, plain calls, CPU, lateness, herd, memory, kill -9, shards, snapshots.
+	// The order of aims: batch put and take, 512 and 64 callers, plain calls, CPU, lateness, herd,
+	// memory, kill -9, shards, snapshots.
 	if got, want := verdicts(madeUp().Samples), "no yes no yes – yes yes yes no – no yes"; got != want {
 		t.Errorf("of the made-up samples: %s, want %s", got, want)
 	}
@@ -117,7 +124,8 @@ func TestAims(t *testing.T) {
 // TestLost: who is ahead is named with the factor and a star, and who is behind or early is not.
 func TestLost(t *testing.T) {
 	fewer := contest{of: func(r row) float64 { return r.half }}
-	rows := []row{{peer: one, half: 2}, {peer: three, half: 1}, {peer: reference, half: 0.5}, {peer: "nats-one", half: 1}, {peer: "redisson-always", half: -1}, {peer: "beanstalkd-sync", half: 3}}
+	rows := []row{{peer: one, half: 2}, {peer: three, half: 1}, {peer: reference, half: 0.5}, {peer: "nats-one", half: 1},
+		{peer: "redisson-always", half: -1}, {peer: "beanstalkd-sync", half: 3}}
 	if got, want := fewer.ahead(rows[0], rows), `redis-always 4.00×, nats-one\* 2.00×`; got != want {
 		t.Errorf("ahead are %s, want %s", got, want)
 	}

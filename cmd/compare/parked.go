@@ -13,14 +13,16 @@ const (
 	parkedCallers = 10_000
 	// parkedWait is below a minute, the longest that Belfry lets a call wait.
 	parkedWait = 55 * time.Second
-	// parkedSettle is how long callers have to get to the server after the last of them was started; parkedLength is how long they are watched.
+	// parkedSettle is how long callers have to get to the server after the last of them was started;
+	// parkedLength is how long they are watched.
 	parkedSettle = 5 * time.Second
 	parkedLength = 5 * time.Second
 	parkedJobs   = 500
 	parkedEvery  = 10 * time.Millisecond
 )
 
-// parked has many callers wait, measures what they cost the servers, and then how long it takes from the call of a put to a waiter that has the job.
+// parked has many callers wait, measures what they cost the servers, and then how long it takes
+// from the call of a put to a waiter that has the job.
 func parked(ctx context.Context, r *running, _ settings) (_ []sample, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -53,7 +55,8 @@ func parked(ctx context.Context, r *running, _ settings) (_ []sample, err error)
 	if failed := p.failure(); failed != nil {
 		return nil, failed
 	}
-	cost.PerJob = float64(cost.Resident-before.resident) / parkedCallers // of all servers: a call waits at one or at two of them
+	// of all servers: a call waits at one or at two of them
+	cost.PerJob = float64(cost.Resident-before.resident) / parkedCallers
 	wake, err := measure(r, "wake", func(*histogram) (int64, error) { return parkedJobs, p.wake(ctx, putters[0]) })
 	if err != nil {
 		return nil, err

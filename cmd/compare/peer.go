@@ -66,7 +66,8 @@ type kind int
 const (
 	// own is a connection for each caller, without a library that joins calls.
 	own kind = iota
-	// library is what users of the peer's library get by default: one client for all callers if that is how it is meant to be used, else a connection each.
+	// library is what users of the peer's library get by default: one client for all callers if that
+	// is how it is meant to be used, else a connection each.
 	library
 	// shared is one client library for all callers, which may make batches of what they ask for at a time.
 	shared

@@ -16,14 +16,16 @@ const (
 	// servingMax is how long servers may take to serve again, servingEvery how often they are asked.
 	servingMax   = 5 * time.Minute
 	servingEvery = 5 * time.Millisecond
-	// The memory of servers is read once it has changed by less than one part in restPart for restSteps times restStep, or after restMax.
+	// The memory of servers is read once it has changed by less than one part in restPart for
+	// restSteps times restStep, or after restMax.
 	restStep  = 500 * time.Millisecond
 	restSteps = 10 // longer than it takes an idle server to give memory back
 	restMax   = time.Minute
 	restPart  = 200
 )
 
-// pending fills servers with delayed jobs, reads what each job costs in memory, kills them and measures how long it takes until the first put is answered again.
+// pending fills servers with delayed jobs, reads what each job costs in memory, kills them and
+// measures how long it takes until the first put is answered again.
 func pending(ctx context.Context, r *running, set settings, named bool) (_ []sample, err error) {
 	before, err := used(r.processes)
 	if err != nil {

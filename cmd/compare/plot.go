@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// The plot is one group of bars for each phase of works that are about rates; bars begin at the ratio 1 and go to the right if a peer is ahead of the reference. The scale is logarithmic, so that
-// twice and half as fast are bars of the same length.
+// The plot is one group of bars for each phase of works that are about rates; bars begin at the
+// ratio 1 and go to the right if a peer is ahead of the reference. The scale is logarithmic, so
+// that twice and half as fast are bars of the same length.
 const (
 	plotWidth  = 860
 	plotLeft   = 190 // where bars may begin
@@ -24,7 +25,8 @@ const (
 // plotted are the peers of the plot, each with the class that gives it its colour.
 func plotted() [][2]string {
 	return [][2]string{
-		{one, "one"}, {three, "three"}, {"redis-always-auto", "auto"}, {"redisson-always", "redisson"}, {"beanstalkd-log", "beanstalkd"}, {"nats-three", "nats"},
+		{one, "one"}, {three, "three"}, {"redis-always-auto", "auto"}, {"redisson-always", "redisson"},
+		{"beanstalkd-log", "beanstalkd"}, {"nats-three", "nats"},
 	}
 }
 
@@ -68,7 +70,8 @@ func plot(samples []sample) []byte {
 	b.WriteString(plotStyle)
 	x := 10
 	for _, p := range plotted() {
-		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="10" width="10" height="10"/><text x="%d" y="19">%s%s</text>`+"\n", p[1], x, x+14, p[0], star(p[0]))
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="10" width="10" height="10"/><text x="%d" y="19">%s%s</text>`+"\n", p[1],
+			x, x+14, p[0], star(p[0]))
 		x += 38 + 7*len(p[0])
 	}
 	for ratio := ratioMin; ratio <= ratioMax; ratio *= 2 {
@@ -112,6 +115,7 @@ func group(b *bytes.Buffer, p part, rows []row, y int) int {
 	if y == begin {
 		return y
 	}
-	fmt.Fprintf(b, `<text text-anchor="end" x="%d" y="%d">%s</text>`+"\n", plotLeft-30, (begin+y)/2+4, strings.ReplaceAll(title(p), ", ", " "))
+	fmt.Fprintf(b, `<text text-anchor="end" x="%d" y="%d">%s</text>`+"\n", plotLeft-30, (begin+y)/2+4,
+		strings.ReplaceAll(title(p), ", ", " "))
 	return y + groupSpace
 }

@@ -80,7 +80,8 @@ func (p *process) await(ctx context.Context, ready func(ctx context.Context) err
 }
 
 const (
-	// startMax is several times what a cluster of three takes on an idle machine: Belfry moves one replica of a shard after the other.
+	// startMax is several times what a cluster of three takes on an idle machine: Belfry moves one
+	// replica of a shard after the other.
 	startMax   = time.Minute
 	awaitEvery = 5 * time.Millisecond
 )

@@ -12,9 +12,10 @@ import (
 
 func redisPeers() []peer {
 	one := func(name, keeps, appendfsync string) peer {
-		return peer{name: name, keeps: keeps, program: "redis-server", pack: "redis-server", cannot: redisCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
-			return startRedis(ctx, s, appendfsync, false)
-		}}
+		return peer{name: name, keeps: keeps, program: "redis-server", pack: "redis-server", cannot: redisCannot(),
+			start: func(ctx context.Context, s *stage) (*running, error) {
+				return startRedis(ctx, s, appendfsync, false)
+			}}
 	}
 	auto := one("redis-always-auto", "the put; a client that joins calls by itself", "always")
 	auto.only = []string{"shared64", "shared256", "shared512"}
@@ -28,7 +29,8 @@ func redisPeers() []peer {
 
 // redisCannot says what is left out.
 func redisCannot() map[string]string {
-	return map[string]string{"parked": "there is nothing to wait on: 10,000 callers that look every 5 ms are all that it does"}
+	return map[string]string{"parked": "there is nothing to wait on: 10,000 callers that look every 5 ms are all that " +
+		"it does"}
 }
 
 // redisServer is a server with an append-only file.
@@ -41,7 +43,8 @@ type redisServer struct {
 }
 
 // startRedisServer runs a server. What it returns with an error is to be killed.
-func startRedisServer(ctx context.Context, s *stage, appendfsync string, scripts ...*redis.Script) (*redisServer, error) {
+func startRedisServer(ctx context.Context, s *stage, appendfsync string,
+	scripts ...*redis.Script) (*redisServer, error) {
 	address, err := s.addresses.Free()
 	if err != nil {
 		return nil, err
@@ -50,13 +53,15 @@ func startRedisServer(ctx context.Context, s *stage, appendfsync string, scripts
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(s.newDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes", "--appendfsync", appendfsync, "--save", "", "--maxclients", fmt.Sprint(redisClientsMax))
+	p, err := start(s.newDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes",
+		"--appendfsync", appendfsync, "--save", "", "--maxclients", fmt.Sprint(redisClientsMax))
 	if err != nil {
 		return nil, err
 	}
 	connect := func(connections int) *redis.Client {
 		return redis.NewClient(&redis.Options{
-			Addr: address, PoolSize: connections, MinIdleConns: connections, MaxRetries: -1, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			Addr: address, PoolSize: connections, MinIdleConns: connections, MaxRetries: -1,
+			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 	}
 	server := &redisServer{process: p, version: "?", connect: connect, all: connect(sharedMax)}
@@ -80,7 +85,10 @@ func startRedis(ctx context.Context, s *stage, appendfsync string, auto bool) (*
 	if server == nil {
 		return nil, err
 	}
-	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() { _ = server.all.Close() }} // nobody is left to use it
+	// nobody is left to use it
+	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() {
+		_ = server.all.Close()
+	}}
 	if err != nil {
 		return r, err
 	}
@@ -110,9 +118,13 @@ const (
 	redisClientsMax = 11_000
 )
 
-// A delay queue in sorted sets, with leases: jobs by number in a hash, waiting jobs by due time in one set, jobs in work by the end of their lease in another. KEYS[1..4] are the hash, the two sets and the counter.
+// A delay queue in sorted sets, with leases: jobs by number in a hash, waiting jobs by due time in
+// one set, jobs in work by the end of their lease in another. KEYS[1..4] are the hash, the two sets
+// and the counter.
 //
-// redisPut adds a job of the body ARGV[1] that is due at ARGV[2], redisPutNamed one with the id ARGV[3]; redisTake leases up to ARGV[3] jobs that are due at ARGV[1] until ARGV[2], and returns number and body of each; redisAck ends those with the numbers in ARGV.
+// redisPut adds a job of the body ARGV[1] that is due at ARGV[2], redisPutNamed one with the id
+// ARGV[3]; redisTake leases up to ARGV[3] jobs that are due at ARGV[1] until ARGV[2], and returns
+// number and body of each; redisAck ends those with the numbers in ARGV.
 var (
 	redisPut = redis.NewScript(`
 local id = redis.call('INCR', KEYS[4])
@@ -167,7 +179,8 @@ func redisKeys(queue int) []string {
 func (c *redisCaller) put(ctx context.Context, all jobs) error {
 	due, keys := time.Now().Add(all.delay).UnixMilli(), redisKeys(all.queue)
 	if len(all.bodies) == 1 && all.ids == nil {
-		return redisPut.Run(ctx, c.scripter, keys, all.bodies[0], due).Err() // a server that was started again has forgotten the script
+		// a server that was started again has forgotten the script
+		return redisPut.Run(ctx, c.scripter, keys, all.bodies[0], due).Err()
 	}
 	_, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, body := range all.bodies {
@@ -185,7 +198,8 @@ func (c *redisCaller) put(ctx context.Context, all jobs) error {
 func (c *redisCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
 	for until := time.Now().Add(what.wait); ; {
 		now := time.Now()
-		values, err := redisTake.EvalSha(ctx, c.scripter, redisKeys(what.queue), now.UnixMilli(), now.Add(redisTTR).UnixMilli(), what.most).Slice()
+		values, err := redisTake.EvalSha(ctx, c.scripter, redisKeys(what.queue), now.UnixMilli(),
+			now.Add(redisTTR).UnixMilli(), what.most).Slice()
 		if err != nil {
 			return 0, err
 		}

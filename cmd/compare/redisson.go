@@ -12,15 +12,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redisson's delayed queue, by what it has in Redis: a set of due times, a list in the order of the offers, a list of jobs that are ready, and a channel on which a due time is
-// published that is now the first. What is ready is popped, and then it is gone: there are no leases and no acks.
+// Redisson's delayed queue, by what it has in Redis: a set of due times, a list in the order of the
+// offers, a list of jobs that are ready, and a channel on which a due time is published that is now
+// the first. What is ready is popped, and then it is gone: there are no leases and no acks.
 
 func redissonPeers() []peer {
 	one := func(name, keeps, appendfsync string) peer {
 		return peer{
 			name: name, keeps: keeps, program: "redis-server", pack: "redis-server",
-			cannot: map[string]string{"pendingids": errNames.Error(), "queues": "1,000 queues would be as many subscriptions and timers in its client; not tried"},
-			start:  func(ctx context.Context, s *stage) (*running, error) { return startRedisson(ctx, s, appendfsync) },
+			cannot: map[string]string{"pendingids": errNames.Error(),
+				"queues": "1,000 queues would be as many subscriptions and timers in its client; not tried"},
+			start: func(ctx context.Context, s *stage) (*running, error) { return startRedisson(ctx, s, appendfsync) },
 		}
 	}
 	return []peer{
@@ -40,7 +42,9 @@ const (
 	redissonRetry = 5 * time.Second
 )
 
-// redissonOffer has KEYS timer, list and channel, and ARGV the due time, a random number of 8 bytes and the body; redissonTransfer has KEYS ready, timer and list, and ARGV the present time and a limit.
+// redissonOffer has KEYS timer, list and channel, and ARGV the due time, a random number of 8 bytes
+// and the body; redissonTransfer has KEYS ready, timer and list, and ARGV the present time and a
+// limit.
 var (
 	redissonOffer = redis.NewScript(`
 local member = struct.pack('Bc0Lc0', string.len(ARGV[2]), ARGV[2], string.len(ARGV[3]), ARGV[3])
@@ -71,7 +75,10 @@ func startRedisson(ctx context.Context, s *stage, appendfsync string) (*running,
 	if server == nil {
 		return nil, err
 	}
-	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() { _ = server.all.Close() }} // nobody is left to use it
+	// nobody is left to use it
+	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() {
+		_ = server.all.Close()
+	}}
 	if err != nil {
 		return r, err
 	}
@@ -92,7 +99,8 @@ func startRedisson(ctx context.Context, s *stage, appendfsync string) (*running,
 	return r, nil
 }
 
-// redissonMove moves what is due until ctx ends: at the due times that are published, and for as long as there is more. Redisson's timers tick every 100 ms at worst; this one is exact.
+// redissonMove moves what is due until ctx ends: at the due times that are published, and for as
+// long as there is more. Redisson's timers tick every 100 ms at worst; this one is exact.
 func redissonMove(ctx context.Context, client *redis.Client) {
 	channel := client.Subscribe(ctx, redissonChannel)
 	defer channel.Close() //nolint:errcheck // nobody listens any more
@@ -119,7 +127,8 @@ func redissonMove(ctx context.Context, client *redis.Client) {
 				timer.Reset(wait)
 				break
 			}
-			reply, err := redissonTransfer.Run(ctx, client, []string{redissonReady, redissonTimer, redissonList}, time.Now().UnixMilli(), 100).Text()
+			reply, err := redissonTransfer.Run(ctx, client, []string{redissonReady, redissonTimer, redissonList},
+				time.Now().UnixMilli(), 100).Text()
 			if errors.Is(err, redis.Nil) {
 				break // nothing waits
 			}

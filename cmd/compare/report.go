@@ -19,7 +19,8 @@ type part struct {
 // phases are all phases, in the order of the tables.
 func phases() []string {
 	return []string{
-		"put", "take", "put-one", "take-one", "put-six", "take-six", "mixed", "steady", "late", "late-put", "herd", "parked", "wake", "fill", "again", "calm", "snapshot",
+		"put", "take", "put-one", "take-one", "put-six", "take-six", "mixed", "steady", "late", "late-put", "herd", "parked",
+		"wake", "fill", "again", "calm", "snapshot",
 	}
 }
 
@@ -92,12 +93,16 @@ func rowsOf(samples []sample, of part) []row {
 		rates := figures(sample.rate)
 		rows = append(rows, row{
 			peer: name, samples: len(some), rate: median(rates), least: slices.Min(rates), most: slices.Max(rates),
-			cpu: middle(func(s sample) float64 { return s.per100k(s.CPU) }), clientCPU: middle(func(s sample) float64 { return s.per100k(s.ClientCPU) }),
-			cores:    middle(func(s sample) float64 { return s.CPU / s.Seconds }),
-			resident: middle(func(s sample) float64 { return float64(s.Resident) }),
-			early:    slices.Min(figures(func(s sample) float64 { return s.Least })), half: middle(func(s sample) float64 { return s.Half }),
-			p99: middle(func(s sample) float64 { return s.Most99 }), last: middle(func(s sample) float64 { return s.Most }),
-			perJob: middle(func(s sample) float64 { return s.PerJob }), seconds: middle(func(s sample) float64 { return s.Seconds }),
+			cpu:       middle(func(s sample) float64 { return s.per100k(s.CPU) }),
+			clientCPU: middle(func(s sample) float64 { return s.per100k(s.ClientCPU) }),
+			cores:     middle(func(s sample) float64 { return s.CPU / s.Seconds }),
+			resident:  middle(func(s sample) float64 { return float64(s.Resident) }),
+			early:     slices.Min(figures(func(s sample) float64 { return s.Least })),
+			half:      middle(func(s sample) float64 { return s.Half }),
+			p99:       middle(func(s sample) float64 { return s.Most99 }),
+			last:      middle(func(s sample) float64 { return s.Most }),
+			perJob:    middle(func(s sample) float64 { return s.PerJob }),
+			seconds:   middle(func(s sample) float64 { return s.Seconds }),
 		})
 	}
 	return rows
@@ -151,7 +156,8 @@ func tables(b *bytes.Buffer, how style, all record) {
 	for _, line := range all.invocations() {
 		fmt.Fprintf(b, "%s%s.\n", bullet(how), line)
 	}
-	fmt.Fprintf(b, "\nMedians of up to %d rounds; in brackets the least and the greatest; ratios to %s.\n\n", all.rounds(), reference)
+	fmt.Fprintf(b, "\nMedians of up to %d rounds; in brackets the least and the greatest; ratios to %s.\n\n",
+		all.rounds(), reference)
 	versions := all.versions()
 	table := newTable(b, how, "peer", "version", "on disk before the answer")
 	for _, p := range allPeers() {
@@ -248,9 +254,10 @@ func phaseTable(b *bytes.Buffer, how style, phase string, rows []row) {
 func phaseColumns(phase string, rows []row) (heads []string, cells func(r row) []string) {
 	switch phase {
 	case "fill":
-		return []string{"peer", "jobs/s", "bytes a job and server", "CPU s / 100,000", "clients' CPU", "resident MB"}, func(r row) []string {
-			return []string{r.peer, whole(r.rate), whole(r.perJob), number(r.cpu), number(r.clientCPU), whole(r.resident / 1e6)}
-		}
+		return []string{"peer", "jobs/s", "bytes a job and server", "CPU s / 100,000", "clients' CPU", "resident MB"},
+			func(r row) []string {
+				return []string{r.peer, whole(r.rate), whole(r.perJob), number(r.cpu), number(r.clientCPU), whole(r.resident / 1e6)}
+			}
 	case "again":
 		return []string{"peer", "seconds until the first put", "times"}, func(r row) []string {
 			return []string{r.peer, number(r.seconds), fmt.Sprint(r.samples)}
@@ -260,22 +267,26 @@ func phaseColumns(phase string, rows []row) (heads []string, cells func(r row) [
 			return []string{r.peer, whole(r.perJob), fmt.Sprintf("%.3f", r.cores), whole(r.resident / 1e6)}
 		}
 	case "late", "late-put", "herd", "steady", "wake":
-		return []string{"peer", "least ms", "p50 ms", "p99 ms", "last ms", "CPU s / 100,000", "clients' CPU", "resident MB"}, func(r row) []string {
-			return []string{r.peer, number(r.early), number(r.half), number(r.p99), number(r.last), number(r.cpu), number(r.clientCPU), whole(r.resident / 1e6)}
-		}
+		return []string{"peer", "least ms", "p50 ms", "p99 ms", "last ms", "CPU s / 100,000", "clients' CPU", "resident MB"},
+			func(r row) []string {
+				return []string{r.peer, number(r.early), number(r.half), number(r.p99), number(r.last), number(r.cpu),
+					number(r.clientCPU), whole(r.resident / 1e6)}
+			}
 	case "calm", "snapshot":
 		return []string{"peer", "p50 ms", "p99 ms", "last ms", "times"}, func(r row) []string {
 			return []string{r.peer, number(r.half), number(r.p99), number(r.last), fmt.Sprint(r.samples)}
 		}
 	}
 	base, _ := find(rows, reference)
-	return []string{"peer", "jobs/s", "", "ratio", "p50 ms", "p99 ms", "CPU s / 100,000", "clients' CPU", "resident MB"}, func(r row) []string {
-		ratio := "–"
-		if base.rate > 0 {
-			ratio = number(r.rate / base.rate)
+	return []string{"peer", "jobs/s", "", "ratio", "p50 ms", "p99 ms", "CPU s / 100,000", "clients' CPU", "resident MB"},
+		func(r row) []string {
+			ratio := "–"
+			if base.rate > 0 {
+				ratio = number(r.rate / base.rate)
+			}
+			return []string{r.peer, whole(r.rate), fmt.Sprintf("(%.0f–%.0f)", r.least, r.most), ratio, number(r.half),
+				number(r.p99), number(r.cpu), number(r.clientCPU), whole(r.resident / 1e6)}
 		}
-		return []string{r.peer, whole(r.rate), fmt.Sprintf("(%.0f–%.0f)", r.least, r.most), ratio, number(r.half), number(r.p99), number(r.cpu), number(r.clientCPU), whole(r.resident / 1e6)}
-	}
 }
 
 func number(x float64) string { return fmt.Sprintf("%.2f", x) }

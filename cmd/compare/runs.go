@@ -104,7 +104,8 @@ func (r record) invocations() []string {
 				names = append(names, p.name)
 			}
 		}
-		what := fmt.Sprintf("%s; phases of %v, %d jobs where they wait; %s", run.Machine, time.Duration(run.Seconds*float64(time.Second)), run.Pending, strings.Join(names, ", "))
+		what := fmt.Sprintf("%s; phases of %v, %d jobs where they wait; %s", run.Machine,
+			time.Duration(run.Seconds*float64(time.Second)), run.Pending, strings.Join(names, ", "))
 		if run.Commit != "" {
 			what += "; Belfry of commit " + run.Commit
 		}
@@ -142,7 +143,8 @@ func (r record) versions() map[string]string {
 
 // newInvocation describes this run.
 func newInvocation(s settings, commit string) invocation {
-	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Commit: commit, Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
+	return invocation{Began: time.Now().UTC().Truncate(time.Second), Machine: machine(s.data()), Commit: commit,
+		Seconds: s.length.Seconds(), Pending: s.jobs, Versions: map[string]string{}}
 }
 
 // machine describes this machine, as far as it says what it is; dir is on the disk that is used.

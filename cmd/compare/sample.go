@@ -12,15 +12,18 @@ type sample struct {
 	Work  string `json:"work"`
 	Phase string `json:"phase"`
 	Peer  string `json:"peer"`
-	// Jobs were done in Seconds; CPU is what the servers used for them, ClientCPU what this process did, in seconds, Resident the servers' memory afterwards, in bytes.
+	// Jobs were done in Seconds; CPU is what the servers used for them, ClientCPU what this process
+	// did, in seconds, Resident the servers' memory afterwards, in bytes.
 	Jobs      int64   `json:"jobs"`
 	Seconds   float64 `json:"seconds"`
 	CPU       float64 `json:"cpuSeconds"`
 	ClientCPU float64 `json:"clientCpuSeconds"`
 	Resident  int64   `json:"residentBytes"`
-	// PerJob is by how much the memory of one server grew with each job or call that waits, in bytes. Of the works that fill or park.
+	// PerJob is by how much the memory of one server grew with each job or call that waits, in bytes.
+	// Of the works that fill or park.
 	PerJob float64 `json:"bytesPerJob,omitempty"`
-	// Least, Half, Most99 and Most are the least, the median, the 99th percentile and the greatest of what the phase measures of each call or job, in milliseconds; negative is early.
+	// Least, Half, Most99 and Most are the least, the median, the 99th percentile and the greatest of
+	// what the phase measures of each call or job, in milliseconds; negative is early.
 	Least  float64 `json:"leastMs"`
 	Half   float64 `json:"p50Ms"`
 	Most99 float64 `json:"p99Ms"`
@@ -70,7 +73,8 @@ func measure(r *running, phase string, work func(h *histogram) (int64, error)) (
 	if err != nil {
 		return sample{}, err
 	}
-	s := sample{Phase: phase, Jobs: jobs, Seconds: took.Seconds(), CPU: (after.cpu - before.cpu).Seconds(), ClientCPU: (clientAfter - client).Seconds(), Resident: after.resident}
+	s := sample{Phase: phase, Jobs: jobs, Seconds: took.Seconds(), CPU: (after.cpu - before.cpu).Seconds(),
+		ClientCPU: (clientAfter - client).Seconds(), Resident: after.resident}
 	s.times(h)
 	return s, nil
 }

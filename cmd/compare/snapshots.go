@@ -20,14 +20,16 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// A server writes a snapshot once it has logged as much as the last one holds, and 64 MiB at least. The log is filled with large jobs that are put and cancelled: as fast as it goes until the next
+// A server writes a snapshot once it has logged as much as the last one holds, and 64 MiB at least.
+// The log is filled with large jobs that are put and cancelled: as fast as it goes until the next
 // snapshot is near, and then slowly, so that what is measured is the snapshot and not the filling.
 const (
 	ballastBytes   = 64 << 10
 	ballastCallers = 8
 	// ballastEvery is how often a large job is put in the slow part.
 	ballastEvery = 20 * time.Millisecond
-	// nearPart is how much of the way is gone fast, nearStep how much of it at a time, loggedMin the least that is logged between two snapshots.
+	// nearPart is how much of the way is gone fast, nearStep how much of it at a time, loggedMin the
+	// least that is logged between two snapshots.
 	nearPart  = 0.85
 	nearStep  = 0.05
 	loggedMin = 64 << 20
@@ -44,10 +46,12 @@ type answered struct {
 // span is the time from begin to end.
 type span struct{ begin, end time.Time }
 
-// removed is when the files that a snapshot replaced are gone: their removal follows, and rests as the writing did. It takes less than that.
+// removed is when the files that a snapshot replaced are gone: their removal follows, and rests as
+// the writing did. It takes less than that.
 func (s span) removed() time.Time { return s.end.Add(s.end.Sub(s.begin)) }
 
-// snapshots fills servers, and compares puts on schedule while one of them writes a snapshot with those before and after.
+// snapshots fills servers, and compares puts on schedule while one of them writes a snapshot with
+// those before and after.
 func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err error) {
 	fill, err := fillUp(ctx, r, set.jobs, false)
 	if err != nil {
@@ -74,9 +78,11 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 	return []sample{fill, calm, during}, nil
 }
 
-// nearSnapshot logs until snapshots were written, and then most of what is logged until the next. What is logged while one is written counts towards the next.
+// nearSnapshot logs until snapshots were written, and then most of what is logged until the next.
+// What is logged while one is written counts towards the next.
 func nearSnapshot(ctx context.Context, r *running) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, snapshotsMax, fmt.Errorf("no snapshot was written within %v", snapshotsMax))
+	ctx, cancel := context.WithTimeoutCause(ctx, snapshotsMax,
+		fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer cancel()
 	var logged []progress
 	for began := time.Now(); ; {
@@ -139,16 +145,18 @@ func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answe
 	var mu sync.Mutex
 	var puts []answered
 	began := time.Now()
-	window, stop := context.WithTimeoutCause(ctx, snapshotsMax, fmt.Errorf("no snapshot was written within %v", snapshotsMax))
+	window, stop := context.WithTimeoutCause(ctx, snapshotsMax,
+		fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer stop()
 	group, window := errgroup.WithContext(window)
 	group.Go(func() error { return ballast(window, r.sdk, ballastEvery, math.MaxInt64) })
 	group.Go(func() error {
-		err := putters.onSchedule(window, scheduleRate*int64(snapshotsMax.Seconds()), 0, func(at time.Time, took time.Duration) {
-			mu.Lock()
-			defer mu.Unlock()
-			puts = append(puts, answered{at, took})
-		})
+		err := putters.onSchedule(window, scheduleRate*int64(snapshotsMax.Seconds()), 0,
+			func(at time.Time, took time.Duration) {
+				mu.Lock()
+				defer mu.Unlock()
+				puts = append(puts, answered{at, took})
+			})
 		if window.Err() != nil {
 			return nil // it ends with the snapshot
 		}
@@ -161,7 +169,8 @@ func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answe
 	return puts, group.Wait()
 }
 
-// ballast puts large jobs and cancels them until ctx ends or so many bytes are logged, one each so often, or as fast as it goes.
+// ballast puts large jobs and cancels them until ctx ends or so many bytes are logged, one each so
+// often, or as fast as it goes.
 func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes int64) error {
 	var put atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
@@ -189,7 +198,8 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 	return group.Wait()
 }
 
-// awaitSnapshot waits until a process has written a snapshot that began after a time, and has removed what that replaced.
+// awaitSnapshot waits until a process has written a snapshot that began after a time, and has
+// removed what that replaced.
 func awaitSnapshot(ctx context.Context, processes []*process, after time.Time) error {
 	for {
 		spans, err := lastSnapshots(processes, after)
@@ -255,12 +265,15 @@ func snapshotsOf(processes []*process) ([]span, error) {
 	return spans, nil
 }
 
-// split sorts puts into those that were under way while a snapshot was written and what it replaced removed, and the others, each a sample.
+// split sorts puts into those that were under way while a snapshot was written and what it replaced
+// removed, and the others, each a sample.
 func split(puts []answered, spans []span) (calm, during sample) {
 	calm, during = sample{Phase: "calm", Seconds: 1}, sample{Phase: "snapshot", Seconds: 1}
 	without, with := newHistogram(), newHistogram()
 	for _, p := range puts {
-		inside := slices.ContainsFunc(spans, func(s span) bool { return p.at.Before(s.removed()) && p.at.Add(p.took).After(s.begin) })
+		inside := slices.ContainsFunc(spans, func(s span) bool {
+			return p.at.Before(s.removed()) && p.at.Add(p.took).After(s.begin)
+		})
 		if inside {
 			with.record(p.took)
 			continue

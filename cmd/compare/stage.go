@@ -33,7 +33,8 @@ func newStage(ctx context.Context, set settings) (*stage, error) {
 	s.temporary = append(s.temporary, s.root)
 	if s.belfry == "" {
 		s.belfry = filepath.Join(s.root, "belfry")
-		if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.belfry, "github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(ctx, "go", "build", "-o", s.belfry,
+			"github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
 			s.close()
 			return nil, fmt.Errorf("building Belfry: %w\n%s", err, out)
 		}
@@ -63,8 +64,9 @@ func (s *stage) newDir(name string) string {
 // errMore is the end of an invocation that had no time for everything.
 var errMore = errors.New("there is more to do: the same command goes on")
 
-// play has all peers do all works, by turns: what the machine does besides meets each of them. What is in the record is not done again. What is known is written whenever a peer is done, and a peer that
-// fails stops nobody else.
+// play has all peers do all works, by turns: what the machine does besides meets each of them. What
+// is in the record is not done again. What is known is written whenever a peer is done, and a peer
+// that fails stops nobody else.
 func (s *stage) play(ctx context.Context, peers []peer, works []work, all record) (record, error) {
 	began := time.Now()
 	all.Runs = append(all.Runs, newInvocation(s.settings, s.commit))

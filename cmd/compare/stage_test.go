@@ -13,11 +13,14 @@ import (
 // fakeStage is a stage without servers.
 func fakeStage(t *testing.T, rounds int) *stage {
 	t.Helper()
-	return &stage{settings: settings{rounds: rounds, length: time.Second, limit: time.Minute, json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
+	return &stage{settings: settings{rounds: rounds, length: time.Second, limit: time.Minute,
+		json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
 }
 
 func fakePeer(name string, err error) peer {
-	return peer{name: name, start: func(context.Context, *stage) (*running, error) { return &running{version: "made-up"}, err }}
+	return peer{name: name, start: func(context.Context, *stage) (*running, error) {
+		return &running{version: "made-up"}, err
+	}}
 }
 
 func fakeWork(name string, do func() ([]sample, error)) work {
@@ -35,7 +38,8 @@ func TestPlay(t *testing.T) {
 	}
 	broken := fakeWork("broken", func() ([]sample, error) { return nil, errors.New("it breaks\nin two lines") })
 	peers := []peer{fakePeer("works", nil), fakePeer("fails", errors.New("no port"))}
-	all, err := s.play(t.Context(), peers, []work{fakeWork("counts", count), broken}, record{Samples: []sample{{Work: "earlier"}}})
+	all, err := s.play(t.Context(), peers, []work{fakeWork("counts", count), broken},
+		record{Samples: []sample{{Work: "earlier"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +55,13 @@ func TestPlay(t *testing.T) {
 	if len(saved) != 2 || saved[0] != 0 || saved[1] != 6 {
 		t.Errorf("the file had %v samples before the work that counts", saved)
 	}
-	if again, err := s.play(t.Context(), peers, []work{broken}, all); err != nil || len(again.Samples) != len(all.Samples) {
+	if again, err := s.play(t.Context(), peers, []work{broken}, all); err != nil ||
+		len(again.Samples) != len(all.Samples) {
 		t.Errorf("what was done was done again: %v, %v", again.Samples, err)
 	}
 	s.rounds, s.budget = 3, 1
-	if more, err := s.play(t.Context(), peers, []work{broken}, all); !errors.Is(err, errMore) || len(more.Samples) != len(all.Samples) {
+	if more, err := s.play(t.Context(), peers, []work{broken}, all); !errors.Is(err, errMore) ||
+		len(more.Samples) != len(all.Samples) {
 		t.Errorf("without time: %v, %v", more.Samples, err)
 	}
 	last, err := readRecord(s.json, false)
@@ -144,7 +150,8 @@ func TestEarlier(t *testing.T) {
 	dir := t.TempDir()
 	a, b, missing := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "missing")
 	for n, path := range []string{a, b} {
-		r := record{Runs: []invocation{{Versions: map[string]string{"x": []string{"1", "2"}[n]}}}, Samples: []sample{{Work: path}}}
+		r := record{Runs: []invocation{{Versions: map[string]string{"x": []string{"1", "2"}[n]}}},
+			Samples: []sample{{Work: path}}}
 		if err := r.write(path); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +176,8 @@ func TestSnapshotsOf(t *testing.T) {
 	if !ok || !one.end.Equal(end) || !one.begin.Equal(end.Add(-2500*time.Millisecond)) {
 		t.Fatalf("%s is %v, %v", line, one, ok)
 	}
-	for _, bad := range []string{"", strings.Replace(line, "taken", "failed", 1), strings.Replace(line, "2.5", "x", 1), strings.Replace(line, "03:04", "x", 1)} {
+	for _, bad := range []string{"", strings.Replace(line, "taken", "failed", 1), strings.Replace(line, "2.5", "x", 1),
+		strings.Replace(line, "03:04", "x", 1)} {
 		if _, ok := spanOf(bad); ok {
 			t.Errorf("%q is a snapshot", bad)
 		}
@@ -181,7 +189,8 @@ func TestSnapshotsOf(t *testing.T) {
 	if during.Least < 6.9 || during.Most < 699 || calm.Most < 399 || calm.Most > 401 {
 		t.Errorf("calm %+v, during %+v", calm, during)
 	}
-	if got := largest("# HELP m x\nm{shard=\"1\"} 3\nm{shard=\"2\"} 1.5e+09\nm_other{shard=\"1\"} 9e9\n", "m"); got != 1.5e9 {
+	if got := largest("# HELP m x\nm{shard=\"1\"} 3\nm{shard=\"2\"} 1.5e+09\nm_other{shard=\"1\"} 9e9\n",
+		"m"); got != 1.5e9 {
 		t.Errorf("the largest is %v", got)
 	}
 }

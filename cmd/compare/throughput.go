@@ -46,7 +46,9 @@ func putAndTake(ctx context.Context, r *running, length time.Duration, l load) (
 	if err != nil {
 		return nil, err
 	}
-	take, err := measure(r, "take", func(h *histogram) (int64, error) { return all.takeUntilEmpty(ctx, put.Jobs, takeMax*length, l, h) })
+	take, err := measure(r, "take", func(h *histogram) (int64, error) {
+		return all.takeUntilEmpty(ctx, put.Jobs, takeMax*length, l, h)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +72,8 @@ func (all crowd) putFor(ctx context.Context, length time.Duration, l load, h *hi
 }
 
 // takeUntilEmpty has all callers take until so many jobs are done, or for so long.
-func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Duration, l load, h *histogram) (int64, error) {
+func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Duration, l load,
+	h *histogram) (int64, error) {
 	var left atomic.Int64
 	left.Store(total)
 	until := time.Now().Add(length)
@@ -151,7 +154,8 @@ func shards(ctx context.Context, r *running, set settings) (_ []sample, err erro
 		suffix string
 		these  []int
 	}{{"-one", queues[:1]}, {"-six", queues}} {
-		some, err := putAndTake(ctx, r, set.length, load{callers: 64, batch: 100, size: bodyBytes, kind: library, these: part.these})
+		some, err := putAndTake(ctx, r, set.length, load{callers: 64, batch: 100, size: bodyBytes, kind: library,
+			these: part.these})
 		if err != nil {
 			return nil, err
 		}

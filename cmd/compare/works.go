@@ -31,21 +31,30 @@ func allWorks() []work {
 		}}
 	}
 	return []work{
-		throughput("batch", "64 callers, 100 jobs a call, by the usual library", load{callers: 64, batch: 100, kind: library}),
+		throughput("batch", "64 callers, 100 jobs a call, by the usual library",
+			load{callers: 64, batch: 100, kind: library}),
 		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", load{callers: 64, batch: 100, kind: own}),
 		throughput("single", "64 callers, one job a call, a connection each", load{callers: 64, batch: 1, kind: own}),
 		throughput("single256", "256 callers, one job a call, a connection each", load{callers: 256, batch: 1, kind: own}),
 		throughput("lone", "one caller, one job a call", load{callers: 1, batch: 1, kind: own}),
-		throughput("shared64", "64 callers, one job a call, one client library between them", load{callers: 64, batch: 1, kind: shared}),
-		throughput("shared256", "256 callers, one job a call, one client library between them", load{callers: 256, batch: 1, kind: shared}),
-		throughput("shared512", "512 callers, one job a call, one client library between them", load{callers: 512, batch: 1, kind: shared}),
-		throughput("large", "16 callers, one job of 60,000 bytes a call, a connection each", load{callers: 16, batch: 1, size: largeBytes, kind: own}),
-		throughput("queues", "64 callers, one job a call, over 1,000 queues by turns, by the usual library", load{callers: 64, batch: 1, queues: 1000, kind: library}),
+		throughput("shared64", "64 callers, one job a call, one client library between them",
+			load{callers: 64, batch: 1, kind: shared}),
+		throughput("shared256", "256 callers, one job a call, one client library between them",
+			load{callers: 256, batch: 1, kind: shared}),
+		throughput("shared512", "512 callers, one job a call, one client library between them",
+			load{callers: 512, batch: 1, kind: shared}),
+		throughput("large", "16 callers, one job of 60,000 bytes a call, a connection each",
+			load{callers: 16, batch: 1, size: largeBytes, kind: own}),
+		throughput("queues", "64 callers, one job a call, over 1,000 queues by turns, by the usual library",
+			load{callers: 64, batch: 1, queues: 1000, kind: library}),
 		{name: "mixed", about: "32 callers put one job a call, 32 take one a call, by the usual library", do: mixed},
-		{name: "shards", about: "64 callers, 100 jobs a call, by the library: one queue in one shard, then six queues in six shards", belfry: true, do: shards},
-		{name: "steady", about: "2,000 puts a second on schedule, by the usual library; latency counts from the scheduled time", do: steady},
+		{name: "shards", about: "64 callers, 100 jobs a call, by the library: one queue in one shard, then six queues in " +
+			"six shards", belfry: true, do: shards},
+		{name: "steady", about: "2,000 puts a second on schedule, by the usual library; latency counts from the scheduled " +
+			"time", do: steady},
 		{
-			name: "lateness", about: "2,000 jobs a second with a delay of 2 s, put on schedule; 32 callers wait for them, by the usual library",
+			name: "lateness", about: "2,000 jobs a second with a delay of 2 s, put on schedule; 32 callers wait for them, by " +
+				"the usual library",
 			do: func(ctx context.Context, r *running, s settings) ([]sample, error) {
 				return lateness(ctx, r, s, library)
 			},
@@ -54,7 +63,8 @@ func allWorks() []work {
 			name: "lateplain", about: "the same with a connection for each caller",
 			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return lateness(ctx, r, s, own) },
 		},
-		{name: "herd", about: "100,000 jobs due in the same second; 64 callers take up to 100 a call, by the usual library", do: herd},
+		{name: "herd", about: "100,000 jobs due in the same second; 64 callers take up to 100 a call, by the usual library",
+			do: herd},
 		{name: "parked", about: "10,000 callers wait, each on a connection; then jobs are put one by one", do: parked},
 		{
 			name: "pending", sized: true, about: "jobs due in 10 hours; then the servers are killed and started again",
@@ -64,7 +74,8 @@ func allWorks() []work {
 			name: "pendingids", sized: true, about: "the same with ids of 16 bytes that the client chose",
 			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return pending(ctx, r, s, true) },
 		},
-		{name: "snapshots", sized: true, about: "2,000 puts a second on schedule while jobs wait and a log of large jobs makes the servers write snapshots", belfry: true, do: snapshots},
+		{name: "snapshots", sized: true, about: "2,000 puts a second on schedule while jobs wait and a log of large jobs " +
+			"makes the servers write snapshots", belfry: true, do: snapshots},
 	}
 }
 
@@ -116,7 +127,8 @@ func names(n int) []string {
 // crowd is so many callers, connected.
 type crowd []caller
 
-// crowdOf connects callers of a kind. Once ctx ends, their connections do: some peers' callers know no other way to give up.
+// crowdOf connects callers of a kind. Once ctx ends, their connections do: some peers' callers know
+// no other way to give up.
 func crowdOf(ctx context.Context, r *running, size int, k kind) (crowd, error) {
 	all := make(crowd, 0, size)
 	for range size {
@@ -138,8 +150,10 @@ func (all crowd) leave() error {
 	return errors.Join(errs...)
 }
 
-// work has all callers work side by side until each returns, and returns how many jobs they did. Callers are numbered from 0 on.
-func (all crowd) work(ctx context.Context, do func(ctx context.Context, n int, c caller) (int64, error)) (int64, error) {
+// work has all callers work side by side until each returns, and returns how many jobs they did.
+// Callers are numbered from 0 on.
+func (all crowd) work(ctx context.Context, do func(ctx context.Context, n int, c caller) (int64, error)) (int64,
+	error) {
 	var done atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)
 	for n, c := range all {

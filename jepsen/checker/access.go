@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// heardWithin is how soon every node has heard of a token that was made or ended, with nothing wrong. While something is, only the node that made or
-	// ended it is known to know.
+	// heardWithin is how soon every node has heard of a token that was made or ended, with nothing
+	// wrong. While something is, only the node that made or ended it is known to know.
 	heardWithin = 3 * time.Second
 	// endSlack is what a token's end may be off beside what clocks are wrong by.
 	endSlack = 50 * time.Millisecond
@@ -45,7 +45,8 @@ type gatekeeper struct {
 	tokens map[string]*credential
 }
 
-// access holds calls against what they carried: none succeeds, or took effect, that was not allowed to, and none that was is turned away.
+// access holds calls against what they carried: none succeeds, or took effect, that was not allowed
+// to, and none that was is turned away.
 func (c *check) access(found *findings) {
 	if !c.run.Secured {
 		return
@@ -98,7 +99,8 @@ func newGatekeeper(c *check) *gatekeeper {
 
 // knows reports whether what a call did to a token was known to the node that another was sent to, when that was.
 func (g *gatekeeper) knows(did, later *history.Op) bool {
-	return did.OK() && (later.Node == did.Node && later.Invoked > did.Returned || later.Invoked > g.c.quietAfter(did.Returned, heardWithin))
+	return did.OK() && (later.Node == did.Node && later.Invoked > did.Returned ||
+		later.Invoked > g.c.quietAfter(did.Returned, heardWithin))
 }
 
 // quietAfter returns the first moment by which nothing had been wrong for so long, after another moment.
@@ -151,7 +153,8 @@ func (g *gatekeeper) trust(o *history.Op) trust {
 		is = good
 	}
 	for _, end := range t.ends {
-		after := end.Request.(*belfryv1.DeleteTokenRequest).GetAfter().AsDuration() //nolint:forcetypeassert // that is what ends are
+		//nolint:forcetypeassert // that is what ends are
+		after := end.Request.(*belfryv1.DeleteTokenRequest).GetAfter().AsDuration()
 		if after > 0 {
 			after += wrong + g.wrongBy(end.Node, end.Returned)
 		}
@@ -171,15 +174,18 @@ func (g *gatekeeper) judge(o *history.Op, found *findings) {
 	is, allowed := g.trust(o), g.allowed(o)
 	switch {
 	case is == bad && (o.OK() || o.Witness != nil || letIn(o.Reason)):
-		found.violated(37, o.Returned, "%s was let in with a token (%q) that is not good: it was told %v", describe(o), o.Token, toldOf(o))
+		found.violated(37, o.Returned, "%s was let in with a token (%q) that is not good: it was told %v", describe(o),
+			o.Token, toldOf(o))
 	case is == bad:
 		found.count("calls without a good token", 1)
 	case o.OK() && !allowed:
 		found.violated(37, o.Returned, "%s was answered, and its token %s does not allow it", describe(o), o.Token)
 	case !allowed:
 		found.count("calls that their token did not allow", 1)
-	case is == good && (o.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || o.Reason == belfryv1.Reason_REASON_FORBIDDEN):
-		found.violated(37, o.Returned, "%s was refused with %v, and its token %s allows it: %s", describe(o), o.Reason, o.Token, o.Message)
+	case is == good && (o.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED ||
+		o.Reason == belfryv1.Reason_REASON_FORBIDDEN):
+		found.violated(37, o.Returned, "%s was refused with %v, and its token %s allows it: %s", describe(o), o.Reason,
+			o.Token, o.Message)
 	}
 	g.judgeEntries(o, is, found)
 }
@@ -195,9 +201,12 @@ func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
 		allowed := t.allows(act, queue)
 		switch {
 		case !allowed && e.GetReason() != belfryv1.Reason_REASON_FORBIDDEN:
-			found.violated(37, o.Returned, "%s reached the queue %s, and its token %s does not allow it", describe(o), queue, o.Token)
-		case allowed && is == good && (e.GetReason() == belfryv1.Reason_REASON_FORBIDDEN || e.GetReason() == belfryv1.Reason_REASON_UNAUTHENTICATED):
-			found.violated(37, o.Returned, "%s was refused the queue %s with %v, and its token %s allows it", describe(o), queue, e.GetReason(), o.Token)
+			found.violated(37, o.Returned, "%s reached the queue %s, and its token %s does not allow it", describe(o),
+				queue, o.Token)
+		case allowed && is == good && (e.GetReason() == belfryv1.Reason_REASON_FORBIDDEN ||
+			e.GetReason() == belfryv1.Reason_REASON_UNAUTHENTICATED):
+			found.violated(37, o.Returned, "%s was refused the queue %s with %v, and its token %s allows it", describe(o),
+				queue, e.GetReason(), o.Token)
 		}
 	}
 	switch resp := o.Response.(type) {
@@ -236,7 +245,8 @@ func (g *gatekeeper) judgeEffect(l *shardLog, one *command, sent []*history.Op, 
 		}
 	}
 	o := sent[0]
-	found.violated(37, g.c.since(one.entry.at), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not good or does not allow it",
+	found.violated(37, g.c.since(one.entry.at), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not "+
+		"good or does not allow it",
 		l.shard, one.entry.index, one.number, describe(o), strings.Join(queues, ", "), o.Token)
 }
 
@@ -258,11 +268,14 @@ func touched(c fsm.Command) (action, []string) {
 	}
 }
 
-// letIn reports whether a refusal shows that the caller was known: whoever is not known hears nothing of jobs and queues.
+// letIn reports whether a refusal shows that the caller was known: whoever is not known hears
+// nothing of jobs and queues.
 func letIn(r belfryv1.Reason) bool {
 	switch r {
-	case belfryv1.Reason_REASON_UNSPECIFIED, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_NOT_LEADER,
-		belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_INTERNAL:
+	case belfryv1.Reason_REASON_UNSPECIFIED, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_NO_LEADER,
+		belfryv1.Reason_REASON_NOT_LEADER,
+		belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_UNKNOWN_OUTCOME,
+		belfryv1.Reason_REASON_INTERNAL:
 		return false
 	default:
 		return true

@@ -13,7 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// tenancy is a short legal run of a cluster that asks everybody who he is. Its calls have names, as those of a story have.
+// tenancy is a short legal run of a cluster that asks everybody who he is. Its calls have names, as
+// those of a story have.
 type tenancy struct {
 	*story
 	roots  []Root
@@ -24,7 +25,8 @@ type tenancy struct {
 
 // administered adds a call of an operator that no shard's log has.
 func (s *tenancy) administered(name string, req, resp proto.Message) *history.Op {
-	o := &history.Op{Client: "operator", Node: "n1", Workload: "lab", Token: "root", Invoked: s.now, Returned: s.now + time.Millisecond, Request: req, Response: resp, Outcome: belfryv1.Outcome_OUTCOME_APPLIED}
+	o := &history.Op{Client: "operator", Node: "n1", Workload: "lab", Token: "root", Invoked: s.now,
+		Returned: s.now + time.Millisecond, Request: req, Response: resp, Outcome: belfryv1.Outcome_OUTCOME_APPLIED}
 	s.ops[name] = o
 	s.history.Add(o)
 	s.now += 2 * time.Millisecond
@@ -37,19 +39,22 @@ func (s *tenancy) creates(id string, ttl time.Duration, scopes ...string) {
 	if ttl > 0 {
 		record.NotAfter = exact(s.stamp().Add(ttl))
 	}
-	s.administered("create "+id, &belfryv1.CreateTokenRequest{Scopes: scopes}, &belfryv1.CreateTokenResponse{Record: record})
+	s.administered("create "+id, &belfryv1.CreateTokenRequest{Scopes: scopes},
+		&belfryv1.CreateTokenResponse{Record: record})
 }
 
 // limited sets the quota of the first tenant.
 func (s *tenancy) limited(name string, jobs, bytes, leases uint64) {
 	req := &belfryv1.SetNamespaceRequest{Name: "a", MaxJobs: &jobs, MaxBytes: &bytes, MaxInFlight: &leases}
-	s.administered(name, req, &belfryv1.SetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: "a", MaxJobs: jobs, MaxBytes: bytes, MaxInFlight: leases}})
+	s.administered(name, req, &belfryv1.SetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: "a", MaxJobs: jobs,
+		MaxBytes: bytes, MaxInFlight: leases}})
 }
 
 // putsAs puts a job with a token, as a fate has it.
 func (s *tenancy) putsAs(token, name, queue string, f fate) *history.Op {
 	s.bodies++
-	req := &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("%010d", s.bodies)}, RequestId: "put-" + name}
+	req := &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("%010d", s.bodies)},
+		RequestId: "put-" + name}
 	c := s.put(req, f)
 	c.op.Token = token
 	return s.one("put "+name, c)
@@ -82,7 +87,8 @@ func (s *tenancy) batchAs(token, name, queue string, n int) *history.Op {
 	req := &belfryv1.PutBatchRequest{RequestId: "batch-" + name}
 	for range n {
 		s.bodies++
-		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("%010d", s.bodies)}})
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: queue,
+			Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("%010d", s.bodies)}})
 	}
 	c := s.putBatch(req, answered)
 	c.op.Token = token
@@ -144,25 +150,36 @@ func TestTenancy(t *testing.T) {
 // TestTenancyLies has I37 find what must not be, of who did what and of how much.
 func TestTenancyLies(t *testing.T) {
 	for name, lie := range map[string]func(s *tenancy){
-		"no token":                          func(s *tenancy) { s.ops["put one"].Token = "" },
-		"a token that never was":            func(s *tenancy) { s.ops["put one"].Token = "tx" },
-		"a forged token":                    func(s *tenancy) { s.ops["put one"].Forged = true },
-		"an expired token":                  func(s *tenancy) { s.ops["put last"].Token = "short" },
-		"a deleted token":                   func(s *tenancy) { s.putsAs("tb", "after", "b/1", answered) },
-		"a deleted token at another node":   func(s *tenancy) { s.wait(4 * time.Second); s.putsAs("tb", "after", "b/1", answered).Node = "n2" },
-		"a root token that was taken away":  func(s *tenancy) { s.ops["put root's"].Token = "old root" },
-		"the other tenant's token":          func(s *tenancy) { s.ops["put one"].Token = "tb" },
-		"a job handed to the other tenant":  func(s *tenancy) { s.ops["reserve one"].Token = "tb" },
-		"an ack by the other tenant":        func(s *tenancy) { s.ops["ack one"].Token = "tb" },
-		"a batch of the other tenant's":     func(s *tenancy) { s.ops["batch pair"].Token = "tb" },
-		"an operator's call by a tenant":    func(s *tenancy) { s.ops["limit"].Token = "ta" },
-		"settings seen are not allowed":     func(s *tenancy) { s.ops["put other"].Request.(*belfryv1.PutRequest).Queue = "a/1" },
+		"no token":               func(s *tenancy) { s.ops["put one"].Token = "" },
+		"a token that never was": func(s *tenancy) { s.ops["put one"].Token = "tx" },
+		"a forged token":         func(s *tenancy) { s.ops["put one"].Forged = true },
+		"an expired token":       func(s *tenancy) { s.ops["put last"].Token = "short" },
+		"a deleted token":        func(s *tenancy) { s.putsAs("tb", "after", "b/1", answered) },
+		"a deleted token at another node": func(s *tenancy) {
+			s.wait(4 * time.Second)
+			s.putsAs("tb", "after", "b/1", answered).Node = "n2"
+		},
+		"a root token that was taken away": func(s *tenancy) { s.ops["put root's"].Token = "old root" },
+		"the other tenant's token":         func(s *tenancy) { s.ops["put one"].Token = "tb" },
+		"a job handed to the other tenant": func(s *tenancy) { s.ops["reserve one"].Token = "tb" },
+		"an ack by the other tenant":       func(s *tenancy) { s.ops["ack one"].Token = "tb" },
+		"a batch of the other tenant's":    func(s *tenancy) { s.ops["batch pair"].Token = "tb" },
+		"an operator's call by a tenant":   func(s *tenancy) { s.ops["limit"].Token = "ta" },
+		"settings seen are not allowed": func(s *tenancy) {
+			s.ops["put other"].Request.(*belfryv1.PutRequest).Queue = "a/1"
+		},
 		"it took effect and nobody heard":   func(s *tenancy) { s.putsAs("tx", "unheard", "b/1", unheard) },
 		"its neighbour's, and nobody heard": func(s *tenancy) { s.putsAs("ta", "unheard", "b/1", unheard) },
-		"a stranger hears of quotas":        func(s *tenancy) { s.ops["put stranger's"].Reason = belfryv1.Reason_REASON_QUOTA },
-		"an ended token is told its scopes": func(s *tenancy) { s.ops["put ended"].Reason = belfryv1.Reason_REASON_FORBIDDEN },
-		"a good token is turned away":       func(s *tenancy) { s.ops["put too many"].Reason = belfryv1.Reason_REASON_UNAUTHENTICATED },
-		"a scope is forgotten":              func(s *tenancy) { s.ops["put too many"].Reason = belfryv1.Reason_REASON_FORBIDDEN },
+		"a stranger hears of quotas": func(s *tenancy) {
+			s.ops["put stranger's"].Reason = belfryv1.Reason_REASON_QUOTA
+		},
+		"an ended token is told its scopes": func(s *tenancy) {
+			s.ops["put ended"].Reason = belfryv1.Reason_REASON_FORBIDDEN
+		},
+		"a good token is turned away": func(s *tenancy) {
+			s.ops["put too many"].Reason = belfryv1.Reason_REASON_UNAUTHENTICATED
+		},
+		"a scope is forgotten": func(s *tenancy) { s.ops["put too many"].Reason = belfryv1.Reason_REASON_FORBIDDEN },
 		"two jobs, and one may be under way": func(s *tenancy) {
 			s.putsAs("ta", "more", "a/2", answered)
 			s.putsAs("ta", "still more", "a/2", answered)
@@ -215,7 +232,8 @@ func TestTenancyOdd(t *testing.T) {
 			s.refusedAs("ta", "perhaps", "a/1", belfryv1.Reason_REASON_UNAUTHENTICATED)
 		},
 		"a token ends later": func(s *tenancy) {
-			s.administered("delete ta", &belfryv1.DeleteTokenRequest{Id: "ta", After: durationpb.New(time.Minute)}, &belfryv1.DeleteTokenResponse{})
+			s.administered("delete ta", &belfryv1.DeleteTokenRequest{Id: "ta", After: durationpb.New(time.Minute)},
+				&belfryv1.DeleteTokenResponse{})
 			s.wait(10 * time.Second)
 			s.takesAs("ta", "still", "a/2", 1)
 		},
@@ -271,8 +289,10 @@ func TestQuietAfter(t *testing.T) {
 func TestTouched(t *testing.T) {
 	ref := fsm.Ref{Queue: "q"}
 	for _, c := range []fsm.Command{
-		&fsm.Put{Queue: "q"}, &fsm.Reserve{Queues: []string{"q"}}, &fsm.Ack{Ref: ref}, &fsm.Nack{Ref: ref}, &fsm.Release{Ref: ref}, &fsm.Extend{Ref: ref},
-		&fsm.Cancel{Queue: "q"}, &fsm.Reschedule{Queue: "q"}, &fsm.Redrive{Queue: "q"}, &fsm.Purge{Queue: "q"}, &fsm.DeleteQueue{Queue: "q"},
+		&fsm.Put{Queue: "q"}, &fsm.Reserve{Queues: []string{"q"}}, &fsm.Ack{Ref: ref}, &fsm.Nack{Ref: ref},
+		&fsm.Release{Ref: ref}, &fsm.Extend{Ref: ref},
+		&fsm.Cancel{Queue: "q"}, &fsm.Reschedule{Queue: "q"}, &fsm.Redrive{Queue: "q"}, &fsm.Purge{Queue: "q"},
+		&fsm.DeleteQueue{Queue: "q"},
 	} {
 		if act, queues := touched(c); act == "" || len(queues) != 1 || queues[0] != "q" {
 			t.Errorf("%T touches %q of %q", c, act, queues)

@@ -16,19 +16,22 @@ import (
 const (
 	// AvailabilityWorkload is the workload of the calls by which availability is judged.
 	AvailabilityWorkload = "availability"
-	// servedMax is how long after the beginning of a fault each shard is to take puts and reserves through each node that the fault spares, and how long any
-	// later interruption may last while the fault does.
+	// servedMax is how long after the beginning of a fault each shard is to take puts and reserves
+	// through each node that the fault spares, and how long any later interruption may last while the
+	// fault does.
 	servedMax = 5 * time.Second
 	// namedMax is how long after the beginning of a fault the status of each of these nodes is to name it.
 	namedMax = 10 * time.Second
-	// steadyFor: the last call of each kind before a fault must have been served, no longer before it than this. Otherwise the fault struck a cluster that was not whole.
+	// steadyFor: the last call of each kind before a fault must have been served, no longer before it
+	// than this. Otherwise the fault struck a cluster that was not whole.
 	steadyFor = 3 * time.Second
 )
 
 // Strike is one fault, and what it leaves whole.
 type Strike struct {
 	Name string
-	// From is when the fault began to look for its victims, Began when it began to act, Struck when it was in force; Healing is when its end began, To when it was over.
+	// From is when the fault began to look for its victims, Began when it began to act, Struck when it
+	// was in force; Healing is when its end began, To when it was over.
 	From, Began, Struck, Healing, To time.Duration
 	// Healthy are the nodes that stay whole and connected, and are a majority; nil if availability is not judged.
 	Healthy []string
@@ -42,8 +45,9 @@ type Strike struct {
 type Availability struct {
 	// Unjudged says why a strike was not judged; empty if it was.
 	Unjudged string
-	// Served is, for each healthy node, the longest time after the strike, or after a later interruption, for which a shard was not served; Named is how long it took until
-	// the node's status named a victim. A node that did not is not there.
+	// Served is, for each healthy node, the longest time after the strike, or after a later
+	// interruption, for which a shard was not served; Named is how long it took until the node's
+	// status named a victim. A node that did not is not there.
 	Served, Named map[string]time.Duration
 	// Slack is by how much longer than promised it might take because the machine stalled.
 	Slack time.Duration
@@ -59,8 +63,9 @@ type attempt struct {
 // attemptKind is what such calls are grouped by. Verb is put or reserve.
 type attemptKind struct{ node, queue, verb string }
 
-// availability holds what was tried all through the run against the strikes: while a majority is whole and connected, each shard takes puts and reserves through each of its
-// nodes, and their status names the fault.
+// availability holds what was tried all through the run against the strikes: while a majority is
+// whole and connected, each shard takes puts and reserves through each of its nodes, and their
+// status names the fault.
 func (c *check) availability(found *findings) {
 	calls := c.probes()
 	statuses := map[string][]history.Status{}
@@ -73,7 +78,8 @@ func (c *check) availability(found *findings) {
 		if strikes[i].Healthy == nil {
 			continue
 		}
-		j := &strikeJudge{strike: &strikes[i], stalls: c.run.Stalls, calls: calls, statuses: statuses, until: 1 << 62, found: found}
+		j := &strikeJudge{strike: &strikes[i], stalls: c.run.Stalls, calls: calls, statuses: statuses, until: 1 << 62,
+			found: found}
 		for k := range strikes {
 			if k != i && strikes[k].From >= strikes[i].From {
 				j.until = min(j.until, max(strikes[k].From, strikes[i].Struck))
@@ -85,7 +91,8 @@ func (c *check) availability(found *findings) {
 		} else {
 			found.count("faults of which availability could not be judged", 1)
 		}
-		for what, worst := range map[string]map[string]time.Duration{"served after a fault (ms)": c.available[i].Served, "fault named by status after (ms)": c.available[i].Named} {
+		for what, worst := range map[string]map[string]time.Duration{"served after a fault (ms)": c.available[i].Served,
+			"fault named by status after (ms)": c.available[i].Named} {
 			for _, took := range worst {
 				found.counts[what] = max(found.counts[what], took.Milliseconds())
 			}
@@ -167,7 +174,9 @@ func (j *strikeJudge) unsteady() string {
 			}
 			calls := j.calls[by]
 			tries++
-			before, _ := slices.BinarySearchFunc(calls, began, func(t attempt, at time.Duration) int { return cmp.Compare(t.ended, at) })
+			before, _ := slices.BinarySearchFunc(calls, began, func(t attempt, at time.Duration) int {
+				return cmp.Compare(t.ended, at)
+			})
 			if before == 0 || calls[before-1].ended < began-steadyFor {
 				return fmt.Sprintf("nothing tried a %s of %s through %s before it", by.verb, by.queue, node)
 			}
@@ -185,13 +194,15 @@ func (j *strikeJudge) unsteady() string {
 			}
 		}
 		if last.Failure != "" || len(last.Problems) > 0 {
-			return fmt.Sprintf("the status of %s was not healthy before it: %s", node, strings.Join(append(last.Problems, last.Failure), "; "))
+			return fmt.Sprintf("the status of %s was not healthy before it: %s", node,
+				strings.Join(append(last.Problems, last.Failure), "; "))
 		}
 	}
 	return ""
 }
 
-// slack is for how long the machine stalled in a span of time, but no longer than limit: a fault that lasts is found on the slowest machine.
+// slack is for how long the machine stalled in a span of time, but no longer than limit: a fault
+// that lasts is found on the slowest machine.
 func (j *strikeJudge) slack(from, to, limit time.Duration) time.Duration {
 	var sum time.Duration
 	for _, s := range j.stalls {
@@ -202,7 +213,8 @@ func (j *strikeJudge) slack(from, to, limit time.Duration) time.Duration {
 	return sum
 }
 
-// served judges the interruptions that began while the fault lasted. It returns false if nothing that was sent after the strike says anything.
+// served judges the interruptions that began while the fault lasted. It returns false if nothing
+// that was sent after the strike says anything.
 func (j *strikeJudge) served(by attemptKind) (decided bool) {
 	since, open := j.strike.Struck, true // the interruption that goes on
 	violated := false
@@ -265,7 +277,8 @@ func (j *strikeJudge) named(node string) (decided bool) {
 		}
 		waited := s.Asked - j.strike.Struck
 		if limit := namedMax + j.strike.Allowed; waited > limit+j.slack(j.strike.Struck, s.Answered, limit) {
-			j.found.violated(39, s.Answered, "%s: %v after it struck the status of %s, which the fault spares, names none of %s: problems %q%s",
+			j.found.violated(39, s.Answered, "%s: %v after it struck the status of %s, which the fault spares, names none of "+
+				"%s: problems %q%s",
 				j.strike.Name, waited.Round(time.Millisecond), node, strings.Join(j.strike.Victims, ", "), s.Problems, failureOf(s))
 			decided = true
 			break

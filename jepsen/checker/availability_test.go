@@ -11,7 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// trial is a made-up run in which n3 is lost from 10 s to 30 s. n1 and n2 serve again after a second, and their status names n3 after three.
+// trial is a made-up run in which n3 is lost from 10 s to 30 s. n1 and n2 serve again after a
+// second, and their status names n3 after three.
 type trial struct {
 	run   *Run
 	ops   []*history.Op
@@ -26,7 +27,8 @@ const (
 
 func newTrial() *trial {
 	tr := &trial{run: &Run{Strikes: []Strike{{
-		Name: "lost", From: trialStruck - time.Second, Began: trialStruck, Struck: trialStruck, Healing: trialHealing, To: trialHealing + time.Second,
+		Name: "lost", From: trialStruck - time.Second, Began: trialStruck, Struck: trialStruck, Healing: trialHealing,
+		To:      trialHealing + time.Second,
 		Healthy: []string{"n1", "n2"}, Victims: []string{"n3"},
 	}}}}
 	tr.fault = &tr.run.Strikes[0]
@@ -35,10 +37,12 @@ func newTrial() *trial {
 			lost := at >= trialStruck && (at < trialStruck+trialOutage || node == "n3" && at < trialHealing)
 			for shard := range 2 {
 				queue, client := fmt.Sprintf("%s-%d", node, shard), fmt.Sprintf("prober-%s-%d", node, shard)
-				put := &history.Op{Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at, Returned: at + 5*time.Millisecond, Request: &belfryv1.PutRequest{Queue: queue}}
+				put := &history.Op{Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at,
+					Returned: at + 5*time.Millisecond, Request: &belfryv1.PutRequest{Queue: queue}}
 				reserve := &history.Op{
-					Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at + 10*time.Millisecond, Returned: at + 15*time.Millisecond,
-					Request: &belfryv1.ReserveRequest{Queues: []string{queue}},
+					Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at + 10*time.Millisecond,
+					Returned: at + 15*time.Millisecond,
+					Request:  &belfryv1.ReserveRequest{Queues: []string{queue}},
 				}
 				serve(put)
 				serve(reserve)
@@ -137,10 +141,12 @@ func TestAvailabilityOfTrial(t *testing.T) {
 		t.Fatalf("%+v, unjudged: %q", found.violations[39], a.Unjudged)
 	}
 	if found.looked[39] != 2*2*2+2 {
-		t.Errorf("it looked at %d things, want puts and reserves of two shards through two nodes, and two statuses", found.looked[39])
+		t.Errorf("it looked at %d things, want puts and reserves of two shards through two nodes, and two statuses",
+			found.looked[39])
 	}
 	for _, node := range []string{"n1", "n2"} {
-		if served, named := a.Served[node], a.Named[node]; served < trialOutage || served > trialOutage+time.Second || named < trialUnnamed || named > trialUnnamed+time.Second {
+		if served, named := a.Served[node], a.Named[node]; served < trialOutage || served > trialOutage+time.Second ||
+			named < trialUnnamed || named > trialUnnamed+time.Second {
 			t.Errorf("%s: served after %v, named after %v", node, served, named)
 		}
 	}
@@ -156,22 +162,34 @@ func TestAvailabilityFinds(t *testing.T) {
 		alter func(*trial)
 		want  string // part of the violation
 	}{
-		{"one node does not serve while the fault lasts", func(tr *trial) { tr.each("n2", trialStruck, trialHealing, fail) }, "through n2"},
-		{"six seconds are too long", func(tr *trial) { tr.each("n2", trialStruck, trialStruck+6*time.Second, fail) }, "after it struck"},
-		{"one shard is not served", func(tr *trial) { tr.each("n1", trialStruck, trialHealing, onlyQueue("n1-1", fail)) }, "n1-1"},
-		{"puts are refused, reserves are not", func(tr *trial) { tr.each("n1", trialStruck, trialHealing, onlyPuts(fail)) }, "a put of"},
-		{"reserves are refused, puts are not", func(tr *trial) { tr.each("n1", trialStruck, trialHealing, onlyReserves(fail)) }, "a reserve of"},
+		{"one node does not serve while the fault lasts", func(tr *trial) { tr.each("n2", trialStruck, trialHealing, fail) },
+			"through n2"},
+		{"six seconds are too long", func(tr *trial) { tr.each("n2", trialStruck, trialStruck+6*time.Second, fail) },
+			"after it struck"},
+		{"one shard is not served", func(tr *trial) { tr.each("n1", trialStruck, trialHealing, onlyQueue("n1-1", fail)) },
+			"n1-1"},
+		{"puts are refused, reserves are not", func(tr *trial) { tr.each("n1", trialStruck, trialHealing, onlyPuts(fail)) },
+			"a put of"},
+		{"reserves are refused, puts are not", func(tr *trial) {
+			tr.each("n1", trialStruck, trialHealing, onlyReserves(fail))
+		}, "a reserve of"},
 		{"reserves are answered, and hand nothing out", func(tr *trial) {
-			tr.each("n1", trialStruck, trialHealing, onlyReserves(func(o *history.Op) { o.Response = &belfryv1.ReserveResponse{} }))
+			tr.each("n1", trialStruck, trialHealing, onlyReserves(func(o *history.Op) {
+				o.Response = &belfryv1.ReserveResponse{}
+			}))
 		}, "handed no job"},
-		{"the service goes away once more", func(tr *trial) { tr.each("n2", 20*time.Second, 27*time.Second, fail) }, "the last call that was"},
-		{"an interruption begins in the fault and outlasts it", func(tr *trial) { tr.each("n2", 28*time.Second, 40*time.Second, fail) }, "through n2"},
+		{"the service goes away once more", func(tr *trial) { tr.each("n2", 20*time.Second, 27*time.Second, fail) },
+			"the last call that was"},
+		{"an interruption begins in the fault and outlasts it", func(tr *trial) {
+			tr.each("n2", 28*time.Second, 40*time.Second, fail)
+		}, "through n2"},
 		{"the fault ends early, and the service is not back in time", func(tr *trial) {
 			tr.fault.Healing, tr.fault.To = 12*time.Second, 13*time.Second
 			tr.each("n2", trialStruck, 18*time.Second, fail)
 		}, "through n2"},
 		{"one node's status never names the fault", func(tr *trial) { tr.says("n1", 0, trialEnd) }, "status of n1"},
-		{"status names it too late", func(tr *trial) { tr.says("n1", trialStruck, trialStruck+12*time.Second) }, "status of n1"},
+		{"status names it too late", func(tr *trial) { tr.says("n1", trialStruck, trialStruck+12*time.Second) },
+			"status of n1"},
 		{"status names another node", func(tr *trial) {
 			tr.says("n1", trialStruck, trialHealing, "node n2 does not answer", "node n30 does not answer")
 		}, "names none of n3"},
@@ -199,19 +217,26 @@ func TestAvailabilityFinds(t *testing.T) {
 			tr.each("n2", trialStruck, trialStruck+6*time.Second, fail)
 		}, "through n2"},
 	} {
-		tr := newTrial()
-		lie.alter(tr)
-		found, a := tr.judge()
-		if found.counted[39] == 0 || a.Unjudged != "" {
-			t.Errorf("%s: it is not found (unjudged: %q)", lie.name, a.Unjudged)
-			continue
-		}
-		if strings.HasPrefix(lie.want, "through") && a.Served["n2"] < servedMax {
-			t.Errorf("%s: it is said that all was served after %v", lie.name, a.Served)
-		}
-		if !strings.Contains(found.violations[39][0].Text, lie.want) {
-			t.Errorf("%s: found as %q, want %q in it", lie.name, found.violations[39][0].Text, lie.want)
-		}
+		t.Run(lie.name, func(t *testing.T) {
+			tr := newTrial()
+			lie.alter(tr)
+			wantFound(t, tr, lie.want)
+		})
+	}
+}
+
+// wantFound judges an altered run, in which a violation must be found whose text has want in it.
+func wantFound(t *testing.T, tr *trial, want string) {
+	t.Helper()
+	found, a := tr.judge()
+	if found.counted[39] == 0 || a.Unjudged != "" {
+		t.Fatalf("it is not found (unjudged: %q)", a.Unjudged)
+	}
+	if strings.HasPrefix(want, "through") && a.Served["n2"] < servedMax {
+		t.Errorf("it is said that all was served after %v", a.Served)
+	}
+	if !strings.Contains(found.violations[39][0].Text, want) {
+		t.Errorf("found as %q, want %q in it", found.violations[39][0].Text, want)
 	}
 }
 
@@ -282,20 +307,24 @@ func TestAvailabilityLegal(t *testing.T) {
 		odd.alter(tr)
 		found, a := tr.judge()
 		if found.counted[39] != 0 || a.Unjudged != "" || found.looked[39] < 8 {
-			t.Errorf("%s: %d violations %+v, looked at %d, unjudged: %q", odd.name, found.counted[39], found.violations[39], found.looked[39], a.Unjudged)
+			t.Errorf("%s: %d violations %+v, looked at %d, unjudged: %q", odd.name, found.counted[39], found.violations[39],
+				found.looked[39], a.Unjudged)
 		}
 	}
 }
 
-// TestAvailabilityUnjudged: what struck a cluster that was not whole, or left no majority, is not judged, and does not count as a check that held.
+// TestAvailabilityUnjudged: what struck a cluster that was not whole, or left no majority, is not
+// judged, and does not count as a check that held.
 func TestAvailabilityUnjudged(t *testing.T) {
 	for _, one := range []struct {
 		name  string
 		alter func(*trial)
 		want  string
 	}{
-		{"a call had failed", func(tr *trial) { tr.each("n1", trialStruck-500*time.Millisecond, trialStruck, fail) }, "failed before it: no leader"},
-		{"status had a problem", func(tr *trial) { tr.says("n2", 0, trialStruck, "shard 1 moves") }, "the status of n2 was not healthy"},
+		{"a call had failed", func(tr *trial) { tr.each("n1", trialStruck-500*time.Millisecond, trialStruck, fail) },
+			"failed before it: no leader"},
+		{"status had a problem", func(tr *trial) { tr.says("n2", 0, trialStruck, "shard 1 moves") },
+			"the status of n2 was not healthy"},
 		{"a node was not tried", func(tr *trial) {
 			tr.ops = slices.DeleteFunc(tr.ops, func(o *history.Op) bool { return o.Node == "n1" })
 		}, "nothing is tried through n1"},
@@ -315,7 +344,8 @@ func TestAvailabilityUnjudged(t *testing.T) {
 		tr.each("n2", trialStruck, trialHealing, fail)
 		found, a := tr.judge()
 		if found.counted[39] != 0 || found.looked[39] != 0 || !strings.Contains(a.Unjudged, one.want) {
-			t.Errorf("%s: %d violations, looked at %d, unjudged: %q, want %q", one.name, found.counted[39], found.looked[39], a.Unjudged, one.want)
+			t.Errorf("%s: %d violations, looked at %d, unjudged: %q, want %q", one.name, found.counted[39], found.looked[39],
+				a.Unjudged, one.want)
 		}
 	}
 	tr := newTrial()

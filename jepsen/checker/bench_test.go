@@ -12,7 +12,8 @@ import (
 // manyCalls is the length of the history of BenchmarkCheck.
 const manyCalls = 1_000_000
 
-// steady makes a history of puts, reserves and acks, a hundred or so of them in an entry, as a cluster under load logs them.
+// steady makes a history of puts, reserves and acks, a hundred or so of them in an entry, as a
+// cluster under load logs them.
 func steady(b *testing.B, calls int) *Run {
 	l := newLab(b, 4, 1)
 	var held []string
@@ -20,14 +21,17 @@ func steady(b *testing.B, calls int) *Run {
 		for range 100 {
 			n++
 			queue := fmt.Sprintf("q%d", n%16)
-			req := &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("the body of job %d", n)}}
+			req := &belfryv1.PutRequest{Queue: queue,
+				Body: &belfryv1.PutRequest_Text{Text: fmt.Sprintf("the body of job %d", n)}}
 			if n%2 == 0 {
 				req.Id = fmt.Sprintf("job-%d", n)
 			} else {
 				req.RequestId = fmt.Sprintf("request-%d", n)
 			}
 			l.put(req, answered)
-			l.reserve(&belfryv1.ReserveRequest{Queues: []string{queue}}, answered, func(j *belfryv1.Job) { held = append(held, j.GetLease()) })
+			l.reserve(&belfryv1.ReserveRequest{Queues: []string{queue}}, answered, func(j *belfryv1.Job) {
+				held = append(held, j.GetLease())
+			})
 		}
 		for _, token := range held {
 			l.ack(&belfryv1.AckRequest{Lease: token}, answered)

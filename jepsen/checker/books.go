@@ -19,7 +19,8 @@ type account struct {
 	gone    bool // its queue was deleted with it
 	adopted bool // it came with a restore: what it was put with is not known in full
 	created fsm.Time
-	// due is when it is or was ready, first what its put answered, ttl when it expires (0 for never), left when it was ended or last given back.
+	// due is when it is or was ready, first what its put answered, ttl when it expires (0 for never),
+	// left when it was ended or last given back.
 	due, first, ttl, left fsm.Time
 	bytes                 uint64
 	// Of its last lease:
@@ -90,8 +91,9 @@ type ledger struct {
 	byID                               map[string]*account
 }
 
-// books follow every job of one shard by the rules as the design states them. They share nothing with the machine but the words of its commands. What the
-// log says goes: where a result is another than the books expect, that is a violation, and they go on from the result.
+// books follow every job of one shard by the rules as the design states them. They share nothing
+// with the machine but the words of its commands. What the log says goes: where a result is another
+// than the books expect, that is a violation, and they go on from the result.
 type books struct {
 	c     *check
 	log   *shardLog
@@ -117,7 +119,8 @@ type books struct {
 func newBooks(c *check, l *shardLog) *books {
 	n := len(l.commands) / 3 // puts, reserves and acks: maps that grow are copied
 	return &books{
-		c: c, log: l, found: l.found, queues: map[string]*ledger{}, jobs: make(map[uint64]*account, n), leases: make(map[uint64]*lease, n),
+		c: c, log: l, found: l.found, queues: map[string]*ledger{}, jobs: make(map[uint64]*account, n),
+		leases:     make(map[uint64]*lease, n),
 		remembered: map[string]*command{},
 	}
 }
@@ -148,7 +151,8 @@ func (b *books) command(c *command) {
 	case b.restoring && !whileRestoring(c.command):
 		b.expect(37, r.Code, fsm.Restoring)
 		return
-	case r.Code == fsm.RequestExpired && c.request.ID != "", r.Code == fsm.Invalid && c.request.ID != "" && c.command.Kind() != fsm.KindImport:
+	case r.Code == fsm.RequestExpired && c.request.ID != "", r.Code == fsm.Invalid && c.request.ID != "" &&
+		c.command.Kind() != fsm.KindImport:
 		b.found.count("requests refused for their id", 1)
 		return
 	}
@@ -218,7 +222,8 @@ func (b *books) effect(a *account) {
 // createQueue creates a queue.
 func (b *books) createQueue(name string, partition, partitions uint32) *ledger {
 	b.creations++
-	q := &ledger{name: name, partition: partition, partitions: partitions, creation: b.creations, settled: b.entry.index, byID: map[string]*account{}, format: b.format}
+	q := &ledger{name: name, partition: partition, partitions: partitions, creation: b.creations, settled: b.entry.index,
+		byID: map[string]*account{}, format: b.format}
 	q.withheld = b.c.limited[fsm.NamespaceOf(name)] // whose jobs wait for leases that the quota allows
 	b.queues[name] = q
 	return q

@@ -4,7 +4,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// present returns the queue of a command that takes one which is there, settled; nil if it is not, or the answer is not what it must be.
+// present returns the queue of a command that takes one which is there, settled; nil if it is not,
+// or the answer is not what it must be.
 func (b *books) present(i invariant, queue string, code fsm.Code) *ledger {
 	q := b.queues[queue]
 	if q == nil {
@@ -182,8 +183,9 @@ func (b *books) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
 	}
 }
 
-// adopt takes the books' state over from the machine, after an entry that gave a shard other times or other jobs: a clock that was set back, or a restore.
-// What such an entry does is held against the model of fsm, not here.
+// adopt takes the books' state over from the machine, after an entry that gave a shard other times
+// or other jobs: a clock that was set back, or a restore. What such an entry does is held against
+// the model of fsm, not here.
 func (b *books) adopt(m *fsm.Machine) {
 	mark := m.Restored()
 	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()
@@ -231,9 +233,11 @@ func (b *books) adoptJob(q *ledger, j *fsm.Job) {
 	b.serial = max(b.serial, j.Serial, j.Fence)
 }
 
-// putOf is the put of a job as far as the job tells. What it was put with is not told, so that repeats of it cannot be judged.
+// putOf is the put of a job as far as the job tells. What it was put with is not told, so that
+// repeats of it cannot be judged.
 func putOf(j *fsm.Job) *fsm.Put {
-	p := &fsm.Put{Queue: j.Queue, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts, Body: append([]byte(nil), j.Body...)}
+	p := &fsm.Put{Queue: j.Queue, Given: j.Given, TTR: j.TTR, Priority: j.Priority, MaxAttempts: j.MaxAttempts,
+		Body: append([]byte(nil), j.Body...)}
 	if !j.Generated {
 		p.ID = j.ID
 	}

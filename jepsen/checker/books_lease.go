@@ -2,8 +2,9 @@ package checker
 
 import "github.com/belfrydb/belfry/fsm"
 
-// leased finds the job under the lease that a command names. It complains if the command was answered otherwise than the lease allows; the job is nil if the
-// command did nothing. repeated tells that it is an ack of an acked lease.
+// leased finds the job under the lease that a command names. It complains if the command was
+// answered otherwise than the lease allows; the job is nil if the command did nothing. repeated
+// tells that it is an ack of an acked lease.
 func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
 	q := b.queues[ref.Queue]
 	if q != nil {
@@ -11,7 +12,8 @@ func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
 	}
 	a = b.jobs[ref.Serial]
 	b.now.job = a
-	live := a != nil && a.queue == q && q.partition == ref.Partition && a.state == fsm.Reserved && a.fence == ref.Fence && b.clock < a.until
+	live := a != nil && a.queue == q && q.partition == ref.Partition && a.state == fsm.Reserved && a.fence == ref.Fence &&
+		b.clock < a.until
 	b.found.look(16)
 	if _, acks := b.now.command.(*fsm.Ack); acks && !live && b.finished(a, ref.Fence) {
 		if b.expect(16, r.Code, fsm.OK) {
@@ -24,13 +26,15 @@ func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
 		b.violated(2, "%T of job %d with fence %d was taken, which was never put", b.now.command, ref.Serial, ref.Fence)
 		return nil, false
 	case !live && r.Code == fsm.OK:
-		b.violated(16, "%T of job %d with fence %d was taken at %d; the job has state %d, fence %d until %d", b.now.command, ref.Serial, ref.Fence, b.clock, a.state, a.fence, a.until)
+		b.violated(16, "%T of job %d with fence %d was taken at %d; the job has state %d, fence %d until %d", b.now.command,
+			ref.Serial, ref.Fence, b.clock, a.state, a.fence, a.until)
 		if !a.state.Held() {
 			return nil, false
 		}
 		return a, false
 	case live && r.Code == fsm.StaleLease:
-		b.violated(18, "%T of job %d with fence %d was called stale at %d, which is leased until %d", b.now.command, ref.Serial, ref.Fence, b.clock, a.until)
+		b.violated(18, "%T of job %d with fence %d was called stale at %d, which is leased until %d", b.now.command,
+			ref.Serial, ref.Fence, b.clock, a.until)
 		return nil, false
 	case !live:
 		b.found.count("stale leases refused", 1)
@@ -45,7 +49,8 @@ func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
 
 // finished reports whether an ack is the repeat of one that is remembered.
 func (b *books) finished(a *account, fence uint64) bool {
-	return a != nil && a.state == fsm.Acked && a.fence == fence && fence > b.floor && b.clock <= a.until.Add(fsm.FinishedWindow)
+	return a != nil && a.state == fsm.Acked && a.fence == fence && fence > b.floor &&
+		b.clock <= a.until.Add(fsm.FinishedWindow)
 }
 
 // ack books an ack.
@@ -111,7 +116,8 @@ func (b *books) becomes(i invariant, a *account, r *fsm.Result, due fsm.Time) {
 	if r.State == a.state && r.Due == due {
 		return
 	}
-	b.violated(i, "%T of job %d: it has state %d and is due at %d, should have state %d and be due at %d", b.now.command, a.serial, r.State, r.Due, a.state, due)
+	b.violated(i, "%T of job %d: it has state %d and is due at %d, should have state %d and be due at %d", b.now.command,
+		a.serial, r.State, r.Due, a.state, due)
 }
 
 // release books a release.
@@ -186,7 +192,8 @@ func (b *books) cancel(c *fsm.Cancel, r *fsm.Result) {
 	switch {
 	case a == nil:
 		if b.expect(23, r.Code, fsm.JobNotFound) && r.State != state {
-			b.violated(36, "a job that is not found, %s %q, was said to have ended in state %d, it was %d", c.Queue, c.ID, r.State, state)
+			b.violated(36, "a job that is not found, %s %q, was said to have ended in state %d, it was %d", c.Queue, c.ID,
+				r.State, state)
 		}
 		return
 	case a.state == fsm.Reserved && !c.Force:
@@ -219,7 +226,8 @@ func (b *books) reschedule(c *fsm.Reschedule, r *fsm.Result) {
 	switch {
 	case a == nil:
 		if b.expect(24, r.Code, fsm.JobNotFound) && r.State != state {
-			b.violated(36, "a job that is not found, %s %q, was said to have ended in state %d, it was %d", c.Queue, c.ID, r.State, state)
+			b.violated(36, "a job that is not found, %s %q, was said to have ended in state %d, it was %d", c.Queue, c.ID,
+				r.State, state)
 		}
 		return
 	case a.state == fsm.Reserved:

@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// home finds the queue that a put or a configuration names, and settles it; an unknown one is made. The code says why not.
+// home finds the queue that a put or a configuration names, and settles it; an unknown one is made.
+// The code says why not.
 func (b *books) home(name string, partition, partitions uint32) (*ledger, fsm.Code) {
 	q := b.queues[name]
 	if q == nil {
@@ -85,7 +86,8 @@ func (b *books) repeat(first *account, c *fsm.Put, r *fsm.Result) {
 	same := sameContent(first.put, c) || first.adopted && r.Code == fsm.OK
 	switch {
 	case r.Created:
-		b.violated(5, "the id %q of %s was put again as job %d; it is that of job %d of entry %d", c.ID, c.Queue, r.Serial, first.serial, first.index)
+		b.violated(5, "the id %q of %s was put again as job %d; it is that of job %d of entry %d", c.ID, c.Queue, r.Serial,
+			first.serial, first.index)
 		b.create(first.queue, c, r)
 		return
 	case same && r.Code != fsm.OK:
@@ -115,7 +117,8 @@ func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
 		due = c.DueAt.Ceil()
 	}
 	a := &account{
-		queue: q, put: c, id: c.ID, index: b.entry.index, serial: r.Serial, created: b.clock, due: due, first: due, left: b.clock, bytes: bytesOf(c), at: b.entry.at,
+		queue: q, put: c, id: c.ID, index: b.entry.index, serial: r.Serial, created: b.clock, due: due, first: due,
+		left: b.clock, bytes: bytesOf(c), at: b.entry.at,
 	}
 	if c.Given.Has(fsm.GivenTTL) {
 		a.ttl = b.clock.After(c.TTL)
@@ -137,7 +140,8 @@ func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
 		state = fsm.Ready
 	}
 	if r.State != state || r.Partition != q.partition {
-		b.violated(24, "job %d is born in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition, state, q.partition)
+		b.violated(24, "job %d is born in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition,
+			state, q.partition)
 	}
 	q.counters.Put++
 	q.counts.Bytes += a.bytes
@@ -161,8 +165,10 @@ func bytesOf(c *fsm.Put) uint64 {
 
 // sameContent reports whether two puts ask for the same.
 func sameContent(x, y *fsm.Put) bool {
-	return x.Given == y.Given && x.Delay == y.Delay && x.DueAt == y.DueAt && x.TTR == y.TTR && x.TTL == y.TTL && x.Priority == y.Priority &&
-		x.MaxAttempts == y.MaxAttempts && slices.Equal(x.RetryDelays, y.RetryDelays) && slices.Equal(x.Headers, y.Headers) && bytes.Equal(x.Body, y.Body)
+	return x.Given == y.Given && x.Delay == y.Delay && x.DueAt == y.DueAt && x.TTR == y.TTR && x.TTL == y.TTL &&
+		x.Priority == y.Priority &&
+		x.MaxAttempts == y.MaxAttempts && slices.Equal(x.RetryDelays, y.RetryDelays) && slices.Equal(x.Headers, y.Headers) &&
+		bytes.Equal(x.Body, y.Body)
 }
 
 // share is a partition's part of a queue's limit.
@@ -195,7 +201,8 @@ func (b *books) rateWait(q *ledger) time.Duration {
 	return max(0, q.rateAt.Sub(b.clock)-ahead)
 }
 
-// replayed books an answer from memory: it must be the one that was given before. Of grants only those that are live are given again.
+// replayed books an answer from memory: it must be the one that was given before. Of grants only
+// those that are live are given again.
 func (b *books) replayed(c *command) {
 	b.found.look(36)
 	b.found.count("requests answered from memory", 1)
@@ -217,7 +224,8 @@ func (b *books) replayed(c *command) {
 	was, is := before.result, c.result
 	is.Replayed = was.Replayed
 	if !sameResult(&was, &is) {
-		b.violated(36, "request %q was answered %+v from memory, it was %+v at entry %d.%d", c.request.ID, is, was, before.entry.index, before.number)
+		b.violated(36, "request %q was answered %+v from memory, it was %+v at entry %d.%d", c.request.ID, is, was,
+			before.entry.index, before.number)
 	}
 }
 
@@ -227,7 +235,8 @@ func positionOf(c *command) int {
 }
 
 func sameResult(x, y *fsm.Result) bool {
-	return x.Code == y.Code && x.State == y.State && x.Created == y.Created && x.More == y.More && x.Partition == y.Partition && x.Serial == y.Serial &&
+	return x.Code == y.Code && x.State == y.State && x.Created == y.Created && x.More == y.More &&
+		x.Partition == y.Partition && x.Serial == y.Serial &&
 		x.Due == y.Due && x.Until == y.Until && x.Count == y.Count && x.Wait == y.Wait && slices.Equal(x.Grants, y.Grants)
 }
 
@@ -237,7 +246,8 @@ func (b *books) replayedGrants(_ *fsm.Reserve, c *command) {
 		l := b.leases[g.Fence]
 		switch {
 		case l == nil || l.account.serial != g.Serial || l.command.request.ID != c.request.ID:
-			b.violated(36, "request %q was answered with the lease %d of job %d from memory, and was not granted it", c.request.ID, g.Fence, g.Serial)
+			b.violated(36, "request %q was answered with the lease %d of job %d from memory, and was not granted it",
+				c.request.ID, g.Fence, g.Serial)
 		case l.account.state != fsm.Reserved || l.account.fence != g.Fence || l.account.until <= b.clock:
 			b.violated(15, "request %q was answered with the lease %d of job %d, which is over", c.request.ID, g.Fence, g.Serial)
 		}

@@ -69,7 +69,8 @@ func (b *books) reserveFrom(q *ledger, h *handout) {
 		}
 		if len(h.grants) == 0 || h.grants[0].Queue != q.name {
 			if want != nil {
-				b.violated(14, "job %d of %s, due since %d, was passed over: %d of %d were granted", want.serial, q.name, want.due, h.granted, h.Max)
+				b.violated(14, "job %d of %s, due since %d, was passed over: %d of %d were granted", want.serial, q.name, want.due,
+					h.granted, h.Max)
 			}
 			return
 		}
@@ -79,12 +80,14 @@ func (b *books) reserveFrom(q *ledger, h *handout) {
 		case paused:
 			b.violated(24, "job %d of %s was granted, which is paused", g.Serial, q.name)
 		case limited:
-			b.violated(37, "job %d of %s was granted, of which %d are reserved and %d may be", g.Serial, q.name, q.counts.Reserved, inFlight)
+			b.violated(37, "job %d of %s was granted, of which %d are reserved and %d may be", g.Serial, q.name,
+				q.counts.Reserved, inFlight)
 		case want == nil || want.serial != g.Serial:
 			if a := b.jobs[g.Serial]; a != nil && a.state == fsm.Ready {
 				b.violated(13, "job %d of %s was granted %s", g.Serial, q.name, b.outOfTurn(q, g))
 			} else if a != nil && a.state == fsm.Delayed && a.due <= b.clock && a.queue == q {
-				b.violated(13, "job %d of %s was granted before it was moved: more than a step of others are due before it", g.Serial, q.name)
+				b.violated(13, "job %d of %s was granted before it was moved: more than a step of others are due before it",
+					g.Serial, q.name)
 			}
 		}
 		if want != nil {
@@ -105,7 +108,8 @@ func (b *books) outOfTurn(q *ledger, g *fsm.Grant) string {
 	return fmt.Sprintf("before job %d (priority %d, due %d)", first.serial, first.priority, first.at)
 }
 
-// next returns the job that leaves a queue next, nil if there is none, or if it would be too large; then the handout is full.
+// next returns the job that leaves a queue next, nil if there is none, or if it would be too large;
+// then the handout is full.
 func (b *books) next(q *ledger, h *handout) *account {
 	for {
 		t := q.ready.first()
@@ -141,7 +145,8 @@ func (b *books) grant(g *fsm.Grant, c *fsm.Reserve) {
 	}
 	b.judgeGrant(a, g)
 	if g.Queue != a.queue.name || g.Partition != a.queue.partition {
-		b.violated(37, "job %d of %s (partition %d) was granted as one of %s (partition %d)", g.Serial, a.queue.name, a.queue.partition, g.Queue, g.Partition)
+		b.violated(37, "job %d of %s (partition %d) was granted as one of %s (partition %d)", g.Serial, a.queue.name,
+			a.queue.partition, g.Queue, g.Partition)
 	}
 	ttr := c.TTR
 	if ttr == 0 {
@@ -159,7 +164,8 @@ func (b *books) grant(g *fsm.Grant, c *fsm.Reserve) {
 	a.fence, a.until, a.length, a.attempt, a.why = g.Fence, g.Until, ttr, g.Attempt, unended
 	b.set(a, fsm.Reserved, a.due)
 	a.live = &lease{
-		account: a, command: b.now, fence: g.Fence, attempt: g.Attempt, due: g.Due, until: g.Until, since: sinceOf(a), lastError: a.lastError, ttl: a.ttl,
+		account: a, command: b.now, fence: g.Fence, attempt: g.Attempt, due: g.Due, until: g.Until, since: sinceOf(a),
+		lastError: a.lastError, ttl: a.ttl,
 	}
 	b.leases[g.Fence] = a.live
 }
@@ -179,7 +185,8 @@ func (b *books) judgeGrant(a *account, g *fsm.Grant) {
 	case !a.state.Held():
 		b.violated(2, "job %d was granted, which had ended in state %d", g.Serial, a.state)
 	case a.state == fsm.Reserved && b.clock < a.until:
-		b.violated(17, "job %d was granted, which is leased with fence %d until %d, at %d", g.Serial, a.fence, a.until, b.clock)
+		b.violated(17, "job %d was granted, which is leased with fence %d until %d, at %d", g.Serial, a.fence,
+			a.until, b.clock)
 		b.violated(15, "job %d has two holders, with fences %d and %d", g.Serial, a.fence, g.Fence)
 	case a.state != fsm.Reserved && b.clock < a.due:
 		b.violated(8, "job %d was granted at %d, which is due at %d", g.Serial, b.clock, a.due)
@@ -213,6 +220,7 @@ func (b *books) judgeGrant(a *account, g *fsm.Grant) {
 	case a.why == released:
 		b.found.count("jobs handed out again after a release", 1)
 	default:
-		b.violated(20, "job %d was granted again with fence %d, and nothing had ended its lease with fence %d", g.Serial, g.Fence, a.fence)
+		b.violated(20, "job %d was granted again with fence %d, and nothing had ended its lease with fence %d", g.Serial,
+			g.Fence, a.fence)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// settle does for a queue what has fallen due, once an entry, in the order of the rules: leases lapse, jobs expire, jobs are moved.
+// settle does for a queue what has fallen due, once an entry, in the order of the rules: leases
+// lapse, jobs expire, jobs are moved.
 func (b *books) settle(q *ledger) {
 	if q.settled == b.entry.index || b.restoring {
 		return
@@ -91,8 +92,8 @@ func lengthOf(a *account) time.Duration {
 	}
 }
 
-// retryDelayOf returns the bounds of what follows a job's present attempt, if it fails. Only the default delays deviate, by up to a tenth; queues
-// of the first format have none.
+// retryDelayOf returns the bounds of what follows a job's present attempt, if it fails. Only the
+// default delays deviate, by up to a tenth; queues of the first format have none.
 func retryDelayOf(a *account) (least, most time.Duration) {
 	delays := a.queue.settings.RetryDelays
 	if a.put.Given.Has(fsm.GivenRetryDelays) {

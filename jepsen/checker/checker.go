@@ -1,4 +1,5 @@
-// Package checker holds a run against the promises: what clients were told, what the nodes applied, and what was left in the end.
+// Package checker holds a run against the promises: what clients were told, what the nodes applied,
+// and what was left in the end.
 package checker
 
 import (
@@ -9,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node/journal"
 )
 
-// Run is all that is known of a run that has ended. Only History and Journals must be there; what is zero was not part of the run.
+// Run is all that is known of a run that has ended. Only History and Journals must be there; what
+// is zero was not part of the run.
 type Run struct {
 	History *history.History
 	// Journals are what the nodes applied, one for each life of a process.
@@ -24,16 +26,19 @@ type Run struct {
 	Flips Flips
 	// Probes are what was measured after the last fault had ended: service, convergence, and what must not grow.
 	Probes []Probe
-	// Faults are the spans of time in which something was wrong, all of them; nil if that is not known, which is not the same
-	// as that there were none. What must be quick is looked at where there was none for a while.
+	// Faults are the spans of time in which something was wrong, all of them; nil if that is not
+	// known, which is not the same as that there were none. What must be quick is looked at where
+	// there was none for a while.
 	Faults []Span
-	// Healed is when the last fault had ended, as the time since the start; Drained when the queues had been emptied through every node. 0 if that
-	// was not done.
+	// Healed is when the last fault had ended, as the time since the start; Drained when the queues
+	// had been emptied through every node. 0 if that was not done.
 	Healed, Drained time.Duration
-	// Secured says that every call needed a token, Roots are those that may do everything and that the history does not tell of.
+	// Secured says that every call needed a token, Roots are those that may do everything and that the
+	// history does not tell of.
 	Secured bool
 	Roots   []Root
-	// Strikes are the faults with what each leaves whole, Stalls the times in which the harness itself did not get the processor.
+	// Strikes are the faults with what each leaves whole, Stalls the times in which the harness itself
+	// did not get the processor.
 	Strikes []Strike
 	Stalls  []Span
 	// ClockBound is how far a shard's clock may be from true time; 0 means 250 ms.
@@ -48,7 +53,8 @@ type Journal struct {
 	Entries []journal.Entry
 }
 
-// Clock is a span of time, since the start of the run, in which a node's clock was wrong. Its error was within Least and Most all the time.
+// Clock is a span of time, since the start of the run, in which a node's clock was wrong. Its error
+// was within Least and Most all the time.
 type Clock struct {
 	Node        string
 	From, To    time.Duration
@@ -67,8 +73,8 @@ type Removal struct {
 	From, To time.Duration
 }
 
-// Root is a token that nodes found in their files. Every node knew it from Known to Ending; from then on some may have forgotten it, and all had at Ended.
-// What is 0 did not come.
+// Root is a token that nodes found in their files. Every node knew it from Known to Ending; from
+// then on some may have forgotten it, and all had at Ended. What is 0 did not come.
 type Root struct {
 	ID                   string
 	Known, Ending, Ended time.Duration
@@ -82,7 +88,8 @@ type Flips struct {
 	Injected, Noticed, Unread int64
 }
 
-// Probe is one measurement after the last fault: the run says what it measured, how long it took, and how long it may take.
+// Probe is one measurement after the last fault: the run says what it measured, how long it took,
+// and how long it may take.
 type Probe struct {
 	// Name is for people, such as "shard 3 does put, reserve and ack".
 	Name        string
@@ -107,12 +114,15 @@ func (v *Verdict) Valid() bool { return len(v.Violations) == 0 }
 // clockBoundDefault is that of the server.
 const clockBoundDefault = 500 * time.Millisecond
 
-// Check looks at a whole run. It takes about as long as the run had million operations, times five seconds, and changes nothing of the run.
+// Check looks at a whole run. It takes about as long as the run had million operations, times five
+// seconds, and changes nothing of the run.
 func Check(run *Run) Verdict {
 	c := newCheck(run)
 	c.timed("merge", c.merge)
-	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given}, pass{"availability", c.availability})
+	c.together(pass{"replay", c.replay}, pass{"callers", c.callers}, pass{"sample", c.sample}, pass{"given", c.given},
+		pass{"availability", c.availability})
 	c.timed("answers", c.join)
-	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients}, pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas})
+	c.together(pass{"effects", c.effects}, pass{"told", c.follow}, pass{"order", c.order}, pass{"clients", c.clients},
+		pass{"remains", c.remains}, pass{"mirror", c.mirror}, pass{"access", c.access}, pass{"quotas", c.quotas})
 	return c.verdict()
 }

@@ -16,7 +16,8 @@ import (
 const (
 	// recovery is how long after the last fault everything is to be as before.
 	recovery = 5 * time.Second
-	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong: less than those of the workload wait, or none could.
+	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong: less
+	// than those of the workload wait, or none could.
 	lateMax = 3 * time.Second
 	// slowMax is how long most clients may: a violation is more than one in slowShare, and at least slowLeast of them.
 	slowMax   = time.Second
@@ -56,13 +57,15 @@ type held struct {
 	acks []*history.Op
 }
 
-// holders checks by true time alone that of two leases of a job the later one had the job to itself, and that an acked job was not handed out again. Most
-// jobs are handed out once, so those that were not are found first.
+// holders checks by true time alone that of two leases of a job the later one had the job to
+// itself, and that an acked job was not handed out again. Most jobs are handed out once, so those
+// that were not are found first.
 func (c *check) holders(found *findings) {
 	seed := maphash.MakeSeed()
 	var room []byte
 	key := func(h *held, number uint64) uint64 {
-		room = append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(room[:0], number), h.partition), h.queue...)
+		room = append(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(room[:0], number), h.partition),
+			h.queue...)
 		return maphash.Bytes(seed, room)
 	}
 	all := c.handed()
@@ -73,7 +76,8 @@ func (c *check) holders(found *findings) {
 		times[key(h, h.serial)]++
 		k := key(h, h.fence)
 		if serial, ok := fences[k]; ok && serial != h.serial {
-			found.violated(6, h.told, "%s was handed job %d of %s with fence %d, with which job %d had been handed out", describe(h.op), h.serial, h.queue, h.fence, serial)
+			found.violated(6, h.told, "%s was handed job %d of %s with fence %d, with which job %d had been handed out",
+				describe(h.op), h.serial, h.queue, h.fence, serial)
 		}
 		fences[k] = h.serial
 	}
@@ -111,7 +115,8 @@ func (c *check) handed() (all []held) {
 		for _, job := range resp.GetJobs() {
 			if ref, ok := parseLease(job.GetLease()); ok {
 				all = append(all, held{
-					jobName: jobName{ref.Queue, ref.Partition, ref.Serial}, fence: ref.Fence, asked: o.Invoked, told: o.Returned, token: job.GetLease(), op: o,
+					jobName: jobName{ref.Queue, ref.Partition, ref.Serial}, fence: ref.Fence, asked: o.Invoked, told: o.Returned,
+					token: job.GetLease(), op: o,
 				})
 			}
 		}
@@ -144,10 +149,12 @@ func (c *check) judgeHolders(found *findings, name jobName, leases []*held) {
 			for _, ack := range early.acks {
 				switch {
 				case early.fence < late.fence && ack.Invoked > late.told:
-					found.violated(15, ack.Returned, "job %d of %s: %s was answered ok with fence %d, sent after fence %d had been handed out to %s",
+					found.violated(15, ack.Returned, "job %d of %s: %s was answered ok with fence %d, sent after fence %d had been "+
+						"handed out to %s",
 						name.serial, name.queue, describe(ack), early.fence, late.fence, describe(late.op))
 				case early.fence != late.fence && late.asked > ack.Returned:
-					found.violated(19, late.told, "job %d of %s was handed out by %s, sent after %s had been answered ok", name.serial, name.queue, describe(late.op), describe(ack))
+					found.violated(19, late.told, "job %d of %s was handed out by %s, sent after %s had been answered ok", name.serial,
+						name.queue, describe(late.op), describe(ack))
 				}
 			}
 		}
@@ -169,7 +176,8 @@ func (c *check) ids(found *findings) {
 		found.look(6)
 		n := idName{req.GetQueue(), resp.GetId()}
 		if first, ok := jobs[n]; ok && (requestID == "" || first.requestID != requestID || first.entry != entry) {
-			found.violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", describe(o), n.id, n.queue, describe(first.op))
+			found.violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", describe(o), n.id, n.queue,
+				describe(first.op))
 		}
 		jobs[n] = made{requestID, entry, o}
 	}
@@ -190,7 +198,8 @@ func (c *check) ids(found *findings) {
 	}
 }
 
-// missing checks that no job was said not to be there which was there from before a read was sent until after it was answered. Such an answer has no witness.
+// missing checks that no job was said not to be there which was there from before a read was sent
+// until after it was answered. Such an answer has no witness.
 func (c *check) missing(found *findings) {
 	asked := map[idName][]*history.Op{}
 	for _, o := range c.ops {
@@ -253,7 +262,8 @@ func (c *check) calm() (spans []Span) {
 	return spans
 }
 
-// tally counts what was quick enough and what was not. A busy machine makes some things slow, a mistake makes many of them slow.
+// tally counts what was quick enough and what was not. A busy machine makes some things slow, a
+// mistake makes many of them slow.
 type tally struct {
 	which      invariant
 	seen, slow int64
@@ -261,7 +271,8 @@ type tally struct {
 	example    string
 }
 
-// add counts one thing, of which text says what it was if it took long; what took longer than lateMax is a violation by itself.
+// add counts one thing, of which text says what it was if it took long; what took longer than
+// lateMax is a violation by itself.
 func (t *tally) add(found *findings, at, took time.Duration, text func() string) {
 	t.seen++
 	found.look(t.which)
@@ -277,7 +288,8 @@ func (t *tally) add(found *findings, at, took time.Duration, text func() string)
 // judge says whether too many were slow.
 func (t *tally) judge(found *findings) {
 	if t.slow >= slowLeast && t.slow*slowShare > t.seen {
-		found.violated(t.which, t.last, "%d of %d took longer than %v with nothing wrong, the last of them: %s", t.slow, t.seen, slowMax, t.example)
+		found.violated(t.which, t.last, "%d of %d took longer than %v with nothing wrong, the last of them: %s", t.slow,
+			t.seen, slowMax, t.example)
 	}
 }
 
@@ -300,7 +312,9 @@ func (c *check) waits(found *findings) {
 			from, to := max(o.Invoked, calm.From), min(o.Returned, calm.To)
 			if to-from > slowMax { // none of the others can have waited in vain for too long
 				took, serial := missed(idle, req, Span{from, to})
-				lost.add(found, o.Returned, took, func() string { return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial) })
+				lost.add(found, o.Returned, took, func() string {
+					return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial)
+				})
 			}
 			for _, job := range resp.GetJobs() {
 				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
@@ -328,7 +342,8 @@ func missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (
 	return took, serial
 }
 
-// leaseOf is what the books have of the lease of a job that was handed out; nil if it is not known, or if its queue held jobs back.
+// leaseOf is what the books have of the lease of a job that was handed out; nil if it is not known,
+// or if its queue held jobs back.
 func (c *check) leaseOf(job *belfryv1.Job) *lease {
 	ref, _ := parseLease(job.GetLease())
 	l := c.shards[job.GetWitness().GetShard()]

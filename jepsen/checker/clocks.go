@@ -8,20 +8,22 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// stampSlack is what a stamp may be ahead of the true time at which its entry was applied beside what the clocks were wrong by: slewing, and reading
-// two clocks one after the other.
+// stampSlack is what a stamp may be ahead of the true time at which its entry was applied beside
+// what the clocks were wrong by: slewing, and reading two clocks one after the other.
 const stampSlack = 5 * time.Millisecond
 
-// ahead says by how much shard time may be ahead of true time, at any time of the run. It never gets less: what a clock that was ahead has stamped
-// stays, and a leader that was ahead goes back by slewing only.
+// ahead says by how much shard time may be ahead of true time, at any time of the run. It never
+// gets less: what a clock that was ahead has stamped stays, and a leader that was ahead goes back
+// by slewing only.
 type ahead struct {
 	// from is when a step begins, most what is allowed from then on.
 	from []time.Duration
 	most []time.Duration
 }
 
-// newAhead works out what the clocks of a run allow. While a majority of the nodes is within half the bound of true time, shard time is ahead by the
-// bound at most, however wrong the others are; else by what the clock that is most ahead was ahead by.
+// newAhead works out what the clocks of a run allow. While a majority of the nodes is within half
+// the bound of true time, shard time is ahead by the bound at most, however wrong the others are;
+// else by what the clock that is most ahead was ahead by.
 func newAhead(run *Run, bound time.Duration) *ahead {
 	nodes := map[string]bool{}
 	for _, j := range run.Journals {
@@ -59,7 +61,8 @@ func (a *ahead) at(t time.Duration) time.Duration {
 	return a.most[max(0, i-1)]
 }
 
-// clockBack is how long a node may take to follow its clock when that was set right: it asks the others first, and may be cut off from them.
+// clockBack is how long a node may take to follow its clock when that was set right: it asks the
+// others first, and may be cut off from them.
 const clockBack = 30 * time.Second
 
 // aheadAlone says by how much what a single node takes the time to be may be ahead of true time.
@@ -77,10 +80,12 @@ func (c *check) aheadAlone(at time.Duration) time.Duration {
 func (c *check) checkTime(l *shardLog, e *logEntry, before fsm.Time, reset bool) {
 	l.found.look(9)
 	if e.clock < before && !reset {
-		l.found.violated(9, c.since(e.at), "shard %d: time is %d after entry %d, it was %d", l.shard, e.clock, e.index, before)
+		l.found.violated(9, c.since(e.at), "shard %d: time is %d after entry %d, it was %d", l.shard, e.clock,
+			e.index, before)
 	}
 	l.found.look(10)
 	if by, most := e.clock.Sub(e.at), c.ahead.at(c.since(e.at)); by > most {
-		l.found.violated(10, c.since(e.at), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is allowed", l.shard, by, e.index, most)
+		l.found.violated(10, c.since(e.at), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is "+
+			"allowed", l.shard, by, e.index, most)
 	}
 }

@@ -10,11 +10,13 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// tried is how often clients sent one and the same thing, by what they were told, and how often it took effect by the log.
+// tried is how often clients sent one and the same thing, by what they were told, and how often it
+// took effect by the log.
 type tried struct {
 	applied, unknown, refused, overloaded int32
 	effects                               int32
-	// named tells that a request id makes it one thing, however often it is sent: copies is how often one call sends it, as a batch of equal puts does.
+	// named tells that a request id makes it one thing, however often it is sent: copies is how often
+	// one call sends it, as a batch of equal puts does.
 	named          bool
 	copies, inLast int32
 	first, last    *history.Op
@@ -100,7 +102,8 @@ func (t *tried) sent(o *history.Op) {
 // overload reports whether a reason is one of those that a server refuses with before it logs anything.
 func overload(r belfryv1.Reason) bool {
 	switch r {
-	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_QUEUE_FULL,
+	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL,
+		belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_QUEUE_FULL,
 		belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Reason_REASON_QUOTA:
 		return true
 	default:
@@ -108,7 +111,8 @@ func overload(r belfryv1.Reason) bool {
 	}
 }
 
-// effects holds what took effect by the log against what clients sent: nothing from nowhere, nothing that was refused, and nothing twice.
+// effects holds what took effect by the log against what clients sent: nothing from nowhere,
+// nothing that was refused, and nothing twice.
 func (c *check) effects(found *findings) {
 	a := newAttempts(found, len(c.ops))
 	for _, o := range c.ops {
@@ -205,7 +209,8 @@ func whatOf(o *history.Op) (what, bool) {
 }
 
 func putWhat(req *belfryv1.PutRequest, requestID string) what {
-	return what{kind: fsm.KindPut, queue: req.GetQueue(), id: req.GetId(), requestID: requestID, body: bodyOf(req.GetText(), req.GetData())}
+	return what{kind: fsm.KindPut, queue: req.GetQueue(), id: req.GetId(), requestID: requestID,
+		body: bodyOf(req.GetText(), req.GetData())}
 }
 
 func leaseWhat(kind fsm.Kind, token, requestID string) what {
@@ -213,7 +218,8 @@ func leaseWhat(kind fsm.Kind, token, requestID string) what {
 	return what{kind: kind, queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: requestID}
 }
 
-// loggedWhat is what a command of the log does; false if nobody need have sent it, or if it goes in steps, which are not told apart.
+// loggedWhat is what a command of the log does; false if nobody need have sent it, or if it goes in
+// steps, which are not told apart.
 func loggedWhat(one *command) (what, bool) {
 	id := one.request.ID
 	lease := func(ref fsm.Ref) (what, bool) {
@@ -248,7 +254,8 @@ func loggedWhat(one *command) (what, bool) {
 	}
 }
 
-// inSteps reports whether one call may log several commands of a kind: in steps, in several shards, or again when the first leases are over.
+// inSteps reports whether one call may log several commands of a kind: in steps, in several shards,
+// or again when the first leases are over.
 func inSteps(k fsm.Kind) bool {
 	return k == fsm.KindRedrive || k == fsm.KindPurge || k == fsm.KindDeleteQueue || k == fsm.KindReserve
 }
@@ -271,21 +278,28 @@ func (c *check) effect(a *attempts, l *shardLog, one *command) {
 	told := t.applied + t.unknown
 	switch {
 	case told == 0 && t.overloaded > 0 && t.refused == 0:
-		a.found.violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+		a.found.violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard,
+			one.entry.index, one.number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index,
+			one.number, describe(t.first))
 	case told == 0:
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index, one.number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index,
+			one.number, describe(t.first))
 	case at+stampSlack < t.since && t.refused+t.overloaded > 0:
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard, one.entry.index, one.number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard,
+			one.entry.index, one.number, describe(t.first))
 	case at+stampSlack < t.since:
-		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.entry.index, one.number, describe(t.first))
+		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.entry.index, one.number,
+			describe(t.first))
 	case inSteps(w.kind):
 	case t.effects > told, t.effects > t.copies && t.named:
-		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard, one.entry.index, one.number, describe(t.first), t.effects, told)
+		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard,
+			one.entry.index, one.number, describe(t.first), t.effects, told)
 	}
 }
 
-// fromNowhere judges a command that took effect and that no client sent. A node releases by itself what it granted to a caller that had left.
+// fromNowhere judges a command that took effect and that no client sent. A node releases by itself
+// what it granted to a caller that had left.
 func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
 	at := c.since(one.entry.at)
 	if release, ok := one.command.(*fsm.Release); ok && one.request.ID == "" {
@@ -294,7 +308,8 @@ func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
 			found.count("grants given back by nodes", 1)
 			return
 		}
-		found.violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard, one.entry.index, one.number,
+		found.violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard,
+			one.entry.index, one.number,
 			release.Serial, describe(held.told.Load()), release.Fence)
 		return
 	}
@@ -302,5 +317,6 @@ func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
 		found.count("commands of the mirror", 1)
 		return
 	}
-	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard, one.entry.index, one.number, one.command, one.request.ID, one.command)
+	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard,
+		one.entry.index, one.number, one.command, one.request.ID, one.command)
 }

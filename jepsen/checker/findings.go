@@ -76,7 +76,8 @@ func titles() map[invariant][2]string {
 		36: {"answers are what the log gives, in an order that callers saw", "answers"},
 		37: {"no job crosses queues or tenants, limits and quotas hold, and who has no good token does nothing", "replay"},
 		38: {"what is refused for overload is refused whole", "effects"},
-		39: {"while a majority is whole, each of its nodes serves every shard within 5 s of a fault, and its status names the fault within 10 s", "availability"},
+		39: {"while a majority is whole, each of its nodes serves every shard within 5 s of a fault, and its status names " +
+			"the fault within 10 s", "availability"},
 
 		secondOpinion: {"porcupine finds single jobs linearizable", "sample"},
 
@@ -107,7 +108,8 @@ func (f *findings) look(i invariant) { f.looked[i]++ }
 func (f *findings) violated(i invariant, at time.Duration, format string, args ...any) {
 	f.counted[i]++
 	if len(f.violations[i]) < violationsKept {
-		f.violations[i] = append(f.violations[i], report.Violation{Invariant: i.String(), At: at.Seconds(), Text: fmt.Sprintf(format, args...)})
+		f.violations[i] = append(f.violations[i], report.Violation{Invariant: i.String(), At: at.Seconds(),
+			Text: fmt.Sprintf(format, args...)})
 	}
 }
 
@@ -140,7 +142,8 @@ func (c *check) verdict() Verdict {
 			continue
 		}
 		v.Checks = append(v.Checks, report.Check{
-			Invariant: i.String(), Title: title[0], Looked: c.found.looked[i], Violations: c.found.counted[i], Seconds: c.seconds[title[1]],
+			Invariant: i.String(), Title: title[0], Looked: c.found.looked[i], Violations: c.found.counted[i],
+			Seconds: c.seconds[title[1]],
 		})
 		all := c.found.violations[i]
 		slices.SortStableFunc(all, func(a, b report.Violation) int { return cmp.Compare(a.At, b.At) })

@@ -2,7 +2,8 @@ package checker
 
 import "time"
 
-// given holds what the run itself saw against the promises: elections, removed nodes, flipped bits, and what was measured after the last fault.
+// given holds what the run itself saw against the promises: elections, removed nodes, flipped bits,
+// and what was measured after the last fault.
 func (c *check) given(found *findings) {
 	type term struct {
 		group string
@@ -21,7 +22,8 @@ func (c *check) given(found *findings) {
 	if f := c.run.Flips; f.Injected > 0 {
 		found.looked[32] += f.Injected
 		if f.Noticed+f.Unread < f.Injected {
-			found.violated(32, 0, "%d bits were flipped, %d were noticed and %d lie where nothing is read", f.Injected, f.Noticed, f.Unread)
+			found.violated(32, 0, "%d bits were flipped, %d were noticed and %d lie where nothing is read", f.Injected,
+				f.Noticed, f.Unread)
 		}
 	}
 	for _, p := range c.run.Probes {
@@ -47,7 +49,8 @@ func (c *check) removals(found *findings) {
 			}
 			found.look(31)
 			if o.OK() {
-				found.violated(31, o.Returned, "%s was answered by %s, which was removed at %v", describe(o), r.Node, r.From.Round(time.Millisecond))
+				found.violated(31, o.Returned, "%s was answered by %s, which was removed at %v", describe(o), r.Node,
+					r.From.Round(time.Millisecond))
 			}
 		}
 	}

@@ -13,7 +13,8 @@ import (
 // joinChunk is how many calls are joined at a time.
 const joinChunk = 4096
 
-// join holds what clients were told against the log: each answer against the command that its witness names, and that against what was sent.
+// join holds what clients were told against the log: each answer against the command that its
+// witness names, and that against what was sent.
 func (c *check) join() {
 	c.count()
 	c.parallel((len(c.ops)+joinChunk-1)/joinChunk, func(i int, found *findings) {
@@ -122,15 +123,18 @@ func (j *joiner) callOnQueue() {
 		}
 	case *belfryv1.RedriveRequest:
 		if resp, ok := answerAs[*belfryv1.RedriveResponse](j); ok {
-			j.steps(&steps{kind: fsm.KindRedrive, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetMoved())})
+			j.steps(&steps{kind: fsm.KindRedrive, queue: req.GetQueue(), requestID: req.GetRequestId(),
+				witnesses: resp.GetWitnesses(), count: uint64(resp.GetMoved())})
 		}
 	case *belfryv1.PurgeQueueRequest:
 		if resp, ok := answerAs[*belfryv1.PurgeQueueResponse](j); ok {
-			j.steps(&steps{kind: fsm.KindPurge, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
+			j.steps(&steps{kind: fsm.KindPurge, queue: req.GetQueue(), requestID: req.GetRequestId(),
+				witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
 		}
 	case *belfryv1.DeleteQueueRequest:
 		if resp, ok := answerAs[*belfryv1.DeleteQueueResponse](j); ok {
-			j.steps(&steps{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId(), witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
+			j.steps(&steps{kind: fsm.KindDeleteQueue, queue: req.GetQueue(), requestID: req.GetRequestId(),
+				witnesses: resp.GetWitnesses(), count: uint64(resp.GetPurged())})
 		}
 	case *belfryv1.CreateQueueRequest:
 		if resp, ok := answerAs[*belfryv1.CreateQueueResponse](j); ok {
@@ -259,7 +263,8 @@ func (j *joiner) twice() {
 // ok reports whether a command succeeded, as its answer says.
 func (j *joiner) ok(one *command, w *belfryv1.Witness) bool {
 	if one.result.Code != fsm.OK {
-		j.violated(guardOf(one.result.Code), "it was answered as done by %s, which gave %v", textOf(w), reasonOf(one.result.Code))
+		j.violated(guardOf(one.result.Code), "it was answered as done by %s, which gave %v", textOf(w),
+			reasonOf(one.result.Code))
 	}
 	return one.result.Code == fsm.OK
 }
@@ -306,7 +311,8 @@ func (j *joiner) steps(s *steps) {
 			return
 		}
 		if one.command.Kind() != s.kind || fsm.QueueOf(one.command) != s.queue || !partOf(one.request.ID, s.requestID) {
-			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command, fsm.QueueOf(one.command), one.request.ID)
+			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command,
+				fsm.QueueOf(one.command), one.request.ID)
 			return
 		}
 		sum += one.result.Count

@@ -22,14 +22,16 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 	}
 	if !samePut(req, put) {
 		if j.batch {
-			j.violated(7, "an entry of a batch is answered with %s, which is another put: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
+			j.violated(7, "an entry of a batch is answered with %s, which is another put: %s %q", textOf(resp.GetWitness()),
+				put.Queue, put.ID)
 		}
 		j.violated(2, "%s has another put than was sent: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
 	}
 	if one.job == nil {
 		j.violated(1, "%s made no job that is known", textOf(resp.GetWitness()))
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(), due: timeOf(resp.GetDueAt())})
+	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(),
+		due: timeOf(resp.GetDueAt())})
 	r := &one.result
 	id := put.ID
 	if id == "" {
@@ -56,7 +58,8 @@ func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
 		want.Given, want.TTR = want.Given|fsm.GivenTTR, req.GetTtr().AsDuration()
 	}
 	if req.Priority != nil {
-		want.Given, want.Priority = want.Given|fsm.GivenPriority, int8(req.GetPriority()) //nolint:gosec // what is out of range was refused
+		//nolint:gosec // what is out of range was refused
+		want.Given, want.Priority = want.Given|fsm.GivenPriority, int8(req.GetPriority())
 	}
 	if req.MaxAttempts != nil {
 		want.Given, want.MaxAttempts = want.Given|fsm.GivenMaxAttempts, req.GetMaxAttempts()
@@ -145,7 +148,8 @@ func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
 			if handed || g.until <= returned || g.ended != 0 && g.ended <= returned {
 				continue
 			}
-			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.account.serial, g.account.queue.name, g.fence, textOf(w))
+			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.account.serial,
+				g.account.queue.name, g.fence, textOf(w))
 		}
 	}
 }
@@ -177,7 +181,8 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease
 	books := j.c.shards[w.GetShard()].books
 	l := books.leases[ref.Fence]
 	j.found.look(2)
-	if l == nil || l.account.serial != ref.Serial || l.account.queue.name != ref.Queue || l.account.queue.partition != ref.Partition {
+	if l == nil || l.account.serial != ref.Serial || l.account.queue.name != ref.Queue ||
+		l.account.queue.partition != ref.Partition {
 		j.notGranted(ref, job, books.jobs[ref.Serial])
 		return nil
 	}
@@ -190,7 +195,8 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease
 	}
 	j.tellGrant(w.GetShard(), job, told)
 	j.holds(l, req, ref)
-	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.entry.index) || !partOf(at.request.ID, req.GetRequestId()) {
+	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.entry.index) ||
+		!partOf(at.request.ID, req.GetRequestId()) {
 		j.violated(36, "job %d of %s was handed out with %s, it was granted at entry %d.%d to request %q",
 			ref.Serial, ref.Queue, textOf(w), at.entry.index, at.number, at.request.ID)
 		return l
@@ -199,7 +205,8 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease
 	return l
 }
 
-// holds notes that a call was given a lease; another may have been given it only if it is an attempt at the same request.
+// holds notes that a call was given a lease; another may have been given it only if it is an
+// attempt at the same request.
 func (j *joiner) holds(l *lease, req *belfryv1.ReserveRequest, ref fsm.Ref) {
 	j.found.look(15)
 	if l.told.CompareAndSwap(nil, j.op) {
@@ -207,8 +214,10 @@ func (j *joiner) holds(l *lease, req *belfryv1.ReserveRequest, ref fsm.Ref) {
 	}
 	other, same := l.told.Load().Request.(*belfryv1.ReserveRequest)
 	if !same || req.GetRequestId() == "" || other.GetRequestId() != req.GetRequestId() {
-		j.violated(15, "the lease of job %d of %s with fence %d was also given to %s", ref.Serial, ref.Queue, ref.Fence, describe(l.told.Load()))
-		j.violated(20, "job %d of %s was handed out twice by one grant, also to %s", ref.Serial, ref.Queue, describe(l.told.Load()))
+		j.violated(15, "the lease of job %d of %s with fence %d was also given to %s", ref.Serial, ref.Queue, ref.Fence,
+			describe(l.told.Load()))
+		j.violated(20, "job %d of %s was handed out twice by one grant, also to %s", ref.Serial, ref.Queue,
+			describe(l.told.Load()))
 	}
 }
 
@@ -223,10 +232,12 @@ func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e event) {
 func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *account) {
 	w := job.GetWitness()
 	if a == nil {
-		j.violated(2, "job %d of %s was handed out with fence %d, which was never put into shard %d", ref.Serial, ref.Queue, ref.Fence, w.GetShard())
+		j.violated(2, "job %d of %s was handed out with fence %d, which was never put into shard %d", ref.Serial, ref.Queue,
+			ref.Fence, w.GetShard())
 		return
 	}
-	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial, ref.Queue, ref.Fence, textOf(w))
+	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial,
+		ref.Queue, ref.Fence, textOf(w))
 	j.tellGrant(w.GetShard(), job, event{account: a, index: w.GetIndex(), number: w.GetEntry(), time: timeOf(w.GetTime())})
 }
 
@@ -266,7 +277,8 @@ func (j *joiner) early(l *lease) {
 	j.found.look(10)
 	returned := j.c.at(j.op.Returned)
 	if by, most := l.due.Sub(returned), j.c.ahead.at(j.op.Returned); by > most {
-		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.account.serial, l.account.queue.name, by, most)
+		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.account.serial,
+			l.account.queue.name, by, most)
 	}
 }
 

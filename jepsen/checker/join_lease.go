@@ -11,7 +11,8 @@ import (
 func (j *joiner) ref(token string, logged fsm.Ref) {
 	ref, ok := parseLease(token)
 	if !ok || ref != logged {
-		j.violated(36, "the lease of job %d of %s with fence %d was acted on, %+v was named", logged.Serial, logged.Queue, logged.Fence, ref)
+		j.violated(36, "the lease of job %d of %s with fence %d was acted on, %+v was named", logged.Serial, logged.Queue,
+			logged.Fence, ref)
 	}
 }
 
@@ -62,14 +63,17 @@ func (j *joiner) nack(req *belfryv1.NackRequest, resp *belfryv1.NackResponse) {
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callNack, ok: true, fence: nack.Fence, due: timeOf(resp.GetDueAt()), dead: resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD, asked: nack.Delay, given: nack.DelayGiven})
+	j.tellAt(one, resp.GetWitness(), event{kind: callNack, ok: true, fence: nack.Fence, due: timeOf(resp.GetDueAt()),
+		dead: resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD, asked: nack.Delay, given: nack.DelayGiven})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
 	j.ref(req.GetLease(), nack.Ref)
-	j.differ(24, nack.DelayGiven == (req.GetDelay() != nil) && nack.Delay == ceilDelay(req.GetDelay()), "the delay", nack.Delay, req.GetDelay().AsDuration())
+	j.differ(24, nack.DelayGiven == (req.GetDelay() != nil) && nack.Delay == ceilDelay(req.GetDelay()), "the delay",
+		nack.Delay, req.GetDelay().AsDuration())
 	j.differ(24, nack.Dead == req.GetDead(), "dead", nack.Dead, req.GetDead())
-	j.differ(36, strings.HasPrefix(req.GetError(), nack.Error) && (nack.Error == "") == (req.GetError() == ""), "the error", nack.Error, req.GetError())
+	j.differ(36, strings.HasPrefix(req.GetError(), nack.Error) && (nack.Error == "") == (req.GetError() == ""),
+		"the error", nack.Error, req.GetError())
 	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.result)
 }
 
@@ -79,7 +83,8 @@ func (j *joiner) release(req *belfryv1.ReleaseRequest, resp *belfryv1.ReleaseRes
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callRelease, ok: true, fence: release.Fence, due: timeOf(resp.GetDueAt()), asked: release.Delay, given: release.Delay > 0})
+	j.tellAt(one, resp.GetWitness(), event{kind: callRelease, ok: true, fence: release.Fence, due: timeOf(resp.GetDueAt()),
+		asked: release.Delay, given: release.Delay > 0})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
@@ -94,13 +99,15 @@ func (j *joiner) extend(req *belfryv1.ExtendRequest, resp *belfryv1.ExtendRespon
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callExtend, ok: true, fence: extend.Fence, until: timeOf(resp.GetLeaseUntil())})
+	j.tellAt(one, resp.GetWitness(), event{kind: callExtend, ok: true, fence: extend.Fence,
+		until: timeOf(resp.GetLeaseUntil())})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
 	j.ref(req.GetLease(), extend.Ref)
 	j.differ(18, extend.TTR == req.GetTtr().AsDuration(), "the length of the lease", extend.TTR, req.GetTtr().AsDuration())
-	j.differ(18, timeOf(resp.GetLeaseUntil()) == floorTime(one.result.Until), "the end of the lease", timeOf(resp.GetLeaseUntil()), one.result.Until)
+	j.differ(18, timeOf(resp.GetLeaseUntil()) == floorTime(one.result.Until), "the end of the lease",
+		timeOf(resp.GetLeaseUntil()), one.result.Until)
 }
 
 // cancel joins an answered cancellation.
@@ -110,7 +117,8 @@ func (j *joiner) cancel(req *belfryv1.CancelRequest, resp *belfryv1.CancelRespon
 		return
 	}
 	j.tellAt(one, resp.GetWitness(), event{kind: callCancel, ok: true})
-	j.differ(23, cancel.Queue == req.GetQueue() && cancel.ID == req.GetId() && cancel.Force == req.GetForce(), "what was cancelled", *cancel, req.GetId())
+	j.differ(23, cancel.Queue == req.GetQueue() && cancel.ID == req.GetId() && cancel.Force == req.GetForce(),
+		"what was cancelled", *cancel, req.GetId())
 	j.differ(36, resp.GetState() == stateOf(one.result.State), "the state", resp.GetState(), one.result.State)
 }
 
@@ -129,5 +137,6 @@ func (j *joiner) reschedule(req *belfryv1.RescheduleRequest, resp *belfryv1.Resc
 	}
 	j.differ(24, *reschedule == want, "what was rescheduled", *reschedule, want)
 	j.differ(36, resp.GetState() == stateOf(one.result.State), "the state", resp.GetState(), one.result.State)
-	j.differ(36, timeOf(resp.GetDueAt()) == ceilTime(one.result.Due), "the due time", timeOf(resp.GetDueAt()), one.result.Due)
+	j.differ(36, timeOf(resp.GetDueAt()) == ceilTime(one.result.Due), "the due time", timeOf(resp.GetDueAt()),
+		one.result.Due)
 }

@@ -22,7 +22,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// lab is a cluster that is none: a machine a shard, true time that only the test moves, and what clients would have been told. Each queue is in one shard.
+// lab is a cluster that is none: a machine a shard, true time that only the test moves, and what
+// clients would have been told. Each queue is in one shard.
 type lab struct {
 	t       testing.TB
 	history *history.History
@@ -111,7 +112,8 @@ func (l *lab) log(s *labShard, requests []*fsm.Request) []fsm.Result {
 		l.t.Fatal(err)
 	}
 	s.entries = append(s.entries, journal.Entry{
-		AppliedEntry: node.AppliedEntry{Shard: s.number, Term: s.term, Index: s.index, Entry: entry, Digest: s.machine.Digest()}, At: l.stamp().Add(time.Millisecond),
+		AppliedEntry: node.AppliedEntry{Shard: s.number, Term: s.term, Index: s.index, Entry: entry,
+			Digest: s.machine.Digest()}, At: l.stamp().Add(time.Millisecond),
 	})
 	l.now += time.Millisecond
 	return results
@@ -154,7 +156,8 @@ func (l *lab) commit() {
 		at := 0
 		for _, c := range batch {
 			n := len(c.request.Commands)
-			w := &belfryv1.Witness{Shard: s.number, Term: s.term, Index: s.index, Entry: uint32(at), Time: exact(s.machine.Clock())}
+			w := &belfryv1.Witness{Shard: s.number, Term: s.term, Index: s.index, Entry: uint32(at),
+				Time: exact(s.machine.Clock())}
 			l.conclude(c, results[at:at+n], w)
 			at += n
 		}
@@ -208,7 +211,8 @@ func (l *lab) end(c *call) {
 }
 
 // read asks a shard without the log.
-func (l *lab) read(queue string, req proto.Message, answer func(m *fsm.Machine, w *belfryv1.Witness) proto.Message) proto.Message {
+func (l *lab) read(queue string, req proto.Message,
+	answer func(m *fsm.Machine, w *belfryv1.Witness) proto.Message) proto.Message {
 	s := l.shardOf(queue)
 	op := &history.Op{Client: "reader", Node: "n2", Workload: "lab", Invoked: l.now, Request: req}
 	l.now += time.Millisecond
@@ -225,7 +229,8 @@ func (l *lab) read(queue string, req proto.Message, answer func(m *fsm.Machine, 
 	return op.Response
 }
 
-// run returns the run as the checker gets it: three nodes, one of which was restarted, and one of which was sent a snapshot.
+// run returns the run as the checker gets it: three nodes, one of which was restarted, and one of
+// which was sent a snapshot.
 func (l *lab) run() *Run {
 	n1, n2, n2again, n3 := Journal{Node: "n1"}, Journal{Node: "n2"}, Journal{Node: "n2"}, Journal{Node: "n3"}
 	for _, s := range l.shards {
@@ -271,9 +276,11 @@ func formatLease(ref fsm.Ref) string {
 // wireJob is a job as the edge shows it.
 func wireJob(j *fsm.Job) *belfryv1.Job {
 	out := &belfryv1.Job{
-		Queue: j.Queue, Id: j.ID, Fence: j.Fence, Attempt: j.Attempt, DueAt: ceiled(j.Due), FirstDueAt: ceiled(j.FirstDue), CreatedAt: floored(j.Created),
-		ExpiresAt: floored(j.TTL), State: stateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR), MaxAttempts: j.MaxAttempts,
-		LastError: j.LastError, BodyBytes: j.BodyBytes,
+		Queue: j.Queue, Id: j.ID, Fence: j.Fence, Attempt: j.Attempt, DueAt: ceiled(j.Due), FirstDueAt: ceiled(j.FirstDue),
+		CreatedAt: floored(j.Created),
+		ExpiresAt: floored(j.TTL), State: stateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR),
+		MaxAttempts: j.MaxAttempts,
+		LastError:   j.LastError, BodyBytes: j.BodyBytes,
 	}
 	for _, d := range j.RetryDelays {
 		out.RetryDelays = append(out.RetryDelays, durationpb.New(d))

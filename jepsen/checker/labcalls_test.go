@@ -16,7 +16,8 @@ import (
 
 // loggedPut is what the edge makes of a put.
 func loggedPut(req *belfryv1.PutRequest) *fsm.Put {
-	put := &fsm.Put{Queue: req.GetQueue(), Partitions: 1, ID: req.GetId(), Again: req.GetAgain(), Body: bodyOf(req.GetText(), req.GetData())}
+	put := &fsm.Put{Queue: req.GetQueue(), Partitions: 1, ID: req.GetId(), Again: req.GetAgain(),
+		Body: bodyOf(req.GetText(), req.GetData())}
 	if req.GetDelay() != nil {
 		put.Given, put.Delay = put.Given|fsm.GivenDelay, ceilDelay(req.GetDelay())
 	}
@@ -131,7 +132,8 @@ func (l *lab) reserve(req *belfryv1.ReserveRequest, f fate, taken func(*belfryv1
 }
 
 // onLease sends a command on a lease.
-func (l *lab) onLease(token, requestID string, f fate, command fsm.Command, req proto.Message, answer func(r *fsm.Result, w *belfryv1.Witness) proto.Message) *call {
+func (l *lab) onLease(token, requestID string, f fate, command fsm.Command, req proto.Message,
+	answer func(r *fsm.Result, w *belfryv1.Witness) proto.Message) *call {
 	ref, _ := parseLease(token)
 	return l.send(&call{
 		shard: l.shardOf(ref.Queue), request: &fsm.Request{ID: requestID, Commands: []fsm.Command{command}}, fate: f,
@@ -180,7 +182,8 @@ func dueIfWaiting(r *fsm.Result) fsm.Time {
 func (l *lab) nack(req *belfryv1.NackRequest, f fate) *call {
 	ref, _ := parseLease(req.GetLease())
 	return l.onLease(req.GetLease(), req.GetRequestId(), f,
-		&fsm.Nack{Ref: ref, Delay: ceilDelay(req.GetDelay()), DelayGiven: req.GetDelay() != nil, Error: req.GetError(), Dead: req.GetDead()}, req,
+		&fsm.Nack{Ref: ref, Delay: ceilDelay(req.GetDelay()), DelayGiven: req.GetDelay() != nil, Error: req.GetError(),
+			Dead: req.GetDead()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.NackResponse{State: stateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
 		})
@@ -203,7 +206,8 @@ func (l *lab) extend(req *belfryv1.ExtendRequest, f fate) *call {
 }
 
 // onQueue sends a command that names a queue.
-func (l *lab) onQueue(queue, requestID string, f fate, command fsm.Command, req proto.Message, answer func(r *fsm.Result, w *belfryv1.Witness) proto.Message) *call {
+func (l *lab) onQueue(queue, requestID string, f fate, command fsm.Command, req proto.Message,
+	answer func(r *fsm.Result, w *belfryv1.Witness) proto.Message) *call {
 	return l.send(&call{
 		shard: l.shardOf(queue), request: &fsm.Request{ID: requestID, Commands: []fsm.Command{command}}, fate: f,
 		answer: func(results []fsm.Result, w *belfryv1.Witness) proto.Message { return answer(&results[0], w) },
@@ -211,22 +215,26 @@ func (l *lab) onQueue(queue, requestID string, f fate, command fsm.Command, req 
 }
 
 func (l *lab) cancel(req *belfryv1.CancelRequest, f fate) *call {
-	return l.onQueue(req.GetQueue(), req.GetRequestId(), f, &fsm.Cancel{Queue: req.GetQueue(), ID: req.GetId(), Force: req.GetForce()}, req,
+	return l.onQueue(req.GetQueue(), req.GetRequestId(),
+		f, &fsm.Cancel{Queue: req.GetQueue(), ID: req.GetId(), Force: req.GetForce()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.CancelResponse{State: stateOf(r.State), Witness: w}
 		})
 }
 
 func (l *lab) reschedule(queue, id string, delay time.Duration, f fate) *call {
-	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(delay)}}
-	return l.onQueue(queue, "", f, &fsm.Reschedule{Queue: queue, ID: id, Given: fsm.GivenDelay, Delay: ceilDelay(req.GetDelay())}, req,
+	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id,
+		When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(delay)}}
+	return l.onQueue(queue, "", f, &fsm.Reschedule{Queue: queue, ID: id, Given: fsm.GivenDelay,
+		Delay: ceilDelay(req.GetDelay())}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.RescheduleResponse{State: stateOf(r.State), DueAt: ceiled(r.Due), Witness: w}
 		})
 }
 
 func (l *lab) redrive(req *belfryv1.RedriveRequest, f fate) *call {
-	return l.onQueue(req.GetQueue(), req.GetRequestId(), f, &fsm.Redrive{Queue: req.GetQueue(), IDs: req.GetIds(), Max: req.GetMax()}, req,
+	return l.onQueue(req.GetQueue(), req.GetRequestId(),
+		f, &fsm.Redrive{Queue: req.GetQueue(), IDs: req.GetIds(), Max: req.GetMax()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.RedriveResponse{Moved: uint32(r.Count), Witnesses: []*belfryv1.Witness{w}}
 		})
@@ -237,7 +245,8 @@ func (l *lab) purge(req *belfryv1.PurgeQueueRequest, f fate) *call {
 	if most == 0 {
 		most = fsm.StepMax
 	}
-	return l.onQueue(req.GetQueue(), req.GetRequestId(), f, &fsm.Purge{Queue: req.GetQueue(), States: fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead), Max: most}, req,
+	return l.onQueue(req.GetQueue(), req.GetRequestId(),
+		f, &fsm.Purge{Queue: req.GetQueue(), States: fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead), Max: most}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.PurgeQueueResponse{Purged: uint32(r.Count), Witnesses: []*belfryv1.Witness{w}}
 		})
@@ -259,28 +268,30 @@ func (l *lab) configure(queue string, version uint64, s fsm.Settings) {
 
 // get reads a job.
 func (l *lab) get(queue, id string) proto.Message {
-	return l.read(queue, &belfryv1.GetRequest{Queue: queue, Id: id}, func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
-		r := m.Answer(&fsm.JobQuery{Queue: queue, ID: id}, l.stamp())
-		if len(r.Jobs) == 0 {
-			return nil
-		}
-		return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, AsOf: w.GetTime()}
-	})
+	return l.read(queue, &belfryv1.GetRequest{Queue: queue, Id: id},
+		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+			r := m.Answer(&fsm.JobQuery{Queue: queue, ID: id}, l.stamp())
+			if len(r.Jobs) == 0 {
+				return nil
+			}
+			return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, AsOf: w.GetTime()}
+		})
 }
 
 // list reads the delayed jobs of a queue.
 func (l *lab) list(queue string) proto.Message {
-	return l.read(queue, &belfryv1.ListRequest{Queue: queue, PageSize: 1000}, func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
-		r := m.Answer(&fsm.ListQuery{Queue: queue, State: fsm.Delayed, Max: 1000}, l.stamp())
-		out := &belfryv1.ListResponse{Witnesses: []*belfryv1.Witness{w}, AsOf: w.GetTime()}
-		for i := range r.Jobs {
-			out.Jobs = append(out.Jobs, wireJob(&r.Jobs[i]))
-		}
-		if r.More {
-			out.NextPageToken = "more"
-		}
-		return out
-	})
+	return l.read(queue, &belfryv1.ListRequest{Queue: queue, PageSize: 1000},
+		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+			r := m.Answer(&fsm.ListQuery{Queue: queue, State: fsm.Delayed, Max: 1000}, l.stamp())
+			out := &belfryv1.ListResponse{Witnesses: []*belfryv1.Witness{w}, AsOf: w.GetTime()}
+			for i := range r.Jobs {
+				out.Jobs = append(out.Jobs, wireJob(&r.Jobs[i]))
+			}
+			if r.More {
+				out.NextPageToken = "more"
+			}
+			return out
+		})
 }
 
 // getQueue reads a queue's counters.
@@ -293,9 +304,11 @@ func (l *lab) getQueue(queue string) proto.Message {
 		c, k := q.Counts, q.Counters
 		return &belfryv1.GetQueueResponse{Witnesses: []*belfryv1.Witness{w}, Queue: &belfryv1.Queue{
 			Name: queue, Partitions: 1, Bytes: c.Bytes,
-			Counts: &belfryv1.JobCounts{Delayed: uint32(c.Delayed), Ready: uint32(c.Ready), Reserved: uint32(c.Reserved), Dead: uint32(c.Dead)},
+			Counts: &belfryv1.JobCounts{Delayed: uint32(c.Delayed), Ready: uint32(c.Ready), Reserved: uint32(c.Reserved),
+				Dead: uint32(c.Dead)},
 			Totals: &belfryv1.QueueTotals{
-				Puts: k.Put, Reserves: k.Granted, Acks: k.Acked, Nacks: k.Nacked, Lapses: k.Lapsed, Releases: k.Released, Deaths: k.Died,
+				Puts: k.Put, Reserves: k.Granted, Acks: k.Acked, Nacks: k.Nacked, Lapses: k.Lapsed, Releases: k.Released,
+				Deaths:  k.Died,
 				Cancels: k.Cancelled + k.Purged, Expiries: k.Expired, Redrives: k.Redriven,
 			},
 		}}

@@ -74,15 +74,17 @@ type shardLog struct {
 	commands []command
 	books    *books
 	found    *findings
-	// diverged says that the replay gave another state than the nodes had: from then on the log tells nothing of what they did.
+	// diverged says that the replay gave another state than the nodes had: from then on the log tells
+	// nothing of what they did.
 	diverged bool
 	meter    meter
 }
 
 func newCheck(run *Run) *check {
 	c := &check{
-		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound, shards: map[uint32]*shardLog{},
-		reads: map[uint32][]*read{}, told: map[uint32][][]event{}, found: newFindings(), seconds: map[string]float64{},
+		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound,
+		shards: map[uint32]*shardLog{},
+		reads:  map[uint32][]*read{}, told: map[uint32][][]event{}, found: newFindings(), seconds: map[string]float64{},
 		mirrored: len(run.History.Passages()) > 0,
 	}
 	if c.bound == 0 {
@@ -174,7 +176,8 @@ func (c *check) merge() {
 			c.found.look(28)
 			replica := opened{e.Shard, e.Opening}
 			if e.Index <= last[replica] {
-				c.found.violated(28, c.since(e.At), "a replica of shard %d on %s applied entry %d after entry %d", e.Shard, j.Node, e.Index, last[replica])
+				c.found.violated(28, c.since(e.At), "a replica of shard %d on %s applied entry %d after entry %d", e.Shard, j.Node,
+					e.Index, last[replica])
 			}
 			last[replica] = e.Index
 			byShard[e.Shard] = append(byShard[e.Shard], placed{e.Index, life, i})
@@ -204,20 +207,24 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 		n := len(l.entries)
 		if n == 0 || l.entries[n-1].index != e.Index {
 			if n > 0 && e.Term < l.entries[n-1].term {
-				found.violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term, l.entries[n-1].term)
+				found.violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term,
+					l.entries[n-1].term)
 			}
-			l.entries = append(l.entries, logEntry{index: e.Index, term: e.Term, digest: e.Digest, data: e.Entry, node: j.Node, at: e.At})
+			l.entries = append(l.entries, logEntry{index: e.Index, term: e.Term, digest: e.Digest, data: e.Entry,
+				node: j.Node, at: e.At})
 			continue
 		}
 		first := &l.entries[n-1]
 		found.look(25)
 		if e.Term != first.term || !bytes.Equal(e.Entry, first.data) {
-			found.violated(28, c.since(e.At), "%s applied another entry %d of shard %d (term %d, %d bytes) than %s (term %d, %d bytes)",
+			found.violated(28, c.since(e.At), "%s applied another entry %d of shard %d (term %d, %d bytes) than %s (term %d, "+
+				"%d bytes)",
 				j.Node, e.Index, l.shard, e.Term, len(e.Entry), first.node, first.term, len(first.data))
 			continue
 		}
 		if e.Digest != first.digest {
-			found.violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index, l.shard, e.Digest, j.Node, first.digest, first.node)
+			found.violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index,
+				l.shard, e.Digest, j.Node, first.digest, first.node)
 		}
 		if e.At < first.at {
 			first.at, first.node = e.At, j.Node
@@ -227,7 +234,9 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 
 // find returns the entry of an index, nil if the journals lack it.
 func (l *shardLog) find(index uint64) *logEntry {
-	i, ok := slices.BinarySearchFunc(l.entries, index, func(e logEntry, index uint64) int { return cmp.Compare(e.index, index) })
+	i, ok := slices.BinarySearchFunc(l.entries, index, func(e logEntry, index uint64) int {
+		return cmp.Compare(e.index, index)
+	})
 	if !ok {
 		return nil
 	}

@@ -10,12 +10,14 @@ import (
 )
 
 const (
-	// mirrorQueues begins the names of the queues that the mirror serves, in Redis and in Belfry, mirrorControl those of the queues in which it keeps what it remembers.
+	// mirrorQueues begins the names of the queues that the mirror serves, in Redis and in Belfry,
+	// mirrorControl those of the queues in which it keeps what it remembers.
 	mirrorQueues  = "mirror/"
 	mirrorControl = "belfry.mirror/"
 )
 
-// ofMirror reports whether a command is about a queue on which the mirror acts, beside the clients of the run: what it sends is in no history.
+// ofMirror reports whether a command is about a queue on which the mirror acts, beside the clients
+// of the run: what it sends is in no history.
 func (c *check) ofMirror(command fsm.Command) bool {
 	if k := command.Kind(); k == fsm.KindConfigure || k == fsm.KindOpen {
 		return false // the mirror sends neither
@@ -32,7 +34,8 @@ func (c *check) remembered(a *account) bool {
 // payload is what is known of one payload in the queues of the mirror, each of which is there once.
 type payload struct {
 	queue string
-	// sure says that whoever brought it was told that it is there, due when it is due since the start of the run; timed says that this is known.
+	// sure says that whoever brought it was told that it is there, due when it is due since the start
+	// of the run; timed says that this is known.
 	sure, timed bool
 	brought     time.Duration
 	due         time.Duration
@@ -41,7 +44,8 @@ type payload struct {
 	jobs map[jobName]time.Duration
 }
 
-// mirror holds what went through Redis against what clients did in Belfry: each payload reaches a consumer of one of them.
+// mirror holds what went through Redis against what clients did in Belfry: each payload reaches a
+// consumer of one of them.
 func (c *check) mirror(found *findings) {
 	if !c.mirrored {
 		return
@@ -50,11 +54,13 @@ func (c *check) mirror(found *findings) {
 	passages := c.run.History.Passages()
 	for i := range passages {
 		if p := &passages[i]; !p.Taken {
-			all[string(p.Payload)] = &payload{queue: p.Queue, sure: !p.Unknown, timed: true, brought: p.Returned, due: p.Due.Sub(c.run.History.Start), jobs: map[jobName]time.Duration{}}
+			all[string(p.Payload)] = &payload{queue: p.Queue, sure: !p.Unknown, timed: true, brought: p.Returned,
+				due: p.Due.Sub(c.run.History.Start), jobs: map[jobName]time.Duration{}}
 		}
 	}
 	for _, o := range c.ops {
-		if req, ok := o.Request.(*belfryv1.PutRequest); ok && strings.HasPrefix(req.GetQueue(), mirrorQueues) && o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+		if req, ok := o.Request.(*belfryv1.PutRequest); ok && strings.HasPrefix(req.GetQueue(), mirrorQueues) &&
+			o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 			all[string(bodyOf(req.GetText(), req.GetData()))] = c.putForRedis(o, req)
 		}
 	}
@@ -95,7 +101,8 @@ func (c *check) taken(found *findings, all map[string]*payload, passage *history
 	found.look(mirrorNowhere)
 	p := all[string(passage.Payload)]
 	if p == nil || p.queue != passage.Queue {
-		found.violated(mirrorNowhere, passage.Returned, "%s took %q from the ready list of %s, where nobody had brought it", passage.Client, passage.Payload, passage.Queue)
+		found.violated(mirrorNowhere, passage.Returned, "%s took %q from the ready list of %s, where nobody had brought it",
+			passage.Client, passage.Payload, passage.Queue)
 		return
 	}
 	p.taken = append(p.taken, passage.Returned)
@@ -104,7 +111,8 @@ func (c *check) taken(found *findings, all map[string]*payload, passage *history
 	}
 	found.look(mirrorEarly)
 	if ahead := c.ahead.at(passage.Returned); passage.Returned+ahead < p.due {
-		found.violated(mirrorEarly, passage.Returned, "%s took %q from the ready list of %s, %v before it was due; %v is allowed", passage.Client, passage.Payload, passage.Queue,
+		found.violated(mirrorEarly, passage.Returned, "%s took %q from the ready list of %s, %v before it was due; %v is "+
+			"allowed", passage.Client, passage.Payload, passage.Queue,
 			p.due-passage.Returned, ahead)
 	}
 }
@@ -120,12 +128,14 @@ func (c *check) reached(found *findings, name string, p *payload) {
 		for _, t := range p.taken {
 			at = max(at, t)
 		}
-		found.violated(mirrorTwice, at, "%q of %s was taken from the ready list at %v, and as %d jobs from Belfry", name, p.queue, p.taken, len(p.jobs))
+		found.violated(mirrorTwice, at, "%q of %s was taken from the ready list at %v, and as %d jobs from Belfry", name,
+			p.queue, p.taken, len(p.jobs))
 	}
 	if p.sure && c.run.Drained > 0 {
 		found.look(mirrorLost)
 		if times == 0 {
-			found.violated(mirrorLost, p.brought, "%q, brought to %s at %v, came to nobody", name, p.queue, p.brought.Round(time.Millisecond))
+			found.violated(mirrorLost, p.brought, "%q, brought to %s at %v, came to nobody", name, p.queue,
+				p.brought.Round(time.Millisecond))
 		}
 	}
 }

@@ -16,14 +16,16 @@ const bridged = mirrorQueues + "out"
 func (s *story) offers(payload string, delay time.Duration) {
 	began := s.now
 	s.wait(time.Millisecond)
-	s.history.Pass(history.Passage{Client: "r1", Queue: bridged, Payload: []byte(payload), Due: s.history.Start.Add(began + delay), Invoked: began, Returned: s.now})
+	s.history.Pass(history.Passage{Client: "r1", Queue: bridged, Payload: []byte(payload),
+		Due: s.history.Start.Add(began + delay), Invoked: began, Returned: s.now})
 }
 
 // rings has a process of Redisson take a payload from the ready list.
 func (s *story) rings(payload string) {
 	began := s.now
 	s.wait(time.Millisecond)
-	s.history.Pass(history.Passage{Client: "r2", Queue: bridged, Payload: []byte(payload), Taken: true, Invoked: began, Returned: s.now})
+	s.history.Pass(history.Passage{Client: "r2", Queue: bridged, Payload: []byte(payload), Taken: true, Invoked: began,
+		Returned: s.now})
 }
 
 // unseen has the mirror do something, which is in no history.
@@ -31,7 +33,8 @@ func (s *story) unseen(queue string, c fsm.Command) {
 	s.log(s.shardOf(queue), []*fsm.Request{{Commands: []fsm.Command{c}}})
 }
 
-// mirrored: Redisson delivers a payload by itself, the mirror brings one to Belfry, and puts one from there on the ready list.
+// mirrored: Redisson delivers a payload by itself, the mirror brings one to Belfry, and puts one
+// from there on the ready list.
 func (s *story) mirrored() {
 	const control = mirrorControl + "0011"
 	s.unseen(control, &fsm.Put{Queue: control, Partitions: 1, ID: "hold"})
@@ -70,21 +73,26 @@ func mutatedPassages() []mutation {
 		}
 	}
 	return []mutation{
-		{"a payload that was offered came to nobody", mirrorLost, passing("alone", true, func(history.Passage) []history.Passage { return nil })},
-		{"a job that was put for Redisson's consumers came to nobody", mirrorLost, passing("body of sent", true, func(history.Passage) []history.Passage { return nil })},
+		{"a payload that was offered came to nobody", mirrorLost,
+			passing("alone", true, func(history.Passage) []history.Passage { return nil })},
+		{"a job that was put for Redisson's consumers came to nobody", mirrorLost,
+			passing("body of sent", true, func(history.Passage) []history.Passage { return nil })},
 		{"a payload was taken twice from the ready list", mirrorTwice, passing("body of sent", true, twice)},
 		{"a payload came to both sides", mirrorTwice, passing("brought", false, func(p history.Passage) []history.Passage {
 			other := p
 			other.Taken, other.Returned = true, p.Returned+time.Millisecond
 			return []history.Passage{p, other}
 		})},
-		{"a payload was on the ready list before it was due", mirrorEarly, passing("alone", false, as(func(p *history.Passage) { p.Due = p.Due.Add(20 * time.Millisecond) }))},
+		{"a payload was on the ready list before it was due", mirrorEarly,
+			passing("alone", false, as(func(p *history.Passage) { p.Due = p.Due.Add(20 * time.Millisecond) }))},
 		{"a job was on the ready list before it was due", mirrorEarly, func(s *story) {
 			put := response[*belfryv1.PutResponse](s, "put sent")
 			put.DueAt = later(put.GetDueAt(), time.Second)
 		}},
-		{"a payload was on the list that nobody had brought", mirrorNowhere, passing("alone", true, as(func(p *history.Passage) { p.Payload = []byte("alon") }))},
-		{"a payload was on the list of another queue", mirrorNowhere, passing("alone", true, as(func(p *history.Passage) { p.Queue = mirrorQueues + "in" }))},
+		{"a payload was on the list that nobody had brought", mirrorNowhere,
+			passing("alone", true, as(func(p *history.Passage) { p.Payload = []byte("alon") }))},
+		{"a payload was on the list of another queue", mirrorNowhere,
+			passing("alone", true, as(func(p *history.Passage) { p.Queue = mirrorQueues + "in" }))},
 	}
 }
 
@@ -107,7 +115,8 @@ func TestUnknownOffer(t *testing.T) {
 	}
 }
 
-// TestWithoutMirror: what nobody sent is from nowhere in a run without the mirror, whatever the name of the queue, and its promises are not among the checks.
+// TestWithoutMirror: what nobody sent is from nowhere in a run without the mirror, whatever the
+// name of the queue, and its promises are not among the checks.
 func TestWithoutMirror(t *testing.T) {
 	s := newStory(t)
 	s.retell(nil, func(history.Passage) []history.Passage { return nil })

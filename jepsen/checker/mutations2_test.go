@@ -20,9 +20,13 @@ func mutatedLeases() []mutation {
 		{"a stale ack was taken", 16, stale},
 		{"a stale ack was taken, says the second opinion", secondOpinion, stale},
 		{"a live lease was called stale", 18, func(s *story) {
-			s.refuses("ack late again", belfryv1.Reason_REASON_STALE_LEASE, response[*belfryv1.AckResponse](s, "ack late again").GetWitness())
+			s.refuses("ack late again", belfryv1.Reason_REASON_STALE_LEASE,
+				response[*belfryv1.AckResponse](s, "ack late again").GetWitness())
 		}},
-		{"a lease was shorter than was asked for", 18, func(s *story) { j := s.job("reserve a"); j.LeaseUntil = later(j.LeaseUntil, -time.Second) }},
+		{"a lease was shorter than was asked for", 18, func(s *story) {
+			j := s.job("reserve a")
+			j.LeaseUntil = later(j.LeaseUntil, -time.Second)
+		}},
 		{"another length of lease was asked for", 18, func(s *story) {
 			s.ops["reserve a"].Request.(*belfryv1.ReserveRequest).Ttr = durationpb.New(time.Hour)
 		}},
@@ -40,7 +44,9 @@ func mutatedLeases() []mutation {
 		{"a nack said to be dead was not", 36, func(s *story) {
 			response[*belfryv1.NackResponse](s, "nack poor").State = belfryv1.JobState_JOB_STATE_DEAD
 		}},
-		{"an ack of another job", 36, func(s *story) { s.ops["ack first"].Request.(*belfryv1.AckRequest).Lease = s.leases["second"] }},
+		{"an ack of another job", 36, func(s *story) {
+			s.ops["ack first"].Request.(*belfryv1.AckRequest).Lease = s.leases["second"]
+		}},
 		{"a release is answered with the witness of an ack", 36, func(s *story) {
 			response[*belfryv1.ReleaseResponse](s, "release").Witness = response[*belfryv1.AckResponse](s, "ack a").Witness
 		}},
@@ -57,17 +63,27 @@ func mutatedQueues() []mutation {
 			resp.Id, resp.Witness = "too many", s.ops["put too many"].Witness
 			s.answers("put too many", resp)
 		}},
-		{"another reason was told", 36, func(s *story) { s.ops["put too many"].Reason = belfryv1.Reason_REASON_RATE_LIMITED }},
+		{"another reason was told", 36, func(s *story) {
+			s.ops["put too many"].Reason = belfryv1.Reason_REASON_RATE_LIMITED
+		}},
 		{"another state was cancelled", 36, func(s *story) {
 			response[*belfryv1.CancelResponse](s, "cancel").State = belfryv1.JobState_JOB_STATE_READY
 		}},
-		{"another job was cancelled", 23, func(s *story) { s.ops["cancel"].Request.(*belfryv1.CancelRequest).Id = "postponed" }},
-		{"more jobs were redriven than told", 24, func(s *story) { response[*belfryv1.RedriveResponse](s, "redrive").Moved = 0 }},
+		{"another job was cancelled", 23, func(s *story) {
+			s.ops["cancel"].Request.(*belfryv1.CancelRequest).Id = "postponed"
+		}},
+		{"more jobs were redriven than told", 24, func(s *story) {
+			response[*belfryv1.RedriveResponse](s, "redrive").Moved = 0
+		}},
 		{"a reschedule to another time", 24, func(s *story) {
-			s.ops["reschedule"].Request.(*belfryv1.RescheduleRequest).When = &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(time.Hour)}
+			s.ops["reschedule"].Request.(*belfryv1.RescheduleRequest).When = &belfryv1.RescheduleRequest_Delay{
+				Delay: durationpb.New(time.Hour)}
 		}},
 		{"counters are off", 33, func(s *story) { response[*belfryv1.GetQueueResponse](s, "get queue").Queue.Totals.Acks++ }},
-		{"counts are off", 33, func(s *story) { response[*belfryv1.GetQueueResponse](s, "get queue").Queue.Counts.Delayed++ }},
+		{"counts are off", 33, func(s *story) {
+			response[*belfryv1.GetQueueResponse](s,
+				"get queue").Queue.Counts.Delayed++
+		}},
 		{"a read of another state", 34, func(s *story) {
 			response[*belfryv1.GetResponse](s, "get").Job.State = belfryv1.JobState_JOB_STATE_DEAD
 		}},
@@ -90,8 +106,9 @@ func mutatedQueues() []mutation {
 		}},
 		{"a job that was put is said not to be there", 34, func(s *story) {
 			s.history.Add(&history.Op{
-				Client: "reader", Node: "n1", Invoked: s.ops["get"].Invoked, Returned: s.ops["get"].Returned, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
-				Reason: belfryv1.Reason_REASON_JOB_NOT_FOUND, Request: &belfryv1.GetRequest{Queue: "orders", Id: "seen"},
+				Client: "reader", Node: "n1", Invoked: s.ops["get"].Invoked, Returned: s.ops["get"].Returned,
+				Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				Reason:  belfryv1.Reason_REASON_JOB_NOT_FOUND, Request: &belfryv1.GetRequest{Queue: "orders", Id: "seen"},
 			})
 		}},
 		{"a partition in two shards", 30, func(s *story) {
@@ -109,7 +126,9 @@ func mutatedTimes() []mutation {
 			w.Time = later(w.Time, -time.Minute)
 		}},
 		{"shard time ahead of true time", 10, func(s *story) {
-			s.everywhere(response[*belfryv1.PutResponse](s, "put seen").Witness, func(e *journal.Entry) { e.At -= fsm.Time(time.Second) })
+			s.everywhere(response[*belfryv1.PutResponse](s, "put seen").Witness, func(e *journal.Entry) {
+				e.At -= fsm.Time(time.Second)
+			})
 		}},
 		{"a job came to a client before it was due", 10, func(s *story) {
 			o := s.ops["reserve seen"]
@@ -122,9 +141,11 @@ func mutatedTimes() []mutation {
 		{"a wake-up was lost", 12, func(s *story) {
 			s.ends().Healed = time.Millisecond
 			s.history.Add(&history.Op{
-				Client: "waiter", Node: "n1", Invoked: s.ops["put waited for"].Returned, Returned: s.ops["reserve waited for"].Invoked,
-				Request: &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(20 * time.Second)}, Response: &belfryv1.ReserveResponse{},
-				Outcome: belfryv1.Outcome_OUTCOME_APPLIED,
+				Client: "waiter", Node: "n1", Invoked: s.ops["put waited for"].Returned,
+				Returned: s.ops["reserve waited for"].Invoked,
+				Request:  &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(20 * time.Second)},
+				Response: &belfryv1.ReserveResponse{},
+				Outcome:  belfryv1.Outcome_OUTCOME_APPLIED,
 			})
 		}},
 		{"a wake-up was lost for as long as clients of the workload wait", 12, func(s *story) {
@@ -132,8 +153,9 @@ func mutatedTimes() []mutation {
 			began := s.ops["put waited for"].Returned + recovery
 			s.history.Add(&history.Op{
 				Client: "waiter", Node: "n1", Invoked: began, Returned: began + 4*time.Second,
-				Request: &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(4 * time.Second)}, Response: &belfryv1.ReserveResponse{},
-				Outcome: belfryv1.Outcome_OUTCOME_APPLIED,
+				Request:  &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(4 * time.Second)},
+				Response: &belfryv1.ReserveResponse{},
+				Outcome:  belfryv1.Outcome_OUTCOME_APPLIED,
 			})
 		}},
 		{"the order of calls is not that of the log", 36, func(s *story) {
@@ -158,7 +180,9 @@ func mutatedGivens() []mutation {
 		{"two leaders in a term", 29, func(s *story) {
 			s.ends().Elections = []Election{{"n1", "shard-0", 4}, {"n2", "shard-1", 4}, {"n2", "shard-0", 4}}
 		}},
-		{"a node that was removed answered", 31, func(s *story) { s.ends().Removals = []Removal{{Node: "n1", From: time.Second}} }},
+		{"a node that was removed answered", 31, func(s *story) {
+			s.ends().Removals = []Removal{{Node: "n1", From: time.Second}}
+		}},
 		{"a flipped bit was not noticed", 32, func(s *story) { s.ends().Flips = Flips{Injected: 10, Noticed: 8, Unread: 1} }},
 		{"a shard did not come back in time", 35, func(s *story) {
 			s.ends().Probes = []Probe{{Name: "shard 0 serves", Took: 11 * time.Second, Limit: 10 * time.Second}}
@@ -169,12 +193,16 @@ func mutatedGivens() []mutation {
 			struck := put.Returned + time.Millisecond
 			s.history.AddStatus(history.Status{Node: put.Node, Asked: put.Invoked, Answered: put.Returned})
 			s.history.Add(&history.Op{
-				Client: "prober", Node: put.Node, Workload: AvailabilityWorkload, Invoked: struck + 6*time.Second, Returned: struck + 7*time.Second,
-				Request: put.Request, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				Client: "prober", Node: put.Node, Workload: AvailabilityWorkload, Invoked: struck + 6*time.Second,
+				Returned: struck + 7*time.Second,
+				Request:  put.Request, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
 			})
-			s.ends().Strikes = []Strike{{Name: "lost", From: struck, Began: struck, Struck: struck, Healing: struck + 10*time.Second, To: struck + 10*time.Second, Healthy: []string{put.Node}}}
+			s.ends().Strikes = []Strike{{Name: "lost", From: struck, Began: struck, Struck: struck,
+				Healing: struck + 10*time.Second, To: struck + 10*time.Second, Healthy: []string{put.Node}}}
 		}},
-		{"replicas did not converge", 35, func(s *story) { s.ends().Probes = []Probe{{Name: "digests are equal", Failure: "they are not"}} }},
+		{"replicas did not converge", 35, func(s *story) {
+			s.ends().Probes = []Probe{{Name: "digests are equal", Failure: "they are not"}}
+		}},
 	}
 }
 
@@ -228,7 +256,8 @@ func TestSnapshotDiffers(t *testing.T) {
 	l.found = c.found
 	c.decode(l)
 	m := copies{machine: fsm.New(fsm.Config{Seed: 1}), twin: fsm.New(fsm.Config{Seed: 2}), left: tailEntries}
-	other := fsm.AppendEntry(nil, 7, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Open{Queue: "x", Partitions: 1}}})})
+	other := fsm.AppendEntry(nil, 7, [][]byte{fsm.AppendRequest(nil,
+		&fsm.Request{Commands: []fsm.Command{&fsm.Open{Queue: "x", Partitions: 1}}})})
 	if _, err := m.twin.Apply(1, other); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,8 @@ func (s *story) retell(without *history.Op, pass func(history.Passage) []history
 // answers gives a call that was refused the answer of one that was not.
 func (s *story) answers(name string, resp proto.Message) {
 	o := s.ops[name]
-	o.Response, o.Outcome, o.Reason, o.Witness = resp, belfryv1.Outcome_OUTCOME_APPLIED, belfryv1.Reason_REASON_UNSPECIFIED, nil
+	o.Response, o.Outcome, o.Reason, o.Witness = resp, belfryv1.Outcome_OUTCOME_APPLIED,
+		belfryv1.Reason_REASON_UNSPECIFIED, nil
 }
 
 // refuses gives a call that was answered a refusal.
@@ -67,7 +68,9 @@ func (s *story) refuses(name string, reason belfryv1.Reason, w *belfryv1.Witness
 
 // entryOf finds the entry of a witness in a journal.
 func entryOf(j *Journal, w *belfryv1.Witness) *journal.Entry {
-	i := slices.IndexFunc(j.Entries, func(e journal.Entry) bool { return e.Shard == w.GetShard() && e.Index == w.GetIndex() })
+	i := slices.IndexFunc(j.Entries, func(e journal.Entry) bool {
+		return e.Shard == w.GetShard() && e.Index == w.GetIndex()
+	})
 	if i < 0 {
 		return nil
 	}
@@ -89,7 +92,9 @@ func (s *story) lose(w *belfryv1.Witness) {
 	run := s.ends()
 	for i := range run.Journals {
 		j := &run.Journals[i]
-		j.Entries = slices.DeleteFunc(j.Entries, func(e journal.Entry) bool { return e.Shard == w.GetShard() && e.Index == w.GetIndex() })
+		j.Entries = slices.DeleteFunc(j.Entries, func(e journal.Entry) bool {
+			return e.Shard == w.GetShard() && e.Index == w.GetIndex()
+		})
 	}
 }
 
@@ -124,12 +129,15 @@ func (s *story) witness(name string) *belfryv1.Witness {
 
 // mutations are all lies.
 func mutations() []mutation {
-	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedLeases(), mutatedQueues(), mutatedTimes(), mutatedGivens(), mutatedPassages())
+	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedHolders(), mutatedLeases(), mutatedQueues(),
+		mutatedTimes(), mutatedGivens(), mutatedPassages())
 }
 
 func mutatedJournals() []mutation {
 	return []mutation{
-		{"an acknowledged entry is in no journal", 28, func(s *story) { s.lose(response[*belfryv1.PutResponse](s, "put seen").GetWitness()) }},
+		{"an acknowledged entry is in no journal", 28, func(s *story) {
+			s.lose(response[*belfryv1.PutResponse](s, "put seen").GetWitness())
+		}},
 		{"one node applied another entry", 28, func(s *story) {
 			e := entryOf(&s.ends().Journals[0], response[*belfryv1.PutResponse](s, "put a").GetWitness())
 			e.Entry = fsm.AppendEntry(nil, 1, nil)
@@ -146,10 +154,14 @@ func mutatedJournals() []mutation {
 			j.Entries = slices.Insert(j.Entries, 5, j.Entries[5])
 		}},
 		{"terms go down", 28, func(s *story) {
-			s.everywhere(response[*belfryv1.PutResponse](s, "put given back").GetWitness(), func(e *journal.Entry) { e.Term = 0 })
+			s.everywhere(response[*belfryv1.PutResponse](s, "put given back").GetWitness(), func(e *journal.Entry) {
+				e.Term = 0
+			})
 		}},
 		{"an answer names another term", 28, func(s *story) { response[*belfryv1.PutResponse](s, "put a").Witness.Term++ }},
-		{"an answer names an entry after the last", 28, func(s *story) { response[*belfryv1.PutResponse](s, "put a").Witness.Index += 1000 }},
+		{"an answer names an entry after the last", 28, func(s *story) {
+			response[*belfryv1.PutResponse](s, "put a").Witness.Index += 1000
+		}},
 		{"one node has another digest", 25, func(s *story) {
 			entryOf(&s.ends().Journals[0], response[*belfryv1.PutResponse](s, "put a").GetWitness()).Digest++
 		}},
@@ -157,7 +169,9 @@ func mutatedJournals() []mutation {
 			s.everywhere(response[*belfryv1.PutResponse](s, "put a").GetWitness(), func(e *journal.Entry) { e.Digest++ })
 		}},
 		{"an entry cannot be read", 27, func(s *story) {
-			s.everywhere(response[*belfryv1.PutResponse](s, "put seen").GetWitness(), func(e *journal.Entry) { e.Entry = []byte("not an entry") })
+			s.everywhere(response[*belfryv1.PutResponse](s, "put seen").GetWitness(), func(e *journal.Entry) {
+				e.Entry = []byte("not an entry")
+			})
 		}},
 	}
 }
@@ -168,12 +182,15 @@ func mutatedPuts() []mutation {
 		{"the log has another body than was sent", 2, func(s *story) {
 			s.ops["put a"].Request.(*belfryv1.PutRequest).Body = &belfryv1.PutRequest_Text{Text: "other"}
 		}},
-		{"a put that was refused took effect", 3, func(s *story) { s.refuses("put seen", belfryv1.Reason_REASON_NO_LEADER, nil) }},
+		{"a put that was refused took effect", 3, func(s *story) {
+			s.refuses("put seen", belfryv1.Reason_REASON_NO_LEADER, nil)
+		}},
 		{"a put that was refused took effect, and was sent again", 3, func(s *story) {
 			o := s.ops["put seen"]
 			s.history.Add(&history.Op{
-				Client: "hasty", Node: "n1", Invoked: o.Invoked, Returned: o.Returned, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
-				Reason: belfryv1.Reason_REASON_NO_LEADER, Request: o.Request,
+				Client: "hasty", Node: "n1", Invoked: o.Invoked, Returned: o.Returned,
+				Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				Reason:  belfryv1.Reason_REASON_NO_LEADER, Request: o.Request,
 			})
 			o.Invoked, o.Returned = o.Invoked+time.Minute, o.Returned+time.Minute
 		}},
@@ -181,8 +198,12 @@ func mutatedPuts() []mutation {
 			o := s.ops["put seen"]
 			o.Invoked, o.Returned = o.Invoked+time.Minute, o.Returned+time.Minute
 		}},
-		{"a put that was refused for overload took effect", 38, func(s *story) { s.refuses("put seen", belfryv1.Reason_REASON_OVERLOADED, nil) }},
-		{"an ack that was refused took effect", 3, func(s *story) { s.refuses("ack seen", belfryv1.Reason_REASON_NOT_LEADER, nil) }},
+		{"a put that was refused for overload took effect", 38, func(s *story) {
+			s.refuses("put seen", belfryv1.Reason_REASON_OVERLOADED, nil)
+		}},
+		{"an ack that was refused took effect", 3, func(s *story) {
+			s.refuses("ack seen", belfryv1.Reason_REASON_NOT_LEADER, nil)
+		}},
 		{"an unknown put took effect twice", 4, func(s *story) {
 			put := loggedPut(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "unheard"}})
 			s.log(s.shardOf("mail"), []*fsm.Request{{Commands: []fsm.Command{put}}})
@@ -206,7 +227,9 @@ func mutatedPuts() []mutation {
 			resp := response[*belfryv1.PutBatchResponse](s, "batch")
 			resp.Results = resp.Results[:2]
 		}},
-		{"an entry of a batch has no result", 7, func(s *story) { response[*belfryv1.PutBatchResponse](s, "batch").Results[1].Result = nil }},
+		{"an entry of a batch has no result", 7, func(s *story) {
+			response[*belfryv1.PutBatchResponse](s, "batch").Results[1].Result = nil
+		}},
 		{"a batch of acks has more results than leases", 7, func(s *story) {
 			resp := response[*belfryv1.AckBatchResponse](s, "acks")
 			resp.Results = append(resp.Results, resp.Results[0])
@@ -247,12 +270,27 @@ func mutatedGrants() []mutation {
 			s.lose(response[*belfryv1.AckResponse](s, "ack seen").GetWitness())
 		}},
 		{"two holders", 15, func(s *story) { s.adds("reserve first", s.job("reserve a")) }},
-		{"a fence came again", 15, func(s *story) { j := s.job("reserve late again"); j.Fence = s.job("reserve late").Fence }},
+		{"a fence came again", 15, func(s *story) {
+			j := s.job("reserve late again")
+			j.Fence = s.job("reserve late").Fence
+		}},
 		{"an ack of an old fence was taken after another had the job", 15, func(s *story) {
 			s.answers("ack late", &belfryv1.AckResponse{Witness: s.ops["ack late"].Witness})
 		}},
-		{"handed out again while leased", 17, func(s *story) { j := s.job("reserve late"); j.LeaseUntil = later(j.LeaseUntil, time.Minute) }},
-		{"handed out again without a cause", 20, func(s *story) { j := s.job("reserve late"); j.LeaseUntil = later(j.LeaseUntil, time.Minute) }},
+	}
+}
+
+// mutatedHolders are lies about what becomes of a job that was handed out.
+func mutatedHolders() []mutation {
+	return []mutation{
+		{"handed out again while leased", 17, func(s *story) {
+			j := s.job("reserve late")
+			j.LeaseUntil = later(j.LeaseUntil, time.Minute)
+		}},
+		{"handed out again without a cause", 20, func(s *story) {
+			j := s.job("reserve late")
+			j.LeaseUntil = later(j.LeaseUntil, time.Minute)
+		}},
 		{"a node released what a client holds", 17, func(s *story) {
 			s.takes("gone", "orders")
 			s.puts("held", "orders", 0)

@@ -50,7 +50,8 @@ func oddCalls() []oddity {
 			s.takes("twice", "orders")
 			s.acks("twice")
 			s.acks("twice")
-			s.one("batch", s.ackBatch(&belfryv1.AckBatchRequest{Leases: []string{s.leases["twice"], s.leases["twice"]}}, answered))
+			s.one("batch", s.ackBatch(&belfryv1.AckBatchRequest{Leases: []string{s.leases["twice"], s.leases["twice"]}},
+				answered))
 			return s.run()
 		}},
 		{"a reserve was repeated, and told from memory by a reading", func(s *story) *Run {
@@ -62,7 +63,8 @@ func oddCalls() []oddity {
 			recalled := sh.machine.Answer(fsm.RecallOf(s.logged("first")), s.stamp())
 			s.read("orders", req, func(*fsm.Machine, *belfryv1.Witness) proto.Message {
 				job := wireJob(&recalled.Jobs[0])
-				job.Lease, job.Witness = formatLease(fsm.Ref{Queue: "orders", Serial: recalled.Jobs[0].Serial, Fence: recalled.Jobs[0].Fence}), w
+				job.Lease, job.Witness = formatLease(fsm.Ref{Queue: "orders", Serial: recalled.Jobs[0].Serial,
+					Fence: recalled.Jobs[0].Fence}), w
 				s.leases["again"] = job.GetLease()
 				return &belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{job}}
 			})
@@ -71,7 +73,8 @@ func oddCalls() []oddity {
 		}},
 		{"a reserve was repeated after its leases had lapsed, and reserved anew", func(s *story) *Run {
 			s.puts("anew", "orders", 0)
-			req := &belfryv1.ReserveRequest{Queues: []string{"orders"}, RequestId: "v", Ttr: durationpb.New(50 * time.Millisecond)}
+			req := &belfryv1.ReserveRequest{Queues: []string{"orders"}, RequestId: "v",
+				Ttr: durationpb.New(50 * time.Millisecond)}
 			s.one("first", s.reserve(req, unheard, nil))
 			s.wait(time.Second)
 			s.one("second", s.reserve(req, answered, func(j *belfryv1.Job) { s.leases["anew"] = j.GetLease() }))
@@ -155,7 +158,8 @@ func oddRepeats() []oddity {
 // logged is the request that was made of a call.
 func (s *story) logged(name string) *fsm.Request {
 	req := s.ops[name].Request.(*belfryv1.ReserveRequest)
-	return &fsm.Request{ID: req.GetRequestId(), Commands: []fsm.Command{&fsm.Reserve{Queues: req.GetQueues(), Max: max(1, req.GetMaxJobs()), Bytes: 4 << 20}}}
+	return &fsm.Request{ID: req.GetRequestId(),
+		Commands: []fsm.Command{&fsm.Reserve{Queues: req.GetQueues(), Max: max(1, req.GetMaxJobs()), Bytes: 4 << 20}}}
 }
 
 func oddQueues() []oddity {
@@ -212,7 +216,8 @@ func oddQueues() []oddity {
 func oddLimits() []oddity {
 	return []oddity{
 		{"an outage, after which jobs were spread and dropped", func(s *story) *Run {
-			s.configure("orders", 1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: time.Minute, OverdueAfter: time.Second})
+			s.configure("orders", 1, fsm.Settings{Overdue: fsm.SpreadOverdue, OverduePeriod: time.Minute,
+				OverdueAfter: time.Second})
 			s.configure("mail", 1, fsm.Settings{Overdue: fsm.DropOverdue, OverdueAfter: time.Second})
 			for i := range 20 {
 				s.puts(fmt.Sprint("o", i), "orders", time.Duration(i+1)*time.Second)
@@ -255,7 +260,8 @@ func oddLimits() []oddity {
 			for range 6 {
 				batch := &belfryv1.PutBatchRequest{}
 				for range 1000 {
-					batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "orders", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Second)}})
+					batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "orders",
+						When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Second)}})
 				}
 				s.one("batch", s.putBatch(batch, answered))
 			}
@@ -291,7 +297,8 @@ func oddClusters() []oddity {
 			s.one("left", s.reserve(&belfryv1.ReserveRequest{Queues: []string{"orders"}}, unheard, nil))
 			sh := s.shardOf("orders")
 			r := sh.machine.Answer(&fsm.ListQuery{Queue: "orders", State: fsm.Reserved, Max: 1}, 0)
-			s.log(sh, []*fsm.Request{{Commands: []fsm.Command{&fsm.Release{Ref: fsm.Ref{Queue: "orders", Serial: r.Jobs[0].Serial, Fence: r.Jobs[0].Fence}}}}})
+			s.log(sh, []*fsm.Request{{Commands: []fsm.Command{
+				&fsm.Release{Ref: fsm.Ref{Queue: "orders", Serial: r.Jobs[0].Serial, Fence: r.Jobs[0].Fence}}}}})
 			s.takes("x", "orders")
 			s.acks("x")
 			return s.run()
@@ -321,7 +328,9 @@ func oddClusters() []oddity {
 			run.Clocks = []Clock{{Node: "n2", From: 0, To: time.Hour, Least: time.Minute, Most: time.Hour}}
 			return run
 		}},
-		{"a node whose clock was an hour ahead 20 s ago reads as it is", func(s *story) *Run { return s.readsAhead(20 * time.Second) }},
+		{"a node whose clock was an hour ahead 20 s ago reads as it is", func(s *story) *Run {
+			return s.readsAhead(20 * time.Second)
+		}},
 	}
 }
 
@@ -330,7 +339,8 @@ func oddEnds() []oddity {
 		{"a shard's clock was set back", func(s *story) *Run {
 			s.puts("x", "orders", time.Second)
 			sh := s.shardOf("orders")
-			s.log(sh, []*fsm.Request{{Commands: []fsm.Command{&fsm.ResetClock{To: s.stamp() - fsm.Time(500*time.Millisecond), Grace: time.Second}}}})
+			s.log(sh, []*fsm.Request{{Commands: []fsm.Command{&fsm.ResetClock{To: s.stamp() - fsm.Time(500*time.Millisecond),
+				Grace: time.Second}}}})
 			s.wait(2 * time.Second)
 			s.takes("x", "orders")
 			s.acks("x")
@@ -380,15 +390,17 @@ func oddEnds() []oddity {
 	}
 }
 
-// readsAhead is a run in which a node answers that a job is ready, some time after its clock was an hour ahead; the job is due in a minute.
+// readsAhead is a run in which a node answers that a job is ready, some time after its clock was an
+// hour ahead; the job is due in a minute.
 func (s *story) readsAhead(since time.Duration) *Run {
 	s.puts("x", "orders", since+time.Minute)
 	put := s.now
 	s.wait(since)
-	s.read("orders", &belfryv1.GetRequest{Queue: "orders", Id: "x", Stale: true}, func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
-		r := m.Answer(&fsm.JobQuery{Queue: "orders", ID: "x"}, s.stamp()+fsm.Time(time.Hour))
-		return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, Stale: true, AsOf: w.GetTime()}
-	})
+	s.read("orders", &belfryv1.GetRequest{Queue: "orders", Id: "x", Stale: true},
+		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+			r := m.Answer(&fsm.JobQuery{Queue: "orders", ID: "x"}, s.stamp()+fsm.Time(time.Hour))
+			return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, Stale: true, AsOf: w.GetTime()}
+		})
 	s.wait(time.Minute)
 	s.takes("x", "orders")
 	s.acks("x")

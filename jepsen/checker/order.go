@@ -22,7 +22,8 @@ type moment struct {
 	op                *history.Op
 }
 
-// order holds the order of the log against the order that callers saw: what was answered before something else was asked comes before it.
+// order holds the order of the log against the order that callers saw: what was answered before
+// something else was asked comes before it.
 func (c *check) order(*findings) {
 	byShard := make(map[uint32][]moment, len(c.order_))
 	for _, shard := range c.order_ {
@@ -44,11 +45,13 @@ func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
 		if w == nil || w == last {
 			return
 		}
-		if last != nil && last.GetShard() == w.GetShard() && last.GetIndex() == w.GetIndex() && last.GetEntry() == w.GetEntry() {
+		if last != nil && last.GetShard() == w.GetShard() && last.GetIndex() == w.GetIndex() &&
+			last.GetEntry() == w.GetEntry() {
 			return
 		}
 		last = w
-		m := moment{index: w.GetIndex(), entry: w.GetEntry(), reads: reads || c.recalled(o, w), invoked: o.Invoked, returned: o.Returned, time: timeOf(w.GetTime()), op: o}
+		m := moment{index: w.GetIndex(), entry: w.GetEntry(), reads: reads || c.recalled(o, w), invoked: o.Invoked,
+			returned: o.Returned, time: timeOf(w.GetTime()), op: o}
 		byShard[w.GetShard()] = append(byShard[w.GetShard()], m)
 	}
 	if !o.OK() {
@@ -65,7 +68,8 @@ func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
 	eachWitness(o.Response, add)
 }
 
-// recalled reports whether a witness of a Reserve is that of a reading: a repeat may be told what its first attempt was granted without an entry.
+// recalled reports whether a witness of a Reserve is that of a reading: a repeat may be told what
+// its first attempt was granted without an entry.
 func (c *check) recalled(o *history.Op, w *belfryv1.Witness) bool {
 	req, ok := o.Request.(*belfryv1.ReserveRequest)
 	if !ok || !o.OK() || req.GetRequestId() == "" || w.GetEntry() != 0 {
@@ -149,7 +153,8 @@ func (c *check) orderShard(shard uint32, all []moment, found *findings) {
 		m := &all[i]
 		found.look(9)
 		if before != nil && m.time < before.time && !c.wentBack(shard, before.index, m.index) {
-			found.violated(9, m.returned, "shard %d: %s was answered from entry %d.%d at shard time %d, and %s from entry %d.%d at %d", shard,
+			found.violated(9, m.returned, "shard %d: %s was answered from entry %d.%d at shard time %d, and %s from entry "+
+				"%d.%d at %d", shard,
 				describe(before.op), before.index, before.entry, before.time, describe(m.op), m.index, m.entry, m.time)
 		}
 		before = m
@@ -159,7 +164,8 @@ func (c *check) orderShard(shard uint32, all []moment, found *findings) {
 		}
 		found.look(which)
 		if latest != nil && m.returned < latest.invoked && (!m.reads || !latest.reads || m.index != latest.index) {
-			found.violated(which, latest.returned, "shard %d: %s was answered at %.6fs from entry %d.%d, before %s was sent, which was answered from entry %d.%d", shard,
+			found.violated(which, latest.returned, "shard %d: %s was answered at %.6fs from entry %d.%d, before %s was sent, "+
+				"which was answered from entry %d.%d", shard,
 				describe(m.op), m.returned.Seconds(), m.index, m.entry, describe(latest.op), latest.index, latest.entry)
 		}
 		if latest == nil || m.invoked > latest.invoked {

@@ -18,7 +18,8 @@ const (
 	lateEntry = 15 * time.Second
 )
 
-// limit is one of the limits of a namespace that are amounts. How many puts a second are let in is no amount: it is judged by each leader anew.
+// limit is one of the limits of a namespace that are amounts. How many puts a second are let in is
+// no amount: it is judged by each leader anew.
 type limit uint8
 
 const (
@@ -183,7 +184,8 @@ func (c *check) quotaSpans(space string) (spans []quotaSpan) {
 	return spans
 }
 
-// superseded returns when a quota is no longer in force because a later call set another one, and what was free of it has been given back.
+// superseded returns when a quota is no longer in force because a later call set another one, and
+// what was free of it has been given back.
 func (c *check) superseded(later []*history.Op, from time.Duration) time.Duration {
 	for _, o := range later {
 		if resp, ok := o.Response.(*belfryv1.SetNamespaceResponse); ok && len(resp.GetNamespace().GetPendingShards()) == 0 {
@@ -228,7 +230,8 @@ func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan
 			had = 0
 		}
 		if total > before && total > max(had, most)+slack {
-			found.violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d more is what requests under way may bring",
+			found.violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d "+
+				"more is what requests under way may bring",
 				u.shard, u.entry.index, space, total, l, most, slack)
 		}
 	}

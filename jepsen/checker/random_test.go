@@ -125,7 +125,8 @@ func (c *crowd) act() {
 		c.putBatch(batch, c.chance())
 	case 6, 7, 8, 9:
 		c.ids++
-		req := &belfryv1.ReserveRequest{Queues: []string{c.queue()}, MaxJobs: uint32(c.rng.IntN(5)), Wait: durationpb.New(time.Second)}
+		req := &belfryv1.ReserveRequest{Queues: []string{c.queue()}, MaxJobs: uint32(c.rng.IntN(5)),
+			Wait: durationpb.New(time.Second)}
 		if c.one(2) {
 			req.RequestId = fmt.Sprintf("v%d", c.ids)
 		}
@@ -161,11 +162,14 @@ func (c *crowd) actOnJob() {
 	case 6:
 		c.nack(&belfryv1.NackRequest{Lease: token, Error: "no", Delay: durationpb.New(50 * time.Millisecond)}, c.chance())
 	case 7:
-		c.release(&belfryv1.ReleaseRequest{Lease: token, Delay: durationpb.New(time.Duration(c.rng.IntN(2)) * 30 * time.Millisecond)}, c.chance())
+		c.release(&belfryv1.ReleaseRequest{Lease: token,
+			Delay: durationpb.New(time.Duration(c.rng.IntN(2)) * 30 * time.Millisecond)}, c.chance())
 	case 8:
-		c.extend(&belfryv1.ExtendRequest{Lease: token, Ttr: durationpb.New(time.Duration(c.rng.IntN(2)) * 300 * time.Millisecond)}, c.chance())
+		c.extend(&belfryv1.ExtendRequest{Lease: token,
+			Ttr: durationpb.New(time.Duration(c.rng.IntN(2)) * 300 * time.Millisecond)}, c.chance())
 	case 9:
-		c.cancel(&belfryv1.CancelRequest{Queue: ref.Queue, Id: fsm.FormatID(ref.Partition, ref.Serial), Force: c.one(2)}, c.chance())
+		c.cancel(&belfryv1.CancelRequest{Queue: ref.Queue, Id: fsm.FormatID(ref.Partition, ref.Serial), Force: c.one(2)},
+			c.chance())
 	case 10:
 		if len(c.sent) > 0 {
 			one := c.sent[c.rng.IntN(len(c.sent))]
@@ -236,7 +240,8 @@ func (c *crowd) alter(queue string) {
 		s.DedupWindow, s.DedupWindowSet = time.Duration(c.rng.IntN(3))*time.Second, true
 	}
 	c.configure(queue, c.version, s)
-	// What the catalog had logged is in the history as a call, of which the model of the sample only takes note that it was made.
+	// What the catalog had logged is in the history as a call, of which the model of the sample only
+	// takes note that it was made.
 	attempts := uint32(1)
 	c.history.Add(&history.Op{
 		Client: "admin", Node: "n1", Invoked: c.now, Returned: c.now, Outcome: belfryv1.Outcome_OUTCOME_APPLIED,

@@ -64,19 +64,21 @@ func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint6
 		reads = reads[1:]
 		l.found.look(34)
 		if r.witness.GetIndex() != m.Index() {
-			l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack", describe(r.op), r.witness.GetIndex(), l.shard)
+			l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
+				describe(r.op), r.witness.GetIndex(), l.shard)
 			continue
 		}
 		if at := timeOf(r.witness.GetTime()); at != m.Clock() {
-			l.found.violated(34, r.op.Returned, "%s was answered from %s at shard time %d, which was at %d", describe(r.op), textOf(r.witness), at, m.Clock())
+			l.found.violated(34, r.op.Returned, "%s was answered from %s at shard time %d, which was at %d", describe(r.op),
+				textOf(r.witness), at, m.Clock())
 		}
 		c.judgeRead(l, m, r)
 	}
 	return reads
 }
 
-// window is when a read may have been evaluated: from the shard's time to the time that the leader may have stamped when it was answered, or that it was
-// for a node that answers as it is.
+// window is when a read may have been evaluated: from the shard's time to the time that the leader
+// may have stamped when it was answered, or that it was for a node that answers as it is.
 func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
 	ahead := c.ahead.at(o.Returned)
 	if staleRead(o.Response) {
@@ -148,7 +150,8 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 		return "the last error is another"
 	case timeOf(got.GetExpiresAt()) != floorTime(want.TTL), timeOf(got.GetCreatedAt()) != floorTime(want.Created):
 		return "its times are others"
-	case timeOf(got.GetFirstDueAt()) != ceilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts, got.GetBodyBytes() != want.BodyBytes:
+	case timeOf(got.GetFirstDueAt()) != ceilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts,
+		got.GetBodyBytes() != want.BodyBytes:
 		return "what it was put with is another"
 	case got.GetTtr().AsDuration() != want.TTR, len(got.GetRetryDelays()) != len(want.RetryDelays):
 		return "its lengths are others"
@@ -156,7 +159,8 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 	return ""
 }
 
-// judgeList holds a page of a list against one shard: what it lists of the shard is so, in order, and nothing is left out that was there all the time.
+// judgeList holds a page of a list against one shard: what it lists of the shard is so, in order,
+// and nothing is left out that was there all the time.
 func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.ListResponse) {
 	req, ok := r.op.Request.(*belfryv1.ListRequest)
 	if !ok {
@@ -166,7 +170,8 @@ func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.L
 	var last fsm.Time
 	for i, job := range resp.GetJobs() {
 		if due := timeOf(job.GetDueAt()); due < last {
-			l.found.violated(34, r.op.Returned, "%s lists job %s, due at %d, after one that is due at %d", describe(r.op), job.GetId(), due, last)
+			l.found.violated(34, r.op.Returned, "%s lists job %s, due at %d, after one that is due at %d", describe(r.op),
+				job.GetId(), due, last)
 		} else {
 			last = due
 		}
@@ -186,7 +191,8 @@ func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.L
 			state = s
 		}
 	}
-	query := &fsm.ListQuery{Queue: req.GetQueue(), State: state, DueAfter: timeOf(req.GetDueAfter()), DueBefore: timeOf(req.GetDueBefore()), Max: 1 << 20}
+	query := &fsm.ListQuery{Queue: req.GetQueue(), State: state, DueAfter: timeOf(req.GetDueAfter()),
+		DueBefore: timeOf(req.GetDueBefore()), Max: 1 << 20}
 	from, to := c.window(m, r.op)
 	jobs, _ := m.List(query, from)
 	for i := range jobs {
@@ -205,7 +211,8 @@ func (c *check) judgeReads() {
 		case *belfryv1.ListResponse:
 			for i, ok := range p.parts.found {
 				if !ok {
-					c.found.violated(34, p.op.Returned, "%s lists job %s otherwise than any shard had it", describe(p.op), resp.GetJobs()[i].GetId())
+					c.found.violated(34, p.op.Returned, "%s lists job %s otherwise than any shard had it", describe(p.op),
+						resp.GetJobs()[i].GetId())
 				}
 			}
 		case *belfryv1.GetQueueResponse:
@@ -238,12 +245,14 @@ func (c *check) judgeQueue(o *history.Op, resp *belfryv1.GetQueueResponse, p *pa
 	}
 	got, t := resp.GetQueue().GetCounts(), resp.GetQueue().GetTotals()
 	c.found.look(33)
-	shown := fsm.Counts{Delayed: uint64(got.GetDelayed()), Ready: uint64(got.GetReady()), Reserved: uint64(got.GetReserved()), Dead: uint64(got.GetDead()), Bytes: resp.GetQueue().GetBytes()}
+	shown := fsm.Counts{Delayed: uint64(got.GetDelayed()), Ready: uint64(got.GetReady()),
+		Reserved: uint64(got.GetReserved()), Dead: uint64(got.GetDead()), Bytes: resp.GetQueue().GetBytes()}
 	if shown != counts {
 		c.found.violated(33, o.Returned, "%s shows %+v, the log gives %+v", describe(o), shown, counts)
 	}
 	told := fsm.Counters{
-		Put: t.GetPuts(), Granted: t.GetReserves(), Acked: t.GetAcks(), Nacked: t.GetNacks(), Lapsed: t.GetLapses(), Released: t.GetReleases(), Died: t.GetDeaths(),
+		Put: t.GetPuts(), Granted: t.GetReserves(), Acked: t.GetAcks(), Nacked: t.GetNacks(), Lapsed: t.GetLapses(),
+		Released: t.GetReleases(), Died: t.GetDeaths(),
 		Cancelled: t.GetCancels(), Expired: t.GetExpiries(), Redriven: t.GetRedrives(),
 	}
 	if told != totals {

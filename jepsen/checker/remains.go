@@ -31,7 +31,8 @@ func (c *check) remains(found *findings) {
 		for _, a := range l.books.jobs {
 			if n := (idName{a.queue.name, a.id}); a.id != "" && a.queue.partitions > 1 {
 				if other := jobs[n]; other != nil && shards[other] != shard && other.queue.partitions == a.queue.partitions {
-					found.violated(30, c.since(max(a.at, other.at)), "job %q of %s was put into shards %d and %d", a.id, a.queue.name, shards[other], shard)
+					found.violated(30, c.since(max(a.at, other.at)), "job %q of %s was put into shards %d and %d", a.id, a.queue.name,
+						shards[other], shard)
 				}
 				jobs[n], shards[a] = a, shard
 			}
@@ -49,14 +50,16 @@ func (c *check) owner(found *findings, owners map[partition]uint32, l *shardLog,
 	p := partition{put.Queue, put.Partition}
 	found.look(30)
 	if owner, known := owners[p]; known && owner != l.shard {
-		found.violated(30, c.since(one.entry.at), "partition %d of %s has jobs in shards %d and %d", p.n, p.queue, owner, l.shard)
+		found.violated(30, c.since(one.entry.at), "partition %d of %s has jobs in shards %d and %d", p.n, p.queue,
+			owner, l.shard)
 	}
 	owners[p] = l.shard
 	if put.ID == "" {
 		return
 	}
 	if want := partitionOf(put.ID, put.Partitions); want != put.Partition {
-		found.violated(30, c.since(one.entry.at), "job %q of %s was put into partition %d, and belongs into %d of %d", put.ID, put.Queue, put.Partition, want, put.Partitions)
+		found.violated(30, c.since(one.entry.at), "job %q of %s was put into partition %d, and belongs into %d of %d", put.ID,
+			put.Queue, put.Partition, want, put.Partitions)
 	}
 }
 
@@ -86,13 +89,15 @@ func (c *check) left(found *findings, l *shardLog, a *account) {
 		available = a.until
 	}
 	if available < drained && (a.ttl == 0 || a.ttl > drained) {
-		found.violated(1, c.run.Drained, "job %d of %s in shard %d (put at entry %d, state %d) was available from %v on and was not drained by %v",
+		found.violated(1, c.run.Drained, "job %d of %s in shard %d (put at entry %d, state %d) was available from %v on "+
+			"and was not drained by %v",
 			a.serial, a.queue.name, l.shard, a.index, a.state, c.since(available), c.run.Drained)
 	}
 }
 
-// partitionOf says once more where a job with an id of its client's choice belongs: FNV-1a over the hash's version, the id and eight zeros, finished as
-// MurmurHash3 is. See DESIGN §6 and node.PartitionOf.
+// partitionOf says once more where a job with an id of its client's choice belongs: FNV-1a over the
+// hash's version, the id and eight zeros, finished as MurmurHash3 is. See DESIGN §6 and
+// node.PartitionOf.
 func partitionOf(id string, partitions uint32) uint32 {
 	if partitions <= 1 {
 		return 0

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// snapshots is how many times a shard's replay is snapshotted and restored, tailEntries how many entries both copies carry out after that.
+	// snapshots is how many times a shard's replay is snapshotted and restored, tailEntries how many
+	// entries both copies carry out after that.
 	snapshots   = 1
 	tailEntries = 64
 	// countersEvery is after how many entries the counters of all queues are held against the books.
@@ -52,7 +53,9 @@ func (c *check) decode(l *shardLog) {
 		for j := range decoded[i] {
 			r := &decoded[i][j]
 			for _, one := range r.Commands {
-				l.commands = append(l.commands, command{entry: e, number: uint32(len(l.commands) - e.first), request: r, command: one}) //nolint:gosec // few
+				//nolint:gosec // few
+				l.commands = append(l.commands, command{entry: e, number: uint32(len(l.commands) - e.first), request: r,
+					command: one})
 			}
 		}
 	}
@@ -104,7 +107,8 @@ func (c *check) replayShard(l *shardLog) {
 		reads = c.readUpTo(l, m.machine, reads, e.index)
 	}
 	for _, r := range reads {
-		l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack", describe(r.op), r.witness.GetIndex(), l.shard)
+		l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
+			describe(r.op), r.witness.GetIndex(), l.shard)
 	}
 }
 
@@ -113,7 +117,8 @@ func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
 	l.found.look(27)
 	if digest := m.machine.Digest(); digest != e.digest && !m.diverged {
 		m.diverged, l.diverged = true, true
-		l.found.violated(27, c.since(e.at), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.index, l.shard, digest, e.digest, e.node)
+		l.found.violated(27, c.since(e.at), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.index,
+			l.shard, digest, e.digest, e.node)
 	}
 	if m.twin == nil {
 		return
@@ -128,7 +133,8 @@ func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
 		m.twin = nil
 	}
 	if !same {
-		l.found.violated(26, c.since(e.at), "entry %d of shard %d gives something else after a snapshot and its restore (error %v)", e.index, l.shard, err)
+		l.found.violated(26, c.since(e.at), "entry %d of shard %d gives something else after a snapshot and its restore "+
+			"(error %v)", e.index, l.shard, err)
 	}
 }
 
@@ -143,9 +149,11 @@ func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
 		m.twin, err = fsm.Restore(fsm.Config{Seed: 2}, &b)
 	}
 	m.left = tailEntries
-	if err != nil || m.twin.Digest() != m.machine.Digest() || m.twin.Clock() != m.machine.Clock() || m.twin.Index() != m.machine.Index() {
+	if err != nil || m.twin.Digest() != m.machine.Digest() || m.twin.Clock() != m.machine.Clock() ||
+		m.twin.Index() != m.machine.Index() {
 		m.twin = nil
-		l.found.violated(26, c.since(e.at), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)", e.index, l.shard, err)
+		l.found.violated(26, c.since(e.at), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)",
+			e.index, l.shard, err)
 	}
 }
 
@@ -155,13 +163,15 @@ func (b *books) audit(m *fsm.Machine) {
 	b.found.look(33)
 	queues := m.Queues("", 1<<30)
 	if len(queues) != len(b.queues) {
-		b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has %d queues, by the books %d", b.log.shard, b.entry.index, len(queues), len(b.queues))
+		b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has %d queues, by the books %d", b.log.shard,
+			b.entry.index, len(queues), len(b.queues))
 	}
 	for i := range queues {
 		v := &queues[i]
 		q := b.queues[v.Name]
 		if q == nil {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has a queue %s, the books have none", b.log.shard, b.entry.index, v.Name)
+			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has a queue %s, the books have none",
+				b.log.shard, b.entry.index, v.Name)
 			continue
 		}
 		b.found.look(33)
@@ -170,7 +180,8 @@ func (b *books) audit(m *fsm.Machine) {
 				b.log.shard, b.entry.index, v.Name, v.Counts, v.Counters, q.counts, q.counters)
 		}
 		if k := &q.counters; k.Put != q.counts.Jobs()+k.Acked+k.Cancelled+k.Expired+k.Purged {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: queue %s had %d jobs put, of which not all are accounted for: %+v %+v",
+			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: queue %s had %d jobs put, of which not all are "+
+				"accounted for: %+v %+v",
 				b.log.shard, b.entry.index, v.Name, k.Put, q.counts, *k)
 		}
 	}
@@ -183,11 +194,13 @@ func (b *books) auditSpaces(m *fsm.Machine) {
 		var sum fsm.Usage
 		for name, q := range b.queues {
 			if fsm.NamespaceOf(name) == space {
-				sum.Jobs, sum.Bytes, sum.InFlight = sum.Jobs+q.counts.Jobs(), sum.Bytes+q.counts.Bytes, sum.InFlight+q.counts.Reserved
+				sum.Jobs, sum.Bytes, sum.InFlight = sum.Jobs+q.counts.Jobs(), sum.Bytes+q.counts.Bytes,
+					sum.InFlight+q.counts.Reserved
 			}
 		}
 		if u := m.UsageOf(space); u != sum {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: namespace %s uses %+v, by the books %+v", b.log.shard, b.entry.index, space, u, sum)
+			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: namespace %s uses %+v, by the books %+v",
+				b.log.shard, b.entry.index, space, u, sum)
 		}
 	}
 }

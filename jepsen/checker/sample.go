@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	// sampleLeast and one in sampleShare calls, up to sampleMost, is how many jobs the second opinion looks at; jobTimeMax is how long at one, and
-	// jobCallsMax how many calls about one are too many for it.
+	// sampleLeast and one in sampleShare calls, up to sampleMost, is how many jobs the second opinion
+	// looks at; jobTimeMax is how long at one, and jobCallsMax how many calls about one are too many
+	// for it.
 	sampleLeast = 200
 	sampleShare = 500
 	sampleMost  = 2000
@@ -32,7 +33,8 @@ type sampled struct {
 	put   *belfryv1.PutRequest
 	queue *queueTraits
 	calls []*jobCall
-	// byRequest are the calls with a request id that were answered or are of unknown outcome: all attempts at one are one call.
+	// byRequest are the calls with a request id that were answered or are of unknown outcome: all
+	// attempts at one are one call.
 	byRequest map[string]*jobCall
 }
 
@@ -40,7 +42,8 @@ type sampled struct {
 type queueTraits struct {
 	// wide are calls that may have touched any job of the queue.
 	wide []*jobCall
-	// unheard says that there may have been grants that no client heard of, moved that its settings may have changed due times.
+	// unheard says that there may have been grants that no client heard of, moved that its settings
+	// may have changed due times.
 	unheard, moved bool
 	// most is how many attempts a job has whose put does not say, window how long ids are remembered.
 	most   uint32
@@ -57,7 +60,8 @@ type putName struct {
 type survey struct {
 	jobs   map[idName]*sampled
 	chosen []*sampled
-	// puts are the jobs whose ids the server made, by the request id of the put and its place in the batch: an attempt that was not answered does not say its id.
+	// puts are the jobs whose ids the server made, by the request id of the put and its place in the
+	// batch: an attempt that was not answered does not say its id.
 	puts   map[putName]*sampled
 	leases map[string]*sampled
 	queues map[string]*queueTraits
@@ -65,7 +69,8 @@ type survey struct {
 
 // sample asks porcupine about some of the jobs, with a model that knows neither the machine nor the books.
 func (c *check) sample(*findings) {
-	s := survey{jobs: map[idName]*sampled{}, puts: map[putName]*sampled{}, leases: map[string]*sampled{}, queues: map[string]*queueTraits{}}
+	s := survey{jobs: map[idName]*sampled{}, puts: map[putName]*sampled{}, leases: map[string]*sampled{},
+		queues: map[string]*queueTraits{}}
 	s.choose(c.ops, c.run.Sample)
 	for _, o := range c.ops {
 		if req, ok := o.Request.(*belfryv1.ReserveRequest); ok {
@@ -115,9 +120,11 @@ func (j *sampled) judge(found *findings) {
 	switch porcupine.CheckOperationsTimeout(model.porcupine(), operations, jobTimeMax) {
 	case porcupine.Ok:
 	case porcupine.Illegal:
-		found.violated(secondOpinion, last, "job %q of %s: no order of its %d calls gives these answers", j.name.id, j.name.queue, len(calls))
+		found.violated(secondOpinion, last, "job %q of %s: no order of its %d calls gives these answers", j.name.id,
+			j.name.queue, len(calls))
 	case porcupine.Unknown:
-		found.violated(secondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id, j.name.queue, len(calls), jobTimeMax)
+		found.violated(secondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id, j.name.queue,
+			len(calls), jobTimeMax)
 	}
 }
 
@@ -224,7 +231,8 @@ func (s *survey) reserve(o *history.Op, req *belfryv1.ReserveRequest) {
 		}
 		s.leases[job.GetLease()] = j
 		j.calls = append(j.calls, &jobCall{
-			kind: callGrant, ok: true, invoked: o.Invoked, returned: o.Returned, time: timeOf(job.GetWitness().GetTime()), fence: job.GetFence(),
+			kind: callGrant, ok: true, invoked: o.Invoked, returned: o.Returned, time: timeOf(job.GetWitness().GetTime()),
+			fence:   job.GetFence(),
 			attempt: job.GetAttempt(), until: timeOf(job.GetLeaseUntil()),
 		})
 	}
@@ -236,7 +244,8 @@ func (one *jobCall) told(outcome belfryv1.Outcome, reason belfryv1.Reason, w *be
 	one.unknown = outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED
 }
 
-// add takes a call about a job. What was refused without a look at the job says nothing of it; attempts with one request id are one call.
+// add takes a call about a job. What was refused without a look at the job says nothing of it;
+// attempts with one request id are one call.
 func (j *sampled) add(one *jobCall, requestID string) {
 	if j == nil || !one.ok && !one.unknown && one.time == 0 {
 		return
@@ -315,7 +324,8 @@ func (s *survey) put(o *history.Op, name putName, req *belfryv1.PutRequest, resu
 	switch {
 	case resp != nil:
 		id = resp.GetId()
-		one.ok, one.created, one.due, one.time = true, resp.GetCreated(), timeOf(resp.GetDueAt()), timeOf(resp.GetWitness().GetTime())
+		one.ok, one.created, one.due, one.time = true, resp.GetCreated(), timeOf(resp.GetDueAt()),
+			timeOf(resp.GetWitness().GetTime())
 	case failed != nil:
 		one.told(failed.GetOutcome(), failed.GetReason(), failed.GetWitness())
 	default:
@@ -331,7 +341,8 @@ func (s *survey) put(o *history.Op, name putName, req *belfryv1.PutRequest, resu
 // callOnQueue takes note of a call that may touch any job of a queue.
 func (s *survey) callOnQueue(o *history.Op) {
 	switch o.Request.(type) {
-	case *belfryv1.RedriveRequest, *belfryv1.PurgeQueueRequest, *belfryv1.DeleteQueueRequest, *belfryv1.CreateQueueRequest, *belfryv1.UpdateQueueRequest:
+	case *belfryv1.RedriveRequest, *belfryv1.PurgeQueueRequest, *belfryv1.DeleteQueueRequest, *belfryv1.CreateQueueRequest,
+		*belfryv1.UpdateQueueRequest:
 	default:
 		return
 	}

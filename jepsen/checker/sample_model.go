@@ -155,7 +155,8 @@ func (m *jobModel) effect(s jobState, one *jobCall) (jobState, bool) {
 	mine := s.where == holding && s.fence == one.fence
 	switch one.kind {
 	case callPut:
-		ok := (s.where == absent || s.where == over && (one.again || one.time == 0 || one.time >= s.ended.Add(m.window))) && (one.created || one.unknown)
+		ok := (s.where == absent || s.where == over && (one.again || one.time == 0 || one.time >= s.ended.Add(m.window))) &&
+			(one.created || one.unknown)
 		s.where, s.first, s.due, s.attempt = waiting, one.due, one.due, 0
 		return s, ok
 	case callGrant:

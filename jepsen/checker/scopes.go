@@ -38,7 +38,8 @@ func scopesOf(texts []string) (all []scope) {
 	return all
 }
 
-// allows reports whether a token, nil for one that never was, allows something on a queue. What is done to a queue may be seen of it.
+// allows reports whether a token, nil for one that never was, allows something on a queue. What is
+// done to a queue may be seen of it.
 func (t *credential) allows(act action, queue string) bool {
 	return t != nil && slices.ContainsFunc(t.scopes, func(s scope) bool {
 		return (s.queues == queue || s.open && strings.HasPrefix(queue, s.queues)) &&
@@ -49,7 +50,8 @@ func (t *credential) allows(act action, queue string) bool {
 // allowsAll is allows for what concerns the whole cluster.
 func (t *credential) allowsAll(act action) bool {
 	return t != nil && slices.ContainsFunc(t.scopes, func(s scope) bool {
-		return s.open && s.queues == "" && (slices.Contains(s.actions, string(act)) || slices.Contains(s.actions, string(administer)))
+		return s.open && s.queues == "" && (slices.Contains(s.actions, string(act)) ||
+			slices.Contains(s.actions, string(administer)))
 	})
 }
 

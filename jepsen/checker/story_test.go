@@ -12,7 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// story is a short legal run in which one of everything happens. Its calls have names, so that a test can change what one of them was told.
+// story is a short legal run in which one of everything happens. Its calls have names, so that a
+// test can change what one of them was told.
 type story struct {
 	*lab
 	ops    map[string]*history.Op
@@ -70,7 +71,8 @@ func newStory(t testing.TB) *story {
 func (s *story) plain() {
 	s.puts("a", "orders", 0)
 	s.one("repeat a", s.put(s.ops["put a"].Request.(*belfryv1.PutRequest), answered))
-	s.one("conflict a", s.put(&belfryv1.PutRequest{Queue: "orders", Id: "a", Body: &belfryv1.PutRequest_Text{Text: "another"}}, answered))
+	s.one("conflict a", s.put(&belfryv1.PutRequest{Queue: "orders", Id: "a",
+		Body: &belfryv1.PutRequest_Text{Text: "another"}}, answered))
 	s.takes("a", "orders")
 	s.acks("a")
 	s.puts("first", "orders", 0)
@@ -79,14 +81,17 @@ func (s *story) plain() {
 	s.takes("second", "orders")
 	s.acks("first")
 	s.acks("second")
-	s.one("generated", s.put(&belfryv1.PutRequest{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "g"}, Headers: map[string]string{"k": "v"}, RequestId: "g1"}, answered))
-	s.one("generated too", s.put(&belfryv1.PutRequest{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "h"}, RequestId: "h1"}, answered))
+	s.one("generated", s.put(&belfryv1.PutRequest{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "g"},
+		Headers: map[string]string{"k": "v"}, RequestId: "g1"}, answered))
+	s.one("generated too", s.put(&belfryv1.PutRequest{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "h"},
+		RequestId: "h1"}, answered))
 	s.takes("generated", "orders")
 	s.acks("generated")
 	s.takes("generated too", "orders")
 	s.acks("generated too")
 	s.one("batch", s.putBatch(&belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{
-		{Queue: "orders", Id: "b1"}, {Queue: "orders", Id: "a", Body: &belfryv1.PutRequest_Text{Text: "another"}}, {Queue: "orders", Id: "b2"},
+		{Queue: "orders", Id: "b1"}, {Queue: "orders", Id: "a", Body: &belfryv1.PutRequest_Text{Text: "another"}},
+		{Queue: "orders", Id: "b2"},
 	}}, answered))
 	s.takes("b1", "orders")
 	s.takes("b2", "orders")
@@ -100,7 +105,8 @@ func (s *story) redelivered() {
 	s.wait(200 * time.Millisecond)
 	s.takes("late again", "orders")
 	s.acks("late") // stale
-	s.one("extend", s.extend(&belfryv1.ExtendRequest{Lease: s.leases["late again"], Ttr: durationpb.New(4 * time.Second)}, answered))
+	s.one("extend", s.extend(&belfryv1.ExtendRequest{Lease: s.leases["late again"], Ttr: durationpb.New(4 * time.Second)},
+		answered))
 	s.acks("late again")
 	s.elect(s.shardOf("orders"))
 	s.puts("given back", "orders", 0)
@@ -115,7 +121,8 @@ func (s *story) failed() {
 	two := uint32(2)
 	s.one("put poor", s.put(&belfryv1.PutRequest{Queue: "mail", Id: "poor", MaxAttempts: &two}, answered))
 	s.takes("poor", "mail")
-	s.one("nack poor", s.nack(&belfryv1.NackRequest{Lease: s.leases["poor"], Error: "e", Delay: durationpb.New(500 * time.Millisecond), RequestId: "n1"}, answered))
+	s.one("nack poor", s.nack(&belfryv1.NackRequest{Lease: s.leases["poor"], Error: "e",
+		Delay: durationpb.New(500 * time.Millisecond), RequestId: "n1"}, answered))
 	s.takes("none", "mail")
 	s.wait(time.Second)
 	s.takes("poor again", "mail")
@@ -141,13 +148,17 @@ func (s *story) named() {
 // unknown: puts that nobody heard of, that were lost, and that were refused.
 func (s *story) unknown() {
 	s.one("unheard", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "unheard"}}, unheard))
-	s.one("lost", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "lost"}, RequestId: "lost"}, lost))
-	s.one("refused", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "refused"}, RequestId: "refused"}, refused))
+	s.one("lost", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "lost"},
+		RequestId: "lost"}, lost))
+	s.one("refused", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "refused"},
+		RequestId: "refused"}, refused))
 	s.takes("unheard", "mail")
 	s.acks("unheard")
 	s.puts("spoken for", "mail", 0)
-	s.one("reserve unheard", s.reserve(&belfryv1.ReserveRequest{Queues: []string{"mail"}, RequestId: "u1", Ttr: durationpb.New(2 * time.Second)}, unheard, nil))
-	s.one("reserve repeated", s.reserve(&belfryv1.ReserveRequest{Queues: []string{"mail"}, RequestId: "u1", Ttr: durationpb.New(2 * time.Second)}, answered,
+	s.one("reserve unheard", s.reserve(&belfryv1.ReserveRequest{Queues: []string{"mail"}, RequestId: "u1",
+		Ttr: durationpb.New(2 * time.Second)}, unheard, nil))
+	s.one("reserve repeated", s.reserve(&belfryv1.ReserveRequest{Queues: []string{"mail"}, RequestId: "u1",
+		Ttr: durationpb.New(2 * time.Second)}, answered,
 		func(j *belfryv1.Job) { s.leases["spoken for"] = j.GetLease() }))
 	s.acks("spoken for")
 }
@@ -221,7 +232,8 @@ func TestStory(t *testing.T) {
 			t.Errorf("%s was done: %+v", name, s.ops[name])
 		}
 	}
-	for _, name := range []string{"ack late again", "ack poor anew", "ack postponed", "ack spoken for", "ack seen", "get", "list", "get queue"} {
+	for _, name := range []string{"ack late again", "ack poor anew", "ack postponed", "ack spoken for", "ack seen", "get",
+		"list", "get queue"} {
 		if !s.ops[name].OK() {
 			t.Errorf("%s was not done: %+v", name, s.ops[name])
 		}

@@ -10,8 +10,10 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The books follow what the log gives when the checker's own machine carries it out. A server whose machine has a mistake tells its clients something
-// else. So what clients were told is followed once more by itself, job by job in the order of the witnesses; from the log comes only what nobody was told.
+// The books follow what the log gives when the checker's own machine carries it out. A server whose
+// machine has a mistake tells its clients something else. So what clients were told is followed
+// once more by itself, job by job in the order of the witnesses; from the log comes only what
+// nobody was told.
 
 // leadGrace is more than a new leader adds to a lease.
 const leadGrace = 5 * time.Second
@@ -134,7 +136,8 @@ func (l *shardLog) unheard() (all []event) {
 		if !one.effect || one.answered.Load() || one.job == nil {
 			continue
 		}
-		e := event{account: one.job, index: one.entry.index, number: one.number, time: one.entry.clock, ok: true, due: one.result.Due, until: one.result.Until}
+		e := event{account: one.job, index: one.entry.index, number: one.number, time: one.entry.clock, ok: true,
+			due: one.result.Due, until: one.result.Until}
 		e.dead = one.result.State == fsm.Dead
 		switch one.command.(type) {
 		case *fsm.Put:
@@ -162,7 +165,8 @@ func (l *shardLog) unheard() (all []event) {
 	for _, g := range l.books.leases {
 		if g.told.Load() == nil {
 			all = append(all, event{
-				account: g.account, index: g.command.entry.index, number: g.command.number, kind: callGrant, ok: true, time: g.command.entry.clock,
+				account: g.account, index: g.command.entry.index, number: g.command.number, kind: callGrant, ok: true,
+				time:  g.command.entry.clock,
 				fence: g.fence, attempt: g.attempt, due: g.due, until: g.until,
 			})
 		}
@@ -180,7 +184,8 @@ func (p place) before(q place) bool {
 	return p.index < q.index || p.index == q.index && p.number < q.number
 }
 
-// wide are the places at which jobs of a queue were made ready again, removed, or ended otherwise than by a call of their own.
+// wide are the places at which jobs of a queue were made ready again, removed, or ended otherwise
+// than by a call of their own.
 func (l *shardLog) wide() map[string][]place {
 	wide := map[string][]place{}
 	for i := range l.commands {
@@ -269,7 +274,8 @@ func (f *follower) event(e *event) {
 	}
 }
 
-// finish judges what became of a job by what clients were told: one that was there for anybody long before the end of the drain was lost.
+// finish judges what became of a job by what clients were told: one that was there for anybody long
+// before the end of the drain was lost.
 func (f *follower) finish() {
 	a, run := f.account, f.c.run
 	if f.log.diverged {
@@ -285,11 +291,13 @@ func (f *follower) finish() {
 		available = f.until.Add(leadGrace)
 	}
 	end := event{account: a, index: 1 << 62}
-	exempt := a.put.Given.Has(fsm.GivenTTL) || a.queue.settings.Overdue == fsm.DropOverdue || a.state == fsm.Dead || a.queue.settings.PausedAt(drained)
+	exempt := a.put.Given.Has(fsm.GivenTTL) || a.queue.settings.Overdue == fsm.DropOverdue || a.state == fsm.Dead ||
+		a.queue.settings.PausedAt(drained)
 	if exempt || max(available, a.created) >= drained || f.moved || f.touched(&end) {
 		return
 	}
-	f.found.violated(1, run.Drained, "job %d of %s in shard %d (put at entry %d) was there for anybody from %v on, and no client was handed it by %v",
+	f.found.violated(1, run.Drained, "job %d of %s in shard %d (put at entry %d) was there for anybody from %v on, and "+
+		"no client was handed it by %v",
 		a.serial, a.queue.name, f.log.shard, a.index, f.c.since(max(available, a.created)), run.Drained)
 }
 
@@ -315,7 +323,8 @@ func (f *follower) grant(e *event) {
 	case f.where != absent && e.fence == f.fence && f.granted == (place{e.index, e.number}):
 		return // told again
 	case f.where == holding && e.time < f.until && !moved:
-		f.violated(17, e, "it was handed out with fence %d at %d, it is leased with fence %d until %d", e.fence, e.time, f.fence, f.until)
+		f.violated(17, e, "it was handed out with fence %d at %d, it is leased with fence %d until %d", e.fence, e.time,
+			f.fence, f.until)
 		f.violated(20, e, "it was handed out again, and nothing had ended its lease with fence %d", f.fence)
 	case f.where == over && e.account.why == cancelled:
 		f.violated(23, e, "it was handed out, and had been cancelled")

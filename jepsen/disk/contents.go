@@ -17,8 +17,8 @@ const SectorBytes = 512
 // SizeSector is what a Fate is asked for the length of a file: whether the length that was not synced is kept.
 const SizeSector = -1
 
-// contents is what one file holds: as the process sees it, in a file of the backing directory, and beside it what a power cut brings back.
-// A sector that is not in undo is durable as it is.
+// contents is what one file holds: as the process sees it, in a file of the backing directory, and
+// beside it what a power cut brings back. A sector that is not in undo is durable as it is.
 type contents struct {
 	space *space
 
@@ -26,7 +26,8 @@ type contents struct {
 	file   *os.File
 	size   int64 // as the process sees it; set by setSize
 	synced int64 // as of the last sync
-	// undo holds the durable bytes of each sector that was written since the last sync; nil stands for zeros, and for what was not there.
+	// undo holds the durable bytes of each sector that was written since the last sync; nil stands for
+	// zeros, and for what was not there.
 	undo map[int64][]byte
 	// dropped are sectors of undo that a sync failed to write: no later sync does, unless they are written again.
 	dropped map[int64]bool
@@ -159,7 +160,8 @@ func (c *contents) drop() {
 	}
 }
 
-// settle makes the file what a power cut leaves of it, as fate has it by sector, and returns how many bytes that were written and not synced are lost.
+// settle makes the file what a power cut leaves of it, as fate has it by sector, and returns how
+// many bytes that were written and not synced are lost.
 func (c *contents) settle(fate func(sector int64) bool) (lost int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,8 +46,8 @@ func sectorOf(b []byte, sector int64) []byte {
 	return s
 }
 
-// TestContentsAgainstModel: whatever is written, cut, allocated and synced, a crash brings back the last synced state, or keeps all, or takes
-// each sector from one of the two.
+// TestContentsAgainstModel: whatever is written, cut, allocated and synced, a crash brings back the
+// last synced state, or keeps all, or takes each sector from one of the two.
 func TestContentsAgainstModel(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -135,8 +135,8 @@ func TestSettleCounts(t *testing.T) {
 	}
 }
 
-// TestFailedSync: what the kernel could not write it shows and calls written, so that a later sync says nothing about it, unless it is
-// written again.
+// TestFailedSync: what the kernel could not write it shows and calls written, so that a later sync
+// says nothing about it, unless it is written again.
 func TestFailedSync(t *testing.T) {
 	n := newNames(t)
 	n.create("/a")
@@ -151,7 +151,8 @@ func TestFailedSync(t *testing.T) {
 	}{
 		{Fail(syscall.EIO), false, "/a"},
 		{Fail(syscall.EIO), true, "newer"},
-		{func(Op) Verdict { l.disk.Stop(); return Verdict{Err: syscall.EIO} }, false, "later"}, // it was killed, and the kernel goes on
+		// it was killed, and the kernel goes on
+		{func(Op) Verdict { l.disk.Stop(); return Verdict{Err: syscall.EIO} }, false, "later"},
 	} {
 		text := map[bool]string{false: "later", true: "newer"}[tc.again]
 		must(t, f.file.write([]byte(text), 0))

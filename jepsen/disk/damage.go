@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// Damage is done to what processes see and to what is durable, while a process runs or when none does. Names are as in Op.Path. A process
-// that runs sees it at once, also where it has mapped the file or the kernel had it in its cache.
+// Damage is done to what processes see and to what is durable, while a process runs or when none
+// does. Names are as in Op.Path. A process that runs sees it at once, also where it has mapped the
+// file or the kernel had it in its cache.
 
 // Flip inverts one bit of a file.
 func (d *Disk) Flip(name string, offset int64, bit uint) error {

@@ -1,6 +1,8 @@
-// Package disk is a disk for real processes that fails on purpose. It is a file system in user space (FUSE) before a directory of a real
-// disk. What a process wrote and did not sync is lost, kept or torn in a crash, as the test decides; each step can be made to fail, to wait,
-// to hang, or to be the last one before the process is killed; and files can be damaged under a process that runs.
+// Package disk is a disk for real processes that fails on purpose. It is a file system in user
+// space (FUSE) before a directory of a real disk. What a process wrote and did not sync is lost,
+// kept or torn in a crash, as the test decides; each step can be made to fail, to wait, to hang, or
+// to be the last one before the process is killed; and files can be damaged under a process that
+// runs.
 //
 // File contents become durable by a sync of the file, names by a sync of their directory, and nothing else orders them.
 package disk
@@ -18,8 +20,8 @@ import (
 type Config struct {
 	// Mountpoint is the directory in which processes see the disk. It is made if it is missing.
 	Mountpoint string
-	// Backing is a directory on a real disk, for the bytes of files and not for reading: names are in memory only, see Copy. It is made if it
-	// is missing, and must be empty.
+	// Backing is a directory on a real disk, for the bytes of files and not for reading: names are in
+	// memory only, see Copy. It is made if it is missing, and must be empty.
 	Backing string
 	Logger  *slog.Logger
 }
@@ -46,8 +48,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// Disk is a mounted disk. Its methods may be called from any goroutine, except those that take the disk away from its process (Crash,
-// ReplaceAll, Close): they are for one goroutine.
+// Disk is a mounted disk. Its methods may be called from any goroutine, except those that take the
+// disk away from its process (Crash, ReplaceAll, Close): they are for one goroutine.
 type Disk struct {
 	cfg   Config
 	space *space
@@ -71,16 +73,18 @@ func open(cfg Config) (*Disk, error) {
 	return d, nil
 }
 
-// Close unmounts the disk, also when processes use it or hang in it: what they ask for from now on fails. The backing directory stays.
+// Close unmounts the disk, also when processes use it or hang in it: what they ask for from now on
+// fails. The backing directory stays.
 func (d *Disk) Close() error {
 	err := d.end()
 	d.names().close()
 	return err
 }
 
-// Crash cuts the power. The process that used the disk should be dead; what it still has open is dead. Of what was not durable the rest is
-// what fate and names say; the hook is gone, and the disk is mounted again. Without a fate only the process died: the kernel holds all that
-// it did, and what was not durable is not durable yet.
+// Crash cuts the power. The process that used the disk should be dead; what it still has open is
+// dead. Of what was not durable the rest is what fate and names say; the hook is gone, and the disk
+// is mounted again. Without a fate only the process died: the kernel holds all that it did, and
+// what was not durable is not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
 	if err := d.end(); err != nil {
 		return Losses{}, err
@@ -95,8 +99,8 @@ func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
 	return lost, d.begin()
 }
 
-// ReplaceAll puts a copy of a directory in place of everything on the disk, durably: an older state, or an empty one. The process that used
-// the disk should be dead.
+// ReplaceAll puts a copy of a directory in place of everything on the disk, durably: an older
+// state, or an empty one. The process that used the disk should be dead.
 func (d *Disk) ReplaceAll(dir string) error {
 	if err := d.end(); err != nil {
 		return err
@@ -119,7 +123,8 @@ func (d *Disk) ReplaceAll(dir string) error {
 	return d.begin()
 }
 
-// Copy writes what the process sees to a directory, which is made. While the process runs, files may be copied at different moments.
+// Copy writes what the process sees to a directory, which is made. While the process runs, files
+// may be copied at different moments.
 func (d *Disk) Copy(dir string) error {
 	t := d.names()
 	if err := t.save(t.root, dir); err != nil {

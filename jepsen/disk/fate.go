@@ -6,8 +6,9 @@ import (
 	"math/rand/v2"
 )
 
-// Fate decides what a crash does to a sector of a file that was not synced: true keeps it. It is asked in order of sectors, and first of
-// SizeSector if the length of the file was not synced. See Disk.Crash for no Fate.
+// Fate decides what a crash does to a sector of a file that was not synced: true keeps it. It is
+// asked in order of sectors, and first of SizeSector if the length of the file was not synced. See
+// Disk.Crash for no Fate.
 type Fate func(name string, sector int64) bool
 
 // LoseAll is the Fate that keeps nothing unsynced.
@@ -23,8 +24,9 @@ type Step struct {
 	From string // the old name of a rename
 }
 
-// Names decides what a crash does to a step that was not synced: true keeps it. It is asked in the order of the steps. The steps of one
-// directory become durable in order: after one that is lost, the later ones are too and are not asked for.
+// Names decides what a crash does to a step that was not synced: true keeps it. It is asked in the
+// order of the steps. The steps of one directory become durable in order: after one that is lost,
+// the later ones are too and are not asked for.
 type Names func(Step) bool
 
 // LoseNames is the Names that leaves each directory as it was at its last sync.
@@ -33,8 +35,8 @@ func LoseNames(Step) bool { return false }
 // KeepNames is the Names under which all steps became durable by chance.
 func KeepNames(Step) bool { return true }
 
-// Chance returns fates that keep about the given share, 0 to 1, of sectors and of steps. The same seed decides the same way over the same name
-// and sector, or step.
+// Chance returns fates that keep about the given share, 0 to 1, of sectors and of steps. The same
+// seed decides the same way over the same name and sector, or step.
 func Chance(seed uint64, keep float64) (Fate, Names) {
 	decide := func(what string, number int64) bool {
 		h := fnv.New64a()

@@ -10,7 +10,8 @@ import (
 // Kind is a kind of step.
 type Kind string
 
-// The steps that a Hook sees. What the kernel answers from its cache is no step: most reads, most openings and all questions for attributes.
+// The steps that a Hook sees. What the kernel answers from its cache is no step: most reads, most
+// openings and all questions for attributes.
 const (
 	OpOpen     Kind = "open"
 	OpCreate   Kind = "create"
@@ -46,11 +47,14 @@ type Op struct {
 type Verdict struct {
 	// Delay passes before the step.
 	Delay time.Duration
-	// Hang holds the step back until Release, Crash or Close; after Release it is taken. Who asked for it cannot be killed meanwhile.
+	// Hang holds the step back until Release, Crash or Close; after Release it is taken. Who asked for
+	// it cannot be killed meanwhile.
 	Hang bool
-	// Err is what the process gets instead of the step. What a sync that failed was to write is durable only after it was written and synced again.
+	// Err is what the process gets instead of the step. What a sync that failed was to write is
+	// durable only after it was written and synced again.
 	Err syscall.Errno
-	// Lie tells the process that the step was taken, and does not take it. Only syncs can be lied about; of any other step it is EIO.
+	// Lie tells the process that the step was taken, and does not take it. Only syncs can be lied
+	// about; of any other step it is EIO.
 	Lie bool
 	// Then is called after the step was taken without an error, before the process hears of it.
 	Then func()
@@ -124,8 +128,9 @@ func (d *Disk) Release() {
 	d.steps.released = make(chan struct{})
 }
 
-// Stop lets the disk take no step any more that would change it, until Crash: each ends with EIO, whatever the hook says. A hook that kills
-// the process calls it before, so that nothing slips in between.
+// Stop lets the disk take no step any more that would change it, until Crash: each ends with EIO,
+// whatever the hook says. A hook that kills the process calls it before, so that nothing slips in
+// between.
 func (d *Disk) Stop() {
 	d.steps.mu.Lock()
 	defer d.steps.mu.Unlock()

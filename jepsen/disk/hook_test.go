@@ -39,7 +39,8 @@ func TestVerdicts(t *testing.T) {
 		{"a lie", LieSyncs(), OpSync, 0, 0},
 		{"a lie about a directory", LieSyncs(), OpSyncDir, 0, 0},
 		{"no lie about a write", LieSyncs(), OpWrite, 1, 0},
-		{"the first objection of a chain", Chain(Fail(syscall.EIO, OpRead), ReadOnly(), Fail(syscall.ENOSPC)), OpWrite, 0, syscall.EROFS},
+		{"the first objection of a chain", Chain(Fail(syscall.EIO, OpRead), ReadOnly(), Fail(syscall.ENOSPC)), OpWrite,
+			0, syscall.EROFS},
 		{"a chain without objections", Chain(Fail(syscall.EIO, OpRead)), OpWrite, 1, 0},
 		{"what cannot be lied about", func(Op) Verdict { return Verdict{Lie: true} }, OpWrite, 0, syscall.EIO},
 	} {
@@ -61,7 +62,8 @@ func TestHookSees(t *testing.T) {
 			t.Errorf("%v was taken %d times with %v", op, taken, errno)
 		}
 	}
-	want := []Op{{Kind: OpWrite, Path: "/a", Count: 1}, {Kind: OpSync, Path: "/a", Count: 1}, {Kind: OpWrite, Path: "/b", Count: 2}}
+	want := []Op{{Kind: OpWrite, Path: "/a", Count: 1}, {Kind: OpSync, Path: "/a", Count: 1},
+		{Kind: OpWrite, Path: "/b", Count: 2}}
 	if !slices.Equal(seen, want) {
 		t.Errorf("the hook saw %v, want %v", seen, want)
 	}
@@ -119,7 +121,8 @@ func TestKillAt(t *testing.T) {
 		}))
 		for _, name := range []string{"a.wal", "b.tmp"} {
 			if taken, errno := l.do(OpSync, name); taken != 1 || errno != 0 || killed != 0 {
-				t.Errorf("%s: %s, which is not the second of its kind: taken %d times with %v, killed %d times", when, name, taken, errno, killed)
+				t.Errorf("%s: %s, which is not the second of its kind: taken %d times with %v, killed %d times", when, name, taken,
+					errno, killed)
 			}
 		}
 		wantTaken, wantErrno := 0, syscall.EIO
@@ -152,7 +155,8 @@ func TestSites(t *testing.T) {
 	}
 	site := Site{Kind: OpSync, Path: "log/*.wal"}
 	for name, want := range map[string]bool{
-		"/data/shards/0000/log/1-2.wal": true, "/log/1.wal": true, "/1.wal": false, "/log/1.wal.tmp": false, "/log/x/1.wal": false, "/": false,
+		"/data/shards/0000/log/1-2.wal": true, "/log/1.wal": true, "/1.wal": false, "/log/1.wal.tmp": false,
+		"/log/x/1.wal": false, "/": false,
 	} {
 		if site.Matches(Op{Kind: OpSync, Path: name}) != want || site.Matches(Op{Kind: OpWrite, Path: name}) {
 			t.Errorf("%s: matches other than %v", name, want)

@@ -12,20 +12,22 @@ import (
 )
 
 const (
-	// fillers put large jobs and cancel them, so that the log grows over its segments and snapshots follow each other, while the state stays small.
+	// fillers put large jobs and cancel them, so that the log grows over its segments and snapshots
+	// follow each other, while the state stays small.
 	fillers   = 4
 	bodyBytes = 512 << 10
 )
 
-// TestKillAtEverySite: the power goes before and after every step that a server takes on its disk, and what is left is a data directory from
-// which it starts and in which every acknowledged job is.
+// TestKillAtEverySite: the power goes before and after every step that a server takes on its disk,
+// and what is left is a data directory from which it starts and in which every acknowledged job is.
 func TestKillAtEverySite(t *testing.T) {
 	program := program(t)
 	var mu sync.Mutex
 	var lost Losses
 	jobs := 0
 	t.Cleanup(func() {
-		t.Logf("%d sites, twice each: %d jobs acknowledged, %d bytes and %d names lost", len(Sites()), jobs, lost.Bytes, lost.Names)
+		t.Logf("%d sites, twice each: %d jobs acknowledged, %d bytes and %d names lost", len(Sites()), jobs,
+			lost.Bytes, lost.Names)
 		if !t.Failed() && (lost.Bytes == 0 || lost.Names == 0) {
 			t.Error("nothing was lost that was not synced: nothing was tested")
 		}

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// cacheTime is how long the kernel may believe what it was told: nothing changes behind its back but by damage, which tells it.
+	// cacheTime is how long the kernel may believe what it was told: nothing changes behind its back
+	// but by damage, which tells it.
 	cacheTime = time.Hour
 	// writeBytesMax is the largest single write that the kernel hands over.
 	writeBytesMax = 1 << 20
@@ -24,8 +25,9 @@ const (
 	fileSystem = "belfry-disk"
 )
 
-// life is the disk from one mount to the next crash. A new one has a new connection to the kernel, so that nothing of what processes had
-// open, and nothing of what the kernel had cached, reaches it.
+// life is the disk from one mount to the next crash. A new one has a new connection to the kernel,
+// so that nothing of what processes had open, and nothing of what the kernel had cached, reaches
+// it.
 type life struct {
 	disk   *Disk
 	tree   *tree
@@ -36,8 +38,9 @@ type life struct {
 	gate sync.RWMutex // steps hold it for reading while they are taken
 }
 
-// Mount mounts an empty disk. The error says what the host lacks: it takes Linux with /dev/fuse and either root or fusermount3, which comes
-// with the package fuse3. Who is not root sees the disk alone: processes of other users have no access.
+// Mount mounts an empty disk. The error says what the host lacks: it takes Linux with /dev/fuse and
+// either root or fusermount3, which comes with the package fuse3. Who is not root sees the disk
+// alone: processes of other users have no access.
 func Mount(_ context.Context, cfg Config) (*Disk, error) {
 	if err := CheckHost(); err != nil {
 		return nil, fmt.Errorf("disk: %w", err)
@@ -65,7 +68,8 @@ func mount(d *Disk) (*life, error) {
 		MountOptions: fuse.MountOptions{
 			FsName: fileSystem, Name: fileSystem, Options: []string{"default_permissions"},
 			AllowOther: isRoot(), DirectMountStrict: isRoot(), MaxWrite: writeBytesMax,
-			// A read of what the kernel has cached must not throw that away only because the file was written to: all writes went through it.
+			// A read of what the kernel has cached must not throw that away only because the file was
+			// written to: all writes went through it.
 			ExplicitDataCacheControl: true, DisableXAttrs: true, DisableReadDirPlus: true,
 			Logger: slog.NewLogLogger(d.cfg.Logger.Handler(), slog.LevelWarn),
 		},
@@ -107,7 +111,8 @@ func (l *life) step(op Op, at place, take func() error) syscall.Errno {
 		v = l.disk.steps.ask(op, l.ended)
 	}
 	if v.Err != 0 {
-		if op.Kind == OpSync && at.dir.file != nil && !l.disk.steps.refuses(OpSync) { // who is killed before a sync has not failed to sync
+		// who is killed before a sync has not failed to sync
+		if op.Kind == OpSync && at.dir.file != nil && !l.disk.steps.refuses(OpSync) {
 			at.dir.file.drop()
 		}
 		return v.Err
@@ -158,7 +163,8 @@ func (d *Disk) forgetName(at place) error {
 	return d.forget(place{dir: at.dir}, func(known *fs.Inode) syscall.Errno { return known.NotifyEntry(at.name) })
 }
 
-// forget tells the kernel of a change to an inode if it knows that. No locks may be held: it waits for reads that are under way.
+// forget tells the kernel of a change to an inode if it knows that. No locks may be held: it waits
+// for reads that are under way.
 func (d *Disk) forget(at place, tell func(*fs.Inode) syscall.Errno) error {
 	l, err := d.present()
 	if err != nil {

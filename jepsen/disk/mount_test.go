@@ -24,8 +24,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scriptVariable names what a child process of the test does instead of testing. A process that serves a disk must not map a file on it, nor
-// hang on it: the garbage collector would wait for the thread that does, and the thread for the disk.
+// scriptVariable names what a child process of the test does instead of testing. A process that
+// serves a disk must not map a file on it, nor hang on it: the garbage collector would wait for the
+// thread that does, and the thread for the disk.
 const scriptVariable = "BELFRY_DISK_SCRIPT"
 
 func TestMain(m *testing.M) {
@@ -86,7 +87,8 @@ func scriptUse(dir string) error {
 		return err
 	}
 	for name, use := range map[string]func(func(string) string) error{
-		"names": useNames, "a mapped file": useMapped, "a lock": useLock, "a direct file": useDirect, "an allocated file": useAllocated,
+		"names": useNames, "a mapped file": useMapped, "a lock": useLock, "a direct file": useDirect,
+		"an allocated file": useAllocated,
 	} {
 		if err := use(in); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -205,7 +207,8 @@ func useAllocated(in func(string) string) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 1<<20), unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 2<<20))
+	err = errors.Join(unix.Fallocate(int(f.Fd()), 0, 0, 1<<20),
+		unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, 2<<20))
 	info, statErr := f.Stat()
 	if err := errors.Join(err, statErr); err != nil || info.Size() != 1<<20 {
 		return fmt.Errorf("%v: %w", info, err)
@@ -282,7 +285,8 @@ func scriptSync(dir string) error {
 
 // scriptDie dies with a disk mounted.
 func scriptDie(dir string) error {
-	cfg := Config{Mountpoint: filepath.Join(dir, "a mount"), Backing: filepath.Join(dir, "backing"), Logger: slog.New(slog.DiscardHandler)}
+	cfg := Config{Mountpoint: filepath.Join(dir, "a mount"), Backing: filepath.Join(dir, "backing"),
+		Logger: slog.New(slog.DiscardHandler)}
 	if _, err := Mount(context.Background(), cfg); err != nil {
 		return err
 	}
@@ -399,7 +403,8 @@ func TestDamageIsSeen(t *testing.T) {
 	must(t, d.Truncate("/mapped", 100))
 	b, err := d.Contents("/mapped")
 	must(t, err)
-	if info, err := os.Stat(filepath.Join(d.Mountpoint(), "mapped")); err != nil || info.Size() != 100 || len(b) != 100 || b[0] != 77 {
+	if info, err := os.Stat(filepath.Join(d.Mountpoint(), "mapped")); err != nil || info.Size() != 100 ||
+		len(b) != 100 || b[0] != 77 {
 		t.Errorf("after the cut: %v, %d bytes: %v", info, len(b), err)
 	}
 	if err := d.Flip("/mapped", 100, 0); err == nil {
@@ -422,7 +427,8 @@ func TestFree(t *testing.T) {
 	}
 }
 
-// BenchmarkWriteSync is 256 bytes written and synced, in files that were allocated before, by one writer to a directory.
+// BenchmarkWriteSync is 256 bytes written and synced, in files that were allocated before, by one
+// writer to a directory.
 func BenchmarkWriteSync(b *testing.B) {
 	run := func(b *testing.B, dirs []string) {
 		done := make(chan error)

@@ -57,7 +57,8 @@ func (l *life) show(n *inode, out *fuse.Attr) {
 // child returns what the kernel shall know an inode by.
 func (n *node) child(ctx context.Context, child *inode, out *fuse.EntryOut) *fs.Inode {
 	n.life.show(child, &out.Attr)
-	return n.NewInode(ctx, &node{life: n.life, inode: child}, fs.StableAttr{Mode: child.mode & syscall.S_IFMT, Ino: child.id})
+	return n.NewInode(ctx, &node{life: n.life, inode: child},
+		fs.StableAttr{Mode: child.mode & syscall.S_IFMT, Ino: child.id})
 }
 
 // Lookup implements fs.NodeLookuper. It is no step.
@@ -135,7 +136,8 @@ func (n *node) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 }
 
 // Create implements fs.NodeCreater.
-func (n *node) Create(ctx context.Context, name string, _, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle, uint32, syscall.Errno) {
+func (n *node) Create(ctx context.Context, name string, _, mode uint32, out *fuse.EntryOut) (*fs.Inode, fs.FileHandle,
+	uint32, syscall.Errno) {
 	child, errno := n.add(ctx, OpCreate, name, mode&0o7777|syscall.S_IFREG)
 	if errno != 0 {
 		return nil, nil, 0, errno
@@ -174,13 +176,16 @@ func (n *node) Unlink(_ context.Context, name string) syscall.Errno {
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno { return n.Unlink(ctx, name) }
 
 // Rename implements fs.NodeRenamer.
-func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string, flags uint32) syscall.Errno {
+func (n *node) Rename(_ context.Context, name string, newParent fs.InodeEmbedder, newName string,
+	flags uint32) syscall.Errno {
 	to, ok := newParent.(*node)
 	if !ok || flags != 0 {
 		return syscall.EINVAL
 	}
 	from, onto := place{n.inode, name}, place{to.inode, newName}
-	return n.life.step(Op{Kind: OpRename, From: n.life.tree.pathOf(from)}, onto, func() error { return n.life.tree.rename(from, onto) })
+	return n.life.step(Op{Kind: OpRename, From: n.life.tree.pathOf(from)}, onto, func() error {
+		return n.life.tree.rename(from, onto)
+	})
 }
 
 // Open implements fs.NodeOpener. What the kernel has cached stays: it has seen every change.

@@ -19,13 +19,15 @@ import (
 const (
 	// putters put at a time, one job after the other.
 	putters = 32
-	// cutAt is the sync of a log segment on one of the nodes before which the power goes: what was just written is not durable there.
+	// cutAt is the sync of a log segment on one of the nodes before which the power goes: what was
+	// just written is not durable there.
 	cutAt = 150
 	queue = "cut"
 )
 
-// TestPowerCutOfAll: all three disks of a cluster lose what was not synced, at one moment under load, and every job that was acknowledged
-// is there afterwards. With disks that lie about syncs the same test must miss jobs; otherwise it would prove nothing.
+// TestPowerCutOfAll: all three disks of a cluster lose what was not synced, at one moment under
+// load, and every job that was acknowledged is there afterwards. With disks that lie about syncs
+// the same test must miss jobs; otherwise it would prove nothing.
 func TestPowerCutOfAll(t *testing.T) {
 	program := program(t)
 	for i, tc := range []struct {
@@ -47,7 +49,8 @@ func TestPowerCutOfAll(t *testing.T) {
 			startAll(t, servers)
 			awaitHealthy(t, servers)
 			missing := find(t, servers, acked)
-			t.Logf("%d jobs acknowledged, %d bytes and %d names lost, %d jobs missing", len(acked), lost.Bytes, lost.Names, len(missing))
+			t.Logf("%d jobs acknowledged, %d bytes and %d names lost, %d jobs missing", len(acked), lost.Bytes, lost.Names,
+				len(missing))
 			if !tc.lies && len(missing) > 0 {
 				t.Errorf("%d of %d acknowledged jobs are lost, such as %s", len(missing), len(acked), missing[0])
 			}
@@ -58,7 +61,8 @@ func TestPowerCutOfAll(t *testing.T) {
 	}
 }
 
-// putUntilCut puts jobs through all servers until the power goes, and returns those that were acknowledged and what the disks lost.
+// putUntilCut puts jobs through all servers until the power goes, and returns those that were
+// acknowledged and what the disks lost.
 func putUntilCut(t *testing.T, servers []*server, honest Hook) (acked []string, lost Losses) {
 	t.Helper()
 	at := slices.IndexFunc(Sites(), func(s Site) bool { return s.Name == "before-sync-segment" })

@@ -54,8 +54,8 @@ type server struct {
 	admin  belfryv1connect.AdminServiceClient
 }
 
-// newServers returns servers that found a cluster together, none of which runs yet. Servers of one process with the same offset may not run
-// at the same time.
+// newServers returns servers that found a cluster together, none of which runs yet. Servers of one
+// process with the same offset may not run at the same time.
 func newServers(t *testing.T, program string, n, offset int) []*server {
 	t.Helper()
 	servers := make([]*server, n)
@@ -64,9 +64,11 @@ func newServers(t *testing.T, program string, n, offset int) []*server {
 		gossip = append(gossip, address(offset+i, 2))
 	}
 	for i := range servers {
-		s := &server{t: t, disk: mounted(t), program: program, listen: address(offset+i, 0), log: filepath.Join(t.TempDir(), "log")}
+		s := &server{t: t, disk: mounted(t), program: program, listen: address(offset+i, 0),
+			log: filepath.Join(t.TempDir(), "log")}
 		s.args = []string{
-			"serve", "--data", filepath.Join(s.disk.Mountpoint(), "data"), "--node-id", fmt.Sprintf("n%d", i), "--shards", "2", "--listen", s.listen,
+			"serve", "--data", filepath.Join(s.disk.Mountpoint(), "data"), "--node-id", fmt.Sprintf("n%d", i), "--shards",
+			"2", "--listen", s.listen,
 			"--peer-listen", address(offset+i, 1), "--gossip-listen", gossip[i], "--print-addresses",
 		}
 		if n > 1 {
@@ -195,7 +197,8 @@ func awaitHealthy(t *testing.T, servers []*server) {
 		}
 		for _, shard := range answer.GetShards() {
 			if shard.GetLeader() == "" || len(shard.GetVoters()) != len(servers) {
-				return fmt.Errorf("shard %d is led by %q and has the voters %v", shard.GetShard(), shard.GetLeader(), shard.GetVoters())
+				return fmt.Errorf("shard %d is led by %q and has the voters %v", shard.GetShard(), shard.GetLeader(),
+					shard.GetVoters())
 			}
 		}
 		if len(answer.GetShards()) == 0 || len(answer.GetNodes()) != len(servers) {

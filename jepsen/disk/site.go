@@ -16,7 +16,8 @@ const (
 	After  When = "after"
 )
 
-// Site is a place in the life of a server at which it can be killed: before or after one kind of step on one kind of file.
+// Site is a place in the life of a server at which it can be killed: before or after one kind of
+// step on one kind of file.
 type Site struct {
 	// Name is When and what happens, in words with dashes.
 	Name string
@@ -88,9 +89,11 @@ func Sites() []Site {
 	return sites
 }
 
-// KillAt returns a hook that calls kill at the n-th step of a site, counted from 1 and from now on, and before that stops the disk (see
-// Stop). Before the step means that it is not taken; after it, that it was and that the process has not heard of it. kill sends the signal and
-// must not wait for the end of the process, which waits for this step; Crash comes next, without a Fate if only the process died.
+// KillAt returns a hook that calls kill at the n-th step of a site, counted from 1 and from now on,
+// and before that stops the disk (see Stop). Before the step means that it is not taken; after it,
+// that it was and that the process has not heard of it. kill sends the signal and must not wait for
+// the end of the process, which waits for this step; Crash comes next, without a Fate if only the
+// process died.
 func (d *Disk) KillAt(site Site, n int, kill func()) Hook {
 	var seen atomic.Int64
 	return func(op Op) Verdict {

@@ -56,6 +56,7 @@ func (s *space) setFree(bytes uint64) {
 	s.limited, s.limit = true, s.taken+int64(min(bytes, 1<<62))
 }
 
-// SetFree sets how many bytes may still be taken by files that grow. Statfs says it, and when they are used up growing fails with ENOSPC;
-// writes into what a file has already do not. Removing and cutting files gives room back. It holds until it is set again.
+// SetFree sets how many bytes may still be taken by files that grow. Statfs says it, and when they
+// are used up growing fails with ENOSPC; writes into what a file has already do not. Removing and
+// cutting files gives room back. It holds until it is set again.
 func (d *Disk) SetFree(bytes uint64) { d.space.setFree(bytes) }

@@ -42,7 +42,8 @@ func CheckHost() error {
 	return f.Close()
 }
 
-// sweep unmounts the disks of runs whose process is gone. The kernel ends what a process served when it dies, and keeps the mount.
+// sweep unmounts the disks of runs whose process is gone. The kernel ends what a process served
+// when it dies, and keeps the mount.
 func sweep(log *slog.Logger) error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -75,8 +76,10 @@ func unmount(at string, flags int) error {
 		}
 		return nil
 	}
-	// There is no force without root. Who has files open keeps the connection, over which it gets errors until it closes them.
-	if out, err := exec.Command(unmounter, "-u", "-z", at).CombinedOutput(); err != nil { //nolint:noctx // it waits for nobody
+	// There is no force without root. Who has files open keeps the connection, over which it gets
+	// errors until it closes them.
+	//nolint:noctx // it waits for nobody
+	if out, err := exec.Command(unmounter, "-u", "-z", at).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
@@ -84,7 +87,8 @@ func unmount(at string, flags int) error {
 
 // detach takes the disk away from all processes, whatever they have open, and ends the connection to the kernel.
 func detach(server *fuse.Server, mountpoint string) error {
-	// By force, so that who waits for an answer gets an error; and detached, so that who has files open does not keep the place.
+	// By force, so that who waits for an answer gets an error; and detached, so that who has files
+	// open does not keep the place.
 	err := unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH)
 	if err == nil && isRoot() {
 		server.Wait()

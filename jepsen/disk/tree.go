@@ -64,7 +64,8 @@ func newTree(backing string, s *space) *tree {
 }
 
 func (t *tree) newDir(perm uint32) *inode {
-	n := &inode{id: t.next, mode: syscall.S_IFDIR | perm&0o7777, modified: time.Now(), entries: map[string]*inode{}, stable: map[string]*inode{}}
+	n := &inode{id: t.next, mode: syscall.S_IFDIR | perm&0o7777, modified: time.Now(), entries: map[string]*inode{},
+		stable: map[string]*inode{}}
 	t.next++
 	return n
 }
@@ -207,8 +208,8 @@ func (t *tree) set(names map[string]*inode, name string, n *inode) {
 	t.release(old)
 }
 
-// release takes one reference from an inode. Without any, its backing file goes; processes that have it open keep it, and the runtime closes
-// it when nothing leads there any more.
+// release takes one reference from an inode. Without any, its backing file goes; processes that
+// have it open keep it, and the runtime closes it when nothing leads there any more.
 func (t *tree) release(n *inode) {
 	if n == nil {
 		return
@@ -227,7 +228,8 @@ func (t *tree) release(n *inode) {
 	}
 }
 
-// forget takes pending changes away. What only they led to goes when the list is whole again, since that may take others away.
+// forget takes pending changes away. What only they led to goes when the list is whole again, since
+// that may take others away.
 func (t *tree) forget(which func(change) bool) {
 	var gone []*inode
 	t.pending = slices.DeleteFunc(t.pending, func(c change) bool {
@@ -280,7 +282,8 @@ func (t *tree) settle(fate Fate, names Names) (lost Losses, err error) {
 		}
 		step := t.pending[:together]
 		t.pending = t.pending[together:]
-		// The steps of one directory become durable in their order: a step that is lost takes all later ones of its directories along.
+		// The steps of one directory become durable in their order: a step that is lost takes all later
+		// ones of its directories along.
 		kept := !slices.ContainsFunc(step, func(c change) bool { return cut[c.dir] }) && names(step[0].step)
 		if !kept {
 			lost.Names++
@@ -317,8 +320,9 @@ func (t *tree) settle(fate Fate, names Names) (lost Losses, err error) {
 	return lost, nil
 }
 
-// restore shows processes what is durable below a directory, and calls settle for each file. What has two names, because it was moved
-// from a directory that was not synced into one that was, keeps the one that comes first in order.
+// restore shows processes what is durable below a directory, and calls settle for each file. What
+// has two names, because it was moved from a directory that was not synced into one that was, keeps
+// the one that comes first in order.
 func (t *tree) restore(dir *inode, found map[uint64]bool, settle func(*inode) error) error {
 	found[dir.id] = true
 	dir.entries = map[string]*inode{}

@@ -96,23 +96,28 @@ func TestCrashOfNames(t *testing.T) {
 		{"synced", func(n *names) { n.create("/a"); n.sync("/") }, LoseNames, []string{"/a=/a"}, 0},
 		{"a created name is lost", func(n *names) { n.create("/a") }, LoseNames, nil, 1},
 		{"a created name is kept", func(n *names) { n.create("/a") }, KeepNames, []string{"/a=/a"}, 0},
-		{"a directory is lost with what was synced in it", func(n *names) { n.mkdir("/d"); n.create("/d/a"); n.sync("/d") }, LoseNames, nil, 1},
-		{"a removed name is back", func(n *names) { n.create("/a"); n.sync("/"); n.remove("/a") }, LoseNames, []string{"/a=/a"}, 1},
-		{"a replaced file is back", func(n *names) { n.create("/a"); n.sync("/"); n.create("/b"); n.rename("/b", "/a") }, LoseNames, []string{"/a=/a"}, 2},
+		{"a directory is lost with what was synced in it", func(n *names) { n.mkdir("/d"); n.create("/d/a"); n.sync("/d") },
+			LoseNames, nil, 1},
+		{"a removed name is back", func(n *names) { n.create("/a"); n.sync("/"); n.remove("/a") }, LoseNames,
+			[]string{"/a=/a"}, 1},
+		{"a replaced file is back", func(n *names) { n.create("/a"); n.sync("/"); n.create("/b"); n.rename("/b", "/a") },
+			LoseNames, []string{"/a=/a"}, 2},
 		{"a replaced file is gone", func(n *names) {
 			n.create("/a")
 			n.create("/b")
 			n.rename("/b", "/a")
 			n.sync("/")
 		}, LoseNames, []string{"/a=/b"}, 0},
-		{"the first steps of a directory are kept", func(n *names) { n.create("/a"); n.rename("/a", "/b"); n.remove("/b") }, keepTwo(), []string{"/b=/a"}, 1},
+		{"the first steps of a directory are kept", func(n *names) { n.create("/a"); n.rename("/a", "/b"); n.remove("/b") },
+			keepTwo(), []string{"/b=/a"}, 1},
 		{"a lost step does not stop another directory", func(n *names) {
 			n.mkdir("/d")
 			n.sync("/")
 			n.create("/a")
 			n.create("/d/b")
 		}, func(s Step) bool { return s.Path == "/d/b" }, []string{"/d/b=/d/b"}, 1},
-		{"a lost step takes the later ones along", func(n *names) { n.create("/a"); n.rename("/a", "/b") }, func(s Step) bool { return s.Kind == OpRename }, nil, 2},
+		{"a lost step takes the later ones along", func(n *names) { n.create("/a"); n.rename("/a", "/b") },
+			func(s Step) bool { return s.Kind == OpRename }, nil, 2},
 		{"a removed directory is back with what was in it", func(n *names) {
 			n.mkdir("/d")
 			n.create("/d/a")
@@ -132,22 +137,28 @@ func TestCrashOfNames(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			n := newNames(t)
 			tc.do(n)
-			lost, err := n.tree.settle(LoseAll, tc.names)
-			must(t, err)
-			if diff := cmp.Diff(tc.want, n.list()); diff != "" || lost.Names != tc.lost {
-				t.Errorf("lost %d names, want %d; wanted (-), got (+):\n%s", lost.Names, tc.lost, diff)
-			}
-			again, err := n.tree.settle(LoseAll, LoseNames)
-			must(t, err)
-			if diff := cmp.Diff(tc.want, n.list()); diff != "" || again != (Losses{}) {
-				t.Errorf("a second crash lost %v:\n%s", again, diff)
-			}
-			objects, err := os.ReadDir(n.tree.backing)
-			must(t, err)
-			if len(objects) != len(tc.want) {
-				t.Errorf("%d files in the backing directory for %d", len(objects), len(tc.want))
-			}
+			crashTwice(t, n, tc.names, tc.want, tc.lost)
 		})
+	}
+}
+
+// crashTwice crashes, which leaves the files of want, and once more, which changes nothing.
+func crashTwice(t *testing.T, n *names, kept Names, want []string, loses int) {
+	t.Helper()
+	lost, err := n.tree.settle(LoseAll, kept)
+	must(t, err)
+	if diff := cmp.Diff(want, n.list()); diff != "" || lost.Names != loses {
+		t.Errorf("lost %d names, want %d; wanted (-), got (+):\n%s", lost.Names, loses, diff)
+	}
+	again, err := n.tree.settle(LoseAll, LoseNames)
+	must(t, err)
+	if diff := cmp.Diff(want, n.list()); diff != "" || again != (Losses{}) {
+		t.Errorf("a second crash lost %v:\n%s", again, diff)
+	}
+	objects, err := os.ReadDir(n.tree.backing)
+	must(t, err)
+	if len(objects) != len(want) {
+		t.Errorf("%d files in the backing directory for %d", len(objects), len(want))
 	}
 }
 

@@ -71,9 +71,10 @@ func (h *History) Write(w io.Writer) error {
 
 func lineOf(o *Op) (line, error) {
 	l := line{
-		Client: o.Client, Node: o.Node, Workload: o.Workload, Token: o.Token, Forged: o.Forged, Invoked: o.Invoked, Returned: o.Returned,
-		Call:    strings.TrimSuffix(string(o.Request.ProtoReflect().Descriptor().Name()), "Request"),
-		Outcome: o.Outcome.String(), Message: o.Message,
+		Client: o.Client, Node: o.Node, Workload: o.Workload, Token: o.Token, Forged: o.Forged, Invoked: o.Invoked,
+		Returned: o.Returned,
+		Call:     strings.TrimSuffix(string(o.Request.ProtoReflect().Descriptor().Name()), "Request"),
+		Outcome:  o.Outcome.String(), Message: o.Message,
 	}
 	if o.Reason != belfryv1.Reason_REASON_UNSPECIFIED {
 		l.Reason = o.Reason.String()
@@ -128,8 +129,9 @@ func (l *line) op() (*Op, error) {
 		return nil, fmt.Errorf("there is no outcome %q with the reason %q", l.Outcome, l.Reason)
 	}
 	o := &Op{
-		Client: l.Client, Node: l.Node, Workload: l.Workload, Token: l.Token, Forged: l.Forged, Invoked: l.Invoked, Returned: l.Returned,
-		Outcome: belfryv1.Outcome(outcome), Reason: belfryv1.Reason(reason), Message: l.Message,
+		Client: l.Client, Node: l.Node, Workload: l.Workload, Token: l.Token, Forged: l.Forged, Invoked: l.Invoked,
+		Returned: l.Returned,
+		Outcome:  belfryv1.Outcome(outcome), Reason: belfryv1.Reason(reason), Message: l.Message,
 	}
 	if (l.Response != nil) != (o.Outcome == belfryv1.Outcome_OUTCOME_APPLIED) {
 		return nil, fmt.Errorf("the outcome is %s, with an answer: %t", l.Outcome, l.Response != nil)

@@ -12,17 +12,19 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Op is one call of a client, from the moment it was sent until it was answered or given up. A call that is repeated, with the same request id or
-// the same job id, is an Op each time.
+// Op is one call of a client, from the moment it was sent until it was answered or given up. A call
+// that is repeated, with the same request id or the same job id, is an Op each time.
 type Op struct {
 	// Client is the name of the client, which has one call under way at a time; Node is the node that it asked, by name.
 	Client, Node string
 	// Workload is the name of the workload that the call is part of.
 	Workload string
-	// Token is the id of the token that the call carried; empty if it carried none. Forged says that it was not that token's secret.
+	// Token is the id of the token that the call carried; empty if it carried none. Forged says that
+	// it was not that token's secret.
 	Token  string
 	Forged bool
-	// Invoked and Returned are when the call was sent and when it ended, since the start of the run, by the harness's own clock.
+	// Invoked and Returned are when the call was sent and when it ended, since the start of the run,
+	// by the harness's own clock.
 	Invoked, Returned time.Duration
 	// Outcome is what the caller knows. Unknown is also a call without an answer.
 	Outcome belfryv1.Outcome
@@ -75,6 +77,7 @@ func (h *History) Len() int {
 func (h *History) Ops() []*Op {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	slices.SortStableFunc(h.ops, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) }) // they stay sorted for the next who asks
+	// they stay sorted for the next who asks
+	slices.SortStableFunc(h.ops, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
 	return slices.Clone(h.ops)
 }

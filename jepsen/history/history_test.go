@@ -26,12 +26,16 @@ func TestWriteRead(t *testing.T) {
 			Response: &belfryv1.PutResponse{Id: "42", Created: true, Witness: witness},
 		},
 		{
-			Client: "c2", Node: "n1", Workload: "puts", Invoked: 3, Returned: time.Hour, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
-			Reason: belfryv1.Reason_REASON_UNKNOWN_OUTCOME, Message: "<the connection broke>", Request: &belfryv1.AckBatchRequest{Leases: []string{"a", "b"}},
+			Client: "c2", Node: "n1", Workload: "puts", Invoked: 3, Returned: time.Hour,
+			Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
+			Reason:  belfryv1.Reason_REASON_UNKNOWN_OUTCOME, Message: "<the connection broke>",
+			Request: &belfryv1.AckBatchRequest{Leases: []string{"a", "b"}},
 		},
 		{
-			Client: "c2", Node: "n1", Workload: "races", Invoked: 10, Returned: 12, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
-			Token: "abc", Forged: true, Reason: belfryv1.Reason_REASON_STALE_LEASE, Witness: witness, Request: &belfryv1.AckRequest{Lease: "a"},
+			Client: "c2", Node: "n1", Workload: "races", Invoked: 10, Returned: 12,
+			Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+			Token:   "abc", Forged: true, Reason: belfryv1.Reason_REASON_STALE_LEASE, Witness: witness,
+			Request: &belfryv1.AckRequest{Lease: "a"},
 		},
 	}
 	for _, o := range ops {
@@ -46,7 +50,8 @@ func TestWriteRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []*Op{ops[1], ops[0], ops[2]}
-	if diff := cmp.Diff(want, got.Ops(), protocmp.Transform(), cmpopts.EquateEmpty()); diff != "" || !got.Start.Equal(h.Start) || got.Len() != 3 {
+	if diff := cmp.Diff(want, got.Ops(), protocmp.Transform(), cmpopts.EquateEmpty()); diff != "" ||
+		!got.Start.Equal(h.Start) || got.Len() != 3 {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
 }
@@ -85,7 +90,8 @@ func TestPassages(t *testing.T) {
 	if diff := cmp.Diff(h.Passages(), got.Passages()); diff != "" || got.Passages()[0].Client != "c1" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
-	for name, damaged := range map[string]string{"torn": text[:len(text)-3], "another field": strings.Replace(text, "client", "clients", 1)} {
+	for name, damaged := range map[string]string{"torn": text[:len(text)-3],
+		"another field": strings.Replace(text, "client", "clients", 1)} {
 		if err := New().ReadPassages(strings.NewReader(damaged)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -109,7 +115,8 @@ func TestStatuses(t *testing.T) {
 	if diff := cmp.Diff(h.Statuses(), got.Statuses()); diff != "" || got.Statuses()[0].Node != "n1" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}
-	for name, damaged := range map[string]string{"torn": text[:len(text)-3], "another field": strings.Replace(text, "node", "nodes", 1)} {
+	for name, damaged := range map[string]string{"torn": text[:len(text)-3],
+		"another field": strings.Replace(text, "node", "nodes", 1)} {
 		if err := New().ReadStatuses(strings.NewReader(damaged)); !errors.Is(err, ErrDamaged) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -62,10 +62,13 @@ func (l *Lab) Status(ctx context.Context) (*belfryv1.GetClusterResponse, error) 
 	return nil, errors.Join(problems...)
 }
 
-// AwaitEverywhere asks each running node for the cluster until all of them say that it is as wanted. The error says what was seen last.
+// AwaitEverywhere asks each running node for the cluster until all of them say that it is as
+// wanted. The error says what was seen last.
 func (l *Lab) AwaitEverywhere(ctx context.Context, what string, yes func(*belfryv1.GetClusterResponse) bool) error {
 	for _, n := range l.Running() {
-		err := await(ctx, what+", as "+n.Name+" says", func(ctx context.Context) (*belfryv1.GetClusterResponse, error) { return l.statusOf(ctx, n) }, yes)
+		err := await(ctx, what+", as "+n.Name+" says", func(ctx context.Context) (*belfryv1.GetClusterResponse, error) {
+			return l.statusOf(ctx, n)
+		}, yes)
 		if err != nil {
 			return err
 		}
@@ -119,7 +122,8 @@ func (l *Lab) Await(ctx context.Context, what string, yes func(*belfryv1.GetClus
 }
 
 func await(
-	ctx context.Context, what string, look func(context.Context) (*belfryv1.GetClusterResponse, error), yes func(*belfryv1.GetClusterResponse) bool,
+	ctx context.Context, what string, look func(context.Context) (*belfryv1.GetClusterResponse, error),
+	yes func(*belfryv1.GetClusterResponse) bool,
 ) error {
 	var last *belfryv1.GetClusterResponse
 	var lastErr error
@@ -140,11 +144,13 @@ func await(
 	}
 }
 
-// Healthy reports whether a cluster has no problem, all its nodes serve, all its shards have a leader, their voters, and nobody else, and the catalog has the
-// voters that it should have, all of which answer: one more that is dead would make the next loss of a node that of a majority.
+// Healthy reports whether a cluster has no problem, all its nodes serve, all its shards have a
+// leader, their voters, and nobody else, and the catalog has the voters that it should have, all of
+// which answer: one more that is dead would make the next loss of a node that of a majority.
 func Healthy(s *belfryv1.GetClusterResponse) bool {
 	for _, shard := range s.GetShards() {
-		if shard.GetLeader() == "" || uint32(len(shard.GetVoters())) != shard.GetVotersWanted() || len(shard.GetNonvoters()) > 0 {
+		if shard.GetLeader() == "" || uint32(len(shard.GetVoters())) != shard.GetVotersWanted() ||
+			len(shard.GetNonvoters()) > 0 {
 			return false
 		}
 	}
@@ -159,7 +165,8 @@ func Healthy(s *belfryv1.GetClusterResponse) bool {
 		len(catalog.GetVoters()) == min(len(s.GetNodes()), catalogVotersMax)
 }
 
-// Converged reports whether all replicas of all shards have applied the same, with the same digest. One that was not heard of has not.
+// Converged reports whether all replicas of all shards have applied the same, with the same digest.
+// One that was not heard of has not.
 func Converged(s *belfryv1.GetClusterResponse) bool {
 	for _, shard := range s.GetShards() {
 		if shard.GetDigest() == "" || uint32(len(shard.GetReplicas())) < shard.GetVotersWanted() {

@@ -20,7 +20,8 @@ func whole() *belfryv1.GetClusterResponse {
 		Nodes:   nodes,
 		Catalog: &belfryv1.Catalog{Leader: "n1", Voters: []string{"n1", "n2", "n3"}, Replicas: replicas},
 		Shards: []*belfryv1.Shard{
-			{Leader: "n2", Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3, AppliedIndex: 9, Digest: "d", Replicas: replicas},
+			{Leader: "n2", Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3, AppliedIndex: 9, Digest: "d",
+				Replicas: replicas},
 		},
 	}
 }
@@ -31,16 +32,24 @@ func TestHealthyAndConverged(t *testing.T) {
 		t.Fatal("a whole cluster is not healthy or not converged")
 	}
 	for name, spoil := range map[string]func(*belfryv1.GetClusterResponse){
-		"no shards":                          func(s *belfryv1.GetClusterResponse) { s.Shards = nil },
-		"no leader":                          func(s *belfryv1.GetClusterResponse) { s.Shards[0].Leader = "" },
-		"no catalog":                         func(s *belfryv1.GetClusterResponse) { s.Catalog.Leader = "" },
-		"a voter less":                       func(s *belfryv1.GetClusterResponse) { s.Shards[0].Voters = s.Shards[0].Voters[1:] },
-		"one more":                           func(s *belfryv1.GetClusterResponse) { s.Shards[0].Nonvoters = []string{"n4"} },
-		"a dead voter of the catalog":        func(s *belfryv1.GetClusterResponse) { s.Catalog.Replicas[2].Silent = true },
-		"a voter of the catalog too few":     func(s *belfryv1.GetClusterResponse) { s.Catalog.Voters = s.Catalog.Voters[1:] },
-		"a node's earlier life as its voter": func(s *belfryv1.GetClusterResponse) { s.Catalog.Voters = append(s.Catalog.Voters, "n3") },
-		"a node that drains":                 func(s *belfryv1.GetClusterResponse) { s.Nodes[1].State = belfryv1.NodeState_NODE_STATE_DRAINING },
-		"with a problem":                     func(s *belfryv1.GetClusterResponse) { s.Problems = []string{"n3 is silent"} },
+		"no shards":  func(s *belfryv1.GetClusterResponse) { s.Shards = nil },
+		"no leader":  func(s *belfryv1.GetClusterResponse) { s.Shards[0].Leader = "" },
+		"no catalog": func(s *belfryv1.GetClusterResponse) { s.Catalog.Leader = "" },
+		"a voter less": func(s *belfryv1.GetClusterResponse) {
+			s.Shards[0].Voters = s.Shards[0].Voters[1:]
+		},
+		"one more":                    func(s *belfryv1.GetClusterResponse) { s.Shards[0].Nonvoters = []string{"n4"} },
+		"a dead voter of the catalog": func(s *belfryv1.GetClusterResponse) { s.Catalog.Replicas[2].Silent = true },
+		"a voter of the catalog too few": func(s *belfryv1.GetClusterResponse) {
+			s.Catalog.Voters = s.Catalog.Voters[1:]
+		},
+		"a node's earlier life as its voter": func(s *belfryv1.GetClusterResponse) {
+			s.Catalog.Voters = append(s.Catalog.Voters, "n3")
+		},
+		"a node that drains": func(s *belfryv1.GetClusterResponse) {
+			s.Nodes[1].State = belfryv1.NodeState_NODE_STATE_DRAINING
+		},
+		"with a problem": func(s *belfryv1.GetClusterResponse) { s.Problems = []string{"n3 is silent"} },
 	} {
 		s := whole()
 		if spoil(s); Healthy(s) {

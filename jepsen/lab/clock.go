@@ -49,7 +49,8 @@ func newClock(path string) (*Clock, error) {
 	return &Clock{path: path, words: (*[clockWords]atomic.Uint64)(unsafe.Pointer(&raw[0]))}, nil
 }
 
-// Set makes the clock wrong by off now and from now on faster by rate: 0.001 gains a millisecond a second, -1 has it stand still.
+// Set makes the clock wrong by off now and from now on faster by rate: 0.001 gains a millisecond a
+// second, -1 has it stand still.
 func (c *Clock) Set(off time.Duration, rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// golden is a clock that was set wrong at the beginning of 2000: three seconds late, a quarter too fast, and seven seconds missed. The server's own
-// test, with the tag jepsen, reads the same file.
+// golden is a clock that was set wrong at the beginning of 2000: three seconds late, a quarter too
+// fast, and seven seconds missed. The server's own test, with the tag jepsen, reads the same file.
 const golden = "../../cmd/belfry/server/testdata/clock.golden"
 
 // TestClockFile holds the layout of the file that servers map.

@@ -19,8 +19,9 @@ import (
 	"time"
 )
 
-// Containers are containers that exist and that nobody else starts, one for each node. They are asked for through docker's socket, as the docker command does,
-// but without a process for each signal: some faults send ten a second.
+// Containers are containers that exist and that nobody else starts, one for each node. They are
+// asked for through docker's socket, as the docker command does, but without a process for each
+// signal: some faults send ten a second.
 type Containers struct {
 	// Name returns the name of a node's container; Network is that of the network that connects them.
 	Name    func(node string) string
@@ -38,7 +39,8 @@ func NewContainers(socket string, name func(node string) string, network string)
 	}
 	return &Containers{
 		Name: name, Network: network,
-		api: &http.Client{Timeout: containerAskMax, Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 4, IdleConnTimeout: time.Minute}},
+		api: &http.Client{Timeout: containerAskMax, Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 4,
+			IdleConnTimeout: time.Minute}},
 	}
 }
 
@@ -82,9 +84,11 @@ func (c *Containers) ask(ctx context.Context, method, path string, body, reply a
 	return nil
 }
 
-// Disconnect takes a node off the network, for clients too; Connect puts it back under its name, at an address that docker chooses anew.
+// Disconnect takes a node off the network, for clients too; Connect puts it back under its name, at
+// an address that docker chooses anew.
 func (c *Containers) Disconnect(ctx context.Context, node string) error {
-	return c.ask(ctx, http.MethodPost, "/networks/"+url.PathEscape(c.Network)+"/disconnect", map[string]any{"Container": c.Name(node), "Force": true}, nil)
+	return c.ask(ctx, http.MethodPost, "/networks/"+url.PathEscape(c.Network)+"/disconnect",
+		map[string]any{"Container": c.Name(node), "Force": true}, nil)
 }
 
 // Connect puts a node back on the network.
@@ -95,7 +99,8 @@ func (c *Containers) Connect(ctx context.Context, node string) error {
 
 // command returns the command that starts a container, and ends with its process: as that did, after all that it wrote.
 func (c *Containers) command(node string) *exec.Cmd {
-	return exec.Command("docker", "start", "--attach", c.Name(node)) //nolint:noctx // it lives until the container is stopped or killed
+	//nolint:noctx // it lives until the container is stopped or killed
+	return exec.Command("docker", "start", "--attach", c.Name(node))
 }
 
 // contained is one life of a process in a container.
@@ -104,14 +109,16 @@ type contained struct {
 	node       string
 	// attached is the command that started the container.
 	attached *exec.Cmd
-	// ended is closed when the process has ended. Then, or when the first kill was asked for, nobody begins another one; killed is closed when none is under way.
+	// ended is closed when the process has ended. Then, or when the first kill was asked for, nobody
+	// begins another one; killed is closed when none is under way.
 	ended, killed chan struct{}
 	once          sync.Once
 	killErr       error
 }
 
 func newContained(c *Containers, node string, attached *exec.Cmd) *contained {
-	return &contained{containers: c, node: node, attached: attached, ended: make(chan struct{}), killed: make(chan struct{})}
+	return &contained{containers: c, node: node, attached: attached, ended: make(chan struct{}),
+		killed: make(chan struct{})}
 }
 
 // Wait implements process.
@@ -123,7 +130,8 @@ func (p *contained) Wait() error {
 	return errors.Join(err, p.killErr)
 }
 
-// Signal implements process. A kill is only begun: docker answers it when the process has ended, and whoever kills several at once cannot wait for each.
+// Signal implements process. A kill is only begun: docker answers it when the process has ended,
+// and whoever kills several at once cannot wait for each.
 func (p *contained) Signal(signal syscall.Signal) error {
 	if signal != syscall.SIGKILL {
 		return p.send(signal)
@@ -141,7 +149,8 @@ func (p *contained) kill() {
 	}
 }
 
-// send sends a signal. A container that was asked to start may have no process yet: the signal waits for it, or it would be missed.
+// send sends a signal. A container that was asked to start may have no process yet: the signal
+// waits for it, or it would be missed.
 func (p *contained) send(signal syscall.Signal) error {
 	ctx, cancel := context.WithTimeout(context.Background(), waitMax)
 	defer cancel()
@@ -169,7 +178,8 @@ func (p *contained) send(signal syscall.Signal) error {
 // PID implements process: who asks for a number wants to do something to a process of this machine.
 func (p *contained) PID() int { return 0 }
 
-// LimitFiles implements process. Only the user of a process may set its limits: root, too, needs a right of its own for that, so it sets them as that user.
+// LimitFiles implements process. Only the user of a process may set its limits: root, too, needs a
+// right of its own for that, so it sets them as that user.
 func (p *contained) LimitFiles(most uint64) (uint64, error) {
 	pid, err := p.pid()
 	if err != nil {
@@ -206,8 +216,8 @@ func (p *contained) LimitFiles(most uint64) (uint64, error) {
 	return before, err
 }
 
-// pid returns the number that this machine knows the process by, and an error if docker runs elsewhere: then the number is that of another process here,
-// which must not be touched.
+// pid returns the number that this machine knows the process by, and an error if docker runs
+// elsewhere: then the number is that of another process here, which must not be touched.
 func (p *contained) pid() (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), containerAskMax)
 	defer cancel()
@@ -215,7 +225,8 @@ func (p *contained) pid() (int, error) {
 		ID    string
 		State struct{ Pid int }
 	}
-	if err := p.containers.ask(ctx, http.MethodGet, "/containers/"+url.PathEscape(p.containers.Name(p.node))+"/json", nil, &container); err != nil {
+	if err := p.containers.ask(ctx, http.MethodGet, "/containers/"+url.PathEscape(p.containers.Name(p.node))+"/json",
+		nil, &container); err != nil {
 		return 0, err
 	}
 	if container.State.Pid == 0 || container.ID == "" {
@@ -226,7 +237,8 @@ func (p *contained) pid() (int, error) {
 		return 0, fmt.Errorf("looking for the process of %s: %w", p.node, err)
 	}
 	if !bytes.Contains(groups, []byte(container.ID)) {
-		return 0, fmt.Errorf("the process of %s is not on this machine: number %d belongs to another", p.node, container.State.Pid)
+		return 0, fmt.Errorf("the process of %s is not on this machine: number %d belongs to another", p.node,
+			container.State.Pid)
 	}
 	return container.State.Pid, nil
 }

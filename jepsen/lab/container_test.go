@@ -68,7 +68,8 @@ func (d *daemon) questions() []string {
 	return append([]string(nil), d.asked...)
 }
 
-// attached starts a process that stands for the command that is attached to a container, and ends when what it returns is called.
+// attached starts a process that stands for the command that is attached to a container, and ends
+// when what it returns is called.
 func attached(t *testing.T) (*exec.Cmd, func()) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "cat")
@@ -82,8 +83,9 @@ func attached(t *testing.T) (*exec.Cmd, func()) {
 	return command, func() { in.Close() }
 }
 
-// TestSignalWaitsForProcess signals a container that was asked to start and has no process yet: a kill that came too early must not be lost, or the node would
-// run on while the harness takes it for dead.
+// TestSignalWaitsForProcess signals a container that was asked to start and has no process yet: a
+// kill that came too early must not be lost, or the node would run on while the harness takes it
+// for dead.
 func TestSignalWaitsForProcess(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
 		d := newDaemon(t)
@@ -107,7 +109,8 @@ func TestSignalWaitsForProcess(t *testing.T) {
 	}
 }
 
-// TestSignalAfterEnd signals a process that has ended: nobody is asked, or the next process in the container would get the signal.
+// TestSignalAfterEnd signals a process that has ended: nobody is asked, or the next process in the
+// container would get the signal.
 func TestSignalAfterEnd(t *testing.T) {
 	d := newDaemon(t)
 	command, end := attached(t)
@@ -149,7 +152,8 @@ var errRefused = errors.New("refused")
 
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
 
-// TestLimitFilesElsewhere asks for a limit of a process that docker has on another machine: the number that it says belongs to somebody else here.
+// TestLimitFilesElsewhere asks for a limit of a process that docker has on another machine: the
+// number that it says belongs to somebody else here.
 func TestLimitFilesElsewhere(t *testing.T) {
 	for name, about := range map[string]string{
 		"elsewhere": fmt.Sprintf(`{"Id":"5f1c7b2e9a","State":{"Pid":%d}}`, os.Getpid()),
@@ -175,7 +179,8 @@ func TestLimitFilesElsewhere(t *testing.T) {
 // TestDisconnect takes a container off its network and puts it back under the name that other nodes know.
 func TestDisconnect(t *testing.T) {
 	d := newDaemon(t)
-	if err := errors.Join(d.containers.Disconnect(t.Context(), "n2"), d.containers.Connect(t.Context(), "n2")); err != nil {
+	if err := errors.Join(d.containers.Disconnect(t.Context(), "n2"),
+		d.containers.Connect(t.Context(), "n2")); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -187,12 +192,14 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// filters puts a program in the place of iptables, which keeps what it was told, and fails when it was told as often as failAt says.
+// filters puts a program in the place of iptables, which keeps what it was told, and fails when it
+// was told as often as failAt says.
 func filters(t *testing.T, failAt string) (told func() []string) {
 	t.Helper()
 	dir := t.TempDir()
 	book := filepath.Join(dir, "book")
-	script := "#!/bin/sh\nread -r _ _ _ _ group _ </proc/$$/stat\n[ \"$group\" = $$ ] || exit 1 # a signal from the terminal would end it\necho \"$*\" >>" + book + "\n[ \"$(/usr/bin/wc -l <" + book + ")\" -ne " + failAt + " ]\n"
+	script := "#!/bin/sh\nread -r _ _ _ _ group _ </proc/$$/stat\n[ \"$group\" = $$ ] || exit 1 # a signal from the " +
+		"terminal would end it\necho \"$*\" >>" + book + "\n[ \"$(/usr/bin/wc -l <" + book + ")\" -ne " + failAt + " ]\n"
 	if err := os.WriteFile(filepath.Join(dir, "iptables"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -26,26 +26,30 @@ func Cuttable(ctx context.Context) error {
 		return errors.New("packet filters need root")
 	}
 	if on, err := os.ReadFile(bridgeFilter); err != nil || !bytes.HasPrefix(on, []byte("1")) {
-		return fmt.Errorf("packets between containers do not pass the filters: %s is not 1; modprobe br_netfilter", bridgeFilter)
+		return fmt.Errorf("packets between containers do not pass the filters: %s is not 1; modprobe br_netfilter",
+			bridgeFilter)
 	}
 	return filter(ctx, "-n", "-L", cutChain)
 }
 
 // Cut has nothing pass between a node and others; clients still reach all. What it returns takes that back.
-func (c *Containers) Cut(ctx context.Context, node string, others []string) (restore func(context.Context) error, err error) {
+func (c *Containers) Cut(ctx context.Context, node string,
+	others []string) (restore func(context.Context) error, err error) {
 	before, err := c.addresses(ctx, append([]string{node}, others...))
 	if err != nil {
 		return nil, err
 	}
 	var rules [][]string
-	drop := []string{"-m", "comment", "--comment", c.Network, "-j", "DROP"} // what a harness that was killed leaves behind says whose it was
+	// what a harness that was killed leaves behind says whose it was
+	drop := []string{"-m", "comment", "--comment", c.Network, "-j", "DROP"}
 	for _, other := range others {
 		rules = append(rules,
 			append([]string{cutChain, "-s", before[node], "-d", before[other]}, drop...),
 			append([]string{cutChain, "-s", before[other], "-d", before[node]}, drop...))
 	}
 	undo := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), containerAskMax) // rules that are left would cut whoever has the addresses next
+		// rules that are left would cut whoever has the addresses next
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), containerAskMax)
 		defer cancel()
 		var problems []error
 		for _, r := range rules {
@@ -74,7 +78,8 @@ func (c *Containers) Cut(ctx context.Context, node string, others []string) (res
 // filter runs iptables.
 func filter(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, "iptables", append([]string{"--wait"}, args...)...)
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts the harness at a terminal does not interrupt its cleaning up
+	// who interrupts the harness at a terminal does not interrupt its cleaning up
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := command.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("iptables %v: %w: %s", args, err, bytes.TrimSpace(out))
@@ -91,7 +96,8 @@ func (c *Containers) addresses(ctx context.Context, nodes []string) (map[string]
 				Networks map[string]struct{ IPAddress string }
 			}
 		}
-		if err := c.ask(ctx, http.MethodGet, "/containers/"+url.PathEscape(c.Name(node))+"/json", nil, &container); err != nil {
+		if err := c.ask(ctx, http.MethodGet, "/containers/"+url.PathEscape(c.Name(node))+"/json",
+			nil, &container); err != nil {
 			return nil, err
 		}
 		addresses[node] = container.NetworkSettings.Networks[c.Network].IPAddress

@@ -11,7 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestAwait looks again until the cluster is as wanted, also when a look fails, and says what was seen last if it never is.
+// TestAwait looks again until the cluster is as wanted, also when a look fails, and says what was
+// seen last if it never is.
 func TestAwait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looks := 0

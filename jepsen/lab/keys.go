@@ -38,7 +38,8 @@ func (n *Node) equip(keys []Key) error {
 	return n.lab.secrets.Equip(n.Name)
 }
 
-// writeKeys gives the node keys, of which the first seals, and all open. It replaces the file as a whole: the node may be reading it.
+// writeKeys gives the node keys, of which the first seals, and all open. It replaces the file as a
+// whole: the node may be reading it.
 func (n *Node) writeKeys(keys []Key) error {
 	var text strings.Builder
 	for _, k := range keys {
@@ -74,8 +75,8 @@ func (n *Node) said(what string) (int, error) {
 	return strings.Count(string(text), what), nil
 }
 
-// Reequip gives the node a new certificate and what else there is now of a secured cluster, and tells it, if it runs, to read that. Reequipped says when it
-// has.
+// Reequip gives the node a new certificate and what else there is now of a secured cluster, and
+// tells it, if it runs, to read that. Reequipped says when it has.
 func (n *Node) Reequip() error {
 	if err := n.lab.secrets.Equip(n.Name); err != nil {
 		return err

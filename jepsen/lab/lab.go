@@ -1,4 +1,5 @@
-// Package lab runs a cluster of real processes for fault injection: it starts and kills them, sets their clocks wrong, and asks them how they are.
+// Package lab runs a cluster of real processes for fault injection: it starts and kills them, sets
+// their clocks wrong, and asks them how they are.
 package lab
 
 import (
@@ -51,10 +52,11 @@ type Config struct {
 	Data func(node string) (string, error)
 	// Env is the environment of every server, but for what the lab adds, Flags what every one is started with besides.
 	Env, Flags []string
-	// Containers are where the servers run; nil if they are processes of this machine. What a server is told is then told to its container: Program, Data,
-	// Env and most of Network are not used.
+	// Containers are where the servers run; nil if they are processes of this machine. What a server
+	// is told is then told to its container: Program, Data, Env and most of Network are not used.
 	Containers *Containers
-	// Secured says that nodes and clients prove to each other who they are, and that every call needs a token. There are no containers then.
+	// Secured says that nodes and clients prove to each other who they are, and that every call needs
+	// a token. There are no containers then.
 	Secured bool
 	Logger  *slog.Logger
 }
@@ -74,7 +76,8 @@ type Lab struct {
 // New returns a lab in which nothing runs yet.
 func New(cfg Config) (*Lab, error) {
 	l := &Lab{cfg: cfg, keys: []Key{NewKey()}}
-	for _, dir := range []string{l.Journals(), l.Logs(), filepath.Join(cfg.Dir, "clocks"), filepath.Join(cfg.Dir, "keys")} {
+	for _, dir := range []string{l.Journals(), l.Logs(), filepath.Join(cfg.Dir, "clocks"),
+		filepath.Join(cfg.Dir, "keys")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("making a directory of the run: %w", err)
 		}
@@ -93,7 +96,8 @@ func New(cfg Config) (*Lab, error) {
 	return l, nil
 }
 
-// JournalsDir is where the nodes' journals are in the directory of a run, LogsDir what they wrote to standard error, one file each.
+// JournalsDir is where the nodes' journals are in the directory of a run, LogsDir what they wrote
+// to standard error, one file each.
 const (
 	JournalsDir = "journals"
 	LogsDir     = "logs"
@@ -238,9 +242,12 @@ func (l *Lab) command(n *Node) *exec.Cmd {
 		port = strangerPort
 	}
 	args := []string{
-		"serve", "--node-id", n.Name, "--zone", "z-" + n.Name, "--data", n.Data, "--advertise", n.advertised(), "--gossip-keys", n.keysFile(),
+		"serve", "--node-id", n.Name, "--zone", "z-" + n.Name, "--data", n.Data, "--advertise", n.advertised(),
+		"--gossip-keys", n.keysFile(),
 		"--listen", fmt.Sprintf("%s:%d", host, port), "--peer-listen", fmt.Sprintf("%s:%d", host, PeerPort),
-		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--print-addresses", "--log-format", "json", "--log-level", "debug", // the elections are at that level
+		// the elections are at that level
+		"--gossip-listen", fmt.Sprintf("%s:%d", host, GossipPort), "--print-addresses", "--log-format", "json",
+		"--log-level", "debug",
 	}
 	if l.secrets != nil {
 		args = append(args, l.secrets.Flags(n.Name)...)

@@ -21,21 +21,23 @@ func (bare) ClientURL(string, string) (string, error) { return "", errors.New("n
 func (bare) Wrap(string, *exec.Cmd) error             { return nil }
 func (bare) Add(context.Context, string) error        { return nil }
 
-// TestStartTwice starts a node from many goroutines at once, as a crash loop does that kills before the server serves: there must be one process, or two
-// would share the data directory.
+// TestStartTwice starts a node from many goroutines at once, as a crash loop does that kills before
+// the server serves: there must be one process, or two would share the data directory.
 func TestStartTwice(t *testing.T) {
 	dir := t.TempDir()
 	book := filepath.Join(dir, "starts")
 	program := filepath.Join(dir, "server")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho start >>"+book+"\necho serves\nexec cat <>"+filepath.Join(dir, "never")+"\n"), 0o700); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\necho start >>"+book+"\necho serves\nexec cat <>"+
+		filepath.Join(dir, "never")+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "mkfifo", filepath.Join(dir, "never")).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	l, err := New(Config{
-		Dir: dir, Program: program, Names: []string{"n1"}, Network: bare{}, Shards: 1, SnapshotBytes: 1, Logger: slog.New(slog.DiscardHandler),
-		Data: func(string) (string, error) { return dir, nil },
+		Dir: dir, Program: program, Names: []string{"n1"}, Network: bare{}, Shards: 1, SnapshotBytes: 1,
+		Logger: slog.New(slog.DiscardHandler),
+		Data:   func(string) (string, error) { return dir, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +58,8 @@ func TestStartTwice(t *testing.T) {
 	}
 }
 
-// TestStartAfterKill: a process that was killed and that its disk still holds is no node that runs. Who starts the node waits for its end, or hears that
-// it did not come.
+// TestStartAfterKill: a process that was killed and that its disk still holds is no node that runs.
+// Who starts the node waits for its end, or hears that it did not come.
 func TestStartAfterKill(t *testing.T) {
 	dying := &life{asked: make(chan struct{}), ended: make(chan struct{})}
 	n := &Node{Name: "n1", life: dying}

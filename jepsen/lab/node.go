@@ -15,7 +15,8 @@ import (
 	"time"
 )
 
-// Node is one server, through all lives of its process. Its methods may be called from any goroutine, one that starts or ends it at a time.
+// Node is one server, through all lives of its process. Its methods may be called from any
+// goroutine, one that starts or ends it at a time.
 type Node struct {
 	lab *Lab
 	// Name is its name, Data its data directory, Log the file of what it wrote.
@@ -43,13 +44,15 @@ type Node struct {
 // life is one process of a node.
 type life struct {
 	process process
-	// asked is closed by whoever ends the process on purpose, before the process ends; ended when it has, after err was set.
+	// asked is closed by whoever ends the process on purpose, before the process ends; ended when it
+	// has, after err was set.
 	asked, ended chan struct{}
 	ask          sync.Once
 	err          error
 }
 
-// Start runs the server and returns when it serves; a node that runs is left as it is, unless it was told to end: then its end is waited for.
+// Start runs the server and returns when it serves; a node that runs is left as it is, unless it
+// was told to end: then its end is waited for.
 func (n *Node) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
@@ -63,7 +66,8 @@ func (n *Node) Start(ctx context.Context) error {
 	select {
 	case err := <-serves:
 		if err != nil {
-			return fmt.Errorf("%s ended before it served: %w; the end of its log: %s", n.Name, errors.Join(err, l.err), tail(n.Log))
+			return fmt.Errorf("%s ended before it served: %w; the end of its log: %s", n.Name, errors.Join(err, l.err),
+				tail(n.Log))
 		}
 		return nil
 	case <-ctx.Done():
@@ -90,8 +94,9 @@ func (n *Node) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// launch starts a process unless there is one; the life is nil then. What it returns says once whether the server serves. A fault may start a node that
-// another start is about to start: there is never more than one process.
+// launch starts a process unless there is one; the life is nil then. What it returns says once
+// whether the server serves. A fault may start a node that another start is about to start: there
+// is never more than one process.
 func (n *Node) launch() (*life, <-chan error, error) {
 	n.starting.Lock()
 	defer n.starting.Unlock()
@@ -239,7 +244,8 @@ func (n *Node) Running() bool {
 	}
 }
 
-// ExitCode returns what the process ended with that was started last; -1 while it runs, if a signal ended it, or if there was none.
+// ExitCode returns what the process ended with that was started last; -1 while it runs, if a signal
+// ended it, or if there was none.
 func (n *Node) ExitCode() int {
 	l := n.current()
 	if l == nil || n.Running() {
@@ -257,7 +263,8 @@ func (n *Node) ExitCode() int {
 // Ended returns a channel that is closed when the process that was started last has ended.
 func (n *Node) Ended() <-chan struct{} { return n.current().ended }
 
-// killMax is how long the end of a process that was killed is waited for: one that hangs in its disk ends when the disk lets it go.
+// killMax is how long the end of a process that was killed is waited for: one that hangs in its
+// disk ends when the disk lets it go.
 const killMax = 10 * time.Second
 
 // Kill sends SIGKILL and waits for the end of the process, if it runs, unless its disk keeps it.
@@ -320,8 +327,8 @@ func (n *Node) Signal(signal syscall.Signal) error {
 	return nil
 }
 
-// LimitFiles has the process open no file or connection at which it would have more than most, and returns how many it could have before. The next process
-// starts without that limit.
+// LimitFiles has the process open no file or connection at which it would have more than most, and
+// returns how many it could have before. The next process starts without that limit.
 func (n *Node) LimitFiles(most uint64) (before uint64, err error) {
 	before, err = n.current().process.LimitFiles(most)
 	if err != nil {

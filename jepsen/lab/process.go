@@ -14,7 +14,8 @@ type process interface {
 	Wait() error
 	// Signal sends a signal; os.ErrProcessDone says that the process has ended.
 	Signal(syscall.Signal) error
-	// LimitFiles has the process open no file or connection at which it would have more than most, and returns how many it could have before.
+	// LimitFiles has the process open no file or connection at which it would have more than most, and
+	// returns how many it could have before.
 	LimitFiles(most uint64) (before uint64, err error)
 	// PID returns its number on this machine; 0 if it has none here.
 	PID() int

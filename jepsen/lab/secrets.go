@@ -21,12 +21,14 @@ type Token struct{ ID, Text string }
 // Root is a token that may do everything, which nodes find in their files.
 type Root struct {
 	Token
-	// Known is when every node knew it, Ending from when on some node may have forgotten it, and Ended when all had; 0 for what has not come.
+	// Known is when every node knew it, Ending from when on some node may have forgotten it, and Ended
+	// when all had; 0 for what has not come.
 	Known, Ending, Ended time.Duration
 }
 
-// Secrets are what a cluster has that asks everybody who he is: authorities, certificates and root tokens, all made by the commands of the server's own
-// program. Its methods may be called from any goroutine.
+// Secrets are what a cluster has that asks everybody who he is: authorities, certificates and root
+// tokens, all made by the commands of the server's own program. Its methods may be called from any
+// goroutine.
 type Secrets struct {
 	dir, program string
 
@@ -71,7 +73,8 @@ func NewSecrets(dir, program string) (*Secrets, error) {
 
 // run runs a command of the program and reads what it says.
 func (s *Secrets) run(answer any, args ...string) error {
-	c := exec.Command(s.program, append(args, "-o", "json")...) //nolint:noctx // it takes milliseconds and waits for nobody
+	//nolint:noctx // it takes milliseconds and waits for nobody
+	c := exec.Command(s.program, append(args, "-o", "json")...)
 	out, err := c.Output()
 	if err != nil {
 		return fmt.Errorf("belfry %s: %w", strings.Join(args, " "), err)
@@ -82,8 +85,8 @@ func (s *Secrets) run(answer any, args ...string) error {
 	return nil
 }
 
-// AddAuthority makes one more authority for the nodes of the cluster, which is believed from now on by clients, and by nodes when they are equipped anew.
-// The one before goes on issuing.
+// AddAuthority makes one more authority for the nodes of the cluster, which is believed from now on
+// by clients, and by nodes when they are equipped anew. The one before goes on issuing.
 func (s *Secrets) AddAuthority() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +179,8 @@ func (s *Secrets) AddRoot() (*Root, error) {
 	return root, nil
 }
 
-// UseRoot has the harness's clients carry a root token from now on, which every node knows. The one before is about to end.
+// UseRoot has the harness's clients carry a root token from now on, which every node knows. The one
+// before is about to end.
 func (s *Secrets) UseRoot(root *Root, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,8 +230,8 @@ func (s *Secrets) Roots() (all []Root) {
 // nodeDir is where a node finds its files.
 func (s *Secrets) nodeDir(node string) string { return filepath.Join(s.dir, "nodes", node) }
 
-// Equip gives a node a new certificate, the authorities and the root tokens that there are now. They take the place of what was there at once: the node may
-// be starting.
+// Equip gives a node a new certificate, the authorities and the root tokens that there are now.
+// They take the place of what was there at once: the node may be starting.
 func (s *Secrets) Equip(node string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +254,8 @@ func (s *Secrets) Equip(node string) error {
 	if err := os.MkdirAll(filepath.Join(dir, version), 0o700); err != nil {
 		return fmt.Errorf("making a directory for the certificate of %s: %w", node, err)
 	}
-	for name, text := range map[string][]byte{certFile: cert, keyFile: key, authorityFile: bundle, rootsFile: []byte(strings.Join(s.roots, ""))} {
+	for name, text := range map[string][]byte{certFile: cert, keyFile: key, authorityFile: bundle,
+		rootsFile: []byte(strings.Join(s.roots, ""))} {
 		if err := os.WriteFile(filepath.Join(dir, version, name), text, 0o600); err != nil {
 			return fmt.Errorf("writing %s of %s: %w", name, node, err)
 		}
@@ -265,7 +270,8 @@ func (s *Secrets) Equip(node string) error {
 // Flags are those of a node that has been equipped.
 func (s *Secrets) Flags(node string) []string {
 	at := func(name string) string { return filepath.Join(s.nodeDir(node), current, name) }
-	return []string{"--tls-cert", at(certFile), "--tls-key", at(keyFile), "--tls-ca", at(authorityFile), "--root-tokens", at(rootsFile)}
+	return []string{"--tls-cert", at(certFile), "--tls-key", at(keyFile), "--tls-ca", at(authorityFile), "--root-tokens",
+		at(rootsFile)}
 }
 
 // TLS returns with what a client meets a node: it talks to nobody but that node, by the certificate.
@@ -290,7 +296,8 @@ func (s *Secrets) verify(node string, shown []*x509.Certificate) error {
 	for _, c := range shown[1:] {
 		between.AddCert(c)
 	}
-	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, DNSName: "localhost"}); err != nil {
+	if _, err := shown[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: between,
+		DNSName: "localhost"}); err != nil {
 		return fmt.Errorf("who answers for %s: %w", node, err)
 	}
 	if uris := shown[0].URIs; len(uris) != 1 || uris[0].String() != want {
@@ -322,8 +329,8 @@ func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.inner.RoundTrip(carrying)
 }
 
-// Environment is with what a command of the program finds its way to the nodes, besides their address: it believes their authorities and has the root
-// token in use.
+// Environment is with what a command of the program finds its way to the nodes, besides their
+// address: it believes their authorities and has the root token in use.
 func (s *Secrets) Environment() ([]string, error) {
 	s.mu.Lock()
 	bundle, err := s.bundle()
@@ -332,7 +339,8 @@ func (s *Secrets) Environment() ([]string, error) {
 		return nil, err
 	}
 	ca, token := filepath.Join(s.dir, "harness-ca.pem"), filepath.Join(s.dir, "harness.token")
-	if err := errors.Join(os.WriteFile(ca, bundle, 0o600), os.WriteFile(token, []byte(s.Root().Text+"\n"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(ca, bundle, 0o600),
+		os.WriteFile(token, []byte(s.Root().Text+"\n"), 0o600)); err != nil {
 		return nil, fmt.Errorf("writing what commands prove themselves with: %w", err)
 	}
 	return []string{"BELFRY_TLS_CA=" + ca, "BELFRY_TOKEN_FILE=" + token}, nil

@@ -16,7 +16,8 @@ func secretsOf(t *testing.T) *Secrets {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "belfry")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program,
+		"github.com/belfrydb/belfry/cmd/belfry").CombinedOutput(); err != nil {
 		t.Fatalf("building the server: %v\n%s", err, out)
 	}
 	s, err := NewSecrets(dir, program)
@@ -59,7 +60,8 @@ func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) 
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = tls.Server(there, &tls.Config{Certificates: []tls.Certificate{shows}, MinVersion: tls.VersionTLS13}).HandshakeContext(ctx)
+		_ = tls.Server(there, &tls.Config{Certificates: []tls.Certificate{shows},
+			MinVersion: tls.VersionTLS13}).HandshakeContext(ctx)
 		_ = there.Close()
 	}()
 	client := tls.Client(here, s.TLS(node))
@@ -69,7 +71,8 @@ func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) 
 	return err
 }
 
-// TestSecrets takes a cluster's authority through its replacement: at each step clients believe whom they should, and nobody but the node that they look for.
+// TestSecrets takes a cluster's authority through its replacement: at each step clients believe
+// whom they should, and nobody but the node that they look for.
 func TestSecrets(t *testing.T) {
 	s := secretsOf(t)
 	equip := func(nodes ...string) {
@@ -116,7 +119,8 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
-// TestRoots replaces the root token: nodes are told of both, then of the new one alone, and clients carry what every node knows.
+// TestRoots replaces the root token: nodes are told of both, then of the new one alone, and clients
+// carry what every node knows.
 func TestRoots(t *testing.T) {
 	s := secretsOf(t)
 	known := func() string {
@@ -143,7 +147,8 @@ func TestRoots(t *testing.T) {
 		t.Errorf("in the end clients carry %s, and nodes know %s", s.Root().ID, one)
 	}
 	s.RootsForgotten(9)
-	if all := s.Roots(); len(all) != 2 || all[0].Ending != 7 || all[0].Ended != 9 || all[1].Known != 7 || all[1].Ending != 0 {
+	if all := s.Roots(); len(all) != 2 || all[0].Ending != 7 || all[0].Ended != 9 || all[1].Known != 7 ||
+		all[1].Ending != 0 {
 		t.Errorf("it says of them %+v", all)
 	}
 	if env, err := s.Environment(); err != nil || len(env) != 2 {

@@ -19,8 +19,10 @@ import (
 // momentFaults end a process at a moment that is chosen by what it does, or by what it takes.
 func momentFaults() []Fault {
 	return []Fault{
-		{Number: 21, Name: "kill-at-answer", What: "one node killed exactly before or after an answer to a client passes, again and again", Inject: killAtAnswer},
-		{Number: 23, Name: "memory-cap", What: "one node gets hardly more memory than it has, and needs more", Inject: memoryCap},
+		{Number: 21, Name: "kill-at-answer", What: "one node killed exactly before or after an answer to a client passes, " +
+			"again and again", Inject: killAtAnswer},
+		{Number: 23, Name: "memory-cap", What: "one node gets hardly more memory than it has, and needs more",
+			Inject: memoryCap},
 	}
 }
 
@@ -28,7 +30,8 @@ func momentFaults() []Fault {
 type ambush struct {
 	node string
 	kill func()
-	// after says that the answer passes first. Else nobody hears it: the node dies before it passes, and the connection breaks.
+	// after says that the answer passes first. Else nobody hears it: the node dies before it passes,
+	// and the connection breaks.
 	after bool
 	// left is how many pieces of answers pass before the one that counts.
 	left   atomic.Int64
@@ -136,23 +139,25 @@ func memoryCap(ctx context.Context, s *Scene) (string, Heal, error) {
 		all.Wait()
 		return nil
 	})
-	return fmt.Sprintf("%s gets %d bytes more than it has, and reads huge bodies", n.Name, more), func(ctx context.Context) error {
-		defer n.MustLive()
-		err := fed(ctx)
-		if !n.Running() {
-			s.Count("nodes that ended for want of memory", 1)
+	return fmt.Sprintf("%s gets %d bytes more than it has, and reads huge bodies", n.Name, more),
+		func(ctx context.Context) error {
+			defer n.MustLive()
+			err := fed(ctx)
+			if !n.Running() {
+				s.Count("nodes that ended for want of memory", 1)
+				return errors.Join(err, n.Start(ctx))
+			}
+			s.Count("nodes that went on with little memory", 1)
+			if liftErr := unix.Prlimit(n.PID(), unix.RLIMIT_DATA, &before, nil); liftErr != nil && n.Running() {
+				return fmt.Errorf("lifting the limit of memory of %s: %w", n.Name, liftErr)
+			}
 			return errors.Join(err, n.Start(ctx))
-		}
-		s.Count("nodes that went on with little memory", 1)
-		if liftErr := unix.Prlimit(n.PID(), unix.RLIMIT_DATA, &before, nil); liftErr != nil && n.Running() {
-			return fmt.Errorf("lifting the limit of memory of %s: %w", n.Name, liftErr)
-		}
-		return errors.Join(err, n.Start(ctx))
-	}, nil
+		}, nil
 }
 
-// capMemory lets a process have so much more memory that it can write to than it has, and returns the limit before. Memory that is only reserved, as the runtime of
-// Go reserves it by the gigabyte, does not count.
+// capMemory lets a process have so much more memory that it can write to than it has, and returns
+// the limit before. Memory that is only reserved, as the runtime of Go reserves it by the gigabyte,
+// does not count.
 func capMemory(pid int, more uint64) (before unix.Rlimit, err error) {
 	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &before); err != nil {
 		return before, fmt.Errorf("asking for the limit of memory: %w", err)

@@ -21,8 +21,9 @@ import (
 // backupMax bounds each command of a backup: only what hangs takes that long.
 const backupMax = 2 * time.Minute
 
-// backup makes a backup through one node while clients work, reads it, and restores it into a new server, which has an authority and a root token of its own
-// if the cluster is secured. The cluster is whole, so no failure is excused.
+// backup makes a backup through one node while clients work, reads it, and restores it into a new
+// server, which has an authority and a root token of its own if the cluster is secured. The cluster
+// is whole, so no failure is excused.
 func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
@@ -36,7 +37,9 @@ func backup(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", nil, fmt.Errorf("making a directory for a backup: %w", err)
 	}
-	heal := background(ctx, func(context.Context) error { return s.backUpAndRestore(ctx, &place{url, s.Lab.Secrets()}, dir) })
+	heal := background(ctx, func(context.Context) error {
+		return s.backUpAndRestore(ctx, &place{url, s.Lab.Secrets()}, dir)
+	})
 	return "a backup through " + n.Name + " restored elsewhere", func(ctx context.Context) error {
 		return errors.Join(heal(ctx), os.RemoveAll(dir))
 	}, nil
@@ -98,7 +101,8 @@ func (s *Scene) backUpAndRestore(ctx context.Context, from *place, dir string) e
 	return nil
 }
 
-// withoutTokens looks whether a restore into a secured cluster has brought tokens, or lets in who has the root token of the cluster of the backup.
+// withoutTokens looks whether a restore into a secured cluster has brought tokens, or lets in who
+// has the root token of the cluster of the backup.
 func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 	if to.secrets == nil {
 		return nil
@@ -106,7 +110,8 @@ func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 	var had, has struct {
 		Tokens []json.RawMessage `json:"tokens"`
 	}
-	if err := errors.Join(s.belfry(ctx, from, &had, "token", "list"), s.belfry(ctx, to, &has, "token", "list")); err != nil {
+	if err := errors.Join(s.belfry(ctx, from, &had, "token", "list"),
+		s.belfry(ctx, to, &has, "token", "list")); err != nil {
 		return err
 	}
 	if len(has.Tokens) > 0 {
@@ -125,7 +130,8 @@ func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 		return fmt.Errorf("asking as the root of another cluster: %w", err)
 	}
 	if response.StatusCode != http.StatusUnauthorized {
-		return fmt.Errorf("a cluster into which a backup was restored answers who has the root token of the cluster of the backup with %s", response.Status)
+		return fmt.Errorf("a cluster into which a backup was restored answers who has the root token of the cluster of "+
+			"the backup with %s", response.Status)
 	}
 	s.Count("tokens that a restore did not bring", int64(len(had.Tokens)))
 	return nil
@@ -161,12 +167,13 @@ func (s *Scene) belfry(ctx context.Context, at *place, answer any, args ...strin
 // freshNode is the name of the server into which a backup is restored.
 const freshNode = "fresh"
 
-// freshServer starts a server that has nothing to do with the lab, and returns where it serves and what ends it. It is secured if the lab is, by secrets
-// of its own.
+// freshServer starts a server that has nothing to do with the lab, and returns where it serves and
+// what ends it. It is secured if the lab is, by secrets of its own.
 func (s *Scene) freshServer(dir string) (at *place, stop func() error, err error) {
 	at = &place{}
 	args := []string{
-		"serve", "--node-id", freshNode, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--shards", "3", "--print-addresses",
+		"serve", "--node-id", freshNode, "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--peer-listen",
+		"127.0.0.1:0", "--shards", "3", "--print-addresses",
 	}
 	scheme := "http://"
 	if s.Lab.Secrets() != nil {

@@ -17,7 +17,8 @@ func TestSameJobs(t *testing.T) {
 	key := jobKey{"q", 0, 7}
 	job := func(state fsm.State, change func(*fsm.Job)) map[jobKey]fsm.Job {
 		j := fsm.Job{
-			Queue: "q", Serial: 7, ID: "seven", State: state, Due: 100, FirstDue: 90, Body: []byte("body"), Headers: []fsm.Header{{Name: "a", Value: "b"}},
+			Queue: "q", Serial: 7, ID: "seven", State: state, Due: 100, FirstDue: 90, Body: []byte("body"),
+			Headers:     []fsm.Header{{Name: "a", Value: "b"}},
 			RetryDelays: []time.Duration{1}, Fence: 6, Attempt: 1,
 		}
 		change(&j)
@@ -55,7 +56,8 @@ func TestSameJobs(t *testing.T) {
 	}
 }
 
-// heldBy returns what a backup holds of two shards that both have job 1 of a queue, with one more record of the catalog.
+// heldBy returns what a backup holds of two shards that both have job 1 of a queue, with one more
+// record of the catalog.
 func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "backup"))
@@ -63,7 +65,8 @@ func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held
 		t.Fatal(err)
 	}
 	out := fsm.NewBackupWriter(file, &fsm.BackupHeader{Shards: 2, Parts: 2})
-	for _, r := range append([]fsm.BackupRecord{fsm.CatalogRecord(&fsm.CatalogQueue{Name: "q", Partitions: 2, Settings: settings})}, more...) {
+	for _, r := range append([]fsm.BackupRecord{fsm.CatalogRecord(&fsm.CatalogQueue{Name: "q", Partitions: 2,
+		Settings: settings})}, more...) {
 		if err := out.Append(r); err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +77,8 @@ func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held
 			&fsm.Open{Queue: "q", Partition: shard, Partitions: 2}, &fsm.Configure{Queue: "q", Version: 1, Settings: settings},
 			&fsm.Put{Queue: "q", Partition: shard, Partitions: 2, Body: []byte{byte(shard)}},
 		}
-		if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18,
+			[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 		s := m.Snapshot()
@@ -93,7 +97,8 @@ func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held
 	return h
 }
 
-// TestHeldIn: a backup is read with the partitions that jobs are in, whose serials are the same, and what is not restored or restored as another is found.
+// TestHeldIn: a backup is read with the partitions that jobs are in, whose serials are the same,
+// and what is not restored or restored as another is found.
 func TestHeldIn(t *testing.T) {
 	quota := func(jobs uint64) fsm.BackupRecord {
 		return fsm.NamespaceRecord(&fsm.CatalogNamespace{Name: "shop", MaxJobs: jobs})
@@ -106,9 +111,11 @@ func TestHeldIn(t *testing.T) {
 		after *held
 		want  string
 	}{
-		"the same":         {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5)), ""},
-		"other settings":   {heldBy(t, fsm.Settings{MaxJobs: 8}, quota(5)), "the queue of the catalog q of a backup was restored as another"},
-		"another quota":    {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(6)), "the quota shop of a backup was restored as another"},
+		"the same": {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5)), ""},
+		"other settings": {heldBy(t, fsm.Settings{MaxJobs: 8}, quota(5)),
+			"the queue of the catalog q of a backup was restored as another"},
+		"another quota": {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(6)),
+			"the quota shop of a backup was restored as another"},
 		"no quota":         {heldBy(t, fsm.Settings{MaxJobs: 7}), "the quota shop of a backup was not restored"},
 		"nothing restored": {newHeld(), "the partition {name:q partition:"},
 	} {
@@ -118,7 +125,8 @@ func TestHeldIn(t *testing.T) {
 		}
 	}
 	none := heldBy(t, fsm.Settings{MaxJobs: 7})
-	if err := none.sameAs(had); err == nil || !strings.Contains(err.Error(), "the quota shop was restored and is not in the backup") {
+	if err := none.sameAs(had); err == nil || !strings.Contains(err.Error(),
+		"the quota shop was restored and is not in the backup") {
 		t.Errorf("a quota from nowhere: %v", err)
 	}
 }

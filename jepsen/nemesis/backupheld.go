@@ -42,7 +42,8 @@ type held struct {
 }
 
 func newHeld() *held {
-	return &held{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]fsm.CatalogQueue{}, namespaces: map[string]fsm.CatalogNamespace{}}
+	return &held{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]fsm.CatalogQueue{},
+		namespaces: map[string]fsm.CatalogNamespace{}}
 }
 
 // heldIn returns what a backup holds.
@@ -111,7 +112,8 @@ func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 
 // sameAs compares a backup with one of a server into which it was restored, and that did nothing else.
 func (h *held) sameAs(after *held) error {
-	return errors.Join(sameJobs(h.jobs, after.jobs), same("partition", h.queues, after.queues), same("queue of the catalog", h.catalog, after.catalog),
+	return errors.Join(sameJobs(h.jobs, after.jobs), same("partition", h.queues, after.queues),
+		same("queue of the catalog", h.catalog, after.catalog),
 		same("quota", h.namespaces, after.namespaces))
 }
 
@@ -132,8 +134,9 @@ func same[K comparable, V any](what string, before, after map[K]V) error {
 	return nil
 }
 
-// sameJobs compares the jobs of a backup with those of a server into which it was restored, and that did nothing else: time has passed there, so a job may have
-// fallen due, and a lease may have lapsed.
+// sameJobs compares the jobs of a backup with those of a server into which it was restored, and
+// that did nothing else: time has passed there, so a job may have fallen due, and a lease may have
+// lapsed.
 func sameJobs(before, after map[jobKey]fsm.Job) error {
 	for key, had := range before {
 		has, restored := after[key]
@@ -156,7 +159,8 @@ func sameJobs(before, after map[jobKey]fsm.Job) error {
 func lasting(j, had fsm.Job) fsm.Job {
 	switch {
 	case had.State == fsm.Reserved && j.State != fsm.Reserved: // its lease has lapsed
-		j.Attempt, j.Redrives, j.Fence, j.Until, j.LeaseTTR, j.Died, j.Due, j.LastError = had.Attempt, had.Redrives, had.Fence, had.Until, had.LeaseTTR, had.Died, had.Due, had.LastError
+		j.Attempt, j.Redrives, j.Fence, j.Until, j.LeaseTTR, j.Died, j.Due, j.LastError = had.Attempt, had.Redrives,
+			had.Fence, had.Until, had.LeaseTTR, had.Died, had.Due, had.LastError
 		j.State = had.State
 	case had.State == fsm.Delayed && j.State == fsm.Ready:
 		j.State = had.State

@@ -42,9 +42,12 @@ func clockFaults() []Fault {
 		{Number: 40, Name: "clock-forward", What: "one node's clock steps forward, by up to an hour", Inject: stepClock(1)},
 		{Number: 41, Name: "clock-back", What: "one node's clock steps back, by up to an hour", Inject: stepClock(-1)},
 		{Number: 42, Name: "clock-strobe", What: "one node's clock jumps to and fro", Inject: strobeClock},
-		{Number: 43, Name: "clock-drift", What: "one node's clock runs up to a tenth too fast or too slow", Inject: driftClock},
-		{Number: 44, Name: "suspend", What: "one node stands still, and its monotonic clock misses that time", Inject: suspend},
-		{Number: 45, Name: "clock-skew-transfer", What: "the clocks of all nodes are wrong by less than half the bound, and leaderships move between them", Inject: skewTransfer},
+		{Number: 43, Name: "clock-drift", What: "one node's clock runs up to a tenth too fast or too slow",
+			Inject: driftClock},
+		{Number: 44, Name: "suspend", What: "one node stands still, and its monotonic clock misses that time",
+			Inject: suspend},
+		{Number: 45, Name: "clock-skew-transfer", What: "the clocks of all nodes are wrong by less than half the bound, " +
+			"and leaderships move between them", Inject: skewTransfer},
 	}
 }
 
@@ -131,7 +134,8 @@ func suspend(_ context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// skewMost is the most by which every clock may be wrong at once: half the clock bound is where promises end, and stamps have to travel.
+// skewMost is the most by which every clock may be wrong at once: half the clock bound is where
+// promises end, and stamps have to travel.
 const skewMost = 100 * time.Millisecond
 
 func skewTransfer(ctx context.Context, s *Scene) (string, Heal, error) {

@@ -16,15 +16,22 @@ const moveMax = 2 * time.Minute
 
 func clusterFaults() []Fault {
 	return []Fault{
-		{Number: 46, Name: "replace-node", What: "a node joins, an old one is drained, killed and removed for good, and started again all the same", Inject: replaceNode},
+		{Number: 46, Name: "replace-node", What: "a node joins, an old one is drained, killed and removed for good, and " +
+			"started again all the same", Inject: replaceNode},
 		{Number: 47, Name: "transfer", What: "leaderships moved over and over", Inject: transferStorm},
-		{Number: 48, Name: "lag-install", What: "one node is down until the others have forgotten the log that it lacks", Inject: lagInstall},
-		{Number: 49, Name: "backup", What: "a backup is made through one node under load, read, and restored into a new server", Inject: backup},
-		{Number: 50, Name: "mixed-versions", What: "some nodes, never all, run a program that reads a later format, and go back", Inject: mixedVersions},
+		{Number: 48, Name: "lag-install", What: "one node is down until the others have forgotten the log that it lacks",
+			Inject: lagInstall},
+		{Number: 49, Name: "backup", What: "a backup is made through one node under load, read, and restored into a new " +
+			"server", Inject: backup},
+		{Number: 50, Name: "mixed-versions", What: "some nodes, never all, run a program that reads a later format, and " +
+			"go back", Inject: mixedVersions},
 		{Number: 51, Name: "shard-move", What: "one of the nodes is drained and taken back", Inject: shardMove},
-		{Number: 52, Name: "impostor", What: "a node is dead, and a server of another cluster has its address", Inject: impostor},
-		{Number: 52, Name: "twin", What: "a node runs, and an older copy of its directory is started at another address", Inject: twin},
-		{Number: 53, Name: "rotate-keys", What: "the key of gossip is replaced without a stop, while one node stands still", Inject: rotateKeys},
+		{Number: 52, Name: "impostor", What: "a node is dead, and a server of another cluster has its address",
+			Inject: impostor},
+		{Number: 52, Name: "twin", What: "a node runs, and an older copy of its directory is started at another address",
+			Inject: twin},
+		{Number: 53, Name: "rotate-keys", What: "the key of gossip is replaced without a stop, while one node stands still",
+			Inject: rotateKeys},
 	}
 }
 
@@ -95,7 +102,8 @@ func lagInstall(ctx context.Context, s *Scene) (string, Heal, error) {
 // installMax is how long a node that was down is given to be sent a snapshot.
 const installMax = 10 * time.Second
 
-// countInstall counts whether a node was sent a snapshot, behind a place in its log: if not, the others still had what it lacked.
+// countInstall counts whether a node was sent a snapshot, behind a place in its log: if not, the
+// others still had what it lacked.
 func (s *Scene) countInstall(ctx context.Context, n *lab.Node, said int64) error {
 	ctx, cancel := context.WithTimeout(ctx, installMax)
 	defer cancel()
@@ -166,13 +174,16 @@ func (s *Scene) takeOut(ctx context.Context, n *lab.Node) error {
 
 // awaitEmpty waits until a node holds no replica of a shard.
 func (s *Scene) awaitEmpty(ctx context.Context, n *lab.Node) error {
-	return s.Lab.Await(ctx, n.Name+" to be empty", func(status *belfryv1.GetClusterResponse) bool { return emptied(status, n.Name) })
+	return s.Lab.Await(ctx, n.Name+" to be empty", func(status *belfryv1.GetClusterResponse) bool {
+		return emptied(status, n.Name)
+	})
 }
 
 // emptied reports whether a node holds no replica, whether that is heard of or not.
 func emptied(status *belfryv1.GetClusterResponse, node string) bool {
 	for _, shard := range status.GetShards() {
-		if slices.Contains(shard.GetVoters(), node) || slices.Contains(shard.GetNonvoters(), node) || len(shard.GetVoters()) == 0 {
+		if slices.Contains(shard.GetVoters(), node) || slices.Contains(shard.GetNonvoters(), node) ||
+			len(shard.GetVoters()) == 0 {
 			return false
 		}
 	}

@@ -10,9 +10,12 @@ import (
 // ContainerFaults returns the faults that only containers can have.
 func ContainerFaults() []Fault {
 	return []Fault{
-		{Number: 1, Name: "compose-disconnect", What: "one container taken off its network, from the other nodes and from clients (with --compose)", Inject: disconnect},
-		{Number: 1, Name: "compose-isolate", What: "one container cut off from the other nodes; clients still reach it (with --compose)", Inject: cutContainer(anyNode)},
-		{Number: 4, Name: "compose-isolate-leader", What: "the same to the node that leads most (with --compose)", Inject: cutContainer(leader)},
+		{Number: 1, Name: "compose-disconnect", What: "one container taken off its network, from the other nodes and from " +
+			"clients (with --compose)", Inject: disconnect},
+		{Number: 1, Name: "compose-isolate", What: "one container cut off from the other nodes; clients still reach it " +
+			"(with --compose)", Inject: cutContainer(anyNode)},
+		{Number: 4, Name: "compose-isolate-leader", What: "the same to the node that leads most (with --compose)",
+			Inject: cutContainer(leader)},
 	}
 }
 
@@ -31,10 +34,13 @@ func disconnect(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := containers.Disconnect(ctx, n.Name); err != nil {
 		return "", nil, err
 	}
-	return "took " + n.Name + " off the network", func(ctx context.Context) error { return containers.Connect(ctx, n.Name) }, nil
+	return "took " + n.Name + " off the network", func(ctx context.Context) error {
+		return containers.Connect(ctx, n.Name)
+	}, nil
 }
 
-func cutContainer(whom func(context.Context, *Scene) (*lab.Node, error)) func(context.Context, *Scene) (string, Heal, error) {
+func cutContainer(whom func(context.Context, *Scene) (*lab.Node, error)) func(context.Context, *Scene) (string,
+	Heal, error) {
 	return func(ctx context.Context, s *Scene) (string, Heal, error) {
 		containers := s.Lab.Containers()
 		if containers == nil {

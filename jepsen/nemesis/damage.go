@@ -16,27 +16,37 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// damageFaults change what a disk has. Each strikes one node of a whole cluster and ends when the cluster is whole again: two of three damaged disks may
-// lose what was promised.
+// damageFaults change what a disk has. Each strikes one node of a whole cluster and ends when the
+// cluster is whole again: two of three damaged disks may lose what was promised.
 func damageFaults() []Fault {
 	return []Fault{
-		{Number: 33, Name: "flip-log", What: "bits flipped in the log of a node, which is started again", Inject: damage("log/*.wal", flipBits)},
-		{Number: 34, Name: "flip-snapshot", What: "bits flipped in the newest snapshots of a node", Inject: damageOf(newestLike, "snapshots/*.snap", flipBits)},
-		{Number: 34, Name: "flip-vote", What: "bits flipped in the file of a node's terms and votes", Inject: damage("stable", flipBits)},
-		{Number: 34, Name: "flip-meta", What: "bits flipped in a node's other files", Inject: damage("MANIFEST,high-water,segments,node.json", flipBits)},
-		{Number: 33, Name: "flip-many", What: "one bit flipped in any file of a stopped node, which is started and has to notice, dozens of times", Inject: flipMany},
-		{Number: 35, Name: "truncate", What: "a file of a node cut off", Inject: damage("log/*.wal,snapshots/*.snap,stable,high-water,MANIFEST", truncateFile)},
-		{Number: 36, Name: "delete-file", What: "a file of a node deleted", Inject: damage("log/*.wal,snapshots/*.snap,stable,high-water,MANIFEST,segments", deleteFile)},
+		{Number: 33, Name: "flip-log", What: "bits flipped in the log of a node, which is started again",
+			Inject: damage("log/*.wal", flipBits)},
+		{Number: 34, Name: "flip-snapshot", What: "bits flipped in the newest snapshots of a node",
+			Inject: damageOf(newestLike, "snapshots/*.snap", flipBits)},
+		{Number: 34, Name: "flip-vote", What: "bits flipped in the file of a node's terms and votes",
+			Inject: damage("stable", flipBits)},
+		{Number: 34, Name: "flip-meta", What: "bits flipped in a node's other files",
+			Inject: damage("MANIFEST,high-water,segments,node.json", flipBits)},
+		{Number: 33, Name: "flip-many", What: "one bit flipped in any file of a stopped node, which is started and has to " +
+			"notice, dozens of times", Inject: flipMany},
+		{Number: 35, Name: "truncate", What: "a file of a node cut off",
+			Inject: damage("log/*.wal,snapshots/*.snap,stable,high-water,MANIFEST", truncateFile)},
+		{Number: 36, Name: "delete-file", What: "a file of a node deleted",
+			Inject: damage("log/*.wal,snapshots/*.snap,stable,high-water,MANIFEST,segments", deleteFile)},
 		{Number: 36, Name: "delete-shard", What: "the directory of one of a node's shards deleted", Inject: deleteShard},
 		{Number: 37, Name: "roll-back", What: "a node's disk replaced by an older copy of it", Inject: rollBack},
-		{Number: 37, Name: "roll-back-kill-leader", What: "a node's disk replaced by an older copy, and another node that leads killed as soon as it runs", Inject: rollBackKillLeader},
+		{Number: 37, Name: "roll-back-kill-leader", What: "a node's disk replaced by an older copy, and another node that " +
+			"leads killed as soon as it runs", Inject: rollBackKillLeader},
 		{Number: 38, Name: "wipe", What: "a node's disk replaced by an empty one", Inject: wipe},
 	}
 }
 
-// strikeDisk waits until the cluster is whole, stops one node that has something on its disk, changes its disk and starts it again. If it is refused with its disk, it gets an empty one, as an
+// strikeDisk waits until the cluster is whole, stops one node that has something on its disk,
+// changes its disk and starts it again. If it is refused with its disk, it gets an empty one, as an
 // operator would do; the fault ends when the cluster is whole again.
-func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node) (bool, error), change func(*lab.Node) (string, error)) (string, Heal, error) {
+func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node) (bool, error),
+	change func(*lab.Node) (string, error)) (string, Heal, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err
 	}
@@ -103,8 +113,10 @@ func (s *Scene) awaitWhole(ctx context.Context) error {
 	return s.Lab.Await(ctx, "a cluster that is whole", lab.Healthy)
 }
 
-// damage changes one to three files of a node whose names match one of some patterns, and that hold something. Some files are there only after a while.
-func damage(patterns string, change func(*Scene, string) (string, error)) func(context.Context, *Scene) (string, Heal, error) {
+// damage changes one to three files of a node whose names match one of some patterns, and that hold
+// something. Some files are there only after a while.
+func damage(patterns string, change func(*Scene, string) (string, error)) func(context.Context, *Scene) (string,
+	Heal, error) {
 	return damageOf(filesLike, patterns, change)
 }
 
@@ -112,18 +124,22 @@ func damage(patterns string, change func(*Scene, string) (string, error)) func(c
 type finder func(dir, patterns string) ([]string, error)
 
 // damageOf is damage of those files that find finds.
-func damageOf(find finder, patterns string, change func(*Scene, string) (string, error)) func(context.Context, *Scene) (string, Heal, error) {
+func damageOf(find finder, patterns string, change func(*Scene, string) (string, error)) func(context.Context,
+	*Scene) (string, Heal, error) {
 	return func(ctx context.Context, s *Scene) (string, Heal, error) {
 		has := func(n *lab.Node) (bool, error) {
 			files, err := filesWith(find, n.Data, patterns)
 			return len(files) > 0, err
 		}
-		return s.strikeDisk(ctx, "anything in files like "+patterns, has, func(n *lab.Node) (string, error) { return s.damageFiles(find, n.Data, patterns, change) })
+		return s.strikeDisk(ctx, "anything in files like "+patterns, has, func(n *lab.Node) (string, error) {
+			return s.damageFiles(find, n.Data, patterns, change)
+		})
 	}
 }
 
 // damageFiles changes one to three files below a directory.
-func (s *Scene) damageFiles(find finder, dir, patterns string, change func(*Scene, string) (string, error)) (string, error) {
+func (s *Scene) damageFiles(find finder, dir, patterns string,
+	change func(*Scene, string) (string, error)) (string, error) {
 	files, err := filesWith(find, dir, patterns)
 	if err != nil {
 		return "", err
@@ -190,7 +206,8 @@ func filesLike(dir, patterns string) (files []string, err error) {
 	return files, nil
 }
 
-// newestLike returns of the files that filesLike finds the last one of each directory: of snapshots the newest, which a start reads.
+// newestLike returns of the files that filesLike finds the last one of each directory: of snapshots
+// the newest, which a start reads.
 func newestLike(dir, patterns string) ([]string, error) {
 	files, err := filesLike(dir, patterns)
 	slices.Reverse(files)
@@ -353,5 +370,7 @@ func rollBackKillLeader(ctx context.Context, s *Scene) (string, Heal, error) {
 	}
 	leader.Kill()
 	s.Count("leaders killed beside an older disk", 1)
-	return text + "; killed " + leader.Name, func(ctx context.Context) error { return errors.Join(leader.Start(ctx), heal(ctx)) }, nil
+	return text + "; killed " + leader.Name, func(ctx context.Context) error {
+		return errors.Join(leader.Start(ctx), heal(ctx))
+	}, nil
 }

@@ -22,7 +22,8 @@ func counted(seed uint64) (*Scene, map[string]int64) {
 // segment is a segment of the log of which the most was never written.
 func segment() []byte { return append([]byte("entries"), make([]byte, 4096)...) }
 
-// TestDamageStrikes: whatever the seed, what was written is damaged, not the room behind it, and as many bits differ as are counted.
+// TestDamageStrikes: whatever the seed, what was written is damaged, not the room behind it, and as
+// many bits differ as are counted.
 func TestDamageStrikes(t *testing.T) {
 	for seed := range uint64(300) {
 		s, counts := counted(seed)
@@ -63,10 +64,12 @@ func TestDamageStrikes(t *testing.T) {
 	}
 }
 
-// TestDamageFiles: files that hold nothing are not damaged, and where there are no others that is an error and no strike.
+// TestDamageFiles: files that hold nothing are not damaged, and where there are no others that is
+// an error and no strike.
 func TestDamageFiles(t *testing.T) {
 	dir := t.TempDir()
-	for name, b := range map[string][]byte{"log/1.wal": segment(), "log/2.wal": make([]byte, 4096), "snapshots/empty.snap": nil} {
+	for name, b := range map[string][]byte{"log/1.wal": segment(), "log/2.wal": make([]byte, 4096),
+		"snapshots/empty.snap": nil} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -105,7 +108,8 @@ func TestRefusedClearly(t *testing.T) {
 func TestSites(t *testing.T) {
 	founding := 0
 	for _, site := range disk.Sites() {
-		once := slices.Contains([]string{"MANIFEST", "MANIFEST.tmp", "node.json", "node.json.tmp", "RESERVE"}, site.Path) || site.Kind == disk.OpMkdir
+		once := slices.Contains([]string{"MANIFEST", "MANIFEST.tmp", "node.json", "node.json.tmp", "RESERVE"}, site.Path) ||
+			site.Kind == disk.OpMkdir
 		if once {
 			founding++
 		}

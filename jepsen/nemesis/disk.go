@@ -17,18 +17,27 @@ import (
 // diskFaults need the disk in user space.
 func diskFaults() []Fault {
 	return []Fault{
-		{Number: 21, Name: "kill-at-step", What: "a node killed before or after a certain step of its disk", Inject: killAtStep(ofRunning)},
-		{Number: 21, Name: "kill-at-snapshot", What: "a node killed while it makes or forgets a snapshot", Inject: killAtStep(ofSnapshots)},
-		{Number: 33, Name: "flip-log-at-snapshot", What: "a node killed while it makes or forgets a snapshot, and bits flipped in its log", Inject: flipAtSnapshot},
-		{Number: 26, Name: "power-one", What: "the power of one node fails: what was not synced is lost", Inject: powerCut(1, disk.LoseAll, disk.LoseNames)},
-		{Number: 27, Name: "power-all", What: "the power of all nodes fails at once: what was not synced is lost", Inject: powerCut(0, disk.LoseAll, disk.LoseNames)},
-		{Number: 28, Name: "power-torn", What: "the power of all nodes fails at once: of what was not synced each sector and each name is kept or lost by chance", Inject: tornCut},
+		{Number: 21, Name: "kill-at-step", What: "a node killed before or after a certain step of its disk",
+			Inject: killAtStep(ofRunning)},
+		{Number: 21, Name: "kill-at-snapshot", What: "a node killed while it makes or forgets a snapshot",
+			Inject: killAtStep(ofSnapshots)},
+		{Number: 33, Name: "flip-log-at-snapshot", What: "a node killed while it makes or forgets a snapshot, and bits " +
+			"flipped in its log", Inject: flipAtSnapshot},
+		{Number: 26, Name: "power-one", What: "the power of one node fails: what was not synced is lost",
+			Inject: powerCut(1, disk.LoseAll, disk.LoseNames)},
+		{Number: 27, Name: "power-all", What: "the power of all nodes fails at once: what was not synced is lost",
+			Inject: powerCut(0, disk.LoseAll, disk.LoseNames)},
+		{Number: 28, Name: "power-torn", What: "the power of all nodes fails at once: of what was not synced each sector " +
+			"and each name is kept or lost by chance", Inject: tornCut},
 		{Number: 29, Name: "disk-full", What: "no space is left on one node", Inject: diskFull},
-		{Number: 61, Name: "disk-low", What: "the node that leads most has so little space left that it refuses puts, or all that does not free space; others have enough", Inject: diskLow, HoldMin: namingHold},
+		{Number: 61, Name: "disk-low", What: "the node that leads most has so little space left that it refuses puts, or " +
+			"all that does not free space; others have enough", Inject: diskLow, HoldMin: namingHold},
 		{Number: 30, Name: "disk-errors", What: "writes or syncs of one node fail", Inject: diskErrors},
-		{Number: 31, Name: "disk-slow", What: "each sync of one node takes up to 200 ms", Inject: diskHook("slow", slowSyncs, false)},
+		{Number: 31, Name: "disk-slow", What: "each sync of one node takes up to 200 ms",
+			Inject: diskHook("slow", slowSyncs, false)},
 		{Number: 32, Name: "disk-hung", What: "the disk of the node that leads most hangs", Inject: diskHung},
-		{Number: 39, Name: "disk-read-only", What: "the disk of one node lets nothing be changed", Inject: diskHook("read-only", func(*Scene) disk.Hook { return disk.ReadOnly() }, true)},
+		{Number: 39, Name: "disk-read-only", What: "the disk of one node lets nothing be changed",
+			Inject: diskHook("read-only", func(*Scene) disk.Hook { return disk.ReadOnly() }, true)},
 	}
 }
 
@@ -72,11 +81,14 @@ func (s *Scene) powerCut(count int, fate disk.Fate, names disk.Names) (string, H
 	s.Count("nodes that lost their power", int64(len(nodes)))
 	s.Count("bytes lost in power cuts", lost.Bytes)
 	s.Count("names lost in power cuts", int64(lost.Names))
-	return fmt.Sprintf("cut the power of %s: %d bytes and %d names were lost", namesOf(nodes), lost.Bytes, lost.Names), heal, nil
+	return fmt.Sprintf("cut the power of %s: %d bytes and %d names were lost", namesOf(nodes), lost.Bytes, lost.Names),
+		heal, nil
 }
 
 func tornCut(_ context.Context, s *Scene) (string, Heal, error) {
-	return s.powerCut(0, func(string, int64) bool { return s.Rand.IntN(2) == 0 }, func(disk.Step) bool { return s.Rand.IntN(2) == 0 })
+	return s.powerCut(0, func(string, int64) bool { return s.Rand.IntN(2) == 0 }, func(disk.Step) bool {
+		return s.Rand.IntN(2) == 0
+	})
 }
 
 // siteOf returns a random site of some.
@@ -87,7 +99,9 @@ func (s *Scene) siteOf(wanted func(disk.Site) bool) disk.Site {
 
 // ofRunning says which sites a node comes by that runs: not those at which its directory is made, once.
 func ofRunning(site disk.Site) bool {
-	return !slices.ContainsFunc([]string{"manifest", "node-identity", "reserve", "make-shard"}, func(step string) bool { return strings.HasSuffix(site.Name, step) })
+	return !slices.ContainsFunc([]string{"manifest", "node-identity", "reserve", "make-shard"}, func(step string) bool {
+		return strings.HasSuffix(site.Name, step)
+	})
 }
 
 // ofSnapshots says which sites are steps of making and forgetting snapshots.
@@ -96,7 +110,8 @@ func ofSnapshots(site disk.Site) bool { return strings.Contains(site.Path, "snap
 // stepMax is how long a step of a snapshot is waited for.
 const stepMax = 10 * time.Second
 
-// flipAtSnapshot has one node die at a step of a snapshot, and flips bits in its log before it starts again: what a torn snapshot leaves has to come from there.
+// flipAtSnapshot has one node die at a step of a snapshot, and flips bits in its log before it
+// starts again: what a torn snapshot leaves has to come from there.
 func flipAtSnapshot(ctx context.Context, s *Scene) (string, Heal, error) {
 	dies := func(n *lab.Node) (bool, error) {
 		site, d, met := s.siteOf(ofSnapshots), s.Disk(n.Name), make(chan struct{})
@@ -123,7 +138,8 @@ func flipAtSnapshot(ctx context.Context, s *Scene) (string, Heal, error) {
 	})
 }
 
-// killAtStep lets one node die at a step of its disk. If the step does not come while the fault is held, the node is killed at its end.
+// killAtStep lets one node die at a step of its disk. If the step does not come while the fault is
+// held, the node is killed at its end.
 func killAtStep(wanted func(disk.Site) bool) func(context.Context, *Scene) (string, Heal, error) {
 	return func(_ context.Context, s *Scene) (string, Heal, error) {
 		n, err := s.anyone()
@@ -170,7 +186,8 @@ func diskFull(_ context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// diskLow leaves the node that leads most less space than puts need, and half of the time less than anything needs that does not free some. There is always enough for the node to go on.
+// diskLow leaves the node that leads most less space than puts need, and half of the time less than
+// anything needs that does not free some. There is always enough for the node to go on.
 func diskLow(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
@@ -201,7 +218,8 @@ func slowSyncs(s *Scene) disk.Hook {
 }
 
 // diskHook gives the disk of one node a hook; mayEnd says that the node may end because of it.
-func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(context.Context, *Scene) (string, Heal, error) {
+func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(context.Context, *Scene) (string,
+	Heal, error) {
 	return func(_ context.Context, s *Scene) (string, Heal, error) {
 		n, err := s.anyone()
 		if err != nil {
@@ -223,9 +241,11 @@ func diskHook(what string, hook func(*Scene) disk.Hook, mayEnd bool) func(contex
 	}
 }
 
-// endedClearly fails if a node that could not go on with its disk ended otherwise than by saying so: a panic or a usage error is no refusal.
+// endedClearly fails if a node that could not go on with its disk ended otherwise than by saying
+// so: a panic or a usage error is no refusal.
 func endedClearly(n *lab.Node) error {
-	if code := n.ExitCode(); !n.Running() && code != exitStorage && code != -1 { // it runs on, says that its storage failed, or was killed
+	// it runs on, says that its storage failed, or was killed
+	if code := n.ExitCode(); !n.Running() && code != exitStorage && code != -1 {
 		return fmt.Errorf("%s ended with %d because of its disk, not with %d", n.Name, code, exitStorage)
 	}
 	return nil
@@ -249,7 +269,8 @@ func diskErrors(ctx context.Context, s *Scene) (string, Heal, error) {
 }
 
 const (
-	// hungAllowed is how much longer than after other faults the service may be interrupted by a disk that hangs: others lead after 8.9 s at most.
+	// hungAllowed is how much longer than after other faults the service may be interrupted by a disk
+	// that hangs: others lead after 8.9 s at most.
 	hungAllowed = 4 * time.Second
 	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of its watchdog.
 	hungMax = 30 * time.Second
@@ -257,7 +278,8 @@ const (
 	storageFailed = "storage failed, and this node stops"
 )
 
-// diskHung has the disk of a leader hang. The node must notice and end, however short the fault is held; it is started again when the disk goes on.
+// diskHung has the disk of a leader hang. The node must notice and end, however short the fault is
+// held; it is started again when the disk goes on.
 func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.Lab.Leader(ctx)
 	if err != nil {
@@ -270,7 +292,8 @@ func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
 	n.MayEnd()
 	d := s.Disk(n.Name)
 	var held atomic.Int64
-	allow(s.spares(n.Name), hungAllowed, "the watchdog gives a disk 6 s before it takes it for hung, and then the others elect")
+	allow(s.spares(n.Name), hungAllowed, "the watchdog gives a disk 6 s before it takes it for hung, and then the "+
+		"others elect")
 	d.SetHook(counting(disk.Hang(), &held))
 	return "the disk of " + n.Name + " hangs", func(ctx context.Context) error {
 		defer n.MustLive()
@@ -285,8 +308,10 @@ func diskHung(ctx context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// noticesHang waits until a node has written, behind a place in its log, that its disk failed. One that wrote nothing to its disk, or was killed, had nothing to notice.
-func (s *Scene) noticesHang(ctx context.Context, n *lab.Node, said int64, held *atomic.Int64, running func() bool) error {
+// noticesHang waits until a node has written, behind a place in its log, that its disk failed. One
+// that wrote nothing to its disk, or was killed, had nothing to notice.
+func (s *Scene) noticesHang(ctx context.Context, n *lab.Node, said int64, held *atomic.Int64,
+	running func() bool) error {
 	for {
 		text, err := logSince(n, said)
 		switch {

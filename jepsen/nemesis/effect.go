@@ -10,8 +10,9 @@ import (
 // namingHold is how long a fault is held at least if status is to be seen to name it: longer than it may take.
 const namingHold = 13 * time.Second
 
-// spares says, just before a fault begins to act, that it leaves all nodes whole and connected but victims, of which status must name one. It says nothing if the rest is no
-// majority, or not all of it runs. By what it says availability is judged.
+// spares says, just before a fault begins to act, that it leaves all nodes whole and connected but
+// victims, of which status must name one. It says nothing if the rest is no majority, or not all of
+// it runs. By what it says availability is judged.
 func (s *Scene) spares(victims ...string) *report.Effect {
 	var healthy []string
 	members := s.remaining()

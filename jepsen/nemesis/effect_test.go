@@ -28,12 +28,14 @@ func (bare) ClientURL(string, string) (string, error) { return "", errors.New("n
 func (bare) Wrap(string, *exec.Cmd) error             { return nil }
 func (bare) Add(context.Context, string) error        { return nil }
 
-// scriptedLab is a lab whose servers are shell scripts that say that they serve, write down what they were started with, and do nothing. All of them run.
+// scriptedLab is a lab whose servers are shell scripts that say that they serve, write down what
+// they were started with, and do nothing. All of them run.
 func scriptedLab(t *testing.T, nodes ...string) *lab.Lab {
 	t.Helper()
 	dir := t.TempDir()
 	program, never := filepath.Join(dir, "server"), filepath.Join(dir, "never")
-	text := "#!/bin/sh\necho \"$@\" >>" + filepath.Join(dir, "arguments") + "\ntrap 'exit 0' TERM\necho serves\nread line <>" + never + "\n"
+	text := "#!/bin/sh\necho \"$@\" >>" + filepath.Join(dir, "arguments") +
+		"\ntrap 'exit 0' TERM\necho serves\nread line <>" + never + "\n"
 	if err := os.WriteFile(program, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +43,8 @@ func scriptedLab(t *testing.T, nodes ...string) *lab.Lab {
 		t.Fatalf("%v: %s", err, out)
 	}
 	l, err := lab.New(lab.Config{
-		Dir: dir, Program: program, Names: nodes, Network: bare{}, Shards: 1, SnapshotBytes: 1, Logger: slog.New(slog.DiscardHandler),
+		Dir: dir, Program: program, Names: nodes, Network: bare{}, Shards: 1, SnapshotBytes: 1,
+		Logger: slog.New(slog.DiscardHandler),
 		Data: func(node string) (string, error) {
 			data := filepath.Join(dir, "data", node)
 			return data, os.MkdirAll(data, 0o700)
@@ -58,7 +61,8 @@ func scriptedLab(t *testing.T, nodes ...string) *lab.Lab {
 }
 
 func sceneOf(l *lab.Lab) *Scene {
-	return &Scene{Lab: l, Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Second }, Logger: slog.New(slog.DiscardHandler), Count: func(string, int64) {}}
+	return &Scene{Lab: l, Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Second },
+		Logger: slog.New(slog.DiscardHandler), Count: func(string, int64) {}}
 }
 
 // TestSpares: a fault is judged by the nodes that it spares, if they are a majority and all of them run.
@@ -88,20 +92,23 @@ func TestSpares(t *testing.T) {
 	}
 }
 
-// TestEffectIsKept: what a fault spares is kept with its times; a fault that strikes together with others spares nothing, and so does the next one that does not say so.
+// TestEffectIsKept: what a fault spares is kept with its times; a fault that strikes together with
+// others spares nothing, and so does the next one that does not say so.
 func TestEffectIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		s := sceneOf(nil)
 		s.Now = func() time.Duration { return time.Since(began) }
-		sparing := Fault{Name: "sparing", HoldMin: 20 * time.Second, Inject: func(ctx context.Context, s *Scene) (string, Heal, error) {
-			s.effect = &report.Effect{Began: s.Now().Seconds(), Healthy: []string{"n1"}}
-			pause(ctx, time.Second)
-			return "did", func(ctx context.Context) error { pause(ctx, 2*time.Second); return nil }, nil
-		}}
+		sparing := Fault{Name: "sparing", HoldMin: 20 * time.Second,
+			Inject: func(ctx context.Context, s *Scene) (string, Heal, error) {
+				s.effect = &report.Effect{Began: s.Now().Seconds(), Healthy: []string{"n1"}}
+				pause(ctx, time.Second)
+				return "did", func(ctx context.Context) error { pause(ctx, 2*time.Second); return nil }, nil
+			}}
 		var did []string
 		var log Log
-		for _, f := range []Fault{sparing, together("sparing+other", []Fault{sparing, fake("other", &did, nil)}), fake("silent", &did, nil)} {
+		for _, f := range []Fault{sparing, together("sparing+other", []Fault{sparing, fake("other", &did, nil)}),
+			fake("silent", &did, nil)} {
 			if err := Strike(t.Context(), s, f, Rhythm{Hold: time.Second}, &log); err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +124,8 @@ func TestEffectIsKept(t *testing.T) {
 	})
 }
 
-// TestWrongAdvertise: a node that is to advertise another address is started with it, and with its own again when that is over.
+// TestWrongAdvertise: a node that is to advertise another address is started with it, and with its
+// own again when that is over.
 func TestWrongAdvertise(t *testing.T) {
 	l := scriptedLab(t, "n1")
 	n := l.Node("n1")
@@ -166,7 +174,8 @@ func TestForgetUntold(t *testing.T) {
 	}
 }
 
-// TestFoundingStrikesAlone: what strikes before there is a cluster cannot be combined, and is none of those that follow each other.
+// TestFoundingStrikesAlone: what strikes before there is a cluster cannot be combined, and is none
+// of those that follow each other.
 func TestFoundingStrikesAlone(t *testing.T) {
 	for _, names := range []string{"founder-lost+kill-one", "kill-one+founder-lost"} {
 		if _, err := Pick(names); err == nil || !strings.Contains(err.Error(), "founder-lost") {

@@ -14,10 +14,12 @@ type Elsewhere struct {
 	Feature string
 }
 
-// NotInjected returns the faults that no nemesis injects, by number: those that clients bring, and the parts that wait for a feature.
+// NotInjected returns the faults that no nemesis injects, by number: those that clients bring, and
+// the parts that wait for a feature.
 func NotInjected() []Elsewhere {
 	return []Elsewhere{
-		{Number: 51, Fault: "split of a shard", Feature: "shards whose number changes; it is fixed when a cluster is founded"},
+		{Number: 51, Fault: "split of a shard", Feature: "shards whose number changes; it is fixed when a cluster is " +
+			"founded"},
 		{Number: 54, Fault: "workers who die with their jobs", Workload: "deaths"},
 		{Number: 55, Fault: "calls of unknown outcome, repeated", Workload: "repeats"},
 		{Number: 56, Fault: "acks with stale leases", Workload: "stall"},

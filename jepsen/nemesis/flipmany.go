@@ -32,9 +32,10 @@ type bitFlip struct {
 	had []byte
 }
 
-// flipMany flips one bit in one file of a stopped node and starts it, over and over. The node must refuse what it reads. What it did not notice is looked at
-// afterwards: a bit that is still as it was flipped was never read, or it does not matter, since the digests of what the node applied are compared with all
-// others; and if the node has replaced what was there, it has to have said so.
+// flipMany flips one bit in one file of a stopped node and starts it, over and over. The node must
+// refuse what it reads. What it did not notice is looked at afterwards: a bit that is still as it
+// was flipped was never read, or it does not matter, since the digests of what the node applied are
+// compared with all others; and if the node has replaced what was there, it has to have said so.
 func flipMany(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
@@ -102,7 +103,8 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 	damage := namesDamage(text, n.Data, s.Dir)
 	switch {
 	case ended && n.ExitCode() != exitStorage && !damage:
-		return fmt.Errorf("%s ended with %d and named no damage after bit %d of byte %d in %s was flipped; the end of its log: %s",
+		return fmt.Errorf("%s ended with %d and named no damage after bit %d of byte %d in %s was flipped; the end of its "+
+			"log: %s",
 			n.Name, n.ExitCode(), flip.bit, flip.at, name, text[max(0, len(text)-1500):])
 	case ended, damage:
 		s.Flipped(0, 1, 0)
@@ -112,7 +114,8 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 		s.Count(fmt.Sprintf("flipped bits %s in %s", after, kind), 1)
 	default:
 		s.Count("flipped bits rewritten without a word in "+kind, 1)
-		s.Logger.Warn("a flipped bit was rewritten without a word", "node", n.Name, "file", name, "byte", flip.at, "bit", flip.bit)
+		s.Logger.Warn("a flipped bit was rewritten without a word", "node", n.Name, "file", name, "byte", flip.at,
+			"bit", flip.bit)
 	}
 	switch {
 	case after == unread:
@@ -128,19 +131,22 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 	return s.awaitWhole(ctx)
 }
 
-// doubled are the files of which the server may replace a damaged part without a word: the one says where to look for other nodes and is only a hint, the
-// other has every mark twice, and the marks are lower bounds.
+// doubled are the files of which the server may replace a damaged part without a word: the one says
+// where to look for other nodes and is only a hint, the other has every mark twice, and the marks
+// are lower bounds.
 func doubled() []string { return []string{"gossip-addresses.json", "high-water"} }
 
-// namesDamage reports whether a log says that something on the disk is not as it was written. What directories are called does not count, and who takes a
-// flipped bit for a write that a crash cut off has not noticed it.
+// namesDamage reports whether a log says that something on the disk is not as it was written. What
+// directories are called does not count, and who takes a flipped bit for a write that a crash cut
+// off has not noticed it.
 func namesDamage(log string, directories ...string) bool {
 	for _, dir := range directories {
 		log = strings.ReplaceAll(log, dir, "")
 	}
 	words := []string{"damaged", "corrupt", "checksum", "storage failed", "starting without the addresses of other nodes"}
 	for line := range strings.Lines(log) {
-		if !strings.Contains(line, "cut off by a crash") && slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
+		if !strings.Contains(line, "cut off by a crash") &&
+			slices.ContainsFunc(words, func(word string) bool { return strings.Contains(line, word) }) {
 			return true
 		}
 	}
@@ -186,7 +192,8 @@ func (f *bitFlip) write() error {
 type fate string
 
 const (
-	// unread is a bit that is as it was flipped, in a file that nobody changed before its last byte that counts: it can be flipped back, whatever was appended.
+	// unread is a bit that is as it was flipped, in a file that nobody changed before its last byte
+	// that counts: it can be flipped back, whatever was appended.
 	unread fate = "not read"
 	// forgotten is one whose file the server has removed: it was read no more.
 	forgotten fate = "forgotten with their file"

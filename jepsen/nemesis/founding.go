@@ -21,7 +21,8 @@ const (
 func foundingFaults() []Fault {
 	return []Fault{{
 		Number: 63, Name: "founder-lost", Inject: founderLost, Founding: true,
-		What: "the founder killed at some moment of the first 15 s, half of the time with its disk lost, while clients put through every node; once in a run, before all others",
+		What: "the founder killed at some moment of the first 15 s, half of the time with its disk lost, while clients " +
+			"put through every node; once in a run, before all others",
 	}}
 }
 
@@ -48,7 +49,8 @@ func founderLost(ctx context.Context, s *Scene) (string, Heal, error) {
 	return text + "; its disk is lost", n.Start, errors.Join(s.empty(n), s.settle(n), s.forgetUntold(ctx, n))
 }
 
-// forgetUntold removes the journals of a node that lost its disk if no caller was told anything: the nodes may found another cluster, whose log has nothing to do with the first.
+// forgetUntold removes the journals of a node that lost its disk if no caller was told anything:
+// the nodes may found another cluster, whose log has nothing to do with the first.
 func (s *Scene) forgetUntold(ctx context.Context, n *lab.Node) error {
 	if pause(ctx, answersMax); s.Answered() {
 		return nil

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// hostileAtOnce is how many hostile connections a service has at a time, and hostileCrowd how many come together now and then: the harness's own doors
-	// must not be what they fill up.
+	// hostileAtOnce is how many hostile connections a service has at a time, and hostileCrowd how many
+	// come together now and then: the harness's own doors must not be what they fill up.
 	hostileAtOnce, hostileCrowd = 24, 200
 	// hostileLife is how long one hostile connection lives at most.
 	hostileLife = 3 * time.Second
@@ -34,11 +34,13 @@ const (
 // clientFaults are what clients, and those who are none, do to nodes. What clients of workloads do is in Elsewhere.
 func clientFaults() []Fault {
 	return []Fault{
-		{Number: 58, Name: "hostile", What: "garbage, half requests, slow senders, huge bodies and many connections at one node's ports", Inject: hostile},
+		{Number: 58, Name: "hostile", What: "garbage, half requests, slow senders, huge bodies and many connections at " +
+			"one node's ports", Inject: hostile},
 	}
 }
 
-// hostile sends to one node what nobody should send, as somebody who is neither a node nor a client. All others must go on being served.
+// hostile sends to one node what nobody should send, as somebody who is neither a node nor a
+// client. All others must go on being served.
 func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyone()
 	if err != nil {
@@ -65,7 +67,8 @@ func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 	return "garbage, half requests and slow senders at " + n.Name, heal, nil
 }
 
-// honest asks the node again and again how the cluster is, until ctx ends. A node that was killed meanwhile is not asked.
+// honest asks the node again and again how the cluster is, until ctx ends. A node that was killed
+// meanwhile is not asked.
 func (s *Scene) honest(ctx context.Context, n *lab.Node) error {
 	admin, err := s.Lab.Admin(n.Name)
 	if err != nil {
@@ -80,7 +83,8 @@ func (s *Scene) honest(ctx context.Context, n *lab.Node) error {
 			continue
 		}
 		if waited := time.Since(answered); waited > servedMax && problem == nil {
-			problem = fmt.Errorf("%s has answered nobody for %v beside hostile connections: %w", n.Name, waited.Round(time.Millisecond), err)
+			problem = fmt.Errorf("%s has answered nobody for %v beside hostile connections: %w", n.Name,
+				waited.Round(time.Millisecond), err)
 		}
 	}
 	return problem
@@ -98,12 +102,14 @@ func (s *Scene) intruders(n *lab.Node) *intruders {
 	return &intruders{host: s.Network.Host(n.Name), face: s.Network.Advertised(n.Name)}
 }
 
-// manner is what an intruder does with a connection. It ends at an error, which nobody needs to hear of: the node is to end such connections.
+// manner is what an intruder does with a connection. It ends at an error, which nobody needs to
+// hear of: the node is to end such connections.
 type manner func(conn net.Conn, random *rand.Rand) error
 
 // manners returns what intruders do.
 func manners() []manner {
-	return []manner{garbage, halfRequest, slowSender, hugeHeader, hugeBody, silentOne, halfClosed, wrongProtocol, deepStream}
+	return []manner{garbage, halfRequest, slowSender, hugeHeader, hugeBody, silentOne, halfClosed,
+		wrongProtocol, deepStream}
 }
 
 // intrude makes one hostile connection after the other, now and then many at once, until ctx ends.
@@ -143,7 +149,8 @@ func (c *intruders) connect(ctx context.Context, service network.Service, how ma
 	_ = how(conn, random)                             // that the node ends it is right
 }
 
-// shower sends packets of garbage to the gossip port until ctx ends, past the network, which carries gossip of nodes only.
+// shower sends packets of garbage to the gossip port until ctx ends, past the network, which
+// carries gossip of nodes only.
 func (c *intruders) shower(ctx context.Context, random *rand.Rand) {
 	host, err := netip.ParseAddr(c.host)
 	if err != nil {
@@ -228,8 +235,10 @@ func halfClosed(conn net.Conn, _ *rand.Rand) error {
 
 func wrongProtocol(conn net.Conn, random *rand.Rand) error {
 	openings := []string{
-		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "SSH-2.0-hostile\r\n", "*1\r\n$4\r\nPING\r\n", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"\x00\x00\x00\x00\x00\x00", put + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n", "BREW /pot HTCPCP/1.0\r\n\r\n", "belfry", "\xff\xff\xff\xff\xff\xff\xff\xff",
+		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "SSH-2.0-hostile\r\n", "*1\r\n$4\r\nPING\r\n",
+		"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+		"\x00\x00\x00\x00\x00\x00", put + "Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+		"BREW /pot HTCPCP/1.0\r\n\r\n", "belfry", "\xff\xff\xff\xff\xff\xff\xff\xff",
 	}
 	_, err := io.WriteString(conn, openings[random.IntN(len(openings))])
 	if err == nil {
@@ -246,7 +255,8 @@ func deepStream(conn net.Conn, random *rand.Rand) error {
 		// A frame of headers without their end: method POST and path /, by their numbers in the static table.
 		out = append(out, 0, 0, 3, 1, 0, byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream), 0x83, 0x86, 0x84)
 		if random.IntN(2) == 0 {
-			out = append(out, 0, 0, 4, 3, 0, byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream), 0, 0, 0, 8) // and taken back
+			// and taken back
+			out = append(out, 0, 0, 4, 3, 0, byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream), 0, 0, 0, 8)
 		}
 	}
 	_, err := conn.Write(out)

@@ -12,8 +12,9 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// impostor puts a server of another cluster at the address of a node that is dead. Its peers must not take it for the node: what they would tell it, and
-// it them, belongs to nobody. In the end the node comes back.
+// impostor puts a server of another cluster at the address of a node that is dead. Its peers must
+// not take it for the node: what they would tell it, and it them, belongs to nobody. In the end the
+// node comes back.
 func impostor(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
@@ -39,7 +40,8 @@ func impostor(ctx context.Context, s *Scene) (string, Heal, error) {
 	return fmt.Sprintf("%s of another cluster at the address of %s", name, n.Name), func(ctx context.Context) error {
 		after, err := s.nodesKnown(ctx)
 		if err == nil && !slices.Equal(before, after) {
-			err = fmt.Errorf("the nodes of the cluster were %q, and are %q with a stranger at the address of %s", before, after, n.Name)
+			err = fmt.Errorf("the nodes of the cluster were %q, and are %q with a stranger at the address of %s", before,
+				after, n.Name)
 		}
 		other.Kill()
 		s.Count("strangers at the address of a node", 1)
@@ -47,8 +49,9 @@ func impostor(ctx context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// twin starts an older copy of a node's directory at another address, with the node's name and id, while the node runs. Its peers must go on with the node that they
-// know, at the address that they know, and what the copy does or says must change nothing.
+// twin starts an older copy of a node's directory at another address, with the node's name and id,
+// while the node runs. Its peers must go on with the node that they know, at the address that they
+// know, and what the copy does or says must change nothing.
 func twin(ctx context.Context, s *Scene) (string, Heal, error) {
 	copied := filepath.Join(s.Dir, "strangers", fmt.Sprintf("twin-%d", s.Now()))
 	n, err := s.olderCopy(ctx, copied)

@@ -18,7 +18,9 @@ func TestMemoryCap(t *testing.T) {
 		_, _ = os.Stdout.WriteString("\n")
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		meals := make([][]byte, 4)
-		for i := range meals { // more than the runtime has taken from the system and not used; the system looks at the limit when it is exceeded
+		// more than the runtime has taken from the system and not used; the system looks at the limit
+		// when it is exceeded
+		for i := range meals {
 			meals[i] = make([]byte, 64<<20)
 		}
 		os.Exit(int(meals[len(meals)-1][os.Getpid()]))

@@ -25,7 +25,8 @@ type Fault struct {
 	Name   string
 	// What says what it does.
 	What string
-	// Inject begins the fault and says what it did to whom; heal ends it. An error means that it could not be injected, and fails the run.
+	// Inject begins the fault and says what it did to whom; heal ends it. An error means that it could
+	// not be injected, and fails the run.
 	Inject func(context.Context, *Scene) (text string, heal Heal, err error)
 	// HoldMin is how long it is held at least.
 	HoldMin time.Duration
@@ -61,7 +62,8 @@ type Scene struct {
 	Disk func(node string) *disk.Disk
 	// Left is told that a node is no longer part of the cluster.
 	Left func(node string, at time.Duration)
-	// Flipped is told of bits that were flipped in files: how many more, how many of them the server noticed, and how many it never read.
+	// Flipped is told of bits that were flipped in files: how many more, how many of them the server
+	// noticed, and how many it never read.
 	Flipped func(injected, noticed, unread int64)
 	// Later returns a program that reads one format more than the lab's.
 	Later func(context.Context) (program string, err error)
@@ -80,10 +82,12 @@ func All() []Fault {
 	for i := range disks {
 		disks[i].NeedsDisk = true
 	}
-	return slices.Concat(foundingFaults(), networkFaults(), reachFaults(), processFaults(), momentFaults(), disks, damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
+	return slices.Concat(foundingFaults(), networkFaults(), reachFaults(), processFaults(), momentFaults(), disks,
+		damageFaults(), clockFaults(), clusterFaults(), secretFaults(), clientFaults())
 }
 
-// Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all" is every one, "none" is none.
+// Pick returns faults by their names, separated by commas. "a+b" strikes with both at once; "all"
+// is every one, "none" is none.
 func Pick(names string) ([]Fault, error) {
 	switch names {
 	case "all":
@@ -127,26 +131,27 @@ func pickOne(name string) (Fault, error) {
 
 // together is a fault that is several at once, healed in the opposite order.
 func together(name string, parts []Fault) Fault {
-	return Fault{Name: name, What: "all of them at once", Inject: func(ctx context.Context, s *Scene) (string, Heal, error) {
-		var texts []string
-		var heals []Heal
-		heal := func(ctx context.Context) error {
-			var problems []error
-			for _, h := range slices.Backward(heals) {
-				problems = append(problems, h(ctx))
+	return Fault{Name: name, What: "all of them at once",
+		Inject: func(ctx context.Context, s *Scene) (string, Heal, error) {
+			var texts []string
+			var heals []Heal
+			heal := func(ctx context.Context) error {
+				var problems []error
+				for _, h := range slices.Backward(heals) {
+					problems = append(problems, h(ctx))
+				}
+				return errors.Join(problems...)
 			}
-			return errors.Join(problems...)
-		}
-		for _, f := range parts {
-			text, h, err := f.Inject(ctx, s)
-			if err != nil {
-				return "", nil, errors.Join(fmt.Errorf("%s: %w", f.Name, err), heal(ctx))
+			for _, f := range parts {
+				text, h, err := f.Inject(ctx, s)
+				if err != nil {
+					return "", nil, errors.Join(fmt.Errorf("%s: %w", f.Name, err), heal(ctx))
+				}
+				texts, heals = append(texts, text), append(heals, h)
 			}
-			texts, heals = append(texts, text), append(heals, h)
-		}
-		s.effect = nil // each spares what another may strike
-		return strings.Join(texts, "; "), heal, nil
-	}}
+			s.effect = nil // each spares what another may strike
+			return strings.Join(texts, "; "), heal, nil
+		}}
 }
 
 // Names returns the names of faults.
@@ -196,8 +201,9 @@ func (l *Log) add(f report.Fault) {
 	}
 }
 
-// Run strikes with faults, each in turn in a random order, until ctx ends or each has struck once, if that is the rhythm. When it returns all is healed. An error means that a fault could not be injected,
-// a *HealError that the cluster did not come back from one.
+// Run strikes with faults, each in turn in a random order, until ctx ends or each has struck once,
+// if that is the rhythm. When it returns all is healed. An error means that a fault could not be
+// injected, a *HealError that the cluster did not come back from one.
 func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log) error {
 	for len(faults) > 0 {
 		for _, i := range s.Rand.Perm(len(faults)) {
@@ -221,7 +227,8 @@ func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log)
 // namedShare: of the faults that spare a majority one in so many is held until status must have named it.
 const namedShare = 4
 
-// brokenOffMax is how long a fault and its end may go on when the run is broken off: enough to take back what the system has, not to wait for the cluster.
+// brokenOffMax is how long a fault and its end may go on when the run is broken off: enough to take
+// back what the system has, not to wait for the cluster.
 const brokenOffMax = 5 * time.Second
 
 // goingOn returns a context that outlives ctx, but not for long the run.
@@ -270,7 +277,8 @@ func (s *Scene) strike(ctx context.Context, f Fault, hold time.Duration, log *Lo
 	return nil
 }
 
-// HealError says that the cluster did not come back when a fault had ended: a node did not start, or the cluster did not become whole.
+// HealError says that the cluster did not come back when a fault had ended: a node did not start,
+// or the cluster did not become whole.
 type HealError struct{ err error }
 
 func (e *HealError) Error() string { return "after the fault had ended: " + e.err.Error() }
@@ -300,7 +308,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// apart returns the scene for what goes on beside other faults: what it chooses comes from the seed, and not from when it does.
+// apart returns the scene for what goes on beside other faults: what it chooses comes from the
+// seed, and not from when it does.
 func (s *Scene) apart() *Scene {
 	own := *s
 	own.Rand = rand.New(rand.NewPCG(s.Rand.Uint64(), 0))

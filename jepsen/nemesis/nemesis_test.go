@@ -117,7 +117,8 @@ func fake(name string, did *[]string, err error) Fault {
 	}}
 }
 
-// TestTogether: faults that strike at once are healed in the opposite order, also those that had begun when another could not be injected.
+// TestTogether: faults that strike at once are healed in the opposite order, also those that had
+// begun when another could not be injected.
 func TestTogether(t *testing.T) {
 	var did []string
 	f := together("a+b", []Fault{fake("a", &did, nil), fake("b", &did, nil)})
@@ -147,7 +148,8 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		var did []string
-		s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Since(began) }, Logger: slog.New(slog.DiscardHandler)}
+		s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return time.Since(began) },
+			Logger: slog.New(slog.DiscardHandler)}
 		var log Log
 		rhythm := Rhythm{Calm: time.Second, Hold: 2 * time.Second, Once: true}
 		if err := Run(t.Context(), s, []Fault{fake("a", &did, nil), fake("b", &did, nil)}, rhythm, &log); err != nil {
@@ -177,7 +179,8 @@ func TestAmbush(t *testing.T) {
 		a.left.Store(2)
 		var said []string
 		for _, p := range []network.Passage{
-			{}, {Passed: true}, {Answer: true}, {Answer: true, Passed: true}, {Answer: true}, {Answer: true, Passed: true}, {Answer: true},
+			{}, {Passed: true}, {Answer: true}, {Answer: true, Passed: true}, {Answer: true}, {Answer: true, Passed: true},
+			{Answer: true},
 		} {
 			said = append(said, fmt.Sprint(a.hear(p), killed))
 		}
@@ -241,22 +244,26 @@ func TestBitFlip(t *testing.T) {
 
 // TestClients: the harness asks nodes as a client does, and is none: to cut it off strikes nobody.
 func TestClients(t *testing.T) {
-	s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Clients: func() []string { return []string{lab.Harness} }, Lab: &lab.Lab{}}
+	s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Clients: func() []string { return []string{lab.Harness} },
+		Lab: &lab.Lab{}}
 	if have := s.clients(); len(have) > 0 {
 		t.Errorf("clients: %q", have)
 	}
-	for name, inject := range map[string]func(context.Context, *Scene) (string, Heal, error){"client-cut": clientCut, "client-reset": clientReset} {
+	for name, inject := range map[string]func(context.Context, *Scene) (string, Heal, error){
+		"client-cut": clientCut, "client-reset": clientReset} {
 		if text, _, err := inject(t.Context(), s); !errors.Is(err, errNoClients) {
 			t.Errorf("%s without clients: %q, %v", name, text, err)
 		}
 	}
 }
 
-// TestBrokenOff: the end of the time that faults have does not cut a heal short; an interrupt does, after it had a while.
+// TestBrokenOff: the end of the time that faults have does not cut a heal short; an interrupt does,
+// after it had a while.
 func TestBrokenOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := make(chan struct{})
-		s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return 0 }, Logger: slog.New(slog.DiscardHandler), BrokenOff: broken}
+		s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Now: func() time.Duration { return 0 },
+			Logger: slog.New(slog.DiscardHandler), BrokenOff: broken}
 		const heals = time.Minute
 		slow := Fault{Name: "slow", Inject: func(context.Context, *Scene) (string, Heal, error) {
 			return "", func(ctx context.Context) error {
@@ -275,13 +282,15 @@ func TestBrokenOff(t *testing.T) {
 		interrupted, interrupt := context.WithCancel(t.Context())
 		interrupt()
 		close(broken)
-		if err := s.strike(interrupted, slow, time.Hour, &Log{}); !errors.Is(err, context.Canceled) || time.Since(began) != brokenOffMax {
+		if err := s.strike(interrupted, slow, time.Hour, &Log{}); !errors.Is(err, context.Canceled) ||
+			time.Since(began) != brokenOffMax {
 			t.Errorf("a heal that was broken off after %v: %v", time.Since(began), err)
 		}
 	})
 }
 
-// TestNoticesHang: a hung disk must be noticed, unless nothing was written to it or the node was killed; what was said before does not count.
+// TestNoticesHang: a hung disk must be noticed, unless nothing was written to it or the node was
+// killed; what was said before does not count.
 func TestNoticesHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := storageFailed + ": an earlier disk\n"
@@ -317,7 +326,8 @@ func TestNoticesHang(t *testing.T) {
 // TestTransfer: a leadership is asked to move to somebody who does not have it.
 func TestTransfer(t *testing.T) {
 	s, _ := counted(1)
-	status := &belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 7, Leader: "n2", Voters: []string{"n1", "n2", "n3"}}}}
+	status := &belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 7, Leader: "n2",
+		Voters: []string{"n1", "n2", "n3"}}}}
 	to := map[string]bool{}
 	for range 50 {
 		r := s.transfer(status)
@@ -329,7 +339,8 @@ func TestTransfer(t *testing.T) {
 	if !to["n1"] || !to["n3"] || len(to) != 2 {
 		t.Errorf("moved to %v", to)
 	}
-	for _, none := range []*belfryv1.GetClusterResponse{nil, {Shards: []*belfryv1.Shard{{Leader: "n1", Voters: []string{"n1"}}}}} {
+	for _, none := range []*belfryv1.GetClusterResponse{nil,
+		{Shards: []*belfryv1.Shard{{Leader: "n1", Voters: []string{"n1"}}}}} {
 		if r := s.transfer(none); r != nil {
 			t.Errorf("of %v: have %v", none, r)
 		}
@@ -361,10 +372,11 @@ func TestEmptied(t *testing.T) {
 // TestNamesDamage: what a node says of damage counts, what it says of anything else does not.
 func TestNamesDamage(t *testing.T) {
 	for line, want := range map[string]bool{
-		"belfry: storage: /runs/checksum-ignored/data/n3/stable is damaged at offset 0: checksum 02d4667d, computed f77d7bf2": true,
-		`{"level":"WARN","msg":"starting without the addresses of other nodes"}`:                                              true,
-		`{"level":"WARN","msg":"clearing a write cut off by a crash","found":"entry checksum mismatch"}`:                      false,
-		`{"level":"INFO","msg":"ready","data":"/runs/checksum-ignored/data/n3"}`:                                              false,
+		"belfry: storage: /runs/checksum-ignored/data/n3/stable is damaged at offset 0: checksum 02d4667d, computed " +
+			"f77d7bf2": true,
+		`{"level":"WARN","msg":"starting without the addresses of other nodes"}`:                         true,
+		`{"level":"WARN","msg":"clearing a write cut off by a crash","found":"entry checksum mismatch"}`: false,
+		`{"level":"INFO","msg":"ready","data":"/runs/checksum-ignored/data/n3"}`:                         false,
 	} {
 		text := "{\"msg\":\"one\"}\n" + line + "\n"
 		if got := namesDamage(text, "/runs/checksum-ignored/data/n3", "/runs/checksum-ignored"); got != want {
@@ -386,7 +398,8 @@ func TestCountInstall(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		want := map[string]int64{"nodes that had been down and were sent a snapshot": 1, "nodes that had been down and found the log that they lacked": 1}
+		want := map[string]int64{"nodes that had been down and were sent a snapshot": 1,
+			"nodes that had been down and found the log that they lacked": 1}
 		if diff := cmp.Diff(want, counts); diff != "" {
 			t.Error(diff)
 		}
@@ -428,7 +441,8 @@ func TestApart(t *testing.T) {
 // TestNewestLike: of the snapshots of each group the newest is found.
 func TestNewestLike(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"0/snapshots/0f.snap", "0/snapshots/1a.snap", "0/log/2.wal", "1/snapshots/03.snap", "1/other/9.snap"} {
+	for _, name := range []string{"0/snapshots/0f.snap", "0/snapshots/1a.snap", "0/log/2.wal", "1/snapshots/03.snap",
+		"1/other/9.snap"} {
 		path := filepath.Join(dir, filepath.FromSlash(name))
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, nil, 0o600)); err != nil {
 			t.Fatal(err)

@@ -13,26 +13,42 @@ import (
 
 func networkFaults() []Fault {
 	return []Fault{
-		{Number: 1, Name: "isolate-one", What: "one node cut off from the others; clients still reach it", Inject: isolate(anyNode)},
+		{Number: 1, Name: "isolate-one", What: "one node cut off from the others; clients still reach it",
+			Inject: isolate(anyNode)},
 		{Number: 2, Name: "halves", What: "the nodes in two halves", Inject: halves},
-		{Number: 3, Name: "majorities-ring", What: "each node is heard by a majority, and no two by the same one; of three nodes no connection is left", Inject: ring},
-		{Number: 4, Name: "isolate-leader", What: "the node that leads most cut off from the others", Inject: isolate(leader)},
-		{Number: 5, Name: "one-way", What: "what the leader sends arrives, what the others send it does not, or the other way round", Inject: oneWay},
+		{Number: 3, Name: "majorities-ring", What: "each node is heard by a majority, and no two by the same one; of " +
+			"three nodes no connection is left", Inject: ring},
+		{Number: 4, Name: "isolate-leader", What: "the node that leads most cut off from the others",
+			Inject: isolate(leader)},
+		{Number: 5, Name: "one-way", What: "what the leader sends arrives, what the others send it does not, or the other " +
+			"way round", Inject: oneWay},
 		{Number: 6, Name: "bridge", What: "two halves, and one node that reaches both", Inject: bridge},
 		{Number: 7, Name: "flap", What: "a node cut off and back, many times a second to once in two seconds", Inject: flap},
-		{Number: 7, Name: "swizzle", What: "the nodes cut off one after the other, and back in another order", Inject: swizzle},
-		{Number: 8, Name: "delay", What: "everything between nodes takes 50 to 250 ms longer", Inject: between(network.All, network.Rule{Delay: 50 * time.Millisecond, Jitter: 200 * time.Millisecond})},
-		{Number: 9, Name: "loss", What: "a fifth of the packets is lost", Inject: between(network.All, network.Rule{Loss: 0.2})},
-		{Number: 10, Name: "reorder", What: "packets and connections arrive twice, and out of order", Inject: between(network.All, network.Rule{Duplicate: 0.2, Reorder: 0.2, Jitter: 20 * time.Millisecond})},
-		{Number: 11, Name: "corrupt", What: "bits flip between nodes", Inject: between(network.All, network.Rule{Corrupt: 0.01})},
-		{Number: 12, Name: "throttle", What: "64 KiB a second between nodes", Inject: between(network.Peer, network.Rule{BytesPerSecond: 64 << 10})},
-		{Number: 13, Name: "reset", What: "connections between nodes are reset, again and again", Inject: between(network.Peer, network.Rule{Reset: true})},
-		{Number: 13, Name: "half-open", What: "one side of each connection hears a reset, the other nothing", Inject: between(network.Peer, network.Rule{HalfOpen: true})},
-		{Number: 13, Name: "mute", What: "new connections between nodes are taken and never answered", Inject: between(network.Peer, network.Rule{Mute: true})},
-		{Number: 14, Name: "client-cut", What: "half of the clients do not reach one node, or hear nothing from it", Inject: clientCut},
+		{Number: 7, Name: "swizzle", What: "the nodes cut off one after the other, and back in another order",
+			Inject: swizzle},
+		{Number: 8, Name: "delay", What: "everything between nodes takes 50 to 250 ms longer",
+			Inject: between(network.All, network.Rule{Delay: 50 * time.Millisecond, Jitter: 200 * time.Millisecond})},
+		{Number: 9, Name: "loss", What: "a fifth of the packets is lost",
+			Inject: between(network.All, network.Rule{Loss: 0.2})},
+		{Number: 10, Name: "reorder", What: "packets and connections arrive twice, and out of order",
+			Inject: between(network.All, network.Rule{Duplicate: 0.2, Reorder: 0.2, Jitter: 20 * time.Millisecond})},
+		{Number: 11, Name: "corrupt", What: "bits flip between nodes",
+			Inject: between(network.All, network.Rule{Corrupt: 0.01})},
+		{Number: 12, Name: "throttle", What: "64 KiB a second between nodes",
+			Inject: between(network.Peer, network.Rule{BytesPerSecond: 64 << 10})},
+		{Number: 13, Name: "reset", What: "connections between nodes are reset, again and again",
+			Inject: between(network.Peer, network.Rule{Reset: true})},
+		{Number: 13, Name: "half-open", What: "one side of each connection hears a reset, the other nothing",
+			Inject: between(network.Peer, network.Rule{HalfOpen: true})},
+		{Number: 13, Name: "mute", What: "new connections between nodes are taken and never answered",
+			Inject: between(network.Peer, network.Rule{Mute: true})},
+		{Number: 14, Name: "client-cut", What: "half of the clients do not reach one node, or hear nothing from it",
+			Inject: clientCut},
 		{Number: 14, Name: "client-reset", What: "the connections of clients to one node are reset", Inject: clientReset},
-		{Number: 15, Name: "gossip-cut", What: "gossip of one node cut off, and nothing else", Inject: serviceCut(network.Gossip)},
-		{Number: 16, Name: "raft-cut", What: "one node's connections for Raft and forwarding cut off, and nothing else", Inject: serviceCut(network.Peer)},
+		{Number: 15, Name: "gossip-cut", What: "gossip of one node cut off, and nothing else",
+			Inject: serviceCut(network.Gossip)},
+		{Number: 16, Name: "raft-cut", What: "one node's connections for Raft and forwarding cut off, and nothing else",
+			Inject: serviceCut(network.Peer)},
 	}
 }
 
@@ -41,7 +57,8 @@ func anyNode(_ context.Context, s *Scene) (*lab.Node, error) { return s.anyone()
 
 func leader(ctx context.Context, s *Scene) (*lab.Node, error) { return s.Lab.Leader(ctx) }
 
-// mend takes away all that was done to the network. Faults that strike together must not mend each other's: those that were set otherwise heal with the last.
+// mend takes away all that was done to the network. Faults that strike together must not mend each
+// other's: those that were set otherwise heal with the last.
 func (s *Scene) mend(ctx context.Context) error { return s.Network.Heal(ctx) }
 
 // members returns the names of the nodes that are part of the cluster, shuffled.
@@ -59,7 +76,8 @@ func without(names []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == one })
 }
 
-func isolate(whom func(context.Context, *Scene) (*lab.Node, error)) func(context.Context, *Scene) (string, Heal, error) {
+func isolate(whom func(context.Context, *Scene) (*lab.Node, error)) func(context.Context, *Scene) (string,
+	Heal, error) {
 	return func(ctx context.Context, s *Scene) (string, Heal, error) {
 		n, err := whom(ctx, s)
 		if err != nil {
@@ -257,7 +275,8 @@ func serviceCut(service network.Service) func(context.Context, *Scene) (string, 
 			s.spares(n.Name)
 		}
 		for _, other := range without(s.members(), n.Name) {
-			for _, link := range []network.Link{{From: n.Name, To: other, Service: service}, {From: other, To: n.Name, Service: service}} {
+			for _, link := range []network.Link{{From: n.Name, To: other, Service: service},
+				{From: other, To: n.Name, Service: service}} {
 				if err := s.Network.Set(ctx, link, network.Rule{Drop: true}); err != nil {
 					return "", nil, errors.Join(err, s.mend(ctx))
 				}

@@ -11,12 +11,16 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// reachFaults take paths between some nodes away, or some of what a node can do, and leave a majority whole: they are held until status must have named them.
+// reachFaults take paths between some nodes away, or some of what a node can do, and leave a
+// majority whole: they are held until status must have named them.
 func reachFaults() []Fault {
 	faults := []Fault{
-		{Number: 59, Name: "undialable", What: "nobody can dial the peer port of the node that leads most; its own connections to others work", Inject: undialable},
-		{Number: 60, Name: "partial", What: "the node that leads most and another one cut off from each other; both reach all others", Inject: partial},
-		{Number: 62, Name: "wrong-advertise", What: "one node restarted with an advertised address that leads nowhere, and back", Inject: wrongAdvertise},
+		{Number: 59, Name: "undialable", What: "nobody can dial the peer port of the node that leads most; its own " +
+			"connections to others work", Inject: undialable},
+		{Number: 60, Name: "partial", What: "the node that leads most and another one cut off from each other; both reach " +
+			"all others", Inject: partial},
+		{Number: 62, Name: "wrong-advertise", What: "one node restarted with an advertised address that leads nowhere, " +
+			"and back", Inject: wrongAdvertise},
 	}
 	for i := range faults {
 		faults[i].HoldMin = namingHold
@@ -24,7 +28,8 @@ func reachFaults() []Fault {
 	return faults
 }
 
-// undialable has connections to the peer port of a node refused, or taken and never answered. Those that were open break. Gossip, clients and its own connections are left alone.
+// undialable has connections to the peer port of a node refused, or taken and never answered. Those
+// that were open break. Gossip, clients and its own connections are left alone.
 func undialable(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := s.awaitSteady(ctx); err != nil {
 		return "", nil, err
@@ -73,8 +78,9 @@ func partial(ctx context.Context, s *Scene) (string, Heal, error) {
 	return fmt.Sprintf("%s and %s cut off from each other", n.Name, other), s.mend, err
 }
 
-// awaitSteady waits until every node says that the cluster has all that it should have: only then a fault can be judged by what it spares. A node that was low on space or
-// out of reach is named for half a minute after that.
+// awaitSteady waits until every node says that the cluster has all that it should have: only then a
+// fault can be judged by what it spares. A node that was low on space or out of reach is named for
+// half a minute after that.
 func (s *Scene) awaitSteady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, moveMax)
 	defer cancel()
@@ -110,5 +116,7 @@ func wrongAdvertise(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := restart(ctx, nowhere); err != nil {
 		return "", nil, err
 	}
-	return fmt.Sprintf("%s advertises %s", n.Name, nowhere), func(ctx context.Context) error { return restart(ctx, "") }, nil
+	return fmt.Sprintf("%s advertises %s", n.Name, nowhere), func(ctx context.Context) error {
+		return restart(ctx, "")
+	}, nil
 }

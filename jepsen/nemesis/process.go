@@ -12,18 +12,23 @@ import (
 
 func processFaults() []Fault {
 	return []Fault{
-		{Number: 17, Name: "kill-one", What: "SIGKILL to one node", Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(1) })},
-		{Number: 17, Name: "kill-majority", What: "SIGKILL to two of three nodes at once", Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(len(s.Lab.Running())/2 + 1) })},
-		{Number: 17, Name: "kill-all", What: "SIGKILL to every node at once", Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(len(s.Lab.Running())) })},
+		{Number: 17, Name: "kill-one", What: "SIGKILL to one node",
+			Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(1) })},
+		{Number: 17, Name: "kill-majority", What: "SIGKILL to two of three nodes at once",
+			Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(len(s.Lab.Running())/2 + 1) })},
+		{Number: 17, Name: "kill-all", What: "SIGKILL to every node at once",
+			Inject: killSome(func(s *Scene) ([]*lab.Node, error) { return s.several(len(s.Lab.Running())) })},
 		{Number: 18, Name: "kill-leader", What: "SIGKILL to the node that leads most", Inject: killLeader},
 		{Number: 19, Name: "pause-leader", What: "SIGSTOP to the node that leads most", Inject: pauseLeader},
 		{Number: 19, Name: "pause-one", What: "SIGSTOP to one node", Inject: pauseSome(1)},
 		{Number: 19, Name: "pause-all", What: "SIGSTOP to every node", Inject: pauseAll},
 		{Number: 20, Name: "restart", What: "SIGTERM to one node, and a start", Inject: restart},
-		{Number: 20, Name: "restart-rolling", What: "every node stopped and started, one after the other", Inject: restartRolling},
+		{Number: 20, Name: "restart-rolling", What: "every node stopped and started, one after the other",
+			Inject: restartRolling},
 		{Number: 22, Name: "starve", What: "one node gets the processor for a tenth of the time only", Inject: starve},
 		{Number: 24, Name: "no-files", What: "one node can open no further file or connection", Inject: noFiles},
-		{Number: 25, Name: "crash-loop", What: "one node killed again and again, as soon as it serves or before", Inject: crashLoop},
+		{Number: 25, Name: "crash-loop", What: "one node killed again and again, as soon as it serves or before",
+			Inject: crashLoop},
 	}
 }
 

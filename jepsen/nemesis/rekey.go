@@ -13,8 +13,9 @@ import (
 // rekeyMax is how long nodes may take to read their keys again.
 const rekeyMax = 30 * time.Second
 
-// rotateKeys replaces the key of gossip without a stop, in the steps that the handbook names: every node can open what the new key seals, then every node
-// seals with it, then the old key is forgotten. One node stands still for a part of that, and reads the keys when it goes on.
+// rotateKeys replaces the key of gossip without a stop, in the steps that the handbook names: every
+// node can open what the new key seals, then every node seals with it, then the old key is
+// forgotten. One node stands still for a part of that, and reads the keys when it goes on.
 func rotateKeys(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err
@@ -31,9 +32,10 @@ func rotateKeys(ctx context.Context, s *Scene) (string, Heal, error) {
 		}
 		return nil
 	})
-	return fmt.Sprintf("the key of gossip replaced, with one node paused in step %d", stalled+1), func(ctx context.Context) error {
-		return errors.Join(heal(ctx), s.awaitWhole(ctx))
-	}, nil
+	return fmt.Sprintf("the key of gossip replaced, with one node paused in step %d", stalled+1),
+		func(ctx context.Context) error {
+			return errors.Join(heal(ctx), s.awaitWhole(ctx))
+		}, nil
 }
 
 // rekey gives all nodes other keys, and returns when each has read them.

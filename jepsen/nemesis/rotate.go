@@ -8,13 +8,16 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// secretFaults replace what nodes and clients prove themselves with, in a cluster that asks everybody who he is. The clients of the workload access rotate
-// their own tokens all the time.
+// secretFaults replace what nodes and clients prove themselves with, in a cluster that asks
+// everybody who he is. The clients of the workload access rotate their own tokens all the time.
 func secretFaults() []Fault {
 	faults := []Fault{
-		{Number: 53, Name: "rotate-certs", What: "every node gets a new certificate, one after the other, while one is dead and started again", Inject: rotateCerts},
-		{Number: 53, Name: "rotate-authority", What: "another authority comes beside the old one, issues new certificates, and stays alone", Inject: rotateAuthority},
-		{Number: 53, Name: "rotate-tokens", What: "the root token is replaced in the files of all nodes while clients carry it, and one node is dead meanwhile", Inject: rotateTokens},
+		{Number: 53, Name: "rotate-certs", What: "every node gets a new certificate, one after the other, while one is " +
+			"dead and started again", Inject: rotateCerts},
+		{Number: 53, Name: "rotate-authority", What: "another authority comes beside the old one, issues new " +
+			"certificates, and stays alone", Inject: rotateAuthority},
+		{Number: 53, Name: "rotate-tokens", What: "the root token is replaced in the files of all nodes while clients " +
+			"carry it, and one node is dead meanwhile", Inject: rotateTokens},
 	}
 	for i := range faults {
 		faults[i].NeedsSecrets = true
@@ -22,7 +25,8 @@ func secretFaults() []Fault {
 	return faults
 }
 
-// stepwise has nodes read other files in steps. In each a node is dead meanwhile: it reads them when it starts, and all its connections are new.
+// stepwise has nodes read other files in steps. In each a node is dead meanwhile: it reads them
+// when it starts, and all its connections are new.
 func stepwise(ctx context.Context, s *Scene, what string, steps ...func() error) (string, Heal, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err
@@ -55,7 +59,9 @@ func rotateCerts(ctx context.Context, s *Scene) (string, Heal, error) {
 func rotateAuthority(ctx context.Context, s *Scene) (string, Heal, error) {
 	secrets := s.Lab.Secrets()
 	return stepwise(ctx, s, "the authority replaced, in three steps",
-		func() error { return secrets.AddAuthority() }, func() error { return secrets.IssueAnew() }, func() error { return secrets.ForgetAuthorities() })
+		func() error { return secrets.AddAuthority() }, func() error { return secrets.IssueAnew() }, func() error {
+			return secrets.ForgetAuthorities()
+		})
 }
 
 func rotateTokens(ctx context.Context, s *Scene) (string, Heal, error) {
@@ -84,7 +90,8 @@ func rotateTokens(ctx context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// reequip gives all nodes their files anew, one after the other, and returns when each has read them, and the dead one has been started.
+// reequip gives all nodes their files anew, one after the other, and returns when each has read
+// them, and the dead one has been started.
 func (s *Scene) reequip(ctx context.Context) error {
 	nodes := s.remaining()
 	dead := nodes[s.Rand.IntN(len(nodes))]

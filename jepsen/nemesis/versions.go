@@ -7,8 +7,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// mixedVersions has some nodes, never all, run a program that reads one format more, and go back to their own at the end: what they wrote meanwhile has to be
-// what the old program reads.
+// mixedVersions has some nodes, never all, run a program that reads one format more, and go back to
+// their own at the end: what they wrote meanwhile has to be what the old program reads.
 func mixedVersions(ctx context.Context, s *Scene) (string, Heal, error) {
 	later, err := s.Later(ctx)
 	if err != nil {

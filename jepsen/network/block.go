@@ -32,7 +32,8 @@ const (
 	others                 // the machine's own end of the bridge
 )
 
-// block is a range of addresses that belongs to one network at a time: 10.64.0.0/12 in namespaces, 127.128.0.0/10 on loopback, in parts of 1,024.
+// block is a range of addresses that belongs to one network at a time: 10.64.0.0/12 in namespaces,
+// 127.128.0.0/10 on loopback, in parts of 1,024.
 type block struct {
 	number     int
 	namespaces bool
@@ -42,8 +43,10 @@ type block struct {
 // tried counts the blocks at which this process has looked.
 var tried atomic.Int64 //nolint:gochecknoglobals // of the process, as what it forks is
 
-// takeBlock finds a block that no other network of this machine uses, and that no route leads to. Where it begins to look depends on the process, so that two do
-// not compete for the same one, and goes on from the last: what was forked before a network was closed holds its sockets until it runs its own program.
+// takeBlock finds a block that no other network of this machine uses, and that no route leads to.
+// Where it begins to look depends on the process, so that two do not compete for the same one, and
+// goes on from the last: what was forked before a network was closed holds its sockets until it
+// runs its own program.
 func takeBlock(ctx context.Context, namespaces bool) (*block, error) {
 	var routes []netip.Prefix
 	if namespaces {
@@ -132,7 +135,8 @@ func routed() ([]netip.Prefix, error) {
 	return routes, nil
 }
 
-// kernelAddr reads an IPv4 address as the files in /proc write it: a number in hexadecimal, in the order of bytes of the machine.
+// kernelAddr reads an IPv4 address as the files in /proc write it: a number in hexadecimal, in the
+// order of bytes of the machine.
 func kernelAddr(text string) (netip.Addr, error) {
 	raw, err := hex.DecodeString(text)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// pieceBytes is the most that is read at once, and piecesMax how many pieces are on their way in one direction of a connection: 1 MiB. After that the
-	// sender waits, as it does when a network's buffers are full.
+	// pieceBytes is the most that is read at once, and piecesMax how many pieces are on their way in
+	// one direction of a connection: 1 MiB. After that the sender waits, as it does when a network's
+	// buffers are full.
 	pieceBytes = 16 << 10
 	piecesMax  = 64
 	// throttleParts is into how many parts a second's bytes are cut if their number is bounded.
@@ -294,7 +295,8 @@ func (f *flow) pass(ctx context.Context, b []byte) error {
 			}
 		}
 		if _, err := f.dst.Write(part); err != nil {
-			// That side has ended the connection. The other one hears of it from the other direction, and not before its rules let it.
+			// That side has ended the connection. The other one hears of it from the other direction, and
+			// not before its rules let it.
 			return fmt.Errorf("handing on: %w", err)
 		}
 		rest = rest[len(part):]

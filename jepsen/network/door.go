@@ -69,7 +69,8 @@ func (n *Network) accept(ctx context.Context, listener net.Listener, d door) {
 		select {
 		case places <- struct{}{}:
 		default:
-			n.logger.Warn("a connection is refused, since there are too many", "node", d.to.name, "service", d.service.String(), "max", connsMax)
+			n.logger.Warn("a connection is refused, since there are too many", "node", d.to.name, "service", d.service.String(),
+				"max", connsMax)
 			abort(up)
 			continue
 		}

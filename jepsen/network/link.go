@@ -57,7 +57,8 @@ func (l *link) reserve(n int) time.Time {
 	return l.free
 }
 
-// holdBack makes the caller the one who comes after the next: it waits for the channel. ok is false if another one waits already.
+// holdBack makes the caller the one who comes after the next: it waits for the channel. ok is false
+// if another one waits already.
 func (l *link) holdBack() (overtaken <-chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

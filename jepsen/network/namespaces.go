@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// spacePrefix, bridgePrefix, cablePrefix and chainPrefix begin the names of what a network makes in the kernel. The number of its block of
-	// addresses follows: whose the block is, those are.
+	// spacePrefix, bridgePrefix, cablePrefix and chainPrefix begin the names of what a network makes
+	// in the kernel. The number of its block of addresses follows: whose the block is, those are.
 	spacePrefix  = "belfry-jepsen-"
 	bridgePrefix = "bjb"
 	cablePrefix  = "bjv"
@@ -42,7 +42,8 @@ func openNamespaces(ctx context.Context) (*block, *namespaces, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("that takes root")
 	}
-	for tool, of := range map[string]string{"ip": "iproute2", "iptables": "iptables", "iptables-restore": "iptables", "iptables-save": "iptables", "nsenter": "util-linux"} {
+	for tool, of := range map[string]string{"ip": "iproute2", "iptables": "iptables", "iptables-restore": "iptables",
+		"iptables-save": "iptables", "nsenter": "util-linux"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			return nil, nil, fmt.Errorf("that takes %s, which is in the package %s: %w", tool, of, err)
 		}
@@ -113,7 +114,8 @@ func (n *namespaces) add(ctx context.Context, m *member) error {
 
 // wrap puts a command into the namespace of a node. The process keeps its id: the tool becomes the program.
 func (n *namespaces) wrap(name string, cmd *exec.Cmd) {
-	tool := exec.Command("nsenter", "--net="+spaceFolder+"/"+n.space(name), "--", cmd.Path) //nolint:noctx // only its path is used
+	//nolint:noctx // only its path is used
+	tool := exec.Command("nsenter", "--net="+spaceFolder+"/"+n.space(name), "--", cmd.Path)
 	args := cmd.Args
 	cmd.Path, cmd.Args = tool.Path, tool.Args
 	if len(args) > 0 {
@@ -121,10 +123,13 @@ func (n *namespaces) wrap(name string, cmd *exec.Cmd) {
 	}
 }
 
-// enforce has the kernel drop what passes on these ways, and nothing else. It is one change: no packet meets half of it.
+// enforce has the kernel drop what passes on these ways, and nothing else. It is one change: no
+// packet meets half of it.
 //
-// A way is cut where it enters the proxy, from the node to the face of the other, and where it leaves it, from the face of the node to the other. Answers to
-// connections of the other direction take the same two addresses, and are cut with it: acknowledgements are what a network that drops one direction loses.
+// A way is cut where it enters the proxy, from the node to the face of the other, and where it
+// leaves it, from the face of the node to the other. Answers to connections of the other direction
+// take the same two addresses, and are cut with it: acknowledgements are what a network that drops
+// one direction loses.
 func (n *namespaces) enforce(ctx context.Context, drops []drop) error {
 	var script strings.Builder
 	chain := n.chain()
@@ -184,7 +189,8 @@ func (n *namespaces) remove(ctx context.Context, left leftover) error {
 		// After a start that was interrupted one of the jumps may not be there.
 		_ = run(ctx, "", "iptables", "-w", "-D", "INPUT", "-i", n.bridge(), "-j", n.chain())
 		_ = run(ctx, "", "iptables", "-w", "-D", "OUTPUT", "-o", n.bridge(), "-j", n.chain())
-		problems = append(problems, run(ctx, "", "iptables", "-w", "-F", n.chain()), run(ctx, "", "iptables", "-w", "-X", n.chain()))
+		problems = append(problems, run(ctx, "", "iptables", "-w", "-F", n.chain()),
+			run(ctx, "", "iptables", "-w", "-X", n.chain()))
 	}
 	if left.bridge {
 		problems = append(problems, run(ctx, "", "ip", "link", "del", n.bridge()))
@@ -202,7 +208,8 @@ func sweep(ctx context.Context) error {
 	for number := range all {
 		n := &namespaces{block: &block{number: number, namespaces: true}}
 		if n.block.take(ctx) == nil {
-			problems = append(problems, n.close(ctx), n.block.release()) // what is there now: another run may have swept meanwhile
+			// what is there now: another run may have swept meanwhile
+			problems = append(problems, n.close(ctx), n.block.release())
 		}
 	}
 	return errors.Join(problems...)
@@ -252,7 +259,8 @@ func leftovers(ctx context.Context) (map[int]leftover, error) {
 func run(ctx context.Context, input, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the commands of this file
 	cmd.Stdin = strings.NewReader(input)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // who interrupts the harness at a terminal does not interrupt its cleaning up
+	// who interrupts the harness at a terminal does not interrupt its cleaning up
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))
 	}

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// These tests make network namespaces, for which they need root, iproute2, iptables and nsenter; without them they fail. They are no part of `go test ./...`
-// but of `make namespaces`.
+// These tests make network namespaces, for which they need root, iproute2, iptables and nsenter;
+// without them they fail. They are no part of `go test ./...` but of `make namespaces`.
 
 // at returns a node's address for a service, as others see it.
 func (w *world) at(node string, s Service) string {
@@ -155,7 +155,8 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bridge := bridgePrefix + strconv.Itoa(dead.number); slices.Contains(strings.Fields(string(rules)), bridge) && !held(t, dead.number) {
+	if bridge := bridgePrefix + strconv.Itoa(dead.number); slices.Contains(strings.Fields(string(rules)), bridge) &&
+		!held(t, dead.number) {
 		t.Error("the rules of a dead run are still asked")
 	}
 }

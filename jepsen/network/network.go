@@ -1,5 +1,6 @@
-// Package network is the network between the nodes of a cluster under test, and between them and their clients: real sockets, under the
-// control of whoever runs the test, for each direction of each pair and each service. DESIGN.md says how.
+// Package network is the network between the nodes of a cluster under test, and between them and
+// their clients: real sockets, under the control of whoever runs the test, for each direction of
+// each pair and each service. DESIGN.md says how.
 package network
 
 import (
@@ -16,14 +17,16 @@ import (
 	"time"
 )
 
-// Outside is the name of whoever talks to a node and is neither a node nor a client of the network, such as a command that an operator runs.
+// Outside is the name of whoever talks to a node and is neither a node nor a client of the network,
+// such as a command that an operator runs.
 const Outside = "outside"
 
 // Mode says where the nodes run.
 type Mode int
 
 const (
-	// Auto takes namespaces if the process has the rights and tools for it, and else loopback. Mode says which, and the log why.
+	// Auto takes namespaces if the process has the rights and tools for it, and else loopback. Mode
+	// says which, and the log why.
 	Auto Mode = iota
 	// Namespaces gives each node a network of its own, where silence is packets that the kernel drops.
 	Namespaces
@@ -183,7 +186,8 @@ func (n *Network) Add(ctx context.Context, name string) error {
 	return n.enforce(ctx)
 }
 
-// AddClient brings in a client, which is no process of its own: whatever goes to its URLs, or is dialled by what DialContext returns, is the client.
+// AddClient brings in a client, which is no process of its own: whatever goes to its URLs, or is
+// dialled by what DialContext returns, is the client.
 func (n *Network) AddClient(ctx context.Context, name string) error {
 	n.steering.Lock()
 	defer n.steering.Unlock()
@@ -244,7 +248,8 @@ func (n *Network) Host(name string) string {
 	return ""
 }
 
-// Own returns the address of this machine in the network, which every node reaches whatever the rules are. In namespaces it is there as long as the network is.
+// Own returns the address of this machine in the network, which every node reaches whatever the
+// rules are. In namespaces it is there as long as the network is.
 func (n *Network) Own() string { return n.block.address(others, placesMax).String() }
 
 // Advertised returns the address at which others reach a node; empty if there is no such node.
@@ -266,7 +271,8 @@ func (n *Network) GossipAddress(name string) string {
 func (n *Network) Flags(name string) []string {
 	at := func(s Service) string { return net.JoinHostPort(n.Host(name), strconv.Itoa(int(s.Port()))) }
 	return []string{
-		"--listen", at(Client), "--peer-listen", at(Peer), "--gossip-listen", at(Gossip), "--advertise", n.Advertised(name), "--insecure",
+		"--listen", at(Client), "--peer-listen", at(Peer), "--gossip-listen", at(Gossip), "--advertise", n.Advertised(name),
+		"--insecure",
 	}
 }
 
@@ -288,8 +294,9 @@ func (n *Network) door(client, node string) (net.Addr, error) {
 	return nil, fmt.Errorf("there is no client %q, or no node %q", client, node)
 }
 
-// DialContext returns how a client dials. It takes the addresses that nodes advertise to clients, which a client learns from routing, to its own way to
-// that node; other addresses stay what they are.
+// DialContext returns how a client dials. It takes the addresses that nodes advertise to clients,
+// which a client learns from routing, to its own way to that node; other addresses stay what they
+// are.
 func (n *Network) DialContext(client string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if at, err := netip.ParseAddrPort(address); err == nil && at.Port() == Client.Port() {
@@ -315,7 +322,8 @@ func (n *Network) nodesNow() []*member {
 	return values(n.nodes)
 }
 
-// Wrap makes a command that was not started yet a process of a node: in the node's namespace, or, on loopback, marked so that the network knows whose connections its are.
+// Wrap makes a command that was not started yet a process of a node: in the node's namespace, or,
+// on loopback, marked so that the network knows whose connections its are.
 func (n *Network) Wrap(name string, cmd *exec.Cmd) error {
 	if n.Host(name) == "" {
 		return fmt.Errorf("there is no node %q", name)
@@ -331,7 +339,8 @@ func (n *Network) Wrap(name string, cmd *exec.Cmd) error {
 	return nil
 }
 
-// Close ends all connections, frees all addresses, and waits for everything that the network started. It may be called again.
+// Close ends all connections, frees all addresses, and waits for everything that the network
+// started. It may be called again.
 func (n *Network) Close() error { return n.end(context.Background()) }
 
 // end is Close, in which ctx bounds what the kernel is asked for.

@@ -29,7 +29,8 @@ type world struct {
 func newWorld(t *testing.T, mode Mode) *world {
 	t.Helper()
 	n, err := New(t.Context(), Config{
-		Nodes: []string{"n1", "n2", "n3"}, Clients: []string{"c1", "c2"}, Mode: mode, Seed: 1, Logger: slog.New(slog.DiscardHandler), reorderWait: time.Hour,
+		Nodes: []string{"n1", "n2", "n3"}, Clients: []string{"c1", "c2"}, Mode: mode, Seed: 1,
+		Logger: slog.New(slog.DiscardHandler), reorderWait: time.Hour,
 	})
 	if err != nil {
 		t.Fatalf("making the network: %v", err)
@@ -222,7 +223,8 @@ func TestAClientsURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://")) //nolint:noctx // on loopback there is nothing to wait for
+	//nolint:noctx // on loopback there is nothing to wait for
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,8 @@ func TestANodeThatComesLater(t *testing.T) {
 	}
 }
 
-// TestTheProcessOfANodeIsKnown has processes of two nodes dial a third, which sees each as that node, and rules that hold for one alone.
+// TestTheProcessOfANodeIsKnown has processes of two nodes dial a third, which sees each as that
+// node, and rules that hold for one alone.
 func TestTheProcessOfANodeIsKnown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, Loopback)

@@ -16,22 +16,25 @@ import (
 // ownerVariable is the variable of the environment in which a process carries the node that it belongs to.
 const ownerVariable = "JEPSEN_NODE"
 
-// owners finds out to which node the process belongs that opened a connection: on loopback, the kernel gives all of them the same source address. It reads
-// what the kernel tells about sockets and processes in /proc, which for processes of the same user needs no right.
+// owners finds out to which node the process belongs that opened a connection: on loopback, the
+// kernel gives all of them the same source address. It reads what the kernel tells about sockets
+// and processes in /proc, which for processes of the same user needs no right.
 type owners struct {
 	// mark is what the environment of a node's process holds before the name of the node.
 	mark string
 
 	mu sync.Mutex
-	// known are the nodes' processes that were seen, by id: nearly all connections are theirs, and to look at every process of the machine takes long. A process
-	// that is ending tells its environment no more, and is known all the same.
+	// known are the nodes' processes that were seen, by id: nearly all connections are theirs, and to
+	// look at every process of the machine takes long. A process that is ending tells its environment
+	// no more, and is known all the same.
 	known map[int]string
 }
 
 // errGone is a connection of which the one who opened it knows nothing any more.
 var errGone = errors.New("nobody has the other end of the connection")
 
-// find returns the name of the node that opened the connection from remote to local; empty if that process belongs to none.
+// find returns the name of the node that opened the connection from remote to local; empty if that
+// process belongs to none.
 func (o *owners) find(remote, local netip.AddrPort) (string, error) {
 	inode, err := socketInode(remote, local)
 	if err != nil {

@@ -57,7 +57,8 @@ func (b *box) Pop() any {
 	return p
 }
 
-// post takes the packets that are sent to a node and hands them on. Its socket is the node's face: what the node sends to others leaves from there too.
+// post takes the packets that are sent to a node and hands them on. Its socket is the node's face:
+// what the node sends to others leaves from there too.
 type post struct {
 	network *Network
 	to      *member
@@ -108,7 +109,8 @@ func (p *post) collect() {
 		sender := p.network.byHost[from.Addr().Unmap()]
 		p.network.mu.Unlock()
 		if sender != nil && sender != p.to { // nobody else gossips
-			p.take(packet{from: sender, link: p.network.table.link(way{sender.name, p.to.name, Gossip}), bytes: bytes.Clone(buf[:count])})
+			p.take(packet{from: sender, link: p.network.table.link(way{sender.name, p.to.name, Gossip}),
+				bytes: bytes.Clone(buf[:count])})
 		}
 	}
 }

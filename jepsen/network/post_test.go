@@ -13,7 +13,8 @@ func (w *world) gossips(nodes ...string) []*net.UDPConn {
 	w.t.Helper()
 	var all []*net.UDPConn
 	for _, node := range nodes {
-		socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(w.Host(node)), Gossip.Port())))
+		socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(w.Host(node)),
+			Gossip.Port())))
 		if err != nil {
 			w.t.Fatal(err)
 		}

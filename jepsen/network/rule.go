@@ -61,27 +61,34 @@ func (s Service) services() []Service {
 
 // Rule is what a directed link of a service does to what passes. The zero Rule lets everything pass at once.
 //
-// Connections of TCP are opened by one side, and bytes flow both ways. Reset, HalfOpen and Mute, and Duplicate and Reorder of connections, hold for
-// the connections that the link's from opens. All else holds for what flows from its from to its to, whoever opened the connection.
+// Connections of TCP are opened by one side, and bytes flow both ways. Reset, HalfOpen and Mute,
+// and Duplicate and Reorder of connections, hold for the connections that the link's from opens.
+// All else holds for what flows from its from to its to, whoever opened the connection.
 type Rule struct {
-	// Drop is silence. In namespaces the kernel drops every packet; else the bytes of streams wait in the proxy, and packets of gossip are lost.
+	// Drop is silence. In namespaces the kernel drops every packet; else the bytes of streams wait in
+	// the proxy, and packets of gossip are lost.
 	Drop bool
-	// Reset ends connections on both sides by RST, those that are open at once and new ones after they were accepted. Packets of gossip are lost.
+	// Reset ends connections on both sides by RST, those that are open at once and new ones after they
+	// were accepted. Packets of gossip are lost.
 	Reset bool
-	// HalfOpen ends connections by RST at the side that opened them, while the other side hears nothing until the rule is gone.
+	// HalfOpen ends connections by RST at the side that opened them, while the other side hears
+	// nothing until the rule is gone.
 	HalfOpen bool
-	// Mute accepts new connections and never answers. Connections that are open stay as they are. Packets of gossip are lost.
+	// Mute accepts new connections and never answers. Connections that are open stay as they are.
+	// Packets of gossip are lost.
 	Mute bool
-	// Delay holds back what passes, and Jitter is added at random, at most that much. A stream stays in order; packets may overtake each other.
+	// Delay holds back what passes, and Jitter is added at random, at most that much. A stream stays
+	// in order; packets may overtake each other.
 	Delay, Jitter time.Duration
-	// Loss is the probability of each packet, or piece of a stream of at most 16 KiB, to be lost. A stream loses nothing: it stalls as long as
-	// its kernel would need to send again.
+	// Loss is the probability of each packet, or piece of a stream of at most 16 KiB, to be lost. A
+	// stream loses nothing: it stalls as long as its kernel would need to send again.
 	Loss float64
-	// Duplicate is the probability of a packet to arrive twice. TCP would never show that inside a stream, so there it is the opening that arrives
-	// twice: beside the connection there is a second one, on which nothing is ever sent.
+	// Duplicate is the probability of a packet to arrive twice. TCP would never show that inside a
+	// stream, so there it is the opening that arrives twice: beside the connection there is a second
+	// one, on which nothing is ever sent.
 	Duplicate float64
-	// Reorder is the probability of a packet to arrive after the next one. TCP would never show that inside a stream, so there it is a new
-	// connection that reaches the other side after the next one.
+	// Reorder is the probability of a packet to arrive after the next one. TCP would never show that
+	// inside a stream, so there it is a new connection that reaches the other side after the next one.
 	Reorder float64
 	// Corrupt is the probability of a packet, or of a piece of a stream of at most 16 KiB, to have one bit flipped.
 	Corrupt float64

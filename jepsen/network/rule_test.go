@@ -15,8 +15,9 @@ import (
 	"time"
 )
 
-// chat has both ends of a connection talk for so long that what was sent elsewhere before would have come by then, if anything let it pass. It need not
-// have: a test that relies on this fails for a mistake nearly always, and without one never.
+// chat has both ends of a connection talk for so long that what was sent elsewhere before would
+// have come by then, if anything let it pass. It need not have: a test that relies on this fails
+// for a mistake nearly always, and without one never.
 func (w *world) chat(near, far net.Conn) {
 	w.t.Helper()
 	for range 200 {
@@ -270,7 +271,8 @@ func TestAPartition(t *testing.T) {
 		{"one alone", [][]string{{"n1"}, {"n2", "n3"}}, cuts{"n1 n2": true, "n1 n3": true}},
 		{"a bridge", [][]string{{"n1"}, {"n3"}}, cuts{"n1 n3": true}},
 		{"a ring", [][]string{{"n1", "n2"}, {"n2", "n3"}}, cuts{"n1 n3": true}},
-		{"with a client", [][]string{{"n1", "c1"}, {"n2", "n3"}}, cuts{"n1 n2": true, "n1 n3": true, "c1 n2": true, "c1 n3": true}},
+		{"with a client", [][]string{{"n1", "c1"}, {"n2", "n3"}},
+			cuts{"n1 n2": true, "n1 n3": true, "c1 n2": true, "c1 n3": true}},
 	} {
 		if err := w.Partition(t.Context(), row.groups...); err != nil {
 			t.Fatal(err)
@@ -390,7 +392,8 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	w := newWorld(t, Loopback)
 	near, far := w.pair("c1", w.serve("n1", Client))
 	var changing sync.WaitGroup
-	for _, rule := range []Rule{{Drop: true}, {Delay: time.Millisecond, Jitter: time.Millisecond}, {BytesPerSecond: 1000}} {
+	for _, rule := range []Rule{{Drop: true}, {Delay: time.Millisecond, Jitter: time.Millisecond},
+		{BytesPerSecond: 1000}} {
 		changing.Go(func() {
 			for range count {
 				if err := errors.Join(w.Set(t.Context(), Link{"c1", "n1", All}, rule), w.Heal(t.Context())); err != nil {

@@ -12,20 +12,23 @@ const (
 	// netlinkDiag and diagByFamily are NETLINK_SOCK_DIAG and SOCK_DIAG_BY_FAMILY of the kernel's linux/sock_diag.h.
 	netlinkDiag  = 4
 	diagByFamily = 20
-	// diagRequestBytes is the size of inet_diag_req_v2 of linux/inet_diag.h, and diagInodeAt where in an inet_diag_msg the number of the socket is.
+	// diagRequestBytes is the size of inet_diag_req_v2 of linux/inet_diag.h, and diagInodeAt where in
+	// an inet_diag_msg the number of the socket is.
 	diagRequestBytes = 56
 	diagInodeAt      = 68
 )
 
-// socketInode returns the number of the socket at the remote end of a connection of this machine. The kernel is asked for this one: /proc/net/tcp tells the same,
-// but of every connection of the machine at once, which takes a core where connections come and go by the hundred.
+// socketInode returns the number of the socket at the remote end of a connection of this machine.
+// The kernel is asked for this one: /proc/net/tcp tells the same, but of every connection of the
+// machine at once, which takes a core where connections come and go by the hundred.
 func socketInode(remote, local netip.AddrPort) (uint32, error) {
 	fd, err := syscall.Socket(syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, netlinkDiag)
 	if err != nil {
 		return 0, fmt.Errorf("asking the kernel for a connection: %w", err)
 	}
 	defer func() { _ = syscall.Close(fd) }() // it was only read
-	if err := syscall.Sendto(fd, diagRequest(remote, local), 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+	if err := syscall.Sendto(fd, diagRequest(remote, local),
+		0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return 0, fmt.Errorf("asking the kernel for a connection: %w", err)
 	}
 	buf := make([]byte, syscall.Getpagesize())
@@ -64,7 +67,8 @@ func diagInode(b []byte) (uint32, error) {
 	data := messages[0].Data
 	switch {
 	case messages[0].Header.Type == syscall.NLMSG_ERROR && len(data) >= 4:
-		code := syscall.Errno(-int32(binary.NativeEndian.Uint32(data))) //nolint:gosec // the kernel writes it as a negative number
+		//nolint:gosec // the kernel writes it as a negative number
+		code := syscall.Errno(-int32(binary.NativeEndian.Uint32(data)))
 		if code == syscall.ENOENT {
 			return 0, errGone
 		}

@@ -12,8 +12,9 @@ import (
 // enforceMax bounds how long the kernel may take to get other rules.
 const enforceMax = 10 * time.Second
 
-// Set gives the link from one to another another rule for a service; the zero Rule takes it away. A link between groups of a partition drops
-// everything whatever its rule is, until Heal. It returns when the rule holds for what passes from then on.
+// Set gives the link from one to another another rule for a service; the zero Rule takes it away. A
+// link between groups of a partition drops everything whatever its rule is, until Heal. It returns
+// when the rule holds for what passes from then on.
 func (n *Network) Set(ctx context.Context, w Link, r Rule) error {
 	n.steering.Lock()
 	defer n.steering.Unlock()
@@ -59,8 +60,10 @@ func (n *Network) checkLink(w Link) error {
 	return errors.Join(problems...)
 }
 
-// Partition cuts whoever is in different groups off from each other, in both directions and for all services. A name may be in several groups, and then reaches
-// the members of each; a name in no group reaches everyone. It replaces the partition before it and leaves the rules of Set as they are.
+// Partition cuts whoever is in different groups off from each other, in both directions and for all
+// services. A name may be in several groups, and then reaches the members of each; a name in no
+// group reaches everyone. It replaces the partition before it and leaves the rules of Set as they
+// are.
 func (n *Network) Partition(ctx context.Context, groups ...[]string) error {
 	n.steering.Lock()
 	defer n.steering.Unlock()
@@ -122,7 +125,8 @@ func (m *member) meets(other *member, s Service) bool {
 	return m != other && (bothNodes || oneNode && s == Client)
 }
 
-// silent reports whether it is the proxy that lets nothing pass: the kernel drops packets only between members, and only in namespaces.
+// silent reports whether it is the proxy that lets nothing pass: the kernel drops packets only
+// between members, and only in namespaces.
 func (n *Network) silent(w way, r Rule) bool {
 	return r.Drop && (n.spaces == nil || w.from == Outside || w.to == Outside)
 }

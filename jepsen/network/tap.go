@@ -9,7 +9,8 @@ type Passage struct {
 	Answer bool
 	// Passed is false before they pass, and true after they were handed to the receiver's side.
 	Passed bool
-	// Bytes are what passes: a piece of the stream, which need not begin or end where a message does. They are neither to be kept nor changed.
+	// Bytes are what passes: a piece of the stream, which need not begin or end where a message does.
+	// They are neither to be kept nor changed.
 	Bytes []byte
 }
 
@@ -29,9 +30,10 @@ type taps struct {
 	all map[[2]string]func(Passage) Verdict
 }
 
-// Tap has f told of all that passes between a client and a node, before and after it does, until stop is called; nil hears nothing. f is called by the goroutine that
-// carries the bytes, which wait meanwhile: a node that f kills before it returns is dead before the answer passes. The verdict counts only before bytes
-// pass. A tap takes the place of the one before it.
+// Tap has f told of all that passes between a client and a node, before and after it does, until
+// stop is called; nil hears nothing. f is called by the goroutine that carries the bytes, which
+// wait meanwhile: a node that f kills before it returns is dead before the answer passes. The
+// verdict counts only before bytes pass. A tap takes the place of the one before it.
 func (n *Network) Tap(client, node string, f func(Passage) Verdict) (stop func()) {
 	key := [2]string{client, node}
 	n.taps.mu.Lock()

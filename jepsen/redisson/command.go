@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Hold is for how long no other process works on a queue when one was killed: short, so that there are many successors in a run.
+// Hold is for how long no other process works on a queue when one was killed: short, so that there
+// are many successors in a run.
 const Hold = time.Second
 
 // Commands says how commands of `belfry mirror` are run.
@@ -32,14 +33,16 @@ type Command struct {
 	ended   chan struct{}
 }
 
-// Run starts `belfry mirror` with arguments for a queue, between Redis and servers, separated by commas. It goes on until Kill, or ends by itself.
+// Run starts `belfry mirror` with arguments for a queue, between Redis and servers, separated by
+// commas. It goes on until Kill, or ends by itself.
 func (s *Side) Run(queue, servers string, args ...string) (*Command, error) {
 	log, err := os.OpenFile(s.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the log of the mirror: %w", err)
 	}
 	defer log.Close() //nolint:errcheck // the process has its own
-	args = append(append([]string{"mirror"}, args...), s.URL(), "--queue", queue, "--codec", "bytes", "--server", servers, "--hold", Hold.String())
+	args = append(append([]string{"mirror"}, args...), s.URL(), "--queue", queue, "--codec", "bytes", "--server", servers,
+		"--hold", Hold.String())
 	command := exec.Command(s.Program, args...) //nolint:noctx // it lives until Kill
 	command.Env, command.Stdout, command.Stderr, command.SysProcAttr = s.Env, log, log, ownGroup()
 	if err := command.Start(); err != nil {

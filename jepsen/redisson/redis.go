@@ -1,5 +1,5 @@
-// Package redisson is the other side of the workload "mirror": a Redis, processes of Redisson that use it, and commands of `belfry mirror` between it and a
-// cluster.
+// Package redisson is the other side of the workload "mirror": a Redis, processes of Redisson that
+// use it, and commands of `belfry mirror` between it and a cluster.
 package redisson
 
 import (
@@ -26,7 +26,8 @@ const (
 	pollEvery = 20 * time.Millisecond
 )
 
-// Redis is a redis-server that syncs its file before each answer. Start, Restart and Close are for one goroutine at a time.
+// Redis is a redis-server that syncs its file before each answer. Start, Restart and Close are for
+// one goroutine at a time.
 type Redis struct {
 	program, host, data, log string
 
@@ -35,11 +36,13 @@ type Redis struct {
 	ended   chan struct{} // closed when the process has ended
 }
 
-// Start starts a Redis that has its data below dir and listens at host, and returns when it answers. The caller must Close it.
+// Start starts a Redis that has its data below dir and listens at host, and returns when it
+// answers. The caller must Close it.
 func Start(ctx context.Context, dir, host string) (*Redis, error) {
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
-		return nil, fmt.Errorf("the workload mirror needs redis-server; on Debian install it with: apt-get install redis-server (%w)", err)
+		return nil, fmt.Errorf("the workload mirror needs redis-server; on Debian install it with: apt-get install "+
+			"redis-server (%w)", err)
 	}
 	redis.SetLogger(silence{})
 	r := &Redis{program: program, host: host, data: filepath.Join(dir, "redis"), log: filepath.Join(dir, "redis.log")}
@@ -62,8 +65,11 @@ func (r *Redis) up(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("opening the log of Redis: %w", err)
 	}
-	defer log.Close()                                                                                                                                                               //nolint:errcheck // the process has its own
-	command := exec.Command(r.program, "--bind", r.host, "--port", Port, "--dir", r.data, "--protected-mode", "no", "--save", "", "--appendonly", "yes", "--appendfsync", "always") //nolint:noctx // it lives until it is killed
+	//nolint:errcheck // the process has its own
+	defer log.Close()
+	//nolint:noctx // it lives until it is killed
+	command := exec.Command(r.program, "--bind", r.host, "--port", Port, "--dir", r.data, "--protected-mode",
+		"no", "--save", "", "--appendonly", "yes", "--appendfsync", "always")
 	command.Stdout, command.Stderr, command.SysProcAttr = log, log, ownGroup()
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("starting redis-server: %w", err)
@@ -93,7 +99,8 @@ func (r *Redis) await(ctx context.Context) error {
 		if err == nil {
 			err = r.client.Ping(ctx).Err() // refused until it has read its file
 		}
-		if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", r.command.Process.Pid)) { // another one may be at its address
+		// another one may be at its address
+		if err == nil && strings.Contains(info, fmt.Sprintf("process_id:%d\r", r.command.Process.Pid)) {
 			return nil
 		}
 		select {

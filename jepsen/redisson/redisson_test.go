@@ -30,7 +30,8 @@ func TestSide(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if _, err := Start(t.Context(), t.TempDir(), host()); err == nil || !strings.Contains(err.Error(), "redis-server ended") {
+	if _, err := Start(t.Context(), t.TempDir(), host()); err == nil ||
+		!strings.Contains(err.Error(), "redis-server ended") {
 		t.Errorf("a second one at the same address: %v", err)
 	}
 	log := filepath.Join(dir, "mirror.log")
@@ -45,7 +46,8 @@ func TestSide(t *testing.T) {
 		t.Fatal(err)
 	}
 	left, err := s.Left(t.Context())
-	if want := "1 in redisson_delay_queue:{a}, 1 in redisson_delay_queue_timeout:{a}, 1 in redisson_delay_queue:{b}, 1 in redisson_delay_queue_timeout:{b}"; left != want || err != nil {
+	if want := "1 in redisson_delay_queue:{a}, 1 in redisson_delay_queue_timeout:{a}, 1 in redisson_delay_queue:{b}, 1 " +
+		"in redisson_delay_queue_timeout:{b}"; left != want || err != nil {
 		t.Errorf("left are %q, %v", left, err)
 	}
 	working, stop := context.WithCancel(t.Context())
@@ -83,7 +85,8 @@ func checkCommand(t *testing.T, s *Side, log string) {
 	}
 	c.Kill()
 	said, err := os.ReadFile(log)
-	if want := "mirror run " + s.URL() + " --queue a --codec bytes --server http://n1,http://n2 --hold 1s\n"; string(said) != want || err != nil {
+	if want := "mirror run " + s.URL() + " --queue a --codec bytes --server http://n1,http://n2 --hold " +
+		"1s\n"; string(said) != want || err != nil {
 		t.Errorf("it was %q, %v", said, err)
 	}
 }
@@ -91,7 +94,8 @@ func checkCommand(t *testing.T, s *Side, log string) {
 // TestStartWithout: whoever lacks redis-server is told how to get it.
 func TestStartWithout(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Start(t.Context(), t.TempDir(), host()); err == nil || !strings.Contains(err.Error(), "apt-get install redis-server") {
+	if _, err := Start(t.Context(), t.TempDir(), host()); err == nil ||
+		!strings.Contains(err.Error(), "apt-get install redis-server") {
 		t.Errorf("without redis-server: %v", err)
 	}
 }

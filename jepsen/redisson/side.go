@@ -22,7 +22,8 @@ type Side struct {
 	*Redis
 	Commands
 	apps map[string]*redissontest.Client
-	// taking is held for reading by who takes: what is popped while Redis is killed is gone, and nobody knows. It is held by who kills it.
+	// taking is held for reading by who takes: what is popped while Redis is killed is gone, and
+	// nobody knows. It is held by who kills it.
 	taking sync.RWMutex
 }
 
@@ -35,12 +36,14 @@ func NewSide(r *Redis, c Commands, queues []string) *Side {
 	return s
 }
 
-// bounded returns a context that outlives ctx: what was sent to Redis is waited for, or nobody would know what became of it.
+// bounded returns a context that outlives ctx: what was sent to Redis is waited for, or nobody
+// would know what became of it.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), answerMax)
 }
 
-// Offer has a process of Redisson offer a payload that is due at a time, to the millisecond. After an error it may be there.
+// Offer has a process of Redisson offer a payload that is due at a time, to the millisecond. After
+// an error it may be there.
 func (s *Side) Offer(ctx context.Context, queue string, payload []byte, due time.Time) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -77,7 +80,8 @@ func (s *Side) Transfer(ctx context.Context) {
 	running.Wait()
 }
 
-// Left says which entries and payloads Redis has left of the queues, in Redisson's keys and the mirror's; empty if it has none. That a job was put on the ready list is remembered for longer.
+// Left says which entries and payloads Redis has left of the queues, in Redisson's keys and the
+// mirror's; empty if it has none. That a job was put on the ready list is remembered for longer.
 func (s *Side) Left(ctx context.Context) (string, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -86,9 +90,11 @@ func (s *Side) Left(ctx context.Context) (string, error) {
 		in := func(prefix string) string { return prefix + ":{" + queue + "}" }
 		var sizes map[string]*redis.IntCmd
 		_, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			timer, list, handover, aside := in("redisson_delay_queue_timeout"), in("redisson_delay_queue"), in("belfry_handover"), in("belfry_aside")
+			timer, list, handover, aside := in("redisson_delay_queue_timeout"), in("redisson_delay_queue"),
+				in("belfry_handover"), in("belfry_aside")
 			sizes = map[string]*redis.IntCmd{
-				timer: p.ZCard(ctx, timer), list: p.LLen(ctx, list), queue: p.LLen(ctx, queue), handover: p.ZCard(ctx, handover), aside: p.ZCard(ctx, aside),
+				timer: p.ZCard(ctx, timer), list: p.LLen(ctx, list), queue: p.LLen(ctx, queue), handover: p.ZCard(ctx, handover),
+				aside: p.ZCard(ctx, aside),
 			}
 			return nil
 		})

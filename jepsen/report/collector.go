@@ -26,14 +26,15 @@ type Call struct {
 	Kind  Kind
 	// Latency is 0 for a call that does not count as one that changes something and does not wait.
 	Latency time.Duration
-	// Lateness holds one for each job that the call handed out for the first time. An early one counts as 0 here: that it was early is for the checker.
+	// Lateness holds one for each job that the call handed out for the first time. An early one counts
+	// as 0 here: that it was early is for the checker.
 	Lateness []time.Duration
 }
 
 // Collector makes seconds of calls. Its zero value is ready, and any goroutine may use it.
 //
-// It keeps each duration, 8 bytes of it, until the end: little beside the call's place in the history, the quantiles are exact, and a call that is told
-// of late still counts in its second.
+// It keeps each duration, 8 bytes of it, until the end: little beside the call's place in the
+// history, the quantiles are exact, and a call that is told of late still counts in its second.
 type Collector struct {
 	mu      sync.Mutex
 	seconds map[int]*collected

@@ -13,7 +13,8 @@ func TestCollectorCountsEachCallInItsSecond(t *testing.T) {
 	c.Add(Call{Ended: 2500 * time.Millisecond, Kind: Refused})
 	c.Add(Call{Ended: 2999999999, Kind: Unknown})
 	c.Add(Call{Ended: 0, Kind: Applied, Latency: 1500 * time.Microsecond})
-	c.Add(Call{Ended: time.Second - 1, Kind: Applied, Lateness: []time.Duration{3 * time.Millisecond, -time.Second, 2 * time.Millisecond}})
+	c.Add(Call{Ended: time.Second - 1, Kind: Applied,
+		Lateness: []time.Duration{3 * time.Millisecond, -time.Second, 2 * time.Millisecond}})
 	c.Add(Call{Ended: -time.Minute, Kind: Applied, Latency: 250 * time.Microsecond})
 	want := []Second{
 		{Applied: 3, Latency: Quantiles{2, 0.25, 1.5, 1.5}, Lateness: Quantiles{3, 2, 3, 3}},

@@ -24,8 +24,8 @@ func WriteJSON(w io.Writer, r *Report) error {
 	return nil
 }
 
-// ReadJSON reads what WriteJSON wrote, and nothing else: a field that Report does not have, something after the report, or a report that is not as
-// Validate wants it are all ErrDamaged.
+// ReadJSON reads what WriteJSON wrote, and nothing else: a field that Report does not have,
+// something after the report, or a report that is not as Validate wants it are all ErrDamaged.
 func ReadJSON(r io.Reader) (*Report, error) {
 	in := json.NewDecoder(r)
 	in.DisallowUnknownFields()

@@ -81,9 +81,15 @@ func TestValidateNamesWhatIsWrong(t *testing.T) {
 		{"jobs is -1", func(r *Report) { r.Counts["jobs"] = -1 }},
 		{"2592001 seconds are no run", func(r *Report) { r.Seconds = make([]Second, secondsMax+1) }},
 		{"second 1 has 1, -2 and 0 calls", func(r *Report) { r.Seconds[1] = Second{Applied: 1, NotApplied: -2} }},
-		{"second 0 has the latency {Count:1 P50:3 P99:2 Max:4}", func(r *Report) { r.Seconds[0].Latency = Quantiles{1, 3, 2, 4} }},
-		{"second 0 has the lateness {Count:0 P50:0 P99:0 Max:4}", func(r *Report) { r.Seconds[0].Lateness = Quantiles{0, 0, 0, 4} }},
-		{"second 0 has the lateness {Count:1 P50:1 P99:1 Max:NaN}", func(r *Report) { r.Seconds[0].Lateness = Quantiles{1, 1, 1, math.NaN()} }},
+		{"second 0 has the latency {Count:1 P50:3 P99:2 Max:4}", func(r *Report) {
+			r.Seconds[0].Latency = Quantiles{1, 3, 2, 4}
+		}},
+		{"second 0 has the lateness {Count:0 P50:0 P99:0 Max:4}", func(r *Report) {
+			r.Seconds[0].Lateness = Quantiles{0, 0, 0, 4}
+		}},
+		{"second 0 has the lateness {Count:1 P50:1 P99:1 Max:NaN}", func(r *Report) {
+			r.Seconds[0].Lateness = Quantiles{1, 1, 1, math.NaN()}
+		}},
 		{"fault 2 has no name", func(r *Report) { r.Faults[2].Name = "" }},
 		{"fault 0 is from 3.1 s to 3 s", func(r *Report) { r.Faults[0].To = 3 }},
 		{"probe 0 has no name", func(r *Report) { r.Probes[0].Name = "" }},

@@ -82,7 +82,8 @@ func short(v float64) string {
 	}
 }
 
-// oneLine makes a text fit for one line of a terminal: what is not to be seen, and what moves the cursor or turns the writing round, becomes a space.
+// oneLine makes a text fit for one line of a terminal: what is not to be seen, and what moves the
+// cursor or turns the writing round, becomes a space.
 func oneLine(text string) string {
 	visible := strings.Map(func(c rune) rune {
 		if !unicode.IsPrint(c) {

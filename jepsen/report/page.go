@@ -14,8 +14,9 @@ import (
 //go:embed page.html page.css page.js
 var pageFiles embed.FS
 
-// WritePage writes the report as one file of HTML that needs nothing else: no network, and no script to be complete. All texts of the report are escaped.
-// A report that is not as Validate wants it is not written.
+// WritePage writes the report as one file of HTML that needs nothing else: no network, and no
+// script to be complete. All texts of the report are escaped. A report that is not as Validate
+// wants it is not written.
 func WritePage(w io.Writer, r *Report) error {
 	if err := r.Validate(); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
@@ -85,7 +86,8 @@ func pageOf(r *Report) *page {
 		p.Violated = append(p.Violated, violationRow{ID: i + 1, Invariant: v.Invariant, At: clockTenths(v.At), Text: v.Text})
 	}
 	for i, f := range r.Faults {
-		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From), Length: span(f.To - f.From), Outage: span(f.Outage), Available: f.Availability.sentence()})
+		p.Struck = append(p.Struck, faultRow{ID: i + 1, Name: f.Name, Text: f.Text, From: clockTenths(f.From),
+			Length: span(f.To - f.From), Outage: span(f.Outage), Available: f.Availability.sentence()})
 	}
 	for _, rec := range r.recoveries() {
 		p.Struck[rec.fault].Recovery = rec.String()
@@ -106,7 +108,8 @@ func pageOf(r *Report) *page {
 		late := s.Lateness
 		p.Numbers[i] = [11]float64{
 			float64(s.Applied), float64(s.NotApplied), float64(s.Unknown),
-			float64(s.Latency.Count), s.Latency.P50, s.Latency.P99, s.Latency.Max, float64(late.Count), late.P50, late.P99, late.Max,
+			float64(s.Latency.Count), s.Latency.P50, s.Latency.P99, s.Latency.Max, float64(late.Count), late.P50,
+			late.P99, late.Max,
 		}
 	}
 	return p
@@ -122,7 +125,8 @@ func (r *Report) sentence() string {
 	if nothing > 0 {
 		said += fmt.Sprintf(", %d had nothing to look at", nothing)
 	}
-	return fmt.Sprintf("%s, %s of load, %s: %s.", plural(r.Nodes, "node"), span(r.LoadSeconds), plural(len(r.Faults), "fault"), said)
+	return fmt.Sprintf("%s, %s of load, %s: %s.", plural(r.Nodes, "node"), span(r.LoadSeconds),
+		plural(len(r.Faults), "fault"), said)
 }
 
 func (r *Report) tiles() []fact {
@@ -134,7 +138,8 @@ func (r *Report) tiles() []fact {
 	}
 	violations = max(violations, int64(len(r.Violations)))
 	return []fact{
-		{"calls applied", grouped(total.Applied)}, {"calls refused", grouped(total.NotApplied)}, {"outcomes unknown", grouped(total.Unknown)},
+		{"calls applied", grouped(total.Applied)}, {"calls refused", grouped(total.NotApplied)},
+		{"outcomes unknown", grouped(total.Unknown)},
 		{"faults", grouped(int64(len(r.Faults)))}, {"things looked at", grouped(looked)}, {"violations", grouped(violations)},
 	}
 }

@@ -88,7 +88,8 @@ func TestPageEscapesHostileTexts(t *testing.T) {
 
 func TestPageNeedsNothingElse(t *testing.T) {
 	text := pageText(t, made{120, 12, 5}.report())
-	for _, fetching := range []string{"http:", "https:", "//cdn", "src=", "url(", "@import", "<link", "fetch(", "<iframe"} {
+	for _, fetching := range []string{"http:", "https:", "//cdn", "src=", "url(", "@import", "<link",
+		"fetch(", "<iframe"} {
 		if strings.Contains(text, fetching) {
 			t.Errorf("the page contains %s", fetching)
 		}
@@ -120,9 +121,12 @@ func TestCheckThatLookedAtNothingHasNotHeld(t *testing.T) {
 		check Check
 		want  checkRow
 	}{
-		{Check{Invariant: "I1", Looked: 1234}, checkRow{Class: "held", Invariant: "I1", Looked: "1,234", Violations: "0", Length: "0 s"}},
-		{Check{Invariant: "I1"}, checkRow{Class: "nothing", Invariant: "I1", Looked: "nothing to look at", Violations: "–", Length: "0 s"}},
-		{Check{Invariant: "I1", Violations: 1, Seconds: 0.25}, checkRow{Class: "violated", Invariant: "I1", Looked: "0", Violations: "1", Length: "0.2 s"}},
+		{Check{Invariant: "I1", Looked: 1234}, checkRow{Class: "held", Invariant: "I1", Looked: "1,234", Violations: "0",
+			Length: "0 s"}},
+		{Check{Invariant: "I1"}, checkRow{Class: "nothing", Invariant: "I1", Looked: "nothing to look at", Violations: "–",
+			Length: "0 s"}},
+		{Check{Invariant: "I1", Violations: 1, Seconds: 0.25},
+			checkRow{Class: "violated", Invariant: "I1", Looked: "0", Violations: "1", Length: "0.2 s"}},
 	} {
 		if diff := cmp.Diff(row.want, checkRowOf(row.check)); diff != "" {
 			t.Error(diff)

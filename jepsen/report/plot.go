@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// plot is one chart. Its paths are drawn in a box that is as many units wide as the run has seconds, and 100 high, from the top; the page stretches it to
-// whatever width there is, which lines survive and letters do not. So everything to be read is put over it, at a place in percent.
+// plot is one chart. Its paths are drawn in a box that is as many units wide as the run has
+// seconds, and 100 high, from the top; the page stretches it to whatever width there is, which
+// lines survive and letters do not. So everything to be read is put over it, at a place in percent.
 type plot struct {
 	Title  string
 	Unit   string
@@ -83,7 +84,8 @@ func areaPath(below, above []float64, top float64) string {
 	return b.String()
 }
 
-// quantilesPlot shows milliseconds on a logarithmic scale of whole decades. A second in which nothing was measured is a gap.
+// quantilesPlot shows milliseconds on a logarithmic scale of whole decades. A second in which
+// nothing was measured is a gap.
 func quantilesPlot(p plot, all []Second, of func(Second) Quantiles) plot {
 	low, high := decades(all, of)
 	for d := low; d <= high; d++ {
@@ -119,7 +121,8 @@ func quantilesPlot(p plot, all []Second, of func(Second) Quantiles) plot {
 	return p
 }
 
-// decades returns the powers of ten, of milliseconds, that enclose all values, two apart at least. Less than 0.1 ms is drawn as 0.1 ms: it is as good as none.
+// decades returns the powers of ten, of milliseconds, that enclose all values, two apart at least.
+// Less than 0.1 ms is drawn as 0.1 ms: it is as good as none.
 func decades(all []Second, of func(Second) Quantiles) (low, high int) {
 	least, most := math.Inf(1), 0.0
 	for _, s := range all {
@@ -151,7 +154,8 @@ func (p plot) Empty() bool {
 	return true
 }
 
-// roundUp returns the smallest of 1, 2, 4, 6 and 8 times a power of ten that is not less, so that its half is round as well.
+// roundUp returns the smallest of 1, 2, 4, 6 and 8 times a power of ten that is not less, so that
+// its half is round as well.
 func roundUp(v float64) float64 {
 	if v <= 2 {
 		return 2

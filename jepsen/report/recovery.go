@@ -14,8 +14,9 @@ type recovery struct {
 	back bool
 }
 
-// recoveries looks, for each moment at which every fault has ended, for the second in which at least half of the usual calls were applied again. Usual is
-// the median of the seconds in which clients worked and any call was applied. A run that applied nothing has none.
+// recoveries looks, for each moment at which every fault has ended, for the second in which at
+// least half of the usual calls were applied again. Usual is the median of the seconds in which
+// clients worked and any call was applied. A run that applied nothing has none.
 func (r *Report) recoveries() []recovery {
 	loaded := r.Seconds[:min(len(r.Seconds), int(r.LoadSeconds))]
 	usual := usualApplied(loaded)

@@ -19,7 +19,8 @@ type Report struct {
 	Violations []Violation `json:"violations"`
 	// Checks are the invariants that were checked, in order of their numbers, with how much each had to look at.
 	Checks []Check `json:"checks"`
-	// Counts says what happened, by name: calls, operations, jobs, elections, snapshots, bytes lost in power cuts, and so on.
+	// Counts says what happened, by name: calls, operations, jobs, elections, snapshots, bytes lost in
+	// power cuts, and so on.
 	Counts map[string]int64 `json:"counts"`
 	// Seconds are one each, from the start of the run.
 	Seconds []Second `json:"seconds"`
@@ -67,8 +68,8 @@ type Second struct {
 	Applied    int64 `json:"applied"`
 	NotApplied int64 `json:"notApplied"`
 	Unknown    int64 `json:"unknown"`
-	// Latency is that of calls that change something and do not wait, answered without an error; Lateness how long after its due time a job was handed
-	// out for the first time.
+	// Latency is that of calls that change something and do not wait, answered without an error;
+	// Lateness how long after its due time a job was handed out for the first time.
 	Latency  Quantiles `json:"latency"`
 	Lateness Quantiles `json:"lateness"`
 }
@@ -88,7 +89,8 @@ type Fault struct {
 	Text string  `json:"text"`
 	From float64 `json:"from"`
 	To   float64 `json:"to"`
-	// Outage is the longest time in which some shard answered no call that changes something; it begins with the fault or during it, and may end after it.
+	// Outage is the longest time in which some shard answered no call that changes something; it
+	// begins with the fault or during it, and may end after it.
 	Outage float64 `json:"outage"`
 	// Effect is what it left whole; nil if availability is not judged. Availability is what was found of that.
 	Effect       *Effect       `json:"effect,omitempty"`
@@ -114,14 +116,16 @@ type Effect struct {
 type Availability struct {
 	// Unjudged says why it was not judged; empty if it was.
 	Unjudged string `json:"unjudged,omitempty"`
-	// Served is, by node, for how many seconds at most a shard did not take puts or reserves through it; Named, by node, how many seconds after the fault its status named it.
+	// Served is, by node, for how many seconds at most a shard did not take puts or reserves through
+	// it; Named, by node, how many seconds after the fault its status named it.
 	Served map[string]float64 `json:"served,omitempty"`
 	Named  map[string]float64 `json:"named,omitempty"`
 	// Slack is how many seconds more were allowed because the machine stalled.
 	Slack float64 `json:"slack,omitempty"`
 }
 
-// Probe is something that was tried after the last fault. Took and Limit are in seconds; Failure says what went wrong, empty if nothing did.
+// Probe is something that was tried after the last fault. Took and Limit are in seconds; Failure
+// says what went wrong, empty if nothing did.
 type Probe struct {
 	Name    string  `json:"name"`
 	Took    float64 `json:"took"`

@@ -11,7 +11,8 @@ import (
 // small is a report in which everything occurs once or twice.
 func small() *Report {
 	return &Report{
-		Command: "go run ./jepsen run --nodes 3 --time 12s --workload delays,herd --nemesis kill-leader,halves --seed 42", Commit: "0123456789ab",
+		Command: "go run ./jepsen run --nodes 3 --time 12s --workload delays,herd --nemesis kill-leader,halves --seed 42",
+		Commit:  "0123456789ab",
 		Started: time.Date(2031, 4, 5, 6, 7, 8, 0, time.UTC), Seed: 42, Nodes: 3,
 		Workloads: []string{"delays", "herd"}, Nemeses: []string{"kill-leader", "halves", "pause-all"},
 		Verdict: Invalid,
@@ -44,13 +45,15 @@ func small() *Report {
 			{Name: "kill-leader", Text: "n2, leader of data-0, killed and started again", From: 3.1, To: 5.5, Outage: 1.8},
 			{
 				Name: "halves", Text: "n1 | n2 n3", From: 4, To: 5.75, Outage: 2.25,
-				Effect:       &Effect{Began: 4, Struck: 4.1, Healing: 5.7, Healthy: []string{"n2", "n3"}, Victims: []string{"n1"}},
-				Availability: &Availability{Served: map[string]float64{"n2": 1.5, "n3": 0.75}, Named: map[string]float64{"n2": 2.5}},
+				Effect: &Effect{Began: 4, Struck: 4.1, Healing: 5.7, Healthy: []string{"n2", "n3"}, Victims: []string{"n1"}},
+				Availability: &Availability{Served: map[string]float64{"n2": 1.5, "n3": 0.75},
+					Named: map[string]float64{"n2": 2.5}},
 			},
 			{Name: "kill-leader", Text: "n1, leader of data-1, killed and started again", From: 8.2, To: 8.4, Outage: 0.04},
 		},
 		Probes: []Probe{
-			{Name: "the cluster is whole again", Took: 1.25, Limit: 120}, {Name: "all replicas are equal", Took: 120, Limit: 120, Failure: "n2 has other jobs"},
+			{Name: "the cluster is whole again", Took: 1.25, Limit: 120},
+			{Name: "all replicas are equal", Took: 120, Limit: 120, Failure: "n2 has other jobs"},
 		},
 		LoadSeconds: 10.4, CheckSeconds: 1.75,
 	}
@@ -64,32 +67,40 @@ func (m made) report() *Report {
 	r := small()
 	r.Seed, r.Violations, r.Checks, r.Probes, r.Verdict = rng.Uint64(), nil, nil, nil, Valid
 	r.LoadSeconds = float64(m.seconds) * 0.95
-	r.Workloads = []string{"delays", "herd", "races", "stalled leases", "retries", "batches", "several queues", "dying workers", "same id", "admin"}
+	r.Workloads = []string{"delays", "herd", "races", "stalled leases", "retries", "batches", "several queues",
+		"dying workers", "same id", "admin"}
 	r.Nemeses = madeNames()
-	r.Command = fmt.Sprintf("go run ./jepsen run --nodes 5 --time %ds --workload delays,herd,races --nemesis all --seed %d", m.seconds, r.Seed)
+	r.Command = fmt.Sprintf("go run ./jepsen run --nodes 5 --time %ds --workload delays,herd,races --nemesis all "+
+		"--seed %d", m.seconds, r.Seed)
 	r.Faults = m.madeFaults(rng)
 	r.Seconds = make([]Second, m.seconds)
 	for i := range r.Seconds {
 		r.Seconds[i] = r.madeSecond(rng, float64(i))
 	}
-	titles := []string{"every job that was put is delivered or still there", "nothing is delivered before it is due", "one live lease at a time", "replicas have the same digest"}
+	titles := []string{"every job that was put is delivered or still there", "nothing is delivered before it is due",
+		"one live lease at a time", "replicas have the same digest"}
 	for i := range 39 {
-		r.Checks = append(r.Checks, Check{Invariant: fmt.Sprintf("I%d", i+1), Title: titles[i%len(titles)], Looked: int64(rng.IntN(900_000)) * int64(min(1, i%9)), Seconds: rng.Float64() / 3})
+		r.Checks = append(r.Checks, Check{Invariant: fmt.Sprintf("I%d", i+1), Title: titles[i%len(titles)],
+			Looked: int64(rng.IntN(900_000)) * int64(min(1, i%9)), Seconds: rng.Float64() / 3})
 	}
 	for i := range m.violations {
 		c := &r.Checks[1+i%7]
 		c.Violations += 1 + int64(rng.IntN(2))
 		c.Looked += 100
 		at := math.Floor(rng.Float64()*float64(m.seconds)*1000) / 1000
-		r.Violations = append(r.Violations, Violation{c.Invariant, at, fmt.Sprintf("shard %d, index %d: job %d was handed out %d ms before it was due, while its lease was held by another worker", rng.IntN(8), rng.IntN(1e6), rng.IntN(1e6), rng.IntN(4000))})
+		r.Violations = append(r.Violations, Violation{c.Invariant,
+			at, fmt.Sprintf("shard %d, index %d: job %d was handed out %d ms before it was due, while its lease was held by "+
+				"another worker", rng.IntN(8), rng.IntN(1e6), rng.IntN(1e6), rng.IntN(4000))})
 		r.Verdict = Invalid
 	}
-	r.Counts = map[string]int64{"bytes lost in power cuts": 18_234_112, "calls": 1_834_221, "elections": 88, "jobs": 912_331, "processes started": 131, "snapshots": 412, "snapshots installed": 17}
+	r.Counts = map[string]int64{"bytes lost in power cuts": 18_234_112, "calls": 1_834_221, "elections": 88,
+		"jobs": 912_331, "processes started": 131, "snapshots": 412, "snapshots installed": 17}
 	return r
 }
 
 func madeNames() []string {
-	return []string{"kill-leader", "halves", "pause", "lose-unsynced-all", "slow-disk", "clock-back", "one-way", "flap", "bit-flip-log", "transfer-storm", "kill-majority", "hung-disk"}
+	return []string{"kill-leader", "halves", "pause", "lose-unsynced-all", "slow-disk", "clock-back", "one-way", "flap",
+		"bit-flip-log", "transfer-storm", "kill-majority", "hung-disk"}
 }
 
 func (m made) madeFaults(rng *rand.Rand) []Fault {

@@ -13,8 +13,9 @@ const (
 	outagesMost = 5
 )
 
-// Summary is what is said on the terminal when the run has ended; page is where its page is. Lines are of 80 columns at most, except the path, the
-// command that repeats an invalid run, and the last line, which is the verdict and nothing else:
+// Summary is what is said on the terminal when the run has ended; page is where its page is. Lines
+// are of 80 columns at most, except the path, the command that repeats an invalid run, and the last
+// line, which is the verdict and nothing else:
 //
 //	verdict: valid
 //	verdict: invalid: I8 at 1:05.2: what was seen
@@ -23,7 +24,8 @@ const (
 func Summary(r *Report, page string) string {
 	s := &summary{}
 	s.line("seed %d, commit %s", r.Seed, oneLine(r.Commit))
-	s.line("%s, %s of load, %s, checked in %s", plural(r.Nodes, "node"), span(r.LoadSeconds), plural(len(r.Faults), "fault"), span(r.CheckSeconds))
+	s.line("%s, %s of load, %s, checked in %s", plural(r.Nodes, "node"), span(r.LoadSeconds),
+		plural(len(r.Faults), "fault"), span(r.CheckSeconds))
 	s.struck(r)
 	s.calls(r.Seconds)
 	s.counts(r.Counts)
@@ -59,7 +61,8 @@ func (s *summary) line(format string, args ...any) {
 
 func (s *summary) calls(seconds []Second) {
 	total := sum(seconds)
-	s.line("calls: %s applied, %s refused, %s unknown", grouped(total.Applied), grouped(total.NotApplied), grouped(total.Unknown))
+	s.line("calls: %s applied, %s refused, %s unknown", grouped(total.Applied), grouped(total.NotApplied),
+		grouped(total.Unknown))
 }
 
 // counts adds them, a line each.
@@ -75,7 +78,8 @@ func (s *summary) struck(r *Report) {
 		return slices.ContainsFunc(r.Faults, func(f Fault) bool { return f.Name == name })
 	})
 	if len(missing) > 0 {
-		s.line("  of %d nemeses that were asked for, %d did not strike: %s", len(r.Nemeses), len(missing), oneLine(strings.Join(missing, ", ")))
+		s.line("  of %d nemeses that were asked for, %d did not strike: %s", len(r.Nemeses), len(missing),
+			oneLine(strings.Join(missing, ", ")))
 	}
 }
 
@@ -93,7 +97,8 @@ func (s *summary) checks(r *Report) {
 	}
 	for _, c := range r.Checks {
 		if c.Violations > 0 {
-			s.line("  %-4s violated %s× in %s: %s", oneLine(c.Invariant), grouped(c.Violations), grouped(c.Looked), oneLine(c.Title))
+			s.line("  %-4s violated %s× in %s: %s", oneLine(c.Invariant), grouped(c.Violations), grouped(c.Looked),
+				oneLine(c.Title))
 		}
 	}
 }

@@ -35,7 +35,8 @@ verdict: invalid: I8 at 0:05.2: shard 3, index 812: job 77 was handed out 1.2 s 
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	valid := made{60, 0, 0}.report()
-	if got := Summary(valid, "p"); !strings.HasSuffix(got, "\npage: p\nverdict: valid\n") || strings.Contains(got, valid.Command) {
+	if got := Summary(valid, "p"); !strings.HasSuffix(got, "\npage: p\nverdict: valid\n") ||
+		strings.Contains(got, valid.Command) {
 		t.Errorf("a valid run ends with:\n%s", got)
 	}
 }
@@ -62,7 +63,8 @@ func checkSummary(t *testing.T, r *Report) {
 
 func TestSummaryHasLinesOfItsOwn(t *testing.T) {
 	hostile := withTexts("\nverdict: valid\n\x1b[2J\u202e" + strings.Repeat("wide ", 40))
-	for _, r := range []*Report{hostile, small(), made{300, 40, 9}.report(), made{3600, 400, 200}.report(), made{0, 3, 3}.report()} {
+	for _, r := range []*Report{hostile, small(), made{300, 40, 9}.report(), made{3600, 400, 200}.report(),
+		made{0, 3, 3}.report()} {
 		checkSummary(t, r)
 	}
 }
@@ -71,7 +73,8 @@ func TestFormats(t *testing.T) {
 	for got, want := range map[string]string{
 		grouped(0): "0", grouped(999): "999", grouped(1000): "1,000", grouped(-1234567): "-1,234,567",
 		clock(5.9): "0:05", clock(3599.99): "59:59", clock(3661): "1:01:01", clockTenths(65.25): "1:05.2",
-		span(0): "0 s", span(0.0004): "< 1 ms", span(0.012): "12 ms", span(0.0996): "0.1 s", span(9.94): "9.9 s", span(119): "119 s",
+		span(0): "0 s", span(0.0004): "< 1 ms", span(0.012): "12 ms", span(0.0996): "0.1 s", span(9.94): "9.9 s",
+		span(119): "119 s",
 		span(120): "2 min", span(285): "4 min 45 s", span(3600): "1 h", span(3725): "1 h 2 min",
 		short(0): "0", short(0.1): "0.1", short(1500): "1.5k", short(2e6): "2M",
 	} {

@@ -67,8 +67,10 @@ func timelineOf(r *Report) *timeline {
 	t.Marks = t.marks(r.Violations)
 	t.Plots = []plot{
 		throughputPlot(r.Seconds),
-		quantilesPlot(plot{Title: "Latency", Unit: "of calls that change something", Class: "latency"}, r.Seconds, func(s Second) Quantiles { return s.Latency }),
-		quantilesPlot(plot{Title: "Lateness", Unit: "of first deliveries, after their due time", Class: "lateness"}, r.Seconds, func(s Second) Quantiles { return s.Lateness }),
+		quantilesPlot(plot{Title: "Latency", Unit: "of calls that change something", Class: "latency"}, r.Seconds,
+			func(s Second) Quantiles { return s.Latency }),
+		quantilesPlot(plot{Title: "Lateness", Unit: "of first deliveries, after their due time", Class: "lateness"},
+			r.Seconds, func(s Second) Quantiles { return s.Lateness }),
 	}
 	return t
 }
@@ -80,7 +82,8 @@ func (t *timeline) percent(seconds float64) string { return decimal(100 * second
 
 // ticks divides the axis into at most six parts of a round length.
 func (t *timeline) ticks() []tick {
-	steps := []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 4 * 3600, 12 * 3600, 24 * 3600, 7 * 24 * 3600}
+	steps := []float64{1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 4 * 3600, 12 * 3600, 24 * 3600,
+		7 * 24 * 3600}
 	at := slices.IndexFunc(steps, func(step float64) bool { return t.Length <= 6*step })
 	var ticks []tick
 	for s := 0.0; s <= t.Length; s += steps[at] {
@@ -148,7 +151,8 @@ func (t *timeline) rows(faults []Fault) []faultLanes {
 		}
 		row.Lanes[lane] = append(row.Lanes[lane], bar{
 			ID: i + 1, Left: t.percent(f.From), Width: t.percent(f.To - f.From), to: f.To,
-			Text: fmt.Sprintf("%s, %s to %s (%s): %s", f.Name, clockTenths(f.From), clockTenths(f.To), span(f.To-f.From), f.Text),
+			Text: fmt.Sprintf("%s, %s to %s (%s): %s", f.Name, clockTenths(f.From), clockTenths(f.To),
+				span(f.To-f.From), f.Text),
 		})
 	}
 	return rows
@@ -168,7 +172,8 @@ func (t *timeline) marks(violations []Violation) []mark {
 		if n < 0 {
 			n = len(order)
 		}
-		m := mark{ID: order[0] + 1, At: t.percent(first.At), Label: first.Invariant, Text: fmt.Sprintf("%s at %s: %s", first.Invariant, clockTenths(first.At), first.Text)}
+		m := mark{ID: order[0] + 1, At: t.percent(first.At), Label: first.Invariant,
+			Text: fmt.Sprintf("%s at %s: %s", first.Invariant, clockTenths(first.At), first.Text)}
 		if first.At > 0.95*t.Length {
 			m.Class = "last"
 		}

@@ -33,7 +33,8 @@ func TestEmptySecondsAreGaps(t *testing.T) {
 }
 
 func TestPlotOfNothingIsEmpty(t *testing.T) {
-	for _, p := range []plot{throughputPlot(make([]Second, 3)), quantilesPlot(plot{}, nil, func(s Second) Quantiles { return s.Latency })} {
+	for _, p := range []plot{throughputPlot(make([]Second, 3)),
+		quantilesPlot(plot{}, nil, func(s Second) Quantiles { return s.Latency })} {
 		if !p.Empty() || len(p.Ticks) != 3 {
 			t.Errorf("%+v", p)
 		}
@@ -64,7 +65,8 @@ func TestLanesKeepFaultsApart(t *testing.T) {
 }
 
 func TestShadesSayHowManyFaultsAreUnderWay(t *testing.T) {
-	got := shades([]Fault{{From: 1, To: 10}, {From: 2, To: 5}, {From: 3, To: 4}, {From: 3, To: 4}, {From: 10, To: 12}, {From: 20, To: 20}})
+	got := shades([]Fault{{From: 1, To: 10}, {From: 2, To: 5}, {From: 3, To: 4}, {From: 3, To: 4}, {From: 10, To: 12},
+		{From: 20, To: 20}})
 	want := []shade{{"1", "1", 1}, {"2", "1", 2}, {"3", "1", 3}, {"4", "1", 2}, {"5", "5", 1}, {"10", "2", 1}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

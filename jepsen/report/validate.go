@@ -10,8 +10,9 @@ import (
 // secondsMax is the longest run that is believed, 30 days. A time beyond it is a mistake in units.
 const secondsMax = 30 * 24 * 3600
 
-// Validate returns every reason why a report cannot be one, or nil. Above all, its verdict must be that of its checks: a report that calls itself valid
-// beside a violation is refused, and so is one that is invalid and does not say why.
+// Validate returns every reason why a report cannot be one, or nil. Above all, its verdict must be
+// that of its checks: a report that calls itself valid beside a violation is refused, and so is one
+// that is invalid and does not say why.
 func (r *Report) Validate() error {
 	var p problems
 	p.unless(r.Command != "", "no command repeats it")
@@ -76,8 +77,10 @@ func (p *problems) verdict(r *Report) {
 func (p *problems) available(i int, f *Fault) {
 	if e := f.Effect; e != nil {
 		p.unless(len(e.Healthy) > 0, "fault %d spares no node", i)
-		p.unless(f.From <= e.Began && e.Began <= e.Struck && e.Struck <= e.Healing && e.Healing <= f.To, "fault %d has the effect %+v", i, *e)
-		p.unless(isTime(e.Allowed) && (e.Allowed > 0) == (e.Why != ""), "fault %d allows %v s for the reason %q", i, e.Allowed, e.Why)
+		p.unless(f.From <= e.Began && e.Began <= e.Struck && e.Struck <= e.Healing && e.Healing <= f.To,
+			"fault %d has the effect %+v", i, *e)
+		p.unless(isTime(e.Allowed) && (e.Allowed > 0) == (e.Why != ""), "fault %d allows %v s for the reason %q",
+			i, e.Allowed, e.Why)
 	}
 	a := f.Availability
 	p.unless(a == nil || f.Effect != nil, "fault %d spares nothing, and is judged by that", i)
@@ -104,13 +107,16 @@ func (p *problems) checks(r *Report) {
 		seen[c.Invariant] = true
 		p.unless(c.Looked >= 0, "%s looked at %d", c.Invariant, c.Looked)
 		p.unless(isTime(c.Seconds), "%s took %v s", c.Invariant, c.Seconds)
-		p.unless(c.Violations >= shown[c.Invariant], "%s has %d violations, %d are shown", c.Invariant, c.Violations, shown[c.Invariant])
-		p.unless(c.Violations == 0 || shown[c.Invariant] > 0, "%s has %d violations, none is shown", c.Invariant, c.Violations)
+		p.unless(c.Violations >= shown[c.Invariant], "%s has %d violations, %d are shown", c.Invariant, c.Violations,
+			shown[c.Invariant])
+		p.unless(c.Violations == 0 || shown[c.Invariant] > 0, "%s has %d violations, none is shown", c.Invariant,
+			c.Violations)
 	}
 }
 
 func (p *problems) second(i int, s *Second) {
-	p.unless(s.Applied >= 0 && s.NotApplied >= 0 && s.Unknown >= 0, "second %d has %d, %d and %d calls", i, s.Applied, s.NotApplied, s.Unknown)
+	p.unless(s.Applied >= 0 && s.NotApplied >= 0 && s.Unknown >= 0, "second %d has %d, %d and %d calls", i, s.Applied,
+		s.NotApplied, s.Unknown)
 	p.unless(s.Latency.ordered(), "second %d has the latency %+v", i, s.Latency)
 	p.unless(s.Lateness.ordered(), "second %d has the lateness %+v", i, s.Lateness)
 }

@@ -42,7 +42,8 @@ func (c *crowd) act() {
 
 // durations are few, so that times meet.
 func (c *crowd) duration() time.Duration {
-	return pick(c.w.r, 1, time.Millisecond-1, time.Millisecond, 10*time.Millisecond, 250*time.Millisecond, time.Second, 5*time.Second, 30*time.Second,
+	return pick(c.w.r, 1, time.Millisecond-1, time.Millisecond, 10*time.Millisecond, 250*time.Millisecond, time.Second,
+		5*time.Second, 30*time.Second,
 		time.Minute, 10*time.Minute)
 }
 
@@ -134,7 +135,8 @@ func (c *crowd) reserve() {
 	}
 }
 
-// work lets a worker do something with a lease that it believes to hold, or stall beyond its end, or die with all that it holds.
+// work lets a worker do something with a lease that it believes to hold, or stall beyond its end,
+// or die with all that it holds.
 func (c *crowd) work() {
 	w := c.w
 	var free []*lease
@@ -153,7 +155,8 @@ func (c *crowd) work() {
 	case n < 45:
 		c.about(l, c.acks(l, free)...)
 	case n < 62:
-		c.about(l, &fsm.Nack{Ref: ref, Delay: c.duration(), DelayGiven: w.chance(40), Error: pick(w.r, "", "smtp 421"), Dead: w.chance(12)})
+		c.about(l, &fsm.Nack{Ref: ref, Delay: c.duration(), DelayGiven: w.chance(40), Error: pick(w.r, "", "smtp 421"),
+			Dead: w.chance(12)})
 	case n < 74:
 		c.about(l, &fsm.Release{Ref: ref, Delay: pick(w.r, 0, 0, c.duration())})
 	case n < 86:
@@ -269,12 +272,14 @@ func (c *crowd) redrive() {
 
 func (c *crowd) purge() {
 	if q, _, s := c.known(); s != nil {
-		states := pick(c.w.r, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.Set(fsm.Dead), fsm.Set(fsm.Delayed), fsm.Set(fsm.Ready))
+		states := pick(c.w.r, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.Set(fsm.Dead),
+			fsm.Set(fsm.Delayed), fsm.Set(fsm.Ready))
 		c.ask(s, "admin", &fsm.Purge{Queue: q.name, States: states})
 	}
 }
 
-// administer pauses and resumes queues, sets limits, sends old settings once more, and goes on with the creation of one.
+// administer pauses and resumes queues, sets limits, sends old settings once more, and goes on with
+// the creation of one.
 func (c *crowd) administer() {
 	w := c.w
 	q := pick(w.r, w.queues...)

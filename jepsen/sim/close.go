@@ -17,10 +17,12 @@ const triesMax = 50
 func (s *shard) secondOpinion(e *entry) {
 	want := s.model.Apply(e.stamp, e.requests)
 	if !slices.EqualFunc(want, e.results, sameResult) {
-		s.w.violated("the model agrees", "entry %v of shard %v gives\n%+v, by the model\n%+v", e.index, s.number, e.results, want)
+		s.w.violated("the model agrees", "entry %v of shard %v gives\n%+v, by the model\n%+v", e.index, s.number,
+			e.results, want)
 	}
 	if want := s.model.Digest(); want != e.digest {
-		s.w.violated("the model agrees", "after entry %v of shard %v the digest is %016x, the model's %016x", e.index, s.number, e.digest, want)
+		s.w.violated("the model agrees", "after entry %v of shard %v the digest is %016x, the model's %016x", e.index,
+			s.number, e.digest, want)
 	}
 }
 
@@ -45,7 +47,8 @@ func (s *shard) audit() {
 		b.auditCounters(&q)
 		for _, a := range b.held {
 			if wake := a.wake(clock); wake != 0 && (!planned || next > wake) {
-				s.w.violated("somebody wakes up", "job %v of shard %v has something to happen at %v, the machine wakes up at %v (%t)", a.serial, s.number, wake, next, planned)
+				s.w.violated("somebody wakes up", "job %v of shard %v has something to happen at %v, the machine wakes up at %v "+
+					"(%t)", a.serial, s.number, wake, next, planned)
 			}
 		}
 	}
@@ -69,7 +72,8 @@ func (a *account) wake(clock fsm.Time) fsm.Time {
 	}
 }
 
-// auditCounters holds the counters of a queue against what answers add up to, and checks that nothing got lost in between.
+// auditCounters holds the counters of a queue against what answers add up to, and checks that
+// nothing got lost in between.
 func (b *book) auditCounters(q *fsm.Queue) {
 	c, w := q.Counters, b.s.w
 	if held := q.Counts.Jobs(); c.Put != held+c.Acked+c.Cancelled+c.Expired+c.Purged {
@@ -85,7 +89,8 @@ func (b *book) auditCounters(q *fsm.Queue) {
 		sure += one(a.certain() && a.expires == 0)
 	}
 	if q.Counts.Jobs() < sure || q.Counts.Jobs() > uint64(len(b.held)) {
-		w.violated("nothing is lost, nothing comes from nowhere", "%s in shard %v holds %v jobs, the books %v to %v", b.queue, b.s.number, q.Counts.Jobs(), sure, len(b.held))
+		w.violated("nothing is lost, nothing comes from nowhere", "%s in shard %v holds %v jobs, the books %v to %v", b.queue,
+			b.s.number, q.Counts.Jobs(), sure, len(b.held))
 	}
 }
 
@@ -163,7 +168,8 @@ func (s *shard) run() {
 	}
 }
 
-// drainRound waits until everything in a shard is due, takes it out, and brings the dead back for the next round. It returns how much is left.
+// drainRound waits until everything in a shard is due, takes it out, and brings the dead back for
+// the next round. It returns how much is left.
 func (s *shard) drainRound() (left int) {
 	w := s.w
 	for _, b := range w.ledger.books {
@@ -193,7 +199,8 @@ func (s *shard) drainRound() (left int) {
 	return left
 }
 
-// close checks what must hold at the end: nothing is left, all replicas agree, also when they are restored, and everybody was told the truth.
+// close checks what must hold at the end: nothing is left, all replicas agree, also when they are
+// restored, and everybody was told the truth.
 func (w *world) close() {
 	for _, s := range w.shards {
 		s.audit()
@@ -215,11 +222,14 @@ func (w *world) close() {
 	for _, o := range w.crowd.all {
 		switch {
 		case o.effect && o.again != nil && o.again.effect:
-			w.violated("an unknown outcome is applied at most once", "request %q was, and once more where it was sent then", o.request.ID)
+			w.violated("an unknown outcome is applied at most once", "request %q was, and once more where it was sent then",
+				o.request.ID)
 		case o.state == refused && o.logged > 0:
 			w.violated("a refusal is one", "request %q (%T) was refused and is in the log", o.request.ID, o.request.Commands[0])
 		case o.state == answered && !o.s.has(o):
-			w.violated("what was acknowledged is in the log", "request %q (%T), answered with index %v of shard %v, is not there", o.request.ID, o.request.Commands[0], o.index, o.s.number)
+			w.violated("what was acknowledged is in the log",
+				"request %q (%T), answered with index %v of shard %v, is not there", o.request.ID, o.request.Commands[0], o.index,
+				o.s.number)
 		}
 	}
 }

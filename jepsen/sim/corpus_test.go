@@ -9,8 +9,10 @@ import (
 	"testing"
 )
 
-// The corpus are worlds that were wrong once or are odd, run before all others. A line of testdata/corpus.txt has a seed; the verdict, which is
-// "valid" or a rule; a mistake of planted_test.go that is planted, or "-"; a count with how much of it there is at least, or "-"; and why it is kept.
+// The corpus are worlds that were wrong once or are odd, run before all others. A line of
+// testdata/corpus.txt has a seed; the verdict, which is "valid" or a rule; a mistake of
+// planted_test.go that is planted, or "-"; a count with how much of it there is at least, or "-";
+// and why it is kept.
 const corpusFile = "testdata/corpus.txt"
 
 // corpusLine is one world of the corpus.
@@ -70,7 +72,8 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// hasAtLeast reports whether a world has as much of something as a text like "entries that survived their leader >= 3" says.
+// hasAtLeast reports whether a world has as much of something as a text like "entries that survived
+// their leader >= 3" says.
 func hasAtLeast(t *testing.T, tally Tally, text string) bool {
 	t.Helper()
 	name, least, ok := strings.Cut(text, " >= ")

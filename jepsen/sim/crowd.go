@@ -102,10 +102,12 @@ func (c *crowd) uuid7() (string, fsm.Time) {
 	binary.BigEndian.PutUint64(b[:8], ms<<16|0x7000|uint64(c.number)&0xfff)
 	binary.BigEndian.PutUint64(b[8:], 1<<63|uint64(c.number))
 	h := hex.EncodeToString(b[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:], fsm.Time(ms) * fsm.Time(time.Millisecond)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:],
+		fsm.Time(ms) * fsm.Time(time.Millisecond)
 }
 
-// send makes an attempt at an operation. It may be lost on its way, or reach a node that does not know yet that it leads no more.
+// send makes an attempt at an operation. It may be lost on its way, or reach a node that does not
+// know yet that it leads no more.
 func (c *crowd) send(o *op) {
 	w := c.w
 	o.state = asked
@@ -157,7 +159,8 @@ func (c *crowd) end(o *op, state opState) {
 	}
 }
 
-// safe reports whether an operation may be asked again: it has a request id, or it is such that a second one does nothing.
+// safe reports whether an operation may be asked again: it has a request id, or it is such that a
+// second one does nothing.
 func (c *crowd) safe(o *op) bool {
 	if o.request.ID != "" {
 		return true
@@ -190,7 +193,8 @@ func (c *crowd) answer(attempt *call, e *entry, results []fsm.Result) {
 	o.results, o.index = results, e.index
 	c.end(o, answered)
 	if e.index <= o.sent {
-		c.w.violated("the log's order is that of the calls", "request %q was asked at index %v and answered with index %v", o.request.ID, o.sent, e.index)
+		c.w.violated("the log's order is that of the calls", "request %q was asked at index %v and answered with index %v",
+			o.request.ID, o.sent, e.index)
 	}
 	for i, command := range o.request.Commands {
 		c.learn(o, command, &results[i])
@@ -236,7 +240,8 @@ func (c *crowd) reroute(o *op, q *queue, p *fsm.Put) {
 	if p.ID != "" {
 		again.Partition = q.partitionOf(p.ID, q.believed)
 	}
-	o.again = c.newOp(c.w.shardOf(q, again.Partition), fsm.Request{Caller: o.request.Caller, ID: o.request.ID, Commands: []fsm.Command{&again}})
+	o.again = c.newOp(c.w.shardOf(q, again.Partition),
+		fsm.Request{Caller: o.request.Caller, ID: o.request.ID, Commands: []fsm.Command{&again}})
 	o.again.uuid = o.uuid
 	c.w.tally[Rerouted]++
 	c.send(o.again)

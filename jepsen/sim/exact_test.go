@@ -100,7 +100,8 @@ func TestViolationIsTold(t *testing.T) {
 			continue
 		}
 		text := o.String()
-		for _, want := range []string{fmt.Sprintf("seed %d: %s: at entry", seed, o.Violation.Rule), "in step ", "*fsm.Reserve", "VIOLATION", fmt.Sprintf("SIMSEED=%d", seed)} {
+		for _, want := range []string{fmt.Sprintf("seed %d: %s: at entry", seed, o.Violation.Rule), "in step ",
+			"*fsm.Reserve", "VIOLATION", fmt.Sprintf("SIMSEED=%d", seed)} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}

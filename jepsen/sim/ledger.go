@@ -30,7 +30,8 @@ type account struct {
 
 	// due and dueLast bound the time from which a waiting job may be handed out.
 	due, dueLast fsm.Time
-	// until and latest bound the end of a lease: nobody can tell whether a lease that was over was settled before a new leader prolonged all.
+	// until and latest bound the end of a lease: nobody can tell whether a lease that was over was
+	// settled before a new leader prolonged all.
 	until, latest fsm.Time
 	granted       fsm.Time // true time of the stamp: whoever works began to count before
 	length        time.Duration
@@ -50,8 +51,10 @@ func (a *account) String() string {
 	if id == "" {
 		id = fsm.FormatID(a.book.partition, a.serial)
 	}
-	return fmt.Sprintf("{%s of %s is %s, due %v..%v, leased until %v..%v as %d, attempt %d of %d, expires %v, ended as %d at %v, maybe %t, vague %t}",
-		id, a.book.queue, [...]string{"waiting", "leased", "dead", "ended"}[a.state], since(a.due), since(a.dueLast), since(a.until), since(a.latest),
+	return fmt.Sprintf("{%s of %s is %s, due %v..%v, leased until %v..%v as %d, attempt %d of %d, expires %v, ended as "+
+		"%d at %v, maybe %t, vague %t}",
+		id, a.book.queue, [...]string{"waiting", "leased", "dead", "ended"}[a.state], since(a.due), since(a.dueLast),
+		since(a.until), since(a.latest),
 		a.fence, a.attempt, a.most(), since(a.expires), a.how, since(a.endedAt), a.maybe, a.vague)
 }
 
@@ -75,8 +78,8 @@ type book struct {
 	rated                 []fsm.Time   // when jobs came in that took a token, within the last second
 }
 
-// ledger follows every job by what clients were told, in the order of the log. It knows the promises, not the machine: it keeps no orders and
-// carries nothing out.
+// ledger follows every job by what clients were told, in the order of the log. It knows the
+// promises, not the machine: it keeps no orders and carries nothing out.
 type ledger struct {
 	w      *world
 	books  []*book
@@ -98,7 +101,8 @@ type line struct {
 
 // violated notes a broken rule with the place in the log.
 func (n *line) violated(rule, format string, args ...any) {
-	n.s.w.violated(rule, "at entry %d of shard %d, time %v: "+format, slices.Concat([]any{n.e.index, n.s.number, n.e.clock}, args)...)
+	n.s.w.violated(rule, "at entry %d of shard %d, time %v: "+format,
+		slices.Concat([]any{n.e.index, n.s.number, n.e.clock}, args)...)
 }
 
 // enter books a request.
@@ -147,7 +151,8 @@ func (l *ledger) fromMemory(n *line) bool {
 	case o.effect && o.request.ID != "" && over && tooOld:
 		n.violated("an old request is refused", "request %q was carried out again", o.request.ID)
 	case o.effect && o.request.ID != "" && !over && !isReserve(o.request.Commands[0]):
-		n.violated("an unknown outcome is applied at most once", "request %q was carried out again, the first time was at %v", o.request.ID, o.effectAt)
+		n.violated("an unknown outcome is applied at most once", "request %q was carried out again, the first time was at %v",
+			o.request.ID, o.effectAt)
 	}
 	return false
 }
@@ -165,14 +170,17 @@ func (l *ledger) replayed(n *line) {
 		if isReserve(n.request.Commands[i]) {
 			for _, g := range again.Grants {
 				a := l.job(n.s, g.Serial)
-				if !slices.Contains(first.Grants, g) || a == nil || a.state != leased || a.fence != g.Fence || n.e.clock >= a.latest {
-					n.violated("a repeated reserve has live grants of the first", "%+v of request %q is not: %+v", g, n.op.request.ID, a)
+				if !slices.Contains(first.Grants, g) || a == nil || a.state != leased || a.fence != g.Fence ||
+					n.e.clock >= a.latest {
+					n.violated("a repeated reserve has live grants of the first", "%+v of request %q is not: %+v",
+						g, n.op.request.ID, a)
 				}
 			}
 			first.Grants, again.Grants = nil, nil
 		}
 		if !sameResult(first, again) {
-			n.violated("an answer from memory is the first", "request %q was answered %+v, first %+v", n.op.request.ID, again, first)
+			n.violated("an answer from memory is the first", "request %q was answered %+v, first %+v", n.op.request.ID,
+				again, first)
 		}
 	}
 }
@@ -321,7 +329,8 @@ func (a *account) could(state fsm.State, clock fsm.Time) bool {
 	case fsm.Dead:
 		return a.state == dead || open && (a.exhausted() || a.expires != 0 && a.expires <= clock)
 	default:
-		return a.state == ended && (a.how == state) || a.maybe || open && a.expires != 0 && a.expires <= clock && state == fsm.Expired
+		return a.state == ended && (a.how == state) || a.maybe || open && a.expires != 0 && a.expires <= clock &&
+			state == fsm.Expired
 	}
 }
 

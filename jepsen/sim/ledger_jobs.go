@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// dueAfter returns the bounds of a time that lies so long after another one: times are whole milliseconds, never rounded down unless there is
-// nothing to add.
+// dueAfter returns the bounds of a time that lies so long after another one: times are whole
+// milliseconds, never rounded down unless there is nothing to add.
 func dueAfter(clock fsm.Time, d time.Duration) (first, last fsm.Time) {
 	if d == 0 {
 		return clock - fsm.Time(time.Millisecond) + 1, clock
@@ -24,9 +24,11 @@ func (l *ledger) put(n *line, c *fsm.Put, r *fsm.Result) bool {
 	if c.ID == "" {
 		first = nil
 	}
-	right := b == nil && c.Partition == 0 && c.Partitions == 1 || b != nil && b.partition == c.Partition && b.partitions == c.Partitions
+	right := b == nil && c.Partition == 0 && c.Partitions == 1 || b != nil && b.partition == c.Partition &&
+		b.partitions == c.Partitions
 	if right == (r.Code == fsm.QueueChanged) {
-		n.violated("a put goes where its queue is", "%s, partition %v of %v, was answered %+v", c.Queue, c.Partition, c.Partitions, *r)
+		n.violated("a put goes where its queue is", "%s, partition %v of %v, was answered %+v", c.Queue, c.Partition,
+			c.Partitions, *r)
 		return false
 	}
 	if right && b == nil {
@@ -43,10 +45,13 @@ func (l *ledger) put(n *line, c *fsm.Put, r *fsm.Result) bool {
 			n.violated("only another job is a conflict", "%s %q was called one: %+v", c.Queue, c.ID, first)
 		}
 	case fsm.QueueFull, fsm.RateLimited:
-		if limit := b.settings.MaxJobs; r.Code == fsm.QueueFull && (limit == 0 || uint64(len(b.held)) < max(1, limit/uint64(b.partitions))) {
-			n.violated("a limit is reached before it refuses", "%s holds %v of %v and was called full", c.Queue, len(b.held), limit)
+		if limit := b.settings.MaxJobs; r.Code == fsm.QueueFull &&
+			(limit == 0 || uint64(len(b.held)) < max(1, limit/uint64(b.partitions))) {
+			n.violated("a limit is reached before it refuses", "%s holds %v of %v and was called full", c.Queue,
+				len(b.held), limit)
 		}
-		if b.forget(n.e.clock); r.Code == fsm.RateLimited && (b.settings.PutsPerSecond == 0 || r.Wait <= 0 || len(b.rated) == 0) {
+		if b.forget(n.e.clock); r.Code == fsm.RateLimited &&
+			(b.settings.PutsPerSecond == 0 || r.Wait <= 0 || len(b.rated) == 0) {
 			n.violated("a limit is reached before it refuses", "%s was called fast: %+v", c.Queue, *r)
 		}
 	case fsm.QueueChanged:
@@ -69,7 +74,8 @@ func (a *account) remembered(clock fsm.Time) bool {
 func (l *ledger) created(n *line, b *book, c *fsm.Put, r *fsm.Result) bool {
 	clock, key := n.e.clock, [2]string{c.Queue, c.ID}
 	if first := l.ids[key]; c.ID != "" && first != nil {
-		if first.certain() && !first.could(fsm.Expired, clock) || first.state == ended && !first.maybe && !c.Again && first.remembered(clock) {
+		if first.certain() && !first.could(fsm.Expired, clock) || first.state == ended && !first.maybe && !c.Again &&
+			first.remembered(clock) {
 			n.violated("an id is put once", "%s %q was created again: %+v", c.Queue, c.ID, first)
 		}
 		if first.state != ended {
@@ -77,7 +83,8 @@ func (l *ledger) created(n *line, b *book, c *fsm.Put, r *fsm.Result) bool {
 		}
 	}
 	if r.Serial <= l.serial[n.s.number] || r.Partition != c.Partition {
-		n.violated("serials grow", "job %v of partition %v was created after serial %v", r.Serial, r.Partition, l.serial[n.s.number])
+		n.violated("serials grow", "job %v of partition %v was created after serial %v", r.Serial, r.Partition,
+			l.serial[n.s.number])
 		return true
 	}
 	a := &account{book: b, put: c, serial: r.Serial, firstDue: r.Due, due: r.Due, dueLast: r.Due}
@@ -85,7 +92,8 @@ func (l *ledger) created(n *line, b *book, c *fsm.Put, r *fsm.Result) bool {
 	if c.Given.Has(fsm.GivenDueAt) {
 		first, last = c.DueAt, c.DueAt.Add(time.Millisecond-1)
 	}
-	if r.Due < first || r.Due > last || (r.Due <= clock) != (r.State == fsm.Ready) || r.State != fsm.Ready && r.State != fsm.Delayed {
+	if r.Due < first || r.Due > last || (r.Due <= clock) != (r.State == fsm.Ready) || r.State != fsm.Ready &&
+		r.State != fsm.Delayed {
 		n.violated("a job is due when it was asked for", "job %v is %+v, to be due from %v to %v", r.Serial, *r, first, last)
 	}
 	if limit := b.settings.MaxJobs; limit > 0 {
@@ -111,7 +119,8 @@ func (l *ledger) created(n *line, b *book, c *fsm.Put, r *fsm.Result) bool {
 	return true
 }
 
-// rate books a job that came into a queue with a limit on its rate: a bucket that holds what comes in a second, and is filled as fast.
+// rate books a job that came into a queue with a limit on its rate: a bucket that holds what comes
+// in a second, and is filled as fast.
 func (b *book) rate(n *line) {
 	limit := b.settings.PutsPerSecond
 	if limit == 0 {
@@ -147,7 +156,8 @@ func (l *ledger) repeated(n *line, first *account, c *fsm.Put, r *fsm.Result) {
 	case !samePut(first.put, c):
 		n.violated("another put is a conflict", "%s %q was taken for its first, which is another", c.Queue, c.ID)
 	case first.serial != r.Serial || first.firstDue != r.Due:
-		n.violated("a put is answered as its first", "%s %q was answered %+v, its first is job %v, due %v", c.Queue, c.ID, *r, first.serial, first.firstDue)
+		n.violated("a put is answered as its first", "%s %q was answered %+v, its first is job %v, due %v", c.Queue, c.ID,
+			*r, first.serial, first.firstDue)
 	case !first.could(r.State, n.e.clock):
 		n.violated("a state is told as it is", "%s %q is told to be in state %v: %+v", c.Queue, c.ID, r.State, first)
 	}
@@ -156,8 +166,10 @@ func (l *ledger) repeated(n *line, first *account, c *fsm.Put, r *fsm.Result) {
 
 // samePut reports whether two puts have the same content: all but routing.
 func samePut(a, b *fsm.Put) bool {
-	return a.Given == b.Given && a.Delay == b.Delay && a.DueAt == b.DueAt && a.TTR == b.TTR && a.TTL == b.TTL && a.Priority == b.Priority &&
-		a.MaxAttempts == b.MaxAttempts && slices.Equal(a.RetryDelays, b.RetryDelays) && slices.Equal(a.Headers, b.Headers) && bytes.Equal(a.Body, b.Body)
+	return a.Given == b.Given && a.Delay == b.Delay && a.DueAt == b.DueAt && a.TTR == b.TTR && a.TTL == b.TTL &&
+		a.Priority == b.Priority &&
+		a.MaxAttempts == b.MaxAttempts && slices.Equal(a.RetryDelays, b.RetryDelays) && slices.Equal(a.Headers, b.Headers) &&
+		bytes.Equal(a.Body, b.Body)
 }
 
 // find returns the account that an id names, nil if there is none.

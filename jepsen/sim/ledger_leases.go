@@ -53,10 +53,12 @@ func (l *ledger) grant(n *line, c *fsm.Reserve, g *fsm.Grant) {
 	l.judgeOrder(n, a, g)
 	length := a.leaseLength(c.TTR)
 	if first, last := dueAfter(clock, length); g.Until < first || g.Until > last {
-		n.violated("a lease is as long as it was asked for", "job %v is leased until %v, not from %v to %v", g.Serial, g.Until, first, last)
+		n.violated("a lease is as long as it was asked for", "job %v is leased until %v, not from %v to %v", g.Serial,
+			g.Until, first, last)
 	}
 	job, ok := n.s.machine().Held(refOf(*g))
-	if n.s.leader >= 0 && (!ok || !bytes.Equal(job.Body, a.put.Body) || !slices.Equal(job.Headers, a.put.Headers) || a.put.ID != "" && job.ID != a.put.ID) {
+	if n.s.leader >= 0 && (!ok || !bytes.Equal(job.Body, a.put.Body) || !slices.Equal(job.Headers, a.put.Headers) ||
+		a.put.ID != "" && job.ID != a.put.ID) {
 		n.held(a, g)
 	}
 	l.w.tally[Grants]++
@@ -67,7 +69,8 @@ func (l *ledger) grant(n *line, c *fsm.Reserve, g *fsm.Grant) {
 	a.book.told.Granted++
 }
 
-// held complains of a body that is not what was put, unless a later command of the same entry has changed the lease again.
+// held complains of a body that is not what was put, unless a later command of the same entry has
+// changed the lease again.
 func (n *line) held(a *account, g *fsm.Grant) {
 	later := 0
 	for i := range n.e.requests {
@@ -94,21 +97,25 @@ func (l *ledger) grantable(n *line, a *account, g *fsm.Grant) {
 	case a.state == leased && clock < a.until:
 		n.violated("one holder", "job %v was handed out, which is leased until %v with fence %v", g.Serial, a.until, a.fence)
 	case a.state == leased && n.e.at < a.granted+fsm.Time(a.length)-2*fsm.Time(l.w.skew):
-		n.violated("one holder", "job %v was handed out, which was leased for %v at true time %v", g.Serial, a.length, a.granted)
+		n.violated("one holder", "job %v was handed out, which was leased for %v at true time %v", g.Serial,
+			a.length, a.granted)
 	case a.state == leased && a.exhausted():
 		n.violated("attempts end", "job %v was handed out after %v of %v attempts", g.Serial, a.attempt, a.most())
 	case g.Due > clock || a.state == waiting && !a.vague && a.due > clock:
 		n.violated("never early", "job %v, due at %v, was handed out", g.Serial, g.Due)
 	case n.e.at+fsm.Time(l.w.skew) < g.Due:
 		n.violated("never early", "job %v, due at %v, was handed out at true time %v", g.Serial, g.Due, n.e.at)
-	case a.state == leased && !a.vague && (g.Due < a.until || g.Due > a.latest), a.state == waiting && !a.vague && (g.Due < a.due || g.Due > a.dueLast):
-		n.violated("a due time stays", "job %v was handed out with due time %v, not %v to %v: %+v", g.Serial, g.Due, a.due, a.dueLast, a)
+	case a.state == leased && !a.vague && (g.Due < a.until || g.Due > a.latest), a.state == waiting && !a.vague &&
+		(g.Due < a.due || g.Due > a.dueLast):
+		n.violated("a due time stays", "job %v was handed out with due time %v, not %v to %v: %+v", g.Serial, g.Due, a.due,
+			a.dueLast, a)
 	case a.state != leased && a.expires != 0 && a.expires <= clock:
 		n.violated("what expired is not handed out", "job %v was, its end was at %v", g.Serial, a.expires)
 	case a.book.settings.PausedAt(clock):
 		n.violated("a paused queue hands out nothing", "job %v of %s was", g.Serial, g.Queue)
 	case g.Fence <= l.serial[n.s.number] || g.Fence <= a.fence:
-		n.violated("fences grow", "job %v was handed out with fence %v after %v", g.Serial, g.Fence, max(a.fence, l.serial[n.s.number]))
+		n.violated("fences grow", "job %v was handed out with fence %v after %v", g.Serial, g.Fence,
+			max(a.fence, l.serial[n.s.number]))
 	case g.Attempt != a.attempt+1 && !a.vague || g.Attempt == 0:
 		n.violated("attempts are counted", "job %v was handed out as attempt %v after %v", g.Serial, g.Attempt, a.attempt)
 	}
@@ -118,7 +125,8 @@ func (l *ledger) grantable(n *line, a *account, g *fsm.Grant) {
 			sure += int(one(other != a && other.must(fsm.Set(fsm.Reserved), clock)))
 		}
 		if uint64(sure) >= max(1, limit/uint64(a.book.partitions)) {
-			n.violated("a limit holds", "%s has %v jobs reserved of at most %v and handed out job %v", g.Queue, sure, limit, g.Serial)
+			n.violated("a limit holds", "%s has %v jobs reserved of at most %v and handed out job %v", g.Queue, sure,
+				limit, g.Serial)
 		}
 	}
 }
@@ -129,7 +137,8 @@ func (l *ledger) judgeOrder(n *line, a *account, g *fsm.Grant) {
 		if other == a || !other.ready(n.e.clock) {
 			continue
 		}
-		if cmp.Or(cmp.Compare(other.put.Priority, a.put.Priority), cmp.Compare(other.dueLast, g.Due), cmp.Compare(other.serial, g.Serial)) < 0 {
+		if cmp.Or(cmp.Compare(other.put.Priority, a.put.Priority), cmp.Compare(other.dueLast, g.Due),
+			cmp.Compare(other.serial, g.Serial)) < 0 {
 			n.violated("jobs leave in order", "job %v (priority %v, due %v) was handed out before job %v (priority %v, due %v)",
 				g.Serial, a.put.Priority, g.Due, other.serial, other.put.Priority, other.dueLast)
 		}
@@ -158,11 +167,13 @@ func (l *ledger) leftBehind(n *line, b *book) {
 	}
 }
 
-// holds returns the account of a lease that a command names, nil if it was refused. It complains if the lease says otherwise.
+// holds returns the account of a lease that a command names, nil if it was refused. It complains if
+// the lease says otherwise.
 func (l *ledger) holds(n *line, ref fsm.Ref, code fsm.Code) *account {
 	l.named(n, ref.Queue)
 	a, clock := l.job(n.s, ref.Serial), n.e.clock
-	current := a != nil && a.state == leased && a.fence == ref.Fence && a.book.queue == ref.Queue && a.book.partition == ref.Partition
+	current := a != nil && a.state == leased && a.fence == ref.Fence && a.book.queue == ref.Queue &&
+		a.book.partition == ref.Partition
 	switch {
 	case code == fsm.OK && (!current || clock >= a.latest):
 		n.violated("a stale lease is refused", "job %v with fence %v was taken: %+v", ref.Serial, ref.Fence, a)
@@ -268,7 +279,8 @@ func (l *ledger) back(n *line, a *account, delay delayRange, r *fsm.Result) {
 	case fsm.Delayed, fsm.Ready:
 		a.outlived(n)
 		if r.Due < first || r.Due > last || (r.Due <= n.e.clock) != (r.State == fsm.Ready) {
-			n.violated("a retry comes when it was asked for", "job %v is %+v, to be due from %v to %v", a.serial, *r, first, last)
+			n.violated("a retry comes when it was asked for", "job %v is %+v, to be due from %v to %v", a.serial, *r,
+				first, last)
 		}
 		a.state, a.due, a.dueLast = waiting, r.Due, r.Due
 	default:

@@ -23,7 +23,8 @@ func (b *book) candidates(states fsm.StateSet, clock fsm.Time) (sure, open []*ac
 	return sure, open
 }
 
-// concerned returns those jobs that a command has changed, by their number. Where that does not tell, the rest is returned as doubtful.
+// concerned returns those jobs that a command has changed, by their number. Where that does not
+// tell, the rest is returned as doubtful.
 func (l *ledger) concerned(n *line, sure, open []*account, count uint64) (changed, doubtful []*account) {
 	switch most := uint64(len(sure) + len(open)); {
 	case count < uint64(len(sure)) || count > most:
@@ -96,9 +97,11 @@ func (l *ledger) unknownQueue(n *line, b *book, code fsm.Code) {
 // configure books settings. Lower versions are ignored.
 func (l *ledger) configure(n *line, c *fsm.Configure, r *fsm.Result) bool {
 	b := l.named(n, c.Queue)
-	right := b == nil && c.Partition == 0 && c.Partitions == 1 || b != nil && b.partition == c.Partition && b.partitions == c.Partitions
+	right := b == nil && c.Partition == 0 && c.Partitions == 1 || b != nil && b.partition == c.Partition &&
+		b.partitions == c.Partitions
 	if right != (r.Code == fsm.OK) {
-		n.violated("a configuration goes where its queue is", "%s, partition %v of %v, was answered %+v", c.Queue, c.Partition, c.Partitions, *r)
+		n.violated("a configuration goes where its queue is", "%s, partition %v of %v, was answered %+v", c.Queue,
+			c.Partition, c.Partitions, *r)
 		return false
 	}
 	if !right {
@@ -125,7 +128,8 @@ func (l *ledger) open(n *line, c *fsm.Open, r *fsm.Result) bool {
 		return true
 	case r.Code == fsm.OK && !r.Created && same, r.Code == fsm.QueueExists && b != nil && !same:
 	default:
-		n.violated("a queue is opened once", "%s, partition %v of %v, was answered %+v: %v", c.Queue, c.Partition, c.Partitions, *r, b)
+		n.violated("a queue is opened once", "%s, partition %v of %v, was answered %+v: %v", c.Queue, c.Partition,
+			c.Partitions, *r, b)
 	}
 	return false
 }

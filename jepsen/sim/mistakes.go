@@ -2,7 +2,8 @@ package sim
 
 import "github.com/belfrydb/belfry/fsm"
 
-// mistakes are put into the product's place. All of them are nil but in the test that shows that the judge notices them.
+// mistakes are put into the product's place. All of them are nil but in the test that shows that
+// the judge notices them.
 type mistakes struct {
 	// stamp changes what a leader takes for the time.
 	stamp func(w *world, t fsm.Time) fsm.Time

@@ -19,8 +19,8 @@ type planted struct {
 	make  func() *mistakes
 }
 
-// TestNoticesPlanted shows that the judge can fail: it must notice each mistake by itself, without the reference model, and by a rule that is
-// about it.
+// TestNoticesPlanted shows that the judge can fail: it must notice each mistake by itself, without
+// the reference model, and by a rule that is about it.
 func TestNoticesPlanted(t *testing.T) {
 	t.Parallel()
 	for _, p := range allPlanted() {
@@ -43,16 +43,19 @@ func TestNoticesPlanted(t *testing.T) {
 			case first == nil:
 				t.Errorf("not noticed in %d seeds", plantedSeeds)
 			case its == nil:
-				t.Errorf("noticed in seed %d by %q, but in %d seeds by none of %q", first.Seed, first.Violation.Rule, plantedSeeds, p.rules)
+				t.Errorf("noticed in seed %d by %q, but in %d seeds by none of %q", first.Seed, first.Violation.Rule,
+					plantedSeeds, p.rules)
 			default:
-				t.Logf("noticed in seed %d, in seed %d by: %s: %.200s", first.Seed, its.Seed, its.Violation.Rule, its.Violation.Text)
+				t.Logf("noticed in seed %d, in seed %d by: %s: %.200s", first.Seed, its.Seed, its.Violation.Rule,
+					its.Violation.Text)
 			}
 		})
 	}
 }
 
 func allPlanted() []planted {
-	return slices.Concat(plantedLog(), plantedReplicas(), plantedLeases(), plantedJobs(), plantedAnswers(), plantedTold())
+	return slices.Concat(plantedLog(), plantedReplicas(), plantedLeases(), plantedJobs(), plantedAnswers(), plantedTold(),
+		plantedToldOfJobs())
 }
 
 // rewritten is a mistake in what all machines make of the commands of one type.
@@ -126,7 +129,8 @@ func idOf(a *account) string {
 
 func plantedLog() []planted {
 	return []planted{
-		{"a committed entry is lost", []string{"nothing is lost, nothing comes from nowhere", "what was acknowledged is in the log", "what is held is found"}, loseEntry},
+		{"a committed entry is lost", []string{"nothing is lost, nothing comes from nowhere",
+			"what was acknowledged is in the log", "what is held is found"}, loseEntry},
 		{"an entry is applied twice", []string{"nothing from nowhere", "counters count"}, func() *mistakes {
 			return &mistakes{rewrite: func(s *shard, requests []fsm.Request) ([]fsm.Request, int) {
 				if s.w.r.IntN(40) > 0 {
@@ -215,19 +219,20 @@ func plantedReplicas() []planted {
 				_, _ = r.machine.Apply(index, encode(r.s.w.format, 0, nil))
 			}}
 		}},
-		{"a restored replica has forgotten all requests", append([]string{"restored is as it was"}, same...), func() *mistakes {
-			return &mistakes{restore: func(r *replica) {
-				index := r.machine.Index()
-				r.machine = fsm.New(fsm.Config{})
-				for _, e := range r.s.log[:index] {
-					requests := slices.Clone(e.requests)
-					for i := range requests {
-						requests[i].ID = ""
+		{"a restored replica has forgotten all requests", append([]string{"restored is as it was"}, same...),
+			func() *mistakes {
+				return &mistakes{restore: func(r *replica) {
+					index := r.machine.Index()
+					r.machine = fsm.New(fsm.Config{})
+					for _, e := range r.s.log[:index] {
+						requests := slices.Clone(e.requests)
+						for i := range requests {
+							requests[i].ID = ""
+						}
+						_, _ = r.machine.Apply(e.index, encode(fsm.FormatOf(e.data), e.stamp, requests))
 					}
-					_, _ = r.machine.Apply(e.index, encode(fsm.FormatOf(e.data), e.stamp, requests))
-				}
-			}}
-		}},
+				}}
+			}},
 		{"a snapshot changes while it is open", []string{"a snapshot stays as it was"}, func() *mistakes {
 			return &mistakes{after: func(s *shard, _ *entry) {
 				for _, r := range s.replicas {
@@ -271,18 +276,21 @@ func plantedLeases() []planted {
 				}
 			}
 		})},
-		{"a stale ack is taken", []string{"a stale lease is refused"}, toldOf(func(_ *shard, _ *fsm.Ack, r *fsm.Result) { r.Code = fsm.OK })},
-		{"an ack with an old fence ends the new lease", []string{"a stale lease is refused"}, rewritten(func(s *shard, c *fsm.Ack) {
-			if a := s.w.ledger.job(s, c.Serial); a != nil && a.state == leased {
-				c.Fence = a.fence
-			}
-		})},
+		{"a stale ack is taken", []string{"a stale lease is refused"},
+			toldOf(func(_ *shard, _ *fsm.Ack, r *fsm.Result) { r.Code = fsm.OK })},
+		{"an ack with an old fence ends the new lease", []string{"a stale lease is refused"},
+			rewritten(func(s *shard, c *fsm.Ack) {
+				if a := s.w.ledger.job(s, c.Serial); a != nil && a.state == leased {
+					c.Fence = a.fence
+				}
+			})},
 		{"an attempt is not counted", []string{"attempts are counted"}, toldOf(func(_ *shard, _ *fsm.Reserve, r *fsm.Result) {
 			for i := range r.Grants {
 				r.Grants[i].Attempt = 1
 			}
 		})},
-		{"attempts have no end", []string{"attempts end", "the dead are not handed out"}, rewritten(func(_ *shard, c *fsm.Put) { c.Given, c.MaxAttempts = c.Given|fsm.GivenMaxAttempts, 0 })},
+		{"attempts have no end", []string{"attempts end", "the dead are not handed out"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Given, c.MaxAttempts = c.Given|fsm.GivenMaxAttempts, 0 })},
 		{"an ack does not stick", []string{"what ended is not handed out"}, func() *mistakes {
 			live := func(s *shard, c *fsm.Ack, clock fsm.Time) bool {
 				a := s.w.ledger.job(s, c.Serial)
@@ -301,9 +309,11 @@ func plantedLeases() []planted {
 			return m
 		}},
 		{"no grace", []string{"one holder", "a lease lasts"}, rewritten(func(_ *shard, c *fsm.Lead) { c.Grace = 0 })},
-		{"a lease is shorter than asked for", []string{"a lease is as long as it was asked for"}, rewritten(func(_ *shard, c *fsm.Reserve) { c.TTR /= 2 })},
+		{"a lease is shorter than asked for", []string{"a lease is as long as it was asked for"},
+			rewritten(func(_ *shard, c *fsm.Reserve) { c.TTR /= 2 })},
 		{"extend does nothing", []string{"extend never shortens"}, rewritten(func(_ *shard, c *fsm.Extend) { c.TTR = 1 })},
-		{"a pause does not stop", []string{"a paused queue hands out nothing"}, rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.Paused = false })},
+		{"a pause does not stop", []string{"a paused queue hands out nothing"},
+			rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.Paused = false })},
 	}
 }
 
@@ -331,22 +341,34 @@ func plantedJobs() []planted {
 				c.ID = ""
 			}
 		})},
-		{"an ended id is put once more", []string{"an id is put once"}, rewritten(func(_ *shard, c *fsm.Put) { c.Again = true })},
-		{"order is broken", []string{"jobs leave in order"}, rewritten(func(_ *shard, c *fsm.Put) { c.Given, c.Priority = c.Given&^fsm.GivenPriority, 0 })},
-		{"the last put leaves first", []string{"jobs leave in order"}, toldOf(func(_ *shard, _ *fsm.Reserve, r *fsm.Result) { slices.Reverse(r.Grants) })},
-		{"a delay is rounded down", []string{"a job is due when it was asked for"}, rewritten(func(_ *shard, c *fsm.Put) { c.Delay = c.Delay.Truncate(time.Second) })},
-		{"a retry comes at once", []string{"a retry comes when it was asked for"}, rewritten(func(_ *shard, c *fsm.Nack) { c.DelayGiven, c.Delay = true, 0 })},
-		{"a body is another's", []string{"what is handed out is what was put"}, rewritten(func(_ *shard, c *fsm.Put) { c.Body = []byte("another") })},
-		{"a ttl is forgotten", []string{"what expired is not handed out", "what ended is not handed out"}, rewritten(func(_ *shard, c *fsm.Put) { c.Given &^= fsm.GivenTTL })},
-		{"a job that is released outlives its ttl", []string{"what is over expires"}, toldOf(func(s *shard, c *fsm.Release, r *fsm.Result) {
-			if a := s.w.ledger.job(s, c.Serial); r.State == fsm.Expired && a != nil {
-				r.State, r.Due = fsm.Ready, a.due
-			}
-		})},
-		{"a reserve leaves behind what is due", []string{"what is due is handed out"}, rewritten(func(_ *shard, c *fsm.Reserve) { c.Max = 1 })},
-		{"a purge takes the dead as well", []string{"as many as there are"}, rewritten(func(_ *shard, c *fsm.Purge) { c.States |= fsm.Set(fsm.Dead) })},
-		{"a rate does not hold", []string{"a limit holds"}, rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.PutsPerSecond = 0 })},
-		{"a limit does not hold", []string{"a limit holds"}, rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.MaxJobs, c.Settings.MaxInFlight = 0, 0 })},
+		{"an ended id is put once more", []string{"an id is put once"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Again = true })},
+		{"order is broken", []string{"jobs leave in order"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Given, c.Priority = c.Given&^fsm.GivenPriority, 0 })},
+		{"the last put leaves first", []string{"jobs leave in order"},
+			toldOf(func(_ *shard, _ *fsm.Reserve, r *fsm.Result) { slices.Reverse(r.Grants) })},
+		{"a delay is rounded down", []string{"a job is due when it was asked for"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Delay = c.Delay.Truncate(time.Second) })},
+		{"a retry comes at once", []string{"a retry comes when it was asked for"},
+			rewritten(func(_ *shard, c *fsm.Nack) { c.DelayGiven, c.Delay = true, 0 })},
+		{"a body is another's", []string{"what is handed out is what was put"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Body = []byte("another") })},
+		{"a ttl is forgotten", []string{"what expired is not handed out", "what ended is not handed out"},
+			rewritten(func(_ *shard, c *fsm.Put) { c.Given &^= fsm.GivenTTL })},
+		{"a job that is released outlives its ttl", []string{"what is over expires"},
+			toldOf(func(s *shard, c *fsm.Release, r *fsm.Result) {
+				if a := s.w.ledger.job(s, c.Serial); r.State == fsm.Expired && a != nil {
+					r.State, r.Due = fsm.Ready, a.due
+				}
+			})},
+		{"a reserve leaves behind what is due", []string{"what is due is handed out"},
+			rewritten(func(_ *shard, c *fsm.Reserve) { c.Max = 1 })},
+		{"a purge takes the dead as well", []string{"as many as there are"},
+			rewritten(func(_ *shard, c *fsm.Purge) { c.States |= fsm.Set(fsm.Dead) })},
+		{"a rate does not hold", []string{"a limit holds"},
+			rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.PutsPerSecond = 0 })},
+		{"a limit does not hold", []string{"a limit holds"},
+			rewritten(func(_ *shard, c *fsm.Configure) { c.Settings.MaxJobs, c.Settings.MaxInFlight = 0, 0 })},
 		{"a job goes to another queue", []string{"nothing from nowhere"}, rewritten(func(_ *shard, c *fsm.Put) {
 			if c.Queue == "ns/short" && c.ID == "" {
 				c.Queue = "plain"
@@ -357,31 +379,37 @@ func plantedJobs() []planted {
 
 func plantedAnswers() []planted {
 	return []planted{
-		{"a put is answered with another due time", []string{"a put is answered as its first"}, toldOf(func(_ *shard, _ *fsm.Put, r *fsm.Result) {
-			if r.Code == fsm.OK && !r.Created {
-				r.Due += fsm.Time(time.Millisecond)
-			}
-		})},
-		{"a conflict is called success", []string{"another put is a conflict"}, toldOf(func(s *shard, c *fsm.Put, r *fsm.Result) {
-			if a := s.w.ledger.find(s, c.Queue, c.ID); r.Code == fsm.JobExists && a != nil {
-				*r = fsm.Result{Serial: a.serial, Due: a.firstDue, State: fsm.Delayed}
-			}
-		})},
-		{"a live lease is called stale", []string{"a lease lasts", "an ack may be repeated"}, toldOf(func(s *shard, _ *fsm.Ack, r *fsm.Result) {
-			if s.w.r.IntN(20) == 0 {
-				*r = fsm.Result{Code: fsm.StaleLease}
-			}
-		})},
-		{"an answer from memory is another", []string{"an answer from memory is the first"}, toldOf(func(_ *shard, _ *fsm.Put, r *fsm.Result) {
-			if r.Replayed {
-				r.Serial++
-			}
-		})},
-		{"a held job is not found", []string{"what is held is found"}, toldOf(func(_ *shard, _ *fsm.Cancel, r *fsm.Result) { *r = fsm.Result{Code: fsm.JobNotFound} })},
-		{"how a job ended is told wrongly", []string{"how a job ended is told"}, toldOf(func(_ *shard, _ *fsm.Cancel, r *fsm.Result) {
-			if r.Code == fsm.JobNotFound {
-				r.State = fsm.StateNone
-			}
-		})},
+		{"a put is answered with another due time", []string{"a put is answered as its first"},
+			toldOf(func(_ *shard, _ *fsm.Put, r *fsm.Result) {
+				if r.Code == fsm.OK && !r.Created {
+					r.Due += fsm.Time(time.Millisecond)
+				}
+			})},
+		{"a conflict is called success", []string{"another put is a conflict"},
+			toldOf(func(s *shard, c *fsm.Put, r *fsm.Result) {
+				if a := s.w.ledger.find(s, c.Queue, c.ID); r.Code == fsm.JobExists && a != nil {
+					*r = fsm.Result{Serial: a.serial, Due: a.firstDue, State: fsm.Delayed}
+				}
+			})},
+		{"a live lease is called stale", []string{"a lease lasts", "an ack may be repeated"},
+			toldOf(func(s *shard, _ *fsm.Ack, r *fsm.Result) {
+				if s.w.r.IntN(20) == 0 {
+					*r = fsm.Result{Code: fsm.StaleLease}
+				}
+			})},
+		{"an answer from memory is another", []string{"an answer from memory is the first"},
+			toldOf(func(_ *shard, _ *fsm.Put, r *fsm.Result) {
+				if r.Replayed {
+					r.Serial++
+				}
+			})},
+		{"a held job is not found", []string{"what is held is found"},
+			toldOf(func(_ *shard, _ *fsm.Cancel, r *fsm.Result) { *r = fsm.Result{Code: fsm.JobNotFound} })},
+		{"how a job ended is told wrongly", []string{"how a job ended is told"},
+			toldOf(func(_ *shard, _ *fsm.Cancel, r *fsm.Result) {
+				if r.Code == fsm.JobNotFound {
+					r.State = fsm.StateNone
+				}
+			})},
 	}
 }

@@ -36,7 +36,8 @@ type openSnapshot struct {
 	until    uint64 // index
 }
 
-// apply applies up to so many entries that it has not applied, and holds what comes of them against what came of them elsewhere.
+// apply applies up to so many entries that it has not applied, and holds what comes of them against
+// what came of them elsewhere.
 func (r *replica) apply(most int) {
 	w := r.s.w
 	for ; most > 0 && r.machine.Index() < uint64(len(r.s.log)) && w.violation == nil; most-- {
@@ -47,7 +48,8 @@ func (r *replica) apply(most int) {
 			return
 		}
 		if !slices.EqualFunc(results, e.results, sameResult) {
-			w.violated("replicas give the same results", "entry %v of shard %v gives on node %v\n%+v, where it was applied first it gave\n%+v", e.index, r.s.number, r.node, results, e.results)
+			w.violated("replicas give the same results", "entry %v of shard %v gives on node %v\n%+v, where it was applied "+
+				"first it gave\n%+v", e.index, r.s.number, r.node, results, e.results)
 		}
 		r.check(e, "after entry")
 		r.writeLater()
@@ -58,7 +60,8 @@ func (r *replica) apply(most int) {
 func (r *replica) check(e *entry, when string) {
 	m := r.machine
 	if m.Digest() != e.digest || m.Clock() != e.clock || m.Index() != e.index {
-		r.s.w.violated("replicas have the same state", "node %v %s %v of shard %v has digest %016x and time %v at index %v, the first had %016x and %v",
+		r.s.w.violated("replicas have the same state", "node %v %s %v of shard %v has digest %016x and time %v at index "+
+			"%v, the first had %016x and %v",
 			r.node, when, e.index, r.s.number, m.Digest(), m.Clock(), m.Index(), e.digest, e.clock)
 	}
 }
@@ -115,7 +118,8 @@ func (r *replica) writeLater() {
 	}
 	r.open = nil
 	if !bytes.Equal(r.written(o.snapshot), o.data) {
-		r.s.w.violated("a snapshot stays as it was", "node %v, shard %v: what was taken %v entries before index %v is not what it was", r.node, r.s.number, openEntries, r.machine.Index())
+		r.s.w.violated("a snapshot stays as it was", "node %v, shard %v: what was taken %v entries before index %v is not "+
+			"what it was", r.node, r.s.number, openEntries, r.machine.Index())
 	}
 	r.machine.Release(o.snapshot)
 	r.s.w.tally[WrittenLater]++
@@ -132,7 +136,8 @@ func (r *replica) restore(from saved) {
 	r.machine, r.open = m, nil
 	w.wrong.restored(r)
 	if from.digest != r.machine.Digest() {
-		w.violated("restored is as it was", "node %v, shard %v: digest %016x, at index %v it was %016x", r.node, r.s.number, r.machine.Digest(), from.index, from.digest)
+		w.violated("restored is as it was", "node %v, shard %v: digest %016x, at index %v it was %016x", r.node, r.s.number,
+			r.machine.Digest(), from.index, from.digest)
 	}
 	r.check(r.s.log[from.index-1], "restored to entry")
 }
@@ -182,7 +187,8 @@ func (s *shard) follow(node, most int) {
 
 // sameResult compares what a caller sees of two results.
 func sameResult(a, b fsm.Result) bool {
-	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More && a.Replayed == b.Replayed &&
+	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More &&
+		a.Replayed == b.Replayed &&
 		a.Partition == b.Partition && a.Serial == b.Serial && a.Due == b.Due && a.Until == b.Until && a.Count == b.Count &&
 		a.Wait == b.Wait && slices.Equal(a.Grants, b.Grants)
 }

@@ -24,12 +24,14 @@ type queue struct {
 	puts map[string]*fsm.Put // the last put of each chosen id
 }
 
-// newQueues makes the queues of a world. Their settings are drawn here and stay, but for pauses and limits: the books need not guess
-// by which settings something was settled.
+// newQueues makes the queues of a world. Their settings are drawn here and stay, but for pauses and
+// limits: the books need not guess by which settings something was settled.
 func newQueues(w *world) []*queue {
 	short := fsm.Settings{
-		TTR: pick(w.r, 0, 2*time.Second), MaxAttempts: uint32(w.r.IntN(4)), MaxAttemptsSet: w.chance(60), ExpireToDead: w.chance(50),
-		DedupWindow: pick(w.r, time.Second, 20*time.Second, time.Minute), DedupWindowSet: w.chance(70), DedupForever: w.chance(10),
+		TTR: pick(w.r, 0, 2*time.Second), MaxAttempts: uint32(w.r.IntN(4)), MaxAttemptsSet: w.chance(60),
+		ExpireToDead: w.chance(50),
+		DedupWindow:  pick(w.r, time.Second, 20*time.Second, time.Minute), DedupWindowSet: w.chance(70),
+		DedupForever: w.chance(10),
 	}
 	if w.chance(60) {
 		short.RetryDelays = []time.Duration{0, time.Second, 10 * time.Second}[:1+w.r.IntN(3)]
@@ -106,8 +108,8 @@ func (w *world) configure(q *queue) {
 	}
 }
 
-// create goes on with the creation of a queue: Open in its home shard, which refuses if clients were there first, then in the others, then
-// the catalog tells everyone.
+// create goes on with the creation of a queue: Open in its home shard, which refuses if clients
+// were there first, then in the others, then the catalog tells everyone.
 func (w *world) create(q *queue) {
 	if q.opened == nil {
 		q.opened = make([]*op, q.partitions)
@@ -121,7 +123,8 @@ func (w *world) create(q *queue) {
 			q.late = false // somebody's put made it a queue of one partition
 			return
 		case o == nil || o.state != asked:
-			q.opened[p] = w.crowd.ask(w.shardOf(q, p), "catalog", &fsm.Open{Queue: q.name, Partition: p, Partitions: q.partitions})
+			q.opened[p] = w.crowd.ask(w.shardOf(q, p), "catalog",
+				&fsm.Open{Queue: q.name, Partition: p, Partitions: q.partitions})
 		}
 		if p == 0 {
 			return

@@ -7,8 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/model"
 )
 
-// shard is one abstract log with a replica on every node. What is in the log is committed; Raft, which brings it there, is not simulated: what
-// can become of a proposal is drawn.
+// shard is one abstract log with a replica on every node. What is in the log is committed; Raft,
+// which brings it there, is not simulated: what can become of a proposal is drawn.
 type shard struct {
 	w      *world
 	number int
@@ -122,7 +122,8 @@ func (s *shard) pace() {
 	}
 }
 
-// swap lets two proposals of one leader reach the log in the other order than they were stamped in. A leader's first entry stays the first.
+// swap lets two proposals of one leader reach the log in the other order than they were stamped in.
+// A leader's first entry stays the first.
 func (s *shard) swap() {
 	n := len(s.flight)
 	if s.leader < 0 || n < 2 || s.flight[n-2].own != nil {
@@ -163,7 +164,8 @@ func (s *shard) enter(p *proposal, first *replica) {
 	w.tally[Entries]++
 	s.log = append(s.log, e)
 	if w.told() {
-		w.say("shard %d entry %d at %v, stamped %v, of node %d:", s.number, e.index, e.at.Sub(epoch), e.stamp.Sub(epoch), first.node)
+		w.say("shard %d entry %d at %v, stamped %v, of node %d:", s.number, e.index, e.at.Sub(epoch),
+			e.stamp.Sub(epoch), first.node)
 	}
 	before := first.machine.Clock()
 	told := w.wrong.apply(s, first, e)
@@ -171,7 +173,8 @@ func (s *shard) enter(p *proposal, first *replica) {
 		return
 	}
 	if e.clock != max(before, e.stamp) {
-		w.violated("shard time is the highest stamp", "entry %v of shard %v, stamped %v after %v, has time %v", e.index, s.number, e.stamp, before, e.clock)
+		w.violated("shard time is the highest stamp", "entry %v of shard %v, stamped %v after %v, has time %v", e.index,
+			s.number, e.stamp, before, e.clock)
 	}
 	w.mark("entry", uint64(s.number), e.index, e.digest, uint64(e.clock))
 	if s.model != nil {
@@ -234,7 +237,8 @@ func (s *shard) depose() {
 	}
 }
 
-// elect makes a node the leader. The new one has the first of the proposals of the former one in its log and commits them; the rest is lost.
+// elect makes a node the leader. The new one has the first of the proposals of the former one in
+// its log and commits them; the rest is lost.
 func (s *shard) elect(node, survivors int) {
 	w := s.w
 	r := s.replicas[node]

@@ -15,12 +15,13 @@ const (
 	linesShown = 60
 )
 
-// Config says what the worlds are like. The zero value is what the tests and `make sim` run: a seed means the same world only under the
-// same configuration.
+// Config says what the worlds are like. The zero value is what the tests and `make sim` run: a seed
+// means the same world only under the same configuration.
 type Config struct {
 	// Steps is how many things happen in a world before it is healed and drained; default 180.
 	Steps int
-	// ModelEvery says that every so manieth seed is held against fsm/model as well; default 8. It does not change the world.
+	// ModelEvery says that every so manieth seed is held against fsm/model as well; default 8. It does
+	// not change the world.
 	ModelEvery uint64
 	// Trace, unless nil, gets a line for everything that happens. It does not change the world.
 	Trace io.Writer
@@ -55,12 +56,14 @@ func (o Outcome) String() string {
 		return fmt.Sprintf("seed %d: valid, hash %016x", o.Seed, o.Hash)
 	}
 	v := o.Violation
-	return fmt.Sprintf("seed %d: %s: %s\nin step %d, hash %016x; the steps before:\n  %s\nrepeat it with: make sim SIMSEED=%d SIMSEEDS=1",
+	return fmt.Sprintf("seed %d: %s: %s\nin step %d, hash %016x; the steps before:\n  %s\nrepeat it with: make sim "+
+		"SIMSEED=%d SIMSEEDS=1",
 		o.Seed, v.Rule, v.Text, v.Step, o.Hash, strings.Join(v.Lines, "\n  "), o.Seed)
 }
 
-// Run lives through the world of a seed. It may be called by many goroutines at a time. A world with a violation is lived through twice, the
-// second time to be told; that both are the same is checked.
+// Run lives through the world of a seed. It may be called by many goroutines at a time. A world
+// with a violation is lived through twice, the second time to be told; that both are the same is
+// checked.
 func Run(seed uint64, cfg Config) Outcome {
 	o := run(seed, cfg)
 	if o.Violation == nil || cfg.Trace != nil {

@@ -47,7 +47,8 @@ func effortOf(t *testing.T) effort {
 	return e
 }
 
-// run simulates on all processors, each world in one goroutine, until one fails or the effort is spent. It returns the failure of the lowest seed.
+// run simulates on all processors, each world in one goroutine, until one fails or the effort is
+// spent. It returns the failure of the lowest seed.
 func (e effort) run(cfg Config) (sum Tally, failed *Outcome) {
 	var (
 		next atomic.Uint64

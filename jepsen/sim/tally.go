@@ -55,12 +55,14 @@ func (t *Tally) Add(other Tally) {
 // countNames are what the counts are called, in their order.
 func countNames() []string {
 	return []string{
-		"seeds", "violations", "seeds held against the model as well", "commands", "entries", "grants", "jobs handed out again", "acks",
+		"seeds", "violations", "seeds held against the model as well", "commands", "entries", "grants",
+		"jobs handed out again", "acks",
 		"stale leases refused", "requests answered from memory", "leader changes", "entries that survived their leader",
 		"proposals lost", "unknown outcomes", "calls refused unapplied", "unknown outcomes retried", "late duplicates",
 		"entries out of stamping order", "entries of the pacer", "snapshots", "snapshots written again entries later",
 		"replicas restarted", "snapshots of others installed", "steps of clocks",
-		"workers that stalled beyond their lease", "workers that died", "puts routed by an old count", "puts routed once more", "jobs that the books were vague about",
+		"workers that stalled beyond their lease", "workers that died", "puts routed by an old count",
+		"puts routed once more", "jobs that the books were vague about",
 	}
 }
 

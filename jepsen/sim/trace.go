@@ -21,7 +21,8 @@ func (t *trace) mark(what string, values ...uint64) {
 	}
 }
 
-// mix is a step of a multiply-and-rotate hash. It need not be strong: it tells worlds apart that came apart by accident.
+// mix is a step of a multiply-and-rotate hash. It need not be strong: it tells worlds apart that
+// came apart by accident.
 func (t *trace) mix(v uint64) {
 	t.hash = (t.hash ^ v) * 0x9e3779b97f4a7c15
 	t.hash ^= t.hash >> 29

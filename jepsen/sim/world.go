@@ -49,7 +49,8 @@ type world struct {
 
 func newWorld(seed uint64, cfg Config) *world {
 	w := &world{
-		trace: trace{hash: seed, text: cfg.Trace}, cfg: cfg, seed: seed, r: rand.New(rand.NewPCG(seed, 0x51b)), now: epoch, wrong: &mistakes{},
+		trace: trace{hash: seed, text: cfg.Trace}, cfg: cfg, seed: seed, r: rand.New(rand.NewPCG(seed, 0x51b)), now: epoch,
+		wrong:  &mistakes{},
 		format: fsm.FirstFormat,
 	}
 	if seed%2 == 0 {
@@ -72,7 +73,8 @@ func newWorld(seed uint64, cfg Config) *world {
 	return w
 }
 
-// snapshotReader returns a reader of a snapshot. Its buffer is used again, since it is larger than all that there is in a world.
+// snapshotReader returns a reader of a snapshot. Its buffer is used again, since it is larger than
+// all that there is in a world.
 func (w *world) snapshotReader(data []byte) io.Reader {
 	if w.restoring == nil {
 		w.restoring = bufio.NewReaderSize(nil, 256<<10)
@@ -187,7 +189,8 @@ func (w *world) pass() {
 			w.now = max(w.now, t-fsm.Time(w.ahead[s.leader])+fsm.Time(w.r.IntN(3)-1))
 		}
 	case n < 97:
-		w.now += fsm.Time(pick(w.r, 1, 700*time.Microsecond, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond, time.Second, 3*time.Second))
+		w.now += fsm.Time(pick(w.r, 1, 700*time.Microsecond, time.Millisecond, 10*time.Millisecond, 100*time.Millisecond,
+			time.Second, 3*time.Second))
 	case n < 99:
 		w.now += fsm.Time(w.r.Int64N(int64(2 * time.Minute)))
 	default:

@@ -32,13 +32,15 @@ const tenantBatchMost = 12
 // keptEnded is how many credentials of each tenant are kept that have ended, to be tried again.
 const keptEnded = 16
 
-// tenant is one of those who share the cluster, and are to see nothing of each other. Its clients have its tokens in common.
+// tenant is one of those who share the cluster, and are to see nothing of each other. Its clients
+// have its tokens in common.
 type tenant struct {
 	name   string
 	queues []string
 
 	mu sync.Mutex
-	// producer and consumer are what its clients carry, ended what they carried before, leases those of jobs that it holds or held.
+	// producer and consumer are what its clients carry, ended what they carried before, leases those
+	// of jobs that it holds or held.
 	producer, consumer *Credential
 	ended              []*Credential
 	leases             []string
@@ -108,7 +110,8 @@ func access() Workload {
 	of := func(c *Client) *tenant { return tenants[hash(c.Name)%2] }
 	w := Workload{
 		Name: "access", NeedsSecrets: true,
-		What: "two tenants with tokens and quotas of their own, both of which are changed meanwhile, beside callers without a token, with a foreign, forged, expired or deleted one, and with the other tenant's",
+		What: "two tenants with tokens and quotas of their own, both of which are changed meanwhile, beside callers " +
+			"without a token, with a foreign, forged, expired or deleted one, and with the other tenant's",
 		Prepare: func(ctx context.Context, c *Client) error {
 			var problems []error
 			for _, t := range tenants {
@@ -172,7 +175,8 @@ func (c *Client) limit(ctx context.Context, t *tenant, low bool) error {
 		MaxInFlight: proto.Uint64(quotaLeasesHigh), PutsPerSecond: proto.Uint64(quotaRateHigh),
 	}
 	if low {
-		r.MaxJobs, r.MaxBytes, r.MaxInFlight, r.PutsPerSecond = proto.Uint64(quotaJobsLow), proto.Uint64(quotaBytesLow), proto.Uint64(quotaLeasesLow), proto.Uint64(quotaRateLow)
+		r.MaxJobs, r.MaxBytes, r.MaxInFlight, r.PutsPerSecond = proto.Uint64(quotaJobsLow), proto.Uint64(quotaBytesLow),
+			proto.Uint64(quotaLeasesLow), proto.Uint64(quotaRateLow)
 	}
 	for range 20 {
 		answer, o := c.setNamespace(ctx, r)
@@ -212,7 +216,8 @@ func (c *Client) produce(ctx context.Context, t *tenant) {
 // consume takes jobs of a tenant and ends them, some of them late, so that leases are used up now and then.
 func (c *Client) consume(ctx context.Context, t *tenant) {
 	c.credential = t.carry(true)
-	r := &belfryv1.ReserveRequest{Queues: []string{oneOf(c, t.queues)}, MaxJobs: 1 + c.Rand.Uint32N(10), RequestId: c.requestID()}
+	r := &belfryv1.ReserveRequest{Queues: []string{oneOf(c, t.queues)}, MaxJobs: 1 + c.Rand.Uint32N(10),
+		RequestId: c.requestID()}
 	if c.oneIn(3) {
 		r.Queues = t.queues
 	}
@@ -238,8 +243,9 @@ func (c *Client) consume(ctx context.Context, t *tenant) {
 	}
 }
 
-// rotate replaces a token of a tenant while the tenant's clients use it: it makes another, and ends the one before after a moment, at once or with a
-// delay. What has ended is tried at the node that ended it, which knows. Some tokens end by themselves.
+// rotate replaces a token of a tenant while the tenant's clients use it: it makes another, and ends
+// the one before after a moment, at once or with a delay. What has ended is tried at the node that
+// ended it, which knows. Some tokens end by themselves.
 func (c *Client) rotate(ctx context.Context, t *tenant) {
 	if !pause(ctx, c.between(200*time.Millisecond, 2*time.Second)) {
 		return
@@ -273,7 +279,8 @@ func (c *Client) rotate(ctx context.Context, t *tenant) {
 			c.tryOwn(ctx, t)
 			return
 		}
-		if o.Reason == belfryv1.Reason_REASON_INVALID || !pause(ctx, 200*time.Millisecond) { // a repeat finds that it has ended
+		// a repeat finds that it has ended
+		if o.Reason == belfryv1.Reason_REASON_INVALID || !pause(ctx, 200*time.Millisecond) {
 			return
 		}
 	}
@@ -281,7 +288,8 @@ func (c *Client) rotate(ctx context.Context, t *tenant) {
 
 // passing makes a token that ends by itself after a second, and uses it until it has.
 func (c *Client) passing(ctx context.Context, t *tenant, consumes bool) {
-	made, o := c.createToken(ctx, &belfryv1.CreateTokenRequest{Scopes: t.scopes(consumes), About: c.Name, Ttl: durationpb.New(time.Second)})
+	made, o := c.createToken(ctx, &belfryv1.CreateTokenRequest{Scopes: t.scopes(consumes), About: c.Name,
+		Ttl: durationpb.New(time.Second)})
 	if !o.OK() {
 		return
 	}
@@ -300,7 +308,8 @@ func (c *Client) tryOwn(ctx context.Context, t *tenant) {
 
 // tenantPut returns a small put that can be found in the log.
 func (c *Client) tenantPut(queue string) *belfryv1.PutRequest {
-	return &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: c.body(8)}, RequestId: c.requestID(), Ttr: durationpb.New(2 * time.Second)}
+	return &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: c.body(8)}, RequestId: c.requestID(),
+		Ttr: durationpb.New(2 * time.Second)}
 }
 
 // trespass tries with some credential what that does not allow, on a tenant's queues.
@@ -314,9 +323,11 @@ func (c *Client) trespass(ctx context.Context, own *tenant, tenants []*tenant) {
 	victim.mu.Unlock()
 	switch c.Rand.IntN(12) {
 	case 0:
-		c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{oneOf(c, own.queues), queue}, MaxJobs: 2, RequestId: c.requestID()})
+		c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{oneOf(c, own.queues), queue}, MaxJobs: 2,
+			RequestId: c.requestID()})
 	case 1:
-		c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 5, Wait: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()})
+		c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 5,
+			Wait: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()})
 	case 2, 3: // each entry of a batch by itself
 		batch := &belfryv1.PutBatchRequest{RequestId: c.requestID()}
 		for range 1 + c.Rand.IntN(4) {
@@ -338,13 +349,15 @@ func (c *Client) trespass(ctx context.Context, own *tenant, tenants []*tenant) {
 	case 8:
 		c.createToken(ctx, &belfryv1.CreateTokenRequest{Scopes: []string{"admin:*"}, About: c.Name})
 	case 9:
-		c.setNamespace(ctx, &belfryv1.SetNamespaceRequest{Name: victim.name, MaxJobs: proto.Uint64(0), RequestId: c.requestID()})
+		c.setNamespace(ctx, &belfryv1.SetNamespaceRequest{Name: victim.name, MaxJobs: proto.Uint64(0),
+			RequestId: c.requestID()})
 	default:
 		c.put(ctx, c.tenantPut(queue))
 	}
 }
 
-// unfit returns a credential that is not fit for the victim's queues: nobody's, one that never was, somebody else's, or one that has ended.
+// unfit returns a credential that is not fit for the victim's queues: nobody's, one that never was,
+// somebody else's, or one that has ended.
 func (c *Client) unfit(own, victim *tenant) *Credential {
 	victim.mu.Lock()
 	ended := oneOf(c, victim.ended)
@@ -385,5 +398,6 @@ func (c *Client) foreign() *Credential {
 		}
 	}
 	name := strings.ToLower(base32.StdEncoding.EncodeToString(id))
-	return &Credential{Token: lab.Token{ID: name, Text: "belfry_" + name + "_" + base64.RawURLEncoding.EncodeToString(secret)}}
+	return &Credential{Token: lab.Token{ID: name, Text: "belfry_" + name + "_" +
+		base64.RawURLEncoding.EncodeToString(secret)}}
 }

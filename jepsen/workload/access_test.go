@@ -69,7 +69,8 @@ func newDoorkeeper(t *testing.T) (*doorkeeper, Target) {
 	}
 }
 
-// TestCarried: a call carries the client's credential, else the root token in use, by both protocols, and the history says which. No secret is in it.
+// TestCarried: a call carries the client's credential, else the root token in use, by both
+// protocols, and the history says which. No secret is in it.
 func TestCarried(t *testing.T) {
 	d, target := newDoorkeeper(t)
 	spoken := map[bool]bool{}
@@ -80,10 +81,12 @@ func TestCarried(t *testing.T) {
 		}
 		spoken[c.grpc] = true
 		made, o := c.createToken(t.Context(), &belfryv1.CreateTokenRequest{Scopes: []string{"put:a"}})
-		if made.Text != "belfry_new_secret" || made.ID != "new" || o.Token != "root" || o.Response.(*belfryv1.CreateTokenResponse).GetToken() != "" {
+		if made.Text != "belfry_new_secret" || made.ID != "new" || o.Token != "root" ||
+			o.Response.(*belfryv1.CreateTokenResponse).GetToken() != "" {
 			t.Errorf("a token was made: %+v, %+v", made, o)
 		}
-		for _, credential := range []*Credential{{}, made, {Token: lab.Token{ID: "root", Text: "belfry_root_other"}, Forged: true}} {
+		for _, credential := range []*Credential{{}, made,
+			{Token: lab.Token{ID: "root", Text: "belfry_root_other"}, Forged: true}} {
 			c.credential = credential
 			_, o := c.put(t.Context(), c.tenantPut("a"))
 			if o.OK() || o.Token != credential.ID || o.Forged != credential.Forged {
@@ -131,7 +134,8 @@ func TestUnfit(t *testing.T) {
 		case u.Text == "":
 			kinds["none"] = true
 		case u.Forged:
-			kinds["forged"] = strings.HasPrefix(u.ID, "victim-") && strings.HasPrefix(u.Text, "belfry_"+u.ID+"_") && len(u.Text) > len("belfry__")+len(u.ID)+40
+			kinds["forged"] = strings.HasPrefix(u.ID, "victim-") && strings.HasPrefix(u.Text, "belfry_"+u.ID+"_") &&
+				len(u.Text) > len("belfry__")+len(u.ID)+40
 		case strings.HasPrefix(u.ID, "victim-"):
 			t.Fatalf("an intruder was given %s, which is good", u.ID)
 		case u.ID == "old", u.ID == "ended", strings.HasPrefix(u.ID, "own-"):
@@ -150,7 +154,8 @@ func TestUnfit(t *testing.T) {
 // TestOpenAndSecured: the workload access is of secured clusters only, that of Redisson of open ones only.
 func TestOpenAndSecured(t *testing.T) {
 	open, secured := Open(), Secured()
-	if NeedSecrets(open) || !NeedRedis(open) || !NeedSecrets(secured) || NeedRedis(secured) || len(open)+1 != len(All()) || len(secured)+1 != len(All()) {
+	if NeedSecrets(open) || !NeedRedis(open) || !NeedSecrets(secured) || NeedRedis(secured) || len(open)+1 != len(All()) ||
+		len(secured)+1 != len(All()) {
 		t.Errorf("open %q, secured %q", Names(open), Names(secured))
 	}
 }

@@ -13,7 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Availability is the name in the history of the calls that try, all through a run, whether each shard takes puts and reserves through each node.
+// Availability is the name in the history of the calls that try, all through a run, whether each
+// shard takes puts and reserves through each node.
 const Availability = "availability"
 
 const (
@@ -30,7 +31,8 @@ const (
 	probeTries = 64
 )
 
-// Prober tries a cluster all through a run: each node is asked to put a job into each shard and to hand it out again, and how the cluster is.
+// Prober tries a cluster all through a run: each node is asked to put a job into each shard and to
+// hand it out again, and how the cluster is.
 type Prober struct {
 	target Target
 	seed   uint64
@@ -136,7 +138,8 @@ func (p *Prober) Run(ctx context.Context) error {
 	return failed
 }
 
-// tryQueue puts one job through a node, takes one through it and acks it. Each call is made also if the one before it failed.
+// tryQueue puts one job through a node, takes one through it and acks it. Each call is made also if
+// the one before it failed.
 func (c *Client) tryQueue(ctx context.Context, node, queue string) {
 	within := func(call func(context.Context)) {
 		c.Ask(node)
@@ -147,11 +150,13 @@ func (c *Client) tryQueue(ctx context.Context, node, queue string) {
 		}
 	}
 	within(func(ctx context.Context) {
-		c.put(ctx, &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "probe"}, RequestId: c.requestID()})
+		c.put(ctx, &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "probe"},
+			RequestId: c.requestID()})
 	})
 	var jobs []*belfryv1.Job
 	within(func(ctx context.Context) {
-		answer, _ := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, Wait: durationpb.New(probeReserveWait), RequestId: c.requestID()})
+		answer, _ := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, Wait: durationpb.New(probeReserveWait),
+			RequestId: c.requestID()})
 		jobs = answer.GetJobs()
 	})
 	for _, j := range jobs {

@@ -16,7 +16,8 @@ func fakeShards(f *fake, shards int) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.jobs = append(f.jobs, "lease of "+r.GetRequestId())
-		return &belfryv1.PutResponse{Created: true, Witness: &belfryv1.Witness{Shard: uint32(r.GetQueue()[len(r.GetQueue())-1]) % uint32(shards)}}, nil
+		return &belfryv1.PutResponse{Created: true,
+			Witness: &belfryv1.Witness{Shard: uint32(r.GetQueue()[len(r.GetQueue())-1]) % uint32(shards)}}, nil
 	}
 }
 
@@ -83,7 +84,8 @@ func TestProber(t *testing.T) {
 	}
 	answered := func(node string) bool {
 		return slices.ContainsFunc(f.history.Statuses(), func(s history.Status) bool {
-			return s.Node == node && s.Failure == "" && slices.Equal(s.Problems, []string{"said by " + node}) && s.Answered >= s.Asked
+			return s.Node == node && s.Failure == "" && slices.Equal(s.Problems, []string{"said by " + node}) &&
+				s.Answered >= s.Asked
 		})
 	}
 	if !answered("n1") || !answered("n2") {

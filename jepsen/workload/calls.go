@@ -37,7 +37,8 @@ func (c *Client) cancel(ctx context.Context, r *belfryv1.CancelRequest) (*belfry
 	return call(ctx, c, c.queue(), belfryv1connect.QueueServiceClient.Cancel, r)
 }
 
-func (c *Client) reschedule(ctx context.Context, r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, *history.Op) {
+func (c *Client) reschedule(ctx context.Context, r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse,
+	*history.Op) {
 	return call(ctx, c, c.queue(), belfryv1connect.QueueServiceClient.Reschedule, r)
 }
 
@@ -53,19 +54,23 @@ func (c *Client) list(ctx context.Context, r *belfryv1.ListRequest) (*belfryv1.L
 	return call(ctx, c, c.queue(), belfryv1connect.QueueServiceClient.List, r)
 }
 
-func (c *Client) createQueue(ctx context.Context, r *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, *history.Op) {
+func (c *Client) createQueue(ctx context.Context, r *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse,
+	*history.Op) {
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.CreateQueue, r)
 }
 
-func (c *Client) updateQueue(ctx context.Context, r *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, *history.Op) {
+func (c *Client) updateQueue(ctx context.Context, r *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse,
+	*history.Op) {
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.UpdateQueue, r)
 }
 
-func (c *Client) purgeQueue(ctx context.Context, r *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, *history.Op) {
+func (c *Client) purgeQueue(ctx context.Context, r *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse,
+	*history.Op) {
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.PurgeQueue, r)
 }
 
-func (c *Client) deleteQueue(ctx context.Context, r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, *history.Op) {
+func (c *Client) deleteQueue(ctx context.Context, r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse,
+	*history.Op) {
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.DeleteQueue, r)
 }
 
@@ -94,14 +99,16 @@ func (c *Client) getQueue(ctx context.Context, queue string) (*belfryv1.GetQueue
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.GetQueue, &belfryv1.GetQueueRequest{Queue: queue})
 }
 
-func (c *Client) setNamespace(ctx context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, *history.Op) {
+func (c *Client) setNamespace(ctx context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse,
+	*history.Op) {
 	return call(ctx, c, c.admin(), belfryv1connect.AdminServiceClient.SetNamespace, r)
 }
 
 // createToken makes a token, of which the history has all but the text.
 func (c *Client) createToken(ctx context.Context, r *belfryv1.CreateTokenRequest) (*Credential, *history.Op) {
 	made := &Credential{}
-	create := func(service belfryv1connect.AdminServiceClient, ctx context.Context, r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+	create := func(service belfryv1connect.AdminServiceClient, ctx context.Context,
+		r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
 		answer, err := service.CreateToken(ctx, r)
 		if err == nil {
 			made.ID, made.Text, answer.Token = answer.GetRecord().GetId(), answer.GetToken(), ""

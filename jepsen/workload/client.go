@@ -1,4 +1,5 @@
-// Package workload has the clients of a run and what they do. Everything that they ask and are told goes into the history.
+// Package workload has the clients of a run and what they do. Everything that they ask and are told
+// goes into the history.
 package workload
 
 import (
@@ -59,7 +60,8 @@ type Client struct {
 	bodies   uint64
 	// kept are leases of earlier rounds, see ackMixed.
 	kept []string
-	// credential is what calls carry; nil for the root token in use, if the target has one. carries is what the call under way does.
+	// credential is what calls carry; nil for the root token in use, if the target has one. carries is
+	// what the call under way does.
 	credential *Credential
 	carries    Credential
 }
@@ -67,7 +69,8 @@ type Client struct {
 // Target says what clients talk to.
 type Target struct {
 	History *history.History
-	// Nodes returns the nodes that a client may ask now, at least one; URL where it reaches one. Both are called from the clients' goroutines.
+	// Nodes returns the nodes that a client may ask now, at least one; URL where it reaches one. Both
+	// are called from the clients' goroutines.
 	Nodes func() []string
 	URL   func(client, node string) (string, error)
 	// Redisson is the other side of the workload mirror; nil without it.
@@ -217,8 +220,10 @@ func (c *Client) body(most int) []byte {
 	return b
 }
 
-// call makes one call and writes it down. The end of ctx leaves its outcome unknown; after the end nothing is sent, and nothing written down.
-func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S, method func(S, context.Context, Q) (A, error), request Q) (A, *history.Op) {
+// call makes one call and writes it down. The end of ctx leaves its outcome unknown; after the end
+// nothing is sent, and nothing written down.
+func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S,
+	method func(S, context.Context, Q) (A, error), request Q) (A, *history.Op) {
 	limit := callMax
 	if waits, ok := any(request).(*belfryv1.ReserveRequest); ok {
 		limit += waits.GetWait().AsDuration()
@@ -227,7 +232,8 @@ func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S, 
 	defer cancel()
 	c.carries = c.carried()
 	o := &history.Op{
-		Client: c.Name, Node: c.node, Workload: c.Workload, Token: c.carries.ID, Forged: c.carries.Forged, Request: request, Invoked: c.history.Now(),
+		Client: c.Name, Node: c.node, Workload: c.Workload, Token: c.carries.ID, Forged: c.carries.Forged, Request: request,
+		Invoked: c.history.Now(),
 	}
 	if err := ctx.Err(); err != nil {
 		o.Outcome, o.Message = belfryv1.Outcome_OUTCOME_NOT_APPLIED, "not sent: "+err.Error()
@@ -255,16 +261,18 @@ func (c *Client) admin() belfryv1connect.AdminServiceClient { return c.services[
 // transient reports whether another node, or the same one later, may answer otherwise.
 func transient(r belfryv1.Reason) bool {
 	switch r {
-	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_SHUTTING_DOWN, belfryv1.Reason_REASON_OVERLOADED,
-		belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL, belfryv1.Reason_REASON_CLOCK_AHEAD, belfryv1.Reason_REASON_TOO_FEW_VOTERS:
+	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_SHUTTING_DOWN,
+		belfryv1.Reason_REASON_OVERLOADED,
+		belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL,
+		belfryv1.Reason_REASON_CLOCK_AHEAD, belfryv1.Reason_REASON_TOO_FEW_VOTERS:
 		return true
 	default:
 		return false
 	}
 }
 
-// judgeError takes from an error what the caller may believe: without a word of the server that the contract knows the outcome is unknown, unless the
-// call was never sent.
+// judgeError takes from an error what the caller may believe: without a word of the server that the
+// contract knows the outcome is unknown, unless the call was never sent.
 func judgeError(o *history.Op, err error) {
 	o.Outcome, o.Message = belfryv1.Outcome_OUTCOME_UNKNOWN, err.Error()
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
@@ -284,7 +292,8 @@ func judgeError(o *history.Op, err error) {
 		if !ok || info.GetDomain() != domain {
 			continue
 		}
-		reason, outcome := belfryv1.Reason_value["REASON_"+info.GetReason()], belfryv1.Outcome_value["OUTCOME_"+info.GetMetadata()["outcome"]]
+		reason, outcome := belfryv1.Reason_value["REASON_"+info.GetReason()],
+			belfryv1.Outcome_value["OUTCOME_"+info.GetMetadata()["outcome"]]
 		if reason == 0 || outcome == 0 {
 			continue
 		}
@@ -302,7 +311,8 @@ func witnessOf(metadata map[string]string) *belfryv1.Witness {
 	if errors.Join(shardErr, termErr, indexErr, entryErr, timeErr) != nil {
 		return nil
 	}
-	return &belfryv1.Witness{Shard: uint32(shard), Term: term, Index: index, Entry: uint32(entry), Time: timestamppb.New(at)}
+	return &belfryv1.Witness{Shard: uint32(shard), Term: term, Index: index, Entry: uint32(entry),
+		Time: timestamppb.New(at)}
 }
 
 // pause waits; false when ctx ended, also if both are so.

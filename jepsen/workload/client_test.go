@@ -39,9 +39,12 @@ func bothProtocols(t *testing.T, f *fake, do func(t *testing.T, c *Client)) {
 
 // TestOutcomes has a call end in each way: what the client then believes is what it may believe.
 func TestOutcomes(t *testing.T) {
-	stale := map[string]string{"outcome": "NOT_APPLIED", "shard": "2", "term": "3", "index": "44", "entry": "5", "time": "2026-01-02T03:04:05.000000006Z"}
-	witness := &belfryv1.Witness{Shard: 2, Term: 3, Index: 44, Entry: 5, Time: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))}
-	info := func(domain, reason string, metadata map[string]string) func(context.Context, *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
+	stale := map[string]string{"outcome": "NOT_APPLIED", "shard": "2", "term": "3", "index": "44", "entry": "5",
+		"time": "2026-01-02T03:04:05.000000006Z"}
+	witness := &belfryv1.Witness{Shard: 2, Term: 3, Index: 44, Entry: 5,
+		Time: timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC))}
+	info := func(domain, reason string, metadata map[string]string) func(context.Context,
+		*belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 		return func(context.Context, *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 			return nil, refusal(t, &errdetails.ErrorInfo{Domain: domain, Reason: reason, Metadata: metadata})
 		}
@@ -64,7 +67,8 @@ func TestOutcomes(t *testing.T) {
 		},
 		"refused": {
 			info("belfry", "STALE_LEASE", stale),
-			history.Op{Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, Reason: belfryv1.Reason_REASON_STALE_LEASE, Witness: witness},
+			history.Op{Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, Reason: belfryv1.Reason_REASON_STALE_LEASE,
+				Witness: witness},
 		},
 		"refused without a witness": {
 			info("belfry", "OVERLOADED", map[string]string{"outcome": "NOT_APPLIED"}),
@@ -74,7 +78,8 @@ func TestOutcomes(t *testing.T) {
 			info("belfry", "UNKNOWN_OUTCOME", map[string]string{"outcome": "UNKNOWN"}),
 			history.Op{Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, Reason: belfryv1.Reason_REASON_UNKNOWN_OUTCOME},
 		},
-		"of another domain":   {info("elsewhere", "STALE_LEASE", stale), history.Op{Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN}},
+		"of another domain": {info("elsewhere", "STALE_LEASE", stale),
+			history.Op{Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN}},
 		"without an outcome":  {info("belfry", "STALE_LEASE", nil), history.Op{Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN}},
 		"for no known reason": {info("belfry", "BAD_LUCK", stale), history.Op{Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN}},
 	} {
@@ -112,13 +117,15 @@ func TestRefusedDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	bothProtocols(t, f, func(t *testing.T, c *Client) {
-		if _, o := c.put(t.Context(), &belfryv1.PutRequest{}); o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || o.Reason != 0 || o.OK() {
+		if _, o := c.put(t.Context(), &belfryv1.PutRequest{}); o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED ||
+			o.Reason != 0 || o.OK() {
 			t.Errorf("it ended as %v, %v: %s", o.Outcome, o.Reason, o.Message)
 		}
 	})
 }
 
-// TestRunKeepsAll ends the load while every client waits for an answer: each call is in the history, and nobody knows its outcome.
+// TestRunKeepsAll ends the load while every client waits for an answer: each call is in the
+// history, and nobody knows its outcome.
 func TestRunKeepsAll(t *testing.T) {
 	f := newFake(t, "n1", "n2")
 	ctx, end := context.WithCancel(t.Context())
@@ -132,7 +139,9 @@ func TestRunKeepsAll(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	list := []Workload{{Name: "w", Roles: []Role{{"role", clients, func(ctx context.Context, c *Client) { c.put(ctx, &belfryv1.PutRequest{}) }}}}}
+	list := []Workload{{Name: "w", Roles: []Role{{"role", clients, func(ctx context.Context, c *Client) {
+		c.put(ctx, &belfryv1.PutRequest{})
+	}}}}}
 	if err := Run(ctx, f.target(), list, Load{Seed: 1, Pace: time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +161,8 @@ func TestNotSent(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	bothProtocols(t, f, func(t *testing.T, c *Client) {
-		if answer, o := c.put(ctx, &belfryv1.PutRequest{}); o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || answer.GetId() != "" {
+		if answer, o := c.put(ctx, &belfryv1.PutRequest{}); o.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED ||
+			answer.GetId() != "" {
 			t.Errorf("it ended as %v", o.Outcome)
 		}
 	})
@@ -168,7 +178,9 @@ func TestRunFails(t *testing.T) {
 	f.answer = func(context.Context, *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 		return &belfryv1.PutResponse{}, nil
 	}
-	list := []Workload{{Name: "w", Roles: []Role{{"role", 20, func(ctx context.Context, c *Client) { c.put(ctx, &belfryv1.PutRequest{}) }}}}}
+	list := []Workload{{Name: "w", Roles: []Role{{"role", 20, func(ctx context.Context, c *Client) {
+		c.put(ctx, &belfryv1.PutRequest{})
+	}}}}}
 	if err := Run(t.Context(), f.target(), list, Load{Seed: 1, Pace: time.Microsecond}); err == nil {
 		t.Error("nobody says that a node cannot be reached")
 	}

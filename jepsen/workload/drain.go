@@ -13,7 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Drain is the name of the workload in the history under which the queues are emptied, and Probe that under which the cluster is tried after it was healed.
+// Drain is the name of the workload in the history under which the queues are emptied, and Probe
+// that under which the cluster is tried after it was healed.
 const (
 	Drain = "drain"
 	Probe = "probe"
@@ -25,8 +26,10 @@ const probeQueue = "probe"
 // share is how many jobs of a queue one node hands out before it is the next one's turn.
 const share = 20
 
-// DrainAll empties queues through every node in turn, a share of each queue at a time, and then has every node say what it sees: counts, and what is dead.
-// So it does with what probes have left, of which each that failed was repeated with other jobs. It returns an error if jobs are left after limit, or a node does not answer.
+// DrainAll empties queues through every node in turn, a share of each queue at a time, and then has
+// every node say what it sees: counts, and what is dead. So it does with what probes have left, of
+// which each that failed was repeated with other jobs. It returns an error if jobs are left after
+// limit, or a node does not answer.
 func DrainAll(ctx context.Context, target Target, queues []string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -46,7 +49,8 @@ func DrainAll(ctx context.Context, target Target, queues []string, limit time.Du
 	queues = append(slices.Clone(queues), probeQueue)
 	for {
 		left := map[string]bool{}
-		for turn := range nodes { // the turns of each queue begin at another node: what one turn empties, another node has emptied
+		// the turns of each queue begin at another node: what one turn empties, another node has emptied
+		for turn := range nodes {
 			for i, queue := range queues {
 				node := nodes[(turn+i)%len(nodes)]
 				if !clients[node].drain(ctx, node, queue) {
@@ -58,7 +62,8 @@ func DrainAll(ctx context.Context, target Target, queues []string, limit time.Du
 			break
 		}
 		if !pause(ctx, 20*time.Millisecond) {
-			return fmt.Errorf("after %v these queues are not empty, or not every node says so: %v", limit, slices.Sorted(maps.Keys(left)))
+			return fmt.Errorf("after %v these queues are not empty, or not every node says so: %v", limit,
+				slices.Sorted(maps.Keys(left)))
 		}
 	}
 	for _, node := range nodes {
@@ -82,10 +87,12 @@ func (c *Client) resume(ctx context.Context, queue string) {
 	}
 }
 
-// drain takes a node's share of what is due from a queue, and reports whether the node then says that nothing is left but dead jobs.
+// drain takes a node's share of what is due from a queue, and reports whether the node then says
+// that nothing is left but dead jobs.
 func (c *Client) drain(ctx context.Context, node, queue string) bool {
 	c.Ask(node)
-	answer, o := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: share, RequestId: c.requestID()})
+	answer, o := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: share,
+		RequestId: c.requestID()})
 	if c.err != nil || !o.OK() && o.Reason != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		return false
 	}
@@ -95,7 +102,8 @@ func (c *Client) drain(ctx context.Context, node, queue string) bool {
 			leases = append(leases, j.GetLease())
 		}
 		c.Ask(node)
-		c.ackBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases, RequestId: c.requestID()}) // what it misses comes again when its lease has lapsed
+		// what it misses comes again when its lease has lapsed
+		c.ackBatch(ctx, &belfryv1.AckBatchRequest{Leases: leases, RequestId: c.requestID()})
 	}
 	c.Ask(node)
 	found, o := c.getQueue(ctx, queue)
@@ -138,8 +146,8 @@ func PrepareProbe(ctx context.Context, target Target, shards int) error {
 	return c.ensureQueue(ctx, probeQueue, uint32(shards))
 }
 
-// ProbeAll has every node take a job through its life in every shard, over and over until it succeeds, and returns an error if one does not
-// within limit.
+// ProbeAll has every node take a job through its life in every shard, over and over until it
+// succeeds, and returns an error if one does not within limit.
 func ProbeAll(ctx context.Context, target Target, shards int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -152,7 +160,8 @@ func ProbeAll(ctx context.Context, target Target, shards int, limit time.Duratio
 		defer c.Close()
 		for !c.probe(ctx, node, shards) {
 			if !pause(ctx, 100*time.Millisecond) {
-				return fmt.Errorf("%v after the last fault jobs of every shard cannot be taken through their lives at %s", limit, node)
+				return fmt.Errorf("%v after the last fault jobs of every shard cannot be taken through their lives at %s",
+					limit, node)
 			}
 		}
 	}
@@ -162,8 +171,8 @@ func ProbeAll(ctx context.Context, target Target, shards int, limit time.Duratio
 // probeDelay is the delay of the jobs that try the cluster after it was healed.
 const probeDelay = 300 * time.Millisecond
 
-// probe puts jobs into every shard, waits for them, takes them and acks them, all at one node. They are due in a moment: nothing but their due time
-// wakes who waits.
+// probe puts jobs into every shard, waits for them, takes them and acks them, all at one node. They
+// are due in a moment: nothing but their due time wakes who waits.
 func (c *Client) probe(ctx context.Context, node string, shards int) bool {
 	batch := &belfryv1.PutBatchRequest{RequestId: c.requestID()}
 	for range 8 * shards { // ids are spread by a hash: so many leave no partition out but once in thousands of runs
@@ -189,7 +198,8 @@ func (c *Client) probe(ctx context.Context, node string, shards int) bool {
 	}
 	for taken := 0; taken < len(batch.GetJobs()); {
 		c.Ask(node)
-		got, o := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{probeQueue}, MaxJobs: 100, Wait: durationpb.New(waitMost), RequestId: c.requestID()})
+		got, o := c.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{probeQueue}, MaxJobs: 100,
+			Wait: durationpb.New(waitMost), RequestId: c.requestID()})
 		if !o.OK() || len(got.GetJobs()) == 0 {
 			return false
 		}

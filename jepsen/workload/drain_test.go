@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestDrainAll empties a cluster: every node hands out its share, and none is asked for more before the others had theirs.
+// TestDrainAll empties a cluster: every node hands out its share, and none is asked for more before
+// the others had theirs.
 func TestDrainAll(t *testing.T) {
 	f := newFake(t, "n1", "n2", "n3")
 	for i := range 6*share + 1 {
@@ -73,7 +74,8 @@ func TestProbeAll(t *testing.T) {
 		t.Error("of three shards two are reached, and nobody says so")
 	}
 	f.refuses = "n2"
-	if err := ProbeAll(f.endAfter(t, "n2", 5), f.target(), 2, time.Minute); err == nil || !strings.Contains(err.Error(), "n2") {
+	if err := ProbeAll(f.endAfter(t, "n2", 5), f.target(), 2, time.Minute); err == nil ||
+		!strings.Contains(err.Error(), "n2") {
 		t.Errorf("with a node that refuses: %v", err)
 	}
 }

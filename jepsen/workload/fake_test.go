@@ -67,12 +67,13 @@ func newFake(t *testing.T, names ...string) *fake {
 }
 
 func (f *fake) target() Target {
-	return Target{History: f.history, Nodes: func() []string { return f.names }, URL: func(_, node string) (string, error) {
-		if url, ok := f.urls[node]; ok {
-			return url, nil
-		}
-		return "", fmt.Errorf("there is no node %s", node)
-	}}
+	return Target{History: f.history, Nodes: func() []string { return f.names },
+		URL: func(_, node string) (string, error) {
+			if url, ok := f.urls[node]; ok {
+				return url, nil
+			}
+			return "", fmt.Errorf("there is no node %s", node)
+		}}
 }
 
 func (n *fakeNode) Put(ctx context.Context, r *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
@@ -136,7 +137,8 @@ func (n *fakeNode) UpdateQueue(context.Context, *belfryv1.UpdateQueueRequest) (*
 func (n *fakeNode) GetQueue(context.Context, *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
 	n.cluster.mu.Lock()
 	defer n.cluster.mu.Unlock()
-	return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{Counts: &belfryv1.JobCounts{Ready: uint32(len(n.cluster.jobs))}}}, nil
+	return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{
+		Counts: &belfryv1.JobCounts{Ready: uint32(len(n.cluster.jobs))}}}, nil
 }
 
 func (n *fakeNode) List(context.Context, *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {

@@ -14,7 +14,8 @@ import (
 const Founding = "founding"
 
 const (
-	// foundingClients is how many clients put through each node, foundingPause the time between two puts of one, foundingCallMax how long one may take.
+	// foundingClients is how many clients put through each node, foundingPause the time between two
+	// puts of one, foundingCallMax how long one may take.
 	foundingClients = 2
 	foundingPause   = 30 * time.Millisecond
 	foundingCallMax = 2 * time.Second
@@ -38,7 +39,8 @@ func PutWhileFounded(ctx context.Context, target Target, seed uint64) error {
 				for c.err == nil && pause(ctx, foundingPause) {
 					c.Ask(node)
 					limited, cancel := context.WithTimeout(ctx, foundingCallMax)
-					c.put(limited, &belfryv1.PutRequest{Queue: Founding, Body: &belfryv1.PutRequest_Data{Data: c.body(32)}, RequestId: c.requestID()})
+					c.put(limited, &belfryv1.PutRequest{Queue: Founding, Body: &belfryv1.PutRequest_Data{Data: c.body(32)},
+						RequestId: c.requestID()})
 					cancel()
 				}
 			})

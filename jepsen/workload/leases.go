@@ -14,7 +14,8 @@ import (
 func stall() Workload {
 	const queue = "stall"
 	return Workload{
-		Name: "stall", What: "holders who stall beyond their TTR and then ack, nack, release or extend with a stale fence", Queues: []string{queue},
+		Name: "stall", What: "holders who stall beyond their TTR and then ack, nack, release or extend with a stale fence",
+		Queues: []string{queue},
 		Roles: []Role{
 			{"producer", 1, func(ctx context.Context, c *Client) {
 				r := c.newPut(queue)
@@ -34,7 +35,8 @@ func stall() Workload {
 	}
 }
 
-// hold keeps a job for up to twice its lease, and then says what became of it, sometimes twice; one in six it gives back at once.
+// hold keeps a job for up to twice its lease, and then says what became of it, sometimes twice; one
+// in six it gives back at once.
 func (c *Client) hold(ctx context.Context, j *belfryv1.Job) {
 	if c.oneIn(6) {
 		c.release(ctx, j.GetLease(), c.between(0, 200*time.Millisecond))
@@ -62,7 +64,8 @@ func (c *Client) hold(ctx context.Context, j *belfryv1.Job) {
 func retries() Workload {
 	const queue = "retries"
 	return Workload{
-		Name: "retries", What: "nacks with and without a delay, schedules of retries, dead letters and back", Queues: []string{queue},
+		Name: "retries", What: "nacks with and without a delay, schedules of retries, dead letters and back",
+		Queues: []string{queue},
 		Roles: []Role{
 			{"producer", 1, func(ctx context.Context, c *Client) {
 				r := c.newPut(queue)
@@ -107,7 +110,8 @@ func (c *Client) fail(ctx context.Context, j *belfryv1.Job) {
 	case 1:
 		c.nack(ctx, &belfryv1.NackRequest{Lease: j.GetLease(), Error: "for good", Dead: true, RequestId: c.requestID()})
 	case 2:
-		c.nack(ctx, &belfryv1.NackRequest{Lease: j.GetLease(), Error: "soon", Delay: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()})
+		c.nack(ctx, &belfryv1.NackRequest{Lease: j.GetLease(), Error: "soon",
+			Delay: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()})
 	default:
 		c.nack(ctx, &belfryv1.NackRequest{Lease: j.GetLease(), Error: "by schedule", RequestId: c.maybeRequestID()})
 	}

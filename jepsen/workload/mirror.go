@@ -14,7 +14,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The queues of the workload mirror, which have the same names in Redis and in Belfry. Commands that are killed serve the first two, every server the third.
+// The queues of the workload mirror, which have the same names in Redis and in Belfry. Commands
+// that are killed serve the first two, every server the third.
 const (
 	MirrorIn     = "mirror/in"     // comes to Belfry's consumers, or is delivered by Redisson before
 	MirrorOut    = "mirror/out"    // comes to Redisson's consumers
@@ -26,10 +27,12 @@ func mirror() Workload {
 	queues := []string{MirrorIn, MirrorOut, MirrorServed}
 	anyone := func(c *Client) string { return queues[c.Rand.IntN(len(queues))] }
 	return Workload{
-		Name: "mirror", What: "processes of Redisson in a Redis, which is killed, beside commands of 'belfry mirror' that are suspended and killed, and servers that mirror", Queues: queues,
+		Name: "mirror", What: "processes of Redisson in a Redis, which is killed, beside commands of 'belfry mirror' that " +
+			"are suspended and killed, and servers that mirror", Queues: queues,
 		NeedsRedis: true,
 		Prepare: func(ctx context.Context, c *Client) error {
-			return errors.Join(c.ensureQueue(ctx, MirrorIn, 2), c.ensureQueue(ctx, MirrorOut, 3), c.ensureQueue(ctx, MirrorServed, 1))
+			return errors.Join(c.ensureQueue(ctx, MirrorIn, 2), c.ensureQueue(ctx, MirrorOut, 3),
+				c.ensureQueue(ctx, MirrorServed, 1))
 		},
 		Roles: []Role{
 			{"offerer", 2, func(ctx context.Context, c *Client) { c.offer(ctx, anyone(c)) }},
@@ -67,12 +70,14 @@ func (c *Client) offer(ctx context.Context, queue string) {
 	c.history.Pass(p)
 }
 
-// takeRung has a consumer of Redisson take what is on the ready list. What Redis does not answer may be lost, and it is not killed meanwhile.
+// takeRung has a consumer of Redisson take what is on the ready list. What Redis does not answer
+// may be lost, and it is not killed meanwhile.
 func (c *Client) takeRung(ctx context.Context, queue string) {
 	began := c.history.Now()
 	payloads, err := c.target.Redisson.Take(ctx, queue)
 	for _, payload := range payloads {
-		c.history.Pass(history.Passage{Client: c.Name, Queue: queue, Payload: payload, Taken: true, Invoked: began, Returned: c.history.Now()})
+		c.history.Pass(history.Passage{Client: c.Name, Queue: queue, Payload: payload, Taken: true, Invoked: began,
+			Returned: c.history.Now()})
 	}
 	if err != nil {
 		c.err = fmt.Errorf("taking from the ready list of %s: %w", queue, err)
@@ -126,7 +131,9 @@ func (c *Client) mirror(ctx context.Context) {
 	}
 }
 
-// DrainMirror has Redisson's workers and consumers and the mirror go on until Redis has nothing left, nor Belfry of what is Redisson's consumers'. It is for after the last fault, with a target that has a Redis.
+// DrainMirror has Redisson's workers and consumers and the mirror go on until Redis has nothing
+// left, nor Belfry of what is Redisson's consumers'. It is for after the last fault, with a target
+// that has a Redis.
 func DrainMirror(ctx context.Context, target Target, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -164,7 +171,8 @@ func DrainMirror(ctx context.Context, target Target, limit time.Duration) error 
 			return err
 		}
 		if !pause(ctx, 200*time.Millisecond) {
-			return fmt.Errorf("after %v the mirror is not done: Redis has %s left, or Belfry jobs for its consumers", limit, cmp.Or(left, "nothing"))
+			return fmt.Errorf("after %v the mirror is not done: Redis has %s left, or Belfry jobs for its consumers", limit,
+				cmp.Or(left, "nothing"))
 		}
 	}
 }

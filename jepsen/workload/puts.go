@@ -16,13 +16,15 @@ import (
 const (
 	// bodyMost is the length of the random part of a body.
 	bodyMost = 200
-	// waitMost is how long a client waits for a job at most: short beside the faults, so that polls end, move and begin during them.
+	// waitMost is how long a client waits for a job at most: short beside the faults, so that polls
+	// end, move and begin during them.
 	waitMost = 4 * time.Second
 )
 
 // newPut returns a put with a random delay, and often with an id, a priority, headers and options.
 func (c *Client) newPut(queue string) *belfryv1.PutRequest {
-	r := &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: c.body(bodyMost)}, Ttr: durationpb.New(c.between(2*time.Second, 8*time.Second))}
+	r := &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: c.body(bodyMost)},
+		Ttr: durationpb.New(c.between(2*time.Second, 8*time.Second))}
 	switch c.Rand.IntN(5) {
 	case 0: // neither: such a put cannot be repeated
 	case 1, 2:
@@ -95,7 +97,8 @@ func puts() Workload {
 func herd() Workload {
 	const queue = "herd"
 	return Workload{
-		Name: "herd", What: "hundreds of jobs due in the same millisecond, and consumers who all wait for it", Queues: []string{queue},
+		Name: "herd", What: "hundreds of jobs due in the same millisecond, and consumers who all wait for it",
+		Queues: []string{queue},
 		Roles: []Role{
 			{"producer", 1, func(ctx context.Context, c *Client) {
 				due := timestamppb.New(time.Now().Add(3 * time.Second).Truncate(time.Second))
@@ -103,7 +106,8 @@ func herd() Workload {
 					batch := &belfryv1.PutBatchRequest{RequestId: c.requestID()}
 					for range 50 {
 						batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{
-							Queue: queue, When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Data{Data: c.body(40)}, Ttr: durationpb.New(5 * time.Second),
+							Queue: queue, When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Data{Data: c.body(40)},
+							Ttr:      durationpb.New(5 * time.Second),
 							Priority: proto.Int32(int32(c.Rand.IntN(3) - 1)),
 						})
 					}
@@ -120,7 +124,8 @@ func herd() Workload {
 func batches() Workload {
 	const queue = "batches"
 	return Workload{
-		Name: "batches", What: "batches with repeats and conflicts inside; batches of acks with stale leases among them", Queues: []string{queue},
+		Name: "batches", What: "batches with repeats and conflicts inside; batches of acks with stale leases among them",
+		Queues: []string{queue},
 		Roles: []Role{
 			{"producer", 2, func(ctx context.Context, c *Client) {
 				batch := &belfryv1.PutBatchRequest{RequestId: c.requestID()}
@@ -138,7 +143,8 @@ func batches() Workload {
 // keptMost is how many leases of earlier rounds a consumer of batches keeps.
 const keptMost = 8
 
-// ackMixed takes jobs and acks them in one batch, with leases of earlier rounds among them: some were acked already, some are late, and may have lapsed.
+// ackMixed takes jobs and acks them in one batch, with leases of earlier rounds among them: some
+// were acked already, some are late, and may have lapsed.
 func (c *Client) ackMixed(ctx context.Context, queue string) {
 	jobs := c.take(ctx, 40, queue)
 	if len(jobs) == 0 || !pause(ctx, c.between(0, 20*time.Millisecond)) {

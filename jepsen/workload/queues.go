@@ -17,7 +17,8 @@ import (
 func partitions() Workload {
 	queues := []string{"partitions/wide", "partitions/pair", "partitions/single"}
 	return Workload{
-		Name: "partitions", What: "queues of three, two and one partition, with and without ids; polls over all of them", Queues: queues,
+		Name: "partitions", What: "queues of three, two and one partition, with and without ids; polls over all of them",
+		Queues: queues,
 		Prepare: func(ctx context.Context, c *Client) error {
 			for i, queue := range queues[:2] {
 				if err := c.ensureQueue(ctx, queue, uint32(3-i)); err != nil {
@@ -62,12 +63,15 @@ func (c *Client) ensureQueue(ctx context.Context, queue string, n uint32) error 
 func admin() Workload {
 	queues := []string{"admin/steady", "admin/doomed", "admin/limited"}
 	return Workload{
-		Name: "admin", What: "queues that are paused, configured, purged, deleted and made again under their producers and consumers", Queues: queues,
+		Name: "admin", What: "queues that are paused, configured, purged, deleted and made again under their producers " +
+			"and consumers", Queues: queues,
 		Prepare: func(ctx context.Context, c *Client) error {
-			limits := &belfryv1.QueueSettings{MaxJobs: proto.Uint32(40), PutsPerSecond: proto.Uint32(20), MaxInFlight: proto.Uint32(5)}
+			limits := &belfryv1.QueueSettings{MaxJobs: proto.Uint32(40), PutsPerSecond: proto.Uint32(20),
+				MaxInFlight: proto.Uint32(5)}
 			for range 20 {
 				c.put(ctx, c.newPut(queues[2]))
-				if _, o := c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queues[2], Settings: limits, RequestId: c.requestID()}); o.OK() {
+				if _, o := c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queues[2], Settings: limits,
+					RequestId: c.requestID()}); o.OK() {
 					return nil
 				}
 				if !pause(ctx, 500*time.Millisecond) {
@@ -93,7 +97,8 @@ func (c *Client) operate(ctx context.Context, queues []string) {
 	switch c.Rand.IntN(8) {
 	case 0:
 		until := timestamppb.New(time.Now().Add(c.between(0, 2*time.Second)))
-		c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: &belfryv1.QueueSettings{PausedUntil: until}, RequestId: c.requestID()})
+		c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: &belfryv1.QueueSettings{PausedUntil: until},
+			RequestId: c.requestID()})
 	case 1:
 		settings := &belfryv1.QueueSettings{Paused: proto.Bool(true)}
 		c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: settings, RequestId: c.requestID()})
@@ -101,7 +106,8 @@ func (c *Client) operate(ctx context.Context, queues []string) {
 		settings = &belfryv1.QueueSettings{Paused: proto.Bool(false)}
 		c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: settings, RequestId: c.requestID()})
 	case 2:
-		settings := &belfryv1.QueueSettings{Ttr: durationpb.New(c.between(time.Second, 5*time.Second)), MaxAttempts: proto.Uint32(uint32(c.Rand.IntN(5)))}
+		settings := &belfryv1.QueueSettings{Ttr: durationpb.New(c.between(time.Second, 5*time.Second)),
+			MaxAttempts: proto.Uint32(uint32(c.Rand.IntN(5)))}
 		c.updateQueue(ctx, &belfryv1.UpdateQueueRequest{Queue: queue, Settings: settings, RequestId: c.requestID()})
 	case 3:
 		r := &belfryv1.PurgeQueueRequest{Queue: queues[1], Max: c.Rand.Uint32N(20), RequestId: c.requestID()}
@@ -114,7 +120,8 @@ func (c *Client) operate(ctx context.Context, queues []string) {
 			c.deleteQueue(ctx, &belfryv1.DeleteQueueRequest{Queue: queues[1], RequestId: c.requestID()})
 		}
 	case 5:
-		c.createQueue(ctx, &belfryv1.CreateQueueRequest{Queue: queues[1], Partitions: 1 + c.Rand.Uint32N(2), RequestId: c.requestID()})
+		c.createQueue(ctx, &belfryv1.CreateQueueRequest{Queue: queues[1], Partitions: 1 + c.Rand.Uint32N(2),
+			RequestId: c.requestID()})
 	default:
 		c.getQueue(ctx, queues[c.Rand.IntN(len(queues))])
 	}
@@ -133,10 +140,13 @@ func reads() Workload {
 				case 0:
 					c.getQueue(ctx, queue)
 				case 1:
-					states := []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DELAYED, belfryv1.JobState_JOB_STATE_READY, belfryv1.JobState_JOB_STATE_RESERVED}
-					c.list(ctx, &belfryv1.ListRequest{Queue: queue, State: states[c.Rand.IntN(len(states))], PageSize: int32(1 + c.Rand.IntN(20)), Stale: c.oneIn(4)})
+					states := []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DELAYED, belfryv1.JobState_JOB_STATE_READY,
+						belfryv1.JobState_JOB_STATE_RESERVED}
+					c.list(ctx, &belfryv1.ListRequest{Queue: queue, State: states[c.Rand.IntN(len(states))],
+						PageSize: int32(1 + c.Rand.IntN(20)), Stale: c.oneIn(4)})
 				default:
-					found, _ := c.list(ctx, &belfryv1.ListRequest{Queue: queue, State: belfryv1.JobState_JOB_STATE_DELAYED, PageSize: 3})
+					found, _ := c.list(ctx, &belfryv1.ListRequest{Queue: queue, State: belfryv1.JobState_JOB_STATE_DELAYED,
+						PageSize: 3})
 					for _, j := range found.GetJobs() {
 						c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: j.GetId(), Stale: c.oneIn(4)})
 					}

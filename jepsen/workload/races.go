@@ -18,7 +18,8 @@ func races() Workload {
 	// id is one of a few that are fought over; they change every few seconds, or the dedup window would end the fight.
 	id := func(c *Client) string { return fmt.Sprintf("r%d-%d", time.Now().Unix()/4, c.Rand.IntN(12)) }
 	return Workload{
-		Name: "races", What: "put, put again, cancel, reschedule, reserve and ack of the same few ids at once", Queues: []string{queue},
+		Name: "races", What: "put, put again, cancel, reschedule, reserve and ack of the same few ids at once",
+		Queues: []string{queue},
 		Roles: []Role{
 			{"fighter", 5, func(ctx context.Context, c *Client) {
 				switch c.Rand.IntN(7) {
@@ -26,14 +27,17 @@ func races() Workload {
 					// One of three contents, so that a put may repeat an earlier one or contradict it.
 					variant := c.Rand.IntN(3)
 					c.put(ctx, &belfryv1.PutRequest{
-						Queue: queue, Id: id(c), Again: c.oneIn(4), Body: &belfryv1.PutRequest_Text{Text: fmt.Sprint("variant ", variant)},
-						When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Duration(variant) * 400 * time.Millisecond)}, Ttr: durationpb.New(time.Second), MaxAttempts: proto.Uint32(0),
+						Queue: queue, Id: id(c), Again: c.oneIn(4),
+						Body: &belfryv1.PutRequest_Text{Text: fmt.Sprint("variant ", variant)},
+						When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Duration(variant) * 400 * time.Millisecond)},
+						Ttr:  durationpb.New(time.Second), MaxAttempts: proto.Uint32(0),
 					})
 				case 3:
 					c.cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: id(c), Force: c.oneIn(3), RequestId: c.requestID()})
 				case 4:
 					c.reschedule(ctx, &belfryv1.RescheduleRequest{
-						Queue: queue, Id: id(c), When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(c.between(0, time.Second))}, RequestId: c.requestID(),
+						Queue: queue, Id: id(c), When: &belfryv1.RescheduleRequest_Delay{
+							Delay: durationpb.New(c.between(0, time.Second))}, RequestId: c.requestID(),
 					})
 				case 5:
 					c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id(c)})
@@ -51,7 +55,8 @@ func races() Workload {
 func repeats() Workload {
 	const queue = "repeats"
 	return Workload{
-		Name: "repeats", What: "every call repeated with its request id or its job's id, at other nodes, also when it was answered", Queues: []string{queue},
+		Name: "repeats", What: "every call repeated with its request id or its job's id, at other nodes, also when it was " +
+			"answered", Queues: []string{queue},
 		Roles: []Role{
 			{"producer", 1, func(ctx context.Context, c *Client) { // a job takes consumers six calls
 				r := c.newPut(queue)
@@ -65,7 +70,8 @@ func repeats() Workload {
 				})
 			}},
 			{"consumer", 4, func(ctx context.Context, c *Client) {
-				r := &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 1 + c.Rand.Uint32N(4), Wait: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()}
+				r := &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 1 + c.Rand.Uint32N(4),
+					Wait: durationpb.New(c.between(0, time.Second)), RequestId: c.requestID()}
 				var jobs []*belfryv1.Job
 				c.insist(ctx, func() *history.Op {
 					answer, o := c.reserve(ctx, r)
@@ -92,7 +98,8 @@ func repeats() Workload {
 func (c *Client) insist(ctx context.Context, call func() *history.Op) {
 	for tries := 0; tries < 8; tries++ {
 		o := call()
-		known := o.Outcome == belfryv1.Outcome_OUTCOME_APPLIED || o.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED && !transient(o.Reason) && o.Reason != 0
+		known := o.Outcome == belfryv1.Outcome_OUTCOME_APPLIED || o.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED &&
+			!transient(o.Reason) && o.Reason != 0
 		if known {
 			break
 		}

@@ -14,7 +14,8 @@ import (
 const (
 	// ringQueue is a queue in which nothing else happens.
 	ringQueue = "ring"
-	// ringTries is how often a ring is tried at each node: a busy machine makes one late or has a shard change its leader, a lost wake-up is there in all of them.
+	// ringTries is how often a ring is tried at each node: a busy machine makes one late or has a
+	// shard change its leader, a lost wake-up is there in all of them.
 	ringTries = 3
 	// ringWait is how long it is waited for.
 	ringWait = 10 * time.Second
@@ -22,8 +23,9 @@ const (
 	ringPause = 200 * time.Millisecond
 )
 
-// RingAll has a consumer wait at every node, with nothing else going on, for a job that is put or that falls due, and returns how long it took from that
-// moment to the consumer: at the slowest node the quickest of a few tries.
+// RingAll has a consumer wait at every node, with nothing else going on, for a job that is put or
+// that falls due, and returns how long it took from that moment to the consumer: at the slowest
+// node the quickest of a few tries.
 func RingAll(ctx context.Context, target Target, by Ring) (slowest time.Duration, err error) {
 	for _, node := range target.Nodes() {
 		quickest := ringWait
@@ -65,12 +67,14 @@ const (
 func ring(ctx context.Context, target Target, node string, by Ring, try int) (time.Duration, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	producer, err := NewClient(target, Probe, fmt.Sprintf("ring-%s-%s-%d-producer", by, node, try), uint64(target.History.Now()))
+	producer, err := NewClient(target, Probe, fmt.Sprintf("ring-%s-%s-%d-producer", by, node, try),
+		uint64(target.History.Now()))
 	if err != nil {
 		return 0, err
 	}
 	defer producer.Close()
-	consumer, err := NewClient(target, Probe, fmt.Sprintf("ring-%s-%s-%d-consumer", by, node, try), uint64(target.History.Now()))
+	consumer, err := NewClient(target, Probe, fmt.Sprintf("ring-%s-%s-%d-consumer", by, node, try),
+		uint64(target.History.Now()))
 	if err != nil {
 		return 0, err
 	}
@@ -79,10 +83,12 @@ func ring(ctx context.Context, target Target, node string, by Ring, try int) (ti
 	consumer.Ask(node)
 	got := make(chan []*belfryv1.Job, 1)
 	wait := func() {
-		answer, _ := consumer.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{ringQueue}, Wait: durationpb.New(ringWait), RequestId: consumer.requestID()})
+		answer, _ := consumer.reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{ringQueue},
+			Wait: durationpb.New(ringWait), RequestId: consumer.requestID()})
 		got <- answer.GetJobs()
 	}
-	job := &belfryv1.PutRequest{Queue: ringQueue, Body: &belfryv1.PutRequest_Text{Text: "ring"}, RequestId: producer.requestID()}
+	job := &belfryv1.PutRequest{Queue: ringQueue, Body: &belfryv1.PutRequest_Text{Text: "ring"},
+		RequestId: producer.requestID()}
 	if by == Put {
 		go wait()
 		pause(ctx, ringPause)
@@ -109,7 +115,8 @@ func ring(ctx context.Context, target Target, node string, by Ring, try int) (ti
 		consumer.ack(ctx, j.GetLease())
 	}
 	if len(jobs) == 0 {
-		return 0, fmt.Errorf("%v after its put or due time a job was not handed out at %s, where somebody waited for it", took, node)
+		return 0, fmt.Errorf("%v after its put or due time a job was not handed out at %s, where somebody waited for it",
+			took, node)
 	}
 	return took, nil
 }

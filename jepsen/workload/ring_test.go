@@ -11,7 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRingAllWithoutLeader: a shard that changes its leader at a try has nobody wait in vain, and the others decide; one that never has a leader is told of.
+// TestRingAllWithoutLeader: a shard that changes its leader at a try has nobody wait in vain, and
+// the others decide; one that never has a leader is told of.
 func TestRingAllWithoutLeader(t *testing.T) {
 	for _, tt := range []struct {
 		refused int
@@ -26,7 +27,8 @@ func TestRingAllWithoutLeader(t *testing.T) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if puts++; puts <= tt.refused {
-				return nil, refusal(t, &errdetails.ErrorInfo{Domain: "belfry", Reason: "NO_LEADER", Metadata: map[string]string{"outcome": "NOT_APPLIED"}})
+				return nil, refusal(t, &errdetails.ErrorInfo{Domain: "belfry", Reason: "NO_LEADER",
+					Metadata: map[string]string{"outcome": "NOT_APPLIED"}})
 			}
 			f.jobs = append(f.jobs, fmt.Sprint("lease-", puts))
 			return &belfryv1.PutResponse{Created: true}, nil

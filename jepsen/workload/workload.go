@@ -26,7 +26,8 @@ type Workload struct {
 	Roles   []Role
 }
 
-// Role is what some clients of a workload do, over and over. A round should take well under a second unless it waits for a job.
+// Role is what some clients of a workload do, over and over. A round should take well under a
+// second unless it waits for a job.
 type Role struct {
 	Name    string
 	Clients int
@@ -35,7 +36,8 @@ type Role struct {
 
 // All returns every workload.
 func All() []Workload {
-	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(), reads(), mirror(), access()}
+	return []Workload{puts(), herd(), races(), stall(), retries(), batches(), partitions(), deaths(), repeats(), admin(),
+		reads(), mirror(), access()}
 }
 
 // Open returns every workload that needs no secrets.
@@ -43,7 +45,8 @@ func Open() []Workload {
 	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsSecrets })
 }
 
-// Secured returns every workload that works in a cluster that asks everybody who he is: the processes of the workload mirror have no token.
+// Secured returns every workload that works in a cluster that asks everybody who he is: the
+// processes of the workload mirror have no token.
 func Secured() []Workload {
 	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsRedis })
 }
@@ -97,8 +100,9 @@ type Load struct {
 	Pace time.Duration
 }
 
-// Run has the clients of all workloads work until ctx ends, and returns when each has stopped: by then the history has every call that was sent.
-// An error means that a client could not be made, or found no way to a node.
+// Run has the clients of all workloads work until ctx ends, and returns when each has stopped: by
+// then the history has every call that was sent. An error means that a client could not be made, or
+// found no way to a node.
 func Run(ctx context.Context, target Target, list []Workload, load Load) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
