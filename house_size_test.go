@@ -10,7 +10,6 @@ import (
 
 // The rules about how much a reader must hold in mind, and about tests that hide or wait.
 const (
-	ruleFileSize     = "size/file"
 	ruleFunctionSize = "size/function"
 	ruleBoolParam    = "size/bool-parameter"
 	ruleFolderName   = "size/folder-name"
@@ -19,12 +18,10 @@ const (
 	ruleSkip         = "tests/skip"
 )
 
-var sizeRuleNames = []string{ruleFileSize, ruleFunctionSize, ruleBoolParam, ruleFolderName, ruleInit, ruleSleep, ruleSkip}
+var sizeRuleNames = []string{ruleFunctionSize, ruleBoolParam, ruleFolderName, ruleInit, ruleSleep, ruleSkip}
 
-const (
-	fileLinesMax     = 500
-	functionLinesMax = 70 // between the braces, as funlen counts
-)
+// functionLinesMax is how many lines a function has at most between its braces, as funlen counts.
+const functionLinesMax = 70
 
 // emptyNames say nothing about what a package is for.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
@@ -32,16 +29,13 @@ var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc"
 // boolParamsAllowed are exported functions with a bool parameter whose form someone else prescribes, with the reason.
 var boolParamsAllowed = map[string]string{}
 
-// checkSize reports files and functions that are too long, and what hides in tests. Generated code is nobody's to read.
+// checkSize reports functions that are too long, and what hides in tests. Generated code is nobody's to read.
 func checkSize(t *tree) []finding {
 	var found []finding
 	bubbles := bubblesByDir(t)
 	for _, f := range t.files {
 		if f.generated {
 			continue
-		}
-		if f.lines > fileLinesMax {
-			found = append(found, finding{f.path, 0, ruleFileSize, "the file is too long; one subject a file"})
 		}
 		if slices.Contains(emptyNames, path.Base(f.dir)) {
 			found = append(found, f.finding(f.syntax.Package, ruleFolderName, "the folder's name says nothing; name it after its subject"))

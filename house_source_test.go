@@ -27,6 +27,7 @@ type tree struct {
 type sourceFile struct {
 	path      string // slash-separated, from the root of the tree
 	dir       string // "." for the root
+	text      string
 	lines     int
 	test      bool // the name ends in _test.go
 	generated bool // carries the standard "Code generated … DO NOT EDIT." line
@@ -92,6 +93,7 @@ func (t *tree) add(fsys fs.FS, name string) error {
 	t.files = append(t.files, &sourceFile{
 		path:      name,
 		dir:       path.Dir(name),
+		text:      string(text),
 		lines:     strings.Count(string(text), "\n"),
 		test:      strings.HasSuffix(name, "_test.go"),
 		generated: ast.IsGenerated(syntax),

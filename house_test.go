@@ -35,7 +35,8 @@ func tidied(findings []finding) []finding {
 }
 
 // houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of each.
-var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, hygieneRuleNames, wordRuleNames, linkRuleNames)
+var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
+	hygieneRuleNames, wordRuleNames, linkRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -51,6 +52,7 @@ func TestHouse(t *testing.T) {
 		{"process", func() []finding { return checkProcess(src) }},
 		{"purity", func() []finding { return checkPurity(src, exportsOf(t, src.importsOf(pureDir))) }},
 		{"size", func() []finding { return checkSize(src) }},
+		{"rooms", func() []finding { return checkRooms(src) }},
 		{"links", func() []finding { return checkLinks(t, fsys) }},
 		{"words", func() []finding { return checkWords(src) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
@@ -85,7 +87,8 @@ type planted struct {
 }
 
 // plantedTrees collects the planted violations of every rule.
-var plantedTrees = slices.Concat(plantedImports, plantedProcess, plantedPurity, plantedSize, plantedHygiene, plantedWords, plantedLinks)
+var plantedTrees = slices.Concat(plantedImports, plantedProcess, plantedPurity, plantedSize, plantedRooms,
+	plantedHygiene, plantedWords, plantedLinks)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must report.
 func runPlanted(t *testing.T, trees []planted, check func(t *testing.T, p planted) []finding) {

@@ -1,0 +1,128 @@
+package belfry_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// The rules about rooms: how large a package is, how wide a line, and that folders do not import each other in a circle.
+const (
+	ruleRoomFiles = "rooms/files"
+	ruleRoomLines = "rooms/lines"
+	ruleWidth     = "rooms/width"
+	ruleCircle    = "rooms/circle"
+)
+
+var roomRuleNames = []string{ruleRoomFiles, ruleRoomLines, ruleWidth, ruleCircle}
+
+// Of a package its tests and generated code are not counted. A tab is one column.
+const (
+	roomFilesMax = 25
+	roomLinesMax = 3500
+	columnsMax   = 120
+)
+
+// unfinishedRooms are larger than a room may be, and unfinishedWidth are folders with wider lines: they are being split
+// and wrapped. Neither list may grow, and a room that is no longer too large is reported.
+var (
+	unfinishedRooms = []string{
+		"client", "cluster", "cmd/belfry", "cmd/compare", "fsm", "jepsen/checker", "jepsen/nemesis", "mirror", "node",
+		"node/storage", "rpc",
+	}
+	unfinishedWidth = []string{"client", "cluster", "cmd", "fsm", "jepsen", "mirror", "node", "rpc", "."}
+)
+
+// checkRooms reports packages that are too large, lines that are too wide, and circles of imports among the folders at the
+// root. The compiler refuses a circle among packages; it allows one among folders.
+func checkRooms(t *tree) []finding {
+	files, lines := map[string]int{}, map[string]int{}
+	imports := map[string]map[string]bool{}
+	var found []finding
+	for _, f := range t.files {
+		if f.generated {
+			continue
+		}
+		if first, _, _ := strings.Cut(f.dir, "/"); !slices.Contains(unfinishedWidth, first) {
+			found = append(found, wideLines(f)...)
+		}
+		if f.test {
+			continue
+		}
+		files[f.dir]++
+		lines[f.dir] += f.lines
+		for _, spec := range f.syntax.Imports {
+			from, _, _ := strings.Cut(f.dir, "/")
+			inside, ok := strings.CutPrefix(importPath(spec), modulePath+"/")
+			if to, _, _ := strings.Cut(inside, "/"); ok && to != from {
+				if imports[from] == nil {
+					imports[from] = map[string]bool{}
+				}
+				imports[from][to] = true
+			}
+		}
+	}
+	for dir := range files {
+		if slices.Contains(unfinishedRooms, dir) {
+			if files[dir] <= roomFilesMax && lines[dir] <= roomLinesMax {
+				found = append(found, finding{dir, 0, ruleRoomFiles, "the package is no longer too large; take it off the list"})
+			}
+			continue
+		}
+		if files[dir] > roomFilesMax {
+			found = append(found, finding{dir, 0, ruleRoomFiles,
+				fmt.Sprintf("the package has %d files, at most %d", files[dir], roomFilesMax)})
+		}
+		if lines[dir] > roomLinesMax {
+			found = append(found, finding{dir, 0, ruleRoomLines,
+				fmt.Sprintf("the package has %d lines, at most %d", lines[dir], roomLinesMax)})
+		}
+	}
+	return append(found, circles(imports)...)
+}
+
+// wideLines reports the lines of a file that are too wide. Text between backquotes is as wide as what it stands for.
+func wideLines(f *sourceFile) []finding {
+	quoted := map[int]bool{}
+	ast.Inspect(f.syntax, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value, "`") {
+			for line := f.line(lit.Pos()); line <= f.line(lit.End()); line++ {
+				quoted[line] = true
+			}
+		}
+		return true
+	})
+	var found []finding
+	for i, line := range strings.Split(f.text, "\n") {
+		if n := utf8.RuneCountInString(line); n > columnsMax && !quoted[i+1] {
+			found = append(found, finding{f.path, i + 1, ruleWidth, fmt.Sprintf("%d columns, at most %d", n, columnsMax)})
+		}
+	}
+	return found
+}
+
+// circles reports each folder from which imports lead back to it. imports has the folders that a folder imports.
+func circles(imports map[string]map[string]bool) []finding {
+	var found []finding
+	for from := range imports {
+		reached := maps.Clone(imports[from])
+		for waiting := slices.Collect(maps.Keys(reached)); len(waiting) > 0; {
+			next := waiting[0]
+			waiting = waiting[1:]
+			for to := range imports[next] {
+				if !reached[to] {
+					reached[to] = true
+					waiting = append(waiting, to)
+				}
+			}
+		}
+		if reached[from] {
+			found = append(found, finding{from, 0, ruleCircle, "imports lead from this folder back to it"})
+		}
+	}
+	return found
+}
