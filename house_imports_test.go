@@ -62,6 +62,14 @@ var importTable = []importRow{
 		reason:   "time is kept without a shard, a node or a network",
 	},
 	{
+		dir:    "node/histogram",
+		reason: "values are counted for whatever metric",
+	},
+	{
+		dir:    "node/outcome",
+		reason: "an error and its outcome mean the same in every room of node, and depend on none",
+	},
+	{
 		dir:    "node/wakeup",
 		reason: "a channel knows nothing of what it wakes",
 	},

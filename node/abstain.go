@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // AbstainFor is how long a replica abstains after Abstain. The caller repeats Abstain while the reason lasts; when it
@@ -26,7 +28,7 @@ func (n *Node) Abstain(group string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("abstaining in %s: %w", group, ErrNotHere)
+	return fmt.Errorf("abstaining in %s: %w", group, outcome.ErrNotHere)
 }
 
 // abstention is the time until which a node abstains from the elections of a group. The zero value does not abstain.

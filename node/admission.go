@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -39,7 +40,7 @@ func newAdmission(s *shard) *admission {
 		space:     n.space, memory: n.memory,
 		quotas: &quotas{
 			name: s.name, view: s.view, nodeLimited: &n.namespacesLimited, askForMore: n.askForMoreQuota,
-			noLeader: func() error { return s.refusal(ErrNoLeader) },
+			noLeader: func() error { return s.refusal(outcome.ErrNoLeader) },
 		},
 	}
 }
@@ -127,9 +128,9 @@ func (a *admission) memoryFull() bool { return a.memory.full.Load() || a.votersF
 // diskRefusal returns the error for requests that the disk has no room for.
 func (a *admission) diskRefusal() error {
 	if a.handsOver() {
-		return fmt.Errorf("%s: %w: its leader hands over: %w", a.name, ErrNoLeader, ErrDiskFull)
+		return fmt.Errorf("%s: %w: its leader hands over: %w", a.name, outcome.ErrNoLeader, outcome.ErrDiskFull)
 	}
-	return fmt.Errorf("%s: %w", a.name, ErrDiskFull)
+	return fmt.Errorf("%s: %w", a.name, outcome.ErrDiskFull)
 }
 
 // frees reports whether a command ends jobs, or must be logged for the shard to be served at all.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -22,9 +23,9 @@ func (n *Node) Answered(group string, servers []string, need int) error {
 			}
 		}
 		if alive := len(servers) - len(silent); alive < need {
-			return fmt.Errorf("%s: %w: %s; %d of %d answer, and %d must", group, ErrSilent, strings.Join(silent, ", "), alive, len(servers), need)
+			return fmt.Errorf("%s: %w: %s; %d of %d answer, and %d must", group, outcome.ErrSilent, strings.Join(silent, ", "), alive, len(servers), need)
 		}
 		return nil
 	}
-	return fmt.Errorf("%s: %w", group, ErrNotHere)
+	return fmt.Errorf("%s: %w", group, outcome.ErrNotHere)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -185,11 +186,11 @@ type FollowerStats struct {
 type QueueStats struct {
 	// LatenessSeconds runs from a job's due time to the timestamp of the grant of its first
 	// attempt.
-	LatenessSeconds Histogram
+	LatenessSeconds histogram.Values
 	// JobSeconds runs from a job's put to its ack, in shard time.
-	JobSeconds Histogram
+	JobSeconds histogram.Values
 	// Attempts counts the attempts at a job until it was acked or died.
-	Attempts Histogram
+	Attempts histogram.Values
 	// Waiting is the number of parked calls of Reserve that name the queue.
 	Waiting int
 }
@@ -210,16 +211,16 @@ type ShardStats struct {
 	// their commands.
 	Entries, Commands uint64
 	// EntryCommands and EntryBytes are the sizes of those entries.
-	EntryCommands, EntryBytes Histogram
+	EntryCommands, EntryBytes histogram.Values
 	// ProposeSeconds runs from the moment a request is queued to its answer. CommitSeconds runs
 	// from the proposal of an entry to its application. ApplySeconds is the machine's own time for
 	// an entry.
-	ProposeSeconds, CommitSeconds, ApplySeconds Histogram
+	ProposeSeconds, CommitSeconds, ApplySeconds histogram.Values
 	// ServerLateSeconds and WorkerLateSeconds are the two parts of the time from a job's due time
 	// to the timestamp of the grant of its first attempt. The server's part begins when the job is
 	// due, its queue gives jobs out and a call for it is here. The worker's part is the time before
 	// that. It includes the time that a call takes from another node to the leader.
-	ServerLateSeconds, WorkerLateSeconds Histogram
+	ServerLateSeconds, WorkerLateSeconds histogram.Values
 	// Redelivered counts the grants that were not the first of their job.
 	Redelivered uint64
 	// Queues are keyed by name. The map is empty if this node does not lead the shard.
@@ -245,7 +246,7 @@ type ShardStats struct {
 	AppliedIndex  uint64
 	Snapshot      SnapshotStats
 	// LogSyncSeconds is the time to write entries to the log and sync them to the disk.
-	LogSyncSeconds Histogram
+	LogSyncSeconds histogram.Values
 	// Machine holds the machine's own figures, Storage those of its files.
 	Machine fsm.Stats
 	Storage storage.Stats
@@ -268,11 +269,5 @@ type SnapshotStats struct {
 	LoggedBytes, DueBytes int64
 }
 
-// Histogram counts values in buckets. Counts[i] is the number of values at most Bounds[i] and above
-// Bounds[i-1]. The last of Counts has no bound and holds the rest.
-type Histogram struct {
-	Bounds []float64
-	Counts []uint64
-	Sum    float64
-	Count  uint64
-}
+// Histogram counts values in buckets.
+type Histogram = histogram.Values

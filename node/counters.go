@@ -4,6 +4,10 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // shardCounters are the counters that the parts of a shard share.
@@ -14,18 +18,18 @@ type shardCounters struct {
 	memoryFull, tooFewVoters       atomic.Uint64
 	entries, commands              atomic.Uint64
 	redelivered                    atomic.Uint64
-	entryCommands, entryBytes      *histogram
-	propose, commit, apply         *histogram
-	serverLate, workerLate         *histogram
+	entryCommands, entryBytes      *histogram.Histogram
+	propose, commit, apply         *histogram.Histogram
+	serverLate, workerLate         *histogram.Histogram
 	measures                       *queueMeasures
 	quotas                         namespaceRefusals
 }
 
 func newShardCounters(shard uint32) *shardCounters {
 	return &shardCounters{
-		shard: shard, entryCommands: newHistogram(1, 15), entryBytes: newHistogram(128, 15),
-		propose: newSeconds(), commit: newSeconds(), apply: newSeconds(),
-		serverLate: newSeconds(), workerLate: newSeconds(), measures: newQueueMeasures(),
+		shard: shard, entryCommands: histogram.Doubling(1, 15), entryBytes: histogram.Doubling(128, 15),
+		propose: histogram.Seconds(), commit: histogram.Seconds(), apply: histogram.Seconds(),
+		serverLate: histogram.Seconds(), workerLate: histogram.Seconds(), measures: newQueueMeasures(),
 	}
 }
 
@@ -34,36 +38,48 @@ func (c *shardCounters) entryApplied(f *inflightEntry, commands int, now time.Ti
 	c.entries.Add(1)
 	c.commands.Add(uint64(commands))
 	c.applied.Add(uint64(len(f.batch)))
-	c.entryCommands.add(float64(commands))
-	c.entryBytes.add(float64(len(f.entry)))
-	c.commit.observe(now.Sub(f.start))
+	c.entryCommands.Add(float64(commands))
+	c.entryBytes.Add(float64(len(f.entry)))
+	c.commit.Observe(now.Sub(f.start))
 	seconds := make([]float64, len(f.batch))
 	for i, pr := range f.batch {
 		seconds[i] = now.Sub(pr.queued).Seconds()
 	}
-	c.propose.add(seconds...)
+	c.propose.Add(seconds...)
 }
 
 // failed counts requests that ended with err.
 func (c *shardCounters) failed(err error, requests int) {
 	n := uint64(requests)
-	if OutcomeOf(err) == Unknown {
+	if outcome.Of(err) == outcome.Unknown {
 		c.unknown.Add(n)
 		return
 	}
 	c.notApplied.Add(n)
 	switch {
-	case errors.Is(err, ErrOverloaded), errors.Is(err, ErrShareUnknown): // callers get the same reason for both
+	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrShareUnknown): // callers get the same reason for both
 		c.overloaded.Add(n)
-	case errors.Is(err, ErrDiskFull):
+	case errors.Is(err, outcome.ErrDiskFull):
 		c.diskFull.Add(n)
-	case errors.Is(err, ErrMemoryFull):
+	case errors.Is(err, outcome.ErrMemoryFull):
 		c.memoryFull.Add(n)
-	case errors.Is(err, ErrTooFewVoters):
+	case errors.Is(err, outcome.ErrTooFewVoters):
 		c.tooFewVoters.Add(n)
-	case errors.Is(err, ErrNoLeader), errors.Is(err, ErrNotLeader):
+	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrNotLeader):
 		c.noLeader.Add(n)
-	case errors.Is(err, ErrQuota), errors.Is(err, ErrRateLimited):
+	case errors.Is(err, outcome.ErrQuota), errors.Is(err, outcome.ErrRateLimited):
 		c.quotas.note(err, n)
 	}
+}
+
+// histogramOf returns the latencies of a store in seconds.
+func histogramOf(l *storage.Latency) histogram.Values {
+	h := histogram.Values{Counts: l.Buckets[:], Sum: l.Sum.Seconds()}
+	for i := range storage.LatencyBuckets - 1 {
+		h.Bounds = append(h.Bounds, storage.LatencyBound(i).Seconds())
+	}
+	for _, n := range h.Counts { // not l.Count, which may have been read a moment before
+		h.Count += n
+	}
+	return h
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // free is the free space of a disk in MiB, which a test sets.
@@ -63,17 +64,17 @@ func TestWhatAFullDiskRefuses(t *testing.T) {
 		}
 	}
 	f.set(t, n, 255)
-	check("low", ErrDiskFull, adds...)
+	check("low", outcome.ErrDiskFull, adds...)
 	check("low", nil, others...)
 	f.set(t, n, 32)
-	check("without the reserve", ErrDiskFull, adds...)
+	check("without the reserve", outcome.ErrDiskFull, adds...)
 	check("without the reserve", nil, others...)
 	f.set(t, n, 31)
-	check("scarce", ErrDiskFull, adds...)
-	check("scarce", ErrDiskFull, others...)
+	check("scarce", outcome.ErrDiskFull, adds...)
+	check("scarce", outcome.ErrDiskFull, others...)
 	check("scarce", nil, passes...)
 	f.set(t, n, 15)
-	check("exhausted", ErrDiskFull, slices.Concat(adds, others, passes)...)
+	check("exhausted", outcome.ErrDiskFull, slices.Concat(adds, others, passes)...)
 	if st := n.Status(); !st.DiskFull || n.Stats().Shards[0].DiskFull != refused {
 		t.Errorf("status says %+v, %d requests were counted, want %d", st, n.Stats().Shards[0].DiskFull, refused)
 	}
@@ -95,7 +96,7 @@ func TestReservationsOnAFullDisk(t *testing.T) {
 		}
 		expectEntries(t, n, before, 1) // the Expire that makes the job ready
 		for _, wait := range []time.Duration{0, time.Minute} {
-			if late := startPoll(t, n, wait, 1, "orders"); late.running() || !errors.Is(late.err, ErrDiskFull) {
+			if late := startPoll(t, n, wait, 1, "orders"); late.running() || !errors.Is(late.err, outcome.ErrDiskFull) {
 				t.Errorf("a poll of %v ended with %v", wait, late.err)
 			}
 		}

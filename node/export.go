@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // Export passes a shard to emit as records of a backup. The records are of one index, at which
@@ -33,14 +34,14 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 	defer release()
 	captured()
 	if snapshot.Restoring() {
-		return fmt.Errorf("%s: %w", s.name, ErrRestoring)
+		return fmt.Errorf("%s: %w", s.name, outcome.ErrRestoring)
 	}
 	err = snapshot.Export(shard, keep, func(r fsm.BackupRecord) error {
 		switch {
 		case n.draining.Load():
-			return ErrShuttingDown
+			return outcome.ErrShuttingDown
 		case ctx.Err() != nil:
-			return canceled(ctx)
+			return outcome.Canceled(ctx)
 		default:
 			return emit(r)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // exporting is an export of shard 0 whose reader has taken the first record and reads no further until it is let.
@@ -49,7 +50,7 @@ func TestExportDelaysNoStop(t *testing.T) {
 			t.Errorf("the stop took %v: %v", time.Since(began), err)
 		}
 		close(e.let)
-		if err := <-e.ended; !errors.Is(err, ErrShuttingDown) {
+		if err := <-e.ended; !errors.Is(err, outcome.ErrShuttingDown) {
 			t.Errorf("the export ended with %v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -72,7 +73,7 @@ func TestTenantsAreServedRoundRobin(t *testing.T) {
 
 // refuseRest ends what is in flight and what waits.
 func (b *bench) refuseRest(f *fakeFuture) {
-	b.close(ErrNoLeader)
+	b.close(outcome.ErrNoLeader)
 	f.fail(errors.New("enough"))
 }
 
@@ -103,7 +104,7 @@ func TestOneTenantLeavesRoom(t *testing.T) {
 		for range 80 {
 			b.mustPut(t, "loud/a", 1, 0)
 		}
-		if err := b.put(t, "loud/b", 1, 0); !errors.Is(err, ErrOverloaded) {
+		if err := b.put(t, "loud/b", 1, 0); !errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("more of who filled the room got %v, want ErrOverloaded", err)
 		}
 		let := 0
@@ -138,7 +139,7 @@ func TestOneTenantLeavesRoomToWait(t *testing.T) {
 		expect := func(polls []<-chan error, refused int) {
 			t.Helper()
 			for _, p := range polls {
-				if err := <-p; errors.Is(err, ErrOverloaded) {
+				if err := <-p; errors.Is(err, outcome.ErrOverloaded) {
 					refused--
 				} else if err != nil {
 					t.Error(err)

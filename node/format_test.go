@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -81,11 +82,11 @@ func TestFormatOfEntries(t *testing.T) {
 		}
 		var got []int
 		for range 3 {
-			flying.fail(ErrShuttingDown)
+			flying.fail(outcome.ErrShuttingDown)
 			flying = b.next(t)
 			got = append(got, int(flying.entry[0]))
 		}
-		flying.fail(ErrShuttingDown)
+		flying.fail(outcome.ErrShuttingDown)
 		if diff := cmp.Diff([]int{1, 2, 1}, got); diff != "" {
 			t.Errorf("formats of the entries (-want +got):\n%s", diff)
 		}
@@ -103,12 +104,12 @@ func TestFormatsAreRefusedTogether(t *testing.T) {
 			_, answers := b.send(t, 1)
 			waiting = append(waiting, answers)
 		}
-		b.close(ErrNoLeader)
+		b.close(outcome.ErrNoLeader)
 		for i, answers := range waiting {
-			if len(answers) != 1 || !errors.Is((<-answers).err, ErrNoLeader) {
+			if len(answers) != 1 || !errors.Is((<-answers).err, outcome.ErrNoLeader) {
 				t.Errorf("request %d was not refused", i)
 			}
 		}
-		flying.fail(ErrNoLeader)
+		flying.fail(outcome.ErrNoLeader)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // codesOf returns the codes of the results of puts of one request.
@@ -113,8 +114,8 @@ func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.proposer.close(ErrNoLeader) // as yield does
-		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err, ErrNoLeader) {
+		s.proposer.close(outcome.ErrNoLeader) // as yield does
+		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err, outcome.ErrNoLeader) {
 			t.Errorf("while it hands over: %+v, %v", reply, err)
 		}
 		s.proposer.open()

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
@@ -89,7 +91,7 @@ type leadership struct {
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
-		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: newSeconds(), throttle: n.throttle},
+		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: histogram.Seconds(), throttle: n.throttle},
 	}
 	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
 	return g
@@ -130,7 +132,7 @@ func (g *group) open(notify chan<- bool) error {
 	}
 	i := &instance{Raft: r, stores: stores, replica: g.replica, transport: trans, ended: make(chan struct{})}
 	if !g.publish(i) {
-		return errors.Join(ErrShuttingDown, i.shutDown())
+		return errors.Join(outcome.ErrShuttingDown, i.shutDown())
 	}
 	g.planSnapshot()
 	if g.soleVoter() {
@@ -241,7 +243,7 @@ func (g *group) renew(notify chan<- bool, reason string) bool {
 	if err == nil {
 		return true
 	}
-	if !errors.Is(err, ErrShuttingDown) && !g.node.setAside(g.name) {
+	if !errors.Is(err, outcome.ErrShuttingDown) && !g.node.setAside(g.name) {
 		g.node.fatal(fmt.Errorf("restarting %s because %s: %w", g.name, reason, err))
 	}
 	<-g.done
@@ -311,7 +313,7 @@ func (g *group) catchUp(ctx context.Context) error {
 func insist(ctx context.Context, attempt func() error) error {
 	for {
 		err := attempt()
-		if OutcomeOf(err) != NotApplied {
+		if outcome.Of(err) != outcome.NotApplied {
 			return err
 		}
 		pause := time.NewTimer(insistPause)
@@ -349,7 +351,7 @@ func (g *group) submit(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 	g.submitting.Lock()
 	defer g.submitting.Unlock()
 	if g.current != l {
-		return nil, ErrNoLeader
+		return nil, outcome.ErrNoLeader
 	}
 	r := g.instance()
 	return boundFuture{r.Apply(entry, submitTimeout), r}, nil
@@ -382,9 +384,9 @@ func (g *group) leader() (*leadership, error) {
 		return l, nil
 	}
 	if _, id := g.instance().LeaderWithID(); id != "" && string(id) != g.node.id.serverID() {
-		return nil, fmt.Errorf("%s: %w: server %q does", g.name, ErrNotLeader, id)
+		return nil, fmt.Errorf("%s: %w: server %q does", g.name, outcome.ErrNotLeader, id)
 	}
-	return nil, fmt.Errorf("%s: %w", g.name, ErrNoLeader)
+	return nil, fmt.Errorf("%s: %w", g.name, outcome.ErrNoLeader)
 }
 
 // soleVoter reports whether this node is the only voter.
@@ -415,14 +417,14 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 		select {
 		case err := <-verified:
 			if err != nil {
-				return fmt.Errorf("%s: %w: %w", g.name, ErrNoLeader, err)
+				return fmt.Errorf("%s: %w: %w", g.name, outcome.ErrNoLeader, err)
 			}
 		case <-ctx.Done():
-			return canceled(ctx)
+			return outcome.Canceled(ctx)
 		}
 	}
 	if g.serving.Load() != l {
-		return fmt.Errorf("%s: %w", g.name, ErrNoLeader)
+		return fmt.Errorf("%s: %w", g.name, outcome.ErrNoLeader)
 	}
 	return nil
 }
@@ -440,7 +442,7 @@ func (g *group) note(doing string, err error) {
 	text := doing + ": " + err.Error()
 	g.lastError.Store(&text)
 	say := g.logger.Warn
-	if errors.Is(err, ErrNoLeader) || errors.Is(err, ErrUnknownOutcome) {
+	if errors.Is(err, outcome.ErrNoLeader) || errors.Is(err, outcome.ErrUnknownOutcome) {
 		say = g.logger.Info
 	}
 	say("the group is in trouble", "doing", doing, "error", err)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -20,13 +21,13 @@ func TestSubmitIsBoundToItsLeadership(t *testing.T) {
 	}
 	g.lose()
 	before := g.instance().LastIndex()
-	if _, err := g.submit(first, []byte("x")); !errors.Is(err, ErrNoLeader) {
+	if _, err := g.submit(first, []byte("x")); !errors.Is(err, outcome.ErrNoLeader) {
 		t.Errorf("an entry of a leadership that is over ended with %v", err)
 	}
 	if g.serve(first) || g.instance().LastIndex() != before {
 		t.Error("a leadership that is over serves, or logs")
 	}
-	if _, err := g.leader(); !errors.Is(err, ErrNoLeader) {
+	if _, err := g.leader(); !errors.Is(err, outcome.ErrNoLeader) {
 		t.Errorf("without a leadership callers get %v", err)
 	}
 }
@@ -43,7 +44,7 @@ func TestReadIsBoundToItsLeadership(t *testing.T) {
 		t.Errorf("a leadership that goes on: %v", err)
 	}
 	g.lose()
-	if err := g.confirm(t.Context(), first); !errors.Is(err, ErrNoLeader) {
+	if err := g.confirm(t.Context(), first); !errors.Is(err, outcome.ErrNoLeader) {
 		t.Errorf("a read in a leadership that is over: %v", err)
 	}
 }
@@ -129,7 +130,7 @@ func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
 			} else {
 				stopped <- g.stop()
 			}
-			if err := g.restart(notify); err != nil && !errors.Is(err, ErrShuttingDown) {
+			if err := g.restart(notify); err != nil && !errors.Is(err, outcome.ErrShuttingDown) {
 				t.Errorf("the restart ended with %v", err)
 			} else if err == nil && order == "stop first" {
 				t.Error("a stopped group was started")
@@ -161,7 +162,7 @@ func TestNothingIsStartedBesideAStop(t *testing.T) {
 	if n.spawn(run) || n.shards[0].Load().spawn(run) {
 		t.Error("a goroutine was started after the stop")
 	}
-	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}}); !errors.Is(err, ErrShuttingDown) {
+	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}}); !errors.Is(err, outcome.ErrShuttingDown) {
 		t.Errorf("starting a group ended with %v", err)
 	}
 }

@@ -20,8 +20,8 @@ func (c *shardCounters) granted(came fsm.Time, result *fsm.Result, clock fsm.Tim
 			continue
 		}
 		had := min(max(g.Due, came), clock) // timestamps need not follow the clock that gave came
-		c.workerLate.observe(had.Sub(g.Due))
-		c.serverLate.observe(clock.Sub(had))
+		c.workerLate.Observe(had.Sub(g.Due))
+		c.serverLate.Observe(clock.Sub(had))
 		c.measures.late(g.Queue, clock.Sub(g.Due))
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/histogram"
 )
 
 // expectLateness compares the two parts of the lateness of jobs with what they should be, to the millisecond.
 func expectLateness(t *testing.T, n *Node, jobs uint64, server, worker time.Duration) {
 	t.Helper()
 	st := n.Stats().Shards[0]
-	for part, h := range map[string]Histogram{"server": st.ServerLateSeconds, "workers": st.WorkerLateSeconds, "queue": st.Queues["orders"].LatenessSeconds} {
+	for part, h := range map[string]histogram.Values{"server": st.ServerLateSeconds, "workers": st.WorkerLateSeconds, "queue": st.Queues["orders"].LatenessSeconds} {
 		want := map[string]time.Duration{"server": server, "workers": worker, "queue": server + worker}[part]
 		got := time.Duration(h.Sum * float64(time.Second))
 		if off := got - want; h.Count != jobs || off < 0 || off > time.Millisecond {

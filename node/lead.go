@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // yieldPoll is the time between two checks whether the entries in flight are done.
@@ -54,8 +56,8 @@ func (n *Node) HandOver(ctx context.Context) {
 // yield transfers the leadership after the entries in flight are done, at the latest after a while: an entry that is still
 // being committed then may have an unknown outcome. Until the transfer ends, the shard takes no new requests.
 func (s *shard) yield(ctx context.Context) {
-	s.proposer.close(ErrNoLeader)
-	s.waiters.close(ErrNoLeader)
+	s.proposer.close(outcome.ErrNoLeader)
+	s.waiters.close(outcome.ErrNoLeader)
 	grace := time.NewTimer(handoverGrace)
 	defer grace.Stop()
 	look := time.NewTicker(yieldPoll)

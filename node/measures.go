@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/histogram"
 )
 
 // measuredQueuesMax bounds the queues of a shard that are measured separately, at about 600 bytes
@@ -20,7 +21,7 @@ type queueMeasures struct {
 }
 
 // queueMeasure holds the measurements of one queue. A histogram is nil until it has a value.
-type queueMeasure struct{ late, took, attempts *histogram }
+type queueMeasure struct{ late, took, attempts *histogram.Histogram }
 
 func newQueueMeasures() *queueMeasures {
 	return &queueMeasures{queues: map[string]*queueMeasure{}}
@@ -62,9 +63,9 @@ func (m *queueMeasures) late(queue string, late time.Duration) {
 	defer m.mu.Unlock()
 	q := m.of(queue)
 	if q.late == nil {
-		q.late = newHistogramOf(latenessBounds())
+		q.late = histogram.New(latenessBounds())
 	}
-	q.late.observe(late)
+	q.late.Observe(late)
 }
 
 // ended counts jobs that were acked or died.
@@ -81,16 +82,16 @@ func (m *queueMeasures) ended(endings []fsm.Ending) {
 			q, name = m.of(e.Queue), e.Queue
 		}
 		if q.attempts == nil {
-			q.attempts = newHistogramOf(attemptsBounds())
+			q.attempts = histogram.New(attemptsBounds())
 		}
-		q.attempts.add(float64(e.Attempts))
+		q.attempts.Add(float64(e.Attempts))
 		if e.State != fsm.Acked {
 			continue
 		}
 		if q.took == nil {
-			q.took = newHistogramOf(tookBounds())
+			q.took = histogram.New(tookBounds())
 		}
-		q.took.observe(e.Took)
+		q.took.Observe(e.Took)
 	}
 }
 
@@ -113,9 +114,9 @@ func (m *queueMeasures) value() map[string]QueueStats {
 }
 
 // valueOf returns the values of a histogram; h may be nil.
-func valueOf(h *histogram) Histogram {
+func valueOf(h *histogram.Histogram) histogram.Values {
 	if h == nil {
-		return Histogram{}
+		return histogram.Values{}
 	}
-	return h.value()
+	return h.Value()
 }

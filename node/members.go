@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -21,7 +22,7 @@ func (n *Node) AddNonvoter(ctx context.Context, group, serverID string, after ui
 func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint64) error {
 	return n.changeMembers(ctx, group, after, func(m Membership, r *raft.Raft) (raft.Future, error) {
 		if !m.Has(serverID) {
-			return nil, fmt.Errorf("%w: %s is no member that could become a voter", ErrOvertaken, serverID)
+			return nil, fmt.Errorf("%w: %s is no member that could become a voter", outcome.ErrOvertaken, serverID)
 		}
 		return r.AddVoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
 	})
@@ -31,7 +32,7 @@ func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint6
 // after see RemoveServer.
 func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after uint64) error {
 	if serverID == n.id.serverID() {
-		return fmt.Errorf("%w: %s would take its own vote in %s", ErrCanceled, serverID, group)
+		return fmt.Errorf("%w: %s would take its own vote in %s", outcome.ErrCanceled, serverID, group)
 	}
 	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
 		return r.DemoteVoter(raft.ServerID(serverID), after, submitTimeout), nil
@@ -68,7 +69,7 @@ func (n *Node) changeMembers(ctx context.Context, name string, after uint64, cha
 	return n.asLeader(ctx, name, "changing the members of", func(g *group, i *instance) error {
 		m := g.replica.committedMembers()
 		if after != 0 && m.Index != after {
-			return fmt.Errorf("%w: they were changed at %d, after %d", ErrOvertaken, m.Index, after)
+			return fmt.Errorf("%w: they were changed at %d, after %d", outcome.ErrOvertaken, m.Index, after)
 		}
 		future, err := change(m, i.Raft)
 		if err != nil {
@@ -83,15 +84,15 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 	n.active.Add(1)
 	defer n.end()
 	if n.draining.Load() {
-		return ErrShuttingDown
+		return outcome.ErrShuttingDown
 	}
 	all := n.allGroups()
 	at := slices.IndexFunc(all, func(g *group) bool { return g.name == name })
 	if at < 0 {
-		missing := ErrUnknownShard
+		missing := outcome.ErrUnknownShard
 		for i := range n.shards {
 			if shardName(uint32(i)) == name {
-				missing = ErrNotHere
+				missing = outcome.ErrNotHere
 			}
 		}
 		return fmt.Errorf("%s %s: %w", doing, name, missing)
@@ -102,7 +103,7 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 	}
 	ended, i := make(chan error, 1), g.instance()
 	if !n.spawn(func() { ended <- f(g, i) }) {
-		return ErrShuttingDown
+		return outcome.ErrShuttingDown
 	}
 	select {
 	case err := <-ended:
@@ -111,6 +112,6 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s %s: %w: %w", doing, name, ErrUnknownOutcome, context.Cause(ctx))
+		return fmt.Errorf("%s %s: %w: %w", doing, name, outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 const (
@@ -45,11 +46,11 @@ type MemoryError struct {
 
 // Error implements error.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: %d MiB of %d MiB are spoken for", ErrMemoryFull, e.Used>>20, e.Limit>>20)
+	return fmt.Sprintf("%s: %d MiB of %d MiB are spoken for", outcome.ErrMemoryFull, e.Used>>20, e.Limit>>20)
 }
 
 // Unwrap returns ErrMemoryFull.
-func (e *MemoryError) Unwrap() error { return ErrMemoryFull }
+func (e *MemoryError) Unwrap() error { return outcome.ErrMemoryFull }
 
 // SoftMemoryLimit returns the limit for the Go runtime in a process with the given limit. The rest
 // is for the program's own pages, thread stacks, and what the kernel keeps for the process's

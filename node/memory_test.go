@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // fakeHeap is a heap of which a test says how much is alive.
@@ -71,10 +72,10 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 	h.set(n, full-8)
 	check("below the mark", nil, put("orders", "a", 0))
 	h.set(n, full+1)
-	check("full", ErrMemoryFull, adds...)
+	check("full", outcome.ErrMemoryFull, adds...)
 	check("full", nil, append(reserves, frees[:len(frees)-1]...)...)
 	h.set(n, critical+1)
-	check("critical", ErrMemoryFull, adds...)
+	check("critical", outcome.ErrMemoryFull, adds...)
 	check("critical", nil, append(reserves, frees...)...)
 	if text := n.memory.pressure(); !strings.Contains(text, "at most 64 jobs") {
 		t.Errorf("the condition says %q", text)
@@ -83,7 +84,7 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 		t.Errorf("status says %+v, %d requests were counted, want %d", st, n.Stats().Shards[0].MemoryFull, refused)
 	}
 	h.set(n, full-4)
-	check("hardly less", ErrMemoryFull, adds...)
+	check("hardly less", outcome.ErrMemoryFull, adds...)
 	h.set(n, full*9/10)
 	check("enough", nil, append(adds, reserves...)...)
 }
@@ -101,7 +102,7 @@ func fillMemory(t *testing.T, n *Node) (jobs int) {
 			req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1, Body: body})
 		}
 		if _, err := n.Do(t.Context(), 0, req); err != nil {
-			if !errors.Is(err, ErrMemoryFull) {
+			if !errors.Is(err, outcome.ErrMemoryFull) {
 				t.Fatal(err)
 			}
 			return jobs
@@ -227,15 +228,15 @@ func TestFullVoterStopsPuts(t *testing.T) {
 		n.NotePeerMemory("n9.1", &MemoryError{99, 100}, nil) // no voter
 		puts(nil)
 		n.NotePeerMemory(voter, &MemoryError{90, 100}, nil)
-		puts(ErrMemoryFull)
+		puts(outcome.ErrMemoryFull)
 		do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: 1})
-		n.NotePeerMemory(voter, nil, ErrNoLeader)
-		puts(ErrMemoryFull)
+		n.NotePeerMemory(voter, nil, outcome.ErrNoLeader)
+		puts(outcome.ErrMemoryFull)
 		time.Sleep(peerMemoryFor)
-		n.NotePeerMemory(voter, nil, ErrNoLeader)
+		n.NotePeerMemory(voter, nil, outcome.ErrNoLeader)
 		puts(nil)
 		n.NotePeerMemory(voter, &MemoryError{90, 100}, nil)
-		puts(ErrMemoryFull)
+		puts(outcome.ErrMemoryFull)
 		n.NotePeerMemory(voter, nil, nil)
 		puts(nil)
 	})
@@ -270,7 +271,7 @@ func TestFullVoterIsForgotten(t *testing.T) {
 		time.Sleep(memoryInterval)
 		synctest.Wait()
 		_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
-		if known() != 1 || !errors.Is(err, ErrMemoryFull) {
+		if known() != 1 || !errors.Is(err, outcome.ErrMemoryFull) {
 			t.Errorf("%d nodes are known to be full, a put ended with %v", known(), err)
 		}
 		time.Sleep(peerMemoryFor + memoryInterval)

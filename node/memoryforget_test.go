@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // TestFullMemoryForgets: while puts are refused for want of memory the pacer has forgotten what is past its time, though no caller logs anything.
@@ -95,7 +96,7 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 		req := &fsm.Request{Caller: "c", ID: id, Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most, TTR: time.Hour}}}
 		reply, err := n.Reserve(t.Context(), 0, req, Wait{})
 		if want == 0 {
-			if !errors.Is(err, ErrMemoryFull) {
+			if !errors.Is(err, outcome.ErrMemoryFull) {
 				t.Errorf("with %d jobs reserved %+v are granted, %v", len(held), reply.Results, err)
 			}
 			return
@@ -171,7 +172,7 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 				t.Errorf("%s: the repeat of a put ended with %+v, %v", when, reply.Results, err)
 			}
 		}
-		if _, err := n.Do(t.Context(), 0, named("new", put("orders", "z", 0))); !errors.Is(err, ErrMemoryFull) {
+		if _, err := n.Do(t.Context(), 0, named("new", put("orders", "z", 0))); !errors.Is(err, outcome.ErrMemoryFull) {
 			t.Errorf("%s: a new put ended with %v", when, err)
 		}
 	}

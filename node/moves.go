@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -34,11 +35,11 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 	n.active.Add(1)
 	if n.draining.Load() {
 		n.end()
-		return ErrShuttingDown
+		return outcome.ErrShuttingDown
 	}
 	if int64(shard) >= int64(len(n.shards)) {
 		n.end()
-		return fmt.Errorf("%w: %d of %d", ErrUnknownShard, shard, len(n.shards))
+		return fmt.Errorf("%w: %d of %d", outcome.ErrUnknownShard, shard, len(n.shards))
 	}
 	ended := make(chan error, 1)
 	started := n.spawn(func() { // the data directory stays locked until f returns
@@ -49,7 +50,7 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 	})
 	if !started {
 		n.end()
-		return ErrShuttingDown
+		return outcome.ErrShuttingDown
 	}
 	select {
 	case err := <-ended:
@@ -58,7 +59,7 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s %s here: %w: %w", doing, shardName(shard), ErrUnknownOutcome, context.Cause(ctx))
+		return fmt.Errorf("%s %s here: %w: %w", doing, shardName(shard), outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 }
 
@@ -92,7 +93,7 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 		return err
 	}
 	if !n.place(s) {
-		return errors.Join(ErrShuttingDown, s.stop())
+		return errors.Join(outcome.ErrShuttingDown, s.stop())
 	}
 	n.planSpace()
 	return nil
@@ -119,7 +120,7 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 		return n.forget(ctx, newShard(n, number), removed)
 	}
 	if s.instance().State() == raft.Leader || s.soleVoter() {
-		return ErrLeads
+		return outcome.ErrLeads
 	}
 	n.shards[number].Store(nil)
 	if err := s.stop(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
@@ -48,7 +49,7 @@ func TestCallsToAShardThatIsNotHere(t *testing.T) {
 		expectHere(t, n)
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 1}}}
 		query := &fsm.QueueQuery{Queue: "q"}
-		for shard, want := range map[uint32]error{0: ErrNotHere, 1: ErrNotHere, 2: ErrUnknownShard} {
+		for shard, want := range map[uint32]error{0: outcome.ErrNotHere, 1: outcome.ErrNotHere, 2: outcome.ErrUnknownShard} {
 			group := shardName(shard)
 			for what, call := range map[string]func() error{
 				"do":       func() error { _, err := n.Do(t.Context(), shard, req); return err },
@@ -59,7 +60,7 @@ func TestCallsToAShardThatIsNotHere(t *testing.T) {
 				"snapshot": func() error { return n.Snapshot(t.Context(), shard) },
 				"members":  func() error { return n.AddVoter(t.Context(), group, "x.1", 0) },
 			} {
-				if err := call(); !errors.Is(err, want) || OutcomeOf(err) != NotApplied {
+				if err := call(); !errors.Is(err, want) || outcome.Of(err) != outcome.NotApplied {
 					t.Errorf("%s on shard %d gives %v, want %v", what, shard, err, want)
 				}
 			}
@@ -101,7 +102,7 @@ func TestShardsComeAndGo(t *testing.T) {
 		expectHere(t, n, 0)
 		again()
 		expectHere(t, n, 0)
-		if _, err := n.Do(t.Context(), 1, &fsm.Request{}); !errors.Is(err, ErrNotHere) {
+		if _, err := n.Do(t.Context(), 1, &fsm.Request{}); !errors.Is(err, outcome.ErrNotHere) {
 			t.Errorf("a call to the shard that left gives %v", err)
 		}
 		stop(0)
@@ -112,7 +113,7 @@ func TestShardsComeAndGo(t *testing.T) {
 			t.Errorf("the shard that came back is %+v, want one that waits to be added", st)
 		}
 		n.Drain()
-		if err := errors.Join(n.StartShard(t.Context(), 0)); !errors.Is(err, ErrShuttingDown) {
+		if err := errors.Join(n.StartShard(t.Context(), 0)); !errors.Is(err, outcome.ErrShuttingDown) {
 			t.Errorf("a start while draining gives %v", err)
 		}
 	})
@@ -122,11 +123,11 @@ func TestStopShardRefusesTheOnlyVoter(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		if err := n.StopShard(t.Context(), 1, wasRemoved); !errors.Is(err, ErrLeads) {
+		if err := n.StopShard(t.Context(), 1, wasRemoved); !errors.Is(err, outcome.ErrLeads) {
 			t.Errorf("error is %v", err)
 		}
 		do(t, n, 1, put("orders", "x", 0))
-		if err := n.StopShard(t.Context(), 2, wasRemoved); !errors.Is(err, ErrUnknownShard) {
+		if err := n.StopShard(t.Context(), 2, wasRemoved); !errors.Is(err, outcome.ErrUnknownShard) {
 			t.Errorf("error is %v", err)
 		}
 	})

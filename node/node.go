@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
@@ -245,11 +246,11 @@ func (n *Node) here() []*shard {
 // replicaOf returns a shard that is here.
 func (n *Node) replicaOf(number uint32) (*shard, error) {
 	if int64(number) >= int64(len(n.shards)) {
-		return nil, fmt.Errorf("%w: %d of %d", ErrUnknownShard, number, len(n.shards))
+		return nil, fmt.Errorf("%w: %d of %d", outcome.ErrUnknownShard, number, len(n.shards))
 	}
 	s := n.shards[number].Load()
 	if s == nil {
-		return nil, fmt.Errorf("%s: %w", shardName(number), ErrNotHere)
+		return nil, fmt.Errorf("%s: %w", shardName(number), outcome.ErrNotHere)
 	}
 	return s, nil
 }
@@ -344,7 +345,7 @@ func (n *Node) begin(shard uint32) (s *shard, done func(), err error) {
 	n.active.Add(1)
 	if n.draining.Load() {
 		n.end()
-		return nil, nil, ErrShuttingDown
+		return nil, nil, outcome.ErrShuttingDown
 	}
 	if s, err = n.replicaOf(shard); err != nil {
 		n.end()

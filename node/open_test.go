@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
@@ -235,7 +236,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 		if err := n.Close(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
 			t.Errorf("after %v Close ended with %v", time.Since(start), err)
 		}
-		if err := <-ended; OutcomeOf(err) != NotApplied {
+		if err := <-ended; outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("what was queued ended with %v", err)
 		}
 	})
@@ -283,7 +284,7 @@ func TestUnknownShard(t *testing.T) {
 	_, _, queryErr := n.Query(t.Context(), 2, &fsm.QueuesQuery{})
 	_, _, peekErr := n.Peek(2, &fsm.QueuesQuery{})
 	for _, err := range []error{doErr, reserveErr, queryErr, peekErr, n.Snapshot(t.Context(), 2)} {
-		if !errors.Is(err, ErrUnknownShard) {
+		if !errors.Is(err, outcome.ErrUnknownShard) {
 			t.Errorf("error is %v, want ErrUnknownShard", err)
 		}
 	}

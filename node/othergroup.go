@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // GroupConfig describes a Raft group beside the shards.
@@ -53,7 +55,7 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 		return nil, err
 	}
 	if !n.adopt(g) {
-		return nil, errors.Join(ErrShuttingDown, g.group.stop())
+		return nil, errors.Join(outcome.ErrShuttingDown, g.group.stop())
 	}
 	if err := n.founded(cfg.Name); err != nil {
 		return nil, err
@@ -97,7 +99,7 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	if len(entry) > requestBytesMax {
-		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, ErrTooLarge, len(entry), requestBytesMax)
+		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry), requestBytesMax)
 	}
 	l, err := g.group.leader()
 	if err != nil {
@@ -109,23 +111,23 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	}
 	ended := make(chan error, 1)
 	if !g.group.spawn(func() { ended <- future.Error() }) {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, ErrShuttingDown)
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, outcome.ErrShuttingDown)
 	}
 	deadline := time.NewTimer(g.group.node.cfg.ProposeTimeout)
 	defer deadline.Stop()
 	select {
 	case err = <-ended:
 	case <-deadline.C:
-		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, ErrUnknownOutcome, g.group.node.cfg.ProposeTimeout)
+		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, outcome.ErrUnknownOutcome, g.group.node.cfg.ProposeTimeout)
 	case <-ctx.Done():
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, context.Cause(ctx))
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 	if err != nil {
 		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, proposalError(err))
 	}
 	out := future.Response().(*appliedEntry)
 	if out.err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, ErrUnknownOutcome, out.err)
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, out.err)
 	}
 	return GroupReply{Term: out.term, Index: out.index, Value: out.value}, nil
 }

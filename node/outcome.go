@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -15,19 +16,19 @@ func proposalError(err error) error {
 		return nil
 	case errors.Is(err, raft.ErrNotLeader):
 		// Answered by a follower's or candidate's main loop, or by a leader that is removing itself: never dispatched.
-		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+		return fmt.Errorf("%w: %w", outcome.ErrNotLeader, err)
 	case errors.Is(err, raft.ErrEnqueueTimeout):
 		// Raft's main loop did not take the entry, so it is busy or blocked: never dispatched.
-		return fmt.Errorf("%w: %w", ErrOverloaded, err)
+		return fmt.Errorf("%w: %w", outcome.ErrOverloaded, err)
 	case errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		// The leader is handing over and takes nothing: never dispatched.
-		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+		return fmt.Errorf("%w: %w", outcome.ErrNoLeader, err)
 	case errors.Is(err, raft.ErrAbortedByRestore):
 		// An operator's restore replaced the state; the entry's effects are not in it.
-		return fmt.Errorf("%w: %w", ErrNoLeader, err)
+		return fmt.Errorf("%w: %w", outcome.ErrNoLeader, err)
 	default:
 		// ErrLeadershipLost: a successor may have the entry. ErrRaftShutdown: also answered for committed entries.
 		// A storage error: the entry may be durable all the same. Anything else: not known to this table.
-		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+		return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // repeatWait is how long the grants of a request with an id wait for a repeat after its caller has left. Callers that
@@ -195,7 +196,7 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
 	c.releaseInFlight = false
-	if c.releaseUnknown = err != nil && (c.releaseUnknown || errors.Is(err, ErrUnknownOutcome)); c.releaseUnknown {
+	if c.releaseUnknown = err != nil && (c.releaseUnknown || errors.Is(err, outcome.ErrUnknownOutcome)); c.releaseUnknown {
 		if pg.byName[c.name] == c {
 			c.timer.Reset(repeatWait)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // reserveOrder is a request for one order, with an id.
@@ -48,7 +49,7 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 				})
 				t.Cleanup(let)
 				first.cancel()
-				if <-first.ended; OutcomeOf(first.err) != Unknown {
+				if <-first.ended; outcome.Of(first.err) != outcome.Unknown {
 					t.Fatalf("the first attempt ended with %v", first.err)
 				}
 				test(t, abandonedOrder{n, s, let})
@@ -207,7 +208,7 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
-		if err := <-ended; OutcomeOf(err) != Unknown {
+		if err := <-ended; outcome.Of(err) != outcome.Unknown {
 			t.Fatalf("the repeat ended with %v", err)
 		}
 		close(held)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
 )
@@ -82,7 +83,7 @@ type proposer struct {
 // newProposer returns a closed proposer.
 func newProposer(cfg Config, stats *shardCounters) *proposer {
 	return &proposer{
-		cfg: cfg, stats: stats, closed: ErrNoLeader, wake: wakeup.New(),
+		cfg: cfg, stats: stats, closed: outcome.ErrNoLeader, wake: wakeup.New(),
 		slots: make(chan struct{}, cfg.EntriesInFlight),
 	}
 }
@@ -120,7 +121,7 @@ func (p *proposer) refuse(err error) {
 func (p *proposer) enqueue(pr *proposal) error {
 	size := int64(len(pr.encoded))
 	if size > requestBytesMax {
-		return fmt.Errorf("%w: %d bytes, %d are the most", ErrTooLarge, size, requestBytesMax)
+		return fmt.Errorf("%w: %d bytes, %d are the most", outcome.ErrTooLarge, size, requestBytesMax)
 	}
 	pr.cost, pr.format = requestCost(pr.request), max(pr.format, fsm.FirstFormat) // the first format, unless the caller set one
 	p.mu.Lock()
@@ -130,7 +131,7 @@ func (p *proposer) enqueue(pr *proposal) error {
 	}
 	tenant := tenantOf(pr.request)
 	if !p.hasRoomLocked(tenant, size) {
-		return ErrOverloaded
+		return outcome.ErrOverloaded
 	}
 	pr.queued = time.Now()
 	p.queue.add(tenant, pr)
@@ -292,7 +293,7 @@ func (p *proposer) waitForSlot(ctx context.Context) bool {
 			if p.tryAcquireSlot() {
 				return true
 			}
-			p.refuse(fmt.Errorf("%w: no entry was applied for %v", ErrOverloaded, p.cfg.ProposeTimeout))
+			p.refuse(fmt.Errorf("%w: no entry was applied for %v", outcome.ErrOverloaded, p.cfg.ProposeTimeout))
 			timeout.Reset(p.cfg.ProposeTimeout + giveUpMargin)
 		case <-ctx.Done():
 			return false
@@ -350,7 +351,7 @@ func (p *proposer) propose(l *leadership, batch []*proposal) *inflightEntry {
 	p.queueLimit.entryProposed(f)
 	// Raft's own timeout covers enqueueing only; the future may stay open for ever, for example if a disk hangs.
 	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
-		p.failOnce(f, fmt.Errorf("%w: no outcome within %v", ErrUnknownOutcome, p.cfg.ProposeTimeout))
+		p.failOnce(f, fmt.Errorf("%w: no outcome within %v", outcome.ErrUnknownOutcome, p.cfg.ProposeTimeout))
 	})
 	return f
 }
@@ -382,7 +383,7 @@ func (p *proposer) awaitEntry(f *inflightEntry) {
 	}
 	out := f.future.Response().(*appliedEntry)
 	if out.err != nil {
-		p.failOnce(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, out.err))
+		p.failOnce(f, fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, out.err))
 		return
 	}
 	if f.answered.CompareAndSwap(false, true) {
@@ -403,7 +404,7 @@ func (p *proposer) completeWithResults(f *inflightEntry, out *appliedEntry) {
 	if commands != len(value.results) {
 		err := fmt.Errorf("entry %d has %d commands, but the machine gave %d results", out.index, commands, len(value.results))
 		p.fatal(err)
-		p.completeWithError(f, fmt.Errorf("%w: %w", ErrUnknownOutcome, err))
+		p.completeWithError(f, fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err))
 		return
 	}
 	p.applied(f.batch, value)

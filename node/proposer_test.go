@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/raft"
 )
@@ -101,7 +102,7 @@ func startProposer(t *testing.T, cfg Config) *bench {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		b.close(ErrNoLeader)
+		b.close(outcome.ErrNoLeader)
 		<-ended
 	})
 	return b
@@ -255,7 +256,7 @@ func TestProposerIsBounded(t *testing.T) {
 					_, answers := b.send(t, tt.commands)
 					select {
 					case a := <-answers:
-						if !errors.Is(a.err, ErrOverloaded) {
+						if !errors.Is(a.err, outcome.ErrOverloaded) {
 							t.Errorf("refused with %v", a.err)
 						}
 					default:
@@ -281,7 +282,7 @@ func TestProposerRefusesWhatNoEntryCanHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{})
 		err := b.enqueue(&proposal{encoded: make([]byte, requestBytesMax+1)})
-		if !errors.Is(err, ErrTooLarge) {
+		if !errors.Is(err, outcome.ErrTooLarge) {
 			t.Errorf("error is %v, want ErrTooLarge", err)
 		}
 	})
@@ -295,10 +296,10 @@ func TestProposerGivesUpWaiting(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, queued := b.send(t, 1)
 		start := time.Now()
-		if a := <-logged; OutcomeOf(a.err) != Unknown || time.Since(start) != 5*time.Second {
+		if a := <-logged; outcome.Of(a.err) != outcome.Unknown || time.Since(start) != 5*time.Second {
 			t.Errorf("after %v what was logged ended with %v", time.Since(start), a.err)
 		}
-		if a := <-queued; !errors.Is(a.err, ErrOverloaded) || time.Since(start) != 10*time.Second+giveUpMargin {
+		if a := <-queued; !errors.Is(a.err, outcome.ErrOverloaded) || time.Since(start) != 10*time.Second+giveUpMargin {
 			t.Errorf("after %v what was queued ended with %v", time.Since(start), a.err)
 		}
 		stuck.apply(t, 1) // too late; and the slot is free again
@@ -318,14 +319,14 @@ func TestProposerAnswersFailures(t *testing.T) {
 	tests := []struct {
 		name    string
 		end     func(*testing.T, *fakeFuture)
-		outcome Outcome
+		outcome outcome.Outcome
 	}{
-		{"refused", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrNotLeader) }, NotApplied},
-		{"lost", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrLeadershipLost) }, Unknown},
+		{"refused", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrNotLeader) }, outcome.NotApplied},
+		{"lost", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrLeadershipLost) }, outcome.Unknown},
 		{"not applied by the machine", func(_ *testing.T, f *fakeFuture) {
 			f.out = &appliedEntry{err: errors.New("damaged")}
 			close(f.done)
-		}, Unknown},
+		}, outcome.Unknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -333,8 +334,8 @@ func TestProposerAnswersFailures(t *testing.T) {
 				b := startProposer(t, Config{})
 				_, answers := b.send(t, 2)
 				tt.end(t, b.next(t))
-				if a := <-answers; a.err == nil || OutcomeOf(a.err) != tt.outcome {
-					t.Errorf("ended with %v, outcome %v, want %v", a.err, OutcomeOf(a.err), tt.outcome)
+				if a := <-answers; a.err == nil || outcome.Of(a.err) != tt.outcome {
+					t.Errorf("ended with %v, outcome %v, want %v", a.err, outcome.Of(a.err), tt.outcome)
 				}
 			})
 		})
@@ -344,9 +345,9 @@ func TestProposerAnswersFailures(t *testing.T) {
 func TestProposerWithoutLeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{})
-		b.refuse = ErrNoLeader
+		b.refuse = outcome.ErrNoLeader
 		_, answers := b.send(t, 1)
-		if a := <-answers; !errors.Is(a.err, ErrNoLeader) {
+		if a := <-answers; !errors.Is(a.err, outcome.ErrNoLeader) {
 			t.Errorf("ended with %v", a.err)
 		}
 	})
@@ -358,11 +359,11 @@ func TestProposerIsClosed(t *testing.T) {
 		_, logged := b.send(t, 1)
 		f := b.next(t)
 		_, queued := b.send(t, 1)
-		b.close(ErrShuttingDown)
-		if a := <-queued; !errors.Is(a.err, ErrShuttingDown) {
+		b.close(outcome.ErrShuttingDown)
+		if a := <-queued; !errors.Is(a.err, outcome.ErrShuttingDown) {
 			t.Errorf("what was queued ended with %v", a.err)
 		}
-		if _, late := b.send(t, 1); !errors.Is((<-late).err, ErrShuttingDown) {
+		if _, late := b.send(t, 1); !errors.Is((<-late).err, outcome.ErrShuttingDown) {
 			t.Error("a closed proposer took a request")
 		}
 		f.apply(t, 1)
@@ -416,7 +417,7 @@ func TestProposerNoticesWrongResults(t *testing.T) {
 		if err := <-gaveUp; err == nil {
 			t.Error("one result for two commands was accepted")
 		}
-		if a := <-answers; OutcomeOf(a.err) != Unknown {
+		if a := <-answers; outcome.Of(a.err) != outcome.Unknown {
 			t.Errorf("ended with %v, want an unknown outcome", a.err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -75,7 +76,7 @@ func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) 
 		}
 		return err
 	}
-	return fmt.Errorf("%s: %w", group, ErrNotHere)
+	return fmt.Errorf("%s: %w", group, outcome.ErrNotHere)
 }
 
 // differs returns nil if the digest of the replica at right.Index differs from right.
@@ -83,7 +84,7 @@ func (r *replica) differs(right IndexDigest) error {
 	all := r.compared()
 	i := slices.IndexFunc(all, func(d IndexDigest) bool { return d.Index == right.Index })
 	if i < 0 || all[i].Digest == right.Digest {
-		return ErrDisproved
+		return outcome.ErrDisproved
 	}
 	return nil
 }
@@ -114,7 +115,7 @@ func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 	n.spawn(func() {
 		n.moveMu.Lock() // a shard that is being started is here under this lock
 		defer n.moveMu.Unlock()
-		if err := n.isolate(ctx, s, why); err != nil && !errors.Is(err, ErrNotHere) {
+		if err := n.isolate(ctx, s, why); err != nil && !errors.Is(err, outcome.ErrNotHere) {
 			n.fatal(err)
 		}
 	})
@@ -135,7 +136,7 @@ func (n *Node) recordQuarantine(s *shard, why error) error {
 // isolate stops a shard for good. It records this in the identity first. moveMu is held.
 func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
 	if n.shards[s.number].Load() != s {
-		return ErrNotHere
+		return outcome.ErrNotHere
 	}
 	if err := n.recordQuarantine(s, why); err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -26,7 +28,7 @@ func TestDigestsAreKept(t *testing.T) {
 		}
 	}
 	newReplica := func() *replica {
-		r := &replica{fatal: func(err error) { t.Error(err) }, machine: newShardMachine(fsm.Config{}), applySeconds: newSeconds(), grown: func() {}}
+		r := &replica{fatal: func(err error) { t.Error(err) }, machine: newShardMachine(fsm.Config{}), applySeconds: histogram.Seconds(), grown: func() {}}
 		r.snapshotAt.Store(1 << 40)
 		return r
 	}
@@ -44,14 +46,14 @@ func TestDigestsAreKept(t *testing.T) {
 		t.Fatalf("digests are kept of the entries %v, want %v", at, want)
 	}
 	for _, d := range got[:3] {
-		if err := whole.differs(d); !errors.Is(err, ErrDisproved) {
+		if err := whole.differs(d); !errors.Is(err, outcome.ErrDisproved) {
 			t.Errorf("the replica's own digest at %d is taken for another: %v", d.Index, err)
 		}
 		if err := whole.differs(IndexDigest{d.Index, d.Digest + 1}); err != nil {
 			t.Errorf("another digest at %d is taken for the replica's: %v", d.Index, err)
 		}
 	}
-	if err := whole.differs(IndexDigest{Index: 7}); !errors.Is(err, ErrDisproved) {
+	if err := whole.differs(IndexDigest{Index: 7}); !errors.Is(err, outcome.ErrDisproved) {
 		t.Errorf("a digest that is not kept is known to differ: %v", err)
 	}
 	apply(whole, 3*digestEvery+6, (digestsKept+9)*digestEvery)
@@ -68,10 +70,10 @@ func TestQuarantine(t *testing.T) {
 		do(t, n, 1, put("orders", "x", 0))
 		st := n.Status().Shards[1]
 		own := IndexDigest{st.DigestIndex, st.Digest}
-		if err := n.Quarantine(t.Context(), st.Group, own); !errors.Is(err, ErrDisproved) {
+		if err := n.Quarantine(t.Context(), st.Group, own); !errors.Is(err, outcome.ErrDisproved) {
 			t.Errorf("a replica that does not differ: %v", err)
 		}
-		if err := n.Quarantine(t.Context(), "shard-9", own); !errors.Is(err, ErrNotHere) {
+		if err := n.Quarantine(t.Context(), "shard-9", own); !errors.Is(err, outcome.ErrNotHere) {
 			t.Errorf("a group that is not here: %v", err)
 		}
 		expectHere(t, n, 0, 1)
@@ -84,7 +86,7 @@ func TestQuarantine(t *testing.T) {
 			if got := n.Status().Quarantined; !slices.Equal(got, []string{st.Group}) {
 				t.Errorf("%s %v are set aside", what, got)
 			}
-			if _, err := n.Do(t.Context(), 1, &fsm.Request{}); !errors.Is(err, ErrNotHere) {
+			if _, err := n.Do(t.Context(), 1, &fsm.Request{}); !errors.Is(err, outcome.ErrNotHere) {
 				t.Errorf("%s a call gives %v", what, err)
 			}
 			if err := n.StartShard(t.Context(), 1); !errors.Is(err, errQuarantined) {

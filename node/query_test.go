@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -106,7 +107,7 @@ func TestNoPeekAtAReplicaWithoutItsState(t *testing.T) {
 		return err
 	}
 	source := &onFirstRead{Reader: &state, f: func() {
-		if err := peek(); !errors.Is(err, ErrNotHere) {
+		if err := peek(); !errors.Is(err, outcome.ErrNotHere) {
 			t.Errorf("a peek meanwhile ended with %v", err)
 		}
 	}}
@@ -122,7 +123,7 @@ func TestDrainingNodeIsPeekedAtButNotAsked(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	do(t, n, 0, put("orders", "x", 0))
 	n.Drain()
-	if _, _, err := n.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); !errors.Is(err, ErrShuttingDown) {
+	if _, _, err := n.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); !errors.Is(err, outcome.ErrShuttingDown) {
 		t.Errorf("a query ended with %v", err)
 	}
 	if q := queueOf(t, n, "orders"); q.Counts.Ready != 1 {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // QueuesError refuses a put that would create a queue: its namespace already has as many of the shard's queues as
@@ -33,7 +34,7 @@ func (e *QueuesError) Error() string {
 }
 
 // Unwrap returns what kind of refusal it is.
-func (e *QueuesError) Unwrap() error { return ErrQuota }
+func (e *QueuesError) Unwrap() error { return outcome.ErrQuota }
 
 // NoQueueError refuses a put into a queue that does not exist, in a cluster where puts create no queues. Nothing was
 // logged. It is an ErrNoQueue.
@@ -45,7 +46,7 @@ func (e *NoQueueError) Error() string {
 }
 
 // Unwrap returns what kind of refusal it is.
-func (e *NoQueueError) Unwrap() error { return ErrNoQueue }
+func (e *NoQueueError) Unwrap() error { return outcome.ErrNoQueue }
 
 // NoAutoCreate reports whether this node refuses puts into queues that do not exist: the last setting it was given,
 // false before the first.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -80,13 +81,13 @@ func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 				continue
 			}
 			e, ok := errors.AsType[*QueuesError](err)
-			if !ok || !errors.Is(err, ErrQuota) || OutcomeOf(err) != NotApplied || e.Queue != step.refused || !strings.Contains(e.Error(), step.why) {
+			if !ok || !errors.Is(err, outcome.ErrQuota) || outcome.Of(err) != outcome.NotApplied || e.Queue != step.refused || !strings.Contains(e.Error(), step.why) {
 				t.Fatalf("step %d, %s: %v", i, step.puts, err)
 			}
 			expectEntries(t, n, before, 0)
 		}
 		do(t, n, 0, &fsm.DeleteQueue{Queue: "t/0"})
-		if err := tryPut(t, n, named("t/5")...); !errors.Is(err, ErrQuota) {
+		if err := tryPut(t, n, named("t/5")...); !errors.Is(err, outcome.ErrQuota) {
 			t.Errorf("the namespace that has most gets what was freed: %v", err)
 		}
 		if err := tryPut(t, n, named("w/0")...); err != nil {
@@ -107,7 +108,7 @@ func TestQueuesMadeAtOnce(t *testing.T) {
 					request := named(queues[:batch]...)
 					queues = queues[batch:]
 					group.Go(func() {
-						if err := tryPut(t, n, request...); err != nil && !errors.Is(err, ErrQuota) {
+						if err := tryPut(t, n, request...); err != nil && !errors.Is(err, outcome.ErrQuota) {
 							t.Error(err)
 						}
 					})
@@ -207,7 +208,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 		for _, queues := range [][]string{{"mistyped"}, {"old", "mistyped"}} {
 			err := tryPut(t, n, named(queues...)...)
 			none, ok := errors.AsType[*NoQueueError](err)
-			if !ok || none.Queue != "mistyped" || !errors.Is(err, ErrNoQueue) || OutcomeOf(err) != NotApplied || !strings.Contains(err.Error(), "belfry queue create mistyped") {
+			if !ok || none.Queue != "mistyped" || !errors.Is(err, outcome.ErrNoQueue) || outcome.Of(err) != outcome.NotApplied || !strings.Contains(err.Error(), "belfry queue create mistyped") {
 				t.Errorf("a put into %q ended with %v", queues, err)
 			}
 		}
@@ -222,7 +223,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		n = openNode(t, testConfig(t, n.cfg.Dir))
-		if err := tryPut(t, n, named("another")...); !errors.Is(err, ErrNoQueue) {
+		if err := tryPut(t, n, named("another")...); !errors.Is(err, outcome.ErrNoQueue) {
 			t.Errorf("a put at the next start ended with %v", err)
 		}
 		if err := n.MakeNewQueues(); err != nil {
@@ -240,7 +241,7 @@ func TestRepeatsMakeNoQueue(t *testing.T) {
 		expectCode(t, n, "first", put("t/0", "", 0), fsm.OK, 1)
 		do(t, n, 0, &fsm.DeleteQueue{Queue: "t/0"})
 		do(t, n, 0, named("t/1", "t/2")...)
-		if err := tryPut(t, n, named("t/0")...); !errors.Is(err, ErrQuota) {
+		if err := tryPut(t, n, named("t/0")...); !errors.Is(err, outcome.ErrQuota) {
 			t.Errorf("another request: %v", err)
 		}
 		expectCode(t, n, "first", put("t/0", "", 0), fsm.OK, 1)
@@ -250,7 +251,7 @@ func TestRepeatsMakeNoQueue(t *testing.T) {
 		expectCode(t, n, "00000000-0000-7000-8000-000000000000", put("t/0", "", 0), fsm.RequestExpired, 1)
 		expectCode(t, n, "", &fsm.Put{Queue: "t/0", Partitions: 2}, fsm.QueueChanged, 1)
 		time.Sleep(2 * fsm.RequestWindow)
-		if _, err := n.Do(t.Context(), 0, &fsm.Request{ID: "first", Commands: named("t/0")}); !errors.Is(err, ErrQuota) {
+		if _, err := n.Do(t.Context(), 0, &fsm.Request{ID: "first", Commands: named("t/0")}); !errors.Is(err, outcome.ErrQuota) {
 			t.Errorf("a request that is remembered no more: %v", err)
 		}
 	})
@@ -273,7 +274,7 @@ func TestNewLeaderKnowsItsQueues(t *testing.T) {
 				}
 				closeNode(t, n)
 				n = openNode(t, cfg)
-				if err := tryPut(t, n, named("3")...); !errors.Is(err, ErrQuota) {
+				if err := tryPut(t, n, named("3")...); !errors.Is(err, outcome.ErrQuota) {
 					t.Errorf("the fourth queue without a namespace: %v", err)
 				}
 				do(t, n, 0, named("0", "t/0")...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // Limit names one of the limits of a namespace.
@@ -85,9 +86,9 @@ func (e *QuotaError) Error() string {
 // Unwrap returns ErrQuota or ErrRateLimited.
 func (e *QuotaError) Unwrap() error {
 	if e.Limit == PutRate {
-		return ErrRateLimited
+		return outcome.ErrRateLimited
 	}
-	return ErrQuota
+	return outcome.ErrQuota
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // limited opens a node whose shard 0 has a share of namespace t.
@@ -43,7 +44,7 @@ func tryPut(t *testing.T, n *Node, puts ...fsm.Command) error {
 func expectRefusal(t *testing.T, n *Node, err error, limit Limit, before uint64) {
 	t.Helper()
 	quota, ok := errors.AsType[*QuotaError](err)
-	if !ok || quota.Namespace != "t" || quota.Limit != limit || OutcomeOf(err) != NotApplied {
+	if !ok || quota.Namespace != "t" || quota.Limit != limit || outcome.Of(err) != outcome.NotApplied {
 		t.Errorf("got %v, want a refusal for the %s of t", err, limit)
 	}
 	expectEntries(t, n, before, 0)
@@ -123,7 +124,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		var asked int
 		n.OnQuotaShort(func() { asked++ })
 		began := time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != quotaWait || asked == 0 {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != quotaWait || asked == 0 {
 			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, asked)
 		}
 		for _, unknown := range []ShardQuota{more, {Waiting: true}} {
@@ -137,17 +138,17 @@ func TestSharesAreWaitedFor(t *testing.T) {
 			}
 		}
 		giveShare(t, n, ShardQuota{Waiting: true})
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) || errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
 		n.shards[0].Load().admission.quotas.reset(5) // as a leadership begins
-		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, ErrShareUnknown) || errors.Is(err, ErrOverloaded) {
+		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) || errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
 		do(t, n, 0, put("plain", "", 0))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := n.Do(ctx, 0, &fsm.Request{Commands: []fsm.Command{put("v/q", "", 0)}}); !errors.Is(err, ErrCanceled) {
+		if _, err := n.Do(ctx, 0, &fsm.Request{Commands: []fsm.Command{put("v/q", "", 0)}}); !errors.Is(err, outcome.ErrCanceled) {
 			t.Errorf("a caller that left: %v", err)
 		}
 	})
@@ -162,7 +163,7 @@ func TestShareOutsideOfALeadership(t *testing.T) {
 		term, _ := n.QuotaUse(0)
 		before := lastIndex(n)
 		sh.reset(0) // the proposer goes on: it is as if the next leadership had opened it by then
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrNoLeader) || OutcomeOf(err) != NotApplied {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrNoLeader) || outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("%v, want that nobody leads", err)
 		}
 		do(t, n, 0, put("plain", "", 0))

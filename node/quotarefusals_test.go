@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // TestStatsOfSpaces: what a namespace uses of its quota, and how often it was refused for which limit.
@@ -20,7 +21,7 @@ func TestStatsOfSpaces(t *testing.T) {
 		do(t, n, 0, put("t/q", "1", 0), put("t/q", "2", 0), put("plain", "3", 0))
 		do(t, n, 0, &fsm.Reserve{Queues: []string{"t/q"}, Max: 1, TTR: 1})
 		for range 3 {
-			if err := tryPut(t, n, put("t/q", "4", 0)); !errors.Is(err, ErrQuota) {
+			if err := tryPut(t, n, put("t/q", "4", 0)); !errors.Is(err, outcome.ErrQuota) {
 				t.Fatal(err)
 			}
 		}
@@ -48,7 +49,7 @@ func TestRefusalsOfSpacesAreBounded(t *testing.T) {
 		c.failed(fmt.Errorf("shard: %w", &QuotaError{Namespace: fmt.Sprint(i), Limit: PutRate}), 1)
 	}
 	c.failed(&QuotaError{Namespace: "0", Limit: JobsLimit}, 2)
-	c.failed(ErrQuota, 1)
+	c.failed(outcome.ErrQuota, 1)
 	got := c.quotas.value()
 	if len(got) != refusedNamespacesMax+1 || got["0"] != (Amounts{JobsLimit: 2, PutRate: 1}) || got[OtherQueues] != (Amounts{PutRate: 10}) {
 		t.Errorf("%d namespaces, %v, %v", len(got), got["0"], got[OtherQueues])

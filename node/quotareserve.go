@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // reservation is the quota that a request holds until it is applied, and the machine counts it, or never will be. A nil
@@ -91,7 +92,7 @@ func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, e
 		case <-timeout.C:
 			last = true
 		case <-ctx.Done():
-			return nil, canceled(ctx)
+			return nil, outcome.Canceled(ctx)
 		}
 		t, refused = q.tryReserve(req, all, &w)
 		if !w.waits || last {
@@ -102,7 +103,7 @@ func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, e
 
 // withLeaderHint adds the known leader to ErrNoLeader.
 func (q *quotas) withLeaderHint(refused error) error {
-	if errors.Is(refused, ErrNoLeader) {
+	if errors.Is(refused, outcome.ErrNoLeader) {
 		return q.noLeader()
 	}
 	return refused
@@ -114,13 +115,13 @@ func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 	defer q.mu.Unlock()
 	q.removeWaiterLocked(w)
 	if q.term == 0 {
-		return nil, ErrNoLeader // a leadership may begin before the request is proposed, and this check would not be its own
+		return nil, outcome.ErrNoLeader // a leadership may begin before the request is proposed, and this check would not be its own
 	}
 	now := time.Now()
 	if !q.known && q.nodeLimited.Load() {
 		q.askForMoreLocked(now)
 		q.addWaiterLocked(w, nil, Amounts{})
-		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.name, ErrShareUnknown)
+		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.name, outcome.ErrShareUnknown)
 	}
 	for name, want := range all {
 		s := q.namespaces[name]
@@ -194,7 +195,7 @@ func (q *quotas) removeWaiterLocked(w *quotaWaiter) {
 // what is lacking; more says that waiting may help.
 func (q *quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
 	if s.Waiting {
-		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, ErrShareUnknown, s.name)
+		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, outcome.ErrShareUnknown, s.name)
 	}
 	var used Amounts
 	read := false

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // moreOf is limitOf for a share that may still grow.
@@ -73,7 +74,7 @@ func TestRateIsWaitedFor(t *testing.T) {
 		}
 		do(t, n, 0, puts(100, "t/q")...)
 		began = time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrRateLimited) || time.Since(began) != quotaWait {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrRateLimited) || time.Since(began) != quotaWait {
 			t.Errorf("after %v: %v, want a refusal after a second", time.Since(began), err)
 		}
 	})
@@ -269,7 +270,7 @@ func TestTakenUntilItLands(t *testing.T) {
 					t.Fatal(err)
 				}
 				entry := b.next(t)
-				if err := <-ended; !errors.Is(err, ErrUnknownOutcome) || b.withdraw(pr) {
+				if err := <-ended; !errors.Is(err, outcome.ErrUnknownOutcome) || b.withdraw(pr) {
 					t.Errorf("given up as %v, want unknown", err)
 				}
 				pr.reservation = nil // its caller uses it again
@@ -282,7 +283,7 @@ func TestTakenUntilItLands(t *testing.T) {
 					t.Errorf("%d are pending after it was applied", got)
 				}
 				waits, refused := take()
-				b.close(ErrNoLeader)
+				b.close(outcome.ErrNoLeader)
 				if err := b.enqueue(waits); err == nil {
 					t.Error("a closed proposer took a request")
 				}
@@ -339,11 +340,11 @@ func TestFewWaitForAShare(t *testing.T) {
 			t.Errorf("%d are lacking, want those that wait and the one that does not", short)
 		}
 		for _, w := range waiting {
-			if err := <-w; !errors.Is(err, ErrQuota) {
+			if err := <-w; !errors.Is(err, outcome.ErrQuota) {
 				t.Error(err)
 			}
 		}
-		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, ErrQuota) || time.Since(began) != 2*quotaWait {
+		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != 2*quotaWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})

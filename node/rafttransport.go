@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -79,7 +80,7 @@ func (t *raftTransport) forward() {
 				continue
 			}
 			if t.full() && brings(rpc) {
-				rpc.Respond(nil, ErrDiskFull)
+				rpc.Respond(nil, outcome.ErrDiskFull)
 				continue
 			}
 			t.queue(rpc)

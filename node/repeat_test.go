@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -14,8 +15,8 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		stuck time.Duration // how long the first attempt is on its way
-		first Outcome
-	}{{"soon", time.Second, Applied}, {"after its deadline", 2 * defaultProposeTimeout, Unknown}} {
+		first outcome.Outcome
+	}{{"soon", time.Second, outcome.Applied}, {"after its deadline", 2 * defaultProposeTimeout, outcome.Unknown}} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
@@ -27,11 +28,11 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 					s.proposer.slots <- struct{}{}
 				}
 				req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour}}}
-				outcomes := make(chan Outcome, 2)
+				outcomes := make(chan outcome.Outcome, 2)
 				for _, r := range []*fsm.Request{{Commands: []fsm.Command{put("orders", "x", 0)}}, req} {
 					go func() {
 						_, err := n.Do(t.Context(), 0, r)
-						outcomes <- OutcomeOf(err)
+						outcomes <- outcome.Of(err)
 					}()
 					synctest.Wait()
 				}
@@ -133,7 +134,7 @@ func TestGrantWhoseCallerLeftIsThereForItsRepeat(t *testing.T) {
 				holdEntry(n.shards[0].Load(), held)
 				first := startRequest(t, n, Wait{For: wait}, req)
 				first.cancel()
-				if <-first.ended; OutcomeOf(first.err) != Unknown {
+				if <-first.ended; outcome.Of(first.err) != outcome.Unknown {
 					t.Fatalf("the first attempt ended with %v", first.err)
 				}
 				second := startRequest(t, n, Wait{For: time.Minute}, req)
@@ -162,7 +163,7 @@ func TestReserveWithoutWaitWhoseCallerLeaves(t *testing.T) {
 		holdEntry(n.shards[0].Load(), held)
 		p := startWaiting(t, n, Wait{}, 1, "orders")
 		p.cancel()
-		if <-p.ended; OutcomeOf(p.err) != Unknown {
+		if <-p.ended; outcome.Of(p.err) != outcome.Unknown {
 			t.Fatalf("it ended with %v", p.err)
 		}
 		close(held)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -98,7 +99,7 @@ func TestLeadIsLoggedOnceRaftTakesIt(t *testing.T) {
 }
 
 func TestInsist(t *testing.T) {
-	unknown := fmt.Errorf("%w: disk", ErrUnknownOutcome)
+	unknown := fmt.Errorf("%w: disk", outcome.ErrUnknownOutcome)
 	tests := []struct {
 		name    string
 		answers []error
@@ -107,9 +108,9 @@ func TestInsist(t *testing.T) {
 		calls   int
 	}{
 		{"taken at once", []error{nil}, false, nil, 1},
-		{"taken after refusals", []error{ErrOverloaded, ErrNotLeader, ErrNoLeader, nil}, false, nil, 4},
-		{"unknown", []error{ErrOverloaded, unknown, nil}, false, unknown, 2},
-		{"over", []error{ErrOverloaded, nil}, true, ErrOverloaded, 1},
+		{"taken after refusals", []error{outcome.ErrOverloaded, outcome.ErrNotLeader, outcome.ErrNoLeader, nil}, false, nil, 4},
+		{"unknown", []error{outcome.ErrOverloaded, unknown, nil}, false, unknown, 2},
+		{"over", []error{outcome.ErrOverloaded, nil}, true, outcome.ErrOverloaded, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

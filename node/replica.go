@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -89,7 +91,7 @@ type replica struct {
 	// restored runs under the lock after a snapshot was restored; it may be nil.
 	restored func(Machine)
 
-	applySeconds *histogram
+	applySeconds *histogram.Histogram
 	persistError atomic.Pointer[error]
 	awaiting     []awaitedIndex
 }
@@ -167,7 +169,7 @@ func (r *replica) Apply(log *raft.Log) any {
 	if r.applied != nil {
 		r.applied(log, r.machine)
 	}
-	r.applySeconds.observe(time.Since(start))
+	r.applySeconds.Observe(time.Since(start))
 	return out
 }
 
@@ -214,7 +216,7 @@ func (r *replica) await(ctx context.Context, index uint64) error {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.awaiting = slices.DeleteFunc(r.awaiting, func(b awaitedIndex) bool { return b.applied == a.applied })
-		return canceled(ctx)
+		return outcome.Canceled(ctx)
 	}
 }
 

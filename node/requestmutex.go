@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // RequestMutex keeps two attempts at one request that reserves from several shards from running at the same time. Side
@@ -52,7 +54,7 @@ func (a *RequestMutex) Lock(ctx context.Context, name string, wait time.Duration
 	case <-ctx.Done():
 	}
 	leave()
-	return nil, nil, fmt.Errorf("%w: another attempt at the request is under way", ErrUnknownOutcome)
+	return nil, nil, fmt.Errorf("%w: another attempt at the request is under way", outcome.ErrUnknownOutcome)
 }
 
 // addAttempt counts an attempt, and tells the earlier ones.

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/clock/clocktest"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // A node alone that first started in 2099: when its clock is put right, it says so, it refuses to start until the clock is accepted, and
@@ -77,7 +78,7 @@ func TestResetClockOfAClockThatIsRight(t *testing.T) {
 	if err != nil || reset.From != reset.To || n.Status().Shards[0].AppliedIndex != before {
 		t.Errorf("a reset of what is right says %+v, %v", reset, err)
 	}
-	if _, err := n.ResetClock(t.Context(), 99); !errors.Is(err, ErrUnknownShard) {
+	if _, err := n.ResetClock(t.Context(), 99); !errors.Is(err, outcome.ErrUnknownShard) {
 		t.Errorf("an unknown shard gives %v", err)
 	}
 }

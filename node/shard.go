@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
 )
@@ -158,7 +159,7 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reserva
 		reserved.release()
 		s.pendingGrants.noteNoGrants(c.pendingGrant)
 		s.recycle(c)
-		err = canceled(ctx)
+		err = outcome.Canceled(ctx)
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
@@ -171,7 +172,7 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reserva
 		return a.reply, a.err
 	}
 	// The call is not recycled: its proposal is still in use.
-	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", ErrUnknownOutcome, context.Cause(ctx))
+	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // recycle keeps a call for the next request.
@@ -186,9 +187,9 @@ func (s *shard) recycle(c *call) {
 
 // refusal wraps err with the name of the shard. For ErrNoLeader it adds the known leader.
 func (s *shard) refusal(err error) error {
-	if errors.Is(err, ErrNoLeader) {
+	if errors.Is(err, outcome.ErrNoLeader) {
 		_, named := s.leader()
-		if held := s.withheld(); held != nil && errors.Is(named, ErrNoLeader) {
+		if held := s.withheld(); held != nil && errors.Is(named, outcome.ErrNoLeader) {
 			return fmt.Errorf("%s: %w", s.name, held)
 		}
 		if named != nil {
@@ -225,8 +226,8 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
-		s.proposer.close(ErrNoLeader)
-		s.waiters.close(ErrNoLeader)
+		s.proposer.close(outcome.ErrNoLeader)
+		s.waiters.close(outcome.ErrNoLeader)
 		s.pendingGrants.close()
 		return
 	}
@@ -241,8 +242,8 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	<-ctx.Done()
 	s.pendingGrants.close()
 	// The proposer is closed first: a refused reservation still needs its waiter.
-	s.proposer.close(ErrNoLeader)
-	s.waiters.close(ErrNoLeader)
+	s.proposer.close(outcome.ErrNoLeader)
+	s.waiters.close(outcome.ErrNoLeader)
 	duties.Wait()
 }
 
@@ -327,7 +328,7 @@ func (s *shard) machineView() machineView { return s.view }
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
 	w = s.view(func(m *fsm.Machine, now fsm.Time) {
 		if s.replica.lacks() {
-			err = fmt.Errorf("%s gets its state again: %w", s.name, ErrNotHere)
+			err = fmt.Errorf("%s gets its state again: %w", s.name, outcome.ErrNotHere)
 			return
 		}
 		r = m.Answer(q, now)
@@ -364,7 +365,7 @@ func (s *shard) granted(results []fsm.Result) ([]fsm.Job, error) {
 	}
 	r, _, err := s.peek(&fsm.HeldQuery{Grants: results[0].Grants})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnknownOutcome, err) // a repeat with the same request id collects them
+		return nil, fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err) // a repeat with the same request id collects them
 	}
 	return r.Jobs, nil
 }
@@ -389,9 +390,9 @@ func (s *shard) statistics() ShardStats {
 		Shard: s.number, Applied: c.applied.Load(), NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
 		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
 		Entries: c.entries.Load(), Commands: c.commands.Load(),
-		EntryCommands: c.entryCommands.value(), EntryBytes: c.entryBytes.value(),
-		ProposeSeconds: c.propose.value(), CommitSeconds: c.commit.value(), ApplySeconds: c.apply.value(),
-		ServerLateSeconds: c.serverLate.value(), WorkerLateSeconds: c.workerLate.value(), Redelivered: c.redelivered.Load(),
+		EntryCommands: c.entryCommands.Value(), EntryBytes: c.entryBytes.Value(),
+		ProposeSeconds: c.propose.Value(), CommitSeconds: c.commit.Value(), ApplySeconds: c.apply.Value(),
+		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),
 		InFlight: len(s.proposer.slots), Waiters: s.waiters.size(),
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
 
@@ -66,7 +67,7 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bo
 	if !current || fits {
 		return current
 	}
-	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", ErrClockAhead, off.Round(time.Millisecond)))
+	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", outcome.ErrClockAhead, off.Round(time.Millisecond)))
 	if handedBack {
 		return false
 	}
@@ -89,7 +90,7 @@ func (s *shard) hold(l *leadership, err error) {
 	if !s.compared(l, func() { before = s.held.Swap(&err) }) {
 		return
 	}
-	if before == nil || errors.Is(*before, ErrClockAhead) != errors.Is(err, ErrClockAhead) {
+	if before == nil || errors.Is(*before, outcome.ErrClockAhead) != errors.Is(err, outcome.ErrClockAhead) {
 		s.note("comparing clocks", err)
 	}
 }
@@ -97,7 +98,7 @@ func (s *shard) hold(l *leadership, err error) {
 // withheld returns the error because of which this leader stamps no entries. It is nil if clocks
 // are not the reason.
 func (s *shard) withheld() error {
-	if err := s.held.Load(); err != nil && errors.Is(*err, ErrClockAhead) {
+	if err := s.held.Load(); err != nil && errors.Is(*err, outcome.ErrClockAhead) {
 		return *err
 	}
 	return nil
@@ -185,10 +186,10 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 		voters, _ := s.members()
 		c, err := s.node.clocks.Compare(ctx, voters)
 		if err != nil {
-			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, ErrClockAhead, err)
+			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, outcome.ErrClockAhead, err)
 		}
 		if n := c.NearMedian(); n <= len(voters)/2 {
-			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait for them", s.name, ErrClockAhead, n, len(voters))
+			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait for them", s.name, outcome.ErrClockAhead, n, len(voters))
 		}
 		to = c.Median + fsm.Time(s.node.clock.Monotonic())
 	}

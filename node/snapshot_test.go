@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 	"github.com/google/go-cmp/cmp"
@@ -298,13 +299,13 @@ func TestMachineThatCannotApplyStopsTheNode(t *testing.T) {
 	cfg.Fatal = func(err error) { gaveUp <- err }
 	n := openNode(t, cfg)
 	g := openCounter(t, n, &counter{refuse: "poison", released: new(int)})
-	if _, err := g.Propose(t.Context(), []byte("poison")); OutcomeOf(err) != Unknown {
+	if _, err := g.Propose(t.Context(), []byte("poison")); outcome.Of(err) != outcome.Unknown {
 		t.Errorf("the entry ended with %v", err)
 	}
 	if err := <-gaveUp; !strings.Contains(err.Error(), `what is "poison"?`) {
 		t.Errorf("the node gave up with %v", err)
 	}
-	if _, err := g.Propose(t.Context(), []byte("x")); OutcomeOf(err) != Unknown {
+	if _, err := g.Propose(t.Context(), []byte("x")); outcome.Of(err) != outcome.Unknown {
 		t.Errorf("an entry after that ended with %v: the machine must not go on without the one before", err)
 	}
 	if err := g.group.takeSnapshot(); err == nil {
@@ -364,18 +365,8 @@ func TestGroupLeads(t *testing.T) {
 	}
 	closeNode(t, n)
 	<-ended
-	if _, err := g.Propose(t.Context(), nil); !errors.Is(err, ErrNoLeader) {
+	if _, err := g.Propose(t.Context(), nil); !errors.Is(err, outcome.ErrNoLeader) {
 		t.Errorf("a proposal after the end ended with %v", err)
-	}
-}
-
-func TestHistogram(t *testing.T) {
-	h := newHistogram(1, 3)
-	h.add(0.5, 1, 1.5, 4, 5)
-	h.observe(2 * time.Second)
-	want := Histogram{Bounds: []float64{1, 2, 4}, Counts: []uint64{2, 2, 1, 1}, Sum: 14, Count: 6}
-	if diff := cmp.Diff(want, h.value()); diff != "" {
-		t.Errorf("histogram (-want +got):\n%s", diff)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -190,7 +191,7 @@ func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
 	})
 	if !started {
 		done()
-		return ErrShuttingDown
+		return outcome.ErrShuttingDown
 	}
 	select {
 	case err := <-result:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -147,8 +148,8 @@ func TestPollThatLeavesAfterItWasStopped(t *testing.T) {
 		synctest.Wait()
 		p.cancel()
 		<-p.ended
-		if OutcomeOf(p.err) != Unknown || !errors.Is(p.err, context.Canceled) {
-			t.Errorf("error is %v with outcome %v", p.err, OutcomeOf(p.err))
+		if outcome.Of(p.err) != outcome.Unknown || !errors.Is(p.err, context.Canceled) {
+			t.Errorf("error is %v with outcome %v", p.err, outcome.Of(p.err))
 		}
 		p.let()
 		if g := startPoll(t, p.node, time.Hour, 1, "orders").grants(t); len(g) != 1 || g[0].Attempt != 1 {

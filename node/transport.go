@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/access/connlimit"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 const (
@@ -259,7 +260,7 @@ func (m *mux) connectAt(ctx context.Context, group, server, addr string) (*frame
 	}
 	conn, ok := m.track(raw)
 	if !ok {
-		return nil, ErrShuttingDown
+		return nil, outcome.ErrShuttingDown
 	}
 	m.label(conn, group, server, addr)
 	if err = disproved(raw, server); err == nil {

@@ -1,6 +1,10 @@
 package node
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/belfrydb/belfry/node/outcome"
+)
 
 // VotersError says that a shard has fewer voters than the cluster asks for. It wraps ErrTooFewVoters.
 type VotersError struct {
@@ -14,7 +18,7 @@ func (e *VotersError) Error() string {
 }
 
 // Unwrap returns ErrTooFewVoters.
-func (e *VotersError) Unwrap() error { return ErrTooFewVoters }
+func (e *VotersError) Unwrap() error { return outcome.ErrTooFewVoters }
 
 // MinVoters returns with how many voters in its committed configuration a shard takes mutations here: what the node was told last, 1 before.
 func (n *Node) MinVoters() int { return max(1, int(n.minVoters.Load())) }

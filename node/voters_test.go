@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // TestTooFewVoters: a shard that has fewer voters than it must have refuses what it would have to keep, before it is logged, and takes what makes room. The next
@@ -39,11 +40,11 @@ func TestTooFewVoters(t *testing.T) {
 	} {
 		_, err := do(c)
 		short, ok := errors.AsType[*VotersError](err)
-		if !ok || *short != (VotersError{Have: 1, Want: 2}) || !errors.Is(err, ErrTooFewVoters) || OutcomeOf(err) != NotApplied {
+		if !ok || *short != (VotersError{Have: 1, Want: 2}) || !errors.Is(err, outcome.ErrTooFewVoters) || outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := n.Reserve(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 1}}}, Wait{}); !errors.Is(err, ErrTooFewVoters) {
+	if _, err := n.Reserve(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 1}}}, Wait{}); !errors.Is(err, outcome.ErrTooFewVoters) {
 		t.Errorf("a poll: %v", err)
 	}
 	after := n.Stats().Shards[0]
@@ -63,7 +64,7 @@ func TestTooFewVoters(t *testing.T) {
 	if n.MinVoters() != 2 || n.Status().MinVoters != 2 {
 		t.Errorf("the next start asks for %d voters", n.MinVoters())
 	}
-	if _, err := do(&fsm.Put{Queue: "q", Partitions: 1, Body: []byte("y")}); !errors.Is(err, ErrTooFewVoters) {
+	if _, err := do(&fsm.Put{Queue: "q", Partitions: 1, Body: []byte("y")}); !errors.Is(err, outcome.ErrTooFewVoters) {
 		t.Errorf("a put at the next start: %v", err)
 	}
 	if reply, err := do(&fsm.Purge{Queue: "q"}); err != nil || reply.Results[0].Code != fsm.OK {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
@@ -122,7 +123,7 @@ func newShardWaiters(s *shard) *waiters {
 // they need.
 func newWaiters(most int) *waiters {
 	return &waiters{
-		most: most, wake: wakeup.New(), closed: ErrNoLeader,
+		most: most, wake: wakeup.New(), closed: outcome.ErrNoLeader,
 		queues: map[string]*waitQueue{}, byName: map[requestName][]*waiter{}, tenants: map[string]int{},
 	}
 }
@@ -146,7 +147,7 @@ func (ws *waiters) close(err error) {
 func (ws *waiters) drain() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	ws.closed = ErrShuttingDown
+	ws.closed = outcome.ErrShuttingDown
 	ws.answerParked(func(w *waiter) answer { return answer{reply: w.empty()} })
 }
 
@@ -207,7 +208,7 @@ func (ws *waiters) add(w *waiter) error {
 	}
 	tenant := tenantOf(w.request)
 	if ws.count >= ws.most && (ws.tenants[tenant] >= ws.most/reservedShare || ws.count >= 2*ws.most) {
-		return fmt.Errorf("%w: %d calls are waiting", ErrOverloaded, ws.count)
+		return fmt.Errorf("%w: %d calls are waiting", outcome.ErrOverloaded, ws.count)
 	}
 	w.nodes = make([]waitNode, len(w.reserve.Queues))
 	for i, name := range w.reserve.Queues {
@@ -257,7 +258,7 @@ func (ws *waiters) abandon(ctx context.Context, w *waiter) (Reply, error) {
 	case parked:
 		ws.unlink(w)
 		w.state = answered
-		return Reply{}, canceled(ctx)
+		return Reply{}, outcome.Canceled(ctx)
 	case reserving:
 		ws.unlink(w)
 		w.state = abandoned
@@ -265,7 +266,7 @@ func (ws *waiters) abandon(ctx context.Context, w *waiter) (Reply, error) {
 		ws.abandoned(context.WithoutCancel(ctx), w.pendingGrant, <-w.done)
 	case abandoned:
 	}
-	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", ErrUnknownOutcome, context.Cause(ctx))
+	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // complete answers a waiter. mu is held.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -341,8 +342,8 @@ func TestPollThatLeavesWhileParked(t *testing.T) {
 		next := startPoll(t, n, time.Hour, 1, "orders")
 		leaver.cancel()
 		<-leaver.ended
-		if !errors.Is(leaver.err, ErrCanceled) || OutcomeOf(leaver.err) != NotApplied {
-			t.Errorf("error is %v with outcome %v", leaver.err, OutcomeOf(leaver.err))
+		if !errors.Is(leaver.err, outcome.ErrCanceled) || outcome.Of(leaver.err) != outcome.NotApplied {
+			t.Errorf("error is %v with outcome %v", leaver.err, outcome.Of(leaver.err))
 		}
 		do(t, n, 0, put("orders", "x", 0))
 		if g := next.grants(t); len(g) != 1 {
@@ -365,8 +366,8 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		synctest.Wait()
 		leaver.cancel()
 		<-leaver.ended
-		if OutcomeOf(leaver.err) != Unknown || !errors.Is(leaver.err, context.Canceled) {
-			t.Errorf("error is %v with outcome %v", leaver.err, OutcomeOf(leaver.err))
+		if outcome.Of(leaver.err) != outcome.Unknown || !errors.Is(leaver.err, context.Canceled) {
+			t.Errorf("error is %v with outcome %v", leaver.err, outcome.Of(leaver.err))
 		}
 		for range cap(slots) {
 			n.shards[0].Load().proposer.releaseSlot()
@@ -420,10 +421,10 @@ func TestDrainEndsPolls(t *testing.T) {
 			}
 		}
 		late := startPoll(t, n, time.Hour, 1, "a")
-		if <-late.ended; !errors.Is(late.err, ErrShuttingDown) {
+		if <-late.ended; !errors.Is(late.err, outcome.ErrShuttingDown) {
 			t.Errorf("a poll after Drain ended with %v", late.err)
 		}
-		if _, err := n.Do(t.Context(), 0, &fsm.Request{}); !errors.Is(err, ErrShuttingDown) {
+		if _, err := n.Do(t.Context(), 0, &fsm.Request{}); !errors.Is(err, outcome.ErrShuttingDown) {
 			t.Errorf("a request after Drain ended with %v", err)
 		}
 	})
@@ -439,7 +440,7 @@ func TestPollsAreBounded(t *testing.T) {
 			startPoll(t, n, time.Minute, 1, "orders")
 		}
 		p := startPoll(t, n, time.Minute, 1, "orders")
-		if <-p.ended; !errors.Is(p.err, ErrOverloaded) {
+		if <-p.ended; !errors.Is(p.err, outcome.ErrOverloaded) {
 			t.Errorf("one poll too many ended with %v", p.err)
 		}
 	})

@@ -16,7 +16,7 @@ func answerBugs() []Bug {
 		{
 			Name: "lost-is-refused", What: "an entry whose leader lost its leadership is taken for refused",
 			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"one-way"},
-			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)`, `if planted("lost-is-refused") {
+			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)`, `if planted("lost-is-refused") {
 			return fmt.Errorf("%w: %w", ErrOverloaded, err)
 		}`)},
 		},
