@@ -127,6 +127,12 @@ var importTable = []importRow{
 		reason:   "generated code is shared by the server and the SDK, so it drags in neither",
 	},
 	{
+		dir:      "rpc/wire",
+		may:      []string{"fsm", "node", "rpc/belfry/..."},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "conversions between the machine's values and the contract's need no server",
+	},
+	{
 		dir:    "rpc/frame",
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},

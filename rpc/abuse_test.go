@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"github.com/belfrydb/belfry/rpc/wire"
 	"io"
 	"net/http"
 	"slices"
@@ -169,7 +170,7 @@ func badCrowds() []abuse {
 
 // badLeases are leases that are none.
 func badLeases() []abuse {
-	lease := formatLease(leaseOfNothing())
+	lease := wire.FormatLease(leaseOfNothing())
 	return []abuse{
 		{"no lease", "/v1/ack", `{}`, nil, 400, "lease: a lease is required"},
 		{"a lease of one's own", "/v1/ack", `{"lease":"let me in"}`, nil, 400, "lease: not a lease"},

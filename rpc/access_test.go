@@ -20,6 +20,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // tokenMemory keeps tokens in memory. It is an Authenticator, and with a catalog a TokenKeeper.
@@ -135,7 +136,7 @@ func leastScopes(lease string) map[string][2]string {
 // its work with the least that it takes.
 func TestEveryMethodTakesAScope(t *testing.T) {
 	s, keeper := serveWithTokens(t)
-	lease := formatLease(fsm.Ref{Queue: "q", Serial: 1, Fence: 1})
+	lease := wire.FormatLease(fsm.Ref{Queue: "q", Serial: 1, Fence: 1})
 	least := leastScopes(lease)
 	for _, m := range methodsOfContract() {
 		name := m.procedure[strings.LastIndexByte(m.procedure, '/')+1:]

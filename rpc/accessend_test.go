@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // heldStream is the server's side of a Work stream, whose client sends one message and then listens until over is closed.
@@ -81,7 +82,7 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		k := newTalkWith(t, keeper, text)
 		ctx, cancel := context.WithCancel(k.ctx)
 		defer cancel()
-		lease := formatLease(fsm.Ref{Queue: "r", Serial: 1, Fence: 1})
+		lease := wire.FormatLease(fsm.Ref{Queue: "r", Serial: 1, Fence: 1})
 		stream := &heldStream{
 			first: &belfryv1.WorkRequest{
 				Credits: &belfryv1.Credits{Queues: []string{"q"}}, Acks: []*belfryv1.AckRequest{{Lease: lease}}, Nacks: []*belfryv1.NackRequest{{Lease: lease}},

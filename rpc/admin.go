@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // adminService answers belfry.v1.AdminService.
@@ -110,7 +111,7 @@ func (s *queueService) configure(ctx context.Context, queue string) (witnesses [
 		return nil, nil, faultOfError(err)
 	}
 	for _, w := range done.Witnesses {
-		witnesses = append(witnesses, wireWitness(w))
+		witnesses = append(witnesses, wire.Witness(w))
 	}
 	return witnesses, done.Pending, nil
 }
@@ -220,10 +221,10 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	}
 	var due fsm.Due
 	for i := range parts {
-		addDue(&due, &parts[i].Due)
+		wire.AddDue(&due, &parts[i].Due)
 	}
 	out := s.wireQueue(parts)
-	out.Due = wireDue(&due)
+	out.Due = wire.DueHistogram(&due)
 	return &belfryv1.GetQueueResponse{Queue: out, Witnesses: witnesses, Stale: req.GetStale()}, nil
 }
 
@@ -268,12 +269,12 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 		out.DedupWindowShortened = out.DedupWindowShortened || dedupShortened(q)
 		asOf, now = earlier(asOf, q.asOf), earlier(now, q.now)
 	}
-	out.Counts.Delayed, out.Counts.Ready = count32(counts.Delayed), count32(counts.Ready)
-	out.Counts.Reserved, out.Counts.Dead = count32(counts.Reserved), count32(counts.Dead)
-	out.Bytes, out.NextDueAt = counts.Bytes, ceilTime(next)
+	out.Counts.Delayed, out.Counts.Ready = wire.Count(counts.Delayed), wire.Count(counts.Ready)
+	out.Counts.Reserved, out.Counts.Dead = wire.Count(counts.Reserved), wire.Count(counts.Dead)
+	out.Bytes, out.NextDueAt = counts.Bytes, wire.CeilTime(next)
 	recent := sumRecent(parts)
 	out.Lateness, out.Rates = recent.lateness(), recent.rates()
-	out.AsOf = exactTime(asOf)
+	out.AsOf = wire.ExactTime(asOf)
 	if !first.Settings.PausedAt(now) {
 		out.Settings.Paused, out.Settings.PausedUntil = proto.Bool(false), nil
 	}
@@ -343,7 +344,7 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 		states = 0
 	}
 	for i, wanted := range req.GetStates() {
-		held, ok := machineState(wanted)
+		held, ok := wire.HeldState(wanted)
 		if !ok {
 			c.fail(invalid(indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
 		}
@@ -366,5 +367,5 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.PurgeQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.PurgeQueueResponse{Purged: wire.Count(done.count), Witnesses: done.witnesses}, nil
 }

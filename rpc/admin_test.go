@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // bothClients returns a client of each service.
@@ -40,7 +41,7 @@ func TestCreateQueueWithPartitions(t *testing.T) {
 	for i := range 9 {
 		req := &belfryv1.PutRequest{Queue: "wide"}
 		if i%3 != 0 {
-			req.RequestId = "r" + itoa(i)
+			req.RequestId = "r" + strconv.Itoa(i)
 		}
 		put, err := q.Put(t.Context(), req)
 		if err != nil {
@@ -163,7 +164,7 @@ func TestDefaultRetryDelays(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := []*durationpb.Duration{durationpb.New(time.Second)}
-	growing := durations(fsm.DefaultRetryDelays(fsm.LatestFormat))
+	growing := wire.Durations(fsm.DefaultRetryDelays(fsm.LatestFormat))
 	for _, step := range []struct {
 		name, queue string
 		set         *belfryv1.QueueSettings

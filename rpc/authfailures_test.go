@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestRefusalsAreAudited: the audit log has a line for a call without a token, or with one that allows
@@ -199,7 +200,7 @@ func TestRefusedEntriesAreAudited(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	token, id := keeper.make(t, "put,consume:a")
 	all, _ := keeper.make(t, "put:*")
-	lease := func(queue string) string { return formatLease(fsm.Ref{Queue: queue, Serial: 1, Fence: 1}) }
+	lease := func(queue string) string { return wire.FormatLease(fsm.Ref{Queue: queue, Serial: 1, Fence: 1}) }
 	puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
 	work := &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"a"}}}
 	for _, queue := range []string{"a", "b/x", "c", "a"} {

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // instantNode answers every put at once: what is left is the cost of the edge.
@@ -91,7 +92,7 @@ func BenchmarkEncodeJobs(b *testing.B) {
 func BenchmarkLease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := parseLease(formatLease(fsm.Ref{Queue: "orders", Serial: 1 << 40, Fence: 1 << 41})); err != nil {
+		if _, err := wire.ParseLease(wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1 << 40, Fence: 1 << 41})); err != nil {
 			b.Fatal(err)
 		}
 	}

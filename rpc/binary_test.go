@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // fullPut has every field that is read by hand, and alternatives the first of each kind.
@@ -207,7 +208,7 @@ func TestBinaryCodec(t *testing.T) {
 func FuzzBatchWire(f *testing.F) {
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: rarePuts()}))
-	f.Add(encode(f, &belfryv1.AckBatchRequest{Leases: []string{goldenLeases[0].token, "x"}, RequestId: "r"}))
+	f.Add(encode(f, &belfryv1.AckBatchRequest{Leases: []string{wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1, Fence: 2}), "x"}, RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 3, Ttr: durationpb.New(time.Minute)}))
 	f.Add(bytesField(nil, 1, bytesField(bytesField(nil, 3, varintField(nil, 1, 8)), 3, varintField(nil, 2, 9))))
 	b := newPair(f).fast.fastPath.codec.bounds

@@ -10,7 +10,9 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // ackBatchBytes is the fast path of AckBatch. It appends the bytes of the answer to dst, and keeps
@@ -35,12 +37,28 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 	return dst, err
 }
 
+// appendAcks is appendPuts for acks.
+func appendAcks(dst []byte, answers []answer) ([]byte, error) {
+	var w wire.AckWriter
+	for i := range answers {
+		if f := answers[i].fault; f != nil {
+			var err error
+			if dst, err = wire.AppendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.entry()}}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		dst = w.Append(dst, answers[i].request, answers[i].entry)
+	}
+	return dst, nil
+}
+
 // ackBatch holds the parts of a batch of acks, like putBatch.
 type ackBatch struct {
 	acks     []fsm.Ack
 	answers  []answer
 	commands []routedCommand
-	leases   leaseReader
+	leases   wire.LeaseReader
 }
 
 // release returns the memory to the pool.
@@ -83,7 +101,7 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 // add adds a lease, or the fault of one that is invalid or not allowed.
 func (b *ackBatch) add(c *checker, token []byte) {
 	var a answer
-	ref, err := b.leases.parse(token)
+	ref, err := b.leases.Parse(token)
 	if err != nil || !c.permissions.allows(ref.Queue) {
 		entry := c.another()
 		entry.lease("lease", string(token))

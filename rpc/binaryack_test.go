@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // reserved puts jobs of all kinds into both services, takes them, and returns their leases.
@@ -44,7 +44,7 @@ func TestAckBatchBytes(t *testing.T) {
 			return encode(t, &belfryv1.AckBatchRequest{Leases: append(l, "", "x", l[0], l[1]+"\n", strings.Repeat("A", 421))})
 		},
 		"queues in turn": func(l []string) []byte {
-			return encode(t, &belfryv1.AckBatchRequest{Leases: []string{l[0], l[len(l)-1], "", l[1], formatLease(fsm.Ref{Partition: 2})}})
+			return encode(t, &belfryv1.AckBatchRequest{Leases: []string{l[0], l[len(l)-1], "", l[1], wire.FormatLease(fsm.Ref{Partition: 2})}})
 		},
 		"too many":                     func(l []string) []byte { return bytes.Repeat(bytesField(nil, 1, []byte(l[0])), 1001) },
 		"an unknown field":             func(l []string) []byte { return bytesField(bytesField(nil, 1, []byte(l[0])), 3, nil) },
@@ -72,7 +72,7 @@ func TestAcksGoToTheirShards(t *testing.T) {
 	s := newPair(t).fast
 	acks, shards := &belfryv1.AckBatchRequest{}, []uint32{}
 	for _, ref := range []fsm.Ref{{Queue: "wide"}, {Queue: "wide", Partition: 1}, {Queue: "wide", Partition: 1}, {Queue: "a", Partition: 1}, {Queue: "b", Partition: 1}, {Queue: "wide"}} {
-		acks.Leases, shards = append(acks.Leases, formatLease(ref)), append(shards, s.shard(ref.Queue, ref.Partition))
+		acks.Leases, shards = append(acks.Leases, wire.FormatLease(ref)), append(shards, s.shard(ref.Queue, ref.Partition))
 	}
 	data, err := s.ackBatchBytes(t.Context(), encode(t, acks), nil)
 	res := &belfryv1.AckBatchResponse{}
@@ -105,51 +105,5 @@ func TestReserveBytes(t *testing.T) {
 	fields := (&belfryv1.Job{}).ProtoReflect().Descriptor().Fields()
 	if got, want := fields.Len(), 24; got != want { // endedAt, attemptUnknown and leaseSince are of jobs that nobody is handed
 		t.Errorf("a job has %d fields, of which this code knows %d", got, want)
-	}
-}
-
-// TestAppendReserveOfAll writes jobs that a machine does not make, or seldom, as the generated code writes them.
-func TestAppendReserveOfAll(t *testing.T) {
-	full := func() *fsm.Job {
-		return &fsm.Job{
-			Queue: "mail:orders", Partition: 1<<32 - 1, Serial: 1<<64 - 1, ID: "order-ä", State: fsm.Reserved, Priority: -128, Due: 1e18 + 1, FirstDue: 1e18 + 5e8,
-			Created: 1e18 + 999_999, TTR: 90*time.Second + 1, MaxAttempts: 16, RetryDelays: []time.Duration{0, 1, time.Hour}, TTL: 1e18 + 7e8 + 1,
-			Body: make([]byte, 300), BodyBytes: 300, Attempt: 3, Fence: 1<<64 - 1, Until: 1e18 + 3e8, LastError: "smtp 421",
-		}
-	}
-	for name, change := range map[string]func(*fsm.Job){
-		"full":                     func(*fsm.Job) {},
-		"empty":                    func(j *fsm.Job) { *j = fsm.Job{} },
-		"no body":                  func(j *fsm.Job) { j.Body = nil },
-		"an empty body":            func(j *fsm.Job) { j.Body = []byte{} },
-		"ready":                    func(j *fsm.Job) { j.State = fsm.Ready },
-		"headers":                  func(j *fsm.Job) { j.Headers = []fsm.Header{{Name: "k", Value: "v"}} },
-		"before 1970":              func(j *fsm.Job) { j.Created, j.Until, j.Due = -1, -1, -1 },
-		"a queue that is no text":  func(j *fsm.Job) { j.Queue = "\xff" },
-		"an id that is no text":    func(j *fsm.Job) { j.ID = "\xff" },
-		"an error that is no text": func(j *fsm.Job) { j.LastError = "\xff" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := full()
-			change(job)
-			w := wireWitness(node.Witness{Shard: 3, Term: 2, Index: 1 << 40, Entry: 7, Time: 1e18 + 1})
-			p := &poll{jobs: []leased{{full(), w}, {job, w}, {job, nil}, {full(), wireWitness(node.Witness{Shard: 3, Term: 2, Index: 1 << 40, Entry: 7, Time: 1e18 + 1})}}}
-			got, err := appendReserve([]byte("before"), p)
-			want, wantErr := proto.Marshal(&belfryv1.ReserveResponse{Jobs: wireLeased(p.jobs)})
-			read, wanted := &belfryv1.ReserveResponse{}, &belfryv1.ReserveResponse{}
-			if wantErr != nil || err != nil {
-				if wantErr == nil || err == nil {
-					t.Fatalf("%v, the generated code says %v", err, wantErr)
-				}
-				return
-			}
-			got, ok := bytes.CutPrefix(got, []byte("before"))
-			if err := proto.Unmarshal(got, read); err != nil || proto.Unmarshal(want, wanted) != nil || !ok {
-				t.Fatal(err)
-			}
-			if !proto.Equal(wanted, read) || len(got) != len(want) {
-				t.Errorf("%d bytes, the generated code writes %d:\n%v\n%v", len(got), len(want), read, wanted)
-			}
-		})
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // putBatchBytes is the fast path of PutBatch. It appends the bytes of the answer to dst, and keeps
@@ -37,6 +38,23 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.fastPath.puts)
 	}
 	return dst, err
+}
+
+// appendPuts appends the answer to a batch of puts. The generated code encodes failed entries.
+func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
+	var w wire.PutWriter
+	for i := range b.answers {
+		if f := b.answers[i].fault; f != nil {
+			var err error
+			if dst, err = wire.AppendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}}); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		a := &b.answers[i]
+		dst = w.Append(dst, b.puts[i].ID, a.result, a.request, a.entry)
+	}
+	return dst, nil
 }
 
 // putBatch holds the parts of a batch of puts, each allocated once for all jobs. Its memory is
@@ -234,7 +252,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 		return len(value) <= r.check.limits.IDBytesMax && !isGeneratedForm(put.ID) && utf8.Valid(value)
 	case tagDelay:
 		put.Delay, ok = r.duration(value, 0, r.check.limits.DelayMax)
-		put.Delay, put.Given = ceilMillis(put.Delay), put.Given|fsm.GivenDelay
+		put.Delay, put.Given = wire.CeilMillis(put.Delay), put.Given|fsm.GivenDelay
 		return ok
 	case tagDueAt:
 		put.DueAt, ok = r.time(value)
@@ -278,8 +296,14 @@ func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
 		return 0, false
 	}
-	return wholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true
+	return wire.WholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true
 }
+
+// These are the tags of Duration and Timestamp.
+const (
+	tagSeconds = 1<<3 | byte(protowire.VarintType)
+	tagNanos   = 2<<3 | byte(protowire.VarintType)
+)
 
 // readSeconds reads the two fields of google.protobuf.Duration and Timestamp. It returns false for
 // a negative field, and for nanos of a second or more; no valid job has them.
@@ -290,9 +314,9 @@ func readSeconds(data []byte) (seconds int64, nanos int32, ok bool) {
 		switch {
 		case size <= 0:
 			return 0, 0, false
-		case tag == byte(fieldSeconds<<3):
+		case tag == tagSeconds:
 			seconds = int64(n)
-		case tag == byte(fieldNanos<<3):
+		case tag == tagNanos:
 			nanos = int32(n)
 		default:
 			return 0, 0, false

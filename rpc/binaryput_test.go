@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,8 +150,8 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 	}
 	batch := &belfryv1.PutBatchRequest{}
 	for i := range 9 {
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "wide"}, &belfryv1.PutRequest{Queue: "wide", Id: "id" + itoa(i)})
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "going"}, &belfryv1.PutRequest{Queue: "q" + itoa(i)})
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "wide"}, &belfryv1.PutRequest{Queue: "wide", Id: "id" + strconv.Itoa(i)})
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "going"}, &belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i)})
 	}
 	p.same("PutBatch", encode(t, batch))
 	batch.RequestId = "r"

@@ -5,11 +5,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // bodyBytesInFlightMax bounds the bytes of request bodies that all calls together hold in memory.
@@ -83,10 +85,10 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		return n, err
 	case errors.As(err, &tooMuch):
 		f := tooLarge("request", int(b.held), b.limits.MessageBytesMax)
-		f.Message = "request: more than " + itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
+		f.Message = "request: more than " + strconv.Itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
 		return n, f.wire()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, invalid("request", "the body did not arrive within %s, which is the limit", shortDuration(b.limits.BodyWait)).wire()
+		return n, invalid("request", "the body did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).wire()
 	default:
 		return n, invalid("request", "the body ended too early").wire()
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // emptyFields is n times an empty field, which has two bytes.
@@ -188,7 +189,7 @@ func TestValidCrowdsAreRead(t *testing.T) {
 	}
 	jobs[0].RetryDelays = slices.Repeat(jobs[0].RetryDelays, 10)
 	jobs[1].Headers = headers
-	lease := formatLease(leaseOfNothing())
+	lease := wire.FormatLease(leaseOfNothing())
 	for _, m := range []proto.Message{
 		&belfryv1.PutBatchRequest{Jobs: jobs},
 		&belfryv1.PutRequest{Headers: headers},

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // fakeCluster has members as a test made them and notes what is asked of it.
@@ -201,7 +202,7 @@ func TestGetCluster(t *testing.T) {
 		t.Errorf("%v", n)
 	}
 	lagging := &belfryv1.Shard{
-		Shard: 1, Leader: "n1", Term: 4, AppliedIndex: 100, Digest: "00000000000000ab", Jobs: 5, Time: exactTime(1e9), Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3,
+		Shard: 1, Leader: "n1", Term: 4, AppliedIndex: 100, Digest: "00000000000000ab", Jobs: 5, Time: wire.ExactTime(1e9), Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3,
 		Replicas: []*belfryv1.Replica{
 			{Node: "n1", Incarnation: "0000000000000001", Voter: true, AppliedIndex: 100, Digest: "00000000000000ab"},
 			{Node: "n2", Incarnation: "0000000000000002", Voter: true, AppliedIndex: 98, Digest: "00000000000000ef"},

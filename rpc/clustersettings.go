@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // UpdateCluster implements AdminService.
@@ -38,7 +39,7 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 		return nil, faultOfError(err)
 	}
 	return &belfryv1.UpdateClusterResponse{
-		ReplicationFactor: count32(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: count32(uint64(after.MinVoters)),
+		ReplicationFactor: wire.Count(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: wire.Count(uint64(after.MinVoters)),
 		NoAutoCreate: isTrue(after.NoAutoCreate),
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // catalogGroup is the name of the catalog's group in statuses.
@@ -124,8 +125,8 @@ func (g *groupView) leads(serverID string) bool {
 // wire converts the view.
 func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	out := &belfryv1.GetClusterResponse{
-		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: count32(uint64(v.factor)), Format: uint32(v.format), Problems: v.problems(),
-		MinVoters: count32(uint64(v.settings.MinVoters)), NoAutoCreate: isTrue(v.settings.NoAutoCreate), Advice: v.advice(),
+		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: wire.Count(uint64(v.factor)), Format: uint32(v.format), Problems: v.problems(),
+		MinVoters: wire.Count(uint64(v.settings.MinVoters)), NoAutoCreate: isTrue(v.settings.NoAutoCreate), Advice: v.advice(),
 	}
 	if v.settings.Grace > 0 {
 		out.GracePeriod = durationpb.New(v.settings.Grace)
@@ -149,8 +150,8 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 		g := &v.shards[i]
 		out.Shards = append(out.Shards, &belfryv1.Shard{
 			Shard: g.Shard, Leader: g.leaderName(), Term: g.Term, AppliedIndex: g.DigestIndex, Digest: digestText(g.Digest),
-			Jobs: count32(uint64(g.Jobs)), Time: exactTime(g.Clock), Voters: names(g.Voters), Nonvoters: names(g.Nonvoters), Replicas: g.wireReplicas(),
-			ClockAhead: wireClockAhead(&g.GroupStatus), VotersWanted: count32(uint64(v.votersWanted)),
+			Jobs: wire.Count(uint64(g.Jobs)), Time: wire.ExactTime(g.Clock), Voters: names(g.Voters), Nonvoters: names(g.Nonvoters), Replicas: g.wireReplicas(),
+			ClockAhead: wireClockAhead(&g.GroupStatus), VotersWanted: wire.Count(uint64(v.votersWanted)),
 		})
 	}
 	if c := &v.catalog; len(c.Voters) > 0 {

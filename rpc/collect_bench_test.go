@@ -3,6 +3,7 @@ package rpc
 import (
 	"bytes"
 	"log/slog"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // 100 bytes with generated ids.
 func BenchmarkCollect(b *testing.B) {
 	for _, jobs := range []int{1, 100} {
-		b.Run("jobs="+itoa(jobs), func(b *testing.B) { benchmarkCollect(b, jobs) })
+		b.Run("jobs="+strconv.Itoa(jobs), func(b *testing.B) { benchmarkCollect(b, jobs) })
 	}
 }
 

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,7 +124,7 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 		conflicts := func() *putBatch {
 			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
 			for i := range b.puts {
-				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: itoa(i)}, fault(belfryv1.Reason_REASON_JOB_EXISTS)
+				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault(belfryv1.Reason_REASON_JOB_EXISTS)
 				b.answers[i].fault.Shard = new(uint32)
 			}
 			return b

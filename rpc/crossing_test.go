@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // crossingNode has the reservations of calls that wait in shard 1 under way when their wait is stopped, and applies them a
@@ -285,7 +286,7 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 		}
 	}
 	again, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 1, RequestId: "r-1"})
-	if err != nil || len(again.GetJobs()) != 1 || again.GetJobs()[0].GetLease() != formatLease(refOf(first.jobs[0].Job)) {
+	if err != nil || len(again.GetJobs()) != 1 || again.GetJobs()[0].GetLease() != wire.FormatLease(wire.Ref(first.jobs[0].Job)) {
 		t.Errorf("the repeat got %v, %v", again, err)
 	}
 	rest, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 10})

@@ -19,6 +19,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/spelling"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // These well-known types have their own form in JSON.
@@ -26,9 +27,6 @@ const (
 	durationType  protoreflect.FullName = "google.protobuf.Duration"
 	timestampType protoreflect.FullName = "google.protobuf.Timestamp"
 )
-
-// quotedBytesMax bounds the part of the input that an error message quotes.
-const quotedBytesMax = 64
 
 // decodeJSON reads JSON into a message. It tries the strict parser first, so that valid input costs
 // no extra work and has exactly the meaning that protojson gives it.
@@ -64,27 +62,8 @@ func protoErrorText(err error) string {
 	return clip(text, 200)
 }
 
-// cut shortens a text to at most most bytes, and never splits a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most]
-}
-
-// clip is cut with a mark for what is missing.
-func clip(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return cut(text, most) + "…"
-}
-
 // relax rewrites a JSON object so that the strict parser accepts the forms that people write:
-// durations in any form of parseDuration, and enum values without prefix. It looks only where the
+// durations in any form of wire.ParseDuration, and enum values without prefix. It looks only where the
 // schema has a duration or an enum. All other values, bodies and headers among them, are copied
 // byte for byte. An error names the path of the field.
 func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byte, error) {
@@ -242,9 +221,9 @@ func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) 
 			return nil, syntaxFault(path, err)
 		}
 	} else if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
-		return nil, invalid(path, "%v; not %s", errDuration, quote(value))
+		return nil, invalid(path, "%v; not %s", wire.ErrDuration, quote(value))
 	}
-	d, err := parseDuration(text)
+	d, err := wire.ParseDuration(text)
 	if err != nil {
 		return nil, invalid(path, "%v; not %s", err, quote(value))
 	}
@@ -326,7 +305,7 @@ func enumNames(enum protoreflect.EnumDescriptor) string {
 	var names []string
 	for i := 1; i < enum.Values().Len(); i++ {
 		if enum == belfryv1.JobState(0).Descriptor() {
-			if _, held := machineState(belfryv1.JobState(enum.Values().Get(i).Number())); !held {
+			if _, held := wire.HeldState(belfryv1.JobState(enum.Values().Get(i).Number())); !held {
 				continue
 			}
 		}
@@ -404,6 +383,3 @@ func orRequest(path string) string {
 	}
 	return path
 }
-
-// quote returns the beginning of the input for an error message.
-func quote(value []byte) string { return clip(string(bytes.TrimSpace(value)), quotedBytesMax) }

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // DeleteQueue implements AdminService. It first removes and counts the jobs, without the catalog: a
@@ -44,7 +45,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 			return nil, faultOfError(err)
 		}
 	}
-	return &belfryv1.DeleteQueueResponse{Purged: count32(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.DeleteQueueResponse{Purged: wire.Count(done.count), Witnesses: done.witnesses}, nil
 }
 
 // existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer

@@ -9,7 +9,9 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // PutBatch, AckBatch and Reserve are most of the work of a server of many small jobs. In binary they take
@@ -161,4 +163,18 @@ func (s *queueService) fastPathHandlers(options []connect.HandlerOption) map[str
 		ack:     bytesHandler(ack, s.AckBatch, s.ackBatchBytes, options, memory),
 		reserve: bytesHandler(reserve, s.Reserve, s.reserveBytes, options, memory),
 	}
+}
+
+// reserveBytes is the fast path of Reserve. It appends the bytes of the answer to dst, and keeps no
+// part of the request. Its errors are faults.
+func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
+	var req belfryv1.ReserveRequest
+	if err := unreadable(s.fastPath.codec.Unmarshal(request, &req)); err != nil {
+		return nil, err
+	}
+	p, err := s.reserve(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	return wire.AppendReserve(dst, p.jobs, p.witnesses)
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // The benchmarks of the methods that a server of many small jobs spends its time in: 100 jobs of 100 bytes in a call, through the whole edge, without a
@@ -112,7 +114,7 @@ func BenchmarkPutBatch(b *testing.B) {
 		benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "PutBatch", benchPuts(nil))
 	})
 	b.Run("ids", func(b *testing.B) {
-		ids := benchPuts(func(i int) string { return "order-" + itoa(i) })
+		ids := benchPuts(func(i int) string { return "order-" + strconv.Itoa(i) })
 		benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "PutBatch", ids)
 	})
 }
@@ -120,7 +122,7 @@ func BenchmarkPutBatch(b *testing.B) {
 func BenchmarkAckBatch(b *testing.B) {
 	batch := &belfryv1.AckBatchRequest{RequestId: "r"}
 	for i := range uint64(benchJobs) {
-		batch.Leases = append(batch.Leases, formatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
+		batch.Leases = append(batch.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
 	benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "AckBatch", batch)
 }
@@ -134,7 +136,7 @@ func BenchmarkReserveMany(b *testing.B) {
 func BenchmarkBytes(b *testing.B) {
 	leases := &belfryv1.AckBatchRequest{RequestId: "r"}
 	for i := range uint64(benchJobs) {
-		leases.Leases = append(leases.Leases, formatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
+		leases.Leases = append(leases.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
 	s := benchServer(b, instantNode{newMemoryNode(6)}).handler.queues
 	for _, c := range []struct {

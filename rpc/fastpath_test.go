@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // givingUp is a node that gives every second call up, and holds its request for ever, as node.Node may.
@@ -42,9 +44,9 @@ func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
 	for i := range 20 {
 		puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
 		for k := range 10 {
-			text := itoa(i) + "-" + strings.Repeat("x", k)
-			puts.Jobs = append(puts.Jobs, &belfryv1.PutRequest{Queue: "q" + itoa(i), Id: "i" + text, Body: &belfryv1.PutRequest_Data{Data: []byte(text)}})
-			acks.Leases = append(acks.Leases, formatLease(fsm.Ref{Queue: "q" + itoa(i), Serial: uint64(k), Fence: uint64(i)}))
+			text := strconv.Itoa(i) + "-" + strings.Repeat("x", k)
+			puts.Jobs = append(puts.Jobs, &belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i), Id: "i" + text, Body: &belfryv1.PutRequest_Data{Data: []byte(text)}})
+			acks.Leases = append(acks.Leases, wire.FormatLease(fsm.Ref{Queue: "q" + strconv.Itoa(i), Serial: uint64(k), Fence: uint64(i)}))
 		}
 		for range 2 {
 			s.postBinary("PutBatch", encode(t, puts))

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // errorDomain is the domain of every google.rpc.ErrorInfo that Belfry sends.
@@ -150,7 +151,7 @@ func invalid(field, format string, args ...any) *Fault {
 func tooMany(field string, is, limit int) *Fault {
 	return &Fault{
 		Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: field,
-		Message: field + ": " + itoa(is) + " entries; the limit is " + itoa(limit),
+		Message: field + ": " + strconv.Itoa(is) + " entries; the limit is " + strconv.Itoa(limit),
 	}
 }
 
@@ -382,5 +383,5 @@ func outcomeName(o belfryv1.Outcome) string { return strings.TrimPrefix(o.String
 
 // stateName returns the wire name of a job's state, without the prefix.
 func stateName(s fsm.State) string {
-	return strings.TrimPrefix(wireState(s).String(), "JOB_STATE_")
+	return strings.TrimPrefix(wire.State(s).String(), "JOB_STATE_")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestContractIsComplete checks that every reason, every code of the machine and every error of node has its row.
@@ -172,7 +173,7 @@ func TestErrorsOfTheLogCarryTheirWitness(t *testing.T) {
 		if !ok || f.Witness.GetShard() != 1 || f.Witness.GetTerm() != 2 || f.Witness.GetIndex() == 0 || f.Witness.GetTime().AsTime().IsZero() {
 			t.Errorf("%s: %v: %v", name, err, f.Witness)
 		}
-		res, err := c.AckBatch(t.Context(), &belfryv1.AckBatchRequest{Leases: []string{"x", formatLease(fsm.Ref{Queue: home}), formatLease(fsm.Ref{Queue: home})}})
+		res, err := c.AckBatch(t.Context(), &belfryv1.AckBatchRequest{Leases: []string{"x", wire.FormatLease(fsm.Ref{Queue: home}), wire.FormatLease(fsm.Ref{Queue: home})}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package rpc
 import (
 	"compress/gzip"
 	"io"
+	"strconv"
 
 	"connectrpc.com/connect"
 
@@ -39,7 +40,7 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	if g.read += n; g.read > g.bytesMax {
 		f := &Fault{
 			Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request",
-			Message: "request: more than " + itoa(g.bytesMax) + " bytes when decompressed, which is the limit",
+			Message: "request: more than " + strconv.Itoa(g.bytesMax) + " bytes when decompressed, which is the limit",
 		}
 		return n, f.wire()
 	}

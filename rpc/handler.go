@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -351,7 +352,7 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 		defer h.streams.Add(-1)
 		if h.streams.Add(1) > int64(h.limits.StreamsMax) {
 			f := fault(belfryv1.Reason_REASON_OVERLOADED)
-			f.Message = "more than " + itoa(h.limits.StreamsMax) + " streams are open, which is the limit"
+			f.Message = "more than " + strconv.Itoa(h.limits.StreamsMax) + " streams are open, which is the limit"
 			h.writeFault(w, r, f)
 			return
 		}

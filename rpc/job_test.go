@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestGrantsOfSeveralQueuesAreCollected: each job has its own fields and its own queue's defaults, and one that is not held any
@@ -42,16 +43,16 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	reply.Results = reply.Results[:1]
 	reply.Results[0].Grants = grants
 	granted := s.node.withJobs(1, reply).Jobs
-	if _, err := q.Ack(t.Context(), &belfryv1.AckRequest{Lease: formatLease(refOf(&granted[1]))}); err != nil {
+	if _, err := q.Ack(t.Context(), &belfryv1.AckRequest{Lease: wire.FormatLease(wire.Ref(&granted[1]))}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.collect(1, s.node.withJobs(1, reply)); err != nil || len(p.jobs) != 3 {
 		t.Fatalf("%d jobs, %v", len(p.jobs), err)
 	}
 	var ttrs []time.Duration
-	for i, job := range wireLeased(p.jobs) {
-		ref, err := parseLease(job.GetLease())
-		if want := granted[[]int{0, 2, 3}[i]]; err != nil || ref != refOf(&want) || job.GetFence() != want.Fence || job.GetWitness().GetIndex() != reply.Witness.Index {
+	for i, job := range wire.Granted(p.jobs) {
+		ref, err := wire.ParseLease(job.GetLease())
+		if want := granted[[]int{0, 2, 3}[i]]; err != nil || ref != wire.Ref(&want) || job.GetFence() != want.Fence || job.GetWitness().GetIndex() != reply.Witness.Index {
 			t.Errorf("job %d is %v, %v", i, job, err)
 		}
 		got, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: job.GetQueue(), Id: job.GetId()})

@@ -1,8 +1,6 @@
 package rpc
 
 import (
-	"time"
-
 	"connectrpc.com/connect"
 )
 
@@ -10,7 +8,3 @@ import (
 // values without a prefix, and writes zero values. It reads durations in every form. An unknown
 // field is an error that names the nearest known field.
 func JSON() connect.Codec { return jsonCodec{name: codecJSON} }
-
-// ParseDuration reads a duration in every form that a request may have: "300ms", "5m", "1h30m",
-// "7d" or a number of seconds.
-func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"fmt"
+	"github.com/belfrydb/belfry/rpc/wire"
 	"time"
 )
 
@@ -64,9 +65,6 @@ type Limits struct {
 	ResponseWait time.Duration
 }
 
-// year is the length of a year in limits: 365.25 days.
-const year = 365*24*time.Hour + 6*time.Hour
-
 // DefaultLimits returns the documented limits.
 func DefaultLimits() Limits {
 	return Limits{
@@ -83,7 +81,7 @@ func DefaultLimits() Limits {
 		MessageBytesMax:       8 << 20,
 		StreamMessageBytesMax: 1 << 20,
 		StreamsMax:            4096,
-		DelayMax:              100 * year,
+		DelayMax:              100 * wire.Year,
 		WaitMax:               time.Minute,
 		TTRMin:                time.Millisecond,
 		TTRMax:                24 * time.Hour,

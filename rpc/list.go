@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // List implements QueueService. It merges the pages of the queue's shards in due order. The page
@@ -22,7 +23,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	c := s.checker(ctx, tokens.Consume)
 	query := fsm.ListQuery{Queue: c.queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.page("pageSize", req.GetPageSize())}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
-		held, ok := machineState(req.GetState())
+		held, ok := wire.HeldState(req.GetState())
 		if !ok {
 			c.fail(invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(req.GetState())))
 		}
@@ -51,7 +52,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	}
 	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: asOf(readings...)}
 	jobs, more := mergePages(readings, cursors, query.Max)
-	out.Jobs = appendJobs([]*belfryv1.Job{}, jobs, readings...)
+	out.Jobs = wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...)
 	if more {
 		out.NextPageToken = formatCursors(&query, cursors)
 	}
@@ -186,14 +187,14 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 			}
 			if len(out.Queues) == most {
 				out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
-				out.Due = wireDue(&due)
+				out.Due = wire.DueHistogram(&due)
 				return out, nil
 			}
 			out.Queues = append(out.Queues, s.listed(parts[:n], &due))
 			parts = parts[n:]
 		}
 	}
-	out.Due = wireDue(&due)
+	out.Due = wire.DueHistogram(&due)
 	return out, nil
 }
 
@@ -202,11 +203,11 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
 	var due fsm.Due
 	for i := range parts {
-		addDueSums(&due, &parts[i].Due)
-		addDue(all, &parts[i].Due)
+		wire.AddDueSums(&due, &parts[i].Due)
+		wire.AddDue(all, &parts[i].Due)
 	}
 	out := s.wireQueue(parts)
-	out.Due = wireDueSums(&due)
+	out.Due = wire.DueSums(&due)
 	return out
 }
 

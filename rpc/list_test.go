@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 func TestListQueuesPages(t *testing.T) {
@@ -63,7 +65,7 @@ func TestListJobsPages(t *testing.T) {
 	start := time.Now().Add(time.Hour).Truncate(time.Second)
 	for i := range 30 {
 		due := timestamppb.New(start.Add(time.Duration(i*7%30) * time.Second))
-		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "job" + itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Text{Text: "body"}}); err != nil {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "job" + strconv.Itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Text{Text: "body"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -158,12 +160,12 @@ func TestSinceWhenAJobIsHeld(t *testing.T) {
 		{[]fsm.Reading{{Clock: 10 * second}, {Clock: 90 * second}}, 70},
 		{[]fsm.Reading{{Clock: 60 * second}}, 60}, // extended by 30 s when it had longer
 	} {
-		if got := appendJobs(nil, []fsm.Job{job}, tt.readings...)[0].GetLeaseSince(); got.GetSeconds() != tt.want {
+		if got := wire.AppendJobs(nil, []fsm.Job{job}, tt.readings...)[0].GetLeaseSince(); got.GetSeconds() != tt.want {
 			t.Errorf("read at %v it is held since %v, want %d s", tt.readings, got, tt.want)
 		}
 	}
 	job.State = fsm.Ready
-	if got := appendJobs(nil, []fsm.Job{job}, fsm.Reading{Clock: 200 * second})[0].LeaseSince; got != nil {
+	if got := wire.AppendJobs(nil, []fsm.Job{job}, fsm.Reading{Clock: 200 * second})[0].LeaseSince; got != nil {
 		t.Errorf("a job that is ready is held since %v", got)
 	}
 }

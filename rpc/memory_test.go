@@ -384,3 +384,6 @@ func (s *safeBuffer) String() string {
 
 func nodeUnknown() error  { return fmt.Errorf("shard 1: %w", node.ErrUnknownOutcome) }
 func nodeNoLeader() error { return fmt.Errorf("shard 1: %w", node.ErrNoLeader) }
+
+// leaseOfNothing names a reservation that never was.
+func leaseOfNothing() fsm.Ref { return fsm.Ref{Queue: "nothing", Serial: 1, Fence: 1} }

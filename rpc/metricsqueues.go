@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // DefaultMetricsQueues is the default of Config.MetricsQueuesMax.
@@ -165,7 +166,7 @@ func (s *queueSeries) add(q *queueSeries) {
 	s.Counts.Bytes += q.Counts.Bytes
 	s.OldestReady, s.NextDue = earlier(s.OldestReady, q.OldestReady), earlier(s.NextDue, q.NextDue)
 	addCounters(&s.Counters, &q.Counters)
-	addDueSums(&s.Due, &q.Due)
+	wire.AddDueSums(&s.Due, &q.Due)
 }
 
 // sumOf adds two histograms. Each is empty or has the same bounds as the other.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // crossingTimeMax bounds how long granted jobs wait for reservations that are in flight for the
@@ -159,7 +160,7 @@ func (p *poll) giveBackLate(ctx context.Context, ended <-chan parked, left int) 
 		r := <-ended
 		late := poll{service: p.service}
 		if r.err == nil && late.collect(r.shard, r.reply) == nil {
-			p.service.releaseAll(ctx, refsOf(late.jobs))
+			p.service.releaseAll(ctx, wire.Refs(late.jobs))
 		}
 	}
 }

@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // Reserve implements QueueService.
@@ -18,7 +20,7 @@ func (s *queueService) Reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ReserveResponse{Jobs: wireLeased(p.jobs)}
+	out := &belfryv1.ReserveResponse{Jobs: wire.Granted(p.jobs)}
 	if len(p.jobs) == 0 {
 		out.Witnesses = p.witnesses
 	}
@@ -47,7 +49,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	}
 	if ctx.Err() != nil && p.requestID == "" {
 		// The caller has gone. With a request id, a repeat may still collect the jobs.
-		s.releaseAll(ctx, refsOf(p.jobs))
+		s.releaseAll(ctx, wire.Refs(p.jobs))
 		return nil, faultOfError(ctx.Err())
 	}
 	return p, nil
@@ -93,45 +95,8 @@ type poll struct {
 	// returned.
 	afterAnswer func()
 
-	jobs      []leased
+	jobs      []wire.Grant
 	witnesses []*belfryv1.Witness
-}
-
-// leased is a job that was granted, with the witness of its grant.
-type leased struct {
-	*fsm.Job
-	witness *belfryv1.Witness
-}
-
-// wireLeased converts jobs that were granted.
-func wireLeased(jobs []leased) []*belfryv1.Job {
-	var tokens leaseWriter
-	slots, out := make([]jobSlot, len(jobs)), make([]*belfryv1.Job, len(jobs))
-	for i, job := range jobs {
-		out[i] = slots[i].fill(job.Job)
-		out[i].Lease, out[i].Witness = tokens.format(refOf(job.Job)), job.witness
-	}
-	return out
-}
-
-// refsOf names the reservations of jobs that were granted.
-func refsOf(jobs []leased) []fsm.Ref {
-	refs := make([]fsm.Ref, len(jobs))
-	for i, job := range jobs {
-		refs[i] = refOf(job.Job)
-	}
-	return refs
-}
-
-// refsIn is refsOf for jobs on the wire.
-func refsIn(jobs []*belfryv1.Job) []fsm.Ref {
-	refs := make([]fsm.Ref, 0, len(jobs))
-	for _, job := range jobs {
-		if ref, err := parseLease(job.GetLease()); err == nil {
-			refs = append(refs, ref)
-		}
-	}
-	return refs
 }
 
 // step is one Reserve of one shard. key distinguishes the steps of a poll in request ids. It
@@ -312,7 +277,7 @@ func (p *poll) steps() []step {
 		}
 		for k := range shards {
 			shard := shards[(first+k)%len(shards)]
-			steps = append(steps, step{shard: shard, queues: []string{queue}, key: "#" + itoa(i) + "." + itoa(int(shard))})
+			steps = append(steps, step{shard: shard, queues: []string{queue}, key: "#" + strconv.Itoa(i) + "." + strconv.Itoa(int(shard))})
 		}
 	}
 	if len(steps) == 1 {
@@ -333,7 +298,7 @@ func (p *poll) parkSteps() []step {
 		for _, shard := range p.service.shards(queue) {
 			i := slices.IndexFunc(steps, func(st step) bool { return st.shard == shard })
 			if i < 0 {
-				steps, i = append(steps, step{shard: shard, key: "#w." + itoa(int(shard))}), len(steps)
+				steps, i = append(steps, step{shard: shard, key: "#w." + strconv.Itoa(int(shard))}), len(steps)
 			}
 			steps[i].queues = append(steps[i].queues, queue)
 		}
@@ -406,7 +371,7 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 // collect adds the jobs that a step returned. A grant that no longer holds is not among them: its
 // token would be stale.
 func (p *poll) collect(shard uint32, reply node.Reply) error {
-	w := wireWitness(reply.Witness)
+	w := wire.Witness(reply.Witness)
 	if w != nil {
 		p.witnesses = append(p.witnesses, w)
 	}
@@ -419,14 +384,9 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	}
 	p.jobs = slices.Grow(p.jobs, len(reply.Jobs))
 	for i := range reply.Jobs {
-		p.jobs = append(p.jobs, leased{&reply.Jobs[i], w})
+		p.jobs = append(p.jobs, wire.Grant{Job: &reply.Jobs[i], Witness: w})
 	}
 	return nil
-}
-
-// refOf names the reservation under which a job was granted.
-func refOf(job *fsm.Job) fsm.Ref {
-	return fsm.Ref{Queue: job.Queue, Partition: job.Partition, Serial: job.Serial, Fence: job.Fence}
 }
 
 // granted reports whether a reply grants jobs.
@@ -440,7 +400,7 @@ func (p *poll) giveBack(ctx context.Context) {
 	if len(p.jobs) <= int(p.jobsMax) {
 		return
 	}
-	p.service.releaseAll(ctx, refsOf(p.jobs[p.jobsMax:]))
+	p.service.releaseAll(ctx, wire.Refs(p.jobs[p.jobsMax:]))
 	p.jobs = p.jobs[:p.jobsMax]
 }
 

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ import (
 // queueIn returns a queue's name whose home is a shard.
 func (s *served) queueIn(shard uint32, stem string) string {
 	for i := 0; ; i++ {
-		if name := stem + itoa(i); node.ShardOf(name, 0, s.node.ShardCount()) == shard {
+		if name := stem + strconv.Itoa(i); node.ShardOf(name, 0, s.node.ShardCount()) == shard {
 			return name
 		}
 	}
@@ -181,7 +182,7 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	var jobs atomic.Int32
 	for i := range polls {
 		group.Go(func() {
-			res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"q" + itoa(i)}, Wait: durationpb.New(time.Minute)})
+			res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"q" + strconv.Itoa(i)}, Wait: durationpb.New(time.Minute)})
 			if err != nil {
 				t.Error(err)
 			}
@@ -194,7 +195,7 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	}
 	var all []*belfryv1.PutRequest
 	for i := range polls {
-		all = append(all, &belfryv1.PutRequest{Queue: "q" + itoa(i)})
+		all = append(all, &belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i)})
 	}
 	for puts := range slices.Chunk(all, 1000) { // one by one they would come too late on a busy machine
 		if _, err := c.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: puts}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // recordingNode notes what is proposed.
@@ -61,7 +63,7 @@ func TestWhatIsProposed(t *testing.T) {
 	r := &recordingNode{memoryNode: newMemoryNode(3)}
 	s := serve(t, func(c *Config) { c.Node = r })
 	a, b := s.queueIn(0, "a"), s.queueIn(2, "b")
-	lease := formatLease(fsm.Ref{Queue: a, Serial: 1, Fence: 1})
+	lease := wire.FormatLease(fsm.Ref{Queue: a, Serial: 1, Fence: 1})
 	for _, c := range []struct {
 		path, body string
 		want       []proposal
@@ -96,7 +98,7 @@ func TestBatchOverShardsKeepsOrder(t *testing.T) {
 	queues := []string{s.queueIn(0, "a"), s.queueIn(1, "b"), s.queueIn(2, "c")}
 	req := &belfryv1.PutBatchRequest{RequestId: "r"}
 	for i := range 60 {
-		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: queues[i%3], Id: "job" + itoa(i)})
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: queues[i%3], Id: "job" + strconv.Itoa(i)})
 	}
 	for round := range 2 {
 		res, err := q.PutBatch(t.Context(), req)
@@ -104,7 +106,7 @@ func TestBatchOverShardsKeepsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range res.GetResults() {
-			if r.GetPut().GetId() != "job"+itoa(i) || r.GetPut().GetWitness().GetShard() != uint32(i%3) || r.GetPut().GetWitness().GetEntry() != uint32(i/3) || !r.GetPut().GetCreated() {
+			if r.GetPut().GetId() != "job"+strconv.Itoa(i) || r.GetPut().GetWitness().GetShard() != uint32(i%3) || r.GetPut().GetWitness().GetEntry() != uint32(i/3) || !r.GetPut().GetCreated() {
 				t.Errorf("round %d, entry %d: %v", round, i, r)
 			}
 		}
@@ -269,7 +271,7 @@ func TestManyClientsLoseNothing(t *testing.T) {
 	for name, c := range clients {
 		group.Go(func() {
 			for i := range each {
-				if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: queues[i%3], Id: name + itoa(i), Body: &belfryv1.PutRequest_Text{Text: name}}); err != nil {
+				if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: queues[i%3], Id: name + strconv.Itoa(i), Body: &belfryv1.PutRequest_Text{Text: name}}); err != nil {
 					t.Error(err)
 				}
 			}

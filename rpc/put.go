@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // Put implements QueueService.
@@ -66,7 +67,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 // wirePut converts the answer to a put.
 func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
 	out := &belfryv1.PutResponse{
-		Id: put.ID, DueAt: ceilTime(a.result.Due), Created: a.result.Created, State: wireState(a.result.State), Witness: a.witness(),
+		Id: put.ID, DueAt: wire.CeilTime(a.result.Due), Created: a.result.Created, State: wire.State(a.result.State), Witness: a.witness(),
 	}
 	if out.Id == "" {
 		out.Id = fsm.FormatID(a.result.Partition, a.result.Serial)
@@ -244,7 +245,7 @@ func (s *queueService) routePut(put *fsm.Put, requestID string, position int, to
 	case put.ID != "":
 		put.Partition = node.PartitionOf(put.ID, int(put.Partitions))
 	case requestID != "":
-		put.Partition = node.PartitionOf(requestID+"/"+itoa(position), int(put.Partitions))
+		put.Partition = node.PartitionOf(requestID+"/"+strconv.Itoa(position), int(put.Partitions))
 	default:
 		put.Partition = s.localPartition(put.Queue, put.Partitions)
 	}
@@ -272,10 +273,4 @@ func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
 		return n % partitions
 	}
 	return local[n%uint32(len(local))] //nolint:gosec // a few
-}
-
-// appendGeneratedID appends what fsm.FormatID returns, without making a string of it.
-func appendGeneratedID(dst []byte, partition uint32, serial uint64) []byte {
-	dst = strconv.AppendUint(dst, uint64(partition), 10)
-	return strconv.AppendUint(append(dst, '-'), serial, 10)
 }

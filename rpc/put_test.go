@@ -19,16 +19,6 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-func TestGeneratedIDs(t *testing.T) {
-	for _, partition := range []uint32{0, 7, math.MaxUint32} {
-		for _, serial := range []uint64{0, 1, 99, 100, math.MaxUint64} {
-			if got, want := string(appendGeneratedID(nil, partition, serial)), fsm.FormatID(partition, serial); got != want {
-				t.Errorf("got %q, the machine reads %q", got, want)
-			}
-		}
-	}
-}
-
 // TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due time and witness.
 func TestPutBatchAnswers(t *testing.T) {
 	second := func(s int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: s} }

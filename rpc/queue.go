@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // queueService answers belfry.v1.QueueService. Every method checks its request in full before anything is proposed.
@@ -66,7 +67,7 @@ func (a *answer) witness() *belfryv1.Witness {
 	}
 	w := *a.request
 	w.Entry += a.entry
-	return wireWitness(w)
+	return wire.Witness(w)
 }
 
 // anyFault reports whether a command was not carried out.
@@ -300,7 +301,7 @@ func (s *queueService) Nack(ctx context.Context, req *belfryv1.NackRequest) (*be
 func (c *checker) nack(req *belfryv1.NackRequest) *fsm.Nack {
 	nack := &fsm.Nack{Ref: c.lease("lease", req.GetLease()), Error: cut(req.GetError(), c.limits.ErrorBytesMax), Dead: req.GetDead()}
 	nack.Delay, nack.DelayGiven = c.delay("delay", req.GetDelay())
-	nack.Delay = ceilMillis(nack.Delay)
+	nack.Delay = wire.CeilMillis(nack.Delay)
 	if nack.Dead && nack.DelayGiven {
 		c.fail(invalid("delay", "a job that is to be dead has no delay"))
 	}
@@ -309,9 +310,9 @@ func (c *checker) nack(req *belfryv1.NackRequest) *fsm.Nack {
 
 // wireNack converts the answer to a nack.
 func wireNack(a *answer) *belfryv1.NackResponse {
-	out := &belfryv1.NackResponse{State: wireState(a.result.State), Witness: a.witness()}
+	out := &belfryv1.NackResponse{State: wire.State(a.result.State), Witness: a.witness()}
 	if a.result.State == fsm.Delayed || a.result.State == fsm.Ready {
-		out.DueAt = ceilTime(a.result.Due)
+		out.DueAt = wire.CeilTime(a.result.Due)
 	}
 	return out
 }
@@ -332,15 +333,15 @@ func (s *queueService) Release(ctx context.Context, req *belfryv1.ReleaseRequest
 func (c *checker) release(req *belfryv1.ReleaseRequest) *fsm.Release {
 	release := &fsm.Release{Ref: c.lease("lease", req.GetLease())}
 	delay, _ := c.delay("delay", req.GetDelay())
-	release.Delay = ceilMillis(delay)
+	release.Delay = wire.CeilMillis(delay)
 	return release
 }
 
 // wireRelease converts the answer to a release.
 func wireRelease(a *answer) *belfryv1.ReleaseResponse {
-	out := &belfryv1.ReleaseResponse{State: wireState(a.result.State), Witness: a.witness()}
+	out := &belfryv1.ReleaseResponse{State: wire.State(a.result.State), Witness: a.witness()}
 	if a.result.State == fsm.Delayed || a.result.State == fsm.Ready {
-		out.DueAt = ceilTime(a.result.Due)
+		out.DueAt = wire.CeilTime(a.result.Due)
 	}
 	return out
 }
@@ -364,5 +365,5 @@ func (c *checker) extend(req *belfryv1.ExtendRequest) *fsm.Extend {
 
 // wireExtend converts the answer to an extend.
 func wireExtend(a *answer) *belfryv1.ExtendResponse {
-	return &belfryv1.ExtendResponse{LeaseUntil: floorTime(a.result.Until), Witness: a.witness()}
+	return &belfryv1.ExtendResponse{LeaseUntil: wire.FloorTime(a.result.Until), Witness: a.witness()}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // The methods of QueueService that name a job by its id, or many jobs of a queue.
@@ -19,7 +20,7 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.CancelResponse{State: wireState(a.result.State), Witness: a.witness()}, nil
+	return &belfryv1.CancelResponse{State: wire.State(a.result.State), Witness: a.witness()}, nil
 }
 
 // Reschedule implements QueueService.
@@ -35,7 +36,7 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 		return nil, err
 	}
 	return &belfryv1.RescheduleResponse{
-		DueAt: ceilTime(a.result.Due), State: wireState(a.result.State), Witness: a.witness(),
+		DueAt: wire.CeilTime(a.result.Due), State: wire.State(a.result.State), Witness: a.witness(),
 	}, nil
 }
 
@@ -75,7 +76,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		}
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: appendJobs(nil, r.Jobs, r)[0], Witness: wireWitness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
+	return &belfryv1.GetResponse{Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
 }
 
 // Redrive implements QueueService.
@@ -150,7 +151,7 @@ func (s *queueService) redriveMany(ctx context.Context, queue, requestID string,
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.RedriveResponse{Moved: count32(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.RedriveResponse{Moved: wire.Count(done.count), Witnesses: done.witnesses}, nil
 }
 
 // sumRedriven sums up answers in out. If one failed, the fault says how many jobs the others moved.
@@ -170,7 +171,7 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	if failed != nil {
 		return partly(failed, moved)
 	}
-	out.Moved = count32(moved)
+	out.Moved = wire.Count(moved)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -149,14 +150,14 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 		q := serviceOver(t, n)
 		req := &belfryv1.PutBatchRequest{RequestId: "r"}
 		for i := range jobs {
-			req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + itoa(i) + "/q", Id: "job" + itoa(i)})
+			req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + strconv.Itoa(i) + "/q", Id: "job" + strconv.Itoa(i)})
 		}
 		res, err := q.PutBatch(t.Context(), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, r := range res.GetResults() {
-			if r.GetPut().GetId() != "job"+itoa(i) || !r.GetPut().GetCreated() {
+			if r.GetPut().GetId() != "job"+strconv.Itoa(i) || !r.GetPut().GetCreated() {
 				t.Errorf("entry %d: %v", i, r)
 			}
 		}
@@ -182,7 +183,7 @@ func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 	}
 	req := &belfryv1.PutBatchRequest{RequestId: "r"}
 	for i := range 5 {
-		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "a/" + itoa(i)})
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "a/" + strconv.Itoa(i)})
 	}
 	var ids [2][]string
 	for attempt := range ids {
@@ -215,7 +216,7 @@ func TestAPanicInAPartIsTheCalls(t *testing.T) {
 	q := serviceOver(t, n)
 	req := &belfryv1.PutBatchRequest{}
 	for i := range 100 {
-		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + itoa(i) + "/q"})
+		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: "n" + strconv.Itoa(i) + "/q"})
 	}
 	defer func() {
 		if p := recover(); p != "broken" {

@@ -15,6 +15,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/spelling"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // rawPrefix is the prefix of the paths on which a job's body is the body of the HTTP message, byte
@@ -112,9 +113,9 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	header.Set("Belfry-Due-At", job.GetDueAt().AsTime().Format(time.RFC3339Nano))
 	header.Set("Belfry-Lease-Until", job.GetLeaseUntil().AsTime().Format(time.RFC3339Nano))
 	setWitness(header, job.GetWitness())
-	header.Set("Content-Length", itoa(len(job.GetData())))
+	header.Set("Content-Length", strconv.Itoa(len(job.GetData())))
 	if err := send(w, job.GetData()); err != nil && requestID == "" { // with an id, a repeat may collect it
-		h.queues.releaseAll(r.Context(), refsIn(res.GetJobs()))
+		h.queues.releaseAll(r.Context(), wire.JobRefs(res.GetJobs()))
 	}
 	return nil
 }
@@ -306,7 +307,7 @@ func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
 
 // queryDuration parses a duration.
 func queryDuration(name, text string) (*durationpb.Duration, error) {
-	d, err := parseDuration(text)
+	d, err := wire.ParseDuration(text)
 	if err != nil {
 		return nil, invalid(name, "%v; not %s", err, clip(text, quotedBytesMax))
 	}

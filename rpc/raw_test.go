@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestRawKeepsBytes puts all sorts of bytes and takes them out again.
@@ -44,7 +45,7 @@ func TestRawKeepsBytes(t *testing.T) {
 			}
 		}
 		lease := got.header.Get("Belfry-Lease")
-		if _, err := parseLease(lease); err != nil || got.header.Get("Belfry-Fence") == "" || got.header.Get("Belfry-Lease-Until") == "" {
+		if _, err := wire.ParseLease(lease); err != nil || got.header.Get("Belfry-Fence") == "" || got.header.Get("Belfry-Lease-Until") == "" {
 			t.Errorf("%s: %v", name, got.header)
 		}
 		if ack := s.post("/v1/ack", `{"lease":"`+lease+`"}`); ack.status != 200 {

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // reader answers one read: with all that was answered before, or, if that is not asked for, from the nearest replicas as they are.
@@ -39,7 +40,7 @@ func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) 
 	for i, shard := range shards {
 		group.Go(func() {
 			reading, w, err := r.read(ctx, shard, query(i))
-			answers[i] = shardReading{reading: reading, witness: wireWitness(w)}
+			answers[i] = shardReading{reading: reading, witness: wire.Witness(w)}
 			if err != nil {
 				answers[i].err = r.faultAt(shard, err)
 			}
@@ -62,5 +63,5 @@ func asOf(readings ...fsm.Reading) *timestamppb.Timestamp {
 	for i := range readings {
 		earliest = earlier(earliest, readings[i].Clock)
 	}
-	return exactTime(earliest)
+	return wire.ExactTime(earliest)
 }

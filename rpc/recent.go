@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // recentSum is the sum of the recent activity of a queue's parts.
@@ -64,7 +65,7 @@ func (s *recentSum) lateness() *belfryv1.Lateness {
 	}
 	return &belfryv1.Lateness{
 		P50: durationpb.New(s.quantile(jobs, 50)), P99: durationpb.New(s.quantile(jobs, 99)),
-		Max: durationpb.New(s.lateMax), Jobs: count32(jobs), Window: durationpb.New(s.window),
+		Max: durationpb.New(s.lateMax), Jobs: wire.Count(jobs), Window: durationpb.New(s.window),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no other from being moved back.
@@ -50,9 +51,9 @@ func (s *adminService) resetShard(ctx context.Context, g *groupView) (*belfryv1.
 	}
 	if reset.To != reset.From {
 		s.logger.Warn("audit: an operator moved the time of a shard back", slog.Uint64("shard", uint64(g.Shard)),
-			slog.Time("from", exactTime(reset.From).AsTime()), slog.Time("to", exactTime(reset.To).AsTime()))
+			slog.Time("from", wire.ExactTime(reset.From).AsTime()), slog.Time("to", wire.ExactTime(reset.To).AsTime()))
 	}
-	return &belfryv1.ShardClock{Shard: g.Shard, From: exactTime(reset.From), To: exactTime(reset.To)}, nil
+	return &belfryv1.ShardClock{Shard: g.Shard, From: wire.ExactTime(reset.From), To: wire.ExactTime(reset.To)}, nil
 }
 
 // wireClockAhead returns by how much a shard's time is ahead, nil if all is well.

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestClusterThatIsAhead: what a shard's leader says of its time is a problem, and what a follower says is not.
@@ -43,7 +44,7 @@ func TestResetClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &belfryv1.ResetClockResponse{Shards: []*belfryv1.ShardClock{
-		{Shard: 0, From: exactTime(5e9), To: exactTime(5e9)}, {Shard: 1, From: exactTime(4e18), To: exactTime(5e9)}, {Shard: 2, From: exactTime(6e9), To: exactTime(6e9)},
+		{Shard: 0, From: wire.ExactTime(5e9), To: wire.ExactTime(5e9)}, {Shard: 1, From: wire.ExactTime(4e18), To: wire.ExactTime(5e9)}, {Shard: 2, From: wire.ExactTime(6e9), To: wire.ExactTime(6e9)},
 	}}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
 		t.Error(diff)

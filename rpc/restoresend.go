@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // send has a shard apply an Import. It repeats the request, for restoreInsists, while the shard
@@ -36,7 +37,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 		case <-pause.C:
 			continue
 		case <-deadline.C:
-			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", shortDuration(restoreInsists), shard, importStep(c))
+			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", wire.FormatDuration(restoreInsists), shard, importStep(c))
 		case <-r.admin.drain.started:
 			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard, importStep(c))
 		case <-ctx.Done():

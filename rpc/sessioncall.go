@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"time"
 
 	"connectrpc.com/connect"
@@ -112,7 +113,7 @@ func (s *session) beginCall(h frame.Header) (context.Context, *Fault) {
 		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	case s.working >= sessionCallsMax:
 		f := fault(belfryv1.Reason_REASON_OVERLOADED)
-		f.Message = "more than " + itoa(sessionCallsMax) + " calls of a session are under way, which is the limit"
+		f.Message = "more than " + strconv.Itoa(sessionCallsMax) + " calls of a session are under way, which is the limit"
 		return nil, f
 	}
 	ctx, cancel := s.ctx, context.CancelFunc(nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -221,7 +222,7 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 			all.Write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: id, Size: uint32(len(payload))}, payload))
 		}
 		k.write(all.Bytes())
-		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, itoa(sessionCallsMax)) {
+		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, strconv.Itoa(sessionCallsMax)) {
 			t.Errorf("%+v", f)
 		}
 		k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 5}, nil))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // The bounds of an overdue policy.
@@ -139,7 +140,7 @@ func (c *checker) overdue(field string, in *belfryv1.OverduePolicy) overdueChang
 	}
 	if spread := out.policy == fsm.SpreadOverdue; spread != (in.GetPeriod() != nil) {
 		c.fail(invalid(join(field, "period"), "it goes with SPREAD, and SPREAD needs it: %s to %s",
-			shortDuration(overduePeriodMin), shortDuration(overduePeriodMax)))
+			wire.FormatDuration(overduePeriodMin), wire.FormatDuration(overduePeriodMax)))
 	}
 	return out
 }
@@ -178,17 +179,17 @@ func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 	return &belfryv1.QueueSettings{
 		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
 		MaxAttempts:   proto.Uint32(attempts),
-		RetryDelays:   durations(delays),
+		RetryDelays:   wire.Durations(delays),
 		DedupWindow:   durationpb.New(dedupWindow(s)),
 		DedupForever:  proto.Bool(s.DedupForever),
-		MaxInFlight:   proto.Uint32(count32(s.MaxInFlight)),
-		MaxJobs:       proto.Uint32(count32(s.MaxJobs)),
+		MaxInFlight:   proto.Uint32(wire.Count(s.MaxInFlight)),
+		MaxJobs:       proto.Uint32(wire.Count(s.MaxJobs)),
 		MaxBytes:      proto.Uint64(s.MaxBytes),
-		PutsPerSecond: proto.Uint32(count32(s.PutsPerSecond)),
+		PutsPerSecond: proto.Uint32(wire.Count(s.PutsPerSecond)),
 		Overdue:       wireOverdue(s),
 		ExpireTo:      expireTo.Enum(),
 		Paused:        proto.Bool(s.Paused),
-		PausedUntil:   ceilTime(s.PausedUntil),
+		PausedUntil:   wire.CeilTime(s.PausedUntil),
 
 		RetryDelaysDefault: proto.Bool(len(s.RetryDelays) == 0),
 	}

@@ -30,7 +30,7 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 		for n := 0; left > 0; n++ {
 			id := requestID
 			if id != "" && n > 0 {
-				id += "#" + itoa(n)
+				id += "#" + strconv.Itoa(n)
 			}
 			most := uint32(min(left, fsm.StepMax))
 			step := command(most)

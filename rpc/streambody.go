@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // streamBody is the request body of a stream. A message has limits on its size, on the time it
@@ -80,12 +82,12 @@ func (b *streamBody) Read(p []byte) (int, error) {
 	switch {
 	case b.reading > int64(b.limits.StreamMessageBytesMax)+envelopeBytes:
 		f := tooLarge("request", int(b.reading), b.limits.StreamMessageBytesMax)
-		f.Message = "request: a message of a stream has more than " + itoa(b.limits.StreamMessageBytesMax) + " bytes, which is the limit"
+		f.Message = "request: a message of a stream has more than " + strconv.Itoa(b.limits.StreamMessageBytesMax) + " bytes, which is the limit"
 		return 0, f.wire()
 	case all > bodyBytesInFlightMax:
 		return 0, fault(belfryv1.Reason_REASON_OVERLOADED).wire()
 	case errors.Is(err, os.ErrDeadlineExceeded) && !b.cutOff && b.reading > 0:
-		return 0, invalid("request", "a message of a stream did not arrive within %s, which is the limit", shortDuration(b.limits.BodyWait)).wire()
+		return 0, invalid("request", "a message of a stream did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).wire()
 	default:
 		return n, err
 	}

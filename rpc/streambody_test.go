@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // rawStream opens a Work stream whose bytes are the test's; the answer is read to its end by the returned function.
@@ -137,7 +138,7 @@ func TestMessagesCountUntilTheyAreCarriedOut(t *testing.T) {
 		return nodeNoLeader()
 	}
 	w := s.work(s.workClients()["gRPC"], 0, "a")
-	ack := &belfryv1.WorkRequest{Acks: []*belfryv1.AckRequest{{Lease: formatLease(leaseOfNothing())}}}
+	ack := &belfryv1.WorkRequest{Acks: []*belfryv1.AckRequest{{Lease: wire.FormatLease(leaseOfNothing())}}}
 	w.send(ack)
 	<-stuck
 	if got, want := s.server.handler.bodyBytesInFlight.Load(), int64(proto.Size(ack)+actionBytes); got != want {

@@ -10,12 +10,13 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // These bound the time to live of a token.
 const (
 	TokenTTLMin = time.Second
-	TokenTTLMax = 10 * year
+	TokenTTLMax = 10 * wire.Year
 )
 
 // CreateToken implements AdminService.

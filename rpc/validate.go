@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // checker checks the fields of one request against the limits, and converts them. It keeps the
@@ -141,12 +142,12 @@ func (c *checker) span(field string, d *durationpb.Duration, least, most time.Du
 		return 0, false
 	}
 	if d.CheckValid() != nil {
-		c.fail(invalid(field, "not a valid duration; the range is %s to %s", shortDuration(least), shortDuration(most)))
+		c.fail(invalid(field, "not a valid duration; the range is %s to %s", wire.FormatDuration(least), wire.FormatDuration(most)))
 		return 0, true
 	}
 	v := d.AsDuration()
 	if v < least || v > most {
-		c.fail(invalid(field, "%s is out of range: %s to %s", shortDuration(v), shortDuration(least), shortDuration(most)))
+		c.fail(invalid(field, "%s is out of range: %s to %s", wire.FormatDuration(v), wire.FormatDuration(least), wire.FormatDuration(most)))
 	}
 	return v, true
 }
@@ -166,11 +167,11 @@ func (c *checker) ttr(field string, d *durationpb.Duration) time.Duration {
 // reads 0 as no time, and both are long past.
 func (c *checker) dueAt(field string, t *timestamppb.Timestamp) fsm.Time {
 	if t.CheckValid() != nil {
-		c.fail(invalid(field, "not a valid time; the limit is %s from now", shortDuration(c.limits.DelayMax)))
+		c.fail(invalid(field, "not a valid time; the limit is %s from now", wire.FormatDuration(c.limits.DelayMax)))
 		return 0
 	}
 	if at := t.AsTime(); at.After(c.now.Add(c.limits.DelayMax)) {
-		c.fail(invalid(field, "%s is out of range: at most %s from now", at.Format(time.RFC3339), shortDuration(c.limits.DelayMax)))
+		c.fail(invalid(field, "%s is out of range: at most %s from now", at.Format(time.RFC3339), wire.FormatDuration(c.limits.DelayMax)))
 		return 0
 	}
 	return pastTime(t)
@@ -248,7 +249,7 @@ func (c *checker) lease(field, token string) fsm.Ref {
 		c.fail(invalid(field, "a lease is required"))
 		return fsm.Ref{}
 	}
-	ref, err := parseLease(token)
+	ref, err := wire.ParseLease(token)
 	if err != nil {
 		c.fail(invalid(field, "%v", err))
 	}

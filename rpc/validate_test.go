@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // noon is the serving node's time in these tests.
@@ -70,8 +71,8 @@ func TestBoundsAreInclusive(t *testing.T) {
 		reserved bool
 	}{
 		{"delay, least", &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(0)}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(-1)}}, false},
-		{"delay, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100 * year)}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100*year + 1)}}, false},
-		{"dueAt, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100 * year))}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100*year + 1))}}, false},
+		{"delay, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100 * wire.Year)}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: span(100*wire.Year + 1)}}, false},
+		{"dueAt, most", &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100 * wire.Year))}}, &belfryv1.PutRequest{When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(noon().Add(100*wire.Year + 1))}}, false},
 		{"ttr, least", &belfryv1.PutRequest{Ttr: span(time.Millisecond)}, &belfryv1.PutRequest{Ttr: span(time.Millisecond - 1)}, false},
 		{"ttr, most", &belfryv1.PutRequest{Ttr: span(24 * time.Hour)}, &belfryv1.PutRequest{Ttr: span(24*time.Hour + 1)}, false},
 		{"ttl, least", &belfryv1.PutRequest{Ttl: span(time.Millisecond)}, &belfryv1.PutRequest{Ttl: span(0)}, false},
@@ -136,21 +137,21 @@ func TestTimesOnTheWire(t *testing.T) {
 	} {
 		c := newChecker()
 		_, due, given := c.when(nil, at(in), 0)
-		if c.err != nil || given != fsm.GivenDueAt || !ceilTime(due).AsTime().Equal(at(want).AsTime()) {
-			t.Errorf("%s became %v, %v; want %s", in, ceilTime(due).AsTime(), c.err, want)
+		if c.err != nil || given != fsm.GivenDueAt || !wire.CeilTime(due).AsTime().Equal(at(want).AsTime()) {
+			t.Errorf("%s became %v, %v; want %s", in, wire.CeilTime(due).AsTime(), c.err, want)
 		}
 	}
 	exact := fsm.Time(1_800_000_000_123_456_789)
-	if got := ceilTime(exact).AsTime().UnixNano(); got != 1_800_000_000_124_000_000 {
+	if got := wire.CeilTime(exact).AsTime().UnixNano(); got != 1_800_000_000_124_000_000 {
 		t.Errorf("a due time: %d", got)
 	}
-	if got := floorTime(exact).AsTime().UnixNano(); got != 1_800_000_000_123_000_000 {
+	if got := wire.FloorTime(exact).AsTime().UnixNano(); got != 1_800_000_000_123_000_000 {
 		t.Errorf("the end of a lease: %d", got)
 	}
-	if got := exactTime(exact).AsTime().UnixNano(); got != int64(exact) {
+	if got := wire.ExactTime(exact).AsTime().UnixNano(); got != int64(exact) {
 		t.Errorf("a witness: %d", got)
 	}
-	if ceilTime(0) != nil || floorTime(0) != nil || exactTime(0) != nil {
+	if wire.CeilTime(0) != nil || wire.FloorTime(0) != nil || wire.ExactTime(0) != nil {
 		t.Error("no time is a time")
 	}
 }
@@ -158,10 +159,10 @@ func TestTimesOnTheWire(t *testing.T) {
 func TestStatesConvert(t *testing.T) {
 	seen := map[belfryv1.JobState]bool{}
 	for s := fsm.StateNone; s <= fsm.Expired; s++ {
-		seen[wireState(s)] = true
-		back, ok := machineState(wireState(s))
+		seen[wire.State(s)] = true
+		back, ok := wire.HeldState(wire.State(s))
 		if ok != s.Held() || ok && back != s {
-			t.Errorf("%d became %v and then %d, %v", s, wireState(s), back, ok)
+			t.Errorf("%d became %v and then %d, %v", s, wire.State(s), back, ok)
 		}
 	}
 	if len(seen) != len(belfryv1.JobState_name) {

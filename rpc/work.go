@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that
@@ -306,8 +307,8 @@ func (w *worker) deliver(ctx context.Context, p *poll) bool {
 	if len(p.jobs) == 0 {
 		return true
 	}
-	if !w.push(ctx, &belfryv1.WorkResponse{Jobs: wireLeased(p.jobs)}) {
-		w.service.releaseAll(ctx, refsOf(p.jobs))
+	if !w.push(ctx, &belfryv1.WorkResponse{Jobs: wire.Granted(p.jobs)}) {
+		w.service.releaseAll(ctx, wire.Refs(p.jobs))
 		return false
 	}
 	return true
@@ -340,7 +341,7 @@ func (w *worker) send(ctx context.Context) {
 			}
 		}
 		if failed {
-			w.service.releaseAll(ctx, refsIn(m.GetJobs()))
+			w.service.releaseAll(ctx, wire.JobRefs(m.GetJobs()))
 		}
 	}
 }

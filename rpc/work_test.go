@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"testing"
 	"time"
 
@@ -82,7 +83,7 @@ func TestWork(t *testing.T) {
 	for name, c := range s.workClients() {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
-			queue := "work:" + itoa(len(name))
+			queue := "work:" + strconv.Itoa(len(name))
 			put := func(n int) {
 				t.Helper()
 				for range n {
@@ -103,7 +104,7 @@ func TestWork(t *testing.T) {
 			w.send(&belfryv1.WorkRequest{
 				Acks:     []*belfryv1.AckRequest{{Lease: jobs[0].GetLease()}, {Lease: "junk"}},
 				Nacks:    []*belfryv1.NackRequest{{Lease: jobs[1].GetLease(), Delay: durationpb.New(time.Hour)}},
-				Releases: []*belfryv1.ReleaseRequest{{Lease: jobs[2].GetLease(), Delay: durationpb.New(time.Hour), RequestId: "r-" + itoa(len(name))}},
+				Releases: []*belfryv1.ReleaseRequest{{Lease: jobs[2].GetLease(), Delay: durationpb.New(time.Hour), RequestId: "r-" + strconv.Itoa(len(name))}},
 				Extends:  []*belfryv1.ExtendRequest{{Lease: jobs[3].GetLease(), Ttr: durationpb.New(time.Hour)}},
 			})
 			results := map[string]*belfryv1.WorkResult{}

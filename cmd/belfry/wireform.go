@@ -8,10 +8,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // parseDuration reads a duration in the forms that the server reads.
-func parseDuration(text string) (time.Duration, error) { return rpc.ParseDuration(text) }
+func parseDuration(text string) (time.Duration, error) { return wire.ParseDuration(text) }
 
 // encodeJSON returns a message as the server would write it, without the newline.
 func encodeJSON(message proto.Message) ([]byte, error) {

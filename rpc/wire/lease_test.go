@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"encoding/base64"
@@ -25,10 +25,10 @@ var goldenLeases = []struct {
 
 func TestLeaseGolden(t *testing.T) {
 	for _, g := range goldenLeases {
-		if got := formatLease(g.ref); got != g.token {
+		if got := FormatLease(g.ref); got != g.token {
 			t.Errorf("formatLease(%+v) = %q; want %q", g.ref, got, g.token)
 		}
-		got, err := parseLease(g.token)
+		got, err := ParseLease(g.token)
 		if diff := cmp.Diff(g.ref, got); err != nil || diff != "" {
 			t.Errorf("parseLease(%q): %v\n%s", g.token, err, diff)
 		}
@@ -37,15 +37,15 @@ func TestLeaseGolden(t *testing.T) {
 
 func TestLeaseOfLongestQueueFits(t *testing.T) {
 	ref := fsm.Ref{Queue: strings.Repeat("q", 256), Partition: math.MaxUint32, Serial: math.MaxUint64, Fence: math.MaxUint64}
-	token := formatLease(ref)
-	if got, err := parseLease(token); err != nil || got != ref {
+	token := FormatLease(ref)
+	if got, err := ParseLease(token); err != nil || got != ref {
 		t.Fatalf("parseLease of %d bytes: %+v, %v", len(token), got, err)
 	}
 }
 
 // TestLeaseDamage changes every bit of a token: none of the results may be taken for a lease.
 func TestLeaseDamage(t *testing.T) {
-	token := formatLease(fsm.Ref{Queue: "orders", Serial: 7, Fence: 9})
+	token := FormatLease(fsm.Ref{Queue: "orders", Serial: 7, Fence: 9})
 	raw, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		t.Fatal(err)
@@ -53,17 +53,17 @@ func TestLeaseDamage(t *testing.T) {
 	for i := range len(raw) * 8 {
 		damaged := append([]byte{}, raw...)
 		damaged[i/8] ^= 1 << (i % 8)
-		if ref, err := parseLease(base64.RawURLEncoding.EncodeToString(damaged)); err == nil {
+		if ref, err := ParseLease(base64.RawURLEncoding.EncodeToString(damaged)); err == nil {
 			t.Errorf("bit %d flipped is read as %+v", i, ref)
 		}
 	}
 	for i := range raw {
-		if ref, err := parseLease(base64.RawURLEncoding.EncodeToString(raw[:i])); err == nil {
+		if ref, err := ParseLease(base64.RawURLEncoding.EncodeToString(raw[:i])); err == nil {
 			t.Errorf("%d bytes are read as %+v", i, ref)
 		}
 	}
 	for _, text := range []string{"", "x", "lease", token + "=", token + "A", " " + token, token + "\n", strings.Repeat("A", 5000), "日本"} {
-		if ref, err := parseLease(text); err == nil {
+		if ref, err := ParseLease(text); err == nil {
 			t.Errorf("%q is read as %+v", text, ref)
 		}
 	}
@@ -76,20 +76,20 @@ func TestLeaseHasOneForm(t *testing.T) {
 		return base64.RawURLEncoding.EncodeToString(binary.LittleEndian.AppendUint32(payload, sum))
 	}
 	want := fsm.Ref{Queue: "q", Partition: 0, Serial: 3, Fence: 128}
-	if ref, err := parseLease(sealed(leaseVersion, 1, 'q', 0, 3, 0x80, 1)); err != nil || ref != want {
+	if ref, err := ParseLease(sealed(leaseVersion, 1, 'q', 0, 3, 0x80, 1)); err != nil || ref != want {
 		t.Fatalf("%+v, %v", ref, err)
 	}
 	for _, payload := range [][]byte{
 		{leaseVersion, 0x81, 0, 'q', 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0x80, 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0, 0x83, 0x80, 0, 0x80, 1},
 		{leaseVersion, 1, 'q', 0, 3, 0x80, 0x81, 0}, {leaseVersion, 1, 'q', 0, 3, 0x80, 1, 0}, {leaseVersion, 1, 'q', 0x80, 0x80, 0x80, 0x80, 0x10, 3, 0x80, 1},
 	} {
-		if ref, err := parseLease(sealed(payload...)); err == nil {
+		if ref, err := ParseLease(sealed(payload...)); err == nil {
 			t.Errorf("%x is read as %+v", payload, ref)
 		}
 	}
-	token := formatLease(want)
+	token := FormatLease(want)
 	for _, text := range []string{token[:4] + "\n" + token[4:], "\r\n" + token, token + "\n"} {
-		if ref, err := parseLease(text); err == nil {
+		if ref, err := ParseLease(text); err == nil {
 			t.Errorf("%q is read as %+v", text, ref)
 		}
 	}
@@ -102,12 +102,9 @@ func FuzzParseLease(f *testing.F) {
 	f.Add("")
 	f.Add("AQ")
 	f.Fuzz(func(t *testing.T, token string) {
-		ref, err := parseLease(token)
-		if err == nil && formatLease(ref) != token {
-			t.Fatalf("%q is read as %+v, which is written %q", token, ref, formatLease(ref))
+		ref, err := ParseLease(token)
+		if err == nil && FormatLease(ref) != token {
+			t.Fatalf("%q is read as %+v, which is written %q", token, ref, FormatLease(ref))
 		}
 	})
 }
-
-// leaseOfNothing names a reservation that never was.
-func leaseOfNothing() fsm.Ref { return fsm.Ref{Queue: "nothing", Serial: 1, Fence: 1} }

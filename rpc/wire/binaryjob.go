@@ -1,7 +1,6 @@
-package rpc
+package wire
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -40,28 +39,15 @@ const (
 	fieldJobWitness     protowire.Number = 21
 )
 
-// reserveBytes is the fast path of Reserve. It appends the bytes of the answer to dst, and keeps no
-// part of the request. Its errors are faults.
-func (s *queueService) reserveBytes(ctx context.Context, request, dst []byte) ([]byte, error) {
-	var req belfryv1.ReserveRequest
-	if err := unreadable(s.fastPath.codec.Unmarshal(request, &req)); err != nil {
-		return nil, err
-	}
-	p, err := s.reserve(ctx, &req)
-	if err != nil {
-		return nil, err
-	}
-	return appendReserve(dst, p)
-}
-
-// appendReserve appends the response that Reserve makes of a poll.
-func appendReserve(dst []byte, p *poll) ([]byte, error) {
+// AppendReserve appends a ReserveResponse: the jobs, or the witnesses if there are no jobs. It fails
+// for a job that the generated code cannot write.
+func AppendReserve(dst []byte, jobs []Grant, witnesses []*belfryv1.Witness) ([]byte, error) {
 	var w jobWriter
-	for i := range p.jobs {
-		job := &p.jobs[i]
+	for i := range jobs {
+		job := &jobs[i]
 		dst = protowire.AppendTag(dst, fieldReserveJobs, protowire.BytesType)
 		if !w.plain(job.Job) {
-			data, err := proto.Marshal(wireLeased(p.jobs[i : i+1])[0])
+			data, err := proto.Marshal(Granted(jobs[i : i+1])[0])
 			if err != nil {
 				return nil, fmt.Errorf("writing a job: %w", err)
 			}
@@ -78,10 +64,10 @@ func appendReserve(dst []byte, p *poll) ([]byte, error) {
 		dst = append(dst, w.scratch...)
 		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobData, protowire.BytesType), job.Body)
 	}
-	if len(p.jobs) > 0 {
+	if len(jobs) > 0 {
 		return dst, nil
 	}
-	for _, witness := range p.witnesses {
+	for _, witness := range witnesses {
 		dst = appendWitness(dst, fieldReserveWitnesses, witness)
 	}
 	return dst, nil
@@ -112,10 +98,10 @@ func (w *jobWriter) plain(job *fsm.Job) bool {
 }
 
 // job writes a plain job without its body to the scratch memory.
-func (w *jobWriter) job(job *leased) {
+func (w *jobWriter) job(job *Grant) {
 	dst := appendText(w.scratch[:0], fieldJobQueue, job.Queue)
 	dst = appendText(dst, fieldJobID, job.ID)
-	w.lease = w.leases.append(w.lease[:0], refOf(job.Job))
+	w.lease = w.leases.append(w.lease[:0], Ref(job.Job))
 	dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobLease, protowire.BytesType), w.lease)
 	dst = appendNumber(dst, fieldJobFence, job.Fence)
 	dst = appendNumber(dst, fieldJobAttempt, uint64(job.Attempt))
@@ -123,8 +109,8 @@ func (w *jobWriter) job(job *leased) {
 	if job.State == fsm.Reserved {
 		dst = w.until.append(dst, fieldJobLeaseUntil, job.Until, setFloorTime)
 	}
-	dst = appendNumber(dst, fieldJobState, uint64(wireState(job.State))) //nolint:gosec // states are above 0
-	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))      //nolint:gosec // as protobuf has it
+	dst = appendNumber(dst, fieldJobState, uint64(State(job.State))) //nolint:gosec // states are above 0
+	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))  //nolint:gosec // as protobuf has it
 	dst = appendDurationField(dst, fieldJobTTR, job.TTR)
 	dst = appendNumber(dst, fieldJobMaxAttempts, uint64(job.MaxAttempts))
 	if !slices.Equal(job.RetryDelays, w.delays) {
@@ -135,14 +121,14 @@ func (w *jobWriter) job(job *leased) {
 	}
 	dst = append(dst, w.delayFields...)
 	if job.TTL != 0 {
-		dst = appendTimestamp(dst, fieldJobExpiresAt, floorTime(job.TTL))
+		dst = appendTimestamp(dst, fieldJobExpiresAt, FloorTime(job.TTL))
 	}
 	dst = appendText(dst, fieldJobLastError, job.LastError)
 	dst = w.created.append(dst, fieldJobCreatedAt, job.Created, setFloorTime)
 	dst = w.first.append(dst, fieldJobFirstDueAt, job.FirstDue, setCeilTime)
 	dst = appendNumber(dst, fieldJobBodyBytes, uint64(job.BodyBytes))
-	if job.witness != w.granted {
-		w.granted, w.witness = job.witness, appendWitness(w.witness[:0], fieldJobWitness, job.witness)
+	if job.Witness != w.granted {
+		w.granted, w.witness = job.Witness, appendWitness(w.witness[:0], fieldJobWitness, job.Witness)
 	}
 	w.scratch = append(dst, w.witness...)
 }

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"cmp"
@@ -8,14 +8,14 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// addDue adds what another part of a queue, or another queue, knows of when jobs fall due.
-func addDue(sum, v *fsm.Due) {
-	addDueSums(sum, v)
+// AddDue adds what another part of a queue, or another queue, knows of when jobs fall due.
+func AddDue(sum, v *fsm.Due) {
+	AddDueSums(sum, v)
 	sum.Minutes, sum.Hours, sum.Days = addSlices(sum.Minutes, v.Minutes), addSlices(sum.Hours, v.Hours), addSlices(sum.Days, v.Days)
 }
 
-// addDueSums is addDue without the slices.
-func addDueSums(sum, v *fsm.Due) {
+// AddDueSums is addDue without the slices.
+func AddDueSums(sum, v *fsm.Due) {
 	sum.Overdue += v.Overdue
 	sum.Minute += v.Minute
 	sum.Hour += v.Hour
@@ -37,25 +37,25 @@ func addSlices(list, more []fsm.DueSlice) []fsm.DueSlice {
 	return list
 }
 
-// wireDue converts a histogram.
-func wireDue(v *fsm.Due) *belfryv1.DueHistogram {
-	out := wireDueSums(v)
+// DueHistogram converts a histogram.
+func DueHistogram(v *fsm.Due) *belfryv1.DueHistogram {
+	out := DueSums(v)
 	out.Minutes, out.Hours, out.Days = wireSlices(v.Minutes), wireSlices(v.Hours), wireSlices(v.Days)
 	return out
 }
 
-// wireDueSums is wireDue without the slices.
-func wireDueSums(v *fsm.Due) *belfryv1.DueHistogram {
+// DueSums is DueHistogram without the slices.
+func DueSums(v *fsm.Due) *belfryv1.DueHistogram {
 	return &belfryv1.DueHistogram{
-		Overdue: count32(v.Overdue), NextMinute: count32(v.Minute), NextHour: count32(v.Hour), NextDay: count32(v.Day), NextMonth: count32(v.Month),
-		Later: count32(v.Later),
+		Overdue: Count(v.Overdue), NextMinute: Count(v.Minute), NextHour: Count(v.Hour), NextDay: Count(v.Day), NextMonth: Count(v.Month),
+		Later: Count(v.Later),
 	}
 }
 
 func wireSlices(list []fsm.DueSlice) []*belfryv1.DueSlice {
 	out := make([]*belfryv1.DueSlice, len(list))
 	for i, s := range list {
-		out[i] = &belfryv1.DueSlice{Start: exactTime(s.Start), Jobs: count32(s.Jobs)}
+		out[i] = &belfryv1.DueSlice{Start: ExactTime(s.Start), Jobs: Count(s.Jobs)}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"slices"
@@ -11,8 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// appendJobs converts the jobs of readings. It does not copy their bodies.
-func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []*belfryv1.Job {
+// AppendJobs converts the jobs of readings. It does not copy their bodies.
+func AppendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []*belfryv1.Job {
 	var latest fsm.Time
 	for i := range readings {
 		latest = max(latest, readings[i].Clock)
@@ -24,7 +24,7 @@ func appendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []
 		if jobs[i].State == fsm.Reserved {
 			// An extension shorter than the rest of the lease does not shorten it. The computed begin is
 			// then later than the real one, or in the future.
-			job.LeaseSince = floorTime(min(jobs[i].Until-fsm.Time(jobs[i].LeaseTTR), latest))
+			job.LeaseSince = FloorTime(min(jobs[i].Until-fsm.Time(jobs[i].LeaseTTR), latest))
 		}
 		out = append(out, job)
 	}
@@ -46,9 +46,9 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 	out.Queue, out.Id, out.Fence, out.Attempt = job.Queue, job.ID, job.Fence, job.Attempt
 	out.DueAt, out.FirstDueAt = ceilTimeIn(&s.due, job.Due), ceilTimeIn(&s.first, job.FirstDue)
 	out.CreatedAt, out.ExpiresAt = floorTimeIn(&s.created, job.Created), floorTimeIn(&s.end, job.TTL)
-	out.State, out.Priority = wireState(job.State), int32(job.Priority)
+	out.State, out.Priority = State(job.State), int32(job.Priority)
 	s.ttr.Seconds, s.ttr.Nanos = int64(job.TTR/time.Second), int32(job.TTR%time.Second)
-	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, durations(job.RetryDelays)
+	out.Ttr, out.MaxAttempts, out.RetryDelays = &s.ttr, job.MaxAttempts, Durations(job.RetryDelays)
 	out.LastError, out.BodyBytes = job.LastError, job.BodyBytes
 	if job.Ended != 0 {
 		s.fillEnded(job)
@@ -72,7 +72,7 @@ func (s *jobSlot) fill(job *fsm.Job) *belfryv1.Job {
 // fillEnded sets the fields of a job that has ended, and clears the unknown ones.
 func (s *jobSlot) fillEnded(job *fsm.Job) {
 	out := &s.job
-	out.Ttr, out.EndedAt = nil, floorTime(job.Ended)
+	out.Ttr, out.EndedAt = nil, FloorTime(job.Ended)
 	if job.AttemptUnknown {
 		out.AttemptUnknown = &job.AttemptUnknown
 	}

@@ -1,8 +1,9 @@
-package rpc
+package wire
 
 import (
 	"encoding/binary"
 	"fmt"
+	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -44,50 +45,8 @@ const (
 	tagOfPut     = byte(fieldPut<<3) | byte(protowire.BytesType)
 )
 
-// appendPuts appends the answer to a batch of puts. The generated code encodes failed entries.
-func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
-	var w putWriter
-	for i := range b.answers {
-		if f := b.answers[i].fault; f != nil {
-			var err error
-			if dst, err = appendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}}); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		put := w.put(b.puts[i], &b.answers[i])
-		dst = append(dst, tagOfResults)
-		dst = binary.AppendUvarint(dst, uint64(1+protowire.SizeBytes(len(put))))
-		dst = append(dst, tagOfPut)
-		dst = append(binary.AppendUvarint(dst, uint64(len(put))), put...)
-	}
-	return dst, nil
-}
-
-// appendAcks is appendPuts for acks.
-func appendAcks(dst []byte, answers []answer) ([]byte, error) {
-	var w witnessWriter
-	for i := range answers {
-		if f := answers[i].fault; f != nil {
-			var err error
-			if dst, err = appendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.entry()}}); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		dst = openShort(dst, fieldResults)
-		outer := len(dst)
-		dst = openShort(dst, fieldAck)
-		inner := len(dst)
-		dst = w.append(dst, fieldAckWitness, &answers[i])
-		closeShort(dst, inner)
-		closeShort(dst, outer)
-	}
-	return dst, nil
-}
-
-// appendResult appends an entry with the generated code.
-func appendResult(dst []byte, result proto.Message) ([]byte, error) {
+// AppendResult appends an entry with the generated code.
+func AppendResult(dst []byte, result proto.Message) ([]byte, error) {
 	data, err := proto.Marshal(result)
 	if err != nil {
 		return nil, fmt.Errorf("writing an entry of an answer: %w", err)
@@ -95,28 +54,63 @@ func appendResult(dst []byte, result proto.Message) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(dst, fieldResults, protowire.BytesType), data), nil
 }
 
-// putWriter writes the answers to puts one after the other.
-type putWriter struct {
+// A putWriter writes the entries of PutBatchResponse that are no errors, one after the other. The
+// zero value is ready for use, by one goroutine.
+type PutWriter struct {
 	scratch []byte
 	due     timeWriter
 	witness witnessWriter
 }
 
-// put returns a PutResponse, which is valid until the next call. It encodes the same response as
-// wirePut.
-func (w *putWriter) put(put *fsm.Put, a *answer) []byte {
-	dst := appendText(w.scratch[:0], fieldPutID, put.ID)
-	if put.ID == "" {
+// Append appends the answer to a put as an entry of PutBatchResponse. id is the id that the caller
+// gave; if it is empty, the answer has the id of the result. request and entry are as for
+// ackWriter.append.
+func (w *PutWriter) Append(dst []byte, id string, result *fsm.Result, request *node.Witness, entry uint32) []byte {
+	put := w.put(id, result, request, entry)
+	dst = append(dst, tagOfResults)
+	dst = binary.AppendUvarint(dst, uint64(1+protowire.SizeBytes(len(put))))
+	dst = append(dst, tagOfPut)
+	return append(binary.AppendUvarint(dst, uint64(len(put))), put...)
+}
+
+// put returns a PutResponse, which is valid until the next call.
+func (w *PutWriter) put(id string, result *fsm.Result, request *node.Witness, entry uint32) []byte {
+	dst := appendText(w.scratch[:0], fieldPutID, id)
+	if id == "" {
 		dst = openShort(dst, fieldPutID)
 		start := len(dst)
-		dst = appendGeneratedID(dst, a.result.Partition, a.result.Serial)
+		dst = appendGeneratedID(dst, result.Partition, result.Serial)
 		closeShort(dst, start)
 	}
-	dst = w.due.append(dst, fieldPutDueAt, a.result.Due, setCeilTime)
-	dst = appendNumber(dst, fieldPutCreated, protowire.EncodeBool(a.result.Created))
-	dst = appendNumber(dst, fieldPutState, uint64(wireState(a.result.State))) //nolint:gosec // states are above 0
-	w.scratch = w.witness.append(dst, fieldPutWitness, a)
+	dst = w.due.append(dst, fieldPutDueAt, result.Due, setCeilTime)
+	dst = appendNumber(dst, fieldPutCreated, protowire.EncodeBool(result.Created))
+	dst = appendNumber(dst, fieldPutState, uint64(State(result.State))) //nolint:gosec // states are above 0
+	w.scratch = w.witness.append(dst, fieldPutWitness, request, entry)
 	return w.scratch
+}
+
+// An ackWriter writes the entries of AckBatchResponse that are no errors, one after the other. The
+// zero value is ready for use, by one goroutine.
+type AckWriter struct{ witness witnessWriter }
+
+// Append appends the answer to an ack as an entry of AckBatchResponse. request is the witness of
+// the request that carried the ack, nil if no entry was logged, and entry is the index of the ack
+// in that request. The answers to one request are written faster if they share one pointer.
+func (w *AckWriter) Append(dst []byte, request *node.Witness, entry uint32) []byte {
+	dst = openShort(dst, fieldResults)
+	outer := len(dst)
+	dst = openShort(dst, fieldAck)
+	inner := len(dst)
+	dst = w.witness.append(dst, fieldAckWitness, request, entry)
+	closeShort(dst, inner)
+	closeShort(dst, outer)
+	return dst
+}
+
+// appendGeneratedID appends what fsm.FormatID returns, without making a string of it.
+func appendGeneratedID(dst []byte, partition uint32, serial uint64) []byte {
+	dst = strconv.AppendUint(dst, uint64(partition), 10)
+	return strconv.AppendUint(append(dst, '-'), serial, 10)
 }
 
 // witnessWriter writes the witnesses of the commands of one request, which differ only in their
@@ -128,21 +122,21 @@ type witnessWriter struct {
 }
 
 // append appends the witness of a command, unless no entry was logged.
-func (w *witnessWriter) append(dst []byte, field protowire.Number, a *answer) []byte {
-	if a.request == nil {
+func (w *witnessWriter) append(dst []byte, field protowire.Number, request *node.Witness, entry uint32) []byte {
+	if request == nil {
 		return dst
 	}
-	if a.request != w.of {
-		w.of = a.request
+	if request != w.of {
+		w.of = request
 		w.head = appendNumber(w.head[:0], fieldWitnessShard, uint64(w.of.Shard))
 		w.head = appendNumber(w.head, fieldWitnessTerm, w.of.Term)
 		w.head = appendNumber(w.head, fieldWitnessIndex, w.of.Index)
-		w.tail = appendTimestamp(w.tail[:0], fieldWitnessTime, exactTime(w.of.Time))
+		w.tail = appendTimestamp(w.tail[:0], fieldWitnessTime, ExactTime(w.of.Time))
 	}
 	dst = openShort(dst, field)
 	start := len(dst)
 	dst = append(dst, w.head...)
-	dst = appendNumber(dst, fieldWitnessEntry, uint64(w.of.Entry+a.entry))
+	dst = appendNumber(dst, fieldWitnessEntry, uint64(w.of.Entry+entry))
 	dst = append(dst, w.tail...)
 	closeShort(dst, start)
 	return dst

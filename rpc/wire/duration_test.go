@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"strings"
@@ -14,7 +14,7 @@ func TestParseDuration(t *testing.T) {
 		"0.000000001": 1, "0.0000000001": 1, "1.0000000000": time.Second, "1.00000000001": time.Second + 1, "2.": 2 * time.Second,
 		"1e3": 1000 * time.Second, "1.5e-3": 1500 * time.Microsecond, "+3s": 3 * time.Second, "2µs": 2 * time.Microsecond,
 	} {
-		if got, err := parseDuration(text); err != nil || got != want {
+		if got, err := ParseDuration(text); err != nil || got != want {
 			t.Errorf("parseDuration(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
@@ -23,7 +23,7 @@ func TestParseDuration(t *testing.T) {
 		"1.5d", "1d-2h", "1d+2h", "99999999999d", "9223372036854775807", "1e300", "293y", "NaN", "Inf", "-Inf", "1_000",
 		strings.Repeat("1", 65), "5м", "106752d24h",
 	} {
-		if got, err := parseDuration(text); err == nil {
+		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("parseDuration(%q) = %v; want an error", text, got)
 		}
 	}
@@ -34,11 +34,11 @@ func FuzzParseDuration(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseDuration(text)
+		d, err := ParseDuration(text)
 		if err != nil {
 			return
 		}
-		if again, err := parseDuration(d.String()); err != nil || again != d {
+		if again, err := ParseDuration(d.String()); err != nil || again != d {
 			t.Fatalf("parseDuration(%q) = %v, which reads back as %v, %v", text, d, again, err)
 		}
 		if std, err := time.ParseDuration(text); err == nil && std != d {
@@ -49,26 +49,11 @@ func FuzzParseDuration(f *testing.F) {
 
 func TestShortDuration(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0s", time.Millisecond: "1ms", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 100 * year: "100y (876600h)",
+		0: "0s", time.Millisecond: "1ms", time.Minute: "1m", 24 * time.Hour: "24h", 90 * time.Minute: "1h30m", 100 * Year: "100y (876600h)",
 		61 * time.Second: "1m1s", -5 * time.Second: "-5s",
 	} {
-		if got := shortDuration(d); got != want {
+		if got := FormatDuration(d); got != want {
 			t.Errorf("shortDuration(%d) = %q; want %q", d, got, want)
 		}
-	}
-}
-
-func TestCutKeepsCharactersWhole(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		most int
-		want string
-	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aäb", 2, "a"}, {"aäb", 3, "aä"}, {"日本", 4, "日"}, {"日", 2, ""}} {
-		if got := cut(c.text, c.most); got != c.want {
-			t.Errorf("cut(%q, %d) = %q; want %q", c.text, c.most, got, c.want)
-		}
-	}
-	if got := clip("abcd", 3); got != "abc…" {
-		t.Errorf("clip = %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package wire
 
 import (
 	"encoding/base64"
@@ -21,13 +21,13 @@ const leaseTextMax = 420
 // caller.
 var errLease = errors.New("not a lease: pass on the string that Reserve gave, unchanged")
 
-// formatLease returns the token that names one reservation of a job. It is opaque to callers, and
+// FormatLease returns the token that names one reservation of a job. It is opaque to callers, and
 // not secret.
 //
 //	base64url( version(1) │ len(queue) uvarint │ queue │ partition uvarint │ serial uvarint │ fence uvarint │ CRC32C(4) )
 //
 // The checksum covers all bytes before it, and is little endian. It detects damage, not malice.
-func formatLease(ref fsm.Ref) string { return new(leaseWriter).format(ref) }
+func FormatLease(ref fsm.Ref) string { return new(leaseWriter).format(ref) }
 
 // leaseWriter formats many tokens with the same scratch memory.
 type leaseWriter struct {
@@ -35,7 +35,7 @@ type leaseWriter struct {
 	table *crc32.Table
 }
 
-// format is formatLease.
+// format is FormatLease.
 func (w *leaseWriter) format(ref fsm.Ref) string { return string(w.append(nil, ref)) }
 
 // append appends the token to dst.
@@ -53,21 +53,21 @@ func (w *leaseWriter) append(dst []byte, ref fsm.Ref) []byte {
 	return base64.RawURLEncoding.AppendEncode(dst, w.raw)
 }
 
-// parseLease is the inverse of formatLease. It only accepts texts that formatLease can write, so
+// ParseLease is the inverse of FormatLease. It only accepts texts that FormatLease can write, so
 // that one reservation has one token.
-func parseLease(token string) (fsm.Ref, error) { return new(leaseReader).parse([]byte(token)) }
+func ParseLease(token string) (fsm.Ref, error) { return new(LeaseReader).Parse([]byte(token)) }
 
-// leaseReader parses many tokens with the same scratch memory. Neighbours of one queue share its
+// LeaseReader parses many tokens with the same scratch memory. Neighbours of one queue share its
 // name.
-type leaseReader struct {
+type LeaseReader struct {
 	encoding *base64.Encoding
 	table    *crc32.Table
 	raw      [leaseTextMax]byte
 	queue    string
 }
 
-// parse is parseLease.
-func (r *leaseReader) parse(token []byte) (fsm.Ref, error) {
+// Parse is ParseLease. It may be called for any number of tokens, by one goroutine.
+func (r *LeaseReader) Parse(token []byte) (fsm.Ref, error) {
 	if len(token) == 0 || len(token) > leaseTextMax {
 		return fsm.Ref{}, errLease
 	}

@@ -1,0 +1,75 @@
+package rpc
+
+import (
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/fsm"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/wire"
+)
+
+// entry is put for a job of a batch. f is the fault of this job alone.
+func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *Fault) {
+	entry := c.another()
+	bodyBytes = entry.put(req, put)
+	if req.GetRequestId() != "" {
+		entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
+	}
+	return bodyBytes, entry.err
+}
+
+// put converts a put without its partition, into the zero put. bodyBytes is what it adds to the
+// size of a batch.
+func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
+	put.Queue, put.ID = c.queue("queue", req.GetQueue()), c.newID("id", req.GetId())
+	put.Again, put.TTR = req.GetAgain(), c.ttr("ttr", req.GetTtr())
+	if put.Again && put.ID == "" {
+		c.fail(invalid("again", "it needs an id"))
+	}
+	if req.GetTtr() != nil {
+		put.Given |= fsm.GivenTTR
+	}
+	put.Delay, put.DueAt, put.Given = c.when(req.GetDelay(), req.GetDueAt(), put.Given)
+	if req.Priority != nil {
+		put.Priority, put.Given = c.priority("priority", req.GetPriority()), put.Given|fsm.GivenPriority
+	}
+	if req.MaxAttempts != nil {
+		put.MaxAttempts, put.Given = c.attempts("maxAttempts", req.GetMaxAttempts()), put.Given|fsm.GivenMaxAttempts
+	}
+	if len(req.GetRetryDelays()) > 0 {
+		put.RetryDelays, put.Given = c.retryDelays("retryDelays", req.GetRetryDelays()), put.Given|fsm.GivenRetryDelays
+	}
+	if req.GetTtl() != nil {
+		put.TTL, _ = c.span("ttl", req.GetTtl(), time.Millisecond, c.limits.DelayMax)
+		put.Given |= fsm.GivenTTL
+	}
+	put.Headers = c.headers("headers", req.GetHeaders())
+	switch body := req.GetBody().(type) {
+	case *belfryv1.PutRequest_Text:
+		put.Body = c.body("text", []byte(body.Text))
+	case *belfryv1.PutRequest_Data:
+		put.Body = c.body("data", body.Data)
+	}
+	bodyBytes = len(put.Body) + len(put.ID)
+	for _, h := range put.Headers {
+		bodyBytes += len(h.Name) + len(h.Value)
+	}
+	return bodyBytes
+}
+
+// when converts the two ways to give a due time; at most one of them is set. Both are rounded up to
+// the precision of the wire, so that the due time that is shown is the one that applies.
+func (c *checker) when(delay *durationpb.Duration, dueAt *timestamppb.Timestamp, given fsm.Given) (time.Duration, fsm.Time, fsm.Given) {
+	switch {
+	case delay != nil:
+		d, _ := c.delay("delay", delay)
+		return wire.CeilMillis(d), 0, given | fsm.GivenDelay
+	case dueAt != nil:
+		return 0, wire.WholeMillis(c.dueAt("dueAt", dueAt)), given | fsm.GivenDueAt
+	default:
+		return 0, 0, given
+	}
+}
