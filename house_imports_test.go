@@ -117,7 +117,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "rpc/backend",
-		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc", "rpc/belfry/..."},
+		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc", "rpc/belfry/...", "rpc/fault"},
 		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
 	},
 	{
@@ -125,6 +125,12 @@ var importTable = []importRow{
 		may:      []string{"rpc/belfry/..."},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
 		reason:   "generated code is shared by the server and the SDK, so it drags in neither",
+	},
+	{
+		dir:      "rpc/fault",
+		may:      []string{"fsm", "node", "rpc/belfry/...", "rpc/wire"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
+		reason:   "an error of the contract knows the machine's codes and the node's errors, and no handler",
 	},
 	{
 		dir:      "rpc/wire",

@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
-	"github.com/belfrydb/belfry/rpc/wire"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // zeros is a gzip stream of n times 16 MiB of zeros. Such streams may be put one after the other.

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // Authenticator knows the tokens that calls must carry. A server without one allows every call.
@@ -47,7 +48,7 @@ type authorizer struct {
 }
 
 // openAccess reports whether calls need no token. It returns a fault if that is not known yet.
-func (g *authorizer) openAccess() (bool, *Fault) {
+func (g *authorizer) openAccess() (bool, *fault.Error) {
 	if g == nil || g.authenticator == nil {
 		return true, nil
 	}
@@ -59,15 +60,15 @@ func (g *authorizer) openAccess() (bool, *Fault) {
 }
 
 // accessUnknown returns the fault of a call while it is not known whether the call is allowed.
-func accessUnknown(err error) *Fault {
-	f := *faultOfError(err)
+func accessUnknown(err error) *fault.Error {
+	f := *fault.Of(err)
 	f.Message = "whether the call may be made cannot be told yet: " + f.Message
 	return &f
 }
 
 // authenticate returns the request with its caller in the context. It refuses a request without a
 // valid token before anything of its body is read.
-func (g *authorizer) authenticate(r *http.Request) (*http.Request, *Fault) {
+func (g *authorizer) authenticate(r *http.Request) (*http.Request, *fault.Error) {
 	open, f := g.openAccess()
 	if open || f != nil {
 		return r, f
@@ -85,7 +86,7 @@ func (g *authorizer) authenticate(r *http.Request) (*http.Request, *Fault) {
 }
 
 // bearer reads the token of a request.
-func (g *authorizer) bearer(header http.Header) (*caller, *Fault) {
+func (g *authorizer) bearer(header http.Header) (*caller, *fault.Error) {
 	values := header.Values("Authorization")
 	if len(values) == 0 {
 		return nil, unauthenticated("the call carries no token; send one in the header `Authorization: Bearer TOKEN`")
@@ -103,14 +104,14 @@ func (g *authorizer) bearer(header http.Header) (*caller, *Fault) {
 
 // unauthenticated returns the fault of a call without a valid token. It does not say whether such a
 // token ever existed.
-func unauthenticated(why string) *Fault {
-	f := fault(belfryv1.Reason_REASON_UNAUTHENTICATED)
+func unauthenticated(why string) *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_UNAUTHENTICATED)
 	f.Message = why
 	return f
 }
 
 // tokenRecord returns the record of the token of a caller if the token is valid now.
-func (g *authorizer) tokenRecord(who *caller) (*tokens.Record, *Fault) {
+func (g *authorizer) tokenRecord(who *caller) (*tokens.Record, *fault.Error) {
 	record, err := g.authenticator.Token(who.id)
 	if err != nil {
 		return nil, accessUnknown(err)
@@ -132,7 +133,7 @@ type permissions struct {
 
 // permissions returns what the caller of ctx may do where an action is required; nil if calls need
 // no token. With a fault it returns permissions that allow nothing.
-func (g *authorizer) permissions(ctx context.Context, action tokens.Action) (*permissions, *Fault) {
+func (g *authorizer) permissions(ctx context.Context, action tokens.Action) (*permissions, *fault.Error) {
 	open, f := g.openAccess()
 	switch {
 	case open:
@@ -173,8 +174,8 @@ func (g *permissions) refusals() (r refusedEntries) {
 
 // forbidden returns the fault of an action that is not allowed on a queue, or, if queue is empty,
 // on the whole cluster. It records the refusal.
-func (g *permissions) forbidden(queue string) *Fault {
-	f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+func (g *permissions) forbidden(queue string) *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_FORBIDDEN)
 	if queue == "" {
 		queue = tokens.All
 	}

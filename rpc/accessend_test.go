@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -68,7 +69,7 @@ func TestTokenEndsStreams(t *testing.T) {
 			t.Errorf("%d jobs were handed out, want the one before the token's end and that of the poll which was under way", len(stream.answers))
 		}
 		cancel()
-		if f, ok := errors.AsType[*Fault](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
+		if f, ok := errors.AsType[*fault.Error](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
 			t.Errorf("the stream ended with %v", f)
 		}
 	})
@@ -110,7 +111,7 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		time.Sleep(streamLook)
 		synctest.Wait()
 		close(over) // the stream is cut then, as far as there is one
-		if f, ok := errors.AsType[*Fault](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
+		if f, ok := errors.AsType[*fault.Error](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
 			t.Errorf("the stream ended with %v", f)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -41,7 +42,7 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 	}
 	config, err := catalog.CreateQueue(ctx, queue, partitions, change(fsm.Settings{}))
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	witnesses, pending, err := s.reconcile(ctx, config, remembers)
 	if err != nil {
@@ -65,7 +66,7 @@ func (s *adminService) reconcile(ctx context.Context, config QueueConfig, rememb
 	if err == nil {
 		return witnesses, pending, nil
 	}
-	if f := faultOfError(err); f.Reason == belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if f := fault.Of(err); f.Reason == belfryv1.Reason_REASON_QUEUE_EXISTS {
 		return nil, nil, f
 	}
 	for p := range max(1, config.Partitions) {
@@ -90,15 +91,15 @@ func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
 }
 
 // existing returns the fault of a queue that exists already.
-func existing(queue string) *Fault {
-	f := fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
+func existing(queue string) *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_QUEUE_EXISTS)
 	f.Field, f.Message = "queue", "queue: "+queue+" exists already"
 	return f
 }
 
 // beingDeleted returns the fault of a call for a queue that is being deleted.
-func beingDeleted(queue string) *Fault {
-	f := fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
+func beingDeleted(queue string) *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_QUEUE_CHANGED)
 	f.Field, f.Message = "queue", "queue: "+queue+" is being deleted"
 	return f
 }
@@ -108,7 +109,7 @@ func beingDeleted(queue string) *Fault {
 func (s *queueService) configure(ctx context.Context, queue string) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	done, err := s.catalog.Reconcile(ctx, queue)
 	if err != nil {
-		return nil, nil, faultOfError(err)
+		return nil, nil, fault.Of(err)
 	}
 	for _, w := range done.Witnesses {
 		witnesses = append(witnesses, wire.Witness(w))
@@ -138,7 +139,7 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	c := s.checker(ctx, tokens.Admin)
 	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
 	if req.GetSettings() == nil {
-		c.fail(invalid("settings", "at least one setting is required"))
+		c.fail(fault.Invalid("settings", "at least one setting is required"))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -159,7 +160,7 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	catalog, remembers := s.forRequest(requestID, req)
 	config, err := catalog.UpdateQueue(ctx, queue, change)
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	witnesses, pending, err := s.reconcile(ctx, config, remembers)
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 		return err
 	}
 	if !exists {
-		return fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
+		return fault.New(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
 	return nil
 }
@@ -217,7 +218,7 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 	}
 	parts := queueParts(readings)
 	if len(parts) == 0 {
-		return nil, fault(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
+		return nil, fault.New(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
 	var due fsm.Due
 	for i := range parts {
@@ -346,7 +347,7 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	for i, wanted := range req.GetStates() {
 		held, ok := wire.HeldState(wanted)
 		if !ok {
-			c.fail(invalid(indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
+			c.fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
 		}
 		states |= fsm.Set(held)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -92,7 +93,7 @@ func TestQueueThatAPutMadeExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "born", Partitions: 2})
-	if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS || f.Field != "queue" {
+	if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS || f.Field != "queue" {
 		t.Errorf("%v", err)
 	}
 	if _, ok := s.catalog.Queue("born"); ok {
@@ -193,7 +194,7 @@ func TestDefaultRetryDelays(t *testing.T) {
 		}
 	}
 	_, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "new", Settings: &belfryv1.QueueSettings{RetryDelays: second, RetryDelaysDefault: proto.Bool(true)}})
-	if f, ok := FaultOf(err); !ok || f.Field != "settings.retryDelaysDefault" {
+	if f, ok := fault.FromConnect(err); !ok || f.Field != "settings.retryDelaysDefault" {
 		t.Errorf("the default and other delays: %v", err)
 	}
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "created", Partitions: 2})

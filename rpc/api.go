@@ -67,7 +67,7 @@ func (c *QueueConfig) deleting() bool { return c.Version == 0 }
 // that was never configured is unknown to the catalog: it has one partition, in its home shard, and
 // default settings.
 type Catalog interface {
-	// CreateQueue records a queue. It fails with a *Fault of reason QUEUE_EXISTS if it is recorded already.
+	// CreateQueue records a queue. It fails with a *fault.Error of reason QUEUE_EXISTS if it is recorded already.
 	CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error)
 	// UpdateQueue replaces the settings with the result of change, and raises the version. It
 	// records a queue that was unknown, with one partition. change may be called more than once.
@@ -81,7 +81,7 @@ type Catalog interface {
 	// differs, it fails with an error that has a method OtherContent() string.
 	ForRequest(id, content string) Catalog
 	// Reconcile updates the shards of a queue from its record, in one order with the creation and
-	// deletion of queues on all nodes. It fails with a *Fault of reason QUEUE_CHANGED if the queue
+	// deletion of queues on all nodes. It fails with a *fault.Error of reason QUEUE_CHANGED if the queue
 	// is no longer recorded or is being deleted. Otherwise it fails only if no shard was reached.
 	Reconcile(ctx context.Context, name string) (Reconciled, error)
 	// Queue returns the record of a queue, from memory.
@@ -97,7 +97,7 @@ type Catalog interface {
 	// Refresh returns when the catalog shows every change that any node acknowledged before the
 	// call.
 	Refresh(ctx context.Context) error
-	// AddToken records a token. It fails with a *Fault of reason QUOTA if there are too many.
+	// AddToken records a token. It fails with a *fault.Error of reason QUOTA if there are too many.
 	AddToken(ctx context.Context, t tokens.Record) error
 	// EndToken deletes a token, or lets it end at a time that is not zero. found says whether there
 	// is one. EndToken may be repeated.
@@ -182,7 +182,7 @@ type Cluster interface {
 	// factor, or one in a cluster of one node.
 	VotersWanted() int
 	// Drain starts to drain a node, and Undrain ends that. Both may be repeated. Drain fails with a
-	// *Fault if fewer than keep other nodes would remain that do not drain.
+	// *fault.Error if fewer than keep other nodes would remain that do not drain.
 	Drain(ctx context.Context, serverID string, keep int) error
 	Undrain(ctx context.Context, serverID string) error
 	// Remove removes a node for good. It is no error if the node is not recorded.

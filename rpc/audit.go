@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // auditedBytesMax bounds the text of a request in the log. All scopes of a token fit.
@@ -40,7 +41,7 @@ func (e *interceptor) audit(ctx context.Context, c *procedureCall, err error, to
 	outcome, code := "ok", connect.Code(0)
 	if wire := new(connect.Error); errors.As(err, &wire) {
 		code = wire.Code()
-		outcome = code.String() + ": " + clip(tokens.Mask(wire.Message()), quotedBytesMax)
+		outcome = code.String() + ": " + fault.Clip(tokens.Mask(wire.Message()), fault.QuotedBytesMax)
 	}
 	audited, refused := e.audited[c.procedure], code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied
 	switch {
@@ -67,7 +68,7 @@ func auditAttrs(who *caller, c *procedureCall, outcome string) []any {
 	if who != nil {
 		id = who.id
 	}
-	attrs := []any{slog.String("token", id), slog.String("address", c.address), slog.String("procedure", clip(c.procedure, quotedBytesMax))}
+	attrs := []any{slog.String("token", id), slog.String("address", c.address), slog.String("procedure", fault.Clip(c.procedure, fault.QuotedBytesMax))}
 	if c.request != nil {
 		attrs = append(attrs, slog.String("request", requestText(c.request)))
 	}
@@ -85,5 +86,5 @@ func requestText(request any) string {
 	if err != nil {
 		return "cannot be written"
 	}
-	return clip(tokens.Mask(string(text)), auditedBytesMax)
+	return fault.Clip(tokens.Mask(string(text)), auditedBytesMax)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // authFailureLogPeriod is the shortest time between two warnings about refused calls.
@@ -77,7 +78,7 @@ func newAuthFailures(logger, auditor *slog.Logger, registry prometheus.Registere
 
 // addUnauthenticated counts a request without a valid token. who is the caller that the token
 // names; nil if the request has no well-formed token.
-func (t *authFailures) addUnauthenticated(r *http.Request, who *caller, f *Fault) {
+func (t *authFailures) addUnauthenticated(r *http.Request, who *caller, f *fault.Error) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
 		c := &procedureCall{procedure: tokens.Mask(r.URL.Path), address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
 		t.count(c, f)
@@ -99,7 +100,7 @@ func (t *authFailures) auditLine(of *auditLimiter, who *caller, c *procedureCall
 	if !ok {
 		return
 	}
-	attrs := append(auditAttrs(who, c, clip(outcome, quotedBytesMax)), more...)
+	attrs := append(auditAttrs(who, c, fault.Clip(outcome, fault.QuotedBytesMax)), more...)
 	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
 }
 
@@ -123,18 +124,18 @@ func (t *authFailures) auditEntries(ctx context.Context, procedure string, r ref
 		return // such a call was refused as a whole
 	}
 	t.auditCall(who, &procedureCall{procedure: procedure, address: who.address, id: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
-		slog.Int("entries", r.count), slog.String("queue", clip(tokens.Mask(r.queue), quotedBytesMax)))
+		slog.Int("entries", r.count), slog.String("queue", fault.Clip(tokens.Mask(r.queue), fault.QuotedBytesMax)))
 }
 
 // countCall counts a call that has ended if it was refused for want of a token or of a scope.
-func (t *authFailures) countCall(c *procedureCall, f *Fault) {
+func (t *authFailures) countCall(c *procedureCall, f *fault.Error) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
 		t.count(c, f)
 	}
 }
 
 // count counts a refused call, and logs the sum at most once in authFailureLogPeriod.
-func (t *authFailures) count(c *procedureCall, f *Fault) {
+func (t *authFailures) count(c *procedureCall, f *fault.Error) {
 	reason := "unauthenticated"
 	if f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
 		reason = "forbidden"
@@ -147,7 +148,7 @@ func (t *authFailures) count(c *procedureCall, f *Fault) {
 	if now.Sub(t.said) < authFailureLogPeriod {
 		return
 	}
-	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.address), slog.String("procedure", clip(c.procedure, quotedBytesMax)),
+	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.address), slog.String("procedure", fault.Clip(c.procedure, fault.QuotedBytesMax)),
 		slog.String("last", tokens.Mask(f.Message)))
 	t.said, t.since = now, 0
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // backupChunkBytes bounds the bytes of one message of a backup.
@@ -37,7 +38,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	b := &backup{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
 	err := s.backUp(ctx, b)
 	if err != nil && s.drain.hasStarted() {
-		return fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
+		return fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err == nil {
 		s.backups.sent(s.now())
@@ -144,7 +145,7 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 			return out.Append(r)
 		})
 		if err != nil {
-			return faultOfShard(shard, err)
+			return fault.OfShard(shard, err)
 		}
 	}
 	return out.Close()
@@ -162,7 +163,7 @@ func (b *backup) checkFormat(r *fsm.BackupRecord) error {
 	if q.Format <= said {
 		return nil
 	}
-	f := fault(belfryv1.Reason_REASON_OVERLOADED)
+	f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
 	f.Message, f.RetryAfter = fmt.Sprintf("the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", said, q.Format, q.Name), time.Second
 	return f
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // exportingNode is a node in memory whose shards hold some queues without jobs, and whose leaders are missing for some calls.
@@ -191,7 +192,7 @@ func TestRestoreInsists(t *testing.T) {
 	}
 	n = &exportingNode{fail: []error{node.ErrDiskFull}}
 	err = sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil)
-	if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_DISK_FULL {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_DISK_FULL {
 		t.Errorf("on a full disk: %v", err)
 	}
 }
@@ -211,7 +212,7 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	c := &listingCatalog{}
 	client := serveBackups(t, &exportingNode{}, c)
 	err := sendBackup(t, client, backup(QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
-	f, ok := FaultOf(err)
+	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Fatalf("the restore ended with %v", err)
 	}
@@ -234,7 +235,7 @@ func TestBackupOfALaterQueue(t *testing.T) {
 	n := &exportingNode{queues: []fsm.QueueRecord{{Name: "later", Partitions: 1}}, format: 2}
 	_, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}))
 	want := `the format of the cluster was raised from 1 to 2 while the backup was made (queue "later"): make it again`
-	if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Message != want {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Message != want {
 		t.Errorf("the backup ended with %v, want %q", err, want)
 	}
 	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} })); err != nil {
@@ -250,7 +251,7 @@ func TestRestoreOfALaterFormat(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &exportingNode{}
-	f, ok := FaultOf(sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil))
+	f, ok := fault.FromConnect(sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil))
 	want := "data: the backup has format 2 and this cluster speaks 1: have all nodes run the version that made the backup, or a later one"
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Message != want {
 		t.Errorf("got %+v, want %q", f, want)
@@ -287,7 +288,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 		var quota node.Amounts
 		quota[tt.limit] = tt.amount
 		err := sendBackup(t, client, backup(shop, Namespace{Name: tt.name, Quota: quota}), nil)
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
 			t.Errorf("%q, %v: %v, want %s", tt.name, quota, err, tt.want)
 		}
 	}
@@ -311,7 +312,7 @@ func TestRestoreChecksItsOptions(t *testing.T) {
 		"data: fsm: reading a backup, at byte 0: dam": {Mode: spread, Period: durationpb.New(time.Minute)}, // what is left is the data
 	} {
 		err := sendBackup(t, client, []byte("no backup"), overdue)
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, words) {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, words) {
 			t.Errorf("%v: %v, want %s", overdue, err, words)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // endlessNode is a node in memory of which an export does not end by itself.
@@ -62,7 +63,7 @@ func TestBackupEndsWithTheServer(t *testing.T) {
 	s.server.Drain()
 	for stream.Receive() {
 	}
-	if f, ok := FaultOf(stream.Err()); !ok || f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN {
+	if f, ok := fault.FromConnect(stream.Err()); !ok || f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN {
 		t.Errorf("the backup ended with %v", stream.Err())
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -181,7 +182,7 @@ func faultText(err error) string {
 	if err == nil {
 		return ""
 	}
-	f := faultOfError(err)
+	f := fault.Of(err)
 	return f.Code().String() + " " + f.Field + " " + f.Error() + " " + f.Outcome().String() + " " + f.RetryAfter.String()
 }
 

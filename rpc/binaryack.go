@@ -43,7 +43,7 @@ func appendAcks(dst []byte, answers []answer) ([]byte, error) {
 	for i := range answers {
 		if f := answers[i].fault; f != nil {
 			var err error
-			if dst, err = wire.AppendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.entry()}}); err != nil {
+			if dst, err = wire.AppendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
 			}
 			continue

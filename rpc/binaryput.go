@@ -46,7 +46,7 @@ func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 	for i := range b.answers {
 		if f := b.answers[i].fault; f != nil {
 			var err error
-			if dst, err = wire.AppendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}}); err != nil {
+			if dst, err = wire.AppendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
 			}
 			continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -73,7 +74,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	b.held += int64(n)
 	if b.inFlight.Add(int64(n)) > bodyBytesInFlightMax {
 		b.finish()
-		return n, fault(belfryv1.Reason_REASON_OVERLOADED).wire()
+		return n, fault.New(belfryv1.Reason_REASON_OVERLOADED).Wire()
 	}
 	if err == nil {
 		return n, nil
@@ -84,13 +85,13 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		return n, err
 	case errors.As(err, &tooMuch):
-		f := tooLarge("request", int(b.held), b.limits.MessageBytesMax)
+		f := fault.TooLarge("request", int(b.held), b.limits.MessageBytesMax)
 		f.Message = "request: more than " + strconv.Itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
-		return n, f.wire()
+		return n, f.Wire()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, invalid("request", "the body did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).wire()
+		return n, fault.Invalid("request", "the body did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).Wire()
 	default:
-		return n, invalid("request", "the body ended too early").wire()
+		return n, fault.Invalid("request", "the body ended too early").Wire()
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // bounds finds messages with more elements than any valid request has, before they are decoded. An
@@ -157,7 +158,7 @@ func (b bounds) json(data []byte, m proto.Message) error {
 func (s *shape) check(counts []int) error {
 	for _, b := range s.fields {
 		if counts[b.slot] > b.most && (b.list || b.keys) {
-			f := tooMany(b.path, counts[b.slot], b.most)
+			f := fault.TooMany(b.path, counts[b.slot], b.most)
 			f.Reason = b.reason
 			return f
 		}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -162,7 +163,7 @@ func TestCrowdsOverEveryProtocol(t *testing.T) {
 	jobs := slices.Repeat([]*belfryv1.PutRequest{{}}, 20_000)
 	for name, client := range s.clients() {
 		_, err := client.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs})
-		f, ok := FaultOf(err)
+		f, ok := fault.FromConnect(err)
 		if !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument || f.Field != "jobs" ||
 			!strings.Contains(err.Error(), "jobs: 20000 entries; the limit is 1000") {
 			t.Errorf("%s: %v of %q", name, err, f.Field)
@@ -172,7 +173,7 @@ func TestCrowdsOverEveryProtocol(t *testing.T) {
 		stream := s.work(client, 1, "a")
 		stream.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: slices.Repeat([]string{"a"}, 20_000)}})
 		err := stream.end()
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || f.Field != "credits.queues" {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || f.Field != "credits.queues" {
 			t.Errorf("%s: a stream: %v", name, err)
 		}
 	}
@@ -279,7 +280,7 @@ func TestCountJSON(t *testing.T) {
 		j := jsonCount{rest: []byte(c.text), counts: make([]int, s.slots)}
 		j.message(s)
 		if got, want := j.counts, []int{c.jobs, c.headers, c.retries}; !slices.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", clip(c.text, 80), got, want)
+			t.Errorf("%s: %v, want %v", fault.Clip(c.text, 80), got, want)
 		}
 	}
 }

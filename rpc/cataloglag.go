@@ -5,12 +5,13 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // refresh waits until the catalog has caught up.
 func (r router) refresh(ctx context.Context) error {
 	if err := r.catalog.Refresh(ctx); err != nil {
-		return faultOfError(err)
+		return fault.Of(err)
 	}
 	return nil
 }
@@ -23,13 +24,13 @@ func (r reader) learn(ctx context.Context, queue string) error {
 	shard := r.shard(queue, 0)
 	home, _, err := r.read(ctx, shard, &fsm.QueueQuery{Queue: queue})
 	if err != nil {
-		return faultOfShard(shard, err)
+		return fault.OfShard(shard, err)
 	}
 	if len(home.Queues) == 0 || home.Queues[0].Partitions == r.partitions(queue) {
 		return nil
 	}
 	if err := r.refresh(ctx); err != nil || home.Queues[0].Partitions != r.partitions(queue) {
-		return fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
+		return fault.New(belfryv1.Reason_REASON_QUEUE_CHANGED)
 	}
 	return nil
 }
@@ -42,7 +43,7 @@ func findAgain[R any](ctx context.Context, r reader, queue string, call func() (
 	if err == nil {
 		return out, nil
 	}
-	switch faultOfError(err).Reason {
+	switch fault.Of(err).Reason {
 	case belfryv1.Reason_REASON_JOB_NOT_FOUND, belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
 	default:
 		return out, err

@@ -13,6 +13,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // laggingCatalog knows nothing of the queues whose names begin with queue until it is refreshed.
@@ -115,7 +116,7 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 			if err == nil && found == tt.want {
 				continue
 			}
-			if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
+			if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
 				t.Errorf("%s %s where the catalog is cut off: %d of %d, %v", tt.name, heldID(n), found, tt.want, err)
 			}
 		}

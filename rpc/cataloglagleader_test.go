@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // leaderlessNode is a node in memory that reaches no leader for reads, and counts how often it has waited for one.
@@ -39,7 +40,7 @@ func TestReadsWithoutALeader(t *testing.T) {
 		},
 		"Get of nothing": func(stale bool) error {
 			_, err := queues.Get(t.Context(), &belfryv1.GetRequest{Queue: "orders", Id: "b", Stale: stale})
-			if f, ok := FaultOf(err); stale && ok && f.Reason == belfryv1.Reason_REASON_JOB_NOT_FOUND {
+			if f, ok := fault.FromConnect(err); stale && ok && f.Reason == belfryv1.Reason_REASON_JOB_NOT_FOUND {
 				return nil
 			}
 			return err
@@ -59,12 +60,12 @@ func TestReadsWithoutALeader(t *testing.T) {
 		}
 		n.waited.Store(0)
 		err := read(false)
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || n.waited.Load() != 1 {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || n.waited.Load() != 1 {
 			t.Errorf("%s waited for a leader %d times: %v", what, n.waited.Load(), err)
 		}
 	}
 	_, err := admin.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "orders"})
-	if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER {
 		t.Errorf("a purge of which it is not known where the jobs are: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // GetCluster implements AdminService.
@@ -37,7 +38,7 @@ func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeReq
 		err = s.cluster.Undrain(ctx, m.ServerID)
 	}
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	m.Draining = draining
 	return &belfryv1.DrainNodeResponse{Node: v.wireNode(m)}, nil
@@ -49,11 +50,11 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *Member,
 	left, keep := v.others(m)
 	switch {
 	case left == 0:
-		return invalid("name", "no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
+		return fault.Invalid("name", "no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
 	case forced || m.Draining: // it was accepted before
 		keep = 0
 	case left < keep:
-		return invalid("name", "%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
+		return fault.Invalid("name", "%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
 			"Add a node first; or drain it with --force, as a request with \"force\": true, and shards are under-replicated until there is one", v.label(m), left, left, keep)
 	}
 	return s.cluster.Drain(ctx, m.ServerID, keep)
@@ -65,7 +66,7 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 	c.requestID(req.GetRequestId())
 	c.incarnation(req.GetIncarnation())
 	if req.GetName() == "" {
-		c.fail(invalid("name", "a node's name is required"))
+		c.fail(fault.Invalid("name", "a node's name is required"))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -82,7 +83,7 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 		return nil, f
 	}
 	if err := s.cluster.Remove(ctx, m.ServerID); err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	return &belfryv1.RemoveNodeResponse{Node: v.wireNode(m)}, nil
 }
@@ -93,7 +94,7 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 	c.requestID(req.GetRequestId())
 	shard := req.GetShard()
 	if int64(shard) >= int64(s.node.ShardCount()) {
-		c.fail(invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
+		c.fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -101,7 +102,7 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 	v := s.look(ctx)
 	g := &v.shards[shard]
 	if g.leader == nil {
-		f := fault(belfryv1.Reason_REASON_NO_LEADER)
+		f := fault.New(belfryv1.Reason_REASON_NO_LEADER)
 		f.Shard = &shard
 		return nil, f
 	}
@@ -111,7 +112,7 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 	}
 	if to != g.leader {
 		if err := s.cluster.TransferLeader(ctx, Transfer{Shard: shard, From: g.leader.ServerID, To: to.ServerID}); err != nil {
-			return nil, faultOfShard(shard, err)
+			return nil, fault.OfShard(shard, err)
 		}
 	}
 	return &belfryv1.TransferLeaderResponse{Previous: g.leader.Name, Leader: to.Name}, nil
@@ -123,12 +124,12 @@ func (c *checker) incarnation(text string) {
 		return
 	}
 	if raw, err := hex.DecodeString(text); err != nil || len(raw) != 8 {
-		c.fail(invalid("incarnation", "want 16 hexadecimal digits"))
+		c.fail(fault.Invalid("incarnation", "want 16 hexadecimal digits"))
 	}
 }
 
 // find returns the node with a name, and with an incarnation if one is given or needed.
-func (v *clusterView) find(name, incarnation string) (*Member, *Fault) {
+func (v *clusterView) find(name, incarnation string) (*Member, *fault.Error) {
 	var named []*Member
 	var all, incarnations []string
 	for i := range v.members {
@@ -147,13 +148,13 @@ func (v *clusterView) find(name, incarnation string) (*Member, *Fault) {
 	}
 	switch {
 	case name == "":
-		return nil, invalid("name", "a node's name is required; the nodes are %s", list(all))
+		return nil, fault.Invalid("name", "a node's name is required; the nodes are %s", list(all))
 	case len(named) == 0:
-		return nil, invalid("name", "there is no node %s; the nodes are %s", quote([]byte(clip(name, 64))), list(all))
+		return nil, fault.Invalid("name", "there is no node %s; the nodes are %s", fault.Quote([]byte(fault.Clip(name, 64))), list(all))
 	case incarnation != "":
-		return nil, invalid("incarnation", "%s has no such incarnation; it has %s", name, list(incarnations))
+		return nil, fault.Invalid("incarnation", "%s has no such incarnation; it has %s", name, list(incarnations))
 	case len(named) > 1:
-		return nil, invalid("incarnation", "%s nodes have the name %s; say which incarnation: %s", strconv.Itoa(len(named)), name, list(incarnations))
+		return nil, fault.Invalid("incarnation", "%s nodes have the name %s; say which incarnation: %s", strconv.Itoa(len(named)), name, list(incarnations))
 	}
 	return named[0], nil
 }
@@ -178,9 +179,9 @@ func (v *clusterView) others(m *Member) (taking, voters int) {
 
 // removable returns why a node must not be removed; nil if it may be. What a shard with a leader
 // acknowledged is on a majority. Of a shard without one, this node may have the only copy.
-func (v *clusterView) removable(m *Member) *Fault {
+func (v *clusterView) removable(m *Member) *fault.Error {
 	if m.Answers {
-		return invalid("name", "%s still answers; drain it, stop it, and remove it then", v.label(m))
+		return fault.Invalid("name", "%s still answers; drain it, stop it, and remove it then", v.label(m))
 	}
 	var headless []string
 	for i := range v.shards {
@@ -189,14 +190,14 @@ func (v *clusterView) removable(m *Member) *Fault {
 		}
 	}
 	if len(headless) > 0 {
-		return invalid("name", "without a leader: %s; what only %s has would be lost, so start it again instead", shardList(headless), v.label(m))
+		return fault.Invalid("name", "without a leader: %s; what only %s has would be lost, so start it again instead", shardList(headless), v.label(m))
 	}
 	return nil
 }
 
 // successor returns the voter with a name. Without a name, it returns the voter that leads the
 // fewest shards, among those that answer, do not drain and have no condition, but not the leader.
-func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
+func (v *clusterView) successor(g *groupView, name string) (*Member, *fault.Error) {
 	var voters []*Member
 	for _, id := range g.Voters {
 		if m := v.byServer[id]; m != nil && m.Answers {
@@ -207,18 +208,18 @@ func (v *clusterView) successor(g *groupView, name string) (*Member, *Fault) {
 		if i := slices.IndexFunc(voters, func(m *Member) bool { return m.Name == name }); i >= 0 {
 			sound := slices.ContainsFunc(voters, func(m *Member) bool { return len(m.Conditions) == 0 })
 			if c := voters[i].Conditions; len(c) > 0 && sound && voters[i] != g.leader {
-				return nil, invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind, c[0].Message)
+				return nil, fault.Invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind, c[0].Message)
 			}
 			return voters[i], nil
 		}
 		if slices.Contains(names(g.Voters), name) {
-			return nil, invalid("to", "%s does not answer", name)
+			return nil, fault.Invalid("to", "%s does not answer", name)
 		}
-		return nil, invalid("to", "%s is no voter of shard %d; its voters are %s", quote([]byte(clip(name, 64))), g.Shard, list(names(g.Voters)))
+		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s", fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(names(g.Voters)))
 	}
 	voters = slices.DeleteFunc(voters, func(m *Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
 	if len(voters) == 0 {
-		return nil, invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition", g.Shard)
+		return nil, fault.Invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition", g.Shard)
 	}
 	return slices.MinFunc(voters, func(a, b *Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -455,7 +456,7 @@ func TestClusterErrorsReachTheCaller(t *testing.T) {
 	}{
 		{fmt.Errorf("draining: %w", node.ErrUnknownOutcome), belfryv1.Reason_REASON_UNKNOWN_OUTCOME},
 		{fmt.Errorf("draining: %w", node.ErrNoLeader), belfryv1.Reason_REASON_NO_LEADER},
-		{invalid("name", "gone"), belfryv1.Reason_REASON_INVALID},
+		{fault.Invalid("name", "gone"), belfryv1.Reason_REASON_INVALID},
 		{errors.New("something else"), belfryv1.Reason_REASON_INTERNAL},
 	} {
 		f := healthyCluster()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -16,14 +17,14 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	c.requestID(req.GetRequestId())
 	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
-		c.fail(invalid("gracePeriod", "want a duration of at least a second"))
+		c.fail(fault.Invalid("gracePeriod", "want a duration of at least a second"))
 	}
 	raise, lower := int(req.GetMinVoters()), int(req.GetLowerMinVoters())
 	if raise != 0 && lower != 0 {
-		c.fail(invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
+		c.fail(fault.Invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
 	}
 	if want == (ClusterSettings{}) && raise == 0 && lower == 0 {
-		c.fail(invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
+		c.fail(fault.Invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -36,7 +37,7 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 		after, err = s.changeMinVoters(ctx, raise, lower)
 	}
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	return &belfryv1.UpdateClusterResponse{
 		ReplicationFactor: wire.Count(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: wire.Count(uint64(after.MinVoters)),

@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // conflictsNamedMax bounds the conflicts of one call that the server explains. Each costs a read.
@@ -61,7 +62,7 @@ func conflictText(put *fsm.Put, job *fsm.Job, reads bool) string {
 	case due != "":
 		return "a job with this id exists: " + due
 	case !reads:
-		return fault(belfryv1.Reason_REASON_JOB_EXISTS).Message
+		return fault.New(belfryv1.Reason_REASON_JOB_EXISTS).Message
 	case held:
 		return "a job with this id exists: " + contentDifference(put, job)
 	default:

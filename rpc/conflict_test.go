@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // TestConflictNamesTheField: a put that is not the same as the first of its id is told in what, while the job is held.
@@ -124,7 +125,7 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 		conflicts := func() *putBatch {
 			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
 			for i := range b.puts {
-				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault(belfryv1.Reason_REASON_JOB_EXISTS)
+				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
 				b.answers[i].fault.Shard = new(uint32)
 			}
 			return b

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -424,7 +425,7 @@ func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 					last = c.repeat(t.Context(), req)
 				}
 				second.wait()
-				if f := faultOfError(second.err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || time.Since(start) != tt.after {
+				if f := fault.Of(second.err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || time.Since(start) != tt.after {
 					t.Errorf("after %v: %v", time.Since(start), second.err)
 				}
 				c.wait()
@@ -460,7 +461,7 @@ func TestRepeatWithOtherContentIsRefused(t *testing.T) {
 			}
 			for _, other := range []*belfryv1.ReserveRequest{{MaxJobs: 1}, {MaxJobs: 5}, {MaxJobs: 4, Ttr: durationpb.New(time.Minute)}} {
 				other.Queues, other.RequestId = queues, name
-				if again, err := q.Reserve(t.Context(), other); faultOfError(err).Reason != belfryv1.Reason_REASON_INVALID {
+				if again, err := q.Reserve(t.Context(), other); fault.Of(err).Reason != belfryv1.Reason_REASON_INVALID {
 					t.Errorf("%v: %v, %v", other, again, err)
 				}
 			}

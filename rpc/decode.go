@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -39,7 +40,7 @@ func decodeJSON(data []byte, m proto.Message) error {
 		return nil
 	}
 	if !utf8.Valid(data) {
-		return invalid("request", "not valid UTF-8")
+		return fault.Invalid("request", "not valid UTF-8")
 	}
 	relaxed, err := relax(m.ProtoReflect().Descriptor(), data, "")
 	if err != nil {
@@ -47,7 +48,7 @@ func decodeJSON(data []byte, m proto.Message) error {
 	}
 	proto.Reset(m)
 	if err := protojson.Unmarshal(relaxed, m); err != nil {
-		return invalid("request", "%s", protoErrorText(err))
+		return fault.Invalid("request", "%s", protoErrorText(err))
 	}
 	return nil
 }
@@ -59,7 +60,7 @@ func protoErrorText(err error) string {
 	if rest, ok := strings.CutPrefix(text, "proto:"); ok {
 		text = strings.TrimLeft(rest, " \u00a0")
 	}
-	return clip(text, 200)
+	return fault.Clip(text, 200)
 }
 
 // relax rewrites a JSON object so that the strict parser accepts the forms that people write:
@@ -72,7 +73,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		if err != nil {
 			return nil, syntaxFault(path, err)
 		}
-		return nil, invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), quote(data))
+		return nil, fault.Invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), fault.Quote(data))
 	}
 	out := []byte{'{'}
 	chosen := map[protoreflect.Name]string{} // the given field of each oneof
@@ -87,7 +88,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		}
 		if one := field.ContainingOneof(); one != nil && !one.IsSynthetic() && string(value) != "null" {
 			if other := chosen[one.Name()]; other != "" && other != field.JSONName() {
-				return nil, invalid(join(path, field.JSONName()), "not together with %s", other)
+				return nil, fault.Invalid(join(path, field.JSONName()), "not together with %s", other)
 			}
 			chosen[one.Name()] = field.JSONName()
 		}
@@ -104,7 +105,7 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		return nil, syntaxFault(path, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, invalid(orRequest(path), "more than one JSON value")
+		return nil, fault.Invalid(orRequest(path), "more than one JSON value")
 	}
 	return append(out, '}'), nil
 }
@@ -144,14 +145,14 @@ func relaxField(field protoreflect.FieldDescriptor, value json.RawMessage, path 
 func relaxList(field protoreflect.FieldDescriptor, value json.RawMessage, path string) (json.RawMessage, error) {
 	var elements []json.RawMessage
 	if value[0] != '[' || json.Unmarshal(value, &elements) != nil {
-		return nil, invalid(path, "want a JSON array, not %s", quote(value))
+		return nil, fault.Invalid(path, "want a JSON array, not %s", fault.Quote(value))
 	}
 	out := []byte{'['}
 	for i, element := range elements {
 		if string(element) == "null" {
-			return nil, invalid(indexed(path, i), "null is not allowed here")
+			return nil, fault.Invalid(fault.Indexed(path, i), "null is not allowed here")
 		}
-		relaxed, err := relaxValue(field, element, indexed(path, i))
+		relaxed, err := relaxValue(field, element, fault.Indexed(path, i))
 		if err != nil {
 			return nil, err
 		}
@@ -167,11 +168,11 @@ func relaxList(field protoreflect.FieldDescriptor, value json.RawMessage, path s
 func checkStringMap(value json.RawMessage, path string) error {
 	var members map[string]json.RawMessage
 	if value[0] != '{' || json.Unmarshal(value, &members) != nil {
-		return invalid(path, "want a JSON object of strings, not %s", quote(value))
+		return fault.Invalid(path, "want a JSON object of strings, not %s", fault.Quote(value))
 	}
 	for name, member := range members {
 		if member[0] != '"' {
-			return invalid(path+"["+strconv.Quote(clip(name, quotedBytesMax))+"]", "want a string, not %s", quote(member))
+			return fault.Invalid(path+"["+strconv.Quote(fault.Clip(name, fault.QuotedBytesMax))+"]", "want a string, not %s", fault.Quote(member))
 		}
 	}
 	return nil
@@ -193,14 +194,14 @@ func relaxValue(field protoreflect.FieldDescriptor, value json.RawMessage, path 
 		return relaxEnum(field.Enum(), value, path)
 	case protoreflect.StringKind, protoreflect.BytesKind:
 		if value[0] != '"' {
-			return nil, invalid(path, "want a string, not %s", quote(value))
+			return nil, fault.Invalid(path, "want a string, not %s", fault.Quote(value))
 		}
 		if field.Kind() == protoreflect.BytesKind {
 			return value, checkBase64(field, value, path)
 		}
 	case protoreflect.BoolKind:
 		if string(value) != "true" && string(value) != "false" {
-			return nil, invalid(path, "want true or false, not %s", quote(value))
+			return nil, fault.Invalid(path, "want true or false, not %s", fault.Quote(value))
 		}
 	case protoreflect.Int32Kind:
 		return value, checkInteger(value, path, math.MinInt32, math.MaxInt32)
@@ -221,11 +222,11 @@ func relaxDuration(value json.RawMessage, path string) (json.RawMessage, error) 
 			return nil, syntaxFault(path, err)
 		}
 	} else if value[0] != '-' && (value[0] < '0' || value[0] > '9') {
-		return nil, invalid(path, "%v; not %s", wire.ErrDuration, quote(value))
+		return nil, fault.Invalid(path, "%v; not %s", wire.ErrDuration, fault.Quote(value))
 	}
 	d, err := wire.ParseDuration(text)
 	if err != nil {
-		return nil, invalid(path, "%v; not %s", err, quote(value))
+		return nil, fault.Invalid(path, "%v; not %s", err, fault.Quote(value))
 	}
 	return appendDuration(nil, int64(d/time.Second), int32(d%time.Second)), nil
 }
@@ -249,19 +250,19 @@ func checkBase64(field protoreflect.FieldDescriptor, value json.RawMessage, path
 		return nil
 	}
 	if other := fieldByName(field.ContainingMessage(), "text"); other != nil {
-		return invalid(path, "want base64, not %s; plain text goes into %q as it is", quote(value), other.JSONName())
+		return fault.Invalid(path, "want base64, not %s; plain text goes into %q as it is", fault.Quote(value), other.JSONName())
 	}
-	return invalid(path, "want base64, not %s", quote(value))
+	return fault.Invalid(path, "want base64, not %s", fault.Quote(value))
 }
 
 // checkTime checks that a value is a time.
 func checkTime(value json.RawMessage, path string) error {
 	var text string
 	if value[0] != '"' || json.Unmarshal(value, &text) != nil {
-		return invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, quote(value))
+		return fault.Invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, fault.Quote(value))
 	}
 	if _, err := time.Parse(time.RFC3339Nano, text); err != nil {
-		return invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, quote(value))
+		return fault.Invalid(path, `want a time such as "2026-11-21T09:30:00Z", not %s`, fault.Quote(value))
 	}
 	return nil
 }
@@ -273,7 +274,7 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 		if _, err := strconv.ParseInt(string(value), 10, 32); err == nil {
 			return value, nil
 		}
-		return nil, invalid(path, "want one of %s, not %s", enumNames(enum), quote(value))
+		return nil, fault.Invalid(path, "want one of %s, not %s", enumNames(enum), fault.Quote(value))
 	}
 	var name string
 	if err := json.Unmarshal(value, &name); err != nil {
@@ -284,7 +285,7 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 		full = enumPrefix(enum) + full
 	}
 	if enum.Values().ByName(protoreflect.Name(full)) == nil {
-		return nil, invalid(path, "want one of %s, not %s", enumNames(enum), quote(value))
+		return nil, fault.Invalid(path, "want one of %s, not %s", enumNames(enum), fault.Quote(value))
 	}
 	return strconv.AppendQuote(nil, full), nil
 }
@@ -318,7 +319,7 @@ func enumNames(enum protoreflect.EnumDescriptor) string {
 func checkInteger(value json.RawMessage, path string, least, most float64) error {
 	n, err := strconv.ParseFloat(strings.Trim(string(value), `"`), 64)
 	if err != nil || n != math.Trunc(n) || n < least || n > most {
-		return invalid(path, "want a whole number from %.0f to %.0f, not %s", least, most, quote(value))
+		return fault.Invalid(path, "want a whole number from %.0f to %.0f, not %s", least, most, fault.Quote(value))
 	}
 	return nil
 }
@@ -332,31 +333,31 @@ func fieldByName(desc protoreflect.MessageDescriptor, name string) protoreflect.
 }
 
 // unknownField returns a fault with the unknown field and the one that was probably meant.
-func unknownField(desc protoreflect.MessageDescriptor, path, name string) *Fault {
+func unknownField(desc protoreflect.MessageDescriptor, path, name string) *fault.Error {
 	names := make([]string, desc.Fields().Len())
 	for i := range names {
 		names[i] = desc.Fields().Get(i).JSONName()
 	}
-	field := join(path, clip(name, quotedBytesMax))
+	field := join(path, fault.Clip(name, fault.QuotedBytesMax))
 	if meant := spelling.Field(name); meant != "" && slices.Contains(names, meant) {
-		return invalid(field, "unknown field; did you mean %q?", meant)
+		return fault.Invalid(field, "unknown field; did you mean %q?", meant)
 	}
 	if near := spelling.Nearest(name, names); near != "" {
-		return invalid(field, "unknown field; did you mean %q?", near)
+		return fault.Invalid(field, "unknown field; did you mean %q?", near)
 	}
-	return invalid(field, "unknown field; the fields here are %s", strings.Join(names, ", "))
+	return fault.Invalid(field, "unknown field; the fields here are %s", strings.Join(names, ", "))
 }
 
 // syntaxFault returns the fault of input that is not JSON.
-func syntaxFault(path string, err error) *Fault {
+func syntaxFault(path string, err error) *fault.Error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return invalid(orRequest(path), "not valid JSON: it ends too early")
+		return fault.Invalid(orRequest(path), "not valid JSON: it ends too early")
 	case errors.As(err, &syntax):
-		return invalid(orRequest(path), "not valid JSON: %v at byte %d", syntax, syntax.Offset)
+		return fault.Invalid(orRequest(path), "not valid JSON: %v at byte %d", syntax, syntax.Offset)
 	default:
-		return invalid(orRequest(path), "not valid JSON: %v", err)
+		return fault.Invalid(orRequest(path), "not valid JSON: %v", err)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -27,7 +28,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	done, err := s.inShards(ctx, s.shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
 		return &fsm.DeleteQueue{Queue: queue}
 	})
-	var f *Fault
+	var f *fault.Error
 	if recorded && errors.As(err, &f) && f.Reason == belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		err = nil
 	}
@@ -42,7 +43,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 	}
 	if recorded && !newer {
 		if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
-			return nil, faultOfError(err)
+			return nil, fault.Of(err)
 		}
 	}
 	return &belfryv1.DeleteQueueResponse{Purged: wire.Count(done.count), Witnesses: done.witnesses}, nil
@@ -55,7 +56,7 @@ func (s *adminService) existsUnrecorded(ctx context.Context, queue string) (exis
 	home := s.shard(queue, 0)
 	r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
 	if err != nil {
-		return false, faultOfShard(home, err)
+		return false, fault.OfShard(home, err)
 	}
 	return len(r.Queues) > 0, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // holders returns how many shards hold a queue.
@@ -33,7 +34,7 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}})
 	_, createErr := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})
 	for name, err := range map[string]error{"put": putErr, "update": updateErr, "create": createErr} {
-		if f, _ := FaultOf(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || f.Field != "queue" {
+		if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || f.Field != "queue" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -58,7 +59,7 @@ func TestALateRepairOpensNothing(t *testing.T) {
 	put := &fsm.Put{Queue: "wide", Partitions: 3}
 	queues := s.server.handler.queues
 	s.catalog.mark("wide")
-	if _, _, err := queues.configure(t.Context(), config.Name); faultOfError(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
+	if _, _, err := queues.configure(t.Context(), config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
 		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
 	}
 	if queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {

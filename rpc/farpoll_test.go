@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // farNode is a node whose shards are all elsewhere: each call is a while on its way there, and as long on its way back.
@@ -145,7 +146,7 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 		// Nothing is there, but it cannot be told.
 		for _, wait := range []time.Duration{0, time.Second} {
 			res, err = queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{farQueue}, Wait: durationpb.New(wait)})
-			if faultOfError(err).Reason != belfryv1.Reason_REASON_NO_LEADER {
+			if fault.Of(err).Reason != belfryv1.Reason_REASON_NO_LEADER {
 				t.Errorf("with a wait of %v: %v, %v", wait, res, err)
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -68,7 +69,7 @@ func unreadable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return explain(connect.CodeInvalidArgument, "unmarshal message: "+err.Error())
+	return fault.Explain(connect.CodeInvalidArgument, "unmarshal message: "+err.Error())
 }
 
 // bytesAnswer is the answer to a bytesRequest, in the same form.

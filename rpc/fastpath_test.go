@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -186,7 +187,7 @@ func TestBytesInEveryProtocol(t *testing.T) {
 			_, ackErr := c.AckBatch(t.Context(), acks)
 			_, reserveErr := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"orders"}})
 			for _, err := range []error{putErr, ackErr, reserveErr} {
-				if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL {
+				if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL {
 					t.Errorf("a panic is answered %v", err)
 				}
 			}

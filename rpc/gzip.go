@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // gunzipSlots is how many requests are decompressed at one time. It is work for the processor only, since the
@@ -38,11 +39,11 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	}
 	n, err := g.reader.Read(p)
 	if g.read += n; g.read > g.bytesMax {
-		f := &Fault{
+		f := &fault.Error{
 			Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request",
 			Message: "request: more than " + strconv.Itoa(g.bytesMax) + " bytes when decompressed, which is the limit",
 		}
-		return n, f.wire()
+		return n, f.Wire()
 	}
 	return n, err
 }

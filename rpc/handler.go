@@ -22,6 +22,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -351,7 +352,7 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	} else {
 		defer h.streams.Add(-1)
 		if h.streams.Add(1) > int64(h.limits.StreamsMax) {
-			f := fault(belfryv1.Reason_REASON_OVERLOADED)
+			f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
 			f.Message = "more than " + strconv.Itoa(h.limits.StreamsMax) + " streams are open, which is the limit"
 			h.writeFault(w, r, f)
 			return
@@ -394,8 +395,8 @@ func jsonByDefault(r *http.Request) *http.Request {
 }
 
 // writeFault answers with an error of the contract, in the protocol of the request.
-func (h *handler) writeFault(w http.ResponseWriter, r *http.Request, f *Fault) {
-	writeFault(h.errors, w, r, f.wire())
+func (h *handler) writeFault(w http.ResponseWriter, r *http.Request, f *fault.Error) {
+	writeFault(h.errors, w, r, f.Wire())
 }
 
 // writeFault writes an error. It fails only if the client is gone.
@@ -408,12 +409,12 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	h.logger.Error("a handler panicked", slog.String("path", quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(correlationHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	h.logger.Error("a handler panicked", slog.String("path", fault.Quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(correlationHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if out.wrote {
 		panic(http.ErrAbortHandler)
 	}
 	out.captured, out.status = nil, 0
-	h.writeFault(out, r, fault(belfryv1.Reason_REASON_INTERNAL))
+	h.writeFault(out, r, fault.New(belfryv1.Reason_REASON_INTERNAL))
 	out.finish()
 }
 

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/grpchealth"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // health tells load balancers and supervisors whether this node can serve callers. A problem that
@@ -176,7 +177,7 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 // ready answers /readyz. With ?verbose it lists the checks. ?exclude=NAME leaves one out and may be
 // repeated. An unknown parameter or check is refused: with a misspelled name, a caller would
 // believe that the check does not count.
-func (h *health) ready(w http.ResponseWriter, r *http.Request) *Fault {
+func (h *health) ready(w http.ResponseWriter, r *http.Request) *fault.Error {
 	query, f := readyQuery(r)
 	if f != nil {
 		return f
@@ -214,7 +215,7 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) *Fault {
 }
 
 // readyQuery reads the query of /readyz.
-func readyQuery(r *http.Request) (url.Values, *Fault) {
+func readyQuery(r *http.Request) (url.Values, *fault.Error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, unreadableQuery(err)
@@ -229,7 +230,7 @@ func readyQuery(r *http.Request) (url.Values, *Fault) {
 }
 
 // unknownCheck refuses an unknown name, and lists the checks. The shards are shown as a range.
-func (h *health) unknownCheck(name string, checks []healthCheck) *Fault {
+func (h *health) unknownCheck(name string, checks []healthCheck) *fault.Error {
 	var names []string
 	for _, c := range checks {
 		if !strings.HasPrefix(c.name, shardGroupPrefix) {
@@ -240,8 +241,8 @@ func (h *health) unknownCheck(name string, checks []healthCheck) *Fault {
 	if last := h.node.ShardCount() - 1; last > 0 {
 		shards += " to " + shardGroup(last)
 	}
-	name = clip(strings.ToValidUTF8(name, "\ufffd"), quotedBytesMax)
-	return invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "), shards)
+	name = fault.Clip(strings.ToValidUTF8(name, "\ufffd"), fault.QuotedBytesMax)
+	return fault.Invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "), shards)
 }
 
 // writeText answers with plain text.
@@ -256,7 +257,7 @@ func writeText(w http.ResponseWriter, status int, text string) {
 // Check implements grpchealth.Checker.
 func (h *health) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if !slices.Contains(h.services, req.Service) {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", clip(req.Service, quotedBytesMax)))
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", fault.Clip(req.Service, fault.QuotedBytesMax)))
 	}
 	for _, c := range h.checks(ctx) {
 		if c.failed() {

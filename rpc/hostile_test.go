@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // TestAbuseOverGRPC: the errors that Connect makes itself carry their reason in the other protocols too.
@@ -54,7 +55,7 @@ func TestAbuseOverGRPC(t *testing.T) {
 	}
 	for name, c := range s.clients() {
 		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 9<<20)}})
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: 9 MiB: %v", name, err)
 		}
 	}

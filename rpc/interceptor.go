@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // requestIDHeader carries a requestId where the body has no place for it: on raw routes, and for curl.
@@ -124,18 +125,18 @@ func (e *interceptor) wire(c *procedureCall, err error) error {
 	if wire := new(connect.Error); errors.As(err, &wire) {
 		return err
 	}
-	f := faultOfError(err)
+	f := fault.Of(err)
 	e.authorizer.failures.countCall(c, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
 		e.logger.Error("a call failed inside the server", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("error", err))
 	}
-	return f.wire()
+	return f.Wire()
 }
 
 // panicked logs a panic and returns the error for the caller.
 func (e *interceptor) panicked(c *procedureCall, p any) error {
 	e.logger.Error("a call panicked", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
-	return fault(belfryv1.Reason_REASON_INTERNAL).wire()
+	return fault.New(belfryv1.Reason_REASON_INTERNAL).Wire()
 }
 
 // takeRequestIDOf is takeRequestID for a request in any form.
@@ -157,7 +158,7 @@ func takeRequestIDOf(request any, header string) error {
 
 // takeRequestID sets the request id of a message from the header, if the message has such a field.
 // It refuses two different ids.
-func takeRequestID(m protoreflect.Message, header string) *Fault {
+func takeRequestID(m protoreflect.Message, header string) *fault.Error {
 	if header == "" {
 		return nil
 	}
@@ -166,10 +167,10 @@ func takeRequestID(m protoreflect.Message, header string) *Fault {
 		return nil
 	}
 	if own := m.Get(field).String(); own != "" && own != header {
-		return invalid("requestId", "it differs from the header %s", requestIDHeader)
+		return fault.Invalid("requestId", "it differs from the header %s", requestIDHeader)
 	}
 	if !validText(header) {
-		return invalid("requestId", "the header %s is not valid UTF-8", requestIDHeader)
+		return fault.Invalid("requestId", "the header %s is not valid UTF-8", requestIDHeader)
 	}
 	m.Set(field, protoreflect.ValueOfString(header))
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // clients returns a client for every protocol.
@@ -30,7 +31,7 @@ func (s *served) clients() map[string]belfryv1connect.QueueServiceClient {
 // reasonOf returns the reason of an error that came over the wire.
 func reasonOf(t *testing.T, err error) belfryv1.Reason {
 	t.Helper()
-	f, ok := FaultOf(err)
+	f, ok := fault.FromConnect(err)
 	if !ok {
 		t.Errorf("%v carries no reason", err)
 		return belfryv1.Reason_REASON_UNSPECIFIED
@@ -81,7 +82,7 @@ func jobLifecycle(t *testing.T, c belfryv1connect.QueueServiceClient, queue stri
 	}
 	attemptsOfAJob(t, c, body, reserve)
 	_, err = c.Cancel(ctx, &belfryv1.CancelRequest{Queue: queue, Id: "order-42"})
-	if f, _ := FaultOf(err); f == nil || f.Message != "the job has ended: it is ACKED" {
+	if f, _ := fault.FromConnect(err); f == nil || f.Message != "the job has ended: it is ACKED" {
 		t.Fatalf("cancel after ack: %v", err)
 	}
 }

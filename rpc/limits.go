@@ -3,8 +3,9 @@ package rpc
 import (
 	"errors"
 	"fmt"
-	"github.com/belfrydb/belfry/rpc/wire"
 	"time"
+
+	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // Limits bounds requests. The server checks all limits before it logs anything.

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -25,7 +26,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := wire.HeldState(req.GetState())
 		if !ok {
-			c.fail(invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(req.GetState())))
+			c.fail(fault.Invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(req.GetState())))
 		}
 		query.State = held
 	}
@@ -71,7 +72,7 @@ func (c *checker) listTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	case t == nil:
 		return 0
 	case t.CheckValid() != nil:
-		c.fail(invalid(field, "not a valid time"))
+		c.fail(fault.Invalid(field, "not a valid time"))
 		return 0
 	case t.GetSeconds() > math.MaxInt64/1_000_000_000-1:
 		return fsm.TimeMax
@@ -115,7 +116,7 @@ func (c *checker) cursors(field, token string, query *fsm.ListQuery, shards int)
 		return cursors
 	}
 	flawed := func() []fsm.Cursor {
-		c.fail(invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
+		c.fail(fault.Invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
 		return cursors
 	}
 	b, err := base64.RawURLEncoding.DecodeString(token)
@@ -157,7 +158,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	c := s.checker(ctx, tokens.View)
 	most := c.page("pageSize", req.GetPageSize())
 	if len(req.GetPrefix()) > s.limits.QueueBytesMax {
-		c.fail(tooLarge("prefix", len(req.GetPrefix()), s.limits.QueueBytesMax))
+		c.fail(fault.TooLarge("prefix", len(req.GetPrefix()), s.limits.QueueBytesMax))
 	}
 	after := c.queueToken("pageToken", req.GetPageToken())
 	if c.err != nil {
@@ -215,7 +216,7 @@ func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
 func (c *checker) queueToken(field, token string) string {
 	name, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || token != "" && queueNameFlaw(string(name), c.limits.QueueBytesMax) != nil {
-		c.fail(invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
+		c.fail(fault.Invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
 	}
 	return string(name)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and what the leader of shard 1 answers does not arrive.
@@ -47,7 +48,7 @@ func TestPollThatIsCutOffIsUnknown(t *testing.T) {
 				Queues: []string{names.queueIn(0, "refused"), names.queueIn(1, "silent")}, Wait: durationpb.New(time.Second), RequestId: id,
 			}
 			got, err := s.handler.queues.Reserve(t.Context(), request)
-			if f := faultOfError(err); err == nil || f.Outcome() != belfryv1.Outcome_OUTCOME_UNKNOWN {
+			if f := fault.Of(err); err == nil || f.Outcome() != belfryv1.Outcome_OUTCOME_UNKNOWN {
 				t.Errorf("with the request id %q: %v, %v, want an unknown outcome", id, got, err)
 			}
 			time.Sleep(2 * outcomeTimeMax)

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // serveFewQueues starts a server with tokens, on a real node with one shard that holds at most so many queues.
@@ -93,7 +94,7 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 
 // TestTooManyQueuesFault: it is a QUOTA that time does not mend.
 func TestTooManyQueuesFault(t *testing.T) {
-	f := faultOfError(fmt.Errorf("shard-1: %w", &node.QueuesError{Queue: "q", Used: 5, Free: 3, Max: 8}))
+	f := fault.Of(fmt.Errorf("shard-1: %w", &node.QueuesError{Queue: "q", Used: 5, Free: 3, Max: 8}))
 	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || f.RetryAfter != 0 ||
 		f.Message != `queue "q" is not made: queues without a namespace, which count as one, are 5 in this shard, and no namespace may have more than are left there for all, 3 of 8; delete some, or ask an admin to` {
 		t.Errorf("%+v", f)

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // memoryCatalog is a catalog in memory. It keeps neither tokens nor requests.
@@ -33,7 +34,7 @@ func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions u
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.queues[name]; ok {
-		return QueueConfig{}, fault(belfryv1.Reason_REASON_QUEUE_EXISTS)
+		return QueueConfig{}, fault.New(belfryv1.Reason_REASON_QUEUE_EXISTS)
 	}
 	c.queues[name] = QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
 	return c.queues[name], nil
@@ -106,7 +107,7 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done Reconc
 			&fsm.Configure{Queue: name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone()},
 		})
 		if f := answers[1].fault; f != nil {
-			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != contractRow(belfryv1.Reason_REASON_NO_LEADER).code {
+			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != fault.New(belfryv1.Reason_REASON_NO_LEADER).Code() {
 				return Reconciled{}, f
 			}
 			done.Pending, err = append(done.Pending, shard), errors.Join(err, f)

@@ -7,14 +7,15 @@ import (
 	"strconv"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // raiseable returns nil if every shard has so many voters: else it would take no puts from then on.
-func (v *clusterView) raiseable(least int) *Fault {
+func (v *clusterView) raiseable(least int) *fault.Error {
 	for i := range v.shards {
 		g := &v.shards[i]
 		if have := len(g.Voters); have < least {
-			return invalid("minVoters", "have %d, and shard %d has %d voter%s, so that it would take no puts any more: raise it when the shards have their voters", least, g.Shard, have, plural(have))
+			return fault.Invalid("minVoters", "have %d, and shard %d has %d voter%s, so that it would take no puts any more: raise it when the shards have their voters", least, g.Shard, have, plural(have))
 		}
 	}
 	return nil
@@ -45,7 +46,7 @@ func (v *clusterView) tooFewVoters() string {
 		return ""
 	}
 	return fmt.Sprintf("%s with fewer than the %d voters that min-voters asks for, and taking only what makes room: %s",
-		reasonName(belfryv1.Reason_REASON_TOO_FEW_VOTERS), v.settings.MinVoters, shardList(shards))
+		fault.ReasonName(belfryv1.Reason_REASON_TOO_FEW_VOTERS), v.settings.MinVoters, shardList(shards))
 }
 
 // advice returns what would make the cluster safer, for people: min-voters could be a majority of the voters, once three nodes are there to be them.

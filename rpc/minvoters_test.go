@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // TestMinVotersInStatus: a shard with fewer voters than it must have is a problem, and what could be raised is an advice and no problem.
@@ -51,7 +52,7 @@ func TestTooFewVotersOnTheWire(t *testing.T) {
 	s.node.fail = func(uint32) error { return &node.VotersError{Have: 1, Want: 2} }
 	q, _ := s.bothClients()
 	_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
-	f, ok := FaultOf(err)
+	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_TOO_FEW_VOTERS || f.RetryAfter == 0 || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 		t.Fatalf("%v, %+v", err, f)
 	}

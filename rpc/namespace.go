@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // Namespace is a namespace with a quota.
@@ -28,9 +29,9 @@ const (
 func (c *checker) namespace(field, name string) string {
 	switch flaw := queueNameFlaw(name, c.limits.QueueBytesMax-1); {
 	case name == "":
-		c.fail(invalid(field, "a namespace is required: the first part of names such as namespace/name"))
+		c.fail(fault.Invalid(field, "a namespace is required: the first part of names such as namespace/name"))
 	case strings.Contains(name, "/"):
-		c.fail(invalid(field, "want the part of a queue's name that is before the slash"))
+		c.fail(fault.Invalid(field, "want the part of a queue's name that is before the slash"))
 	case flaw != nil:
 		c.fail(flaw.of(field))
 	}
@@ -59,20 +60,20 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 		switch {
 		case l.value == nil:
 		case *l.value > l.most:
-			c.fail(invalid(l.field, "have %d, at most %d; 0 stands for no limit", *l.value, l.most))
+			c.fail(fault.Invalid(l.field, "have %d, at most %d; 0 stands for no limit", *l.value, l.most))
 		default:
 			set[l.limit], quota[l.limit] = true, *l.value*l.unit
 		}
 	}
 	if set == ([node.Limits]bool{}) {
-		c.fail(invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
+		c.fail(fault.Invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	n, err := s.cluster.SetNamespace(ctx, name, set, quota)
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	return &belfryv1.SetNamespaceResponse{Namespace: wireNamespace(&n)}, nil
 }
@@ -136,7 +137,7 @@ func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.Delete
 	}
 	found, err := s.cluster.RemoveNamespace(ctx, name)
 	if err != nil {
-		return nil, faultOfError(err)
+		return nil, fault.Of(err)
 	}
 	return &belfryv1.DeleteNamespaceResponse{Found: found}, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // fakeQuotas is a cluster with quotas.
@@ -114,12 +115,12 @@ func TestPutsAreSplit(t *testing.T) {
 
 func TestQuotaFault(t *testing.T) {
 	err := fmt.Errorf("shard-1: %w", &node.QuotaError{Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, Share: 4, Wait: 3})
-	f := faultOfError(err)
-	if f.RetryAfter != 3 || reasonName(f.Reason) != "QUOTA" || f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
+	f := fault.Of(err)
+	if f.RetryAfter != 3 || fault.ReasonName(f.Reason) != "QUOTA" || f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
 		t.Errorf("%+v", f)
 	}
-	f = faultOfError(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, Share: 500})
-	if reasonName(f.Reason) != "RATE_LIMITED" || !strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
+	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, Share: 500})
+	if fault.ReasonName(f.Reason) != "RATE_LIMITED" || !strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
 		t.Errorf("%+v", f)
 	}
 }

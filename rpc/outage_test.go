@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // failingNode answers Reserve as its rule says; where that says nothing, as the node beneath.
@@ -61,7 +62,7 @@ func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 					return nil, node.ErrTooLarge
 				}})
 				_, err := c.queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.slow, c.fast}, Wait: durationpb.New(time.Minute)})
-				if f := faultOfError(err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || *f.Shard != unknown {
+				if f := fault.Of(err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || *f.Shard != unknown {
 					t.Errorf("the poll ended with %v", err)
 				}
 			})
@@ -108,7 +109,7 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 	if outcome == nil && (a.err != nil || len(a.response.GetJobs()) != 1) {
 		t.Errorf("the poll got %v, %v", a.response, a.err)
 	}
-	if want := faultOfError(outcome); outcome != nil && (a.err == nil || faultOfError(a.err).Reason != want.Reason) {
+	if want := fault.Of(outcome); outcome != nil && (a.err == nil || fault.Of(a.err).Reason != want.Reason) {
 		t.Errorf("the poll got %v, %v, want %v", a.response, a.err, outcome)
 	}
 }
@@ -196,7 +197,7 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 					if took := time.Since(start); took < tt.least || took > tt.most {
 						t.Errorf("after %v", took)
 					}
-					if reason := faultOfError(a.err).Reason; (a.err != nil || tt.want == "") && reason != tt.reason {
+					if reason := fault.Of(a.err).Reason; (a.err != nil || tt.want == "") && reason != tt.reason {
 						t.Errorf("it ended with %v", a.err)
 					}
 					if diff := cmp.Diff(c.spell(tt.want), c.names(a.response.GetJobs())); diff != "" {

@@ -7,11 +7,12 @@ import (
 	"strings"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // ofPage returns the fault of a request that may be made by a page in a browser which is not ours.
-func (h *handler) ofPage(r *http.Request) *Fault {
-	f := fault(belfryv1.Reason_REASON_FORBIDDEN)
+func (h *handler) ofPage(r *http.Request) *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_FORBIDDEN)
 	if !h.sameOrigin(r) {
 		f.Message = "a browser sent this from a page of another origin"
 		return f
@@ -23,7 +24,7 @@ func (h *handler) ofPage(r *http.Request) *Fault {
 		return nil
 	}
 	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address, as localhost, or as --advertise says: a page in a browser could have its own name, such as " +
-		clip(r.Host, quotedBytesMax) + ", lead here"
+		fault.Clip(r.Host, fault.QuotedBytesMax) + ", lead here"
 	return f
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -112,7 +113,7 @@ func (p *poll) stay(ctx context.Context, st step, wait node.Wait) parked {
 		if wait.For = time.Until(over); err == nil || wait.For <= 0 || !passes(err) {
 			return ended
 		}
-		pause = min(max(2*pause, faultOfError(err).RetryAfter), againMax, wait.For)
+		pause = min(max(2*pause, fault.Of(err).RetryAfter), againMax, wait.For)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -148,7 +149,7 @@ func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 // second says that something may have been applied.
 func graver(first, second error) error {
 	const unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
-	if first == nil || second != nil && faultOfError(first).Outcome() != unknown && faultOfError(second).Outcome() == unknown {
+	if first == nil || second != nil && fault.Of(first).Outcome() != unknown && fault.Of(second).Outcome() == unknown {
 		return second
 	}
 	return first

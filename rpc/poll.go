@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -42,7 +43,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 		return nil, c.err
 	}
 	if s.drain.hasStarted() {
-		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
+		return nil, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err := p.run(ctx, withinDeadline(ctx, wait)); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if ctx.Err() != nil && p.requestID == "" {
 		// The caller has gone. With a request id, a repeat may still collect the jobs.
 		s.releaseAll(ctx, wire.Refs(p.jobs))
-		return nil, faultOfError(ctx.Err())
+		return nil, fault.Of(ctx.Err())
 	}
 	return p, nil
 }
@@ -222,7 +223,7 @@ func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error 
 
 // outOfQuota reports whether an error says that a namespace has as many jobs in flight as its quota
 // allows.
-func outOfQuota(err error) bool { return faultOfError(err).Reason == belfryv1.Reason_REASON_QUOTA }
+func outOfQuota(err error) bool { return fault.Of(err).Reason == belfryv1.Reason_REASON_QUOTA }
 
 // offered returns the steps that would be granted a job, in their order. All shards are asked at
 // once: one after the other they would take so long that a job which becomes due meanwhile is late.
@@ -256,7 +257,7 @@ func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []
 
 // passes reports whether an error says that a shard did nothing, and that it may do it later.
 func passes(err error) bool {
-	f := faultOfError(err)
+	f := fault.Of(err)
 	return f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.RetryAfter > 0
 }
 
@@ -380,7 +381,7 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	}
 	result := &reply.Results[0]
 	if result.Code != fsm.OK {
-		return faultOfResult(shard, result)
+		return fault.OfResult(shard, result)
 	}
 	p.jobs = slices.Grow(p.jobs, len(reply.Jobs))
 	for i := range reply.Jobs {

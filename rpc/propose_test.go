@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -189,11 +190,11 @@ func TestAClientThatLeftIsNoOverload(t *testing.T) {
 		{node.ErrOverloaded, connect.CodeResourceExhausted},
 		{fmt.Errorf("%w: %w", node.ErrUnknownOutcome, context.Canceled), connect.CodeUnavailable},
 	} {
-		f := faultOfError(c.err)
-		if got := connect.CodeOf(f.wire()); got != c.want {
+		f := fault.Of(c.err)
+		if got := connect.CodeOf(f.Wire()); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
-		if known, _ := FaultOf(f.wire()); known.Reason != f.Reason || known.Outcome() != f.Outcome() {
+		if known, _ := fault.FromConnect(f.Wire()); known.Reason != f.Reason || known.Outcome() != f.Outcome() {
 			t.Errorf("%v: %v arrives as %v", c.err, f, known)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -45,7 +46,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 		b.name(job.GetQueue())
 		size, f := c.entry(job, put)
 		if sum += size; sum > s.limits.BatchBytesMax {
-			return nil, tooLarge("jobs", sum, s.limits.BatchBytesMax)
+			return nil, fault.TooLarge("jobs", sum, s.limits.BatchBytesMax)
 		}
 		if b.answers[i].fault = f; f == nil {
 			b.puts[i] = put
@@ -56,7 +57,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
 	for i := range b.answers {
 		if out.Results[i] = (&belfryv1.PutBatchResult{}); b.answers[i].fault != nil {
-			out.Results[i].Result = &belfryv1.PutBatchResult_Error{Error: b.answers[i].fault.entry()}
+			out.Results[i].Result = &belfryv1.PutBatchResult_Error{Error: b.answers[i].fault.Entry()}
 		} else {
 			out.Results[i].Result = &belfryv1.PutBatchResult_Put{Put: wirePut(b.puts[i], &b.answers[i])}
 		}
@@ -198,7 +199,7 @@ func (b *putBatch) markUnknown() {
 	for i := range b.answers {
 		if a := &b.answers[i]; requestIDReused(a) {
 			shard := a.fault.Shard
-			a.fault = fault(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
+			a.fault = fault.New(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
 			a.fault.Shard = shard
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due time and witness.
@@ -40,8 +41,8 @@ func TestPutBatchAnswers(t *testing.T) {
 	}
 	add(&fsm.Put{}, made(math.MaxUint64, 0), put("2-18446744073709551615", nil))
 	add(&fsm.Put{}, made(1, at(5)-1), put("2-1", second(5)))
-	f := fault(belfryv1.Reason_REASON_JOB_EXISTS)
-	add(nil, answer{fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.entry()}})
+	f := fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
+	add(nil, answer{fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}})
 	add(&fsm.Put{ID: "mine"}, made(2, at(5)-1), put("mine", second(5)))
 	for i := range 300 {
 		serial := math.MaxUint64 - uint64(i)
@@ -181,7 +182,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = cut.Put(t.Context(), req)
-	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.RetryAfter == 0 || f.Shard == nil {
+	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.RetryAfter == 0 || f.Shard == nil {
 		t.Errorf("the repeat ended with %+v, want one of unknown outcome", f)
 	}
 	catalog.away = nil
@@ -190,14 +191,14 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	}
 	other := &belfryv1.PutRequest{Queue: config.Name, RequestId: req.GetRequestId(), Priority: proto.Int32(1)}
 	_, err = cut.Put(t.Context(), other)
-	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_INVALID {
+	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Errorf("other content under the same id ended with %+v", f)
 	}
 	deleting := config
 	deleting.Version = 0
 	cut.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: deleting}
 	_, err = cut.Put(t.Context(), req)
-	if f, _ := errors.AsType[*Fault](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
+	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
 		t.Errorf("a repeat while the queue is being deleted ended with %+v", f)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -57,7 +58,7 @@ type answer struct {
 	request *node.Witness
 	entry   uint32
 	// fault is set if the command was not carried out.
-	fault *Fault
+	fault *fault.Error
 }
 
 // witness returns the witness of the command, nil if nothing was logged.
@@ -192,7 +193,7 @@ func (s *queueService) proposeToShard(ctx context.Context, requestID string, par
 		a := &answers[part[i].position]
 		*a = answer{result: &reply.Results[i], request: witness, entry: uint32(i)} //nolint:gosec // the commands of a request
 		if a.result.Code != fsm.OK {
-			a.fault = faultOfResult(shard, a.result)
+			a.fault = fault.OfResult(shard, a.result)
 			a.fault.Witness = a.witness()
 		}
 	}
@@ -277,7 +278,7 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	for i := range b.answers {
 		a := &b.answers[i]
 		if out.Results[i] = (&belfryv1.AckBatchResult{}); a.fault != nil {
-			out.Results[i].Result = &belfryv1.AckBatchResult_Error{Error: a.fault.entry()}
+			out.Results[i].Result = &belfryv1.AckBatchResult_Error{Error: a.fault.Entry()}
 		} else {
 			out.Results[i].Result = &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{Witness: a.witness()}}
 		}
@@ -299,11 +300,11 @@ func (s *queueService) Nack(ctx context.Context, req *belfryv1.NackRequest) (*be
 
 // nack converts a nack.
 func (c *checker) nack(req *belfryv1.NackRequest) *fsm.Nack {
-	nack := &fsm.Nack{Ref: c.lease("lease", req.GetLease()), Error: cut(req.GetError(), c.limits.ErrorBytesMax), Dead: req.GetDead()}
+	nack := &fsm.Nack{Ref: c.lease("lease", req.GetLease()), Error: fault.Cut(req.GetError(), c.limits.ErrorBytesMax), Dead: req.GetDead()}
 	nack.Delay, nack.DelayGiven = c.delay("delay", req.GetDelay())
 	nack.Delay = wire.CeilMillis(nack.Delay)
 	if nack.Dead && nack.DelayGiven {
-		c.fail(invalid("delay", "a job that is to be dead has no delay"))
+		c.fail(fault.Invalid("delay", "a job that is to be dead has no delay"))
 	}
 	return nack
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -28,7 +29,7 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 	c := s.checker(ctx, tokens.Put)
 	reschedule := &fsm.Reschedule{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId())}
 	if req.GetWhen() == nil {
-		c.fail(invalid("delay", "delay or dueAt is required"))
+		c.fail(fault.Invalid("delay", "delay or dueAt is required"))
 	}
 	reschedule.Delay, reschedule.DueAt, reschedule.Given = c.when(req.GetDelay(), req.GetDueAt(), 0)
 	a, err := s.onJob(ctx, c, reschedule.Queue, reschedule.ID, c.requestID(req.GetRequestId()), reschedule)
@@ -44,7 +45,7 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string, command fsm.Command) (answer, error) {
 	partition, ok := s.partitionOfJob(queue, id)
 	if !ok {
-		return answer{}, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		return answer{}, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	a := s.propose(ctx, s.shard(queue, partition), requestID, command)
 	if a.fault != nil {
@@ -62,7 +63,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 	}
 	partition, ok := s.partitionOfJob(queue, id)
 	if !ok {
-		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	shard := s.shard(queue, partition)
 	r, witness, err := reader{s.router, req.GetStale()}.read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
@@ -70,7 +71,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		return nil, s.faultAt(shard, err)
 	}
 	if len(r.Jobs) == 0 || !r.Jobs[0].State.Held() && !req.GetEnded() {
-		f := fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		f := fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 		if f.Shard = &shard; len(r.Jobs) > 0 {
 			f.State, f.Message = r.Jobs[0].State, "the job has ended: it is "+endText(&r.Jobs[0])
 		}
@@ -86,13 +87,13 @@ func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest
 	most := c.count("max", req.GetMax(), 0, redriveMax)
 	switch {
 	case len(req.GetIds()) > 0 && req.GetMax() > 0:
-		c.fail(invalid("max", "give either ids or max"))
+		c.fail(fault.Invalid("max", "give either ids or max"))
 	case len(req.GetIds()) == 0 && req.GetMax() == 0:
-		c.fail(invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
+		c.fail(fault.Invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
 	case len(req.GetIds()) > 0:
 		c.entries("ids", len(req.GetIds()), s.limits.BatchJobsMax)
 		for i, id := range req.GetIds() {
-			c.jobID(indexed("ids", i), id)
+			c.jobID(fault.Indexed("ids", i), id)
 		}
 	}
 	if c.err != nil {
@@ -128,7 +129,7 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 		}
 	}
 	if len(commands) == 0 {
-		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	answers := make([]answer, len(commands))
 	s.proposeRouted(ctx, requestID, commands, noSplit, answers)
@@ -137,7 +138,7 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 		return nil, err
 	}
 	if len(ids) == 1 && out.GetMoved() == 0 {
-		return nil, fault(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	return out, nil
 }
@@ -157,7 +158,7 @@ func (s *queueService) redriveMany(ctx context.Context, queue, requestID string,
 // sumRedriven sums up answers in out. If one failed, the fault says how many jobs the others moved.
 func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 	var moved uint64
-	var failed *Fault
+	var failed *fault.Error
 	for i := range answers {
 		if answers[i].fault != nil {
 			failed = answers[i].fault
@@ -177,7 +178,7 @@ func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
 
 // endText says how and when a job ended, and after how many attempts if that is known.
 func endText(job *fsm.Job) string {
-	text := stateName(job.State) + " since " + timeText(job.Ended)
+	text := fault.StateName(job.State) + " since " + timeText(job.Ended)
 	switch {
 	case job.AttemptUnknown:
 		return text

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // usedUp is what a leader answers whose namespace has all of a limit that it may.
@@ -73,7 +74,7 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 					if took := time.Since(start); took < tt.least || took > tt.most {
 						t.Errorf("after %v", took)
 					}
-					if a.err != nil && faultOfError(a.err).Reason != tt.reason || a.err == nil && tt.reason != 0 {
+					if a.err != nil && fault.Of(a.err).Reason != tt.reason || a.err == nil && tt.reason != 0 {
 						t.Errorf("it ended with %v, want %v", a.err, tt.reason)
 					}
 					if diff := cmp.Diff(c.spell(tt.want), c.names(a.response.GetJobs())); diff != "" {
@@ -123,8 +124,8 @@ func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 				return usedUp(l)
 			}
 			_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a/wide"})
-			want := faultOfError(usedUp(l)).Reason
-			if f := faultOfError(err); err == nil || f.Reason != want || f.RetryAfter != time.Second || asked != 1 {
+			want := fault.Of(usedUp(l)).Reason
+			if f := fault.Of(err); err == nil || f.Reason != want || f.RetryAfter != time.Second || asked != 1 {
 				t.Errorf("after %d tries %v, want %v after one", asked, err, want)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -55,7 +56,7 @@ func plainRequest(r *http.Request) *http.Request {
 // rawPut puts the request's body as a job and answers as Put does.
 func (h *handler) rawPut(w http.ResponseWriter, r *http.Request, queue string) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return invalid("Content-Encoding", "%s is not taken here: a job keeps the bytes as they come", quote([]byte(encoding)))
+		return fault.Invalid("Content-Encoding", "%s is not taken here: a job keeps the bytes as they come", fault.Quote([]byte(encoding)))
 	}
 	req := &belfryv1.PutRequest{Queue: queue}
 	requestID, err := readQuery(r, putParameters(req))
@@ -171,7 +172,7 @@ func readQuery(r *http.Request, parameters []parameter) (requestID string, err e
 	requestID = r.Header.Get(requestIDHeader)
 	parameters = append(parameters, parameter{"requestId", func(text string) error {
 		if requestID != "" && requestID != text {
-			return invalid("requestId", "it differs from the header %s", requestIDHeader)
+			return fault.Invalid("requestId", "it differs from the header %s", requestIDHeader)
 		}
 		requestID = text
 		return nil
@@ -185,9 +186,9 @@ func readQuery(r *http.Request, parameters []parameter) (requestID string, err e
 		seen++
 		switch {
 		case len(values) > 1:
-			return "", invalid(p.name, "given %d times; the limit is 1", len(values))
+			return "", fault.Invalid(p.name, "given %d times; the limit is 1", len(values))
 		case !validText(values[0]):
-			return "", invalid(p.name, "not valid UTF-8")
+			return "", fault.Invalid(p.name, "not valid UTF-8")
 		}
 		if err := p.read(values[0]); err != nil {
 			return "", err
@@ -197,18 +198,18 @@ func readQuery(r *http.Request, parameters []parameter) (requestID string, err e
 		return "", unknownParameter(query, parameters)
 	}
 	if !validText(requestID) {
-		return "", invalid("requestId", "not valid UTF-8")
+		return "", fault.Invalid("requestId", "not valid UTF-8")
 	}
 	return requestID, nil
 }
 
 // unreadableQuery returns the fault of a query that cannot be parsed.
-func unreadableQuery(err error) *Fault {
-	return invalid("query", "cannot be read: %s", clip(err.Error(), 100))
+func unreadableQuery(err error) *fault.Error {
+	return fault.Invalid("query", "cannot be read: %s", fault.Clip(err.Error(), 100))
 }
 
 // unknownParameter returns a fault for the first unknown parameter, in alphabetical order.
-func unknownParameter(query url.Values, parameters []parameter) *Fault {
+func unknownParameter(query url.Values, parameters []parameter) *fault.Error {
 	names := make([]string, len(parameters))
 	for i, p := range parameters {
 		names[i] = p.name
@@ -223,14 +224,14 @@ func unknownParameter(query url.Values, parameters []parameter) *Fault {
 			first = name
 		}
 	}
-	field := clip(strings.ToValidUTF8(first, "\ufffd"), quotedBytesMax)
+	field := fault.Clip(strings.ToValidUTF8(first, "\ufffd"), fault.QuotedBytesMax)
 	if field == "" {
-		return invalid("query", "a parameter without a name; the parameters here are %s", strings.Join(names, ", "))
+		return fault.Invalid("query", "a parameter without a name; the parameters here are %s", strings.Join(names, ", "))
 	}
 	if near := spelling.Nearest(first, names); near != "" {
-		return invalid(field, "unknown parameter; did you mean %q?", near)
+		return fault.Invalid(field, "unknown parameter; did you mean %q?", near)
 	}
-	return invalid(field, "unknown parameter; the parameters here are %s", strings.Join(names, ", "))
+	return fault.Invalid(field, "unknown parameter; the parameters here are %s", strings.Join(names, ", "))
 }
 
 // putParameters returns the parameters of POST /q/{queue}: the fields of a put without its body.
@@ -248,14 +249,14 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 		{"dueAt", func(text string) error {
 			at, err := time.Parse(time.RFC3339Nano, text)
 			if err != nil {
-				return invalid("dueAt", `want a time such as "2026-11-21T09:30:00Z", not %s`, clip(text, quotedBytesMax))
+				return fault.Invalid("dueAt", `want a time such as "2026-11-21T09:30:00Z", not %s`, fault.Clip(text, fault.QuotedBytesMax))
 			}
 			if req.GetWhen() != nil {
 				return errTwoTimes()
 			}
 			due := timestamppb.New(at)
 			if !due.IsValid() {
-				return invalid("dueAt", "%s is out of range: the years 1 to 9999", clip(text, quotedBytesMax))
+				return fault.Invalid("dueAt", "%s is out of range: the years 1 to 9999", fault.Clip(text, fault.QuotedBytesMax))
 			}
 			req.When = &belfryv1.PutRequest_DueAt{DueAt: due}
 			return nil
@@ -276,7 +277,7 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 		}},
 		{"retryDelays", func(text string) error {
 			for i, part := range strings.Split(text, ",") {
-				d, err := queryDuration(indexed("retryDelays", i), strings.TrimSpace(part))
+				d, err := queryDuration(fault.Indexed("retryDelays", i), strings.TrimSpace(part))
 				if err != nil {
 					return err
 				}
@@ -286,7 +287,7 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 		}},
 		{"again", func(text string) error {
 			if text != "true" && text != "false" {
-				return invalid("again", "want true or false, not %s", clip(text, quotedBytesMax))
+				return fault.Invalid("again", "want true or false, not %s", fault.Clip(text, fault.QuotedBytesMax))
 			}
 			req.Again = text == "true"
 			return nil
@@ -295,7 +296,7 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 }
 
 // errTwoTimes returns the fault of a due time that was given twice, in different ways.
-func errTwoTimes() *Fault { return invalid("dueAt", "give either delay or dueAt") }
+func errTwoTimes() *fault.Error { return fault.Invalid("dueAt", "give either delay or dueAt") }
 
 // reserveParameters returns the parameters of GET /q/{queue}.
 func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
@@ -309,7 +310,7 @@ func reserveParameters(req *belfryv1.ReserveRequest) []parameter {
 func queryDuration(name, text string) (*durationpb.Duration, error) {
 	d, err := wire.ParseDuration(text)
 	if err != nil {
-		return nil, invalid(name, "%v; not %s", err, clip(text, quotedBytesMax))
+		return nil, fault.Invalid(name, "%v; not %s", err, fault.Clip(text, fault.QuotedBytesMax))
 	}
 	return durationpb.New(d), nil
 }
@@ -318,7 +319,7 @@ func queryDuration(name, text string) (*durationpb.Duration, error) {
 func queryNumber(name, text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, invalid(name, "want a whole number from %d to %d, not %s", least, most, clip(text, quotedBytesMax))
+		return 0, fault.Invalid(name, "want a whole number from %d to %d, not %s", least, most, fault.Clip(text, fault.QuotedBytesMax))
 	}
 	return n, nil
 }

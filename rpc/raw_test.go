@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -184,7 +185,7 @@ func FuzzReadQuery(f *testing.F) {
 		r := &http.Request{URL: &url.URL{RawQuery: query}, Header: http.Header{}}
 		requestID, err := readQuery(r, putParameters(req))
 		if err != nil {
-			if f := faultOfError(err); f.Reason != belfryv1.Reason_REASON_INVALID || f.Field == "" {
+			if f := fault.Of(err); f.Reason != belfryv1.Reason_REASON_INVALID || f.Field == "" {
 				t.Fatalf("%q: %v", query, err)
 			}
 			return

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // reconcilingCatalog brings its records to the shards itself, as the cluster's does.
@@ -50,7 +51,7 @@ func TestCatalogReconciles(t *testing.T) {
 	if updated, err = update(false); err != nil || len(updated.GetPendingShards()) != 3 {
 		t.Errorf("while the catalog has no leader: %v, %v", updated, err)
 	}
-	catalog.err = fault(belfryv1.Reason_REASON_QUEUE_CHANGED)
+	catalog.err = fault.New(belfryv1.Reason_REASON_QUEUE_CHANGED)
 	if updated, err = update(true); err != nil || len(updated.GetPendingShards()) != 3 {
 		t.Errorf("of a queue that was deleted right afterwards: %v, %v", updated, err)
 	}

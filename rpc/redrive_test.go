@@ -8,6 +8,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 func TestRedriveMany(t *testing.T) {
@@ -96,7 +97,7 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		return nil
 	}
 	_, byMax := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000})
-	if f, _ := FaultOf(byMax); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+	if f, _ := fault.FromConnect(byMax); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
 		t.Errorf("%v", byMax)
 	}
 	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
@@ -114,7 +115,7 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		return nil
 	}
 	_, byID := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: ids})
-	if f, _ := FaultOf(byID); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+	if f, _ := fault.FromConnect(byID); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
 		t.Errorf("%v", byID)
 	}
 }

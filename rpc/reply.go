@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // reply is the response writer of a call. It keeps promises that Connect's handlers do not keep. An
@@ -151,16 +152,16 @@ func refusals() []int {
 }
 
 // explain returns the fault for an answer that Connect created.
-func (o *reply) explain(body []byte) *Fault {
+func (o *reply) explain(body []byte) *fault.Error {
 	switch o.status {
 	case http.StatusMethodNotAllowed:
-		f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+		f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 		f.Message = o.request.Method + " is not allowed here; use " + o.Header().Get("Allow")
 		return f
 	case http.StatusUnsupportedMediaType:
-		return invalid("Content-Type", "%s is not taken here; send JSON as application/json", quote([]byte(o.request.Header.Get("Content-Type"))))
+		return fault.Invalid("Content-Type", "%s is not taken here; send JSON as application/json", fault.Quote([]byte(o.request.Header.Get("Content-Type"))))
 	case http.StatusHTTPVersionNotSupported:
-		f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+		f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 		f.Message = "this method is a bidirectional stream and needs HTTP/2"
 		return f
 	}
@@ -169,9 +170,9 @@ func (o *reply) explain(body []byte) *Fault {
 		Message string       `json:"message"`
 	}
 	if json.Unmarshal(body, &wire) != nil {
-		return explain(connect.CodeInvalidArgument, http.StatusText(o.status))
+		return fault.Explain(connect.CodeInvalidArgument, http.StatusText(o.status))
 	}
-	return explain(wire.Code, wire.Message)
+	return fault.Explain(wire.Code, wire.Message)
 }
 
 // explainGRPC adds the reason to a gRPC error that Connect created. gRPC sends the error in
@@ -187,7 +188,7 @@ func (o *reply) explainGRPC(prefix string) {
 		return
 	}
 	memory := &memoryResponse{header: http.Header{}}
-	writeFault(o.handler.errors, memory, o.request, explain(connect.Code(code), header.Get(prefix+"Grpc-Message")).wire())
+	writeFault(o.handler.errors, memory, o.request, fault.Explain(connect.Code(code), header.Get(prefix+"Grpc-Message")).Wire())
 	for _, key := range []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin"} {
 		if value := memory.header.Get(key); value != "" {
 			header.Set(prefix+key, value)
@@ -196,16 +197,16 @@ func (o *reply) explainGRPC(prefix string) {
 }
 
 // statusOf returns the HTTP status of a fault.
-func statusOf(f *Fault) int {
+func statusOf(f *fault.Error) int {
 	memory := &memoryResponse{header: http.Header{}}
-	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.wire())
+	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.Wire())
 	return memory.status
 }
 
 // connectJSON returns a fault as the body of a Connect error.
-func connectJSON(f *Fault) []byte {
+func connectJSON(f *fault.Error) []byte {
 	memory := &memoryResponse{header: http.Header{}}
-	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.wire())
+	writeFault(connect.NewErrorWriter(), memory, &http.Request{Method: http.MethodPost, Header: http.Header{}}, f.Wire())
 	return memory.body.Bytes()
 }
 

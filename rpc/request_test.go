@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // rememberingCatalog remembers requests without end.
@@ -74,7 +75,7 @@ func TestRequestsOfTheCatalogAreRepeatable(t *testing.T) {
 	_, createErr := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", Partitions: 3, RequestId: "c"})
 	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "a", Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, RequestId: "u"})
 	for name, err := range map[string]error{"create": createErr, "update": updateErr} {
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != "requestId" {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != "requestId" {
 			t.Errorf("%s with other content: %v", name, err)
 		}
 	}

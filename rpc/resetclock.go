@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -41,13 +42,13 @@ func (s *adminService) ResetClock(ctx context.Context, req *belfryv1.ResetClockR
 // resetShard moves the time of a shard back, if it is ahead, and leaves a trace of it.
 func (s *adminService) resetShard(ctx context.Context, g *groupView) (*belfryv1.ShardClock, error) {
 	if g.leader == nil {
-		f := fault(belfryv1.Reason_REASON_NO_LEADER)
+		f := fault.New(belfryv1.Reason_REASON_NO_LEADER)
 		f.Shard = &g.Shard
 		return nil, f
 	}
 	reset, err := s.cluster.ResetClock(ctx, g.leader.ServerID, g.Shard)
 	if err != nil {
-		return nil, faultOfShard(g.Shard, err)
+		return nil, fault.OfShard(g.Shard, err)
 	}
 	if reset.To != reset.From {
 		s.logger.Warn("audit: an operator moved the time of a shard back", slog.Uint64("shard", uint64(g.Shard)),

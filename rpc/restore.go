@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 const (
@@ -48,7 +49,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 	in := &restoreInput{stream: stream, body: body}
 	if !in.next() {
 		if in.err == nil || errors.Is(in.err, io.EOF) {
-			return nil, invalid("data", "the stream brings no backup")
+			return nil, fault.Invalid("data", "the stream brings no backup")
 		}
 		return nil, streamFault(in.err)
 	}
@@ -78,7 +79,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 // record is imported.
 func (s *adminService) speaks(format fsm.Format) error {
 	if spoken := s.cluster.Format(); format > spoken {
-		return invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
+		return fault.Invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
 	}
 	return nil
 }
@@ -91,7 +92,7 @@ func (c *checker) restoreOptions(in *belfryv1.OverduePolicy) fsm.Import {
 	}
 	policy := c.overdue("overdue", in)
 	if in.GetOverdueAfter() != nil {
-		c.fail(invalid("overdue.overdueAfter", "it does not go with a restore"))
+		c.fail(fault.Invalid("overdue.overdueAfter", "it does not go with a restore"))
 	}
 	switch policy.policy {
 	case fsm.FireOverdue:
@@ -161,14 +162,14 @@ type restoredShard struct {
 
 // explain returns the fault of a restore that failed.
 func (r *restorer) explain(in *restoreInput, err error) error {
-	var f *Fault
+	var f *fault.Error
 	switch {
 	case errors.As(err, &f):
 	case errors.Is(err, fsm.ErrDamaged), errors.Is(err, fsm.ErrIncomplete), errors.Is(err, fsm.ErrVersion):
 		if in.err != nil && !errors.Is(in.err, io.EOF) {
 			return streamFault(in.err)
 		}
-		f = invalid("data", "%s", err)
+		f = fault.Invalid("data", "%s", err)
 	case in.err != nil && errors.Is(err, in.err):
 		return streamFault(in.err)
 	default:
@@ -284,7 +285,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 		{node.PutRate, putsPerSecondMax * 1000, "thousandths of puts per second"},
 	} {
 		if amount := n.Quota[l.limit]; amount > l.most {
-			c.fail(invalid("data", "the quota of namespace %s has %d %s, at most %d", quote([]byte(q.Name)), amount, l.unit, l.most))
+			c.fail(fault.Invalid("data", "the quota of namespace %s has %d %s, at most %d", fault.Quote([]byte(q.Name)), amount, l.unit, l.most))
 		}
 	}
 	if c.err != nil {
@@ -298,19 +299,19 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 // has. A job is found by the number of partitions with which its queue was created, and a shard
 // holds one partition of a queue. So neither fewer partitions nor two of them in a shard would
 // work.
-func (r *restorer) tooWide(queues []fsm.CatalogQueue) *Fault {
+func (r *restorer) tooWide(queues []fsm.CatalogQueue) *fault.Error {
 	var wide []string
 	var most uint32
 	for i := range queues {
 		if q := &queues[i]; int64(q.Partitions) > int64(len(r.shards)) {
-			wide = append(wide, fmt.Sprintf("%s has %d", quote([]byte(q.Name)), q.Partitions))
+			wide = append(wide, fmt.Sprintf("%s has %d", fault.Quote([]byte(q.Name)), q.Partitions))
 			most = max(most, q.Partitions)
 		}
 	}
 	if len(wide) == 0 {
 		return nil
 	}
-	return invalid("data", "this cluster has %d shards, too few for the partitions of some queues, each of which needs a shard of its own: %s. "+
+	return fault.Invalid("data", "this cluster has %d shards, too few for the partitions of some queues, each of which needs a shard of its own: %s. "+
 		"Nothing was restored; found a cluster with --shards %d or more and restore into that", len(r.shards), list(wide), most)
 }
 
@@ -340,7 +341,7 @@ func (r *restorer) beginAll(ctx context.Context) error {
 		}
 	}
 	if ended == len(r.shards) {
-		return &Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Field: "data", Message: "data: this backup has been restored here already"}
+		return &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Field: "data", Message: "data: this backup has been restored here already"}
 	}
 	r.begun = true
 	return nil
@@ -356,18 +357,18 @@ func (r *restorer) abandon(ctx context.Context, shards []uint32) {
 
 // occupied returns why a backup cannot be restored into a shard.
 func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Result) error {
-	f := &Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Shard: &shard, Field: "data"}
+	f := &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Shard: &shard, Field: "data"}
 	if result.More {
 		f.Message = "data: another restore, or this one with other options, has begun and not ended"
 		return f
 	}
 	reading, _, err := r.admin.node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
 	if err != nil {
-		return faultOfShard(shard, err)
+		return fault.OfShard(shard, err)
 	}
 	f.Message = "data: a backup is restored into a cluster without queues; this one has"
 	for i := range reading.Queues {
-		f.Message += " " + quote([]byte(reading.Queues[i].Name)) + ","
+		f.Message += " " + fault.Quote([]byte(reading.Queues[i].Name)) + ","
 	}
 	f.Message = f.Message[:len(f.Message)-1]
 	if reading.More {
@@ -389,7 +390,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 			return err
 		}
 		if int64(q.Partitions) > int64(len(r.shards)) || q.Partition >= max(1, q.Partitions) {
-			return invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions, quote([]byte(q.Name)), len(r.shards))
+			return fault.Invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions, fault.Quote([]byte(q.Name)), len(r.shards))
 		}
 		shard = r.admin.shard(q.Name, q.Partition)
 		r.where[q.Name] = shard

@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -24,7 +25,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 		if err == nil {
 			return reply.Results[0], nil
 		}
-		f := faultOfShard(shard, err)
+		f := fault.OfShard(shard, err)
 		if !passesInRestore(f.Reason) || ctx.Err() != nil {
 			return fsm.Result{}, f
 		}

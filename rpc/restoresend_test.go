@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // stubbornNode answers every request with an error.
@@ -55,7 +56,7 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 				}
 				began := time.Now()
 				_, err := r.send(ctx, 2, &tt.step)
-				f := faultOfError(err)
+				f := fault.Of(err)
 				if took := time.Since(began); took != tt.after || f.Reason != tt.want || !strings.Contains(f.Message, tt.words) {
 					t.Errorf("after %v: %v", took, err)
 				}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
@@ -69,14 +70,14 @@ func kebab(name string) string {
 // noSuchPath answers a path that leads nowhere. For what looks like a call it lists the methods there are, in the
 // protocol of the call.
 func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
-	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
-	f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
+	f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
 	near := shortPrefix + spelling.Verb(strings.TrimPrefix(r.URL.Path, shortPrefix))
 	if near == shortPrefix {
 		near = spelling.Nearest(r.URL.Path, h.paths)
 	}
 	if near != "" {
-		f.Message = "there is nothing at " + quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
+		f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
 	}
 	h.writeFault(w, r, f)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // routingQueuesMax bounds the queues that GetRouting is asked for.
@@ -18,7 +19,7 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 	c.permissions = nil // the caller gets the leaders even if it may not see one of the queues
 	c.entries("queues", max(1, len(req.GetQueues())), routingQueuesMax)
 	for i, queue := range req.GetQueues() {
-		c.queue(indexed("queues", i), queue)
+		c.queue(fault.Indexed("queues", i), queue)
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -36,9 +37,9 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 	return out, nil
 }
 
-// faultAt is faultOfShard that names the leader to a client which should have gone there.
-func (r router) faultAt(shard uint32, err error) *Fault {
-	f := faultOfShard(shard, err)
+// faultAt is fault.OfShard that names the leader to a client which should have gone there.
+func (r router) faultAt(shard uint32, err error) *fault.Error {
+	f := fault.OfShard(shard, err)
 	if f.Reason == belfryv1.Reason_REASON_NOT_LEADER || f.Reason == belfryv1.Reason_REASON_NO_LEADER {
 		f.Leader = r.node.ClientAddr(shard)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // splitNode is a node whose shard 1 is led elsewhere. It has a replica of it all the same, and knows the address.
@@ -69,7 +70,7 @@ func TestFaultNamesTheLeader(t *testing.T) {
 	s, _, there := serveSplit(t)
 	q, _ := s.bothClients()
 	_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: there})
-	f, ok := FaultOf(err)
+	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_NOT_LEADER || f.Leader != "10.0.0.1:7400" {
 		t.Errorf("%+v, %v", f, err)
 	}

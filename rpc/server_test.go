@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 func TestConfigReportsEveryProblem(t *testing.T) {
@@ -250,7 +251,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	s.node.fail = func(uint32) error { panic("secret insides") }
 	for name, c := range s.clients() {
 		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"})
-		if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL || strings.Contains(err.Error(), "secret") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -132,7 +133,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if h.drain.hasStarted() {
-		h.writeFault(w, r, fault(belfryv1.Reason_REASON_SHUTTING_DOWN))
+		h.writeFault(w, r, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
 	s := &session{handler: h, address: r.RemoteAddr, id: r.Header.Get(correlationHeader), calls: map[uint32]context.CancelFunc{}}
@@ -140,7 +141,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 	defer h.sessions.remove(s)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		h.writeFault(w, r, faultOfError(fmt.Errorf("upgrading a connection: %w", err)))
+		h.writeFault(w, r, fault.Of(fmt.Errorf("upgrading a connection: %w", err)))
 		return
 	}
 	s.in = bufio.NewReaderSize(io.MultiReader(io.LimitReader(buffered, int64(buffered.Reader.Buffered())), conn), sessionBuffer)

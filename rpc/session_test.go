@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -149,10 +150,10 @@ func (k *talk) failure(id uint32) *status.Status {
 }
 
 // reason reads the failure of a call and gives what its details say.
-func (k *talk) reason(id uint32) *Fault {
+func (k *talk) reason(id uint32) *fault.Error {
 	k.t.Helper()
 	said := k.failure(id)
-	f, ok := FaultOf(errorOfStatus(k.t, said))
+	f, ok := fault.FromConnect(errorOfStatus(k.t, said))
 	if !ok {
 		k.t.Fatalf("%v carries no reason", said)
 	}

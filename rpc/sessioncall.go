@@ -16,6 +16,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -30,7 +31,7 @@ func (s *session) readCall(h frame.Header) error {
 		if _, err := s.in.Discard(int(h.Size)); err != nil {
 			return err
 		}
-		return s.fail(h.ID, refused.wire())
+		return s.fail(h.ID, refused.Wire())
 	}
 	request := s.handler.buffers.get()
 	refused, err := s.receive(int(h.Size), request)
@@ -43,7 +44,7 @@ func (s *session) readCall(h frame.Header) error {
 	if err != nil {
 		return err
 	}
-	return s.fail(h.ID, refused.wire())
+	return s.fail(h.ID, refused.Wire())
 }
 
 // sessionIdleMax is how many idle goroutines of all sessions are kept: a new goroutine would first
@@ -79,7 +80,7 @@ func (s *session) carryOut(call func()) {
 }
 
 // receive reads a request. It counts the bytes before it allocates memory for them.
-func (s *session) receive(size int, request *[]byte) (*Fault, error) {
+func (s *session) receive(size int, request *[]byte) (*fault.Error, error) {
 	inFlight := &s.handler.bodyBytesInFlight
 	for have := 0; have < size; {
 		piece := frame.Piece(have, size)
@@ -87,7 +88,7 @@ func (s *session) receive(size int, request *[]byte) (*Fault, error) {
 		if inFlight.Add(int64(piece)) > bodyBytesInFlightMax {
 			inFlight.Add(-held)
 			_, err := s.in.Discard(size - have)
-			return fault(belfryv1.Reason_REASON_OVERLOADED), err
+			return fault.New(belfryv1.Reason_REASON_OVERLOADED), err
 		}
 		*request = slices.Grow((*request)[:have], piece)[:have+piece]
 		if _, err := io.ReadFull(s.in, (*request)[have:]); err != nil {
@@ -101,18 +102,18 @@ func (s *session) receive(size int, request *[]byte) (*Fault, error) {
 
 // beginCall registers a call. The context of the call ends with the session and with no other call.
 // forget must be called before the call is answered, and finishCall afterwards.
-func (s *session) beginCall(h frame.Header) (context.Context, *Fault) {
+func (s *session) beginCall(h frame.Header) (context.Context, *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch _, used := s.calls[h.ID]; {
 	case int64(h.Size) > int64(s.handler.limits.MessageBytesMax):
-		return nil, tooLarge("request", int(h.Size), s.handler.limits.MessageBytesMax)
+		return nil, fault.TooLarge("request", int(h.Size), s.handler.limits.MessageBytesMax)
 	case used:
-		return nil, invalid("call", "a call with the number %d is under way", h.ID)
+		return nil, fault.Invalid("call", "a call with the number %d is under way", h.ID)
 	case s.leaving:
-		return nil, fault(belfryv1.Reason_REASON_SHUTTING_DOWN)
+		return nil, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	case s.working >= sessionCallsMax:
-		f := fault(belfryv1.Reason_REASON_OVERLOADED)
+		f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
 		f.Message = "more than " + strconv.Itoa(sessionCallsMax) + " calls of a session are under way, which is the limit"
 		return nil, f
 	}
@@ -179,7 +180,7 @@ func (s *session) fail(id uint32, err error) error {
 func statusOfError(err error) *status.Status {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
-		wire = faultOfError(err).wire()
+		wire = fault.Of(err).Wire()
 	}
 	out := &status.Status{Code: int32(wire.Code()), Message: wire.Message()} //nolint:gosec // below 17
 	for _, detail := range wire.Details() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -28,7 +29,7 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 	attempts := c.attempts(join(field, "maxAttempts"), in.GetMaxAttempts())
 	retryDelays := c.retryDelays(join(field, "retryDelays"), in.GetRetryDelays())
 	if in.GetRetryDelaysDefault() && len(in.GetRetryDelays()) > 0 && !slices.Equal(retryDelays, fsm.DefaultRetryDelays(fsm.LatestFormat)) {
-		c.fail(invalid(join(field, "retryDelaysDefault"), "it does not go with other retryDelays than the default"))
+		c.fail(fault.Invalid(join(field, "retryDelaysDefault"), "it does not go with other retryDelays than the default"))
 	}
 	dedup, dedupSet := c.span(join(field, "dedupWindow"), in.GetDedupWindow(), 0, c.limits.DelayMax)
 	c.limitPerPartition(join(field, "maxInFlight"), uint64(in.GetMaxInFlight()), partitions)
@@ -40,7 +41,7 @@ func (c *checker) settings(field string, in *belfryv1.QueueSettings, partitions 
 	var pausedUntil fsm.Time
 	if in.GetPausedUntil() != nil {
 		if in.Paused != nil && !in.GetPaused() {
-			c.fail(invalid(join(field, "pausedUntil"), "it needs paused to be true or left out"))
+			c.fail(fault.Invalid(join(field, "pausedUntil"), "it needs paused to be true or left out"))
 		}
 		pausedUntil = c.dueAt(join(field, "pausedUntil"), in.GetPausedUntil())
 	}
@@ -108,7 +109,7 @@ func setPause(s *fsm.Settings, in *belfryv1.QueueSettings, until fsm.Time) {
 // limitPerPartition checks that a limit, divided among the partitions, is at least 1 for each.
 func (c *checker) limitPerPartition(field string, limit uint64, partitions uint32) {
 	if limit > 0 && limit < uint64(partitions) {
-		c.fail(invalid(field, "%d is below the number of partitions, %d", limit, partitions))
+		c.fail(fault.Invalid(field, "%d is below the number of partitions, %d", limit, partitions))
 	}
 }
 
@@ -134,12 +135,12 @@ func (c *checker) overdue(field string, in *belfryv1.OverduePolicy) overdueChang
 	case belfryv1.OverdueMode_OVERDUE_MODE_DROP:
 		out.policy = fsm.DropOverdue
 	case belfryv1.OverdueMode_OVERDUE_MODE_UNSPECIFIED:
-		c.fail(invalid(join(field, "mode"), "want one of FIRE, SPREAD, DROP"))
+		c.fail(fault.Invalid(join(field, "mode"), "want one of FIRE, SPREAD, DROP"))
 	default:
-		c.fail(invalid(join(field, "mode"), "want one of FIRE, SPREAD, DROP, not %d", in.GetMode()))
+		c.fail(fault.Invalid(join(field, "mode"), "want one of FIRE, SPREAD, DROP, not %d", in.GetMode()))
 	}
 	if spread := out.policy == fsm.SpreadOverdue; spread != (in.GetPeriod() != nil) {
-		c.fail(invalid(join(field, "period"), "it goes with SPREAD, and SPREAD needs it: %s to %s",
+		c.fail(fault.Invalid(join(field, "period"), "it goes with SPREAD, and SPREAD needs it: %s to %s",
 			wire.FormatDuration(overduePeriodMin), wire.FormatDuration(overduePeriodMax)))
 	}
 	return out
@@ -157,7 +158,7 @@ func (c *checker) expireTo(field string, in *belfryv1.QueueSettings) (toDead, se
 		return true, true
 	case belfryv1.ExpireTo_EXPIRE_TO_UNSPECIFIED:
 	}
-	c.fail(invalid(field, "want one of GONE, DEAD"))
+	c.fail(fault.Invalid(field, "want one of GONE, DEAD"))
 	return false, false
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // singleNode is the Cluster of a node without others.
@@ -59,14 +60,14 @@ func (*singleNode) TransferLeader(context.Context, Transfer) error { return need
 
 // ResetClock implements Cluster.
 func (*singleNode) ResetClock(context.Context, string, uint32) (node.ClockReset, error) {
-	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+	f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "this server was made without a cluster, which alone can move time back"
 	return node.ClockReset{}, f
 }
 
 // needsOthers returns the fault of a call that a node alone cannot carry out.
-func needsOthers() *Fault {
-	f := fault(belfryv1.Reason_REASON_UNIMPLEMENTED)
+func needsOthers() *fault.Error {
+	f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "this node is alone and stays so: there is no other that could take what it has"
 	return f
 }

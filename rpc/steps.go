@@ -6,6 +6,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // stepped is the total result of a command that ran over shards in steps.
@@ -24,7 +25,7 @@ type stepped struct {
 // outcome, and says how many jobs were done.
 func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID string, left uint64, command func(most uint32) fsm.Command) (stepped, error) {
 	var done stepped
-	var missing *Fault
+	var missing *fault.Error
 	for _, shard := range shards {
 		var last *belfryv1.Witness
 		for n := 0; left > 0; n++ {
@@ -63,11 +64,11 @@ func (s *queueService) inShards(ctx context.Context, shards []uint32, requestID 
 // partly returns the fault of a call that did a part of its work before a step failed. A repeat
 // with the same requestId does the rest. A repeat without one may do more than the caller asked
 // for.
-func partly(f *Fault, count uint64) *Fault {
+func partly(f *fault.Error, count uint64) *fault.Error {
 	if count == 0 {
 		return f
 	}
-	out := fault(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
+	out := fault.New(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
 	out.Shard, out.Leader, out.Witness, out.Count = f.Shard, f.Leader, f.Witness, &count
 	out.RetryAfter = max(out.RetryAfter, f.RetryAfter)
 	out.Message = "done for " + strconv.FormatUint(count, 10) + " jobs, then " + f.Error() + "; repeat it with the same requestId for the rest"

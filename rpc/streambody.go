@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -81,13 +82,13 @@ func (b *streamBody) Read(p []byte) (int, error) {
 	all := b.inFlight.Add(int64(n))
 	switch {
 	case b.reading > int64(b.limits.StreamMessageBytesMax)+envelopeBytes:
-		f := tooLarge("request", int(b.reading), b.limits.StreamMessageBytesMax)
+		f := fault.TooLarge("request", int(b.reading), b.limits.StreamMessageBytesMax)
 		f.Message = "request: a message of a stream has more than " + strconv.Itoa(b.limits.StreamMessageBytesMax) + " bytes, which is the limit"
-		return 0, f.wire()
+		return 0, f.Wire()
 	case all > bodyBytesInFlightMax:
-		return 0, fault(belfryv1.Reason_REASON_OVERLOADED).wire()
+		return 0, fault.New(belfryv1.Reason_REASON_OVERLOADED).Wire()
 	case errors.Is(err, os.ErrDeadlineExceeded) && !b.cutOff && b.reading > 0:
-		return 0, invalid("request", "a message of a stream did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).wire()
+		return 0, fault.Invalid("request", "a message of a stream did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).Wire()
 	default:
 		return n, err
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -97,7 +98,7 @@ func TestAStreamsMessageIsBounded(t *testing.T) {
 	for name, c := range s.workClients() {
 		w := s.work(c, 1, "a")
 		w.send(large)
-		if f, ok := FaultOf(w.end()); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE {
+		if f, ok := fault.FromConnect(w.end()); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
@@ -113,7 +114,7 @@ func TestStreamsTogetherAreBounded(t *testing.T) {
 	open := s.work(clients["Connect"], 1, "a")
 	s.await("the stream is open", func() bool { return s.server.handler.streams.Load() == 1 })
 	for name, c := range clients {
-		if f, ok := FaultOf(s.work(c, 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
+		if f, ok := fault.FromConnect(s.work(c, 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
 			t.Errorf("%s: %v", name, f)
 		}
 	}
@@ -122,7 +123,7 @@ func TestStreamsTogetherAreBounded(t *testing.T) {
 	}
 	s.await("the stream is over", func() bool { return s.server.handler.streams.Load() == 0 })
 	s.server.handler.bodyBytesInFlight.Store(bodyBytesInFlightMax)
-	if f, ok := FaultOf(s.work(clients["gRPC"], 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
+	if f, ok := fault.FromConnect(s.work(clients["gRPC"], 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
 		t.Errorf("%v", f)
 	}
 	s.await("the server's bytes are what they were", func() bool { return s.server.handler.bodyBytesInFlight.Load() == bodyBytesInFlightMax })

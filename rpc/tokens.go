@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -26,14 +27,14 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	case f != nil:
 		return nil, f
 	case open:
-		f = fault(belfryv1.Reason_REASON_FORBIDDEN)
+		f = fault.New(belfryv1.Reason_REASON_FORBIDDEN)
 		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
 		return nil, f
 	}
 	c := s.checker(ctx, tokens.Admin)
 	record := tokens.Record{About: req.GetAbout(), Created: c.now.UnixNano(), Scopes: c.scopes("scopes", req.GetScopes())}
 	if len(record.About) > tokens.AboutMax {
-		c.fail(tooLarge("about", len(record.About), tokens.AboutMax))
+		c.fail(fault.TooLarge("about", len(record.About), tokens.AboutMax))
 	}
 	if ttl, given := c.span("ttl", req.GetTtl(), TokenTTLMin, TokenTTLMax); given {
 		record.NotAfter, record.TTL = c.now.Add(ttl).UnixNano(), int64(ttl)
@@ -62,13 +63,13 @@ func (c *checker) scopes(field string, texts []string) (all tokens.Scopes) {
 	for i, text := range texts {
 		scope, err := tokens.ParseScope(text)
 		if err != nil {
-			c.fail(invalid(indexed(field, i), "%s", err))
+			c.fail(fault.Invalid(fault.Indexed(field, i), "%s", err))
 		}
 		all = append(all, scope)
 		size += len(scope.String())
 	}
 	if size > tokens.ScopesBytesMax {
-		c.fail(tooLarge(field, size, tokens.ScopesBytesMax))
+		c.fail(fault.TooLarge(field, size, tokens.ScopesBytesMax))
 	}
 	return all
 }
@@ -78,7 +79,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 	c := s.checker(ctx, tokens.Admin)
 	most := c.page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
-		c.fail(invalid("pageToken", "not a token of this list: pass on nextPageToken"))
+		c.fail(fault.Invalid("pageToken", "not a token of this list: pass on nextPageToken"))
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -102,7 +103,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
-		c.fail(invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
+		c.fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
 	}
 	var end time.Time
 	if after, _ := c.span("after", req.GetAfter(), 0, TokenTTLMax); after > 0 {

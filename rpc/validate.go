@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -21,7 +22,7 @@ type checker struct {
 	now time.Time
 	// permissions says what the caller may do to queues; nil for everything.
 	permissions *permissions
-	err         *Fault
+	err         *fault.Error
 }
 
 // another returns a checker like c without a violation.
@@ -37,7 +38,7 @@ func (c *checker) allow(queue string) {
 }
 
 // fail keeps the first violation.
-func (c *checker) fail(f *Fault) {
+func (c *checker) fail(f *fault.Error) {
 	if c.err == nil {
 		c.err = f
 	}
@@ -59,11 +60,11 @@ type flaw struct {
 }
 
 // of returns the flaw as a fault about a field.
-func (f *flaw) of(field string) *Fault {
+func (f *flaw) of(field string) *fault.Error {
 	if f.limit > 0 {
-		return tooLarge(field, f.is, f.limit)
+		return fault.TooLarge(field, f.is, f.limit)
 	}
-	return invalid(field, "%s", f.text)
+	return fault.Invalid(field, "%s", f.text)
 }
 
 // queueNameFlaw returns what is wrong with a queue's name; nil if it is valid.
@@ -99,11 +100,11 @@ func queueNameByte(b byte) bool {
 func (c *checker) jobID(field, id string) string {
 	switch {
 	case id == "":
-		c.fail(invalid(field, "a job's id is required"))
+		c.fail(fault.Invalid(field, "a job's id is required"))
 	case len(id) > c.limits.IDBytesMax:
-		c.fail(tooLarge(field, len(id), c.limits.IDBytesMax))
+		c.fail(fault.TooLarge(field, len(id), c.limits.IDBytesMax))
 	case !utf8.ValidString(id):
-		c.fail(invalid(field, "not valid UTF-8"))
+		c.fail(fault.Invalid(field, "not valid UTF-8"))
 	}
 	return id
 }
@@ -114,7 +115,7 @@ func (c *checker) newID(field, id string) string {
 		return ""
 	}
 	if isGeneratedForm(id) {
-		c.fail(invalid(field, "ids of the form DIGITS-DIGITS are the server's own: it makes them for jobs that are put without one; put a word before it, such as %q", "job-"+cut(id, quotedBytesMax)))
+		c.fail(fault.Invalid(field, "ids of the form DIGITS-DIGITS are the server's own: it makes them for jobs that are put without one; put a word before it, such as %q", "job-"+fault.Cut(id, fault.QuotedBytesMax)))
 	}
 	return c.jobID(field, id)
 }
@@ -131,7 +132,7 @@ func allDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") 
 // requestID checks a requestId; empty means none.
 func (c *checker) requestID(id string) string {
 	if len(id) > c.limits.RequestIDBytesMax {
-		c.fail(tooLarge("requestId", len(id), c.limits.RequestIDBytesMax))
+		c.fail(fault.TooLarge("requestId", len(id), c.limits.RequestIDBytesMax))
 	}
 	return id
 }
@@ -142,12 +143,12 @@ func (c *checker) span(field string, d *durationpb.Duration, least, most time.Du
 		return 0, false
 	}
 	if d.CheckValid() != nil {
-		c.fail(invalid(field, "not a valid duration; the range is %s to %s", wire.FormatDuration(least), wire.FormatDuration(most)))
+		c.fail(fault.Invalid(field, "not a valid duration; the range is %s to %s", wire.FormatDuration(least), wire.FormatDuration(most)))
 		return 0, true
 	}
 	v := d.AsDuration()
 	if v < least || v > most {
-		c.fail(invalid(field, "%s is out of range: %s to %s", wire.FormatDuration(v), wire.FormatDuration(least), wire.FormatDuration(most)))
+		c.fail(fault.Invalid(field, "%s is out of range: %s to %s", wire.FormatDuration(v), wire.FormatDuration(least), wire.FormatDuration(most)))
 	}
 	return v, true
 }
@@ -167,11 +168,11 @@ func (c *checker) ttr(field string, d *durationpb.Duration) time.Duration {
 // reads 0 as no time, and both are long past.
 func (c *checker) dueAt(field string, t *timestamppb.Timestamp) fsm.Time {
 	if t.CheckValid() != nil {
-		c.fail(invalid(field, "not a valid time; the limit is %s from now", wire.FormatDuration(c.limits.DelayMax)))
+		c.fail(fault.Invalid(field, "not a valid time; the limit is %s from now", wire.FormatDuration(c.limits.DelayMax)))
 		return 0
 	}
 	if at := t.AsTime(); at.After(c.now.Add(c.limits.DelayMax)) {
-		c.fail(invalid(field, "%s is out of range: at most %s from now", at.Format(time.RFC3339), wire.FormatDuration(c.limits.DelayMax)))
+		c.fail(fault.Invalid(field, "%s is out of range: at most %s from now", at.Format(time.RFC3339), wire.FormatDuration(c.limits.DelayMax)))
 		return 0
 	}
 	return pastTime(t)
@@ -188,12 +189,12 @@ func pastTime(t *timestamppb.Timestamp) fsm.Time {
 // retryDelays checks a retry schedule.
 func (c *checker) retryDelays(field string, delays []*durationpb.Duration) []time.Duration {
 	if len(delays) > c.limits.RetryDelaysMax {
-		c.fail(invalid(field, "%d entries; the limit is %d", len(delays), c.limits.RetryDelaysMax))
+		c.fail(fault.Invalid(field, "%d entries; the limit is %d", len(delays), c.limits.RetryDelaysMax))
 		return nil
 	}
 	out := make([]time.Duration, len(delays))
 	for i, d := range delays {
-		out[i], _ = c.delay(indexed(field, i), d)
+		out[i], _ = c.delay(fault.Indexed(field, i), d)
 	}
 	return out
 }
@@ -201,7 +202,7 @@ func (c *checker) retryDelays(field string, delays []*durationpb.Duration) []tim
 // attempts checks a maximum number of attempts.
 func (c *checker) attempts(field string, n uint32) uint32 {
 	if n > c.limits.AttemptsMax {
-		c.fail(invalid(field, "%d is out of range: 0 to %d", n, c.limits.AttemptsMax))
+		c.fail(fault.Invalid(field, "%d is out of range: 0 to %d", n, c.limits.AttemptsMax))
 	}
 	return n
 }
@@ -209,7 +210,7 @@ func (c *checker) attempts(field string, n uint32) uint32 {
 // priority checks a priority.
 func (c *checker) priority(field string, p int32) int8 {
 	if p < -128 || p > 127 {
-		c.fail(invalid(field, "%d is out of range: -128 to 127", p))
+		c.fail(fault.Invalid(field, "%d is out of range: -128 to 127", p))
 	}
 	return int8(p)
 }
@@ -223,13 +224,13 @@ func (c *checker) headers(field string, headers map[string]string) []fsm.Header 
 	out := make([]fsm.Header, 0, len(headers))
 	for name, value := range headers {
 		if name == "" {
-			c.fail(invalid(field, "a header without a name"))
+			c.fail(fault.Invalid(field, "a header without a name"))
 		}
 		sum += len(name) + len(value)
 		out = append(out, fsm.Header{Name: name, Value: value})
 	}
 	if sum > c.limits.HeaderBytesMax {
-		c.fail(tooLarge(field, sum, c.limits.HeaderBytesMax))
+		c.fail(fault.TooLarge(field, sum, c.limits.HeaderBytesMax))
 	}
 	slices.SortFunc(out, func(a, b fsm.Header) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -238,7 +239,7 @@ func (c *checker) headers(field string, headers map[string]string) []fsm.Header 
 // body checks a job's body.
 func (c *checker) body(field string, body []byte) []byte {
 	if len(body) > c.limits.BodyBytesMax {
-		c.fail(tooLarge(field, len(body), c.limits.BodyBytesMax))
+		c.fail(fault.TooLarge(field, len(body), c.limits.BodyBytesMax))
 	}
 	return body
 }
@@ -246,12 +247,12 @@ func (c *checker) body(field string, body []byte) []byte {
 // lease checks a lease token.
 func (c *checker) lease(field, token string) fsm.Ref {
 	if token == "" {
-		c.fail(invalid(field, "a lease is required"))
+		c.fail(fault.Invalid(field, "a lease is required"))
 		return fsm.Ref{}
 	}
 	ref, err := wire.ParseLease(token)
 	if err != nil {
-		c.fail(invalid(field, "%v", err))
+		c.fail(fault.Invalid(field, "%v", err))
 	}
 	c.allow(ref.Queue)
 	return ref
@@ -263,7 +264,7 @@ func (c *checker) count(field string, n, byDefault, most uint32) uint32 {
 		return byDefault
 	}
 	if n > most {
-		c.fail(invalid(field, "%d is out of range: 1 to %d", n, most))
+		c.fail(fault.Invalid(field, "%d is out of range: 1 to %d", n, most))
 	}
 	return n
 }
@@ -272,7 +273,7 @@ func (c *checker) count(field string, n, byDefault, most uint32) uint32 {
 func (c *checker) page(field string, n int32) int {
 	switch {
 	case n < 0:
-		c.fail(invalid(field, "%d is out of range: 1 to %d", n, c.limits.PageMax))
+		c.fail(fault.Invalid(field, "%d is out of range: 1 to %d", n, c.limits.PageMax))
 		return 1
 	case n == 0:
 		return min(100, c.limits.PageMax)
@@ -285,9 +286,9 @@ func (c *checker) page(field string, n int32) int {
 func (c *checker) entries(field string, n, most int) {
 	switch {
 	case n == 0:
-		c.fail(invalid(field, "at least one is required; the limit is %d", most))
+		c.fail(fault.Invalid(field, "at least one is required; the limit is %d", most))
 	case n > most:
-		c.fail(tooMany(field, n, most))
+		c.fail(fault.TooMany(field, n, most))
 	}
 }
 
@@ -299,9 +300,9 @@ func (c *checker) queues(field string, names []string) []string {
 		return nil
 	}
 	for i, name := range names {
-		c.queue(indexed(field, i), name)
+		c.queue(fault.Indexed(field, i), name)
 		if slices.Contains(names[:i], name) {
-			c.fail(invalid(indexed(field, i), "the queue is named twice"))
+			c.fail(fault.Invalid(fault.Indexed(field, i), "the queue is named twice"))
 		}
 	}
 	return names

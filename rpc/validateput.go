@@ -8,15 +8,16 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // entry is put for a job of a batch. f is the fault of this job alone.
-func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *Fault) {
+func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *fault.Error) {
 	entry := c.another()
 	bodyBytes = entry.put(req, put)
 	if req.GetRequestId() != "" {
-		entry.fail(invalid("requestId", "in a batch only the batch itself has a requestId"))
+		entry.fail(fault.Invalid("requestId", "in a batch only the batch itself has a requestId"))
 	}
 	return bodyBytes, entry.err
 }
@@ -27,7 +28,7 @@ func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	put.Queue, put.ID = c.queue("queue", req.GetQueue()), c.newID("id", req.GetId())
 	put.Again, put.TTR = req.GetAgain(), c.ttr("ttr", req.GetTtr())
 	if put.Again && put.ID == "" {
-		c.fail(invalid("again", "it needs an id"))
+		c.fail(fault.Invalid("again", "it needs an id"))
 	}
 	if req.GetTtr() != nil {
 		put.Given |= fsm.GivenTTR

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // NewWaitingHandler returns what answers for a server that is no node of a cluster yet, at once: /livez as ever, /readyz that it is not ready, and
@@ -41,7 +42,7 @@ func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		route.ServeHTTP(out, r)
 		return
 	}
-	f := fault(belfryv1.Reason_REASON_NO_LEADER)
+	f := fault.New(belfryv1.Reason_REASON_NO_LEADER)
 	f.Message = s.why()
 	if r = jsonByDefault(r); strings.HasPrefix(r.URL.Path, rawPrefix) || r.Method != http.MethodPost {
 		r = plainRequest(r)

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -58,7 +59,7 @@ func (s *queueService) work(ctx context.Context, stream workStream) error {
 	producers.Wait()
 	close(w.out)
 	sender.Wait()
-	if cause := new(Fault); errors.As(context.Cause(ctx), &cause) {
+	if cause := new(fault.Error); errors.As(context.Cause(ctx), &cause) {
 		return cause
 	}
 	return err
@@ -105,7 +106,7 @@ func (w *worker) receive(ctx context.Context) error {
 		}
 		w.body.arrived()
 		if first && len(req.GetCredits().GetQueues()) == 0 {
-			f := invalid("credits.queues", "the first message of a stream names the queues")
+			f := fault.Invalid("credits.queues", "the first message of a stream names the queues")
 			w.cancel(f)
 			return f
 		}
@@ -127,7 +128,7 @@ func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
 	done, ok := w.body.hold(req)
 	if !ok {
 		done()
-		f := fault(belfryv1.Reason_REASON_OVERLOADED)
+		f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
 		w.cancel(f)
 		return f
 	}
@@ -136,24 +137,24 @@ func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
 		return nil
 	case <-ctx.Done():
 		done()
-		return faultOfError(context.Cause(ctx))
+		return fault.Of(context.Cause(ctx))
 	}
 }
 
 // streamFault returns the fault of a stream that could not be read.
 func streamFault(err error) error {
-	if f, ours := FaultOf(err); ours {
+	if f, ours := fault.FromConnect(err); ours {
 		return f
 	}
 	var wire *connect.Error
 	if errors.As(err, &wire) {
-		return explain(wire.Code(), wire.Message())
+		return fault.Explain(wire.Code(), wire.Message())
 	}
-	return faultOfError(err)
+	return fault.Of(err)
 }
 
 // credit adds new credits. A change of the queues or of the ttr ends the current poll.
-func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *Fault {
+func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *fault.Error {
 	if c == nil {
 		return nil
 	}
@@ -165,7 +166,7 @@ func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if most := w.service.limits.CreditsMax; c.GetCredits() > most-min(most, w.credits) {
-		check.fail(invalid("credits.credits", "%d open and %d more; the limit is %d", w.credits, c.GetCredits(), most))
+		check.fail(fault.Invalid("credits.credits", "%d open and %d more; the limit is %d", w.credits, c.GetCredits(), most))
 	}
 	if check.err != nil {
 		return check.err
@@ -250,7 +251,7 @@ func (w *worker) handOut(ctx context.Context) {
 }
 
 // mayPoll refuses a poll if the token of the stream has ended, or no longer allows the queues.
-func (w *worker) mayPoll(ctx context.Context, queues []string) *Fault {
+func (w *worker) mayPoll(ctx context.Context, queues []string) *fault.Error {
 	c := w.service.checker(ctx, tokens.Consume)
 	for _, queue := range queues {
 		c.allow(queue)
@@ -261,7 +262,7 @@ func (w *worker) mayPoll(ctx context.Context, queues []string) *Fault {
 // pause waits before the next poll after a failed one. If a retry cannot help, it ends the stream
 // and returns false.
 func (w *worker) pause(ctx context.Context, err error) bool {
-	f := faultOfError(err)
+	f := fault.Of(err)
 	if f.RetryAfter == 0 {
 		w.cancel(f)
 		return false
@@ -374,7 +375,7 @@ type action struct {
 	lease, requestID string
 	ref              fsm.Ref
 	command          fsm.Command
-	fault            *Fault
+	fault            *fault.Error
 }
 
 // actionsOf checks the actions of a message.
@@ -450,7 +451,7 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 func wireResult(a *action, got *answer) *belfryv1.WorkResult {
 	out := &belfryv1.WorkResult{Lease: a.lease}
 	if got.fault != nil {
-		out.Result = &belfryv1.WorkResult_Error{Error: got.fault.entry()}
+		out.Result = &belfryv1.WorkResult_Error{Error: got.fault.Entry()}
 		return out
 	}
 	switch a.command.(type) {

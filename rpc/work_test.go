@@ -14,6 +14,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // workClient is the client's side of a Work stream in a test.
@@ -184,7 +185,7 @@ func TestWorkRefusals(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = stream.Receive()
-			if f, ok := FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != want {
+			if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != want {
 				t.Errorf("%s, %s: %v", name, want, err)
 			}
 			// The stream is over already.

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/client"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 const (
@@ -71,7 +71,7 @@ func (t *tenant) put(node int, jobs ...*belfryv1.PutRequest) error {
 			case reason == belfryv1.Reason_REASON_QUEUE_CHANGED:
 				again = append(again, jobs[i])
 			case err == nil:
-				err = &rpc.Fault{Reason: reason}
+				err = &fault.Error{Reason: reason}
 			}
 		}
 		if jobs = again; err != nil || len(jobs) == 0 || t.ctx.Err() != nil {
@@ -309,8 +309,8 @@ func (t *tenant) flood(one func(t *tenant, node, i int) error) []string {
 // reasonFor returns the reason of an error, "" for one that has none to have, and the whole of what should not be.
 func reasonFor(err error) string {
 	var own *client.Error
-	var f *rpc.Fault
-	wire, isWire := rpc.FaultOf(err)
+	var f *fault.Error
+	wire, isWire := fault.FromConnect(err)
 	switch {
 	case errors.Is(err, errNothing):
 		return ""

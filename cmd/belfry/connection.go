@@ -18,9 +18,9 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/client"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // connection is the way to a server.
@@ -212,7 +212,7 @@ func (a *app) describe(ctx context.Context, err error) error {
 	if late, ok := errors.AsType[*timeoutError](context.Cause(ctx)); ok && !refused(err) {
 		return &codedError{codeUnknown, late.Error() + " from " + a.server + unknownHint(err)}
 	}
-	if fault, ok := rpc.FaultOf(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
+	if fault, ok := fault.FromConnect(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
 		return &codedError{codeUnknown, errRequestExpired.Error() + "; look whether an earlier call was done, then make it without --request-id"}
 	}
 	if connect.CodeOf(err) == connect.CodeUnauthenticated && a.tokenFile == "" {

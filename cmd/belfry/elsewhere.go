@@ -13,7 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // foreignResponse is an answer of something that is not a Belfry server.
@@ -81,7 +81,7 @@ func unanswered(err error) bool {
 		_, broken := errors.AsType[*url.Error](err)
 		return broken
 	}
-	_, faulty := rpc.FaultOf(wire)
+	_, faulty := fault.FromConnect(wire)
 	return !faulty && !connect.IsWireError(wire)
 }
 

@@ -14,8 +14,8 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/client"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // The exit codes. They are part of the contract with scripts: a number keeps its meaning.
@@ -137,7 +137,7 @@ func outcomeUnknown(err error) bool {
 	if !errors.As(err, &wire) {
 		return errors.Is(err, context.DeadlineExceeded)
 	}
-	if fault, ok := rpc.FaultOf(wire); ok {
+	if fault, ok := fault.FromConnect(wire); ok {
 		return fault.Outcome() == belfryv1.Outcome_OUTCOME_UNKNOWN
 	}
 	if unsent(err) {
@@ -182,7 +182,7 @@ func explain(err error) string {
 		return err.Error()
 	}
 	text := wire.Message()
-	if fault, ok := rpc.FaultOf(wire); ok {
+	if fault, ok := fault.FromConnect(wire); ok {
 		text = fault.Error()
 		if fault.Reason == belfryv1.Reason_REASON_NO_LEADER && fault.Shard != nil { // without a shard it is a node that waits for its cluster
 			text += "; see 'belfry cluster status'"

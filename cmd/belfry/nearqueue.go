@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // mustExist returns QUEUE_NOT_FOUND, with the queue that was probably meant, if there is no such queue. To the server a
@@ -21,7 +21,7 @@ func mustExist(ctx context.Context, conn *connection, queue string) error {
 
 // withNearestQueue adds the queue that was probably meant to the error that a call for an unknown one ended with.
 func withNearestQueue(ctx context.Context, conn *connection, queue string, err error) error {
-	fault, ok := rpc.FaultOf(err)
+	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Reason != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		return err
 	}

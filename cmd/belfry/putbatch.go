@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 const (
@@ -56,7 +56,7 @@ func (r *fileRun) putBatch(ctx context.Context, batch []job, id string) *stop {
 		case ctx.Err() != nil || !passing(err) || !r.app.now().Before(deadline):
 			return stopAt(batch, jobs, sent, err)
 		}
-		if fault, ok := rpc.FaultOf(err); ok {
+		if fault, ok := fault.FromConnect(err); ok {
 			r.waits(fault.Reason, fault.Message)
 		}
 		select {
@@ -150,7 +150,7 @@ func (r *fileRun) try(ctx context.Context, jobs []job, id string) (left []job, w
 	callCtx, cancel := context.WithTimeout(ctx, r.app.timeout)
 	defer cancel()
 	response, err := r.conn.queues.PutBatch(callCtx, request)
-	if fault, ok := rpc.FaultOf(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
+	if fault, ok := fault.FromConnect(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
 		return jobs, 0, errRequestExpired
 	}
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // noLeaderRetry is how long a call is repeated while its shard has no leader. A server that knows of no leader has waited
@@ -57,7 +57,7 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 // reasonOf returns the reason that a server gave for an error, REASON_UNSPECIFIED if it gave none.
 func reasonOf(err error) belfryv1.Reason {
-	fault, ok := rpc.FaultOf(err)
+	fault, ok := fault.FromConnect(err)
 	if !ok {
 		return belfryv1.Reason_REASON_UNSPECIFIED
 	}
@@ -88,7 +88,7 @@ func decides(reason belfryv1.Reason) bool {
 
 // refused reports whether a server said that it did nothing, for a reason of its own: that the time was up it says of a call like anybody.
 func refused(err error) bool {
-	fault, ok := rpc.FaultOf(err)
+	fault, ok := fault.FromConnect(err)
 	code := connect.CodeOf(err)
 	return ok && fault.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && code != connect.CodeDeadlineExceeded && code != connect.CodeCanceled
 }

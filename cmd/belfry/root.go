@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
@@ -180,7 +180,7 @@ func flagError(c *cobra.Command, err error) error {
 
 // withFlag names a field with which the server does not agree as the flag that set it, if the command has one of its name.
 func withFlag(c *cobra.Command, err error, text string) string {
-	fault, ok := rpc.FaultOf(err)
+	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {
 		return text
 	}

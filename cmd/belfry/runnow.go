@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 func (a *app) runNowCommand() *cobra.Command {
@@ -49,7 +49,7 @@ func runNow(ctx context.Context, conn *connection, request *belfryv1.RescheduleR
 
 // runNowError says what to do about a job that cannot be made ready; any other error stays as it is.
 func runNowError(err error, request *belfryv1.RescheduleRequest) error {
-	fault, ok := rpc.FaultOf(err)
+	fault, ok := fault.FromConnect(err)
 	job := fmt.Sprintf("job %q of %s", request.Id, request.Queue)
 	switch {
 	case !ok:

@@ -30,8 +30,8 @@ func answerBugs() []Bug {
 		{
 			Name: "unknown-is-refusal", What: "a call whose outcome is not known is answered as refused",
 			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"corrupt"},
-			Edits: []Edit{after("rpc/fault.go", "func faultOfError(err error) *Fault {", `if errors.Is(err, node.ErrUnknownOutcome) && planted("unknown-is-refusal") {
-		return fault(belfryv1.Reason_REASON_NO_LEADER)
+			Edits: []Edit{after("rpc/fault/fault.go", "func Of(err error) *Error {", `if errors.Is(err, node.ErrUnknownOutcome) && planted("unknown-is-refusal") {
+		return New(belfryv1.Reason_REASON_NO_LEADER)
 	}`)},
 		},
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // Queues implements rpc.Catalog.
@@ -25,7 +26,7 @@ func (c *catalog) Queues() (configs []rpc.QueueConfig) {
 func (c *catalog) RestoreQueue(ctx context.Context, q rpc.QueueConfig) error {
 	err := c.inner.RestoreQueue(ctx, cluster.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings})
 	if errors.Is(err, cluster.ErrQueueExists) {
-		return &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+		return &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // catalog adapts a cluster.Catalog.
@@ -20,7 +21,7 @@ func NewCatalog(c *cluster.Catalog) rpc.Catalog { return &catalog{c} }
 func (c *catalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (rpc.QueueConfig, error) {
 	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
 	if errors.Is(err, cluster.ErrQueueExists) {
-		return rpc.QueueConfig{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+		return rpc.QueueConfig{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}
 	return queueConfig(config), err
 }
@@ -41,9 +42,9 @@ func (c *catalog) Reconcile(ctx context.Context, name string) (rpc.Reconciled, e
 	done, err := c.inner.Reconcile(ctx, name)
 	switch {
 	case errors.Is(err, cluster.ErrQueueGone):
-		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
+		return rpc.Reconciled{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
 	case errors.Is(err, cluster.ErrQueueExists):
-		return rpc.Reconciled{}, &rpc.Fault{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
+		return rpc.Reconciled{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}
 	return rpc.Reconciled(done), err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // TestCatalogHasTypesAndFaultsOfRPC: what cluster says with its own errors and types arrives as rpc's.
@@ -41,7 +41,7 @@ func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 		t.Errorf("created %+v, %v", made, err)
 	}
 	_, err = c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{})
-	if fault, ok := errors.AsType[*rpc.Fault](err); !ok || fault.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if fault, ok := errors.AsType[*fault.Error](err); !ok || fault.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("created twice: %v, want a fault of reason QUEUE_EXISTS", err)
 	}
 	changed, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) fsm.Settings { s.MaxJobs = 7; return s })

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // adapter adapts a cluster.Cluster.
@@ -57,7 +58,7 @@ func settingError(err error) error {
 		cluster.NoAutoCreateSetting: "noAutoCreate",
 	}
 	field := fields[bad.Setting]
-	return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
+	return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
 }
 
 // Namespaces implements rpc.Cluster.
@@ -152,7 +153,7 @@ func (c *adapter) ResetClock(ctx context.Context, leader string, shard uint32) (
 // another node still hears it.
 func faultOf(err error) error {
 	if errors.Is(err, cluster.ErrUnknownNode) || errors.Is(err, cluster.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
-		return &rpc.Fault{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
+		return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
 	}
 	return err
 }

@@ -7,15 +7,15 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cluster"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // AddToken implements rpc.Catalog.
 func (c *catalog) AddToken(ctx context.Context, t tokens.Record) error {
 	err := c.inner.AddToken(ctx, t)
 	if errors.Is(err, cluster.ErrTokens) {
-		return &rpc.Fault{Reason: belfryv1.Reason_REASON_QUOTA, Message: err.Error()}
+		return &fault.Error{Reason: belfryv1.Reason_REASON_QUOTA, Message: err.Error()}
 	}
 	return err
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 func admin(s *server.Server) belfryv1connect.AdminServiceClient {
@@ -223,7 +223,7 @@ func TestRestoreRefuses(t *testing.T) {
 	refused := func(s *server.Server, raw []byte, reason belfryv1.Reason, words string) {
 		t.Helper()
 		_, err := restore(t, s, raw, 100_000)
-		f, ok := rpc.FaultOf(err)
+		f, ok := fault.FromConnect(err)
 		if !ok || f.Reason != reason || !strings.Contains(f.Message, words) {
 			t.Errorf("restoring: %v, want %v and %q", err, reason, words)
 		}
@@ -252,17 +252,17 @@ func TestInterruptedRestore(t *testing.T) {
 	waitForWaiters(t, next, 1) // one that comes later is refused
 	for _, cut := range []int{len(raw) / 3, len(raw) / 2, len(raw) - 1} {
 		_, err := restore(t, next, raw[:cut], 1000)
-		if f, ok := rpc.FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.Contains(f.Message, "incomplete") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.Contains(f.Message, "incomplete") {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
 	_, err := queues(next).Put(t.Context(), &belfryv1.PutRequest{Queue: "other"})
-	if f, ok := rpc.FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, "restore") {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, "restore") {
 		t.Errorf("a put meanwhile: %v", err)
 	}
 	other := backup(t, source)
 	_, err = restore(t, next, other, 1000)
-	if f, ok := rpc.FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("another backup meanwhile: %v", err)
 	}
 	if _, err := restore(t, next, raw, 1<<20-100); err != nil {
@@ -275,7 +275,7 @@ func TestInterruptedRestore(t *testing.T) {
 		t.Errorf("the poll that waited over the restore: %v", err)
 	}
 	_, err = restore(t, next, raw, 100_000)
-	if f, ok := rpc.FaultOf(err); !ok || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("the same again: %v", err)
 	}
 }

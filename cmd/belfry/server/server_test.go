@@ -19,9 +19,9 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // addresses are for servers of which others must know the address before they listen: of all tests, as they run side by side.
@@ -394,7 +394,7 @@ func TestImpossibleSettingsAreNamed(t *testing.T) {
 		"gracePeriod: have 500ms, want 1s to 720h0m0s":          {GracePeriod: durationpb.New(500 * time.Millisecond)},
 	} {
 		_, err := admin(s).UpdateCluster(t.Context(), request)
-		fault, ok := rpc.FaultOf(err)
+		fault, ok := fault.FromConnect(err)
 		if !ok || !strings.HasPrefix(fault.Message, want) || !strings.HasPrefix(want, fault.Field+":") {
 			t.Errorf("%v, want %q with its field", err, want)
 		}

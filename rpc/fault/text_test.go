@@ -1,4 +1,4 @@
-package rpc
+package fault
 
 import "testing"
 
@@ -8,11 +8,11 @@ func TestCutKeepsCharactersWhole(t *testing.T) {
 		most int
 		want string
 	}{{"abc", 3, "abc"}, {"abcd", 3, "abc"}, {"aäb", 2, "a"}, {"aäb", 3, "aä"}, {"日本", 4, "日"}, {"日", 2, ""}} {
-		if got := cut(c.text, c.most); got != c.want {
+		if got := Cut(c.text, c.most); got != c.want {
 			t.Errorf("cut(%q, %d) = %q; want %q", c.text, c.most, got, c.want)
 		}
 	}
-	if got := clip("abcd", 3); got != "abc…" {
+	if got := Clip("abcd", 3); got != "abc…" {
 		t.Errorf("clip = %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package fault
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // TestContractIsComplete checks that every reason, every code of the machine and every error of node has its row.
@@ -34,7 +33,7 @@ func TestContractIsComplete(t *testing.T) {
 		}
 	}
 	for code := fsm.OK + 1; code <= fsm.Restoring; code++ {
-		if f := faultOfResult(1, &fsm.Result{Code: code}); f.Reason == belfryv1.Reason_REASON_INTERNAL {
+		if f := OfResult(1, &fsm.Result{Code: code}); f.Reason == belfryv1.Reason_REASON_INTERNAL {
 			t.Errorf("machine code %d has no reason", code)
 		}
 	}
@@ -45,7 +44,7 @@ func TestContractIsComplete(t *testing.T) {
 		fmt.Errorf("%w: it is done: %w: %w", node.ErrUnknownOutcome, node.ErrCanceled, context.DeadlineExceeded),
 		fmt.Errorf("%w: it changed nothing: %w", node.ErrNoLeader, node.ErrUnknownOutcome),
 	} {
-		f := faultOfError(fmt.Errorf("proposing: %w", err))
+		f := Of(fmt.Errorf("proposing: %w", err))
 		if f.Reason == belfryv1.Reason_REASON_INTERNAL {
 			t.Errorf("%v has no reason", err)
 		}
@@ -67,7 +66,7 @@ func TestFaultOfMachineCode(t *testing.T) {
 		fsm.Quota:          belfryv1.Reason_REASON_QUOTA,
 		fsm.Restoring:      belfryv1.Reason_REASON_OVERLOADED,
 	} {
-		if got := faultOfResult(1, &fsm.Result{Code: code}).Reason; got != want {
+		if got := OfResult(1, &fsm.Result{Code: code}).Reason; got != want {
 			t.Errorf("code %d: %v; want %v", code, got, want)
 		}
 	}
@@ -81,16 +80,16 @@ func TestFaultOfForeignErrors(t *testing.T) {
 		{context.Canceled, belfryv1.Reason_REASON_OVERLOADED},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), belfryv1.Reason_REASON_OVERLOADED},
 		{errors.New("disk on fire"), belfryv1.Reason_REASON_INTERNAL},
-		{fmt.Errorf("x: %w", invalid("queue", "bad")), belfryv1.Reason_REASON_INVALID},
+		{fmt.Errorf("x: %w", Invalid("queue", "bad")), belfryv1.Reason_REASON_INVALID},
 	} {
-		if got := faultOfError(c.err); got.Reason != c.want {
+		if got := Of(c.err); got.Reason != c.want {
 			t.Errorf("%v: %v; want %v", c.err, got.Reason, c.want)
 		}
 	}
-	if f := faultOfError(errors.New("disk on fire")); f.Message != "the server broke" {
+	if f := Of(errors.New("disk on fire")); f.Message != "the server broke" {
 		t.Errorf("the caller is told %q", f.Message)
 	}
-	unknown := faultOfError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t"))
+	unknown := Of(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t"))
 	if unknown.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(unknown.Message, "does not know yet") || unknown.RetryAfter == 0 {
 		t.Errorf("of a share that is not known the caller is told %v", unknown)
 	}
@@ -103,11 +102,11 @@ func TestFaultsCrossTheWire(t *testing.T) {
 		if r.reason == belfryv1.Reason_REASON_UNSPECIFIED {
 			continue
 		}
-		want := &Fault{
+		want := &Error{
 			Reason: r.reason, Message: "words", Field: "queue", Shard: &shard, Leader: "http://n2:7400",
 			RetryAfter: 1500 * time.Millisecond, State: fsm.Acked,
 		}
-		got, ok := FaultOf(fmt.Errorf("calling: %w", want.wire()))
+		got, ok := FromConnect(fmt.Errorf("calling: %w", want.Wire()))
 		if !ok {
 			t.Fatalf("%v: no fault", r.reason)
 		}
@@ -118,75 +117,26 @@ func TestFaultsCrossTheWire(t *testing.T) {
 			t.Errorf("%v: %v, %v", r.reason, got.Code(), got.Outcome())
 		}
 	}
-	if _, ok := FaultOf(connect.NewError(connect.CodeAborted, errors.New("x"))); ok {
+	if _, ok := FromConnect(connect.NewError(connect.CodeAborted, errors.New("x"))); ok {
 		t.Error("an error without details is taken for a fault")
 	}
-	if _, ok := FaultOf(errors.New("x")); ok {
+	if _, ok := FromConnect(errors.New("x")); ok {
 		t.Error("an error of another kind is taken for a fault")
 	}
 }
 
 func TestFaultOfResultCarriesWhatHelps(t *testing.T) {
-	f := faultOfResult(3, &fsm.Result{Code: fsm.RateLimited, Wait: 70 * time.Millisecond})
+	f := OfResult(3, &fsm.Result{Code: fsm.RateLimited, Wait: 70 * time.Millisecond})
 	if f.RetryAfter != 70*time.Millisecond || *f.Shard != 3 {
 		t.Errorf("%+v", f)
 	}
-	f = faultOfResult(3, &fsm.Result{Code: fsm.JobNotFound, State: fsm.Acked})
+	f = OfResult(3, &fsm.Result{Code: fsm.JobNotFound, State: fsm.Acked})
 	if f.State != fsm.Acked || f.Message != "the job has ended: it is ACKED" {
 		t.Errorf("%+v", f)
 	}
-	e := f.entry()
+	e := f.Entry()
 	if e.GetCode() != "not_found" || e.GetReason() != belfryv1.Reason_REASON_JOB_NOT_FOUND || e.GetShard() != 3 ||
 		e.GetOutcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.GetRetryAfter() != nil {
 		t.Errorf("%v", e)
-	}
-}
-
-func TestLimitsValidate(t *testing.T) {
-	if err := DefaultLimits().Validate(); err != nil {
-		t.Error(err)
-	}
-	if err := (Limits{}).Validate(); err == nil {
-		t.Error("limits of zero pass")
-	}
-	for name, change := range map[string]func(*Limits){
-		"TTRMax":          func(l *Limits) { l.TTRMax = l.TTRMin - 1 },
-		"QueueBytesMax":   func(l *Limits) { l.QueueBytesMax = 257 },
-		"MessageBytesMax": func(l *Limits) { l.MessageBytesMax = l.BodyBytesMax - 1 },
-		"WaitMax":         func(l *Limits) { l.WaitMax = -1 },
-	} {
-		l := DefaultLimits()
-		change(&l)
-		if err := l.Validate(); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-	}
-}
-
-// TestErrorsOfTheLogCarryTheirWitness: where an error was decided, in unary answers and in entries of a batch.
-func TestErrorsOfTheLogCarryTheirWitness(t *testing.T) {
-	s := serve(t)
-	home := s.queueIn(1, "a")
-	for name, c := range s.clients() {
-		_, err := c.Cancel(t.Context(), &belfryv1.CancelRequest{Queue: home, Id: "x"})
-		f, ok := FaultOf(err)
-		if !ok || f.Witness.GetShard() != 1 || f.Witness.GetTerm() != 2 || f.Witness.GetIndex() == 0 || f.Witness.GetTime().AsTime().IsZero() {
-			t.Errorf("%s: %v: %v", name, err, f.Witness)
-		}
-		res, err := c.AckBatch(t.Context(), &belfryv1.AckBatchRequest{Leases: []string{"x", wire.FormatLease(fsm.Ref{Queue: home}), wire.FormatLease(fsm.Ref{Queue: home})}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		results := res.GetResults()
-		if results[0].GetError().GetWitness() != nil {
-			t.Errorf("%s: a lease that is none has the witness %v", name, results[0].GetError().GetWitness())
-		}
-		if w := results[2].GetError().GetWitness(); w.GetIndex() != f.Witness.GetIndex()+1 || w.GetEntry() != 1 {
-			t.Errorf("%s: the last entry has the witness %v after %v", name, w, f.Witness)
-		}
-	}
-	_, err := s.clients()["gRPC"].Put(t.Context(), &belfryv1.PutRequest{})
-	if f, _ := FaultOf(err); f.Witness != nil {
-		t.Errorf("a malformed put has the witness %v", f.Witness)
 	}
 }

@@ -1,4 +1,4 @@
-package rpc
+package fault
 
 import (
 	"strings"
@@ -8,18 +8,18 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// explain converts an error that Connect returned before a handler got the request into one of the
+// Explain converts an error that Connect returned before a handler got the request into one of the
 // contract. Such requests cannot be read, and none of them had an effect.
-func explain(code connect.Code, message string) *Fault {
-	message = clip(message, 300)
+func Explain(code connect.Code, message string) *Error {
+	message = Clip(message, 300)
 	switch code {
 	case connect.CodeResourceExhausted:
-		return &Fault{Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request", Message: "request: " + message}
+		return &Error{Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request", Message: "request: " + message}
 	case connect.CodeUnimplemented:
-		return &Fault{Reason: belfryv1.Reason_REASON_UNIMPLEMENTED, Message: message}
+		return &Error{Reason: belfryv1.Reason_REASON_UNIMPLEMENTED, Message: message}
 	case connect.CodeInternal:
 		if !strings.HasPrefix(message, "protocol error") {
-			return fault(belfryv1.Reason_REASON_INTERNAL)
+			return New(belfryv1.Reason_REASON_INTERNAL)
 		}
 		return explainUnreadable(message)
 	default:
@@ -29,7 +29,7 @@ func explain(code connect.Code, message string) *Fault {
 
 // explainUnreadable names the field that made a request unreadable. Our codecs put the field first,
 // after the reason.
-func explainUnreadable(message string) *Fault {
+func explainUnreadable(message string) *Error {
 	text, ours := strings.CutPrefix(message, "unmarshal message: ")
 	reason := belfryv1.Reason_REASON_INVALID
 	if rest, large := strings.CutPrefix(text, "TOO_LARGE: "); ours && large {
@@ -37,7 +37,7 @@ func explainUnreadable(message string) *Fault {
 	}
 	text = strings.TrimPrefix(text, "INVALID: ")
 	if field, _, ok := strings.Cut(text, ": "); ours && ok && !strings.ContainsAny(field, " \u00a0") {
-		return &Fault{Reason: reason, Field: field, Message: text}
+		return &Error{Reason: reason, Field: field, Message: text}
 	}
-	return invalid("request", "%s", text)
+	return Invalid("request", "%s", text)
 }
