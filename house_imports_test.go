@@ -46,7 +46,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node",
-		may:     []string{"fsm", "node/...", "access/connlimit"},
+		may:     []string{"fsm", "node/..."},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
@@ -64,6 +64,18 @@ var importTable = []importRow{
 	{
 		dir:    "node/histogram",
 		reason: "values are counted for whatever metric",
+	},
+	{
+		dir:    "node/founding",
+		may:    []string{"fsm"},
+		reason: "a plan is data that nodes exchange",
+	},
+	{
+		dir:      "node/peer",
+		may:      []string{"access/connlimit", "fsm", "node/founding", "node/outcome"},
+		testMay:  []string{"node/clock/clocktest", "node/nodetest/pipetest"},
+		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},
+		reason:   "connections carry what groups and calls say, and know neither",
 	},
 	{
 		dir:    "node/outcome",

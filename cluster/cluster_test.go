@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -87,7 +88,7 @@ func (m *member) start(seed *member) {
 	m.left = left
 	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *DepartedError) { left <- e }}
 	if seed != nil {
-		intro, err := node.Hello(m.t.Context(), dial, seed.addr)
+		intro, err := peer.Hello(m.t.Context(), dial, seed.addr)
 		if err != nil {
 			m.t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ func (n *Node) Answered(group string, servers []string, need int) error {
 		i := g.instance()
 		var silent []string
 		for _, server := range servers {
-			if _, alive := i.transport.furthest([]raft.ServerID{raft.ServerID(server)}, i.CurrentTerm()); !alive && server != n.id.serverID() {
+			if _, alive := i.transport.Furthest([]raft.ServerID{raft.ServerID(server)}, i.CurrentTerm()); !alive && server != n.id.serverID() {
 				silent = append(silent, server)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -128,7 +129,7 @@ type AppliedEntry struct {
 }
 
 // ShardsMax bounds Config.Shards.
-const ShardsMax = 1024
+const ShardsMax = founding.ShardsMax
 
 // The defaults of Config.
 const (
@@ -166,9 +167,6 @@ func (cfg Config) withDefaults() Config {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System()
-	}
-	if cfg.Dial == nil {
-		cfg.Dial = dialTCP
 	}
 	if cfg.Resolve == nil {
 		cfg.Resolve = func(serverID string) ([]string, error) {

@@ -30,5 +30,5 @@ func (n *Node) Speak(format fsm.Format) error {
 // speaks takes over a format that the data directory knows of.
 func (n *Node) speaks(format fsm.Format) {
 	n.format.Store(uint32(format))
-	n.mux.format.Store(uint32(format))
+	n.mux.SetFormat(format)
 }

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -16,6 +18,16 @@ import (
 func machineFormat(n *Node) (format fsm.Format) {
 	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { format = m.Format() })
 	return format
+}
+
+// formatTold returns the format that the node behind a listener tells strangers.
+func formatTold(t *testing.T, l *pipetest.Listener) fsm.Format {
+	t.Helper()
+	intro, err := peer.Hello(t.Context(), l.Dial, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return intro.Format
 }
 
 // TestFormatThatANodeSpeaks: it is the first until the node is told, then the one that it was told, also after a start.
@@ -44,9 +56,11 @@ func TestFormatThatANodeSpeaks(t *testing.T) {
 			t.Errorf("the node was told format %d, speaks %d and has logged %d", fsm.LatestFormat, n.Format(), machineFormat(n))
 		}
 		closeNode(t, n)
+		listener := pipetest.Listen("pipe")
+		cfg.Peers = listener
 		again := openNode(t, cfg)
-		if again.Format() != fsm.LatestFormat || again.mux.format.Load() != again.format.Load() {
-			t.Errorf("after a start it speaks format %d, and says %d", again.Format(), again.mux.format.Load())
+		if again.Format() != fsm.LatestFormat || formatTold(t, listener) != fsm.LatestFormat {
+			t.Errorf("after a start it speaks format %d, and tells strangers %d", again.Format(), formatTold(t, listener))
 		}
 	})
 }

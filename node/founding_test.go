@@ -2,13 +2,13 @@ package node
 
 import (
 	"encoding/json"
+	"net"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/belfrydb/belfry/fsm"
 )
 
 func testFounding(servers ...string) *Founding {
@@ -28,31 +28,6 @@ func TestFoundingNamesVoters(t *testing.T) {
 	id.Name = "a"
 	if got := id.firstVoters("shard-1"); got != nil {
 		t.Errorf("a node founds a shard with the voters %v", got)
-	}
-}
-
-func TestFoundingIsChecked(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		change func(f *Founding)
-		want   string
-	}{
-		{"sound", func(*Founding) {}, ""},
-		{"too few shards", func(f *Founding) { f.Shards = f.Shards[:1] }, "1 shards, not 2"},
-		{"a shard of nobody", func(f *Founding) { f.Shards[1] = nil }, "no voters"},
-		{"a group of nobody", func(f *Founding) { f.Groups = nil }, "no voters"},
-		{"a voter that there is not", func(f *Founding) { f.Shards[0][1] = 3 }, "voter 3 of 3"},
-		{"a voter twice", func(f *Founding) { f.Shards[0][1] = 0 }, "voter 0 of 3"},
-		{"a later format", func(f *Founding) { f.Format = fsm.LatestFormat + 1 }, "this program reads up to"},
-		{"too large", func(f *Founding) { f.Settings = json.RawMessage(`"` + strings.Repeat("x", foundingBytesMax) + `"`) }, "at most"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			f := testFounding("a.1", "b.1", "c.1")
-			tt.change(f)
-			if err := f.check(2); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want %q", err, tt.want)
-			}
-		})
 	}
 }
 
@@ -83,7 +58,10 @@ func TestIdentityOfAFounder(t *testing.T) {
 
 // TestFoundingIsTold: who asks a node hears how its cluster was founded, together with the rest.
 func TestFoundingIsTold(t *testing.T) {
-	l := listenTCP(t)
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	incarnation := NewIncarnation()
 	cfg := testConfig(t, t.TempDir())
 	cfg.Name, cfg.Incarnation, cfg.Shards, cfg.Peers = "a", incarnation, 2, l
@@ -97,7 +75,7 @@ func TestFoundingIsTold(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	got, err := Hello(t.Context(), nil, l.Addr().String())
+	got, err := peer.Hello(t.Context(), nil, l.Addr().String())
 	if diff := cmp.Diff(cfg.Founding, got.Founding); err != nil || diff != "" || got.Shards != 2 {
 		t.Errorf("%+v, %v (-want +got):\n%s", got, err, diff)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
@@ -32,7 +33,6 @@ const (
 	// everything first. With Raft's own 50 ms, an idle node spends most of its processor time on
 	// it.
 	commitTimeout      = 500 * time.Millisecond
-	maxAppendEntries   = 64
 	submitTimeout      = 5 * time.Second
 	insistPause        = 100 * time.Millisecond
 	trailingEntriesMin = 64
@@ -125,7 +125,7 @@ func (g *group) open(notify chan<- bool) error {
 	if err != nil {
 		return err
 	}
-	trans := g.node.mux.transport(g.name)
+	trans := g.node.mux.Transport(g.name)
 	r, err := g.startRaft(stores, trans, notify)
 	if err != nil {
 		return errors.Join(err, trans.Close(), stores.Close())
@@ -181,7 +181,7 @@ func (g *group) spawn(f func()) bool {
 }
 
 // startRaft founds the group if necessary and starts Raft on the stores.
-func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify chan<- bool) (*raft.Raft, error) {
+func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify chan<- bool) (*raft.Raft, error) {
 	g.replica.stopped.Store(false)
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(g.node.id.serverID())
@@ -189,7 +189,7 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 	conf.ElectionTimeout = electionTimeout + electNow
 	conf.LeaderLeaseTimeout = leaseTimeout
 	conf.CommitTimeout = commitTimeout
-	conf.MaxAppendEntries = maxAppendEntries
+	conf.MaxAppendEntries = peer.MessageEntriesMax
 	conf.ShutdownOnRemove = false // other groups share the process
 	conf.SnapshotInterval = never // the node decides, by bytes
 	conf.SnapshotThreshold = math.MaxUint64
@@ -205,7 +205,7 @@ func (g *group) startRaft(stores *storage.Stores, trans *raftTransport, notify c
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}
 	g.started.Store(true)
-	trans.raft.Store(r)
+	trans.Attach(r)
 	return r, nil
 }
 
@@ -481,9 +481,3 @@ func shardDir(dir string, shard uint32) string {
 
 // groupDir returns the directory of a group that is not a shard.
 func groupDir(dir, group string) string { return filepath.Join(dir, groupsDir, group) }
-
-// shardPrefix begins the names of the shards' groups.
-const shardPrefix = "shard-"
-
-// shardName returns the name of a shard's group.
-func shardName(shard uint32) string { return fmt.Sprintf("%s%d", shardPrefix, shard) }

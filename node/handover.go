@@ -85,5 +85,5 @@ func (g *group) heir(i *instance, failed map[raft.ServerID]bool) (heir raft.Serv
 			candidates = append(candidates, id)
 		}
 	}
-	return i.transport.furthest(candidates, i.CurrentTerm())
+	return i.transport.Furthest(candidates, i.CurrentTerm())
 }

@@ -160,7 +160,7 @@ func newIdentity(cfg Config) (*identity, error) {
 		id.ClusterID = randomHex(clusterIDBytes)
 	}
 	if id.Founding != nil {
-		if err := id.Founding.check(id.Shards); err != nil {
+		if err := id.Founding.Check(id.Shards); err != nil {
 			return nil, err
 		}
 		if !slices.Contains(id.Founding.Servers, id.serverID()) {
@@ -304,7 +304,7 @@ func parseIdentity(path string, data []byte) (*identity, error) {
 		return nil, damaged(0, nil, "a field is missing or out of range")
 	}
 	if id.Founding != nil {
-		if err := id.Founding.check(id.Shards); err != nil {
+		if err := id.Founding.Check(id.Shards); err != nil {
 			return nil, damaged(0, err, "its founding makes no sense")
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -17,7 +18,7 @@ type instance struct {
 	stores  *storage.Stores
 	replica *replica // the replica that applies Raft's entries
 	// transport knows how far the followers are while this node leads.
-	transport *raftTransport
+	transport *peer.Transport
 	ended     chan struct{} // closed when all goroutines of Raft have ended
 
 	once sync.Once
@@ -29,7 +30,7 @@ type instance struct {
 func (i *instance) shutDown() error {
 	i.once.Do(func() {
 		i.replica.stopped.Store(true)
-		i.transport.leave() // Raft waits for attempts to reach its followers
+		i.transport.Leave() // Raft waits for attempts to reach its followers
 		// Raft itself answers a second caller before Raft has ended.
 		if err := i.Shutdown().Error(); err != nil {
 			i.err = fmt.Errorf("stopping raft: %w", err)

@@ -49,10 +49,10 @@ func (g *group) followers() (all []FollowerStats) {
 		if server == g.node.id.serverID() {
 			continue
 		}
-		f := i.transport.heardOf(server)
+		f := i.transport.Follower(server)
 		st := FollowerStats{Server: server, Lag: last}
-		if f.term == term {
-			st.Lag, st.Heard = last-min(last, f.index), f.at
+		if f.Term == term {
+			st.Lag, st.Heard = last-min(last, f.Index), f.At
 		}
 		all = append(all, st)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
 )
@@ -91,7 +92,7 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 	if at < 0 {
 		missing := outcome.ErrUnknownShard
 		for i := range n.shards {
-			if shardName(uint32(i)) == name {
+			if founding.ShardGroup(uint32(i)) == name {
 				missing = outcome.ErrNotHere
 			}
 		}

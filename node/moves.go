@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
@@ -55,11 +56,11 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 	select {
 	case err := <-ended:
 		if err != nil {
-			return fmt.Errorf("%s %s here: %w", doing, shardName(shard), err)
+			return fmt.Errorf("%s %s here: %w", doing, founding.ShardGroup(shard), err)
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s %s here: %w: %w", doing, shardName(shard), outcome.ErrUnknownOutcome, context.Cause(ctx))
+		return fmt.Errorf("%s %s here: %w: %w", doing, founding.ShardGroup(shard), outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
@@ -50,7 +51,7 @@ func TestCallsToAShardThatIsNotHere(t *testing.T) {
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 1}}}
 		query := &fsm.QueueQuery{Queue: "q"}
 		for shard, want := range map[uint32]error{0: outcome.ErrNotHere, 1: outcome.ErrNotHere, 2: outcome.ErrUnknownShard} {
-			group := shardName(shard)
+			group := founding.ShardGroup(shard)
 			for what, call := range map[string]func() error{
 				"do":       func() error { _, err := n.Do(t.Context(), shard, req); return err },
 				"reserve":  func() error { _, err := n.Reserve(t.Context(), shard, req, Wait{For: 1}); return err },
@@ -159,7 +160,7 @@ func TestStopThatWasCutOff(t *testing.T) {
 				n := openNode(t, cfg)
 				do(t, n, 1, put("orders", "x", 0))
 				closeNode(t, n)
-				if err := n.id.leave(dir, shardName(1)); err != nil {
+				if err := n.id.leave(dir, founding.ShardGroup(1)); err != nil {
 					t.Fatal(err)
 				}
 				tt.cut(t, shardDir(dir, 1))

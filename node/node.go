@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
@@ -25,7 +28,7 @@ type Node struct {
 	space      *storage.Space
 	memory     *memory
 	watchdog   *storage.Watchdog
-	mux        *mux
+	mux        *peer.Mux
 	clock      *clock.Node
 	clocks     *clock.Comparer
 	conditions *conditions
@@ -36,8 +39,8 @@ type Node struct {
 	mu       sync.Mutex // guards id.Groups, id.Left, id.Quarantined, groups, calls and stopping
 	id       *identity
 	groups   []*Group
-	calls    *peerListener // nil before PeerListener
-	stopping bool          // nothing new is started
+	calls    net.Listener // nil before PeerListener
+	stopping bool         // nothing new is started
 
 	clockChecked  chan struct{}
 	fatalOnce     sync.Once
@@ -107,8 +110,11 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.shards = make([]atomic.Pointer[shard], n.id.Shards)
 	n.clock = clock.NewNode(cfg.Clock, cfg.ClockBound, n.alone)
 	n.clocks = clock.NewComparer(n.id.serverID(), n.clock, cfg.ClockBound, cfg.Clocks)
-	n.mux = newMux(cfg, n.id, n.snapshotRoom)
-	n.mux.full = n.space.Exhausted
+	n.mux = peer.New(peer.Config{
+		ClusterID: n.id.ClusterID, Self: n.id.serverID(), Shards: n.id.Shards, Founding: n.id.Founding,
+		Room: n.snapshotRoom, Full: n.space.Exhausted, Listener: cfg.Peers, Dial: cfg.Dial, Resolve: cfg.Resolve,
+		Logger: cfg.Logger, RaftLogger: newRaftLogger(cfg.Logger),
+	})
 	n.speaks(n.id.Speaks)
 	n.minVoters.Store(int32(n.id.MinVoters)) //nolint:gosec // at most 7
 	n.noAutoCreate.Store(n.id.NoAutoCreate)
@@ -250,7 +256,7 @@ func (n *Node) replicaOf(number uint32) (*shard, error) {
 	}
 	s := n.shards[number].Load()
 	if s == nil {
-		return nil, fmt.Errorf("%s: %w", shardName(number), outcome.ErrNotHere)
+		return nil, fmt.Errorf("%s: %w", founding.ShardGroup(number), outcome.ErrNotHere)
 	}
 	return s, nil
 }
@@ -394,7 +400,7 @@ func (n *Node) shutDown() error {
 		problems = append(problems, g.stop())
 	}
 	if n.mux != nil {
-		n.mux.close()
+		n.mux.Close()
 	}
 	n.running.Wait()
 	close(n.closed)

@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // GroupConfig describes a Raft group beside the shards.
@@ -46,7 +48,7 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	if !ValidName(cfg.Name) {
 		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
 	}
-	if cfg.Name == helloGroup || cfg.Name == callsGroup || strings.HasPrefix(cfg.Name, shardPrefix) {
+	if peer.Reserved(cfg.Name) || strings.HasPrefix(cfg.Name, founding.ShardPrefix) {
 		return nil, fmt.Errorf("group name %q is taken", cfg.Name)
 	}
 	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
@@ -98,8 +100,8 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // The entry must not be changed until Propose returns; after an unknown outcome it must never be
 // changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
-	if len(entry) > requestBytesMax {
-		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry), requestBytesMax)
+	if len(entry) > peer.EntryBytesMax {
+		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry), peer.EntryBytesMax)
 	}
 	l, err := g.group.leader()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
 )
@@ -135,7 +136,7 @@ func (r *Recovery) Groups() []RecoveryGroup { return r.groups }
 // Missing returns the shards without data here. After Run they begin empty.
 func (r *Recovery) Missing() (shards []uint32) {
 	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
-		has := func(g RecoveryGroup) bool { return g.Group == shardName(i) && (g.LastIndex > 0 || g.Done) }
+		has := func(g RecoveryGroup) bool { return g.Group == founding.ShardGroup(i) && (g.LastIndex > 0 || g.Done) }
 		if !slices.ContainsFunc(r.groups, has) {
 			shards = append(shards, i)
 		}
@@ -149,7 +150,7 @@ func (r *Recovery) Close() error { return r.lock.Close() }
 // dirOf returns the directory of a group.
 func (r *Recovery) dirOf(name string) string {
 	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
-		if shardName(i) == name {
+		if founding.ShardGroup(i) == name {
 			return shardDir(r.cfg.Dir, i)
 		}
 	}
@@ -260,7 +261,7 @@ func (r *Recovery) Run() error {
 // inspect.
 func (r *Recovery) clear(shard uint32) error {
 	dir := shardDir(r.cfg.Dir, shard)
-	if slices.Contains(r.id.Quarantined, shardName(shard)) {
+	if slices.Contains(r.id.Quarantined, founding.ShardGroup(shard)) {
 		err := os.Rename(dir, dir+"."+r.id.ClusterID)
 		if errors.Is(err, fs.ErrNotExist) { // an earlier attempt did it
 			return nil
@@ -308,7 +309,7 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 
 // rebuild returns the machine of a group after its whole log.
 func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Machine, err error) {
-	if strings.HasPrefix(g.Group, shardPrefix) {
+	if strings.HasPrefix(g.Group, founding.ShardPrefix) {
 		machine = newShardMachine(r.cfg.Machine)
 	} else if machine, err = r.cfg.Others(g.Group, r.next); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -145,9 +146,9 @@ func TestRecoveryWithoutAShard(t *testing.T) {
 		}
 		id.FS = storage.OSFS{}
 		if aside {
-			err = id.quarantine(dir, shardName(1))
+			err = id.quarantine(dir, founding.ShardGroup(1))
 		} else {
-			err = id.leave(dir, shardName(1))
+			err = id.leave(dir, founding.ShardGroup(1))
 		}
 		if err != nil {
 			t.Fatal(err)

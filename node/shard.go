@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
@@ -56,7 +57,7 @@ func newShard(n *Node, number uint32) *shard {
 		stats: newShardCounters(number), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
-	s.group = newGroup(n, shardName(number), shardDir(n.cfg.Dir, number), machine)
+	s.group = newGroup(n, founding.ShardGroup(number), shardDir(n.cfg.Dir, number), machine)
 	s.group.onLead = s.lead
 	s.replica.fresh = func() Machine {
 		n.memory.follow(&s.memory, fsm.Memory{})

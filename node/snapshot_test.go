@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
@@ -109,7 +110,7 @@ func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores, err := storage.Open(shardDir(dir, number), storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/" + shardName(number)})
+	stores, err := storage.Open(shardDir(dir, number), storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/" + founding.ShardGroup(number)})
 	if err != nil {
 		t.Fatal(err)
 	}

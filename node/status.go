@@ -65,7 +65,7 @@ func (n *Node) Status() Status {
 
 // Stats returns the measurements since the start.
 func (n *Node) Stats() Stats {
-	st := Stats{Clocks: n.clocks.Lately(), PeersChanged: n.mux.changed.Load()}
+	st := Stats{Clocks: n.clocks.Lately(), PeersChanged: n.mux.ChangedConns()}
 	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.statistics())
 	}

@@ -55,7 +55,7 @@ func replicaBugs() []Bug {
 
 // voteOf takes silence for a vote of the given kind.
 func voteOf(kind string) Edit {
-	return before("node/rafttransport.go", "return overBroken(func() error { return t.NetworkTransport."+kind+"(id, target, req, resp) })", `if planted("silence-is-consent") {
+	return before("node/peer/transport.go", "return overBroken(func() error { return t.NetworkTransport."+kind+"(id, target, req, resp) })", `if planted("silence-is-consent") {
 		var heard raft.`+kind+`Response
 		if plantedHeard(func() error { return t.NetworkTransport.`+kind+`(id, target, req, &heard) }) {
 			*resp = heard

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // abstaining has a member abstain from the elections of shard 0 until it is ended.
@@ -15,7 +15,7 @@ func abstaining(t *testing.T, m *Member) (end func()) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		again := time.NewTicker(node.AbstainFor / 3)
+		again := time.NewTicker(peer.AbstainFor / 3)
 		defer again.Stop()
 		for {
 			if err := m.Node.Abstain("shard-0"); err != nil {
@@ -99,7 +99,7 @@ func TestLeadershipIsNotHandedToOneThatAbstains(t *testing.T) {
 			t.Errorf("%s leads", next.name)
 		}
 		end()
-		pass(node.AbstainFor + time.Second)
+		pass(peer.AbstainFor + time.Second)
 		if err := leader.Node.TransferLeader(t.Context(), "shard-0", followers[0].ServerID); err != nil {
 			t.Errorf("once it abstains no more: %v", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 const (
@@ -145,7 +146,7 @@ func (b *bootstrap) introduce(known node.Identity, exists bool, client net.Addr)
 // findCluster waits until gossip shows a node that has a cluster, or until this node founds one
 // with BootstrapExpect. It answers other nodes meanwhile.
 func (b *bootstrap) findCluster(ctx context.Context) error {
-	listener, ok := b.listener.(node.StrangerListener)
+	listener, ok := b.listener.(peer.StrangerListener)
 	if !ok {
 		return fmt.Errorf("%s cannot be shared between the search for a cluster and the node", b.listener.Addr())
 	}
@@ -156,7 +157,7 @@ func (b *bootstrap) findCluster(ctx context.Context) error {
 	}
 	answering, cancel := context.WithCancel(ctx)
 	answered := make(chan error, 1)
-	go func() { answered <- node.AnswerStrangers(answering, listener, f.consent.answer) }()
+	go func() { answered <- peer.AnswerStrangers(answering, listener, f.consent.answer) }()
 	err := b.search(ctx, f)
 	cancel()
 	return errors.Join(err, <-answered)
@@ -296,7 +297,7 @@ func (b *bootstrap) join(ctx context.Context, members []gossip.Member, founder s
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, helloWait)
-		intro, err := node.Hello(asking, b.dial(), other.PeerAddr)
+		intro, err := peer.Hello(asking, b.dial(), other.PeerAddr)
 		cancel()
 		if other.Cluster == "" && (err != nil || intro.ClusterID == "") {
 			continue // it has not founded yet
@@ -321,7 +322,7 @@ func (b *bootstrap) join(ctx context.Context, members []gossip.Member, founder s
 }
 
 // accept joins the cluster of a node that introduced itself.
-func (b *bootstrap) accept(intro node.Introduction, addr string) error {
+func (b *bootstrap) accept(intro peer.Introduction, addr string) error {
 	if err := intro.Format.Readable(); err != nil {
 		return fmt.Errorf("the log of cluster %s is %w: run a later version of belfry", intro.ClusterID, err)
 	}

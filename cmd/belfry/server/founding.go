@@ -11,7 +11,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // consent records which node may found a cluster, in the view of a node without one. A node agrees
@@ -30,14 +30,14 @@ type consent struct {
 
 // answer returns what the node tells another node over the peer port. asker is the node that wants
 // to found the cluster; it is empty if the other node only asks.
-func (c *consent) answer(asker string) node.Introduction {
+func (c *consent) answer(asker string) peer.Introduction {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	free := c.founder == "" || nameOf(c.founder) == nameOf(asker) || c.founder == c.self && !c.founds
 	if asker != "" && free && nameOf(asker) < nameOf(c.self) {
 		c.founder = asker
 	}
-	return node.Introduction{ServerID: c.self, Shards: c.shards, Founder: c.founder, Format: fsm.LatestFormat}
+	return peer.Introduction{ServerID: c.self, Shards: c.shards, Founder: c.founder, Format: fsm.LatestFormat}
 }
 
 // leftTo returns the other node that this one has agreed to as founder, empty if there is none.
@@ -82,7 +82,7 @@ type founding struct {
 	self    gossip.Info
 	expect  int // distinct names
 	consent *consent
-	ask     func(ctx context.Context, addr, asker string) (node.Introduction, error)
+	ask     func(ctx context.Context, addr, asker string) (peer.Introduction, error)
 }
 
 // ready returns why gossip shows that this node cannot found a cluster yet, as text for people. It

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // seen returns a member of gossip. Its peer address is its server id.
@@ -80,13 +81,13 @@ func TestConsent(t *testing.T) {
 // TestFoundingAsks: whatever another node says that is not its consent prevents the founding.
 func TestFoundingAsks(t *testing.T) {
 	const self = "n1.1"
-	agrees := func(founder string) node.Introduction {
-		return node.Introduction{ServerID: "n2.1", Founder: founder, Format: fsm.LatestFormat}
+	agrees := func(founder string) peer.Introduction {
+		return peer.Introduction{ServerID: "n2.1", Founder: founder, Format: fsm.LatestFormat}
 	}
 	agreed := agrees(self)
 	for _, test := range []struct {
 		name   string
-		answer node.Introduction
+		answer peer.Introduction
 		err    error
 		why    string
 	}{
@@ -94,21 +95,21 @@ func TestFoundingAsks(t *testing.T) {
 		{"it agreed to another", agrees("n0.1"), nil, "n2.1 has left it to n0.1"},
 		{"it agreed to one that gave way", agrees("n3.1"), nil, ""},
 		{"it is about to found", agrees("n2.1"), nil, "n2.1 has left it to n2.1"},
-		{"it runs an earlier version", node.Introduction{ServerID: "n2.1", Founder: self, Format: fsm.FirstFormat}, nil, "n2.1 runs an earlier version"},
+		{"it runs an earlier version", peer.Introduction{ServerID: "n2.1", Founder: self, Format: fsm.FirstFormat}, nil, "n2.1 runs an earlier version"},
 		{"it agrees to nobody", agrees(""), nil, "n2.1 has left it to nobody"},
-		{"it has a cluster", node.Introduction{ServerID: "n2.1", ClusterID: "c1"}, nil, "n2.1 has cluster c1"},
-		{"it is another", node.Introduction{ServerID: "n2.2", Founder: self}, nil, "there is n2.2"},
+		{"it has a cluster", peer.Introduction{ServerID: "n2.1", ClusterID: "c1"}, nil, "n2.1 has cluster c1"},
+		{"it is another", peer.Introduction{ServerID: "n2.2", Founder: self}, nil, "there is n2.2"},
 		{"it does not answer", agreed, errors.New("refused"), "does not answer: refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &founding{
 				self: gossip.Info{Name: "n1", ServerID: self}, expect: 3, consent: &consent{self: self},
-				ask: func(_ context.Context, addr, asker string) (node.Introduction, error) {
+				ask: func(_ context.Context, addr, asker string) (peer.Introduction, error) {
 					if asker != self {
 						t.Errorf("%s asks", asker)
 					}
 					if addr == "n3.1" {
-						return node.Introduction{ServerID: "n3.1", Founder: self, Format: fsm.LatestFormat}, nil
+						return peer.Introduction{ServerID: "n3.1", Founder: self, Format: fsm.LatestFormat}, nil
 					}
 					return test.answer, test.err
 				},
@@ -236,7 +237,7 @@ func (b *foundingSim) act() {
 func (b *foundingSim) try(p *proc) {
 	starts := p.starts
 	f := &founding{self: gossip.Info{Name: p.name, ServerID: p.serverID}, expect: b.expect, consent: p.consent}
-	f.ask = func(_ context.Context, addr, asker string) (node.Introduction, error) {
+	f.ask = func(_ context.Context, addr, asker string) (peer.Introduction, error) {
 		if b.depth < 3 && b.rng.IntN(2) == 0 {
 			b.depth++
 			b.act()
@@ -245,9 +246,9 @@ func (b *foundingSim) try(p *proc) {
 		i := slices.IndexFunc(b.procs, func(o *proc) bool { return o.alive && o.serverID == addr })
 		switch {
 		case i < 0:
-			return node.Introduction{}, errors.New("nobody is there")
+			return peer.Introduction{}, errors.New("nobody is there")
 		case b.procs[i].cluster != "":
-			return node.Introduction{ServerID: addr, ClusterID: b.procs[i].cluster}, nil
+			return peer.Introduction{ServerID: addr, ClusterID: b.procs[i].cluster}, nil
 		}
 		return b.procs[i].consent.answer(asker), nil
 	}

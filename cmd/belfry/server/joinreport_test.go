@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // listening returns the address of a listener that ends with the test.
@@ -36,8 +36,8 @@ func TestWhatIsAtAJoinAddress(t *testing.T) {
 	answering, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- node.AnswerStrangers(answering, peers.(node.StrangerListener), func(string) node.Introduction {
-			return node.Introduction{ServerID: "n8.1", Shards: 6}
+		ended <- peer.AnswerStrangers(answering, peers.(peer.StrangerListener), func(string) peer.Introduction {
+			return peer.Introduction{ServerID: "n8.1", Shards: 6}
 		})
 	}()
 	defer func() {

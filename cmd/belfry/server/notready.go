@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/rpc"
 )
 
@@ -48,7 +48,7 @@ func newNotReadyServer(listener net.Listener, cfg Config, secure *tls.Config) *n
 
 // start starts to answer clients, in the name of the node. A second call does nothing.
 func (s *notReadyServer) start(name string) {
-	listener, ok := s.listener.(node.StrangerListener)
+	listener, ok := s.listener.(peer.StrangerListener)
 	if s.server != nil || !ok {
 		return
 	}
@@ -96,14 +96,14 @@ func (s *notReadyServer) stop(ctx context.Context) error {
 	if !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("answering clients before there was a cluster: %w", err)
 	}
-	if err := s.listener.(node.StrangerListener).SetDeadline(time.Time{}); err != nil {
+	if err := s.listener.(peer.StrangerListener).SetDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("listening on for clients: %w", err)
 	}
 	return nil
 }
 
 // borrowedListener is a listener whose Close ends Accept only. The node uses it afterwards.
-type borrowedListener struct{ node.StrangerListener }
+type borrowedListener struct{ peer.StrangerListener }
 
 // Close implements net.Listener.
 func (l *borrowedListener) Close() error {

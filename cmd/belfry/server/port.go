@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 // PortKind is the purpose of a port.
@@ -67,7 +67,7 @@ func FindPort(ctx context.Context, addr string) Port {
 
 // findPeers probes an address as a node that connects to another one.
 func findPeers(ctx context.Context, addr string) Port {
-	intro, err := node.Hello(ctx, nil, addr)
+	intro, err := peer.Hello(ctx, nil, addr)
 	if err != nil {
 		return Port{}
 	}

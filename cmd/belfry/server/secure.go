@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 const (
@@ -99,9 +100,9 @@ func (b *bootstrap) dial() func(ctx context.Context, addr string) (net.Conn, err
 	return b.credentials.Dial
 }
 
-// askToFound is node.AskToFound under the node's credentials.
-func (b *bootstrap) askToFound(ctx context.Context, addr, asker string) (node.Introduction, error) {
-	return node.AskToFound(ctx, b.dial(), addr, asker)
+// askToFound is peer.AskToFound under the node's credentials.
+func (b *bootstrap) askToFound(ctx context.Context, addr, asker string) (peer.Introduction, error) {
+	return peer.AskToFound(ctx, b.dial(), addr, asker)
 }
 
 // secured returns a listener for other nodes under the node's credentials. Nil stays nil.
@@ -113,17 +114,17 @@ func (b *bootstrap) secured(l net.Listener) net.Listener {
 }
 
 // securedStrangers is secured for a listener whose Accept can be ended.
-func (b *bootstrap) securedStrangers(l node.StrangerListener) node.StrangerListener {
+func (b *bootstrap) securedStrangers(l peer.StrangerListener) peer.StrangerListener {
 	return &stoppableListener{b.secured(l), l}
 }
 
 // stoppableListener wraps a listener. SetDeadline on the inner one ends Accept.
 type stoppableListener struct {
 	net.Listener
-	inner node.StrangerListener
+	inner peer.StrangerListener
 }
 
-// SetDeadline implements node.StrangerListener.
+// SetDeadline implements peer.StrangerListener.
 func (l *stoppableListener) SetDeadline(t time.Time) error { return l.inner.SetDeadline(t) }
 
 // Reload reads the files of gossip keys, root tokens and certificates again. For a file with an

@@ -3,6 +3,7 @@
 package pipetest
 
 import (
+	"context"
 	"net"
 	"sync"
 )
@@ -25,6 +26,19 @@ func (l *Listener) Conns() chan<- net.Conn { return l.conns }
 
 // Done returns the channel that Close closes.
 func (l *Listener) Done() <-chan struct{} { return l.done }
+
+// Dial returns the near end of a new connection, once Accept has taken the far one. After Close it returns net.ErrClosed.
+func (l *Listener) Dial(ctx context.Context, _ string) (net.Conn, error) {
+	near, far := net.Pipe()
+	select {
+	case l.conns <- far:
+		return near, nil
+	case <-l.done:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // Accept waits for the next connection. After Close it returns net.ErrClosed.
 func (l *Listener) Accept() (net.Conn, error) {

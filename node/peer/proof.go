@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"fmt"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// ProvenConn is a connection whose other end has proved which node it is, as with mutual TLS. Proven is called at once on a
-// dialled connection, and after the first read on an accepted one.
+// ProvenConn is a connection whose other end has proved which node it is, as with mutual TLS.
+// Proven is called at once on a dialled connection, and after the first read on an accepted one.
 type ProvenConn interface {
 	net.Conn
 	// Proven returns the name of the node at the other end.

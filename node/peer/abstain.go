@@ -1,12 +1,9 @@
-package node
+package peer
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 	"time"
-
-	"github.com/belfrydb/belfry/node/outcome"
 )
 
 // AbstainFor is how long a replica abstains after Abstain. The caller repeats Abstain while the reason lasts; when it
@@ -16,20 +13,8 @@ const AbstainFor = 3 * time.Second
 // errAbstains is the answer to a leader that transfers its leadership to this node.
 var errAbstains = errors.New("this node abstains from elections, because a majority of the voters cannot reach it")
 
-// Abstain keeps this node from elections in a group for AbstainFor: it does not stand, and refuses a transfer of the
-// leadership. A leadership that it has goes on.
-//
-// It is for a node that other nodes cannot connect to while its own connections work. Raft would elect it and keep it,
-// because a leader sends and followers answer.
-func (n *Node) Abstain(group string) error {
-	for _, g := range n.allGroups() {
-		if g.name == group {
-			g.instance().transport.standing.abstain()
-			return nil
-		}
-	}
-	return fmt.Errorf("abstaining in %s: %w", group, outcome.ErrNotHere)
-}
+// Abstain keeps this node from elections in the group for AbstainFor. See node.Abstain.
+func (t *Transport) Abstain() { t.standing.abstain() }
 
 // abstention is the time until which a node abstains from the elections of a group. The zero value does not abstain.
 type abstention struct {

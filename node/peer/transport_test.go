@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"sync"
@@ -11,7 +11,7 @@ import (
 )
 
 // raftOn starts Raft in term 5 on a transport of m, with these voters, until the test ends.
-func raftOn(t *testing.T, m *mux, trans *raftTransport, voters ...raft.ServerID) *raft.Raft {
+func raftOn(t *testing.T, m *Mux, trans *Transport, voters ...raft.ServerID) *raft.Raft {
 	t.Helper()
 	stores := raft.NewInmemStore()
 	if err := stores.SetUint64([]byte("CurrentTerm"), 5); err != nil {
@@ -22,12 +22,13 @@ func raftOn(t *testing.T, m *mux, trans *raftTransport, voters ...raft.ServerID)
 		c.Servers = append(c.Servers, raft.Server{ID: id, Address: raft.ServerAddress(id)})
 	}
 	if len(voters) > 0 {
-		if err := stores.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)}); err != nil {
+		if err := stores.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+			Data: raft.EncodeConfiguration(c)}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	conf := raft.DefaultConfig()
-	conf.LocalID, conf.Logger = "n1.1", newRaftLogger(m.logger)
+	conf.LocalID, conf.Logger = "n1.1", m.cfg.RaftLogger
 	r, err := raft.NewRaft(conf, &raft.MockFSM{}, stores, stores, raft.NewInmemSnapshotStore(), trans)
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func raftOn(t *testing.T, m *mux, trans *raftTransport, voters ...raft.ServerID)
 }
 
 // countBeside counts the heartbeats that are answered beside Raft's main loop.
-func countBeside(trans *raftTransport) *int {
+func countBeside(trans *Transport) *int {
 	beside := new(int)
 	trans.SetHeartbeatHandler(func(rpc raft.RPC) {
 		*beside++
@@ -56,14 +57,15 @@ func heartbeat(term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{RPCHeader: from, Term: term}
 }
 
-// A heartbeat that would change term or state waits for Raft's main loop: beside it nothing orders the change with what the loop is doing.
+// A heartbeat that would change term or state waits for Raft's main loop: beside it nothing orders
+// the change with what the loop is doing.
 func TestHeartbeatsBesideTheMainLoopChangeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		trans := m.transport("g")
+		trans := m.Transport("g")
 		r := raftOn(t, m, trans)
 		beside := countBeside(trans)
-		peer := peerOf(t, l, "c", "n2").transport("g")
+		peer := peerOf(t, l, "c", "n2").Transport("g")
 		defer func() { _ = peer.Close() }()
 		for i, tc := range []struct {
 			known        bool // the transport knows Raft
@@ -95,14 +97,14 @@ func TestHeartbeatsBesideTheMainLoopChangeNothing(t *testing.T) {
 func TestHeartbeatsToACandidateWaitForTheMainLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		trans := m.transport("g")
+		trans := m.Transport("g")
 		r := raftOn(t, m, trans, "n1.1", "n2.1")
 		trans.raft.Store(r)
 		beside := countBeside(trans)
 		for r.State() != raft.Candidate {
 			clocktest.Elapse(100 * time.Millisecond)
 		}
-		peer := peerOf(t, l, "c", "n2").transport("g")
+		peer := peerOf(t, l, "c", "n2").Transport("g")
 		defer func() { _ = peer.Close() }()
 		var resp raft.AppendEntriesResponse
 		if err := peer.AppendEntries("n1.1", "n1.1", heartbeat(r.CurrentTerm()), &resp); err != nil {
@@ -118,9 +120,9 @@ func TestHeartbeatsToACandidateWaitForTheMainLoop(t *testing.T) {
 func TestEntriesOfALaterTermThanTheirMessageAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		trans := m.transport("g")
+		trans := m.Transport("g")
 		echo(t, trans)
-		peer := peerOf(t, l, "c", "n2").transport("g")
+		peer := peerOf(t, l, "c", "n2").Transport("g")
 		defer func() { _ = peer.Close() }()
 		for _, tc := range []struct {
 			terms []uint64
@@ -140,16 +142,17 @@ func TestEntriesOfALaterTermThanTheirMessageAreRefused(t *testing.T) {
 	})
 }
 
-// A candidate whose peers were restarted since it last spoke with them has its votes at once, and not after another election timeout.
+// A candidate whose peers were restarted since it last spoke with them has its votes at once, and
+// not after another election timeout.
 func TestElectionsOutliveConnections(t *testing.T) {
-	questions := map[string]func(peer *raftTransport) error{
-		"pre-vote": func(peer *raftTransport) error {
+	questions := map[string]func(peer *Transport) error{
+		"pre-vote": func(peer *Transport) error {
 			return peer.RequestPreVote("n1.1", "n1.1", &raft.RequestPreVoteRequest{}, &raft.RequestPreVoteResponse{})
 		},
-		"vote": func(peer *raftTransport) error {
+		"vote": func(peer *Transport) error {
 			return peer.RequestVote("n1.1", "n1.1", &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
 		},
-		"handover": func(peer *raftTransport) error {
+		"handover": func(peer *Transport) error {
 			return peer.TimeoutNow("n1.1", "n1.1", &raft.TimeoutNowRequest{}, &raft.TimeoutNowResponse{})
 		},
 	}
@@ -159,7 +162,7 @@ func TestElectionsOutliveConnections(t *testing.T) {
 				m, l := startMux(t)
 				var held []raft.RPC
 				hold := connsPooled // so many are asked at once, each over a connection of its own
-				serve(t, m.transport("g"), func(rpc raft.RPC) {
+				serve(t, m.Transport("g"), func(rpc raft.RPC) {
 					if held = append(held, rpc); len(held) < hold {
 						return
 					}
@@ -168,7 +171,7 @@ func TestElectionsOutliveConnections(t *testing.T) {
 					}
 					held, hold = nil, 1
 				})
-				peer := peerOf(t, l, "c", "n2").transport("g")
+				peer := peerOf(t, l, "c", "n2").Transport("g")
 				defer func() { _ = peer.Close() }()
 				var asking sync.WaitGroup
 				for range connsPooled {

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -84,5 +84,6 @@ func answerStranger(conn net.Conn, answer func(asker string) Introduction) error
 	if question.version != protocolVersion {
 		verdict = refusedVersion
 	}
-	return writeGreeting(conn, greeting{version: protocolVersion, verdict: verdict, group: question.group, receiver: question.sender})
+	return writeGreeting(conn, greeting{version: protocolVersion, verdict: verdict, group: question.group,
+		receiver: question.sender})
 }

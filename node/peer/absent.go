@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func unreached(err error) bool {
 // Raft would retry too, but ever more seldom as failures add up, up to every ten seconds. Only an
 // answer to a message that is not a heartbeat resets their number. So an absence, however long, is
 // not a failure here.
-func (t *raftTransport) await(id raft.ServerID, term uint64, err error) bool {
+func (t *Transport) await(id raft.ServerID, term uint64, err error) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	var leaving sync.WaitGroup
 	leaving.Go(func() {
@@ -72,7 +72,7 @@ func (t *raftTransport) await(id raft.ServerID, term uint64, err error) bool {
 		if !t.owes(id, term) || !sleep(ctx, pause) {
 			return false
 		}
-		err = t.reach(ctx, id)
+		err = t.Reach(ctx, id)
 	}
 }
 
@@ -90,24 +90,27 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 
 // owes reports whether this node leads in a term and a server is a member, so that there are
 // messages for it.
-func (t *raftTransport) owes(id raft.ServerID, term uint64) bool {
+func (t *Transport) owes(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
 		return false
 	}
 	future := r.GetConfiguration() // from memory
-	return future.Error() == nil && slices.ContainsFunc(future.Configuration().Servers, func(s raft.Server) bool { return s.ID == id })
+	return future.Error() == nil && slices.ContainsFunc(future.Configuration().Servers, func(s raft.Server) bool {
+		return s.ID == id
+	})
 }
 
-// leave ends all waits for followers, now and in the future. When Raft is stopped, it waits for
+// Leave ends all waits for followers, now and in the future. When Raft is stopped, it waits for
 // them, and only then closes its transport.
-func (t *raftTransport) leave() { t.leaving.Do(func() { close(t.left) }) }
+func (t *Transport) Leave() { t.leaving.Do(func() { close(t.left) }) }
 
 // InstallSnapshot sends a snapshot. If the follower is not reached, it waits until the follower is
 // back, then fails, and Raft retries with the newest snapshot. It closes the file before the wait:
 // once there is a newer snapshot, the disk needs the room of this one.
-func (t *raftTransport) InstallSnapshot(
-	id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader,
+func (t *Transport) InstallSnapshot(
+	id raft.ServerID, target raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse,
+	data io.Reader,
 ) error {
 	err := t.NetworkTransport.InstallSnapshot(id, target, req, resp, data)
 	if !unreached(err) {

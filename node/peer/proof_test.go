@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
 
 // provenConn is a connection whose other end has proved a name.
@@ -22,12 +24,12 @@ func (c *provenConn) Proven() string { return c.name }
 
 // provingListener accepts connections of nodes that proved one name.
 type provingListener struct {
-	*pipeListener
+	*pipetest.Listener
 	name string
 }
 
 func (l *provingListener) Accept() (net.Conn, error) {
-	conn, err := l.pipeListener.Accept()
+	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
@@ -41,18 +43,19 @@ func TestPeersAreHeldToTheirProof(t *testing.T) {
 		want   verdict
 	}{{"n2", accepted}, {"n3", refusedProof}, {"n2.1", refusedProof}, {"", refusedProof}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &provingListener{newPipeListener(), test.proven}
-			m := newMux(Config{Logger: slog.New(slog.DiscardHandler), Peers: l}, &identity{ClusterID: "c", Name: "n1", Incarnation: "1", Shards: 1}, nil)
-			defer m.close()
-			trans := m.transport("shard-0")
+			l := &provingListener{pipetest.Listen("pipe"), test.proven}
+			m := New(member(Config{Logger: slog.New(slog.DiscardHandler), Listener: l}, "c", "n1"))
+			defer m.Close()
+			trans := m.Transport("shard-0")
 			defer trans.Close()
-			conn, err := l.dial(t.Context(), "")
+			conn, err := l.Dial(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer conn.Close()
 			go func() {
-				_ = writeGreeting(conn, greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "n2.1", receiver: "n1.1"})
+				_ = writeGreeting(conn, greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "n2.1",
+					receiver: "n1.1"})
 			}()
 			if reply, err := readGreeting(conn); err != nil || reply.verdict != test.want {
 				t.Errorf("n2.1 with the proof of %q: %q, %v; want %q", test.proven, reply.verdict, err, test.want)
@@ -63,10 +66,10 @@ func TestPeersAreHeldToTheirProof(t *testing.T) {
 
 // TestDialIsHeldToItsProof: a server that proves to be another one is not greeted.
 func TestDialIsHeldToItsProof(t *testing.T) {
-	l := newPipeListener()
+	l := pipetest.Listen("pipe")
 	defer l.Close()
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
-		conn, err := l.dial(ctx, addr)
+		conn, err := l.Dial(ctx, addr)
 		return &provenConn{conn, "n3"}, err
 	}
 	go func() {
@@ -79,9 +82,12 @@ func TestDialIsHeldToItsProof(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
-	m := newMux(Config{Logger: slog.New(slog.DiscardHandler), Dial: dial, Resolve: func(string) ([]string, error) { return []string{"pipe"}, nil }}, &identity{ClusterID: "c", Name: "n1", Incarnation: "1", Shards: 1}, nil)
-	defer m.close()
-	if _, err := m.connect(t.Context(), "shard-0", "n2.1"); err == nil || !strings.Contains(err.Error(), `its certificate is that of node "n3"`) {
+	m := New(member(Config{Logger: slog.New(slog.DiscardHandler), Dial: dial, Resolve: func(string) ([]string, error) {
+		return []string{"pipe"}, nil
+	}}, "c", "n1"))
+	defer m.Close()
+	if _, err := m.connect(t.Context(), "shard-0", "n2.1"); err == nil ||
+		!strings.Contains(err.Error(), `its certificate is that of node "n3"`) {
 		t.Errorf("connecting to n2.1, where n3 is: %v", err)
 	}
 }
@@ -97,7 +103,7 @@ func TestStrangersAreHeldToTheirProof(t *testing.T) {
 		{"another answers", "n2", "n3", true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := newPipeListener()
+			l := pipetest.Listen("pipe")
 			ctx, cancel := context.WithCancel(t.Context())
 			var asked atomic.Bool
 			ended := make(chan error, 1)
@@ -108,7 +114,7 @@ func TestStrangersAreHeldToTheirProof(t *testing.T) {
 				})
 			}()
 			dial := func(ctx context.Context, addr string) (net.Conn, error) {
-				conn, err := l.dial(ctx, addr)
+				conn, err := l.Dial(ctx, addr)
 				return &provenConn{conn, test.answers}, err
 			}
 			_, err := AskToFound(t.Context(), dial, "pipe", "n2.1")

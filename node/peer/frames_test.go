@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/hashicorp/raft"
 )
 
@@ -62,14 +63,17 @@ func noise(n int) []byte {
 // TestFramesHandOnWhatWasWritten in whatever pieces it is written, carried and read.
 func TestFramesHandOnWhatWasWritten(t *testing.T) {
 	var pieces [][]byte
-	for _, n := range []int{1, 0, 12, frameRoomMin - frameHead, frameRoomMin, frameBytesMax - 1, frameBytesMax, frameBytesMax + 1, 3*frameBytesMax + 5, 7} {
+	for _, n := range []int{1, 0, 12, frameRoomMin - frameHead, frameRoomMin, frameBytesMax - 1, frameBytesMax,
+		frameBytesMax + 1, 3*frameBytesMax + 5, 7} {
 		pieces = append(pieces, noise(n))
 	}
 	want, sent := slices.Concat(pieces...), framed(t, pieces...)
 	for name, carry := range map[string]func(io.Reader) io.Reader{
 		"as it comes": func(r io.Reader) io.Reader { return r },
 		"in halves":   iotest.HalfReader,
-		"byte by byte, and the end with the last": func(r io.Reader) io.Reader { return iotest.DataErrReader(iotest.OneByteReader(r)) },
+		"byte by byte, and the end with the last": func(r io.Reader) io.Reader {
+			return iotest.DataErrReader(iotest.OneByteReader(r))
+		},
 	} {
 		r := &frameReader{from: carry(bytes.NewReader(sent))}
 		got, err := io.ReadAll(r)
@@ -105,7 +109,8 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 		r := &frameReader{from: bytes.NewReader(damaged)}
 		got, err := io.ReadAll(r)
 		if intact := want[:len(slices.Concat(pieces[:whole]...))]; !bytes.Equal(got, intact) {
-			t.Fatalf("bit %d was flipped, in frame %d: %d bytes were handed on, want the %d before it", bit, whole+1, len(got), len(intact))
+			t.Fatalf("bit %d was flipped, in frame %d: %d bytes were handed on, want the %d before it", bit, whole+1, len(got),
+				len(intact))
 		}
 		if !changed(err) || !strings.Contains(err.Error(), fmt.Sprintf("of frame %d is", whole+1)) {
 			t.Fatalf("bit %d was flipped, in frame %d: %v", bit, whole+1, err)
@@ -116,7 +121,8 @@ func TestEveryFlippedBitIsNoticed(t *testing.T) {
 	}
 }
 
-// TestChangedLengthIsNoticedAtOnce, and not when the bytes have come that it promises: the peer waits for an answer, and sends none.
+// TestChangedLengthIsNoticedAtOnce, and not when the bytes have come that it promises: the peer
+// waits for an answer, and sends none.
 func TestChangedLengthIsNoticedAtOnce(t *testing.T) {
 	for bit := range 8 * 8 {
 		damaged := framed(t, []byte("hello"))
@@ -134,7 +140,8 @@ func TestFramesInAnotherOrder(t *testing.T) {
 	three := framed(t, []byte("one!"), []byte("two!"), []byte("tree"))
 	a, b, c := three[:len(one)], three[len(one):2*len(one)], three[2*len(one):]
 	for name, sent := range map[string][]byte{
-		"one left out": slices.Concat(a, c), "doubled": slices.Concat(a, a), "swapped": slices.Concat(a, c, b), "begun in the middle": b,
+		"one left out": slices.Concat(a, c), "doubled": slices.Concat(a, a), "swapped": slices.Concat(a, c, b),
+		"begun in the middle": b,
 	} {
 		got, err := io.ReadAll(&frameReader{from: bytes.NewReader(sent)})
 		if !changed(err) || !strings.HasPrefix("one!", string(got)) {
@@ -155,7 +162,8 @@ func TestFramesCutShort(t *testing.T) {
 		if n == len(sent) {
 			want = "firstsecond"
 		}
-		if boundary := n == 0 || n == first || n == len(sent); string(got) != want || boundary != (err == nil) || !boundary && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if boundary := n == 0 || n == first || n == len(sent); string(got) != want || boundary != (err == nil) || !boundary &&
+			!errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("cut after %d bytes: %q, %v", n, got, err)
 		}
 	}
@@ -240,7 +248,8 @@ func TestOneWriteForEach(t *testing.T) {
 	sent := framed(t, slices.Repeat([][]byte{message}, 200)...)
 	r.from = bytes.NewReader(sent)
 	p := make([]byte, len(message))
-	if allocations := testing.AllocsPerRun(100, func() { _, _ = io.ReadFull(&r, p) }); allocations != 0 || !bytes.Equal(p, message) {
+	if allocations := testing.AllocsPerRun(100, func() { _, _ = io.ReadFull(&r, p) }); allocations != 0 ||
+		!bytes.Equal(p, message) {
 		t.Errorf("a read makes %v allocations", allocations)
 	}
 }
@@ -290,7 +299,8 @@ func TestHalfClosed(t *testing.T) {
 // TestGreetingsAreSummed: no greeting is taken for another one.
 func TestGreetingsAreSummed(t *testing.T) {
 	var buf bytes.Buffer
-	want := greeting{version: protocolVersion, verdict: refusedGroup, cluster: "c", group: "shard-0", sender: "n2.1", receiver: "n1.1"}
+	want := greeting{version: protocolVersion, verdict: refusedGroup, cluster: "c", group: "shard-0", sender: "n2.1",
+		receiver: "n1.1"}
 	if err := writeGreeting(&buf, want); err != nil {
 		t.Fatal(err)
 	}
@@ -317,14 +327,15 @@ func (c *flipping) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestChangedBytesEndTheConnection, whichever way they went: the message reaches nobody, and it is counted each time and logged once.
+// TestChangedBytesEndTheConnection, whichever way they went: the message reaches nobody, and it is
+// counted each time and logged once.
 func TestChangedBytesEndTheConnection(t *testing.T) {
 	for _, way := range []string{"there", "back"} {
 		t.Run(way, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l, logged := newPipeListener(), &countingHandler{Handler: slog.DiscardHandler}
-				near := newMux(Config{Logger: slog.New(logged), Peers: l}.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"}, plentyOfRoom)
-				defer near.close()
+				l, logged := pipetest.Listen("pipe"), &countingHandler{Handler: slog.DiscardHandler}
+				near := New(member(Config{Logger: slog.New(logged), Listener: l}, "c", "n1"))
+				defer near.Close()
 				var flip *flipping // the newest connection's
 				dial := func(ctx context.Context, addr string) (net.Conn, error) {
 					conn, far := net.Pipe()
@@ -338,18 +349,21 @@ func TestChangedBytesEndTheConnection(t *testing.T) {
 					return ends[0], nil
 				}
 				told := &countingHandler{Handler: slog.DiscardHandler}
-				cfg := Config{Logger: slog.New(told), Dial: dial, Resolve: func(string) ([]string, error) { return []string{""}, nil }}
-				far := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"}, plentyOfRoom)
-				defer far.close()
+				cfg := Config{Logger: slog.New(told), Dial: dial, Resolve: func(string) ([]string, error) {
+					return []string{""}, nil
+				}}
+				far := New(member(cfg, "c", "n2"))
+				defer far.Close()
 				taken := 0
-				serve(t, near.transport("shard-0"), func(rpc raft.RPC) {
+				serve(t, near.Transport("shard-0"), func(rpc raft.RPC) {
 					taken++
 					rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 				})
-				trans := far.transport("shard-0")
+				trans := far.Transport("shard-0")
 				defer func() { _ = trans.Close() }()
 				ask := func() error {
-					return trans.AppendEntries("n1.1", "n1.1", &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 1}, &raft.AppendEntriesResponse{})
+					return trans.AppendEntries("n1.1", "n1.1", &raft.AppendEntriesRequest{Term: 7, PrevLogEntry: 1},
+						&raft.AppendEntriesResponse{})
 				}
 				const rounds = 3
 				for range rounds {
@@ -359,7 +373,8 @@ func TestChangedBytesEndTheConnection(t *testing.T) {
 					flip.armed = true
 					if err := ask(); err == nil {
 						t.Error("an exchange with a changed byte succeeded")
-					} else if way == "back" && !strings.Contains(err.Error(), `from server "n1.1": bytes were changed on the way`) { // the library wraps nothing
+					} else if way == "back" && !strings.Contains(err.Error(), `from server "n1.1": bytes were changed on the way`) {
+						// the library wraps nothing
 						t.Errorf("the error does not name what happened: %v", err)
 					}
 					synctest.Wait()

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"encoding/binary"
@@ -6,16 +6,19 @@ import (
 )
 
 const (
-	// messageBytesMax bounds an AppendEntries. It has room for the largest entry, of one request.
+	// EntryBytesMax is the size of the largest entry that peers take, which has one request.
+	EntryBytesMax = 16 << 20
+	// MessageEntriesMax is the number of entries that Raft may put into one message.
+	MessageEntriesMax = 64
+	// messageBytesMax bounds an AppendEntries. It has room for the largest entry.
 	// The sender puts several entries into one message only up to appendBytesMax.
-	messageBytesMax = requestBytesMax + 1<<20
+	messageBytesMax = EntryBytesMax + 1<<20
 	appendBytesMax  = 4 << 20
 	// otherBytesMax bounds every other message; a member takes well below 1 KiB in a configuration.
 	otherBytesMax = 1 << 20
 	// replyBytesMax bounds the answer to a message.
 	replyBytesMax = 64 << 10
-	// valuesMax bounds each array and map in a message, keys included. Raft puts at most
-	// maxAppendEntries entries into one.
+	// valuesMax bounds each array and map in a message, keys included. It is above MessageEntriesMax.
 	valuesMax = 1024
 	// nestingMax bounds the depth of arrays and maps. Raft's messages need three levels.
 	nestingMax = 8

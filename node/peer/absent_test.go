@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -12,15 +12,16 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/clock/clocktest"
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/hashicorp/raft"
 )
 
 // absentee is the transport of server n1.1, which leads, and what it knows of its follower n2.1.
 type absentee struct {
-	*raftTransport
+	*Transport
 	raft *raft.Raft
 	// here is the way to the follower, nil while it is away; looks counts the attempts to get there.
-	here  atomic.Pointer[pipeListener]
+	here  atomic.Pointer[pipetest.Listener]
 	looks atomic.Int64
 }
 
@@ -28,7 +29,7 @@ type absentee struct {
 func newAbsentee(t *testing.T) *absentee {
 	t.Helper()
 	m, l := startMux(t)
-	a := &absentee{raft: raftOn(t, m, m.transport("g"), "n1.1")}
+	a := &absentee{raft: raftOn(t, m, m.Transport("g"), "n1.1")}
 	for a.raft.State() != raft.Leader {
 		clocktest.Elapse(100 * time.Millisecond)
 	}
@@ -36,15 +37,15 @@ func newAbsentee(t *testing.T) *absentee {
 		t.Fatal(err)
 	}
 	near := peerOf(t, l, "c", "n1") // beside the one that Raft itself uses
-	near.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+	near.cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 		a.looks.Add(1)
 		if here := a.here.Load(); here != nil {
-			return here.dial(ctx, addr)
+			return here.Dial(ctx, addr)
 		}
 		return nil, errors.New("nobody is there")
 	}
-	a.raftTransport = near.transport("g")
-	a.raftTransport.raft.Store(a.raft)
+	a.Transport = near.Transport("g")
+	a.Transport.raft.Store(a.raft)
 	t.Cleanup(func() { _ = a.Close() })
 	return a
 }
@@ -52,18 +53,19 @@ func newAbsentee(t *testing.T) *absentee {
 // back has the follower return, as a server of a cluster, and answer with f.
 func (a *absentee) back(t *testing.T, cluster string, f func(raft.RPC)) {
 	t.Helper()
-	l := newPipeListener()
-	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler)}
-	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: "n2", Incarnation: "1"}, plentyOfRoom)
-	t.Cleanup(m.close)
-	serve(t, m.transport("g"), f)
+	l := pipetest.Listen("pipe")
+	cfg := Config{Listener: l, Logger: slog.New(slog.DiscardHandler)}
+	m := New(member(cfg, cluster, "n2"))
+	t.Cleanup(m.Close)
+	serve(t, m.Transport("g"), f)
 	a.here.Store(l)
 }
 
 // entries returns what Raft would send, of which a part is committed.
 func (a *absentee) entries() *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{
-		Term: a.raft.CurrentTerm(), PrevLogEntry: 7, PrevLogTerm: 4, LeaderCommitIndex: 8, Entries: []*raft.Log{{Index: 8, Term: 4}, {Index: 9, Term: 4}},
+		Term: a.raft.CurrentTerm(), PrevLogEntry: 7, PrevLogTerm: 4, LeaderCommitIndex: 8,
+		Entries: []*raft.Log{{Index: 8, Term: 4}, {Index: 9, Term: 4}},
 	}
 }
 
@@ -90,7 +92,8 @@ func TestEntriesWaitForTheirFollower(t *testing.T) {
 		if err := <-ended; err != nil || time.Since(back) > absentPause {
 			t.Errorf("it ended %v after the return with %v", time.Since(back), err)
 		}
-		if req := <-asked; len(req.Entries) > 0 || req.PrevLogEntry != 7 || req.PrevLogTerm != 4 || req.LeaderCommitIndex != 7 {
+		if req := <-asked; len(req.Entries) > 0 || req.PrevLogEntry != 7 || req.PrevLogTerm != 4 ||
+			req.LeaderCommitIndex != 7 {
 			t.Errorf("the follower was asked %+v", req)
 		}
 		if looks := a.looks.Load(); looks > int64(time.Hour/absentPause)+3 {
@@ -110,13 +113,14 @@ func TestHeartbeatsDoNotWaitForTheirFollower(t *testing.T) {
 	})
 }
 
-// A wait ends when nothing is left to be sent: Raft's goroutines for a follower must not outlive its membership, the leadership or the node.
+// A wait ends when nothing is left to be sent: Raft's goroutines for a follower must not outlive
+// its membership, the leadership or the node.
 func TestWaitsForFollowersEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		end  func(t *testing.T, a *absentee)
 		most time.Duration
 	}{
-		"the node stops": {func(_ *testing.T, a *absentee) { a.leave() }, 0},
+		"the node stops": {func(_ *testing.T, a *absentee) { a.Leave() }, 0},
 		"it is no member any more": {func(t *testing.T, a *absentee) {
 			if err := a.raft.RemoveServer("n2.1", 0, 0).Error(); err != nil {
 				t.Error(err)
@@ -175,7 +179,7 @@ func TestFollowerThatRefusesIsAskedSeldom(t *testing.T) {
 		if looks := a.looks.Load(); looks < 2 || looks > int64(time.Minute/refusedPause)+1 {
 			t.Errorf("it was asked %d times in a minute", looks)
 		}
-		a.leave()
+		a.Leave()
 		if err := <-ended; !unreached(err) {
 			t.Errorf("it ended with %v", err)
 		}
@@ -186,7 +190,7 @@ func TestFollowerThatRefusesIsAskedSeldom(t *testing.T) {
 func TestAttemptThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)
-		a.here.Store(newPipeListener()) // where nobody accepts
+		a.here.Store(pipetest.Listen("pipe")) // where nobody accepts
 		ended := a.send(a.entries())
 		clocktest.Elapse(time.Minute)
 		a.back(t, "c", answerTerm)
@@ -194,12 +198,12 @@ func TestAttemptThatHangsIsGivenUp(t *testing.T) {
 		if err := <-ended; err != nil || time.Since(back) > dialTimeout+absentPause {
 			t.Errorf("it ended %v after the return with %v", time.Since(back), err)
 		}
-		a.here.Store(newPipeListener())
+		a.here.Store(pipetest.Listen("pipe"))
 		a.CloseStreams()
 		ended = a.send(a.entries())
 		clocktest.Elapse(dialTimeout + absentPause + dialTimeout/2) // in the middle of an attempt
 		began := time.Now()
-		a.leave()
+		a.Leave()
 		if err := <-ended; !unreached(err) || time.Since(began) > 0 {
 			t.Errorf("when the node stopped it ended after %v with %v", time.Since(began), err)
 		}
@@ -223,7 +227,8 @@ func (f *snapshotFile) Close() error {
 	return nil
 }
 
-// A snapshot that waits for its follower would keep its room on the disk; Raft takes the newest when the follower is there.
+// A snapshot that waits for its follower would keep its room on the disk; Raft takes the newest
+// when the follower is there.
 func TestSnapshotIsLetGoWhileItsFollowerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"fmt"
@@ -87,7 +87,7 @@ func (c *inboundConn) follow(p []byte) error {
 			return err
 		}
 		if p = p[used:]; c.scan.ended && c.scan.kind == kindInstallSnapshot {
-			c.timeLeft, c.snapshot = rpcTimeout, int64(min(c.mux.room(), 1<<62))
+			c.timeLeft, c.snapshot = rpcTimeout, int64(min(c.mux.cfg.Room(), 1<<62))
 		}
 	}
 	if len(p) == 0 {

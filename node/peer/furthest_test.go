@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"testing"
@@ -10,13 +10,13 @@ import (
 
 func TestFurthestFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		trans := &raftTransport{followers: map[raft.ServerID]followed{}}
+		trans := &Transport{followers: map[raft.ServerID]Progress{}}
 		confirm := func(id raft.ServerID, term, index uint64) {
 			trans.confirmed(id, &raft.AppendEntriesRequest{Term: term, PrevLogEntry: index})
 		}
 		expect := func(what string, want raft.ServerID, among ...raft.ServerID) {
 			t.Helper()
-			if got, ok := trans.furthest(among, 3); got != want || ok != (want != "") {
+			if got, ok := trans.Furthest(among, 3); got != want || ok != (want != "") {
 				t.Errorf("%s: %q, %v, want %q", what, got, ok, want)
 			}
 		}

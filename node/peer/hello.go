@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -9,75 +9,8 @@ import (
 	"net"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 )
-
-// Names in greetings that are not groups. A greeting for helloGroup is a stranger's question. One
-// for callsGroup opens a connection for calls between nodes.
-const (
-	helloGroup = "hello"
-	callsGroup = "calls"
-)
-
-// PeerConn is a connection for calls between two nodes of a cluster. Its deadlines are those of the
-// inner connection.
-type PeerConn struct {
-	net.Conn
-	peer string
-}
-
-// Peer returns the server id of the node at the other end, as the greeting gave it. A ProvenConn
-// has proved that name. Over plain TCP, any program that reaches the port may claim any name.
-func (c *PeerConn) Peer() string { return c.peer }
-
-// PeerListener returns the listener for calls of other nodes. Its connections are *PeerConn: the
-// greeting named this cluster and this server. There is one listener a node. It ends with the node,
-// or by its Close, and cannot be opened again. Before the first call of PeerListener, calls of
-// other nodes are refused.
-func (n *Node) PeerListener() net.Listener {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.calls == nil {
-		n.calls = &peerListener{n.mux.open(callsGroup)}
-	}
-	return n.calls
-}
-
-// DialPeer connects to the node with the given server id, for calls. ctx bounds the dialling and the greeting. The
-// connection is a *PeerConn and ends with the node.
-func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
-	conn, err := n.mux.connect(ctx, callsGroup, serverID)
-	if err != nil {
-		return nil, err
-	}
-	return &PeerConn{conn, conn.peer}, nil
-}
-
-// CloseStale closes the connections to other nodes whose address Resolve does not return any more.
-// A connection to the address that a node left lasts as long as the node also listens there. It
-// would hide that no node can connect to the new address.
-func (n *Node) CloseStale() { n.mux.closeStale() }
-
-// peerListener is the net.Listener of PeerListener.
-type peerListener struct{ *stream }
-
-// Accept waits for the next connection.
-func (l *peerListener) Accept() (net.Conn, error) {
-	conn, err := l.next()
-	if err != nil {
-		return nil, err
-	}
-	return &PeerConn{conn, conn.peer}, nil
-}
-
-// Close ends Accept, and the node refuses greetings for calls. Connections stay until their server,
-// or the node, closes them, so that calls in flight can be answered.
-func (l *peerListener) Close() error {
-	l.end()
-	l.mux.mu.Lock()
-	defer l.mux.mu.Unlock()
-	l.mux.forget(l.stream)
-	return nil
-}
 
 // Introduction is what a node tells a stranger about itself.
 type Introduction struct {
@@ -92,22 +25,25 @@ type Introduction struct {
 	// a node without a cluster, it is the latest format that it reads.
 	Format fsm.Format
 	// Founding is how the cluster of the node was founded by several; nil if it was not.
-	Founding *Founding
+	Founding *founding.Plan
 }
 
 // Hello asks the node that listens for its peers at addr who it is. The caller need not be a node
 // yet. dial is as in Config; nil dials TCP. After the dialling, Hello takes at most five seconds.
-func Hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr string) (Introduction, error) {
+func Hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error),
+	addr string) (Introduction, error) {
 	return hello(ctx, dial, addr, "")
 }
 
 // AskToFound is Hello of a node without a cluster that wants to found one. The answer says whether
 // the other node lets asker, the server id of this node, found it. See AnswerStrangers.
-func AskToFound(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
+func AskToFound(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr,
+	asker string) (Introduction, error) {
 	return hello(ctx, dial, addr, asker)
 }
 
-func hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr, asker string) (Introduction, error) {
+func hello(ctx context.Context, dial func(ctx context.Context, addr string) (net.Conn, error), addr,
+	asker string) (Introduction, error) {
 	if dial == nil {
 		dial = dialTCP
 	}
@@ -147,17 +83,20 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 		return Introduction{}, fmt.Errorf("reading the number of shards and the format: %w", err)
 	}
 	intro := Introduction{
-		ClusterID: reply.cluster, ServerID: reply.sender, Shards: int(binary.BigEndian.Uint16(rest[:2])), Format: fsm.Format(rest[2]), Founder: reply.receiver,
+		ClusterID: reply.cluster, ServerID: reply.sender, Shards: int(binary.BigEndian.Uint16(rest[:2])),
+		Format: fsm.Format(rest[2]), Founder: reply.receiver,
 	}
-	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > ShardsMax || intro.Format < fsm.FirstFormat {
-		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards, intro.Format)
+	if reply.group != helloGroup || intro.ServerID == "" || intro.Shards < 1 || intro.Shards > founding.ShardsMax ||
+		intro.Format < fsm.FirstFormat {
+		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards,
+			intro.Format)
 	}
 	if rest := frame.rest(); len(rest) > 0 {
-		intro.Founding = &Founding{}
+		intro.Founding = &founding.Plan{}
 		if err := json.Unmarshal(rest, intro.Founding); err != nil {
 			return Introduction{}, fmt.Errorf("reading how the cluster was founded: %w", err)
 		}
-		if err := intro.Founding.check(intro.Shards); err != nil {
+		if err := intro.Founding.Check(intro.Shards); err != nil {
 			return Introduction{}, err
 		}
 	}
@@ -165,9 +104,11 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 }
 
 // introduce answers a stranger.
-func (m *mux) introduce(conn net.Conn) error {
+func (m *Mux) introduce(conn net.Conn) error {
 	return writeIntroduction(conn, Introduction{
-		ClusterID: m.cluster, ServerID: m.self, Shards: m.shards, Format: fsm.Format(m.format.Load()), Founding: m.founding, //nolint:gosec // it was a format
+		//nolint:gosec // it was a format
+		ClusterID: m.cfg.ClusterID, ServerID: m.cfg.Self, Shards: m.cfg.Shards, Format: fsm.Format(m.format.Load()),
+		Founding: m.cfg.Founding,
 	})
 }
 
@@ -175,13 +116,14 @@ func (m *mux) introduce(conn net.Conn) error {
 // number of shards in two bytes and the format in one. The rest says how several nodes founded the
 // cluster, if they did. Programs before format 2 read only the first three bytes.
 func writeIntroduction(conn net.Conn, intro Introduction) error {
-	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID, receiver: intro.Founder}
+	reply := greeting{version: protocolVersion, cluster: intro.ClusterID, group: helloGroup, sender: intro.ServerID,
+		receiver: intro.Founder}
 	if err := writeGreeting(conn, reply); err != nil {
 		return err
 	}
 	rest := append(binary.BigEndian.AppendUint16(nil, uint16(intro.Shards)), byte(max(fsm.FirstFormat, intro.Format)))
 	if intro.Founding != nil {
-		rest = append(rest, intro.Founding.encode()...)
+		rest = append(rest, intro.Founding.Encode()...)
 	}
 	if _, err := (&frameWriter{to: conn}).Write(rest); err != nil {
 		return fmt.Errorf("sending the number of shards and the format: %w", err)

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -11,9 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/access/connlimit"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -37,22 +40,14 @@ const (
 	connsStreamMax = 256
 )
 
-// mux shares one listener among all groups of a node and the calls between nodes. A handshake on
+// Mux shares one listener among all groups of a node and the calls between nodes. A handshake on
 // each connection names the protocol version, cluster, group, sender and receiver. Both sides check
 // them, because Raft itself would take entries from any stranger.
-type mux struct {
-	cluster, self string
-	shards        int
-	founding      *Founding
-	room          func() uint64 // free bytes for the snapshots of peers
-	full          func() bool   // reports whether the disk has no room for entries
-	listener      net.Listener  // nil if the node listens for no peers
-	dial          func(ctx context.Context, addr string) (net.Conn, error)
-	resolve       func(serverID string) ([]string, error)
-	logger        *slog.Logger
-	refusals      refusals      // remembers those that were logged
-	changed       atomic.Uint64 // connections that were closed because their data was changed in transit
-	format        atomic.Uint32 // the format in which the node writes; strangers are told
+type Mux struct {
+	cfg      Config
+	refusals refusals      // remembers those that were logged
+	changed  atomic.Uint64 // connections that were closed because their data was changed in transit
+	format   atomic.Uint32 // the format in which the node writes; strangers are told
 
 	done       chan struct{}
 	running    sync.WaitGroup
@@ -64,31 +59,62 @@ type mux struct {
 	closed  bool
 }
 
-// newMux returns a mux for the server self and starts to accept.
-func newMux(cfg Config, id *identity, room func() uint64) *mux {
-	m := &mux{
-		cluster: id.ClusterID, self: id.serverID(), shards: id.Shards, founding: id.Founding, room: room, full: func() bool { return false }, listener: cfg.Peers, dial: cfg.Dial, resolve: cfg.Resolve,
-		logger: cfg.Logger, done: make(chan struct{}), handshakes: connlimit.New(handshakesMax),
+// Config configures a Mux. It is read once, by New. All fields are required, except where it says otherwise.
+type Config struct {
+	// ClusterID is the id of the cluster, Self the server id of this node.
+	ClusterID, Self string
+	// Shards is the number of shards of the cluster, Founding how several nodes founded it, nil if they did not.
+	// Strangers are told both.
+	Shards   int
+	Founding *founding.Plan
+	// Room returns how many bytes the disk has for the snapshots of peers. Full reports whether it has no room for
+	// entries. Both are called from any goroutine.
+	Room func() uint64
+	Full func() bool
+	// Listener accepts the connections of peers; New takes it over. It is nil if the node listens for no peers.
+	Listener net.Listener
+	// Dial connects to an address that Resolve returned; nil stands for TCP.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Resolve returns the addresses of a server, at least one, the likeliest first.
+	Resolve func(serverID string) ([]string, error)
+	// Logger receives refusals. RaftLogger receives what the Raft library says of its transports.
+	Logger     *slog.Logger
+	RaftLogger hclog.Logger
+}
+
+// New returns a mux and starts to accept. The caller must close it.
+func New(cfg Config) *Mux {
+	if cfg.Dial == nil {
+		cfg.Dial = dialTCP
+	}
+	m := &Mux{
+		cfg: cfg, done: make(chan struct{}), handshakes: connlimit.New(handshakesMax),
 		streams: map[string]*stream{}, conns: map[*trackedConn]struct{}{},
 	}
-	if m.listener != nil {
+	if m.cfg.Listener != nil {
 		m.running.Go(m.accept)
 	}
 	return m
 }
 
-// transport returns a new Raft transport for a group. It is closed by the Raft instance that uses it.
-func (m *mux) transport(group string) *raftTransport {
+// SetFormat sets the format in which the node writes its log, which strangers are told.
+func (m *Mux) SetFormat(format fsm.Format) { m.format.Store(uint32(format)) }
+
+// ChangedConns counts the connections that were closed because bytes had been changed in transit.
+func (m *Mux) ChangedConns() uint64 { return m.changed.Load() }
+
+// Transport returns a new Raft transport for a group. It is closed by the Raft instance that uses it.
+func (m *Mux) Transport(group string) *Transport {
 	s := m.open(group)
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: s, MaxPool: connsPooled, Timeout: rpcTimeout, Logger: newRaftLogger(m.logger),
+		Stream: s, MaxPool: connsPooled, Timeout: rpcTimeout, Logger: m.cfg.RaftLogger,
 		MaxRPCsInFlight: 1, // a pipeline wedges after a follower's disk stalled, until the leader changes
 	})
-	return newRaftTransport(inner, s)
+	return newTransport(inner, s)
 }
 
 // open returns a new stream for the connections that name a group.
-func (m *mux) open(group string) *stream {
+func (m *Mux) open(group string) *stream {
 	s := &stream{mux: m, group: group, accepted: make(chan *framedConn), done: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,8 +122,8 @@ func (m *mux) open(group string) *stream {
 	return s
 }
 
-// close ends all connections and waits for the goroutines of the mux.
-func (m *mux) close() {
+// Close ends all connections and waits for the goroutines of the mux.
+func (m *Mux) Close() {
 	m.mu.Lock()
 	m.closed = true
 	for conn := range m.conns {
@@ -105,15 +131,15 @@ func (m *mux) close() {
 	}
 	m.mu.Unlock()
 	close(m.done)
-	if m.listener != nil {
-		_ = m.listener.Close()
+	if m.cfg.Listener != nil {
+		_ = m.cfg.Listener.Close()
 	}
 	m.running.Wait()
 }
 
-func (m *mux) accept() {
+func (m *Mux) accept() {
 	for {
-		conn, err := m.listener.Accept()
+		conn, err := m.cfg.Listener.Accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return // no connection will come any more
@@ -122,7 +148,7 @@ func (m *mux) accept() {
 			case <-m.done:
 				return
 			case <-time.After(100 * time.Millisecond): // out of file descriptors, most likely
-				m.logger.Warn("accepting a peer's connection failed", "error", err)
+				m.cfg.Logger.Warn("accepting a peer's connection failed", "error", err)
 				continue
 			}
 		}
@@ -139,7 +165,7 @@ func (m *mux) accept() {
 }
 
 // welcome does the handshake on an accepted connection and hands it to its group.
-func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
+func (m *Mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 	conn, ok := m.track(raw)
 	if !ok {
 		return
@@ -171,12 +197,13 @@ func (m *mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 		m.changed.Add(1)
 	}
 	if m.refusals.fresh(conn.RemoteAddr(), err) {
-		m.logger.Log(context.Background(), refusalLevel(err), "a peer's connection was refused", "from", conn.RemoteAddr().String(), "error", err)
+		m.cfg.Logger.Log(context.Background(), refusalLevel(err), "a peer's connection was refused", "from",
+			conn.RemoteAddr().String(), "error", err)
 	}
 }
 
 // answer reads a greeting, answers it, and returns the stream of the group that it names; none for a Hello.
-func (m *mux) answer(conn *trackedConn) (*stream, error) {
+func (m *Mux) answer(conn *trackedConn) (*stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, fmt.Errorf("setting a deadline: %w", err)
 	}
@@ -199,27 +226,27 @@ func (m *mux) answer(conn *trackedConn) (*stream, error) {
 	}
 	reply := greeting{
 		version: protocolVersion, verdict: verdict,
-		cluster: m.cluster, group: hello.group, sender: m.self, receiver: hello.sender,
+		cluster: m.cfg.ClusterID, group: hello.group, sender: m.cfg.Self, receiver: hello.sender,
 	}
 	if err := writeGreeting(conn, reply); err != nil {
 		return nil, err
 	}
 	if verdict != accepted {
-		return nil, &refusedError{verdict: verdict, hello: hello, self: m.self}
+		return nil, &refusedError{verdict: verdict, hello: hello, self: m.cfg.Self}
 	}
 	return s, conn.SetDeadline(time.Time{})
 }
 
 // judge returns the answer to a greeting. s is the stream of its group, nil if there is none.
-func (m *mux) judge(hello greeting, s *stream) verdict {
+func (m *Mux) judge(hello greeting, s *stream) verdict {
 	switch {
 	case hello.version != protocolVersion:
 		return refusedVersion
-	case hello.cluster != m.cluster:
+	case hello.cluster != m.cfg.ClusterID:
 		return refusedCluster
-	case hello.receiver != m.self:
+	case hello.receiver != m.cfg.Self:
 		return refusedReceiver
-	case hello.sender == m.self || hello.sender == "":
+	case hello.sender == m.cfg.Self || hello.sender == "":
 		return refusedSender
 	case s == nil:
 		return refusedGroup
@@ -230,8 +257,8 @@ func (m *mux) judge(hello greeting, s *stream) verdict {
 
 // connect connects to a server for a group. It tries the addresses of the server in order, until
 // one answers. After it returns, ctx has no effect on the connection.
-func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
-	addrs, err := m.resolve(server)
+func (m *Mux) connect(ctx context.Context, group, server string) (*framedConn, error) {
+	addrs, err := m.cfg.Resolve(server)
 	if err != nil {
 		return nil, &unreachedError{cause: fmt.Errorf("resolving server %q: %w", server, err)}
 	}
@@ -243,7 +270,8 @@ func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, e
 			return conn, err
 		}
 		if failed != nil {
-			next = &unreachedError{cause: fmt.Errorf("%w; %w", failed.cause, next.cause), answered: failed.answered || next.answered}
+			next = &unreachedError{cause: fmt.Errorf("%w; %w", failed.cause, next.cause), answered: failed.answered ||
+				next.answered}
 		}
 		failed = next
 	}
@@ -251,9 +279,9 @@ func (m *mux) connect(ctx context.Context, group, server string) (*framedConn, e
 }
 
 // connectAt dials a server at an address and does the handshake.
-func (m *mux) connectAt(ctx context.Context, group, server, addr string) (*framedConn, error) {
+func (m *Mux) connectAt(ctx context.Context, group, server, addr string) (*framedConn, error) {
 	dialling, dialled := context.WithTimeout(ctx, dialTimeout)
-	raw, err := m.dial(dialling, addr)
+	raw, err := m.cfg.Dial(dialling, addr)
 	dialled()
 	if err != nil {
 		return nil, &unreachedError{cause: fmt.Errorf("dialling server %q: %w", server, err)}
@@ -291,8 +319,9 @@ func during(ctx context.Context, conn net.Conn, handshake func() error) error {
 }
 
 // greet sends a greeting on a dialled connection and checks the answer.
-func (m *mux) greet(conn net.Conn, group, server string) error {
-	hello := greeting{version: protocolVersion, cluster: m.cluster, group: group, sender: m.self, receiver: server}
+func (m *Mux) greet(conn net.Conn, group, server string) error {
+	hello := greeting{version: protocolVersion, cluster: m.cfg.ClusterID, group: group, sender: m.cfg.Self,
+		receiver: server}
 	if err := writeGreeting(conn, hello); err != nil {
 		return err
 	}
@@ -300,7 +329,8 @@ func (m *mux) greet(conn net.Conn, group, server string) error {
 	if err != nil {
 		return err
 	}
-	want := greeting{version: protocolVersion, cluster: m.cluster, group: group, sender: server, receiver: m.self}
+	want := greeting{version: protocolVersion, cluster: m.cfg.ClusterID, group: group, sender: server,
+		receiver: m.cfg.Self}
 	if reply.verdict != accepted {
 		return fmt.Errorf("%s: by %s", reply.verdict, reply)
 	}
@@ -311,7 +341,7 @@ func (m *mux) greet(conn net.Conn, group, server string) error {
 }
 
 // track makes sure that conn is closed with the mux. It reports false, and closes conn, if the mux is closed already.
-func (m *mux) track(conn net.Conn) (*trackedConn, bool) {
+func (m *Mux) track(conn net.Conn) (*trackedConn, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -324,31 +354,32 @@ func (m *mux) track(conn net.Conn) (*trackedConn, bool) {
 }
 
 // label records the group, the peer and the address of a dialled connection.
-func (m *mux) label(conn *trackedConn, group, peer, addr string) {
+func (m *Mux) label(conn *trackedConn, group, peer, addr string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	conn.group, conn.peer, conn.dialled = group, peer, addr
 }
 
-// closeStale closes the dialled connections to an address that their server does not have any more.
-func (m *mux) closeStale() {
+// CloseStale closes the dialled connections to an address that their server does not have any more.
+func (m *Mux) CloseStale() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for c := range m.conns {
 		if c.dialled == "" {
 			continue
 		}
-		if addrs, err := m.resolve(c.peer); err == nil && !slices.Contains(addrs, c.dialled) {
+		if addrs, err := m.cfg.Resolve(c.peer); err == nil && !slices.Contains(addrs, c.dialled) {
 			delete(m.conns, c)
 			_ = c.Conn.Close() // its user gets an error and dials again
-			m.logger.Info("a connection was closed, since the node is not at that address any more", "server_id", c.peer, "addr", c.dialled)
+			m.cfg.Logger.Info("a connection was closed, since the node is not at that address any more", "server_id", c.peer,
+				"addr", c.dialled)
 		}
 	}
 }
 
 // assign records the group and the peer of an accepted connection, and makes room for it among
 // those of its peer. It reports false if the stream has too many.
-func (m *mux) assign(conn *trackedConn, hello greeting) bool {
+func (m *Mux) assign(conn *trackedConn, hello greeting) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all, same int
@@ -378,7 +409,7 @@ func (m *mux) assign(conn *trackedConn, hello greeting) bool {
 
 // drop forgets a stream and closes its group's connections. Raft's transport does not close those
 // that it accepted: it leaves that to the peers.
-func (m *mux) drop(s *stream) {
+func (m *Mux) drop(s *stream) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(s)
@@ -391,7 +422,7 @@ func (m *mux) drop(s *stream) {
 }
 
 // forget removes a stream, so that greetings for it are refused. mu is held.
-func (m *mux) forget(s *stream) {
+func (m *Mux) forget(s *stream) {
 	if m.streams[s.group] == s {
 		delete(m.streams, s.group)
 	}
@@ -401,7 +432,7 @@ func (m *mux) forget(s *stream) {
 // deadlines are those of the inner connection.
 type trackedConn struct {
 	net.Conn
-	mux   *mux
+	mux   *Mux
 	heard atomic.Int64 // time of the last read, in nanoseconds
 
 	// Guarded by mux.mu until the handshake is over, and constant after.
@@ -427,7 +458,7 @@ func (c *trackedConn) Close() error {
 
 // stream takes the connections that name one group. It is the group's raft.StreamLayer. Its addresses are server ids.
 type stream struct {
-	mux      *mux
+	mux      *Mux
 	group    string
 	accepted chan *framedConn
 	done     chan struct{}
@@ -467,7 +498,7 @@ func (s *stream) Close() error {
 func (s *stream) end() { s.once.Do(func() { close(s.done) }) }
 
 // Addr returns the server id of this node.
-func (s *stream) Addr() net.Addr { return serverAddr(s.mux.self) }
+func (s *stream) Addr() net.Addr { return serverAddr(s.mux.cfg.Self) }
 
 // Dial connects to the server with the given id.
 func (s *stream) Dial(server raft.ServerAddress, timeout time.Duration) (net.Conn, error) {

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -7,19 +7,22 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/clock/clocktest"
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 )
 
 // rude greets as it is told to and does not care for the answer.
 type rude struct {
 	hello    greeting
-	listener *pipeListener
+	listener *pipetest.Listener
 	closed   chan struct{}
 }
 
 // Dial implements raft.StreamLayer.
 func (r rude) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
-	conn, err := r.listener.dial(context.Background(), "")
+	conn, err := r.listener.Dial(context.Background(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -56,34 +59,31 @@ func TestForeignLeaderChangesNothing(t *testing.T) {
 		taken bool
 	}{
 		{"of another cluster", func(hello *greeting) { hello.cluster = "other" }, false},
-		{"for an earlier life of this address", func(hello *greeting) { hello.receiver = "node.0123456789abcdef" }, false},
-		{"of a group that is not here", func(hello *greeting) { hello.group = "shard-7" }, false},
+		{"for an earlier life of this address", func(hello *greeting) { hello.receiver = "n1.0" }, false},
+		{"of a group that is not here", func(hello *greeting) { hello.group = "h" }, false},
 		{"under this node's own name", func(hello *greeting) { hello.sender = hello.receiver }, false},
 		{"of the cluster", func(*greeting) {}, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
-				cfg := testConfig(t, dir)
-				listener := newPipeListener()
-				cfg.Peers = listener
-				n := openNode(t, cfg)
-				do(t, n, 0, put("orders", "x", 0))
-				before := n.Status().Shards[0]
-				hello := greeting{version: protocolVersion, cluster: n.id.ClusterID, group: shardName(0), sender: "n2.1", receiver: n.id.serverID()}
+				m, listener := startMux(t)
+				member := raftOn(t, m, m.Transport("g"), "n1.1")
+				for member.State() != raft.Leader {
+					clocktest.Elapse(100 * time.Millisecond)
+				}
+				hello := greeting{version: protocolVersion, cluster: "c", group: "g", sender: "n2.1", receiver: "n1.1"}
 				tt.greet(&hello)
 				trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-					Stream: rude{hello, listener, make(chan struct{})}, MaxPool: 1, Timeout: rpcTimeout, Logger: newRaftLogger(cfg.Logger),
+					Stream: rude{hello, listener, make(chan struct{})}, MaxPool: 1, Timeout: rpcTimeout, Logger: hclog.NewNullLogger(),
 				})
 				defer func() { _ = trans.Close() }()
 				req := &raft.AppendEntriesRequest{Term: term, RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 				var resp raft.AppendEntriesResponse
 				err := trans.AppendEntries("", "", req, &resp)
 				synctest.Wait()
-				after := n.Status().Shards[0]
-				if taken := err == nil && after.Term == term; taken != tt.taken {
-					t.Errorf("it was answered %v; the term is %d after %d, and the shard serves: %v", err, after.Term, before.Term, after.Serving)
+				if taken := err == nil && member.CurrentTerm() == term; taken != tt.taken {
+					t.Errorf("it was answered %v; the member is %v in term %d", err, member.State(), member.CurrentTerm())
 				}
 			})
 		})

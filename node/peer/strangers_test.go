@@ -1,8 +1,9 @@
-package node
+package peer
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
@@ -23,32 +24,35 @@ func listenTCP(t *testing.T) *net.TCPListener {
 	return l.(*net.TCPListener)
 }
 
-// TestAnswerStrangers asks a process without a cluster, and then the node that it becomes, on one listener that is never closed in between.
+// TestAnswerStrangers asks a process without a cluster, and then the node that it becomes, on one
+// listener that is never closed in between.
 func TestAnswerStrangers(t *testing.T) {
 	l := listenTCP(t)
 	addr := l.Addr().String()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- AnswerStrangers(ctx, l, func(asker string) Introduction { return Introduction{ServerID: "b.1", Shards: 3, Founder: asker} })
+		ended <- AnswerStrangers(ctx, l, func(asker string) Introduction {
+			return Introduction{ServerID: "b.1", Shards: 3, Founder: asker}
+		})
 	}()
 	for _, asker := range []string{"", "a.1"} {
 		got, err := AskToFound(t.Context(), nil, addr, asker)
-		if diff := cmp.Diff(Introduction{ServerID: "b.1", Shards: 3, Founder: asker, Format: fsm.FirstFormat}, got); err != nil || diff != "" {
+		if diff := cmp.Diff(Introduction{ServerID: "b.1", Shards: 3, Founder: asker, Format: fsm.FirstFormat},
+			got); err != nil || diff != "" {
 			t.Errorf("asked by %q: %v (-want +got):\n%s", asker, err, diff)
 		}
 	}
-	cfg := testConfig(t, t.TempDir())
-	cfg.Peers = l
-	member, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	peer, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer member.Close()
-	if err := writeGreeting(member, greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "a.1", receiver: "b.1"}); err != nil {
+	defer peer.Close()
+	if err := writeGreeting(peer, greeting{version: protocolVersion, cluster: "c", group: "shard-0", sender: "a.1",
+		receiver: "b.1"}); err != nil {
 		t.Fatal(err)
 	}
-	if reply, err := readGreeting(member); err != nil || reply.verdict == accepted {
+	if reply, err := readGreeting(peer); err != nil || reply.verdict == accepted {
 		t.Errorf("a member was answered %v, %v", reply, err)
 	}
 	other, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
@@ -79,8 +83,10 @@ func TestAnswerStrangers(t *testing.T) {
 		}
 		waiting <- got
 	}()
-	n := openNode(t, cfg)
-	if got, want := <-waiting, (Introduction{ClusterID: n.Status().ClusterID, ServerID: n.Status().ServerID, Shards: n.ShardCount(), Format: fsm.FirstFormat}); got != want {
+	m := New(member(Config{Listener: l, Logger: slog.New(slog.DiscardHandler)}, "c", "b"))
+	defer m.Close()
+	if got, want := <-waiting, (Introduction{ClusterID: "c", ServerID: "b.1", Shards: 1,
+		Format: fsm.FirstFormat}); got != want {
 		t.Errorf("the node says %+v, want %+v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"errors"
@@ -17,7 +17,8 @@ func TestRefusalsAreSaidOnceAMinute(t *testing.T) {
 		from := func(host string, port int) net.Addr { return &net.TCPAddr{IP: net.ParseIP(host), Port: port} }
 		other, meant := errors.New("another cluster"), errors.New("meant for another server")
 		seeks := func(group, sender string) error {
-			return &refusedError{verdict: refusedReceiver, hello: greeting{version: protocolVersion, group: group, sender: sender, receiver: "n2.old"}, self: "n2.new"}
+			return &refusedError{verdict: refusedReceiver,
+				hello: greeting{version: protocolVersion, group: group, sender: sender, receiver: "n2.old"}, self: "n2.new"}
 		}
 		for _, step := range []struct {
 			from net.Addr
@@ -50,7 +51,8 @@ func TestRefusalsAreSaidOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestRefusalLevels: what is ordinary while nodes start and stop is for debugging, what somebody should mend is a warning.
+// TestRefusalLevels: what is ordinary while nodes start and stop is for debugging, what somebody
+// should mend is a warning.
 func TestRefusalLevels(t *testing.T) {
 	for _, test := range []struct {
 		err  error
@@ -58,14 +60,17 @@ func TestRefusalLevels(t *testing.T) {
 	}{
 		{passing{errors.New("the group is stopping")}, slog.LevelDebug},
 		{&refusedError{verdict: refusedGroup, self: "n2.new"}, slog.LevelDebug},
-		{&refusedError{verdict: refusedReceiver, hello: greeting{version: protocolVersion, receiver: "n2.old"}, self: "n2.new"}, slog.LevelInfo},
-		{&refusedError{verdict: refusedReceiver, hello: greeting{version: protocolVersion, receiver: "n3.old"}, self: "n2.new"}, slog.LevelWarn},
+		{&refusedError{verdict: refusedReceiver, hello: greeting{version: protocolVersion, receiver: "n2.old"},
+			self: "n2.new"}, slog.LevelInfo},
+		{&refusedError{verdict: refusedReceiver, hello: greeting{version: protocolVersion, receiver: "n3.old"},
+			self: "n2.new"}, slog.LevelWarn},
 		{fmt.Errorf("reading a greeting: %w", io.EOF), slog.LevelDebug},
 		{fmt.Errorf("reading a greeting: %w", io.ErrUnexpectedEOF), slog.LevelDebug},
 		{fmt.Errorf("sending a greeting: %w", &net.OpError{Op: "write", Err: errors.New("broken pipe")}), slog.LevelDebug},
 		{fmt.Errorf("reading a greeting: %w", net.ErrClosed), slog.LevelDebug},
 		{fmt.Errorf("sending a greeting: %w", io.ErrClosedPipe), slog.LevelDebug},
-		{&refusedError{verdict: refusedCluster, hello: greeting{version: protocolVersion, cluster: "c2", receiver: "n2.old"}, self: "n2.new"}, slog.LevelWarn},
+		{&refusedError{verdict: refusedCluster, hello: greeting{version: protocolVersion, cluster: "c2", receiver: "n2.old"},
+			self: "n2.new"}, slog.LevelWarn},
 		{errors.New("this is no peer"), slog.LevelWarn},
 	} {
 		if got := refusalLevel(test.err); got != test.want {

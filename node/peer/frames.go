@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"encoding/binary"
@@ -176,11 +176,13 @@ func (r *frameReader) next() error {
 	head := r.room[r.begin : r.begin+frameHead]
 	length := binary.BigEndian.Uint32(head)
 	sum := frameSum(r.sum, head[:4])
-	if r.failed = compareSums("the sum of the length", r.frames+1, binary.BigEndian.Uint32(head[4:]), sum); r.failed != nil {
+	if r.failed = compareSums("the sum of the length", r.frames+1, binary.BigEndian.Uint32(head[4:]),
+		sum); r.failed != nil {
 		return r.failed
 	}
 	if length == 0 || length > frameBytesMax {
-		r.failed = &changedError{what: "the length", frame: r.frames + 1, got: fmt.Sprint(length), want: fmt.Sprint("1 to ", frameBytesMax)}
+		r.failed = &changedError{what: "the length", frame: r.frames + 1, got: fmt.Sprint(length),
+			want: fmt.Sprint("1 to ", frameBytesMax)}
 		return r.failed
 	}
 	if err := r.fill(frameHead + int(length)); err != nil {

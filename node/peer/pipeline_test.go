@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"errors"
@@ -7,10 +7,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestFollowersGetNoPipeline: a pipeline to a follower whose disk stalled wedges until the leader changes, so there is none.
+// TestFollowersGetNoPipeline: a pipeline to a follower whose disk stalled wedges until the leader
+// changes, so there is none.
 func TestFollowersGetNoPipeline(t *testing.T) {
-	n := openNode(t, testConfig(t, t.TempDir()))
-	transport := n.mux.transport("spare")
+	m, _ := startMux(t)
+	transport := m.Transport("spare")
 	defer transport.Close()
 	if _, err := transport.AppendEntriesPipeline("b.1", "b.1"); !errors.Is(err, raft.ErrPipelineReplicationNotSupported) {
 		t.Errorf("a pipeline to a follower: %v", err)

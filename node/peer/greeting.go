@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"bytes"
@@ -83,7 +83,8 @@ func (g greeting) String() string {
 	if g.version != protocolVersion { // no other field was read
 		return fmt.Sprintf("version %d, this program speaks %d", g.version, protocolVersion)
 	}
-	return fmt.Sprintf("version %d, cluster %q, group %q, sender %q, receiver %q", g.version, g.cluster, g.group, g.sender, g.receiver)
+	return fmt.Sprintf("version %d, cluster %q, group %q, sender %q, receiver %q", g.version, g.cluster, g.group,
+		g.sender, g.receiver)
 }
 
 // writeGreeting sends g in one write.

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"bytes"
@@ -12,14 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/hashicorp/raft"
 )
 
 // hostile is a connection of a peer that has greeted properly and then does what it likes, and the group that it is in.
 type hostile struct {
 	net.Conn
-	mux     *mux
-	listens *pipeListener
+	mux     *Mux
+	listens *pipetest.Listener
 }
 
 // withHostilePeer runs a test in a bubble. answer is the group's way with messages; nil answers each.
@@ -37,7 +38,7 @@ func withHostilePeer(t *testing.T, answer func(raft.RPC), test func(t *testing.T
 	}
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		serve(t, m.transport("shard-0"), answer)
+		serve(t, m.Transport("shard-0"), answer)
 		conn, err := peerOf(t, l, "c", "evil").connect(t.Context(), "shard-0", "n1.1")
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func withHostilePeer(t *testing.T, answer func(raft.RPC), test func(t *testing.T
 }
 
 // serve answers every message of a transport until the test ends.
-func serve(t *testing.T, trans *raftTransport, answer func(raft.RPC)) {
+func serve(t *testing.T, trans *Transport, answer func(raft.RPC)) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -89,10 +90,11 @@ func (h hostile) expectEnd(t *testing.T, most time.Duration) {
 func (h hostile) expectService(t *testing.T) {
 	t.Helper()
 	start := time.Now()
-	trans := peerOf(t, h.listens, "c", "n2").transport("shard-0")
+	trans := peerOf(t, h.listens, "c", "n2").Transport("shard-0")
 	defer func() { _ = trans.Close() }()
 	var resp raft.AppendEntriesResponse
-	if err := trans.AppendEntries("n1.1", "n1.1", &raft.AppendEntriesRequest{Term: 9, PrevLogEntry: 1}, &resp); err != nil || !resp.Success {
+	if err := trans.AppendEntries("n1.1", "n1.1", &raft.AppendEntriesRequest{Term: 9, PrevLogEntry: 1},
+		&resp); err != nil || !resp.Success {
 		t.Errorf("another peer was answered %+v, %v", resp, err)
 	}
 	if time.Since(start) != 0 {
@@ -107,7 +109,8 @@ func TestLengthsThatNoMemoryHas(t *testing.T) {
 		{"an array of empty entries", entries + "\xdd\x00\xff\xff\xff" + strings.Repeat("\x80", 1<<16)},
 		{"data without end", entries + "\x91\x81\xa4Data\xc6\xff\xff\xff\xff"},
 		{"more data than an entry has", entries + "\x91\x81\xa4Data\xc6\x02\x00\x00\x00"},
-		{"several that are too much together", entries + "\x92" + strings.Repeat("\x81\xa4Data\xc6\x00\xa0\x00\x00"+strings.Repeat("x", 10<<20), 2)},
+		{"several that are too much together", entries + "\x92" +
+			strings.Repeat("\x81\xa4Data\xc6\x00\xa0\x00\x00"+strings.Repeat("x", 10<<20), 2)},
 		{"a name without end", "\x00\x81\xdb\xff\xff\xff\xff"},
 		{"fields without end", "\x00\xdf\xff\xff\xff\xff"},
 		{"an extension without end", "\x00\x81\xa4Term\xc9\xff\xff\xff\xff\x05"},
@@ -184,7 +187,7 @@ func TestSnapshotLargerThanTheDisk(t *testing.T) {
 		}
 		rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
 	}, func(t *testing.T, h hostile) {
-		h.mux.room = func() uint64 { return 1 << 20 }
+		h.mux.cfg.Room = func() uint64 { return 1 << 20 }
 		message := snapshotRequest(t, 1<<62)
 		go func() {
 			_, _ = h.Write(message)
@@ -264,14 +267,14 @@ func TestMessagesThatAreNotAwaited(t *testing.T) {
 }
 
 // hostileServer returns a transport whose dials reach a server that greets properly and is then handed to behave.
-func hostileServer(t *testing.T, behave func(conn net.Conn)) *raftTransport {
+func hostileServer(t *testing.T, behave func(conn net.Conn)) *Transport {
 	t.Helper()
 	back := func(hello greeting) greeting {
 		hello.sender, hello.receiver = hello.receiver, hello.sender
 		return hello
 	}
 	l := answering(t, back, behave)
-	trans := peerOf(t, l, "c", "n2").transport("shard-0")
+	trans := peerOf(t, l, "c", "n2").Transport("shard-0")
 	t.Cleanup(func() { _ = trans.Close() })
 	return trans
 }
@@ -324,7 +327,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestManyLargeEntriesAreSentInParts(t *testing.T) {
 	tests := []struct{ entries, size, want int }{
-		{0, 0, 0}, {64, 1000, 64}, {1, requestBytesMax, 1}, {3, requestBytesMax, 1}, {64, 512 << 10, 7}, {5, 1 << 20, 3},
+		{0, 0, 0}, {64, 1000, 64}, {1, EntryBytesMax, 1}, {3, EntryBytesMax, 1}, {64, 512 << 10, 7}, {5, 1 << 20, 3},
 	}
 	for _, tt := range tests {
 		if got := firstEntries(entriesOf(tt.entries, tt.size)); len(got) != tt.want {
@@ -333,17 +336,18 @@ func TestManyLargeEntriesAreSentInParts(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		echo(t, m.transport("shard-0"))
-		trans := peerOf(t, l, "c", "n2").transport("shard-0")
+		echo(t, m.Transport("shard-0"))
+		trans := peerOf(t, l, "c", "n2").Transport("shard-0")
 		defer func() { _ = trans.Close() }()
-		req := &raft.AppendEntriesRequest{Term: 7, Entries: entriesOf(3, requestBytesMax)}
+		req := &raft.AppendEntriesRequest{Term: 7, Entries: entriesOf(3, EntryBytesMax)}
 		for _, e := range req.Entries {
 			e.Term = 7
 		}
-		if err := trans.AppendEntries("n1.1", "n1.1", req, &raft.AppendEntriesResponse{}); err != nil || len(req.Entries) != 1 {
+		if err := trans.AppendEntries("n1.1", "n1.1", req, &raft.AppendEntriesResponse{}); err != nil ||
+			len(req.Entries) != 1 {
 			t.Errorf("%d entries are left in the request, %v", len(req.Entries), err)
 		}
-		if f := trans.followers["n1.1"]; f.index != 1 || f.term != 7 {
+		if f := trans.followers["n1.1"]; f.Index != 1 || f.Term != 7 {
 			t.Errorf("of the follower is known %+v", f)
 		}
 	})

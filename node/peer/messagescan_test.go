@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"bytes"
@@ -36,7 +36,8 @@ func (r *recorder) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 func recorded(t *testing.T, call func(trans *raft.NetworkTransport) error) []byte {
 	t.Helper()
 	r := &recorder{sent: make(chan []byte, 1), done: make(chan struct{})}
-	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: r, Timeout: time.Second, MaxRPCsInFlight: 1})
+	trans := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: r, Timeout: time.Second,
+		MaxRPCsInFlight: 1})
 	if err := call(trans); err == nil {
 		t.Error("a call that nobody answered succeeded")
 	}
@@ -78,15 +79,19 @@ func TestScanFindsTheEndOfMessages(t *testing.T) {
 	header := raft.RPCHeader{ProtocolVersion: 3, ID: []byte("n2.1"), Addr: []byte(strings.Repeat("a", 300))}
 	synctest.Test(t, func(t *testing.T) {
 		messages := map[string][]byte{"vote": voteRequest(t), "snapshot": snapshotRequest(t, 1<<40)}
-		for _, shape := range [][2]int{{0, 0}, {1, 0}, {1, 31}, {1, 200}, {64, 70_000}, {3, 1 << 20}, {1, requestBytesMax}, {maxAppendEntries, 1}} {
+		for _, shape := range [][2]int{{0, 0}, {1, 0}, {1, 31}, {1, 200}, {64, 70_000}, {3, 1 << 20}, {1, EntryBytesMax},
+			{MessageEntriesMax, 1}} {
 			entries := entriesOf(shape[0], shape[1])
-			messages[fmt.Sprintf("%d entries of %d bytes", shape[0], shape[1])] = recorded(t, func(trans *raft.NetworkTransport) error {
-				req := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1 << 50, PrevLogEntry: 7, Entries: entries, LeaderCommitIndex: 1}
-				return trans.AppendEntries("n1.1", "n1.1", req, &raft.AppendEntriesResponse{})
-			})
+			messages[fmt.Sprintf("%d entries of %d bytes", shape[0], shape[1])] = recorded(t,
+				func(trans *raft.NetworkTransport) error {
+					req := &raft.AppendEntriesRequest{RPCHeader: header, Term: 1 << 50, PrevLogEntry: 7, Entries: entries,
+						LeaderCommitIndex: 1}
+					return trans.AppendEntries("n1.1", "n1.1", req, &raft.AppendEntriesResponse{})
+				})
 		}
 		messages["pre-vote"] = recorded(t, func(trans *raft.NetworkTransport) error {
-			return trans.RequestPreVote("n1.1", "n1.1", &raft.RequestPreVoteRequest{RPCHeader: header}, &raft.RequestPreVoteResponse{})
+			return trans.RequestPreVote("n1.1", "n1.1", &raft.RequestPreVoteRequest{RPCHeader: header},
+				&raft.RequestPreVoteResponse{})
 		})
 		messages["timeout now"] = recorded(t, func(trans *raft.NetworkTransport) error {
 			return trans.TimeoutNow("n1.1", "n1.1", &raft.TimeoutNowRequest{RPCHeader: header}, &raft.TimeoutNowResponse{})
@@ -130,13 +135,18 @@ func TestScanOfEveryTag(t *testing.T) {
 	}{
 		{"small number", "\x7f", 0}, {"negative number", "\xe0", 0}, {"nil", "\xc0", 0}, {"true", "\xc3", 0},
 		{"empty map", "\x80", 0}, {"empty array", "\x90", 0}, {"empty text", "\xa0", 0}, {"text", "\xbf", 31},
-		{"bin8", "\xc4\xff", 255}, {"bin16", "\xc5\x01\x02", 258}, {"bin32", "\xc6\x00\x01\x00\x02", 65538}, {"empty bin32", "\xc6\x00\x00\x00\x00", 0},
-		{"ext8", "\xc7\x03", 4}, {"ext16", "\xc8\x00\x03", 4}, {"ext32", "\xc9\x00\x00\x00\x03", 4}, {"empty ext8", "\xc7\x00", 1},
-		{"float32", "\xca", 4}, {"float64", "\xcb", 8}, {"uint8", "\xcc", 1}, {"uint16", "\xcd", 2}, {"uint32", "\xce", 4}, {"uint64", "\xcf", 8},
+		{"bin8", "\xc4\xff", 255}, {"bin16", "\xc5\x01\x02", 258}, {"bin32", "\xc6\x00\x01\x00\x02", 65538},
+		{"empty bin32", "\xc6\x00\x00\x00\x00", 0},
+		{"ext8", "\xc7\x03", 4}, {"ext16", "\xc8\x00\x03", 4}, {"ext32", "\xc9\x00\x00\x00\x03", 4},
+		{"empty ext8", "\xc7\x00", 1},
+		{"float32", "\xca", 4}, {"float64", "\xcb", 8}, {"uint8", "\xcc", 1}, {"uint16", "\xcd", 2}, {"uint32", "\xce", 4},
+		{"uint64", "\xcf", 8},
 		{"int8", "\xd0", 1}, {"int16", "\xd1", 2}, {"int32", "\xd2", 4}, {"int64", "\xd3", 8},
-		{"fixext1", "\xd4", 2}, {"fixext2", "\xd5", 3}, {"fixext4", "\xd6", 5}, {"fixext8", "\xd7", 9}, {"fixext16", "\xd8", 17},
+		{"fixext1", "\xd4", 2}, {"fixext2", "\xd5", 3}, {"fixext4", "\xd6", 5}, {"fixext8", "\xd7", 9},
+		{"fixext16", "\xd8", 17},
 		{"str8", "\xd9\x80", 128}, {"str16", "\xda\x00\x09", 9}, {"str32", "\xdb\x00\x00\x00\x09", 9},
-		{"array16", "\xdc\x00\x02", 2}, {"array32", "\xdd\x00\x00\x00\x02", 2}, {"map16", "\xde\x00\x02", 4}, {"map32", "\xdf\x00\x00\x00\x02", 4},
+		{"array16", "\xdc\x00\x02", 2}, {"array32", "\xdd\x00\x00\x00\x02", 2}, {"map16", "\xde\x00\x02", 4},
+		{"map32", "\xdf\x00\x00\x00\x02", 4},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

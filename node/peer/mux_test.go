@@ -1,9 +1,10 @@
-package node
+package peer
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,32 +14,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
 
-// pipeListener is a listener in memory with a way to it.
-type pipeListener struct{ *pipetest.Listener }
-
-func newPipeListener() *pipeListener { return &pipeListener{pipetest.Listen("pipe")} }
-
-func (l *pipeListener) dial(ctx context.Context, _ string) (net.Conn, error) {
-	near, far := net.Pipe()
-	select {
-	case l.Conns() <- far:
-		return near, nil
-	case <-l.Done():
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
 // answering returns a listener whose first caller gets an answer to its greeting, and is then handed to behave.
-func answering(t *testing.T, answer func(hello greeting) greeting, behave func(net.Conn)) *pipeListener {
+func answering(t *testing.T, answer func(hello greeting) greeting, behave func(net.Conn)) *pipetest.Listener {
 	t.Helper()
-	l := newPipeListener()
+	l := pipetest.Listen("pipe")
 	go func() {
 		conn, err := l.Accept()
 		if err != nil {
@@ -64,27 +49,43 @@ func always(answer greeting, change func(*greeting)) func(greeting) greeting {
 
 func plentyOfRoom() uint64 { return 1 << 40 }
 
+// member completes the configuration of server name.1 of a cluster.
+func member(cfg Config, cluster, name string) Config {
+	cfg.ClusterID, cfg.Self, cfg.Shards = cluster, name+".1", 1
+	cfg.Room, cfg.Full, cfg.RaftLogger = plentyOfRoom, func() bool { return false }, hclog.NewNullLogger()
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(serverID string) ([]string, error) {
+			return nil, fmt.Errorf("no address is known for server %q", serverID)
+		}
+	}
+	return cfg
+}
+
 // startMux returns a mux for server n1.1 of cluster c, listening on the returned listener, that ends with the test.
-func startMux(t *testing.T) (*mux, *pipeListener) {
+func startMux(t *testing.T) (*Mux, *pipetest.Listener) {
 	t.Helper()
-	l := newPipeListener()
-	cfg := Config{Peers: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) ([]string, error) { return []string{""}, nil }, Dial: l.dial}
-	m := newMux(cfg.withDefaults(), &identity{ClusterID: "c", Name: "n1", Incarnation: "1"}, plentyOfRoom)
-	t.Cleanup(m.close)
+	l := pipetest.Listen("pipe")
+	cfg := Config{Listener: l, Logger: slog.New(slog.DiscardHandler), Resolve: func(string) ([]string, error) {
+		return []string{""}, nil
+	}, Dial: l.Dial}
+	m := New(member(cfg, "c", "n1"))
+	t.Cleanup(m.Close)
 	return m, l
 }
 
 // peerOf returns a mux for another server of the cluster, whose dials reach l.
-func peerOf(t *testing.T, l *pipeListener, cluster, name string) *mux {
+func peerOf(t *testing.T, l *pipetest.Listener, cluster, name string) *Mux {
 	t.Helper()
-	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.dial, Resolve: func(string) ([]string, error) { return []string{""}, nil }}
-	m := newMux(cfg.withDefaults(), &identity{ClusterID: cluster, Name: name, Incarnation: "1"}, plentyOfRoom)
-	t.Cleanup(m.close)
+	cfg := Config{Logger: slog.New(slog.DiscardHandler), Dial: l.Dial, Resolve: func(string) ([]string, error) {
+		return []string{""}, nil
+	}}
+	m := New(member(cfg, cluster, name))
+	t.Cleanup(m.Close)
 	return m
 }
 
 // echo answers every AppendEntries of a transport with its own term.
-func echo(t *testing.T, trans *raftTransport) {
+func echo(t *testing.T, trans *Transport) {
 	t.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -110,16 +111,18 @@ func TestTransportCarriesEachGroupToItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
 		for number, group := range []string{"shard-0", "shard-1"} {
-			serve(t, m.transport(group), func(rpc raft.RPC) {
-				rpc.Respond(&raft.AppendEntriesResponse{Term: rpc.Command.(*raft.AppendEntriesRequest).Term, LastLog: uint64(number), Success: true}, nil)
+			serve(t, m.Transport(group), func(rpc raft.RPC) {
+				rpc.Respond(&raft.AppendEntriesResponse{Term: rpc.Command.(*raft.AppendEntriesRequest).Term,
+					LastLog: uint64(number), Success: true}, nil)
 			})
 		}
 		peer := peerOf(t, l, "c", "n2")
 		for term, group := range []string{"shard-0", "shard-1"} {
-			trans := peer.transport(group)
+			trans := peer.Transport(group)
 			var resp raft.AppendEntriesResponse
 			req := raft.AppendEntriesRequest{Term: uint64(term) + 7, PrevLogEntry: 1}
-			if err := trans.AppendEntries("n1.1", "n1.1", &req, &resp); err != nil || resp.Term != uint64(term)+7 || resp.LastLog != uint64(term) {
+			if err := trans.AppendEntries("n1.1", "n1.1", &req, &resp); err != nil || resp.Term != uint64(term)+7 ||
+				resp.LastLog != uint64(term) {
 				t.Errorf("%s was asked, and this is the answer: %+v, %v", group, resp, err)
 			}
 			if got := trans.LocalAddr(); got != "n2.1" {
@@ -152,10 +155,10 @@ func TestTransportRefusesHandshakes(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, l := startMux(t)
-				echo(t, m.transport("shard-0"))
+				echo(t, m.Transport("shard-0"))
 				hello := good
 				tt.change(&hello)
-				conn, err := l.dial(t.Context(), "")
+				conn, err := l.Dial(t.Context(), "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -189,8 +192,8 @@ func TestTransportHangsUpOnStrangers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, l := startMux(t)
-				echo(t, m.transport("shard-0"))
-				conn, err := l.dial(t.Context(), "")
+				echo(t, m.Transport("shard-0"))
+				conn, err := l.Dial(t.Context(), "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -208,15 +211,15 @@ func TestTransportHangsUpOnStrangers(t *testing.T) {
 	}
 }
 
-// TestSilenceKeepsNobodyOut: of more connections than there are handshakes at one time those that have been silent for longest end, and a peer that comes
-// then is answered at once.
+// TestSilenceKeepsNobodyOut: of more connections than there are handshakes at one time those that
+// have been silent for longest end, and a peer that comes then is answered at once.
 func TestSilenceKeepsNobodyOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
 		m.open(callsGroup)
 		var silent []net.Conn
 		for range handshakesMax + 12 {
-			conn, err := l.dial(t.Context(), "")
+			conn, err := l.Dial(t.Context(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -252,7 +255,8 @@ func TestDiallerRefusesAnswers(t *testing.T) {
 		{"another group", func(g *greeting) { g.group = "shard-1" }, "the answer is"},
 		{"meant for another", func(g *greeting) { g.receiver = "n3.1" }, "the answer is"},
 		{"another version", func(g *greeting) { g.version = 9 }, "the answer is version 9"},
-		{"refused by an earlier version", func(g *greeting) { g.version, g.verdict = 1, refusedVersion }, "another protocol version: by version 1, this program speaks 2"},
+		{"refused by an earlier version", func(g *greeting) { g.version, g.verdict = 1, refusedVersion },
+			"another protocol version: by version 1, this program speaks 2"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -262,7 +266,8 @@ func TestDiallerRefusesAnswers(t *testing.T) {
 				if err == nil {
 					conn.Close()
 				}
-				if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) {
+				if tt.problem == "" && err != nil || tt.problem != "" &&
+					(err == nil || !strings.Contains(err.Error(), tt.problem)) {
 					t.Errorf("error is %v, want one that says %q", err, tt.problem)
 				}
 			})
@@ -272,7 +277,7 @@ func TestDiallerRefusesAnswers(t *testing.T) {
 
 func TestDiallerGivesUpOnASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
+		l := pipetest.Listen("pipe")
 		go func() { _, _ = l.Accept() }()
 		start := time.Now()
 		_, err := peerOf(t, l, "c", "n2").connect(t.Context(), "shard-0", "n1.1")
@@ -283,15 +288,16 @@ func TestDiallerGivesUpOnASilentServer(t *testing.T) {
 }
 
 func TestDiallerWithoutAddress(t *testing.T) {
-	m := newMux(Config{Logger: slog.New(slog.DiscardHandler)}.withDefaults(), &identity{ClusterID: "c", Name: "n2", Incarnation: "1"}, plentyOfRoom)
-	defer m.close()
+	m := New(member(Config{Logger: slog.New(slog.DiscardHandler)}, "c", "n2"))
+	defer m.Close()
 	if _, err := m.connect(t.Context(), "shard-0", "n9.1"); err == nil || !strings.Contains(err.Error(), `"n9.1"`) {
 		t.Errorf("error is %v, want one that names the server", err)
 	}
 }
 
 func TestGreetingRoundTrip(t *testing.T) {
-	want := greeting{version: protocolVersion, verdict: refusedGroup, cluster: "c", group: strings.Repeat("g", greetingText), sender: "s", receiver: ""}
+	want := greeting{version: protocolVersion, verdict: refusedGroup, cluster: "c",
+		group: strings.Repeat("g", greetingText), sender: "s", receiver: ""}
 	var buf bytes.Buffer
 	if err := writeGreeting(&buf, want); err != nil {
 		t.Fatal(err)
@@ -312,7 +318,8 @@ func TestGreetingRoundTrip(t *testing.T) {
 
 func FuzzReadGreeting(f *testing.F) {
 	var buf bytes.Buffer
-	if err := writeGreeting(&buf, greeting{version: protocolVersion, cluster: "c", group: "g", sender: "s", receiver: "r"}); err != nil {
+	if err := writeGreeting(&buf, greeting{version: protocolVersion, cluster: "c", group: "g", sender: "s",
+		receiver: "r"}); err != nil {
 		f.Fatal(err)
 	}
 	f.Add(buf.Bytes())
@@ -350,13 +357,13 @@ func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
 // Whoever closes the listener first, nothing is said about it.
 func TestClosedListenerIsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		listener, counts := newPipeListener(), &countingHandler{Handler: slog.DiscardHandler}
-		m := newMux(Config{Logger: slog.New(counts), Peers: listener}.withDefaults(), &identity{ClusterID: "c", Name: "n", Incarnation: "1"}, plentyOfRoom)
+		listener, counts := pipetest.Listen("pipe"), &countingHandler{Handler: slog.DiscardHandler}
+		m := New(member(Config{Logger: slog.New(counts), Listener: listener}, "c", "n"))
 		if err := listener.Close(); err != nil {
 			t.Fatal(err)
 		}
 		<-time.After(time.Minute)
-		m.close()
+		m.Close()
 		if n := counts.logged.Load(); n != 0 {
 			t.Errorf("%d messages were logged", n)
 		}

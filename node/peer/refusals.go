@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"errors"
@@ -61,7 +61,8 @@ func refusalLevel(err error) slog.Level {
 	_, broke := errors.AsType[*net.OpError](err)
 	refused, _ := errors.AsType[*refusedError](err)
 	switch {
-	case stops, broke, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed), refused != nil && refused.verdict == refusedGroup:
+	case stops, broke, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, net.ErrClosed), refused != nil && refused.verdict == refusedGroup:
 		return slog.LevelDebug
 	case refused != nil && refused.seeksEarlierLife():
 		return slog.LevelInfo
@@ -78,10 +79,11 @@ type refusals struct {
 
 // noteChanged counts a connection whose data was changed in transit, and logs it unless the same
 // was logged recently.
-func (m *mux) noteChanged(conn *trackedConn, err error) {
+func (m *Mux) noteChanged(conn *trackedConn, err error) {
 	m.changed.Add(1)
 	if from := conn.RemoteAddr(); m.refusals.fresh(from, err) {
-		m.logger.Warn("a peer's connection was ended", "peer", conn.peer, "group", conn.group, "address", from.String(), "error", err)
+		m.cfg.Logger.Warn("a peer's connection was ended", "peer", conn.peer, "group", conn.group, "address", from.String(),
+			"error", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -18,56 +18,63 @@ import (
 // offer it, the library silently does without. The library closes only a transport that implements
 // raft.WithClose. So the compiler checks both.
 var (
-	_ raft.WithPreVote = (*raftTransport)(nil)
-	_ raft.WithClose   = (*raftTransport)(nil)
+	_ raft.WithPreVote = (*Transport)(nil)
+	_ raft.WithClose   = (*Transport)(nil)
 )
 
 // aliveWithin is how recently a follower must have answered to count as alive: a few heartbeats.
 const aliveWithin = 500 * time.Millisecond
 
-// raftTransport is the transport of one group. It keeps messages below the size at which the
+// Transport is the transport of one group. It keeps messages below the size at which the
 // receiver closes the connection, and records the progress of each follower.
-type raftTransport struct {
+type Transport struct {
 	*raft.NetworkTransport
 	// inbox is the channel from which Raft's main loop takes messages.
-	inbox chan raft.RPC
-	done  chan struct{} // closed by Close
-	once  sync.Once
-	raft  atomic.Pointer[raft.Raft] // nil until it is known
-	// full reports whether the disk has no room for entries.
-	full func() bool
-	// reach checks whether a server can be reached. leave closes left, which ends the waits for
-	// servers.
-	reach   func(ctx context.Context, id raft.ServerID) error
+	inbox  chan raft.RPC
+	done   chan struct{} // closed by Close
+	once   sync.Once
+	raft   atomic.Pointer[raft.Raft] // nil until attach
+	stream *stream
+	// leave closes left, which ends the waits for servers.
 	left    chan struct{}
 	leaving sync.Once
 	// standing says whether this node stands for election.
 	standing abstention
 
 	mu        sync.Mutex
-	followers map[raft.ServerID]followed
+	followers map[raft.ServerID]Progress
 }
 
-// followed is what a leader knows of a follower.
-type followed struct {
-	index uint64    // the last entry that it confirmed in term
-	term  uint64    // of its last answer
-	at    time.Time // time of its last answer
+// Progress is what a leader knows of a follower.
+type Progress struct {
+	Index uint64    // the last entry that it confirmed in term
+	Term  uint64    // of its last answer
+	At    time.Time // time of its last answer
 }
 
-// newRaftTransport returns a transport that takes its messages from inner, which uses s.
-func newRaftTransport(inner *raft.NetworkTransport, s *stream) *raftTransport {
-	t := &raftTransport{
-		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}), followers: map[raft.ServerID]followed{},
-		full: s.mux.full, reach: s.reach, left: make(chan struct{}),
+// newTransport returns a transport that takes its messages from inner, which uses s.
+func newTransport(inner *raft.NetworkTransport, s *stream) *Transport {
+	t := &Transport{
+		NetworkTransport: inner, inbox: make(chan raft.RPC), done: make(chan struct{}),
+		followers: map[raft.ServerID]Progress{},
+		stream:    s, left: make(chan struct{}),
 	}
 	go t.forward()
 	return t
 }
 
+// Attach tells the transport which Raft uses it. Before, it treats every heartbeat as one that may change the term, and
+// waits for no follower.
+func (t *Transport) Attach(r *raft.Raft) { t.raft.Store(r) }
+
+// Reach returns nil if a server can be reached and runs the group. It opens a connection and closes it.
+func (t *Transport) Reach(ctx context.Context, id raft.ServerID) error {
+	return t.stream.reach(ctx, id)
+}
+
 // forward passes the messages of peers to Raft until Close. It answers those that Raft must not
 // see.
-func (t *raftTransport) forward() {
+func (t *Transport) forward() {
 	for {
 		select {
 		case rpc := <-t.NetworkTransport.Consumer():
@@ -79,7 +86,7 @@ func (t *raftTransport) forward() {
 				rpc.Respond(nil, errAbstains)
 				continue
 			}
-			if t.full() && brings(rpc) {
+			if t.stream.mux.cfg.Full() && brings(rpc) {
 				rpc.Respond(nil, outcome.ErrDiskFull)
 				continue
 			}
@@ -114,7 +121,7 @@ func brings(rpc raft.RPC) bool {
 
 // queue gives a message to Raft's main loop. After Close the message gets no answer; the library
 // stops waiting for one then.
-func (t *raftTransport) queue(rpc raft.RPC) {
+func (t *Transport) queue(rpc raft.RPC) {
 	select {
 	case t.inbox <- rpc:
 	case <-t.done:
@@ -122,7 +129,7 @@ func (t *raftTransport) queue(rpc raft.RPC) {
 }
 
 // Consumer implements raft.Transport.
-func (t *raftTransport) Consumer() <-chan raft.RPC { return t.inbox }
+func (t *Transport) Consumer() <-chan raft.RPC { return t.inbox }
 
 // SetHeartbeatHandler takes the function with which Raft answers heartbeats outside its main loop,
 // so that they do not wait for its disk. That function also adopts the term of a heartbeat and
@@ -131,7 +138,7 @@ func (t *raftTransport) Consumer() <-chan raft.RPC { return t.inbox }
 // that was promised to a candidate is taken back. So only a heartbeat of the current term to a
 // follower goes this way: it changes neither the term nor the role. All others wait for the main
 // loop. If the role changes in between, the stable store refuses a lower term.
-func (t *raftTransport) SetHeartbeatHandler(beside func(raft.RPC)) {
+func (t *Transport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {
 			beside(rpc)
@@ -142,14 +149,14 @@ func (t *raftTransport) SetHeartbeatHandler(beside func(raft.RPC)) {
 }
 
 // follows reports whether this node is a follower in a term.
-func (t *raftTransport) follows(term uint64) bool {
+func (t *Transport) follows(term uint64) bool {
 	r := t.raft.Load()
 	return r != nil && r.State() == raft.Follower && r.CurrentTerm() == term
 }
 
 // Close implements raft.WithClose.
-func (t *raftTransport) Close() error {
-	t.leave()
+func (t *Transport) Close() error {
+	t.Leave()
 	t.once.Do(func() { close(t.done) })
 	return t.NetworkTransport.Close()
 }
@@ -157,7 +164,8 @@ func (t *raftTransport) Close() error {
 // RequestVote implements raft.Transport. A candidate asks each voter once, and again only after an
 // election timeout, so a question that a broken connection lost is sent again. While this node
 // abstains, it asks no voter, and the answer is no.
-func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+func (t *Transport) RequestVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestVoteRequest,
+	resp *raft.RequestVoteResponse) error {
 	if t.standing.abstains() {
 		resp.Term = req.Term
 		return nil
@@ -166,7 +174,8 @@ func (t *raftTransport) RequestVote(id raft.ServerID, target raft.ServerAddress,
 }
 
 // RequestPreVote implements raft.WithPreVote. It abstains as RequestVote does.
-func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *Transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, req *raft.RequestPreVoteRequest,
+	resp *raft.RequestPreVoteResponse) error {
 	if t.standing.abstains() {
 		resp.Term = req.Term
 		return nil
@@ -176,7 +185,8 @@ func (t *raftTransport) RequestPreVote(id raft.ServerID, target raft.ServerAddre
 
 // TimeoutNow implements raft.Transport. If the receiver gets the message twice, that costs another
 // election.
-func (t *raftTransport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, req *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+func (t *Transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, req *raft.TimeoutNowRequest,
+	resp *raft.TimeoutNowResponse) error {
 	return overBroken(func() error { return t.NetworkTransport.TimeoutNow(id, target, req, resp) })
 }
 
@@ -194,14 +204,16 @@ func overBroken(send func() error) error {
 
 // broken reports whether a connection was ended by the other side, or from here.
 func broken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // AppendEntries sends entries, or a heartbeat. If the entries are too large together, it sends the
 // first ones and removes the others from the request. Raft counts what is in the request as sent,
 // and sends the others next. While the follower is not reached, it retries, except for a heartbeat:
 // Raft has to know that a heartbeat failed.
-func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+func (t *Transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, req *raft.AppendEntriesRequest,
+	resp *raft.AppendEntriesResponse) error {
 	req.Entries = firstEntries(req.Entries)
 	heartbeat := req.PrevLogEntry == 0 && len(req.Entries) == 0 // a leader has at least one entry
 	err := t.NetworkTransport.AppendEntries(id, target, req, resp)
@@ -221,11 +233,14 @@ func (t *raftTransport) AppendEntries(id raft.ServerID, target raft.ServerAddres
 	return err
 }
 
+// entryHeadBytes is about the size of an entry in a message besides its data.
+const entryHeadBytes = 64
+
 // firstEntries returns as many entries as fit into appendBytesMax, at least one.
 func firstEntries(entries []*raft.Log) []*raft.Log {
 	var size int
 	for i, e := range entries {
-		if size += entryBytes(e); i > 0 && size > appendBytesMax {
+		if size += len(e.Data) + len(e.Extensions) + entryHeadBytes; i > 0 && size > appendBytesMax {
 			return entries[:i]
 		}
 	}
@@ -233,39 +248,39 @@ func firstEntries(entries []*raft.Log) []*raft.Log {
 }
 
 // confirmed records that a follower holds what was sent.
-func (t *raftTransport) confirmed(id raft.ServerID, req *raft.AppendEntriesRequest) {
+func (t *Transport) confirmed(id raft.ServerID, req *raft.AppendEntriesRequest) {
 	index := req.PrevLogEntry // 0 in a heartbeat
 	if n := len(req.Entries); n > 0 {
 		index = req.Entries[n-1].Index
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known := t.followers[id]; known.term == req.Term {
-		index = max(index, known.index)
+	if known := t.followers[id]; known.Term == req.Term {
+		index = max(index, known.Index)
 	}
-	t.followers[id] = followed{index: index, term: req.Term, at: time.Now()}
+	t.followers[id] = Progress{Index: index, Term: req.Term, At: time.Now()}
 }
 
-// heardOf returns what is known of a follower.
-func (t *raftTransport) heardOf(server string) followed {
+// Follower returns what is known of a follower; the zero value if it has not answered.
+func (t *Transport) Follower(server string) Progress {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.followers[raft.ServerID(server)]
 }
 
-// furthest returns the candidate with the highest confirmed index, among those that answered
+// Furthest returns the candidate with the highest confirmed index, among those that answered
 // recently in a term.
-func (t *raftTransport) furthest(candidates []raft.ServerID, term uint64) (furthest raft.ServerID, ok bool) {
+func (t *Transport) Furthest(candidates []raft.ServerID, term uint64) (furthest raft.ServerID, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var most uint64
 	for _, id := range candidates {
 		f := t.followers[id]
-		if f.term != term || time.Since(f.at) > aliveWithin {
+		if f.Term != term || time.Since(f.At) > aliveWithin {
 			continue
 		}
-		if !ok || f.index > most {
-			furthest, most, ok = id, f.index, true
+		if !ok || f.Index > most {
+			furthest, most, ok = id, f.Index, true
 		}
 	}
 	return furthest, ok

@@ -1,4 +1,4 @@
-package node
+package peer
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -14,115 +13,48 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/google/go-cmp/cmp"
 )
 
-// peerNode returns a node with a name whose peer port is l, part of the given cluster, or a founder if that is empty. Its dials
-// reach to.
-func peerNode(t *testing.T, dir, name, cluster string, l, to *pipeListener) *Node {
-	t.Helper()
-	cfg := testConfig(t, dir)
-	cfg.Name, cfg.Join, cfg.Peers, cfg.Dial = name, cluster, l, to.dial
-	cfg.Resolve = func(string) ([]string, error) { return []string{""}, nil }
-	return openNode(t, cfg)
-}
-
-// twoNodes opens two nodes of one cluster whose dials reach each other.
-func twoNodes(t *testing.T, dirs [2]string) (a, b *Node) {
-	t.Helper()
-	la, lb := newPipeListener(), newPipeListener()
-	a = peerNode(t, dirs[0], "a", "", la, lb)
-	return a, peerNode(t, dirs[1], "b", a.Status().ClusterID, lb, la)
-}
-
-func TestCallsOverThePeerPort(t *testing.T) {
-	dirs := [2]string{t.TempDir(), t.TempDir()}
+func TestCallsNameWhatIsWrong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := twoNodes(t, dirs)
-		var protocols http.Protocols
-		protocols.SetUnencryptedHTTP2(true)
-		type peerKey struct{}
-		server := &http.Server{
-			Protocols: &protocols, ReadHeaderTimeout: time.Second,
-			Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				_, _ = fmt.Fprintf(w, "%s called by %v", r.Proto, r.Context().Value(peerKey{}))
-			}),
-			ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-				return context.WithValue(ctx, peerKey{}, c.(*PeerConn).Peer())
-			},
+		m, l := startMux(t)
+		b := peerOf(t, l, "c", "n2")
+		fails := func(from *Mux, server, want string) {
+			t.Helper()
+			if _, err := from.DialPeer(t.Context(), server); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("a call to %s ends with %v, want %q", server, err, want)
+			}
 		}
-		served := make(chan error, 1)
-		go func() { served <- server.Serve(a.PeerListener()) }()
-		if again := a.PeerListener(); again != a.PeerListener() {
-			t.Error("there are two listeners")
-		}
-		transport := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return b.DialPeer(ctx, a.Status().ServerID)
-		}}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := transport.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		if want := "HTTP/2.0 called by " + b.Status().ServerID; err != nil || string(body) != want {
-			t.Errorf("the answer is %q, %v, want %q", body, err, want)
-		}
-		resp.Body.Close()
-		transport.CloseIdleConnections()
-		closeNode(t, a)
-		if err := <-served; !errors.Is(err, net.ErrClosed) {
-			t.Errorf("after the end of its node the server ended with %v", err)
-		}
-		if err := server.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		fails(b, "n1.1", "no such group here")
+		calls := m.Listen()
+		fails(b, "n1.0", "meant for another server")
+		fails(peerOf(t, l, "d", "n2"), "n1.1", "another cluster")
+		if err := calls.Close(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-func TestDialPeerNamesWhatIsWrong(t *testing.T) {
-	dirs := [2]string{t.TempDir(), t.TempDir()}
-	synctest.Test(t, func(t *testing.T) {
-		a, b := twoNodes(t, dirs)
-		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "no such group here") {
-			t.Errorf("before anyone listens the error is %v", err)
-		}
-		l := a.PeerListener()
-		if _, err := b.DialPeer(t.Context(), "a.0123456789abcdef"); err == nil || !strings.Contains(err.Error(), "meant for another server") {
-			t.Errorf("calling an earlier life of the node gives %v", err)
-		}
-		b.mux.cluster = "d"
-		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "another cluster") {
-			t.Errorf("calling from another cluster gives %v", err)
-		}
-		b.mux.cluster = a.mux.cluster
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if _, err := b.DialPeer(t.Context(), a.Status().ServerID); err == nil || !strings.Contains(err.Error(), "no such group here") {
-			t.Errorf("when nobody listens any more the error is %v", err)
-		}
+		fails(b, "n1.1", "no such group here")
 	})
 }
 
 func TestPeerConnKeepsDeadlines(t *testing.T) {
-	dirs := [2]string{t.TempDir(), t.TempDir()}
 	synctest.Test(t, func(t *testing.T) {
-		a, b := twoNodes(t, dirs)
-		l := a.PeerListener()
-		near, err := b.DialPeer(t.Context(), a.Status().ServerID)
+		m, l := startMux(t)
+		calls := m.Listen()
+		near, err := peerOf(t, l, "c", "n2").DialPeer(t.Context(), "n1.1")
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer near.Close()
-		far, err := l.Accept()
+		far, err := calls.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer far.Close()
+		if name := far.(*Conn).Peer(); name != "n2.1" {
+			t.Errorf("the caller is %q", name)
+		}
 		time.Sleep(time.Hour) // that of the handshake is gone
 		for _, conn := range []net.Conn{near, far} {
 			start := time.Now()
@@ -142,7 +74,7 @@ func TestPeerConnKeepsDeadlines(t *testing.T) {
 
 func TestDialPeerEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
+		l := pipetest.Listen("pipe")
 		go func() { _, _ = l.Accept() }() // and says nothing
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -176,9 +108,10 @@ func TestHandoverThatNobodyTakesFreesTheHandshake(t *testing.T) {
 func TestHello(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)
-		m.shards = 6
-		got, err := Hello(t.Context(), l.dial, "")
-		if diff := cmp.Diff(Introduction{ClusterID: "c", ServerID: "n1.1", Shards: 6, Format: fsm.FirstFormat}, got); err != nil || diff != "" {
+		m.cfg.Shards = 6
+		got, err := Hello(t.Context(), l.Dial, "")
+		if diff := cmp.Diff(Introduction{ClusterID: "c", ServerID: "n1.1", Shards: 6, Format: fsm.FirstFormat},
+			got); err != nil || diff != "" {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 		synctest.Wait()
@@ -202,7 +135,8 @@ func TestStrangerGetsNothingElse(t *testing.T) {
 		{"calls", func(g *greeting) { g.group = callsGroup }, refusedCluster},
 		{"a receiver", func(g *greeting) { g.receiver = "n1.1" }, refusedCluster},
 		{"another cluster", func(g *greeting) { g.cluster = "d" }, refusedCluster},
-		{"a member that says hello to its group", func(g *greeting) { g.cluster, g.sender, g.receiver = "c", "n2.1", "n1.1" }, refusedGroup},
+		{"a member that says hello to its group", func(g *greeting) { g.cluster, g.sender, g.receiver = "c", "n2.1", "n1.1" },
+			refusedGroup},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -210,7 +144,7 @@ func TestStrangerGetsNothingElse(t *testing.T) {
 				m, l := startMux(t)
 				m.open("shard-0")
 				m.open(callsGroup)
-				conn, err := l.dial(t.Context(), "")
+				conn, err := l.Dial(t.Context(), "")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -255,8 +189,9 @@ func TestHelloIsNotMisled(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := answering(t, always(good, tt.change), func(conn net.Conn) { _, _ = conn.Write([]byte(tt.rest)) })
-				_, err := Hello(t.Context(), l.dial, "somewhere")
-				if tt.problem == "" && err != nil || tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem)) {
+				_, err := Hello(t.Context(), l.Dial, "somewhere")
+				if tt.problem == "" && err != nil || tt.problem != "" &&
+					(err == nil || !strings.Contains(err.Error(), tt.problem)) {
 					t.Errorf("error is %v, want one that says %q", err, tt.problem)
 				}
 			})
@@ -266,23 +201,12 @@ func TestHelloIsNotMisled(t *testing.T) {
 
 func TestHelloToASilentServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener()
+		l := pipetest.Listen("pipe")
 		go func() { _, _ = l.Accept() }()
 		start := time.Now()
-		if _, err := Hello(t.Context(), l.dial, "somewhere"); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != handshakeTimeout {
+		if _, err := Hello(t.Context(), l.Dial, "somewhere"); !errors.Is(err, os.ErrDeadlineExceeded) ||
+			time.Since(start) != handshakeTimeout {
 			t.Errorf("after %v the error is %v", time.Since(start), err)
-		}
-	})
-}
-
-func TestGroupNamesThatAreTaken(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, testConfig(t, dir))
-		for _, name := range []string{helloGroup, callsGroup, "shard-0", "shard-9"} {
-			if _, err := n.StartGroup(t.Context(), GroupConfig{Name: name}); err == nil || !strings.Contains(err.Error(), "is taken") {
-				t.Errorf("starting a group %q gives %v", name, err)
-			}
 		}
 	})
 }
