@@ -44,7 +44,7 @@ func (m *members) others() (all []string) {
 		slices.Sort(all)
 		all = slices.Compact(all)
 	}
-	return slices.DeleteFunc(all, func(server string) bool { return server == m.catalog.self.ServerID })
+	return slices.DeleteFunc(all, func(server string) bool { return server == m.record.ServerID })
 }
 
 // abstainIfUnreached makes this node abstain from the elections of each group of which a majority
@@ -85,7 +85,7 @@ func (m *members) abstainIfUnreached() {
 	}
 	names := make([]string, len(objectors))
 	for i, server := range objectors {
-		names[i] = nameOf(server)
+		names[i] = NameOf(server)
 	}
 	m.host.RaiseCondition(node.Unreachable, fmt.Sprintf("it cannot be reached by %s at %s: look at its --advertise and firewalls", strings.Join(names, ", "), m.config.PeerAddr))
 }

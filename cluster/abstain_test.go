@@ -51,7 +51,7 @@ func TestUnreachableLeader(t *testing.T) {
 				}
 			}
 		}
-		sick, others := leads(t, groupName, all)
+		sick, others := leads(t, GroupName, all)
 		network.drop(sick.addr, true, others[0].addr, others[1].addr)
 		expectServed(t, others...)
 		for range 20 {
@@ -86,7 +86,7 @@ func TestPartialPartition(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network, all := threeMembers(t, dir)
 				expectServed(t, all...) // so that there are connections
-				leader, others := leads(t, groupName, all)
+				leader, others := leads(t, GroupName, all)
 				x, y, hub := test.pair(leader, others)
 				network.drop(x.addr, true, y.addr)
 				network.drop(y.addr, true, x.addr)

@@ -25,30 +25,30 @@ const (
 // asks as well. A *DepartedError is final.
 func (m *members) enrol(ctx context.Context) error {
 	c := m.catalog
-	if left := c.Departed(c.self.ServerID); left != nil {
+	if left := c.Departed(m.record.ServerID); left != nil {
 		return left
 	}
-	if c.group.Leader() != "" {
+	if c.Group().Leader() != "" {
 		m.led = time.Now()
-		if c.holds(c.self) {
+		if c.Holds(m.record) {
 			return nil
 		}
-	} else if c.holds(c.self) && time.Since(m.led) < leaderlessMax {
+	} else if c.Holds(m.record) && time.Since(m.led) < leaderlessMax {
 		return nil
 	}
-	err := c.admit(ctx, c.self)
-	if err == nil || c.group.Leader() != "" {
+	err := c.Admit(ctx, m.record)
+	if err == nil || c.Group().Leader() != "" {
 		return err
 	}
 	// A node that starts again does not know what its own log says before it knows a leader.
 	for _, other := range m.knownServers() {
-		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, joinCall{Node: c.self, Process: m.process})
+		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, joinCall{Node: m.record, Process: m.process})
 		if refused == nil && answer.Departed == nil {
 			return nil
 		}
 		// An answer of the cluster counts more than a node that cannot be reached.
 		if refused == nil {
-			return &DepartedError{ServerID: c.self.ServerID, ClusterID: c.found.ClusterID, Replacement: answer.Departed.Replacement}
+			return &DepartedError{ServerID: m.record.ServerID, ClusterID: m.host.Status().ClusterID, Replacement: answer.Departed.Replacement}
 		}
 		if errors.Is(refused, ErrNameTaken) || errors.Is(refused, ErrFormat) {
 			return refused
@@ -65,7 +65,7 @@ func (m *members) confirm() bool {
 	case <-m.confirmed:
 		return false
 	default:
-		known := m.catalog.group.Leader() != "" && m.catalog.holds(m.catalog.self)
+		known := m.catalog.Group().Leader() != "" && m.catalog.Holds(m.record)
 		if known {
 			close(m.confirmed)
 		}
@@ -77,7 +77,7 @@ func (m *members) confirm() bool {
 // configured to join.
 func (m *members) knownServers() (servers []string) {
 	servers = append(slices.Clone(m.config.Seeds), m.config.Directory.servers()...)
-	return slices.DeleteFunc(servers, func(server string) bool { return server == m.catalog.self.ServerID })
+	return slices.DeleteFunc(servers, func(server string) bool { return server == m.record.ServerID })
 }
 
 // handleDeparture reports whether err says that this node left for good. If it does,
@@ -87,7 +87,7 @@ func (m *members) handleDeparture(err error) bool {
 	if !ok {
 		return false
 	}
-	m.catalog.setUnrecorded(err)
+	m.setUnrecorded(err)
 	m.config.Logger.Error("this node is no longer one of the cluster", "error", err)
 	if m.config.Departed != nil {
 		m.config.Departed(left)
@@ -126,11 +126,11 @@ func (r *refusal) isDue() bool {
 // the failure lasts.
 func (m *members) reportRefusal(ctx context.Context, r *refusal, err error) {
 	if !r.update(err) || ctx.Err() != nil {
-		m.catalog.setUnrecorded(nil)
+		m.setUnrecorded(nil)
 		return
 	}
-	if !m.catalog.holds(m.catalog.self) { // otherwise only the leader is missing
-		m.catalog.setUnrecorded(err)
+	if !m.catalog.Holds(m.record) { // otherwise only the leader is missing
+		m.setUnrecorded(err)
 	}
 	if r.isDue() {
 		m.config.Logger.Warn("asking to be a node of the cluster", "error", err)
@@ -138,13 +138,13 @@ func (m *members) reportRefusal(ctx context.Context, r *refusal, err error) {
 }
 
 // setUnrecorded stores why this node is not recorded, for readiness.
-func (c *Catalog) setUnrecorded(err error) {
+func (m *members) setUnrecorded(err error) {
 	if err == nil {
-		c.outside.Store(nil)
+		m.unrecorded.Store(nil)
 		return
 	}
-	why := fmt.Sprintf("%s is not recorded as it is in the cluster: %s", c.self.ServerID, err)
-	c.outside.Store(&why)
+	why := fmt.Sprintf("%s is not recorded as it is in the cluster: %s", m.record.ServerID, err)
+	m.unrecorded.Store(&why)
 }
 
 // joinCall asks that a node be recorded as it is.
@@ -169,21 +169,18 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 	if left := m.catalog.Departed(n.ServerID); left != nil {
 		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
-	if m.catalog.holds(n) {
+	if m.catalog.Holds(n) {
 		return admission{}, nil
 	}
 	silent, err := m.nameFree(ctx, call)
 	if err == nil {
-		err = m.catalog.admit(ctx, n, silent...)
+		err = m.catalog.Admit(ctx, n, silent...)
 	}
 	if left, ok := errors.AsType[*DepartedError](err); ok {
 		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
 	return admission{}, err
 }
-
-// ErrNameTaken is the answer to a node that asks to join under the name of a live node.
-var ErrNameTaken = errors.New("the name is taken by another node")
 
 // nameFree refuses a joining node whose name a live node has. It returns the silent nodes of that
 // name, which do not keep it. A recorded node has its name, unless another process answers as that
@@ -208,41 +205,4 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 		silent = append(silent, n.ServerID)
 	}
 	return silent, nil
-}
-
-// admit records a node that asks to join, or that asks again because its description has changed.
-// silent are the nodes of its name that are known not to answer. Two joining nodes of one name may
-// ask two nodes at the same time; the catalog accepts the first.
-func (c *Catalog) admit(ctx context.Context, n Node, silent ...string) error {
-	if n.Name == "" || n.ServerID == "" {
-		return fmt.Errorf("%w: a node without name or server id cannot join: %+v", node.ErrCanceled, n)
-	}
-	out, err := c.propose(ctx, command{Join: &n, Silent: silent})
-	if err != nil {
-		return err
-	}
-	switch out.verdict {
-	case taken:
-		return fmt.Errorf("%w: another node of the name %s was admitted meanwhile", ErrNameTaken, n.Name)
-	case gone:
-		return &DepartedError{ServerID: n.ServerID, ClusterID: c.found.ClusterID, Replacement: c.replacementOf(n.ServerID)}
-	case unread:
-		c.view(func(m *machine) { err = m.admits(&n) })
-	case done, exists, overtaken, misused, impossible, needed:
-	}
-	return err
-}
-
-// replacementOf returns the server that replaces one that left; empty if there is none.
-func (c *Catalog) replacementOf(serverID string) string {
-	if left := c.Departed(serverID); left != nil {
-		return left.Replacement
-	}
-	return ""
-}
-
-// removeNode implements record.
-func (c *Catalog) removeNode(ctx context.Context, d departure) error {
-	_, err := c.propose(ctx, command{Leave: &d})
-	return err
 }

@@ -51,13 +51,13 @@ func TestNodeThatIsNotAdmitted(t *testing.T) {
 		twin.start(a)
 		t.Cleanup(twin.stop)
 		await(t, "the reason", func() bool {
-			why := twin.cluster.outside.Load()
-			return why != nil && twin.cluster.Router().Unreached(t.Context())[groupName] == *why
+			why := twin.cluster.members.unrecorded.Load()
+			return why != nil && twin.cluster.Router().Unreached(t.Context())[GroupName] == *why
 		})
 		if err := twin.cluster.members.enrol(t.Context()); !errors.Is(err, ErrNameTaken) {
 			t.Error(err)
 		}
-		if why := a.cluster.outside.Load(); why != nil {
+		if why := a.cluster.members.unrecorded.Load(); why != nil {
 			t.Errorf("a recorded node says %q", *why)
 		}
 	})

@@ -28,7 +28,7 @@ func (m *members) seenAliveBy(ctx context.Context, serverID string) string {
 	for i, n := range all {
 		switch n.ServerID {
 		case serverID:
-		case m.catalog.self.ServerID:
+		case m.record.ServerID:
 			asking.Go(func() { heard[i], _ = m.answerAlive(ctx, "", serverID) })
 		default:
 			asking.Go(func() { heard[i], _ = callPeer[bool](ctx, m.peers, n.ServerID, pathAlive, serverID) })

@@ -43,9 +43,9 @@ func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*R
 		}
 	}
 	for i := range w.shards {
-		look(shardGroup(w.shards[i].shard), &w.shards[i])
+		look(ShardGroup(w.shards[i].shard), &w.shards[i])
 	}
-	look(groupName, catalog)
+	look(GroupName, catalog)
 	p.behind = since
 	slices.SortFunc(all, func(a, b Behind) int { return strings.Compare(a.Group+" "+a.ServerID, b.Group+" "+b.ServerID) })
 	return all

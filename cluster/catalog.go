@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -18,7 +17,8 @@ import (
 var ErrQueueExists = errors.New("the queue exists already")
 
 const (
-	groupName = "catalog"
+	// GroupName is the name of the catalog's Raft group.
+	GroupName = "catalog"
 	// updateAttempts bounds how often UpdateQueue starts over because another change came first.
 	updateAttempts = 16
 	// reconcileInterval is the time between two attempts to update shards that lag behind the
@@ -41,11 +41,13 @@ type Shards interface {
 type Catalog struct {
 	group  *node.Group
 	shards Shards
-	peers  *peers // nil if the node has none
-	logger *slog.Logger
-	self   Node
-	found  foundation
-	ready  chan struct{} // closed when group is set
+	peers  Peers
+	// deadline returns by when a caller with a context must stop to wait for a leader.
+	deadline func(ctx context.Context) time.Time
+	logger   *slog.Logger
+	self     Node
+	found    foundation
+	ready    chan struct{} // closed when group is set
 	// changed makes the leader look for shards that lag.
 	changed chan struct{}
 	// contentLock holds a token while a queue's partitions are opened or emptied, so that no call
@@ -55,28 +57,58 @@ type Catalog struct {
 	whileLeading func(ctx context.Context)
 	// request is the request that the catalog is bound to, nil if there is none.
 	request *request
-	// outside is the reason, for people, why this node is not recorded yet; nil if it is recorded.
-	outside *atomic.Pointer[string]
 	// access is the machine's access.
 	access *shownAccess
 }
 
-// newCatalog returns the catalog of a node. The method start starts it.
-func newCatalog(n *node.Node, self Node, logger *slog.Logger) *Catalog {
-	return &Catalog{
-		logger: logger, self: self, found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
-		ready: make(chan struct{}), changed: make(chan struct{}, 1), contentLock: make(chan struct{}, 1),
-		outside: new(atomic.Pointer[string]), access: newAccess(),
-	}
+// CatalogConfig configures a node's replica of the catalog.
+type CatalogConfig struct {
+	// Self is the record that this node should have.
+	Self Node
+	// Peers makes and answers the calls between nodes.
+	Peers Peers
+	// Deadline returns by when a caller with a context must stop to wait for a leader, so that it
+	// gets an answer before its own deadline.
+	Deadline func(ctx context.Context) time.Time
+	Logger   *slog.Logger
 }
 
-// start starts the catalog group, and founds it at the first start of a cluster. If this node is
-// its only voter, the group serves when start returns.
-func (c *Catalog) start(ctx context.Context, n *node.Node) error {
+// Peers makes calls to other nodes and answers theirs, in JSON.
+type Peers interface {
+	// Call makes a call, and decodes the answer into response. The errors of this package and of
+	// node keep their identity.
+	Call(ctx context.Context, server, path string, request, response any) error
+	// Handle answers calls of a path. newRequest returns a pointer to decode a request into, which
+	// answer gets.
+	Handle(path string, newRequest func() any, answer func(ctx context.Context, request any) (any, error))
+}
+
+// NewCatalog returns the catalog of a node. Start starts it.
+func NewCatalog(n *node.Node, cfg CatalogConfig) *Catalog {
+	c := &Catalog{
+		logger: cfg.Logger, self: cfg.Self, peers: cfg.Peers, deadline: cfg.Deadline,
+		found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
+		ready: make(chan struct{}), changed: make(chan struct{}, 1), contentLock: make(chan struct{}, 1),
+		access: newAccess(),
+	}
+	handle(c.peers, pathPropose, c.logFor)
+	handle(c.peers, pathQueue, c.answerQueue)
+	handle(c.peers, pathIndex, c.answerIndex)
+	return c
+}
+
+// Start starts the catalog group over the shards of the cluster, and founds it at the first start
+// of a cluster. whileLeading, which may be nil, runs beside the catalog's own duties while this
+// node leads it, until its context ends. If this node is the only voter, the group serves when
+// Start returns.
+func (c *Catalog) Start(
+	ctx context.Context, n *node.Node, shards Shards, whileLeading func(ctx context.Context),
+) error {
+	c.shards, c.whileLeading = shards, whileLeading
 	m := newMachine()
 	m.access = c.access
 	m.queueChanged = c.requeue // the node that proposed it may end before the shards are updated
-	group, err := n.StartGroup(ctx, node.GroupConfig{Name: groupName, Machine: m, Lead: c.lead})
+	group, err := n.StartGroup(ctx, node.GroupConfig{Name: GroupName, Machine: m, Lead: c.lead})
 	if err != nil {
 		return fmt.Errorf("starting the catalog: %w", err)
 	}
@@ -85,9 +117,12 @@ func (c *Catalog) start(ctx context.Context, n *node.Node) error {
 	return nil
 }
 
-// introduce records the cluster and its first settings, if they are not recorded. The caller must
+// Group returns the Raft group of the catalog. Call it after Start.
+func (c *Catalog) Group() *node.Group { return c.group }
+
+// Introduce records the cluster and its first settings, if they are not recorded. The caller must
 // be where the catalog serves.
-func (c *Catalog) introduce(ctx context.Context, first Settings) error {
+func (c *Catalog) Introduce(ctx context.Context, first Settings) error {
 	var known foundation
 	c.view(func(m *machine) { known = m.state.Foundation })
 	if known == (foundation{}) {
@@ -105,32 +140,6 @@ func (c *Catalog) introduce(ctx context.Context, first Settings) error {
 			known.ClusterID, known.Shards, c.found.ClusterID, c.found.Shards)
 	}
 	return nil
-}
-
-// holds reports whether this replica of the catalog has a node exactly as given, ignoring Draining.
-func (c *Catalog) holds(node Node) (holds bool) {
-	c.view(func(m *machine) {
-		for _, n := range m.state.Nodes {
-			n.Draining = node.Draining
-			holds = holds || n == node
-		}
-	})
-	return holds
-}
-
-// mayCall reports whether a server is recorded. A node without any records cannot tell, and
-// returns true: its shards may be needed before it has the catalog.
-func (c *Catalog) mayCall(serverID string) (known bool) {
-	select {
-	case <-c.ready:
-	default:
-		return false
-	}
-	c.view(func(m *machine) {
-		_, found := m.findNode(serverID)
-		known = found || len(m.state.Nodes) == 0
-	})
-	return known
 }
 
 // create is CreateQueue on the catalog's leader.
@@ -290,12 +299,6 @@ func (c *Catalog) Queues() (configs []QueueConfig) {
 	return configs
 }
 
-// Nodes returns the recorded nodes, by server id, from memory.
-func (c *Catalog) Nodes() (nodes []Node) {
-	c.view(func(m *machine) { nodes = append(nodes, m.state.Nodes...) })
-	return nodes
-}
-
 func (c *Catalog) view(f func(m *machine)) {
 	c.group.View(func(m node.Machine) { f(m.(*machine)) })
 }
@@ -344,9 +347,9 @@ type proposed struct {
 // proposeAt makes the leader log an entry.
 func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (outcome, error) {
 	if leader == "" || leader == c.self.ServerID {
-		return outcome{}, fmt.Errorf("%s: %w", groupName, node.ErrNoLeader)
+		return outcome{}, fmt.Errorf("%s: %w", GroupName, node.ErrNoLeader)
 	}
-	p, err := callPeer[proposed](ctx, c.peers, leader, pathPropose, json.RawMessage(entry))
+	p, err := ask[proposed](ctx, c.peers, leader, pathPropose, json.RawMessage(entry))
 	if err != nil {
 		return outcome{}, err
 	}
@@ -357,7 +360,7 @@ func (c *Catalog) proposeAt(ctx context.Context, leader string, entry []byte) (o
 }
 
 // logFor logs an entry of another node that took this one for the leader.
-func (c *Catalog) logFor(ctx context.Context, _ string, entry json.RawMessage) (proposed, error) {
+func (c *Catalog) logFor(ctx context.Context, entry json.RawMessage) (proposed, error) {
 	// An entry that this program cannot apply must not get into the log: it would end every node.
 	cmd, err := c.validate(entry)
 	if err != nil {
@@ -369,4 +372,17 @@ func (c *Catalog) logFor(ctx context.Context, _ string, entry json.RawMessage) (
 	}
 	out := reply.Value.(outcome)
 	return proposed{Index: reply.Index, Verdict: out.verdict, Queue: out.queue, Replayed: out.replayed}, nil
+}
+
+// ask makes a call to another node.
+func ask[R any](ctx context.Context, p Peers, server, path string, request any) (response R, err error) {
+	err = p.Call(ctx, server, path, request, &response)
+	return response, err
+}
+
+// handle answers calls of a path with what f returns.
+func handle[Q, R any](p Peers, path string, f func(ctx context.Context, request Q) (R, error)) {
+	p.Handle(path, func() any { return new(Q) }, func(ctx context.Context, request any) (any, error) {
+		return f(ctx, *request.(*Q))
+	})
 }

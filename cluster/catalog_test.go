@@ -38,16 +38,24 @@ func open(t *testing.T, dir string) (*node.Node, *Catalog, func()) {
 func openOver(t *testing.T, n *node.Node, shards Shards) *Catalog {
 	t.Helper()
 	st := n.Status()
-	c := newCatalog(n, Node{Name: st.Name, ServerID: st.ServerID}, slog.New(slog.DiscardHandler))
-	c.shards = shards
-	if err := c.start(t.Context(), n); err != nil {
+	c := NewCatalog(n, CatalogConfig{
+		Self: Node{Name: st.Name, ServerID: st.ServerID}, Peers: noPeers{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err := c.Start(t.Context(), n, shards, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.introduce(t.Context(), Settings{}); err != nil {
+	if err := c.Introduce(t.Context(), Settings{}); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
+
+// noPeers are the calls of a node that knows no other one.
+type noPeers struct{}
+
+func (noPeers) Call(context.Context, string, string, any, any) error { return node.ErrNoLeader }
+
+func (noPeers) Handle(string, func() any, func(context.Context, any) (any, error)) {}
 
 func openNode(t *testing.T, dir string) (*node.Node, func()) {
 	t.Helper()
@@ -285,7 +293,7 @@ func TestCatalogOfAnotherClusterIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c, _ := open(t, dir)
 		c.found.ClusterID = "another"
-		if err := c.introduce(t.Context(), Settings{}); err == nil {
+		if err := c.Introduce(t.Context(), Settings{}); err == nil {
 			t.Error("a catalog of another cluster was accepted")
 		}
 	})

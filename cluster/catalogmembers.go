@@ -2,10 +2,6 @@ package cluster
 
 import "slices"
 
-// catalogVotersMax is the largest number of the catalog's voters. All other nodes follow it without
-// a vote.
-const catalogVotersMax = 5
-
 // catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is
 // more than most of those that remain. It never is: a voter that is not recorded leaves even
 // without a successor.
@@ -26,7 +22,7 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 		switch {
 		case p.byID[id] == nil:
 			return step{c.shard, remove, id}, true
-		case len(c.voters) < catalogVotersMax && p.steady(id) && p.sound(c, id) && !p.inherits(c, id):
+		case len(c.voters) < VotersMax && p.steady(id) && p.sound(c, id) && !p.inherits(c, id):
 			return step{c.shard, promote, id}, true
 		}
 	}
@@ -61,7 +57,7 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 func (p *planner) inherits(c *worldShard, id string) bool {
 	return slices.ContainsFunc(c.voters, func(voter string) bool {
 		n := p.byID[voter]
-		return nameOf(voter) == nameOf(id) && (n == nil || n.silent)
+		return NameOf(voter) == NameOf(id) && (n == nil || n.silent)
 	})
 }
 

@@ -71,7 +71,7 @@ func answerClocks(p *peers, host clockHost) {
 func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	if leader == c.self.ServerID {
+	if leader == c.members.record.ServerID {
 		return c.members.host.ResetClock(ctx, shard)
 	}
 	reset, err := callPeer[node.ClockReset](ctx, c.peers, leader, pathResetClock, shard)

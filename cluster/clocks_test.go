@@ -43,7 +43,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 			all, _ := c.cluster.Members(t.Context())
 			for _, m := range all {
 				for _, g := range reportOf(m).Groups {
-					if g.Serving && g.Group != groupName {
+					if g.Serving && g.Group != GroupName {
 						led[g.Group] = m.ServerID
 					}
 				}
@@ -53,13 +53,13 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 		await(t, "nodes with right clocks to lead every shard", func() bool {
 			led := leaders()
 			for _, server := range led {
-				if server == a.cluster.self.ServerID {
+				if server == a.cluster.members.record.ServerID {
 					return false
 				}
 			}
 			return len(led) == testShards && settledVoters(c.cluster, 3)
 		})
-		reading, err := callPeer[clock.Reading](t.Context(), b.cluster.peers, a.cluster.self.ServerID, pathClock, struct{}{})
+		reading, err := callPeer[clock.Reading](t.Context(), b.cluster.peers, a.cluster.members.record.ServerID, pathClock, struct{}{})
 		if err != nil || time.Duration(reading.Wall)-time.Duration(time.Now().UnixNano()) < wrong {
 			t.Errorf("the node whose clock is wrong says %+v, %v", reading, err)
 		}
@@ -68,7 +68,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 		}
 		for shard := range uint32(testShards) {
 			await(t, "the reset", func() bool {
-				_, err := a.cluster.ResetClock(context.WithoutCancel(t.Context()), leaders()[shardGroup(shard)], shard)
+				_, err := a.cluster.ResetClock(context.WithoutCancel(t.Context()), leaders()[ShardGroup(shard)], shard)
 				return err == nil
 			})
 		}

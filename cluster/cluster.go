@@ -50,6 +50,7 @@ type Config struct {
 // shard, and, while it leads the catalog, placement. Its methods may be called from any goroutine.
 type Cluster struct {
 	*Catalog
+	peers   *peers
 	router  *Router
 	members *members
 	cancel  context.CancelFunc
@@ -59,6 +60,9 @@ type Cluster struct {
 // reconcileWait bounds one round of starting and stopping replicas, so that a replica that hangs
 // does not keep this node's record and directory from being updated.
 const reconcileWait = 30 * time.Second
+
+// foundedPause is the time between two looks at the records while the cluster is being founded.
+const foundedPause = 100 * time.Millisecond
 
 // Open starts this node's part in its cluster. If the node founded its cluster and is alone, the
 // catalog serves when Open returns. Otherwise the node joins or comes back in the background. ctx
@@ -72,37 +76,38 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
-	catalog := newCatalog(n, self, cfg.Logger)
-	catalog.peers = newPeers(n, cfg.Logger)
-	catalog.peers.member = catalog.mayCall
-	catalog.peers.format = n.Format
-	catalog.peers.reachability = newReachability(self.ServerID, catalog.peers.askReachOf(n))
+	calls := newPeers(n, cfg.Logger)
+	catalog := NewCatalog(n, CatalogConfig{Self: self, Peers: calls, Deadline: leaderDeadline, Logger: cfg.Logger})
+	calls.member = catalog.MayCall
+	calls.format = n.Format
+	calls.reachability = newReachability(self.ServerID, calls.askReachOf(n))
+	unrecorded := new(atomic.Pointer[string])
 	m := &members{
-		host: n, catalog: catalog, peers: catalog.peers, config: cfg, process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
+		host: n, catalog: catalog, peers: calls, config: cfg, record: self, unrecorded: unrecorded,
+		process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
-	catalog.whileLeading = m.lead
-	c := &Cluster{Catalog: catalog, members: m, router: newRouter(n, catalog)}
-	catalog.shards = c.router
+	c := &Cluster{Catalog: catalog, peers: calls, members: m, router: newRouter(n, catalog, calls, self.ServerID)}
+	c.router.unrecorded = unrecorded
 	quotas := newQuotaAllocator(n, catalog, cfg.Logger)
 	c.router.others = m.knownServers
-	if err := catalog.start(ctx, n); err != nil {
+	if err := catalog.Start(ctx, n, c.router, m.lead); err != nil {
 		return nil, err
 	}
 	m.answer()
-	answerShards(catalog.peers, n, self.ServerID)
-	answerRequestLocks(catalog.peers, n, &c.router.attempts)
-	answerExports(catalog.peers, n, catalog.found)
-	answerClocks(catalog.peers, n)
-	cfg.Clocks.setPeers(catalog.peers)
+	answerShards(calls, n, self.ServerID)
+	answerRequestLocks(calls, n, &c.router.attempts)
+	answerExports(calls, n, st.ClusterID)
+	answerClocks(calls, n)
+	cfg.Clocks.setPeers(calls)
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	c.running.Go(func() {
-		if err := catalog.peers.serve(n.PeerListener()); err != nil {
+		if err := calls.serve(n.PeerListener()); err != nil {
 			cfg.Logger.Error("answering other nodes", "error", err)
 		}
 	})
-	if catalog.group.Alone() { // it leads; with several voters a leader may lose that again, and follow retries
-		if err := errors.Join(catalog.introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
+	if catalog.Group().Alone() { // it leads; with several voters a leader may lose that again, and follow retries
+		if err := errors.Join(catalog.Introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
 		m.raiseFormatAlone(ctx)
@@ -139,8 +144,8 @@ func (c *Cluster) Router() *Router { return c.router }
 func (m *members) follow(ctx context.Context) {
 	tick := time.NewTicker(enrolPause)
 	defer tick.Stop()
-	if m.host.Founding() != nil && !m.catalog.recorded() {
-		tick.Reset(recordPause) // its cluster was founded a moment ago
+	if m.host.Founding() != nil && !m.catalog.Recorded() {
+		tick.Reset(foundedPause) // its cluster was founded a moment ago
 	}
 	var told refusal
 	for {
@@ -191,7 +196,7 @@ func (m *members) applySettings(ctx context.Context) {
 func (m *members) reconcileReplicas(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reconcileWait)
 	defer cancel()
-	self := m.catalog.self.ServerID
+	self := m.record.ServerID
 	here := map[uint32]bool{}
 	st := m.host.Status()
 	for _, g := range st.Shards {
@@ -204,7 +209,7 @@ func (m *members) reconcileReplicas(ctx context.Context) {
 	for _, p := range placements {
 		var err error
 		switch placed := slices.Contains(p.Servers, self); {
-		case slices.Contains(st.Quarantined, shardGroup(p.Shard)):
+		case slices.Contains(st.Quarantined, ShardGroup(p.Shard)):
 			if !m.rebuilt[p.Shard] && m.checkRemoved(ctx, p) == nil {
 				err = m.stopReplica(ctx, p)
 				m.rebuilt[p.Shard] = err == nil
@@ -231,17 +236,17 @@ func (m *members) stopReplica(ctx context.Context, p Placement) error {
 // this node is no member and that this is committed. A removal that is only in the leader's log
 // may never happen, and what this replica has acknowledged counts until it has.
 func (m *members) checkRemoved(ctx context.Context, p Placement) error {
-	err := fmt.Errorf("%w of %s", node.ErrNoLeader, shardGroup(p.Shard))
+	err := fmt.Errorf("%w of %s", node.ErrNoLeader, ShardGroup(p.Shard))
 	for _, server := range p.Servers {
-		if server == m.catalog.self.ServerID {
+		if server == m.record.ServerID {
 			continue
 		}
 		known, unknown := m.membersOf(ctx, server, p.Shard)
 		switch {
 		case unknown != nil:
 			err = errors.Join(err, unknown)
-		case known.Has(m.catalog.self.ServerID):
-			return fmt.Errorf("%w: %s is a member of %s", errStillMember, m.catalog.self.ServerID, shardGroup(p.Shard))
+		case known.Has(m.record.ServerID):
+			return fmt.Errorf("%w: %s is a member of %s", errStillMember, m.record.ServerID, ShardGroup(p.Shard))
 		default:
 			return nil
 		}
@@ -276,7 +281,11 @@ type members struct {
 	catalog *Catalog
 	peers   *peers
 	config  Config
-	process string // it differs after each start
+	// record is the record that this node should have. unrecorded is the reason, for people, why the
+	// catalog has another one or none; nil if it has it.
+	record     Node
+	unrecorded *atomic.Pointer[string]
+	process    string // it differs after each start
 	// placement is this node's knowledge as the leader of the catalog; nil while it does not lead.
 	placement atomic.Pointer[PlacementStatus]
 	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed documents.
@@ -292,13 +301,10 @@ type members struct {
 
 // answer registers the calls that other nodes may make.
 func (m *members) answer() {
-	handlePeer(m.peers, pathPropose, m.catalog.logFor)
-	handlePeer(m.peers, pathQueue, m.catalog.answerQueue)
-	handlePeer(m.peers, pathIndex, m.catalog.answerIndex)
 	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (Report, error) { return m.self(), nil })
 	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c Change) (struct{}, error) { return struct{}{}, m.carryOut(ctx, c) })
 	handlePeer(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
-		return m.host.Members(ctx, shardGroup(shard))
+		return m.host.Members(ctx, ShardGroup(shard))
 	})
 	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d divergence) (struct{}, error) {
 		return struct{}{}, m.setAside(ctx, from, d)
@@ -356,7 +362,7 @@ func (m *members) carryOut(ctx context.Context, c Change) error {
 
 // report implements nodes.
 func (m *members) report(ctx context.Context, serverID string) (Report, error) {
-	if serverID == m.catalog.self.ServerID {
+	if serverID == m.record.ServerID {
 		return m.self(), nil
 	}
 	return callPeer[Report](ctx, m.peers, serverID, pathReport, struct{}{})
@@ -364,7 +370,7 @@ func (m *members) report(ctx context.Context, serverID string) (Report, error) {
 
 // change implements nodes.
 func (m *members) change(ctx context.Context, serverID string, c Change) error {
-	if serverID == m.catalog.self.ServerID {
+	if serverID == m.record.ServerID {
 		return m.carryOut(ctx, c)
 	}
 	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathChange, c)
@@ -373,7 +379,7 @@ func (m *members) change(ctx context.Context, serverID string, c Change) error {
 
 // quarantine implements nodes.
 func (m *members) quarantine(ctx context.Context, serverID string, d divergence) error {
-	if serverID == m.catalog.self.ServerID {
+	if serverID == m.record.ServerID {
 		return m.setAside(ctx, serverID, d)
 	}
 	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathAside, d)
@@ -389,29 +395,13 @@ func (m *members) setAside(ctx context.Context, from string, d divergence) error
 // lead runs placement while this node leads the catalog.
 func (m *members) lead(ctx context.Context) {
 	if f := m.host.Founding(); f != nil {
-		m.catalog.recordFounding(ctx, f, m.config.Directory)
+		m.catalog.RecordFounding(ctx, f, m.config.Directory.Resolve)
 	}
 	p := &placer{
-		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.catalog.found.Shards, now: time.Now,
+		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.host.ShardCount(), now: time.Now,
 		publish: m.placement.Store, reported: m.raiseFormat,
 		steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
 	}
 	defer m.placement.Store(nil)
 	p.run(ctx)
-}
-
-// Placements returns the servers that are recorded to run each shard, by shard, from memory.
-func (c *Catalog) Placements() (all []Placement) {
-	c.view(func(m *machine) {
-		for _, p := range m.state.Placements {
-			all = append(all, p.clone())
-		}
-	})
-	return all
-}
-
-// place implements record.
-func (c *Catalog) place(ctx context.Context, p Placement) error {
-	_, err := c.propose(ctx, command{Place: &p})
-	return err
 }

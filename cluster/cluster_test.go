@@ -78,7 +78,7 @@ func (m *member) start(seed *member) {
 	if m.founding != nil {
 		cfg.Founding, cfg.Incarnation, cfg.Join = m.founding, incarnationOf(m.name), m.clusterID
 		for _, server := range m.founding.Servers {
-			directory.Hear(server, nameOf(server))
+			directory.Hear(server, NameOf(server))
 		}
 	}
 	if m.disk != nil {

@@ -147,7 +147,7 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		twin := Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere", Format: fsm.LatestFormat}
-		if err := all[0].cluster.admit(t.Context(), twin, all[1].id()); err != nil {
+		if err := all[0].cluster.Admit(t.Context(), twin, all[1].id()); err != nil {
 			t.Fatal(err)
 		}
 		twin.PeerAddr = "elsewhere"

@@ -36,9 +36,9 @@ func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, rep
 		}
 	}
 	for i := range w.shards {
-		look(shardGroup(w.shards[i].shard), &w.shards[i])
+		look(ShardGroup(w.shards[i].shard), &w.shards[i])
 	}
-	look(groupName, catalog)
+	look(GroupName, catalog)
 	asking.Wait()
 }
 

@@ -187,7 +187,7 @@ func TestUndecidedReplicas(t *testing.T) {
 	}{{6, 1}, {6, 1}, {7, 1}, {6, 2}} {
 		reports := map[string]*Report{}
 		for id, digest := range map[string]uint64{"a": 7, "b": round.digest} {
-			g := GroupReport{Group: shardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+			g := GroupReport{Group: ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
 			reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
 		}
 		p.compare(t.Context(), &w, &worldShard{}, reports)
@@ -201,7 +201,7 @@ func TestUndecidedReplicas(t *testing.T) {
 	}
 	reports := map[string]*Report{}
 	for id, digest := range map[string]uint64{"a": 7, "b": 6, "c": 7} {
-		g := GroupReport{Group: shardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+		g := GroupReport{Group: ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
 		reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
 	}
 	w.shards[0].voters = []string{"a", "b", "c"}

@@ -16,6 +16,7 @@ const pathExport = "/shard/export"
 
 // exportHost is a node whose shards can be exported. *node.Node implements it.
 type exportHost interface {
+	ShardCount() int
 	Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error
 }
 
@@ -31,7 +32,7 @@ func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueR
 }
 
 // answerExports registers the call that exports a shard.
-func answerExports(p *peers, host exportHost, found foundation) {
+func answerExports(p *peers, host exportHost, clusterID string) {
 	p.mux.HandleFunc("POST "+pathExport, func(w http.ResponseWriter, r *http.Request) {
 		shard, err := shardOf(r)
 		if err != nil {
@@ -43,7 +44,7 @@ func answerExports(p *peers, host exportHost, found foundation) {
 		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
 			if out == nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
-				header := &fsm.BackupHeader{ClusterID: found.ClusterID, Format: p.spoken(), Shards: uint32(found.Shards), Parts: 1} //nolint:gosec // bounded
+				header := &fsm.BackupHeader{ClusterID: clusterID, Format: p.spoken(), Shards: uint32(host.ShardCount()), Parts: 1} //nolint:gosec // bounded
 				out = fsm.NewBackupWriter(w, header)
 			}
 			return out.Append(record)

@@ -154,8 +154,8 @@ func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 			t.Errorf("the cluster speaks %d; nodes read (-want +got):\n%s", b.cluster.Format(), diff)
 		}
 		old := Node{Name: "old", ServerID: "old.1", Format: fsm.LatestFormat - 1}
-		if err := b.cluster.admit(t.Context(), old); errors.Is(err, ErrFormat) != (fsm.LatestFormat > fsm.FirstFormat) {
-			t.Errorf("a node that reads up to %d: %v", old.reads(), err)
+		if err := b.cluster.Admit(t.Context(), old); errors.Is(err, ErrFormat) != (fsm.LatestFormat > fsm.FirstFormat) {
+			t.Errorf("a node that reads up to %d: %v", old.Reads(), err)
 		}
 	})
 }

@@ -29,6 +29,11 @@ const (
 	pathPeek    = "/shard/peek"
 )
 
+// errBehind is the answer to a node that forwards a request in a format which this node does not
+// write yet: it learns of a raise of the format a moment later than others. Logged in the earlier
+// format, the request might contain what that format cannot express.
+var errBehind = errors.New("the node does not write the request's format yet")
+
 // shardHost is the part of a node that other nodes call. *node.Node implements it.
 type shardHost interface {
 	Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error)

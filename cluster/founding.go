@@ -39,6 +39,10 @@ type foundingSettings struct {
 // founders read it.
 const FoundingFormat fsm.Format = 2
 
+// VotersMax is the largest number of the catalog's voters. All other nodes follow it without
+// a vote.
+const VotersMax = 5
+
 // NewFounding plans a cluster that several nodes found together. Each shard has as many voters as
 // the replication factor says, if there are enough nodes. The voters are spread over zones, and
 // evenly over nodes. The voters of the catalog are the first five nodes. MinVoters is a majority of
@@ -49,7 +53,7 @@ func NewFounding(cfg FoundingConfig) (*node.Founding, error) {
 	for _, founder := range cfg.Founders {
 		f.Servers = append(f.Servers, founder.ServerID)
 	}
-	for at := range min(len(f.Servers), catalogVotersMax) {
+	for at := range min(len(f.Servers), VotersMax) {
 		f.Groups = append(f.Groups, at)
 	}
 	held, leads := make([]int, len(f.Servers)), make([]int, len(f.Servers))
@@ -94,12 +98,15 @@ func leastOf(n int, may func(int) bool, compare func(a, b int) int) int {
 // recordPause is the time between two attempts to record how the cluster was founded.
 const recordPause = 100 * time.Millisecond
 
-// recordFounding adds a cluster that several nodes founded to the catalog. The catalog's leader
+// RecordFounding adds a cluster that several nodes founded to the catalog. The catalog's leader
 // calls it before placement begins. It goes on until it has succeeded or ctx ends. It writes the
-// record of the cluster last, so that the next leader repeats an interrupted attempt.
-func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresses *Directory) {
-	for !c.recorded() {
-		err := c.recordFounded(ctx, f, addresses)
+// record of the cluster last, so that the next leader repeats an interrupted attempt. resolve
+// returns the addresses of a server, the likeliest first.
+func (c *Catalog) RecordFounding(
+	ctx context.Context, f *node.Founding, resolve func(serverID string) ([]string, error),
+) {
+	for !c.Recorded() {
+		err := c.recordFounded(ctx, f, resolve)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -112,14 +119,16 @@ func (c *Catalog) recordFounding(ctx context.Context, f *node.Founding, addresse
 	}
 }
 
-// recorded reports whether the catalog here has the record of its cluster.
-func (c *Catalog) recorded() (recorded bool) {
+// Recorded reports whether the catalog here has the record of its cluster.
+func (c *Catalog) Recorded() (recorded bool) {
 	c.view(func(m *machine) { recorded = m.state.Foundation != (foundation{}) })
 	return recorded
 }
 
-// recordFounded is one attempt of recordFounding.
-func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses *Directory) error {
+// recordFounded is one attempt of RecordFounding.
+func (c *Catalog) recordFounded(
+	ctx context.Context, f *node.Founding, resolve func(serverID string) ([]string, error),
+) error {
 	nodes, placements := c.Nodes(), c.Placements()
 	var first foundingSettings
 	if err := json.Unmarshal(f.Settings, &first); err != nil {
@@ -127,10 +136,10 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 	}
 	var commands []command
 	for i, server := range f.Servers {
-		n := Node{Name: nameOf(server), ServerID: server, Format: FoundingFormat, RequiresTokens: first.RequiresTokens && i == 0}
+		n := Node{Name: NameOf(server), ServerID: server, Format: FoundingFormat, RequiresTokens: first.RequiresTokens && i == 0}
 		if server == c.self.ServerID {
 			n = c.self
-		} else if addrs, err := addresses.Resolve(server); err == nil {
+		} else if addrs, err := resolve(server); err == nil {
 			n.PeerAddr = addrs[0]
 		}
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.ServerID == server }) {
@@ -139,7 +148,7 @@ func (c *Catalog) recordFounded(ctx context.Context, f *node.Founding, addresses
 	}
 	for shard := range uint32(c.found.Shards) { //nolint:gosec // at most 1,024
 		if !slices.ContainsFunc(placements, func(p Placement) bool { return p.Shard == shard }) {
-			commands = append(commands, command{Place: &Placement{Shard: shard, Servers: f.Voters(shardGroup(shard))}})
+			commands = append(commands, command{Place: &Placement{Shard: shard, Servers: f.Voters(ShardGroup(shard))}})
 		}
 	}
 	commands = append(commands, command{Raise: &raise{FoundingFormat}}, command{Settle: &first.Settings}, command{Found: &c.found})

@@ -82,7 +82,7 @@ func TestFoundedTogether(t *testing.T) {
 		b.join(a)
 		c.join(a)
 		begun := time.Now()
-		await(t, "a cluster that serves", func() bool { return leading(all) == testShards && b.cluster.recorded() && c.cluster.recorded() })
+		await(t, "a cluster that serves", func() bool { return leading(all) == testShards && b.cluster.Recorded() && c.cluster.Recorded() })
 		if took := time.Since(begun); took > 3*time.Second { // of the bubble's time
 			t.Errorf("it took %v", took)
 		}
@@ -165,7 +165,7 @@ func TestFoundingRecordIsCompleted(t *testing.T) {
 		a.stop() // the others know of it, and it comes back late
 		b.start(nil)
 		c.start(nil)
-		await(t, "a cluster of the other two", func() bool { return b.cluster.recorded() && c.cluster.recorded() && put(b, "q") == nil })
+		await(t, "a cluster of the other two", func() bool { return b.cluster.Recorded() && c.cluster.Recorded() && put(b, "q") == nil })
 		if got := c.cluster.Settings(); got.Grace != time.Hour {
 			t.Errorf("the settings are %+v", got)
 		}
@@ -182,7 +182,7 @@ func TestFounderIsWipedBeforeTheRecord(t *testing.T) {
 		b := newMember(t, newPipes(), dir, "b", nil)
 		c := b.cluster.Catalog
 		again := Node{Name: "a", ServerID: "a.2", Format: FoundingFormat}
-		if err := c.admit(t.Context(), again); err != nil {
+		if err := c.Admit(t.Context(), again); err != nil {
 			t.Fatal(err)
 		}
 		f, err := NewFounding(FoundingConfig{Shards: testShards, Founders: []Founder{{ServerID: "a.1"}, {ServerID: b.id()}}})
@@ -190,7 +190,7 @@ func TestFounderIsWipedBeforeTheRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 { // also when it is done again
-			if err := c.recordFounded(t.Context(), f, b.known); err != nil {
+			if err := c.recordFounded(t.Context(), f, b.known.Resolve); err != nil {
 				t.Errorf("recording the cluster: %v", err)
 			}
 		}

@@ -29,7 +29,7 @@ func (m *member) id() string { return m.node.Status().ServerID }
 func catalogVoters(all ...*member) []string {
 	for _, m := range all {
 		for _, g := range m.node.Status().Groups {
-			if g.Group == groupName && g.Serving {
+			if g.Group == GroupName && g.Serving {
 				return slices.Sorted(slices.Values(g.Voters))
 			}
 		}
@@ -141,7 +141,7 @@ func TestCopyOfALiveNode(t *testing.T) {
 		t.Cleanup(twin.stop)
 		twin.known.Hear(a.id(), a.addr)
 		await(t, "what the copy is told", func() bool {
-			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[groupName], "copy of its directory")
+			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[GroupName], "copy of its directory")
 		})
 		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y Node) bool { return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr }) {
 			t.Errorf("the nodes were %+v, and are %+v", before, after)
@@ -184,7 +184,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		if left.ServerID != b.id() || left.Replacement != replacement.id() || !strings.Contains(left.Error(), replacement.id()) {
 			t.Errorf("it is told %v", left)
 		}
-		if why := b.cluster.Router().Unreached(t.Context())[groupName]; !strings.Contains(why, replacement.id()) {
+		if why := b.cluster.Router().Unreached(t.Context())[GroupName]; !strings.Contains(why, replacement.id()) {
 			t.Errorf("what keeps it from being ready: %q", why)
 		}
 		if n := a.cluster.Nodes(); len(n) != 3 {

@@ -62,6 +62,9 @@ func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{
 	return &retryBudget{until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin, stop: stop}
 }
 
+// leaderDeadline returns by when a call must stop to wait for a leader.
+func leaderDeadline(ctx context.Context) time.Time { return newRetryBudget(ctx, leaderWait, nil).until }
+
 // left returns the time that is left.
 func (b *retryBudget) left() time.Duration { return max(0, time.Until(b.until)) }
 
@@ -182,7 +185,7 @@ func (c *leaderCache) distrusted(shard uint32, leader string) bool {
 // findLeader returns the server that a call of a shard goes to: this one if it serves, else the
 // leader if one is known, else "".
 func (r *Router) findLeader(ctx context.Context, shard uint32) string {
-	self := r.catalog.self.ServerID
+	self := r.self
 	switch server, err := r.Node.Leader(shard); {
 	case err == nil && server == self && r.Node.Serves(shard):
 		return self
@@ -220,7 +223,7 @@ func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 	var leader string
 	for range servers {
 		switch a := <-answers; {
-		case a.leader == "" || a.leader == r.catalog.self.ServerID:
+		case a.leader == "" || a.leader == r.self:
 			// A server that names this node does not know yet that it lost the leadership.
 		case a.leader == a.by:
 			return a.leader

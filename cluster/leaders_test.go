@@ -232,7 +232,7 @@ func TestLeaderIsNoHintForItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shard = 0
 		leader, other := newTrio(t, dir).leader(shard)
-		if hint := other.cluster.Router().leaders.leader(t.Context(), shard); hint != leader.cluster.self.ServerID {
+		if hint := other.cluster.Router().leaders.leader(t.Context(), shard); hint != leader.cluster.members.record.ServerID {
 			t.Errorf("%s is told that %q leads, want %s", other.name, hint, leader.name)
 		}
 		if hint := leader.cluster.Router().leaders.leader(t.Context(), shard); hint != "" {
@@ -249,7 +249,7 @@ func TestLeaderThatRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shard = 0
 		leader, other := newTrio(t, dir).leader(shard)
-		r, names := other.cluster.Router(), leader.cluster.self.ServerID
+		r, names := other.cluster.Router(), leader.cluster.members.record.ServerID
 		r.leaders.byShard[shard] = &leaderHint{leader: "x.9"}
 		expect := func(what, want string) {
 			t.Helper()
@@ -312,5 +312,25 @@ func TestForwardedCalls(t *testing.T) {
 	s.cancelMoved(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] }, func(server string) bool { return server == "c.3" })
 	if slices.Sort(left); !slices.Equal(left, []string{"lost", "old"}) {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// TestRefusalsLeaveTheLeaderKnown: a refusal that only the leader makes, because of the request,
+// does not make a node doubt the leader. A refusal that may mean that it does not lead any more
+// does.
+func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
+	for err, want := range map[error]bool{
+		&node.QuotaError{Namespace: "t", Limit: node.JobsLimit}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false, &node.QueuesError{Namespace: "t"}: false,
+		node.ErrNotLeader: true, node.ErrUnknownOutcome: true, node.ErrOverloaded: true,
+	} {
+		forgot := false
+		s := &leaderRouter{
+			self: "a.1", follows: func(uint32) bool { return true },
+			findLeader: func(context.Context, uint32) string { return "b.1" }, markFailed: func(uint32, string) { forgot = true },
+		}
+		got := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), nil, func(string) error { return fmt.Errorf("b.1: %w", err) })
+		if !errors.Is(got, err) || forgot != want {
+			t.Errorf("%v: %v; the leader was forgotten: %v, want %v", err, got, forgot, want)
+		}
 	}
 }

@@ -182,12 +182,12 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	own := &Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
 	for shard := range uint32(4) {
-		own.Groups = append(own.Groups, GroupReport{Group: shardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
+		own.Groups = append(own.Groups, GroupReport{Group: ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
 	}
 	follower := func(applied ...uint64) *Report {
 		r := &Report{}
 		for shard, at := range applied {
-			r.Groups = append(r.Groups, GroupReport{Group: shardGroup(uint32(shard)), Applied: at})
+			r.Groups = append(r.Groups, GroupReport{Group: ShardGroup(uint32(shard)), Applied: at})
 		}
 		return r
 	}

@@ -47,7 +47,7 @@ func TestTwoNewNodesOfOneName(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		admitted := make(chan error, 2)
 		for i, joining := range []Node{{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat}, {Name: "x", ServerID: "x.2", Format: fsm.LatestFormat}} {
-			go func() { admitted <- all[i].cluster.admit(t.Context(), joining) }()
+			go func() { admitted <- all[i].cluster.Admit(t.Context(), joining) }()
 		}
 		one, other := <-admitted, <-admitted
 		if (one == nil) == (other == nil) || !errors.Is(errors.Join(one, other), ErrNameTaken) {

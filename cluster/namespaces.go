@@ -10,60 +10,12 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// namespaceRecord is a namespace with a quota, and the division of the quota among the shards.
-type namespaceRecord struct {
-	Name string `json:"name"`
-	// Created is the index of the entry that made the record. It tells two records of the same name
-	// apart.
-	Created uint64       `json:"born"`
-	Quota   node.Amounts `json:"quota"`
-	// Changed is the index of the entry that last changed Quota.
-	Changed uint64 `json:"changed,omitempty"`
-	// ShardQuotas has an entry for each shard whose leader has learned of the record, by shard.
-	ShardQuotas []shardQuota `json:"shares,omitempty"`
-}
-
-// shardQuota is the part of a namespace's quota that one shard may use. Only the shard's leader
-// changes it.
-type shardQuota struct {
-	Shard uint32 `json:"shard"`
-	// Term is that of the leader that last took the record over. Version is the index of the entry
-	// that last changed it.
-	Term    uint64       `json:"term"`
-	Version uint64       `json:"version"`
-	Granted node.Amounts `json:"granted"`
-	// Seen is the newest Changed that the leader enforces.
-	Seen uint64 `json:"seen,omitempty"`
-	// Wanted says that the shard lacks quota, Tight that it has none to give.
-	Wanted [node.Limits]bool `json:"wanted"`
-	Tight  [node.Limits]bool `json:"tight"`
-}
-
 // limitation sets the limits of a namespace's quota that Set names, or removes the quota.
 type limitation struct {
 	Name   string            `json:"name"`
 	Set    [node.Limits]bool `json:"set"`
 	Quota  node.Amounts      `json:"quota"`
 	Remove bool              `json:"remove,omitempty"`
-}
-
-// shardQuotaChanges are the changes that the leader of a shard in a term proposes for the shard.
-type shardQuotaChanges struct {
-	Shard   uint32             `json:"shard"`
-	Term    uint64             `json:"term"`
-	Changes []shardQuotaChange `json:"changes"`
-}
-
-// shardQuotaChange changes one shard quota, from the version that it was made from. Version 0
-// takes over the quota of the leaders of earlier terms.
-type shardQuotaChange struct {
-	Name    string            `json:"name"`
-	Created uint64            `json:"born"`
-	Version uint64            `json:"version,omitempty"`
-	Granted node.Amounts      `json:"granted"`
-	Seen    uint64            `json:"seen,omitempty"`
-	Wanted  [node.Limits]bool `json:"wanted"`
-	Tight   [node.Limits]bool `json:"tight"`
 }
 
 // findNamespace returns the position at which a namespace's record is or would be.
@@ -111,49 +63,6 @@ func (m *machine) changeShardQuotas(index uint64, c *shardQuotaChanges) outcome 
 	return outcome{}
 }
 
-// changeShardQuota changes the quota of a shard, unless a leader of a later term has taken it
-// over, or it has changed since.
-func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint64, c *shardQuotaChange) {
-	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s shardQuota, shard uint32) int {
-		return int(s.Shard) - int(shard)
-	})
-	if !found {
-		r.ShardQuotas = slices.Insert(r.ShardQuotas, i, shardQuota{Shard: shard})
-	}
-	s := &r.ShardQuotas[i]
-	if c.Version == 0 {
-		if term > s.Term { // the leader accepts no requests before it has seen this change and all earlier ones
-			s.Term, s.Version, s.Seen = term, index, r.Changed
-		}
-		return
-	}
-	if term != s.Term || c.Version != s.Version {
-		return
-	}
-	others := r.grantedExcept(shard)
-	for l := range c.Granted {
-		free := r.Quota[l] - min(r.Quota[l], others[l])
-		if want := c.Granted[l]; want > s.Granted[l] {
-			s.Granted[l] = max(s.Granted[l], min(want, free))
-		} else {
-			s.Granted[l] = want
-		}
-	}
-	s.Wanted, s.Tight, s.Version, s.Seen = c.Wanted, c.Tight, index, max(s.Seen, c.Seen)
-}
-
-// grantedExcept returns the sum of the quotas of all shards but one.
-func (r *namespaceRecord) grantedExcept(but uint32) (sum node.Amounts) {
-	for i := range r.ShardQuotas {
-		if s := &r.ShardQuotas[i]; s.Shard != but {
-			for l := range sum {
-				sum[l] += s.Granted[l]
-			}
-		}
-	}
-	return sum
-}
-
 // NamespaceConfig is the catalog's view of a namespace with a quota.
 type NamespaceConfig struct {
 	Name string
@@ -174,6 +83,18 @@ func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
 		}
 	}
 	return n
+}
+
+// ViewQuotas calls f with the records of all namespaces with a quota, by name, and the index of the
+// last entry that set or removed a quota. f must not change the records, and must not keep them.
+func (c *Catalog) ViewQuotas(f func(limited uint64, all []*namespaceRecord)) {
+	c.view(func(m *machine) { f(m.state.Limited, m.state.Namespaces) })
+}
+
+// ChangeShardQuotas changes the quotas of one shard, which this node leads.
+func (c *Catalog) ChangeShardQuotas(ctx context.Context, changes shardQuotaChanges) error {
+	_, err := c.propose(ctx, command{ShardQuotas: &changes})
+	return err
 }
 
 // Namespaces returns the namespaces with a quota, by name, from memory.
@@ -199,6 +120,9 @@ func (c *Catalog) Namespace(name string) (config NamespaceConfig, recorded bool)
 // namespaceWait is how long SetNamespace and RestoreNamespaces wait for the shards' leaders to
 // learn of a quota.
 const namespaceWait = 3 * time.Second
+
+// namespacePoll is the time between two looks meanwhile.
+const namespacePoll = 200 * time.Millisecond
 
 // SetNamespace sets the limits of a namespace's quota that set names, and waits for a moment until
 // all shards enforce it. The answer names the shards where it is still pending. It may be
@@ -235,7 +159,7 @@ func (c *Catalog) RestoreNamespaces(ctx context.Context, all []NamespaceConfig) 
 func (c *Catalog) awaitNamespaces(ctx context.Context, names ...string) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceWait)
 	defer cancel()
-	tick := time.NewTicker(quotaInterval)
+	tick := time.NewTicker(namespacePoll)
 	defer tick.Stop()
 	for _, name := range names {
 		for {

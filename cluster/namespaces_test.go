@@ -344,7 +344,7 @@ func TestQuotaHolds(t *testing.T) {
 			pass(time.Duration(1+random.IntN(5)) * time.Second)
 			shard := uint32(random.IntN(testShards))
 			if leader, other := tr.leader(shard); leader != nil {
-				if err := leader.node.TransferLeader(ctx, shardGroup(shard), other.serverID()); err != nil {
+				if err := leader.node.TransferLeader(ctx, ShardGroup(shard), other.serverID()); err != nil {
 					t.Logf("handing shard %d over: %v", shard, err)
 				}
 			}

@@ -54,45 +54,17 @@ func (c *Cluster) VotersWanted() int {
 	return c.Settings().Factor
 }
 
-// Drain makes placement empty a node. The node's replicas and leaderships move away as far as other
-// nodes can take them; Members shows the progress. If fewer than keep other nodes that do not drain
-// would be left, nothing changes and the error is ErrNodeNeeded. This counts drains that were
-// requested at the same time. It may be repeated, as may Undrain.
-func (c *Cluster) Drain(ctx context.Context, serverID string, keep int) error {
-	return c.setDraining(ctx, drain{ServerID: serverID, Draining: true, Keep: keep})
-}
-
-// Undrain permits a node to have replicas and leaderships again.
-func (c *Cluster) Undrain(ctx context.Context, serverID string) error {
-	return c.setDraining(ctx, drain{ServerID: serverID})
-}
-
-func (c *Cluster) setDraining(ctx context.Context, d drain) error {
-	out, err := c.propose(ctx, command{Drain: &d})
-	if err != nil {
-		return fmt.Errorf("draining %s: %w", d.ServerID, err)
-	}
-	switch out.verdict {
-	case overtaken:
-		return fmt.Errorf("draining %s: %w", d.ServerID, ErrUnknownNode)
-	case needed:
-		return fmt.Errorf("draining %s: %w: fewer than %d would be left that do not drain", d.ServerID, ErrNodeNeeded, d.Keep)
-	default:
-		return nil
-	}
-}
-
 // Remove forgets a node. Its replicas are replaced like those of a lost node. If it comes back
 // under its server id, it is told that it was removed, and ends.
 func (c *Cluster) Remove(ctx context.Context, serverID string) error {
 	if by := c.members.seenAliveBy(ctx, serverID); by != "" {
-		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, nameOf(by))
+		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, NameOf(by))
 	}
-	out, err := c.propose(ctx, command{Leave: &departure{ServerID: serverID}})
+	known, err := c.RemoveNode(ctx, departure{ServerID: serverID})
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", serverID, err)
 	}
-	if out.verdict == overtaken {
+	if !known {
 		return fmt.Errorf("removing %s: %w", serverID, ErrUnknownNode)
 	}
 	return nil
@@ -111,17 +83,11 @@ type Transfer struct {
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	if err := c.members.change(ctx, t.From, Change{Group: shardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
+	if err := c.members.change(ctx, t.From, Change{Group: ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
 		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
 	}
 	return nil
 }
 
-var (
-	// ErrUnknownNode says that the catalog has no node with the server id.
-	ErrUnknownNode = errors.New("no such node")
-	// ErrNodeAnswers says that a node is alive: it answers some node.
-	ErrNodeAnswers = errors.New("the node still answers")
-	// ErrNodeNeeded says that a node cannot be spared.
-	ErrNodeNeeded = errors.New("the node is needed")
-)
+// ErrNodeAnswers says that a node is alive: it answers some node.
+var ErrNodeAnswers = errors.New("the node still answers")

@@ -16,7 +16,7 @@ func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
 	all, _ := c.Members(t.Context())
 	for _, m := range all {
 		for shard := range uint32(testShards) {
-			g := m.Report.group(shardGroup(shard))
+			g := m.Report.group(ShardGroup(shard))
 			if g == nil || !g.Serving {
 				continue
 			}

@@ -155,15 +155,25 @@ func (p *peers) close(ctx context.Context) error {
 
 // handlePeer answers calls of a path with what f returns.
 func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, from string, request Q) (R, error)) {
+	p.Handle(path, func() any { return new(Q) }, func(ctx context.Context, request any) (any, error) {
+		from, _ := ctx.Value(peerKey{}).(string)
+		return f(ctx, from, *request.(*Q))
+	})
+}
+
+// Handle answers calls of a path with what answer returns. newRequest returns a pointer to decode a
+// request into, which answer gets.
+func (p *peers) Handle(
+	path string, newRequest func() any, answer func(ctx context.Context, request any) (any, error),
+) {
 	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
-		var request Q
-		from, _ := r.Context().Value(peerKey{}).(string)
-		err := json.NewDecoder(requestBody(w, r)).Decode(&request)
+		request := newRequest()
+		err := json.NewDecoder(requestBody(w, r)).Decode(request)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		response, err := f(r.Context(), from, request)
+		response, err := answer(r.Context(), request)
 		if err != nil {
 			writePeerError(w, err)
 			return
@@ -177,18 +187,24 @@ func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, fro
 // unknown whether the call was carried out, the error is node.ErrUnknownOutcome.
 func callPeer[R, Q any](ctx context.Context, p *peers, server, path string, request Q) (R, error) {
 	var response R
+	err := p.Call(ctx, server, path, request, &response)
+	return response, err
+}
+
+// Call is callPeer for any response, a pointer to decode the answer into.
+func (p *peers) Call(ctx context.Context, server, path string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
-		return response, fmt.Errorf("encoding a call of %s: %w", path, err)
+		return fmt.Errorf("encoding a call of %s: %w", path, err)
 	}
 	answer, err := p.post(ctx, server, path, body)
 	if err != nil {
-		return response, fmt.Errorf("calling %s of %s: %w", path, server, err)
+		return fmt.Errorf("calling %s of %s: %w", path, server, err)
 	}
-	if err := json.Unmarshal(answer, &response); err != nil {
-		return response, fmt.Errorf("decoding the answer of %s to %s: %w: %w", server, path, node.ErrUnknownOutcome, err)
+	if err := json.Unmarshal(answer, response); err != nil {
+		return fmt.Errorf("decoding the answer of %s to %s: %w: %w", server, path, node.ErrUnknownOutcome, err)
 	}
-	return response, nil
+	return nil
 }
 
 // post sends a request and returns the answer.

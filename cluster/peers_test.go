@@ -255,3 +255,26 @@ func TestPeerErrorsForAnOlderNode(t *testing.T) {
 		}
 	}
 }
+
+// TestUnknownQuotaCrossesNodes: a leader that does not know its quota yet says so, and the caller
+// learns it through any node.
+func TestUnknownQuotaCrossesNodes(t *testing.T) {
+	err := readPeerError(http.StatusConflict, namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
+	if !errors.Is(err, node.ErrShareUnknown) || node.OutcomeOf(err) != node.NotApplied {
+		t.Errorf("it arrives as %v", err)
+	}
+}
+
+// TestTooManyQueuesCrossNodes: the error of a namespace with too many queues reaches the caller
+// through any node. A version that does not know the error reads it as one of a quota.
+func TestTooManyQueuesCrossNodes(t *testing.T) {
+	want := &node.QueuesError{Namespace: "t", Queue: "t/q", Used: 5, Free: 3, Max: 8}
+	sent := namePeerError(fmt.Errorf("shard-1: %w", want))
+	got, ok := errors.AsType[*node.QueuesError](readPeerError(http.StatusConflict, sent))
+	if !ok || *got != *want || node.OutcomeOf(got) != node.NotApplied {
+		t.Errorf("it arrives as %+v", got)
+	}
+	if older := readPeerError(http.StatusConflict, bytes.Replace(sent, []byte(`"queues"`), []byte(`"future"`), 1)); !errors.Is(older, node.ErrQuota) {
+		t.Errorf("at an older node it arrives as %v", older)
+	}
+}

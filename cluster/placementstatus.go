@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -78,7 +77,7 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 	}
 	switch {
 	case len(s.nonvoters) > 0:
-		return nameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
+		return NameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
 	case kept < p.wanted && p.coming(s) != "":
 		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter) + because("to replace ", leaving)
 	case kept < p.wanted:
@@ -95,7 +94,7 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 
 // explainStep says what a step does and why.
 func (p *planner) explainStep(s *worldShard, st step) string {
-	name, why := nameOf(st.server), p.why(st.server)
+	name, why := NameOf(st.server), p.why(st.server)
 	leaving := p.leaving(s)
 	switch st.action {
 	case addNonvoter:
@@ -111,7 +110,7 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 		} else if why == "" {
 			why = "leads more shards"
 		}
-		return fmt.Sprintf("%s hands over to %s: %s %s", nameOf(s.leader), name, nameOf(s.leader), why)
+		return fmt.Sprintf("%s hands over to %s: %s %s", NameOf(s.leader), name, NameOf(s.leader), why)
 	default:
 		if why == "" {
 			why = "is not needed"
@@ -124,7 +123,7 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
-			return nameOf(n.server)
+			return NameOf(n.server)
 		}
 	}
 	return ""
@@ -135,7 +134,7 @@ func (p *planner) coming(s *worldShard) string {
 func (p *planner) superseded(s *worldShard) string {
 	for _, id := range s.voters {
 		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" && !slices.Contains(s.voters, n.nextReplacement) {
-			return nameOf(id)
+			return NameOf(id)
 		}
 	}
 	return ""
@@ -153,7 +152,7 @@ func because(before, reason string) string {
 func (p *planner) leaving(s *worldShard) string {
 	for _, id := range s.voters {
 		if why := p.why(id); why != "" && !p.keepsReplica(id) {
-			return nameOf(id) + ", which " + why
+			return NameOf(id) + ", which " + why
 		}
 	}
 	return ""
@@ -178,19 +177,13 @@ func (p *planner) why(id string) string {
 	}
 }
 
-// nameOf returns the name in a server id.
-func nameOf(serverID string) string {
-	name, _, _ := strings.Cut(serverID, ".")
-	return name
-}
-
 // placementStatusOf returns the status that the catalog's leader reports. If two nodes report one,
 // it returns the later leader's; if there is no leader, an empty one.
 func placementStatusOf(reports map[string]*Report) PlacementStatus {
 	var status PlacementStatus
 	var term uint64
 	for _, r := range reports {
-		if g := r.group(groupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
+		if g := r.group(GroupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
 			status, term = *r.Placement, g.Term
 		}
 	}

@@ -130,7 +130,7 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 	for n := 0; slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }); n++ {
 		held := 0
 		for i := range uint32(2) {
-			if slices.Contains(c.members[shardGroup(i)].voters, "b.1") {
+			if slices.Contains(c.members[ShardGroup(i)].voters, "b.1") {
 				held++
 			}
 		}
@@ -156,7 +156,7 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 
 func TestStatusIsTheLeaders(t *testing.T) {
 	report := func(serving bool, term uint64, status *PlacementStatus) *Report {
-		return &Report{Groups: []GroupReport{{Group: groupName, Serving: serving, Term: term}}, Placement: status}
+		return &Report{Groups: []GroupReport{{Group: GroupName, Serving: serving, Term: term}}, Placement: status}
 	}
 	since := time.Unix(1_800_000_000, 0)
 	old, newer := &PlacementStatus{Silent: []Silence{{"a.1", since}}}, &PlacementStatus{Silent: []Silence{{"b.1", since}}}

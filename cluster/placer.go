@@ -105,9 +105,9 @@ type record interface {
 	Placements() []Placement
 	// Settings returns the cluster's settings, with defaults filled in.
 	Settings() Settings
-	place(ctx context.Context, p Placement) error
-	// removeNode forgets a node for good.
-	removeNode(ctx context.Context, d departure) error
+	Place(ctx context.Context, p Placement) error
+	// RemoveNode forgets a node for good.
+	RemoveNode(ctx context.Context, d departure) (known bool, err error)
 }
 
 // placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
@@ -173,7 +173,7 @@ func (p *placer) round(ctx context.Context) bool {
 		p.reported(ctx, reports)
 	}
 	w := p.world(reports)
-	catalog := p.group(groupName, reports)
+	catalog := p.group(GroupName, reports)
 	p.commits = commits(reports)
 	p.compare(ctx, &w, &catalog, reports)
 	steps := plan(w)
@@ -191,7 +191,7 @@ func (p *placer) round(ctx context.Context) bool {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
 			defer cancel()
 			done, err := p.executeStep(ctx, &w, st, reports)
-			p.report(shardGroup(st.shard), st, err)
+			p.report(ShardGroup(st.shard), st, err)
 			if done && err == nil {
 				taken.Store(true)
 			}
@@ -200,8 +200,8 @@ func (p *placer) round(ctx context.Context) bool {
 	if st, ok := planCatalog(&w, &catalog); ok {
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		err := p.nodes.change(ctx, catalog.leader, catalog.change(groupName, st, catalogWanted))
-		p.report(groupName, st, err)
+		err := p.nodes.change(ctx, catalog.leader, catalog.change(GroupName, st, catalogWanted))
+		p.report(GroupName, st, err)
 		if err == nil {
 			taken.Store(true)
 		}
@@ -306,7 +306,7 @@ func (p *placer) world(reports map[string]*Report) world {
 		placed[pl.Shard] = pl.Servers
 	}
 	for shard := range uint32(p.shards) { //nolint:gosec // at most 1,024
-		s := p.group(shardGroup(shard), reports)
+		s := p.group(ShardGroup(shard), reports)
 		s.shard, s.recorded = shard, placed[shard]
 		p.watchHandover(&s)
 		w.shards = append(w.shards, s)
@@ -413,10 +413,10 @@ func (p *placer) watchHandover(s *worldShard) {
 // replica is recorded before it becomes a member, so that its node has started it. It stays
 // recorded until it is not a member any more.
 func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
-	s, name := &w.shards[st.shard], shardGroup(st.shard)
+	s, name := &w.shards[st.shard], ShardGroup(st.shard)
 	if st.action == addNonvoter {
 		if !slices.Contains(s.recorded, st.server) {
-			return true, p.record.place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
+			return true, p.record.Place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
 		}
 		if reports[st.server].group(name) == nil {
 			return false, nil // its node is about to start it
@@ -469,15 +469,12 @@ func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
-		if err := p.record.place(ctx, Placement{Shard: s.shard, Servers: want}); err != nil {
+		if err := p.record.Place(ctx, Placement{Shard: s.shard, Servers: want}); err != nil {
 			p.logger.Warn("recording the replicas of a shard", "shard", s.shard, "error", err)
 		}
 		cancel()
 	}
 }
-
-// shardGroup returns the name of a shard's Raft group.
-func shardGroup(shard uint32) string { return fmt.Sprintf("shard-%d", shard) }
 
 // String returns the action as logs and operators see it.
 func (a action) String() string {

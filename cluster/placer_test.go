@@ -33,9 +33,9 @@ func newFakeCluster(shards int, first string) *fakeCluster {
 	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
 	c.nodes_ = []Node{{Name: first, ServerID: first}}
 	for i := range uint32(shards) {
-		c.members[shardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
+		c.members[ShardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
 	}
-	c.members[groupName] = &worldShard{shard: 1 << 20, leader: first, voters: []string{first}, members: 1}
+	c.members[GroupName] = &worldShard{shard: 1 << 20, leader: first, voters: []string{first}, members: 1}
 	return c
 }
 
@@ -54,7 +54,7 @@ func (c *fakeCluster) Placements() (all []Placement) {
 	return all
 }
 
-func (c *fakeCluster) place(_ context.Context, p Placement) error {
+func (c *fakeCluster) Place(_ context.Context, p Placement) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.Servers = slices.Sorted(slices.Values(p.Servers))
@@ -62,12 +62,12 @@ func (c *fakeCluster) place(_ context.Context, p Placement) error {
 	return nil
 }
 
-func (c *fakeCluster) removeNode(_ context.Context, d departure) error {
+func (c *fakeCluster) RemoveNode(_ context.Context, d departure) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.nodes_ = slices.DeleteFunc(c.nodes_, func(n Node) bool { return n.ServerID == d.ServerID })
 	c.departed = append(c.departed, d)
-	return nil
+	return true, nil
 }
 
 func (c *fakeCluster) Settings() Settings { return Settings{Factor: 3, Grace: DefaultGrace} }
@@ -162,7 +162,7 @@ func (c *fakeCluster) rounds(t *testing.T, p *placer, n int) {
 func (c *fakeCluster) want(t *testing.T, voters int, without ...string) {
 	t.Helper()
 	for name, m := range c.members {
-		if name == groupName {
+		if name == GroupName {
 			continue
 		}
 		if len(m.voters) != voters || len(m.nonvoters) > 0 || slices.ContainsFunc(m.voters, func(id string) bool { return slices.Contains(without, id) }) {
@@ -295,7 +295,7 @@ func TestPlacerReplacement(t *testing.T) {
 			t.Fatal("the old incarnation is still recorded")
 		}
 		for name, m := range c.members {
-			if !slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != groupName {
+			if !slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != GroupName {
 				t.Errorf("b.1 is forgotten and still in %+v", *m)
 			}
 		}
@@ -310,7 +310,7 @@ func TestPlacerReplacement(t *testing.T) {
 	}
 	c.rounds(t, p, 60)
 	c.want(t, 3, "b.1")
-	if catalog := c.members[groupName]; len(catalog.voters) != 4 || slices.Contains(catalog.voters, "b.1") {
+	if catalog := c.members[GroupName]; len(catalog.voters) != 4 || slices.Contains(catalog.voters, "b.1") {
 		t.Errorf("%+v", *catalog)
 	}
 }

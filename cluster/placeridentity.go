@@ -46,7 +46,7 @@ func (p *placer) retire(ctx context.Context, w *world, catalog *worldShard) {
 		if _, err := p.nodes.report(ctx, n.server); err == nil {
 			return // it has come back, and a removal is final
 		}
-		if err := p.record.removeNode(ctx, departure{ServerID: n.server, Replacement: n.replacement}); err != nil {
+		if _, err := p.record.RemoveNode(ctx, departure{ServerID: n.server, Replacement: n.replacement}); err != nil {
 			p.logger.Warn("forgetting the old incarnation of a node", "server", n.server, "new", n.replacement, "error", err)
 			return
 		}

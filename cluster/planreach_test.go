@@ -87,13 +87,13 @@ func TestPlacerAndAPartialPartition(t *testing.T) {
 	c.want(t, 3)
 	led := func() (n int) {
 		for name, m := range c.members {
-			if name != groupName && m.leader == "a" {
+			if name != GroupName && m.leader == "a" {
 				n++
 			}
 		}
 		return n
 	}
-	c.members[shardGroup(0)].leader = "b"
+	c.members[ShardGroup(0)].leader = "b"
 	c.unreached = map[string][]string{"b": {"c"}, "c": {"b"}}
 	c.rounds(t, p, 8)
 	if n := led(); n != 3 {
@@ -160,7 +160,7 @@ func TestVotersThatAreBehind(t *testing.T) {
 	p := c.placer()
 	all := []string{"a", "b", "c"}
 	group := func(applied uint64) []GroupReport {
-		return []GroupReport{{Group: shardGroup(0), Applied: applied, Commit: applied}}
+		return []GroupReport{{Group: ShardGroup(0), Applied: applied, Commit: applied}}
 	}
 	reports := map[string]*Report{"a": {Groups: group(585)}, "b": {Groups: group(585)}, "c": {Groups: group(92)}}
 	look := func(level ...string) []Behind {
@@ -172,7 +172,7 @@ func TestVotersThatAreBehind(t *testing.T) {
 		got := look("a", "b")
 		if told := len(got) > 0; told != (time.Duration(i)*placeInterval >= behindAfter) {
 			t.Errorf("look %d: %+v", i, got)
-		} else if want := (Behind{"c", shardGroup(0), 92, 585, began}); told && got[0] != want {
+		} else if want := (Behind{"c", ShardGroup(0), 92, 585, began}); told && got[0] != want {
 			t.Errorf("look %d: %+v, want %+v", i, got, want)
 		}
 	}

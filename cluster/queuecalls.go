@@ -71,7 +71,7 @@ func (c *Catalog) askLeader(ctx context.Context, call queueCall) (queueAnswer, e
 	if err != nil {
 		return queueAnswer{}, err
 	}
-	answer, err := callPeer[queueAnswer](ctx, c.peers, leader, pathQueue, call)
+	answer, err := ask[queueAnswer](ctx, c.peers, leader, pathQueue, call)
 	switch {
 	case err != nil:
 		return queueAnswer{}, err
@@ -85,9 +85,9 @@ func (c *Catalog) askLeader(ctx context.Context, call queueCall) (queueAnswer, e
 }
 
 // answerQueue carries out a call of another node that took this one for the leader.
-func (c *Catalog) answerQueue(ctx context.Context, _ string, call queueCall) (queueAnswer, error) {
+func (c *Catalog) answerQueue(ctx context.Context, call queueCall) (queueAnswer, error) {
 	if !c.group.Serving() {
-		return queueAnswer{}, fmt.Errorf("%s: %w", groupName, node.ErrNotLeader)
+		return queueAnswer{}, fmt.Errorf("%s: %w", GroupName, node.ErrNotLeader)
 	}
 	switch {
 	case call.Restore != nil:
@@ -116,11 +116,11 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if _, err := c.group.Confirm(ctx); err == nil {
 		return nil
 	}
-	bounded, cancel := context.WithDeadline(ctx, newRetryBudget(ctx, leaderWait, nil).until)
+	bounded, cancel := context.WithDeadline(ctx, c.deadline(ctx))
 	defer cancel()
 	err := c.follow(bounded)
 	if bounded.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%s: %w: this node does not have what its leader has", groupName, node.ErrNoLeader)
+		return fmt.Errorf("%s: %w: this node does not have what its leader has", GroupName, node.ErrNoLeader)
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (c *Catalog) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	index, err := callPeer[uint64](ctx, c.peers, leader, pathIndex, indexCall{Applied: c.group.AppliedIndex()})
+	index, err := ask[uint64](ctx, c.peers, leader, pathIndex, indexCall{Applied: c.group.AppliedIndex()})
 	if errors.Is(err, node.ErrUnknownOutcome) {
 		err = fmt.Errorf("%w: %w", node.ErrNoLeader, err) // it changed nothing
 	}
@@ -148,7 +148,7 @@ type indexCall struct {
 }
 
 // answerIndex answers with the position that this node, as the leader, has confirmed.
-func (c *Catalog) answerIndex(ctx context.Context, _ string, call indexCall) (uint64, error) {
+func (c *Catalog) answerIndex(ctx context.Context, call indexCall) (uint64, error) {
 	index, err := c.group.Confirm(ctx)
 	if err == nil && call.Applied < index {
 		c.group.Spread()
@@ -160,7 +160,7 @@ func (c *Catalog) answerIndex(ctx context.Context, _ string, call indexCall) (ui
 func (c *Catalog) leaderElsewhere() (string, error) {
 	leader := c.group.Leader()
 	if leader == "" || leader == c.self.ServerID {
-		return "", fmt.Errorf("%s: %w", groupName, node.ErrNoLeader)
+		return "", fmt.Errorf("%s: %w", GroupName, node.ErrNoLeader)
 	}
 	return leader, nil
 }
@@ -169,7 +169,7 @@ func (c *Catalog) leaderElsewhere() (string, error) {
 // work.
 func (c *Catalog) stillLeads() error {
 	if !c.group.Serving() {
-		return fmt.Errorf("%s: %w: this node led it when this began", groupName, node.ErrNoLeader)
+		return fmt.Errorf("%s: %w: this node led it when this began", GroupName, node.ErrNoLeader)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func TestDeleteThroughANodeThatLags(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, groupName, all)
+		leader, others := leads(t, GroupName, all)
 		for i := range 5 {
 			name := fmt.Sprintf("wide%d", i)
 			if _, err := leader.cluster.CreateQueue(t.Context(), name, testShards, fsm.Settings{}); err != nil {
@@ -45,7 +45,7 @@ func TestCreateThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		_, others := leads(t, groupName, all)
+		_, others := leads(t, GroupName, all)
 		for i := range 5 {
 			time.Sleep(5 * time.Second) // nothing else happens
 			began := time.Now()
@@ -65,7 +65,7 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		leader, others := leads(t, groupName, all)
+		leader, others := leads(t, GroupName, all)
 		lags := others[0]
 		late := func(n int) string { // a queue that is not that node's to open
 			for ; ; n++ {
@@ -157,7 +157,7 @@ func TestRequestsThroughAnotherNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		_, others := leads(t, groupName, all)
+		_, others := leads(t, GroupName, all)
 		create := func(m *member, content string) (QueueConfig, error) {
 			return m.cluster.ForRequest("r", content).CreateQueue(t.Context(), "wide", 2, fsm.Settings{MaxJobs: 7})
 		}

@@ -21,10 +21,6 @@ const (
 	catchUpInterval = 100 * time.Millisecond
 	// quotaChangeTimeout bounds a catalog entry that changes the quotas of a shard.
 	quotaChangeTimeout = 2 * time.Second
-	// A shard's quota exceeds its use by 1/quotaSlackDivisor of it. A shard that uses nothing keeps
-	// 1/quotaMinDivisor of an even part of the namespace's quota.
-	quotaSlackDivisor = 8
-	quotaMinDivisor   = 8
 )
 
 // quotaHost is the part of a node that enforces quotas. *node.Node implements it.
@@ -36,15 +32,25 @@ type quotaHost interface {
 	OnQuotaShort(f func())
 }
 
+// quotaRecords are the recorded quotas. *catalog.Catalog implements it.
+type quotaRecords interface {
+	// ViewQuotas calls f with all records, by name, and the index of the last entry that set or
+	// removed a quota. f does not change the records, and does not keep them.
+	ViewQuotas(f func(limited uint64, all []*namespaceRecord))
+	// ChangeShardQuotas changes the quotas of one shard, which this node leads.
+	ChangeShardQuotas(ctx context.Context, changes shardQuotaChanges) error
+	// Refresh returns when this node has the records that the catalog's leader has.
+	Refresh(ctx context.Context) error
+}
+
 // quotaAllocator divides the quotas of namespaces among the shards that this node leads. It takes
 // a shard's quotas over when a leadership starts, lets them grow with their use, and gives back
 // what other shards need. See DESIGN.md, Quotas.
 type quotaAllocator struct {
 	host    quotaHost
-	catalog *Catalog
-	// refresh is Catalog.Refresh. caughtUp says that it has succeeded once. Before that this node
-	// does not know which namespaces have quotas.
-	refresh  func(ctx context.Context) error
+	records quotaRecords
+	// caughtUp: Refresh has succeeded once. Before that this node does not know which namespaces
+	// have quotas.
 	caughtUp bool
 	wake     chan struct{}
 	logger   *slog.Logger
@@ -74,10 +80,10 @@ type shardQuotaState struct {
 
 // newQuotaAllocator returns an allocator. Until it knows which namespaces have quotas, no shard
 // that this node leads accepts anything into a namespace.
-func newQuotaAllocator(host quotaHost, c *Catalog, logger *slog.Logger) *quotaAllocator {
+func newQuotaAllocator(host quotaHost, records quotaRecords, logger *slog.Logger) *quotaAllocator {
 	host.SetNamespacesLimited(1)
 	return &quotaAllocator{
-		host: host, catalog: c, refresh: c.Refresh, wake: make(chan struct{}, 1), logger: logger,
+		host: host, records: records, wake: make(chan struct{}, 1), logger: logger,
 		shards: map[uint32]*shardQuotas{},
 	}
 }
@@ -85,14 +91,14 @@ func newQuotaAllocator(host quotaHost, c *Catalog, logger *slog.Logger) *quotaAl
 // markCaughtUp records that the catalog here has once had all that its leader had.
 func (a *quotaAllocator) markCaughtUp() {
 	a.caughtUp = true
-	a.catalog.view(func(m *machine) { a.host.SetNamespacesLimited(len(m.state.Namespaces)) })
+	a.records.ViewQuotas(func(_ uint64, all []*namespaceRecord) { a.host.SetNamespacesLimited(len(all)) })
 }
 
 // awaitCatalog waits until the catalog here has had all that its leader had. It reports false when
 // ctx ends.
 func (a *quotaAllocator) awaitCatalog(ctx context.Context) bool {
 	for !a.caughtUp {
-		if a.refresh(ctx) == nil {
+		if a.records.Refresh(ctx) == nil {
 			a.markCaughtUp()
 			break
 		}
@@ -143,9 +149,9 @@ func (a *quotaAllocator) run(ctx context.Context) {
 func (a *quotaAllocator) update(ctx context.Context) {
 	var spaces int
 	var old bool
-	a.catalog.view(func(m *machine) {
-		spaces, old = len(m.state.Namespaces), m.state.Limited < a.limited
-		a.limited = max(a.limited, m.state.Limited)
+	a.records.ViewQuotas(func(limited uint64, all []*namespaceRecord) {
+		spaces, old = len(all), limited < a.limited
+		a.limited = max(a.limited, limited)
 	})
 	if old {
 		return
@@ -183,8 +189,7 @@ func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shard
 	}
 	ctx, cancel := context.WithTimeout(ctx, quotaChangeTimeout)
 	defer cancel()
-	cmd := command{ShardQuotas: &shardQuotaChanges{Shard: shard, Term: s.term, Changes: changes}}
-	_, err := a.catalog.propose(ctx, cmd)
+	err := a.records.ChangeShardQuotas(ctx, shardQuotaChanges{Shard: shard, Term: s.term, Changes: changes})
 	if err != nil {
 		a.logger.Debug("changing what a shard may use of namespaces' quotas", "shard", shard, "error", err)
 		return
@@ -200,12 +205,12 @@ func (a *quotaAllocator) applyQuotas(
 ) (changes []shardQuotaChange) {
 	all, had := map[string]node.ShardQuota{}, map[string]node.Amounts{}
 	var old bool
-	a.catalog.view(func(m *machine) {
-		if old = m.state.Limited < s.limited; old {
+	a.records.ViewQuotas(func(limited uint64, records []*namespaceRecord) {
+		if old = limited < s.limited; old {
 			return
 		}
-		s.limited = m.state.Limited
-		for _, r := range m.state.Namespaces {
+		s.limited = limited
+		for _, r := range records {
 			quota, change := s.quotaFor(r, shard, a.host.ShardCount(), use)
 			all[r.Name] = quota
 			if change != nil && use != nil {
@@ -269,84 +274,4 @@ func (s *shardQuotas) quotaFor(
 		}
 	}
 	return node.ShardQuota{Quota: r.Quota, Granted: st.most, More: r.mayGrow(&e)}, change
-}
-
-// grantedToShard returns the quota of a shard.
-func (r *namespaceRecord) grantedToShard(shard uint32) node.Amounts {
-	for i := range r.ShardQuotas {
-		if s := &r.ShardQuotas[i]; s.Shard == shard {
-			return s.Granted
-		}
-	}
-	return node.Amounts{}
-}
-
-// mayGrow reports for each limit whether the shard may get more: a part of the quota is free, or
-// another shard has not said that it has nothing to give.
-func (r *namespaceRecord) mayGrow(e *shardQuota) (more [node.Limits]bool) {
-	others := r.grantedExcept(e.Shard)
-	for l := range more {
-		more[l] = others[l]+e.Granted[l] < r.Quota[l]
-		for i := range r.ShardQuotas {
-			s := &r.ShardQuotas[i]
-			more[l] = more[l] || s.Shard != e.Shard && s.Granted[l] > 0 && !s.Tight[l]
-		}
-	}
-	return more
-}
-
-// wantedQuota returns what a shard's quota should be, by its use and by what other shards need.
-func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shards int) (want shardQuota) {
-	others := r.grantedExcept(e.Shard)
-	want = *e
-	for l := range node.Limits {
-		quota, have, used := r.Quota[l], e.Granted[l], use.Use[l]
-		if quota == 0 {
-			want.Granted[l], want.Wanted[l], want.Tight[l] = 0, false, false
-			continue
-		}
-		least := quota / uint64(shards*quotaMinDivisor) //nolint:gosec // a few
-		need := used + use.Short[l]
-		short := use.Short[l] > 0 && (need > have || l == node.PutRate) // the use of a rate is a past one
-		target := min(quota, need+max(least, need/quotaSlackDivisor))
-		if short { // callers that ask one by one lack little at a time
-			target = min(quota, max(target, 2*have))
-		}
-		free := quota - min(quota, others[l]+have)
-		rivals := r.shardsInNeed(e.Shard, l)
-		spare := have - min(have, used)
-		if l == node.PutRate && spare <= have/quotaSlackDivisor { // a rate varies
-			spare = 0
-		}
-		granted := have
-		switch {
-		case l == node.PutRate && others[l]+have > quota: // a rate can be cut at once: no job holds it
-			granted = min(have-min(have, 1), uint64(float64(quota)*(float64(have)/float64(others[l]+have))))
-		case others[l]+have > quota || rivals > 0 && !short:
-			granted = have - spare
-		case short && l == node.PutRate && have > quota/(rivals+1)*(quotaSlackDivisor+1)/quotaSlackDivisor:
-			// A shard that always wants more would keep it for ever.
-			granted = have - have/quotaSlackDivisor
-		case short: // several shards want more: each leaves the others their part
-			granted = max(have, min(target, have+(free+rivals)/(rivals+1)))
-		case used+least/2 >= have: // no request waits: half of what is free; the rest is for shards in need
-			granted = max(have, min(target, have+free/2))
-		case have > 2*target+least:
-			granted = target
-		}
-		want.Granted[l] = granted
-		want.Wanted[l] = short && granted < need
-		want.Tight[l] = rivals > 0 && granted <= have && (spare == 0 || granted < have)
-	}
-	return want
-}
-
-// shardsInNeed returns how many other shards say that they lack quota.
-func (r *namespaceRecord) shardsInNeed(but uint32, l node.Limit) (rivals uint64) {
-	for i := range r.ShardQuotas {
-		if s := &r.ShardQuotas[i]; s.Shard != but && s.Wanted[l] {
-			rivals++
-		}
-	}
-	return rivals
 }

@@ -142,3 +142,15 @@ func (tr *trio) quotaOfPuts() {
 		tr.Errorf("%d puts within %d seconds at %d a second; %d were refused", carried, seconds, rate, refused)
 	}
 }
+
+// TestSoleNodeStartsAtOnce: the only voter of the catalog knows at once that there are no quotas.
+func TestSoleNodeStartsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		a := newMember(t, newPipes(), dir, "a", nil)
+		began := time.Now()
+		if err := put(a, "t/q"); err != nil || time.Since(began) > 0 {
+			t.Errorf("a put after %v: %v", time.Since(began), err)
+		}
+	})
+}

@@ -39,17 +39,17 @@ func (r *Router) Unreached(ctx context.Context) map[string]string {
 	problems := map[string]string{}
 	for shard, server := range leaders {
 		if problem := r.leaderProblem(uint32(shard), server, reports[server]); problem != "" {
-			problems[shardGroup(uint32(shard))] = problem
+			problems[ShardGroup(uint32(shard))] = problem
 		}
 	}
 	if !r.readiness.caughtUp {
-		problem := r.catalogProblem(reports[r.catalog.group.Leader()])
+		problem := r.catalogProblem(reports[r.catalog.Group().Leader()])
 		if r.readiness.caughtUp = problem == ""; !r.readiness.caughtUp {
-			problems[groupName] = problem
+			problems[GroupName] = problem
 		}
 	}
-	if why := r.catalog.outside.Load(); why != nil {
-		problems[groupName] = *why
+	if why := r.unrecorded.Load(); why != nil {
+		problems[GroupName] = *why
 	}
 	r.readiness.at, r.readiness.problems = time.Now(), problems
 	return problems
@@ -64,7 +64,7 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 		finding.Go(func() { leaders[shard] = r.findLeader(ctx, uint32(shard)) })
 	}
 	finding.Wait()
-	servers := map[string]bool{r.catalog.group.Leader(): true}
+	servers := map[string]bool{r.catalog.Group().Leader(): true}
 	for _, server := range leaders {
 		servers[server] = true
 	}
@@ -72,7 +72,7 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 	reports = map[string]*Report{}
 	var asking sync.WaitGroup
 	for server := range servers {
-		if server == "" || server == r.catalog.self.ServerID {
+		if server == "" || server == r.self {
 			continue
 		}
 		asking.Go(func() {
@@ -90,17 +90,17 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 // leaderProblem says what is wrong with a shard's leader, which sent report; empty if it serves.
 func (r *Router) leaderProblem(shard uint32, server string, report *Report) string {
 	switch {
-	case server == r.catalog.self.ServerID:
+	case server == r.self:
 		return "" // findLeader has checked that
 	case server == "":
-		if leader, err := r.Node.Leader(shard); err == nil && leader == r.catalog.self.ServerID {
+		if leader, err := r.Node.Leader(shard); err == nil && leader == r.self {
 			return "its new leader does not serve yet"
 		}
 		return "no leader is known"
 	case report == nil:
 		return fmt.Sprintf("its leader %s does not answer", server)
 	}
-	if g := report.group(shardGroup(shard)); g == nil || !g.Serving {
+	if g := report.group(ShardGroup(shard)); g == nil || !g.Serving {
 		return fmt.Sprintf("%s, which should lead it, does not serve", server)
 	}
 	return ""
@@ -109,15 +109,15 @@ func (r *Router) leaderProblem(shard uint32, server string, report *Report) stri
 // catalogProblem says what this node's catalog lacks compared to its leader's, which sent report;
 // empty if it is complete.
 func (r *Router) catalogProblem(report *Report) string {
-	if r.catalog.group.Serving() {
+	if r.catalog.Group().Serving() {
 		return ""
 	}
-	g := report.group(groupName)
+	g := report.group(GroupName)
 	if g == nil || !g.Serving {
 		return "its leader does not answer"
 	}
 	for _, here := range r.Node.Status().Groups {
-		if here.Group == groupName && here.AppliedIndex < g.Commit {
+		if here.Group == GroupName && here.AppliedIndex < g.Commit {
 			return fmt.Sprintf("it is catching up: it has %d of %d entries", here.AppliedIndex, g.Commit)
 		}
 	}

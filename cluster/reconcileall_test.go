@@ -12,7 +12,7 @@ func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, groupName, all)
+		leader, others := leads(t, GroupName, all)
 		begin := func(cmd command) {
 			t.Helper()
 			if out, err := others[0].cluster.propose(t.Context(), cmd); err != nil || out.verdict != done {

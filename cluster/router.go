@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -18,12 +19,15 @@ import (
 // shards, Router behaves as this node. Its methods may be called from any goroutine.
 type Router struct {
 	*node.Node
+	self      string // this node's server id
 	catalog   *Catalog
 	peers     *peers
 	leaders   *leaderCache
 	forwarded forwardedCalls
 	routing   leaderRouter
 	readiness readiness
+	// unrecorded is the reason, for people, why this node is not recorded as it is; nil if it is.
+	unrecorded *atomic.Pointer[string]
 	// others returns the servers that this node knows, except itself. It is nil if the node can
 	// know none.
 	others func() []string
@@ -31,10 +35,10 @@ type Router struct {
 	attempts node.RequestMutex
 }
 
-func newRouter(n *node.Node, c *Catalog) *Router {
-	r := &Router{Node: n, catalog: c, peers: c.peers}
+func newRouter(n *node.Node, c *Catalog, p *peers, self string) *Router {
+	r := &Router{Node: n, catalog: c, peers: p, self: self}
 	r.leaders = newLeaderCache(r.askReplicas)
-	r.routing.self, r.routing.follows, r.routing.findLeader, r.routing.markFailed = c.self.ServerID, n.Follows, r.findLeader, r.leaders.markFailed
+	r.routing.self, r.routing.follows, r.routing.findLeader, r.routing.markFailed = self, n.Follows, r.findLeader, r.leaders.markFailed
 	return r
 }
 
@@ -115,7 +119,7 @@ func (r *Router) replicas(shard uint32) (servers []string) {
 			servers = append(servers, p.Servers...)
 		}
 	}
-	return slices.DeleteFunc(servers, func(server string) bool { return server == r.catalog.self.ServerID })
+	return slices.DeleteFunc(servers, func(server string) bool { return server == r.self })
 }
 
 // offersWait bounds the question whether a shard offers a job. A poll asks all its shards. One

@@ -18,7 +18,7 @@ const steadyRounds = int(DefaultSteadyAfter / placeInterval)
 // holds returns the groups in which a node has a replica; of the catalog's, a vote.
 func (c *fakeCluster) holds(id string) (groups []string) {
 	for name, m := range c.members {
-		if slices.Contains(m.voters, id) || name != groupName && slices.Contains(m.nonvoters, id) {
+		if slices.Contains(m.voters, id) || name != GroupName && slices.Contains(m.nonvoters, id) {
 			groups = append(groups, name)
 		}
 	}
@@ -49,7 +49,7 @@ func TestShortLivedNodeGetsNothing(t *testing.T) {
 		c.down["d.1"] = false
 		c.rounds(t, p, 80)
 		c.want(t, min(3, 2+len(first)))
-		if held := c.holds("d.1"); len(held) < 2 || held[0] != groupName {
+		if held := c.holds("d.1"); len(held) < 2 || held[0] != GroupName {
 			t.Errorf("a node that joined %d nodes and stayed has %v", 1+len(first), held)
 		}
 	}
@@ -140,18 +140,18 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		leader, others := leads(t, shardGroup(0), all)
-		members := leader.report().group(shardGroup(0))
+		leader, others := leads(t, ShardGroup(0), all)
+		members := leader.report().group(ShardGroup(0))
 		s := worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
 		ask := func() error {
-			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(shardGroup(0), step{0, remove, others[0].serverID()}, 3))
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(ShardGroup(0), step{0, remove, others[0].serverID()}, 3))
 		}
 		network.isolate(others[1].addr, true)
 		time.Sleep(time.Second)
 		if err := ask(); !errors.Is(err, node.ErrSilent) {
 			t.Errorf("while the other voter is away: %v", err)
 		}
-		if now := leader.report().group(shardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
+		if now := leader.report().group(ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.isolate(others[1].addr, false)
@@ -159,10 +159,10 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			if leader = leaderOf(0, all); leader == nil {
 				return false
 			}
-			members = leader.report().group(shardGroup(0))
+			members = leader.report().group(ShardGroup(0))
 			s = worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
 			goes := all[(slices.Index(all, leader)+1)%len(all)].serverID()
-			err := others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(shardGroup(0), step{0, remove, goes}, 3))
+			err := others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(ShardGroup(0), step{0, remove, goes}, 3))
 			if err != nil && node.OutcomeOf(err) != node.NotApplied {
 				t.Fatalf("when it is back: %v", err)
 			}
@@ -185,9 +185,9 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		_, others := leads(t, shardGroup(0), all)
+		_, others := leads(t, ShardGroup(0), all)
 		asker, away := others[0], others[1]
-		c := Change{Group: shardGroup(0), After: 1} // and no action: it changes nothing
+		c := Change{Group: ShardGroup(0), After: 1} // and no action: it changes nothing
 		for _, m := range all {
 			c.Alive = append(c.Alive, m.serverID())
 		}
@@ -231,7 +231,7 @@ func TestRejoiningNodeDelaysNoOther(t *testing.T) {
 	c.rounds(t, p, 60)
 	c.down["b.1"] = true
 	c.add("d.1")
-	for len(c.members[shardGroup(0)].nonvoters) == 0 {
+	for len(c.members[ShardGroup(0)].nonvoters) == 0 {
 		c.rounds(t, p, 1)
 	}
 	c.add("e.1")
@@ -241,7 +241,7 @@ func TestRejoiningNodeDelaysNoOther(t *testing.T) {
 		c.down["d.1"] = false
 		c.rounds(t, p, 4)
 	}
-	if got := c.members[shardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+	if got := c.members[ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
 		t.Errorf("b is lost and e stays, but the members are %+v", *got)
 	}
 }
@@ -255,17 +255,17 @@ func TestLostNewNodeDelaysNoOther(t *testing.T) {
 	c.rounds(t, p, 60)
 	c.down["b.1"] = true
 	c.add("d.1")
-	for len(c.members[shardGroup(0)].nonvoters) == 0 {
+	for len(c.members[ShardGroup(0)].nonvoters) == 0 {
 		c.rounds(t, p, 1)
 	}
 	c.down["d.1"] = true
 	c.rounds(t, p, 2)
-	if got := c.members[shardGroup(0)]; !slices.Contains(got.nonvoters, "d.1") {
+	if got := c.members[ShardGroup(0)]; !slices.Contains(got.nonvoters, "d.1") {
 		t.Errorf("d is silent for a moment, and the members are %+v", *got)
 	}
 	c.add("e.1")
 	c.rounds(t, p, 30)
-	if got := c.members[shardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+	if got := c.members[ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
 		t.Errorf("b and d are gone and e is there, but the members are %+v", *got)
 	}
 }

@@ -16,7 +16,7 @@ func TestStoppableWaitWithoutStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		shard := node.ShardOf("orders", 0, testShards)
-		leader, others := leads(t, shardGroup(shard), all)
+		leader, others := leads(t, ShardGroup(shard), all)
 		reserve := func() <-chan node.Reply {
 			got := make(chan node.Reply, 1)
 			go func() {

@@ -76,7 +76,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, groupName, all)
+		leader, others := leads(t, GroupName, all)
 		for _, tt := range tests {
 			if !json.Valid([]byte(tt.entry)) {
 				continue // a node does not send it
@@ -104,23 +104,23 @@ func TestRemovedNodesMayOnlyJoin(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, groupName, all)
+		leader, others := leads(t, GroupName, all)
 		removed := others[0]
 		self := removed.serverID()
-		if err := leader.cluster.removeNode(t.Context(), departure{ServerID: self}); err != nil { // although it answers
+		if _, err := leader.cluster.RemoveNode(t.Context(), departure{ServerID: self}); err != nil { // although it answers
 			t.Fatal(err)
 		}
 		if _, err := callPeer[Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport, struct{}{}); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("a removed node's call gives %v", err)
 		}
-		join, err := json.Marshal(command{Format: fsm.FirstFormat, Join: &removed.cluster.self})
+		join, err := json.Marshal(command{Format: fsm.FirstFormat, Join: &removed.cluster.members.record})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := callPeer[proposed](t.Context(), removed.cluster.peers, leader.serverID(), pathPropose, json.RawMessage(join)); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("a removed node's own admission gives %v", err)
 		}
-		if left := removed.awaitLeft(); left.ServerID != self || leader.cluster.mayCall(self) {
+		if left := removed.awaitLeft(); left.ServerID != self || leader.cluster.MayCall(self) {
 			t.Errorf("it is told %v", left)
 		}
 	})
