@@ -106,6 +106,11 @@ var importTable = []importRow{
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
 	},
 	{
+		dir:    "cluster/quota",
+		may:    []string{"node"},
+		reason: "the division of quotas is pure; who stores it and who enforces it come through interfaces",
+	},
+	{
 		dir:    "access/certs",
 		reason: "certificates and TLS from files: they know nothing of what is said over them",
 	},

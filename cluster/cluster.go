@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -88,7 +89,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{Catalog: catalog, peers: calls, members: m, router: newRouter(n, catalog, calls, self.ServerID)}
 	c.router.unrecorded = unrecorded
-	quotas := newQuotaAllocator(n, catalog, cfg.Logger)
+	quotas := quota.NewAllocator(n, catalog, cfg.Logger)
 	c.router.others = m.knownServers
 	if err := catalog.Start(ctx, n, c.router, m.lead); err != nil {
 		return nil, err
@@ -112,13 +113,13 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		}
 		m.raiseFormatAlone(ctx)
 		m.confirm()
-		quotas.markCaughtUp()
+		quotas.MarkCaughtUp()
 	}
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { m.shedLeaderships(background) })
 	c.running.Go(func() { m.watchReachability(background) })
 	c.running.Go(func() { c.router.watch(background) })
-	c.running.Go(func() { quotas.run(background) })
+	c.running.Go(func() { quotas.Run(background) })
 	return c, nil
 }
 

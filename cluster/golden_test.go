@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -52,12 +53,12 @@ func everyEntry() []command {
 			Scopes: tokens.Scopes{{Actions: []tokens.Action{tokens.Consume, tokens.Put}, Queues: "shop/*"}},
 		}},
 		{EndToken: &tokenEnd{ID: "aaaaaaaaaaaaaaaa", NotAfter: 8}},
-		{Limit: &limitation{Name: "tenant", Set: [node.Limits]bool{true, true, true, true}, Quota: quota(100, 2000, 30, 4000)}},
-		{Limit: &limitation{Name: "other", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: quota(1, 2, 0, 0)}},
+		{Limit: &limitation{Name: "tenant", Set: [node.Limits]bool{true, true, true, true}, Quota: amounts(100, 2000, 30, 4000)}},
+		{Limit: &limitation{Name: "other", Set: [node.Limits]bool{node.JobsLimit: true}, Quota: amounts(1, 2, 0, 0)}},
 		{Limit: &limitation{Name: "other", Remove: true}},
-		{ShardQuotas: &shardQuotaChanges{Shard: 1, Term: 4, Changes: []shardQuotaChange{{Name: "tenant", Created: 19}}}},
-		{ShardQuotas: &shardQuotaChanges{Shard: 1, Term: 4, Changes: []shardQuotaChange{{
-			Name: "tenant", Created: 19, Version: 22, Granted: quota(50, 600, 7, 8), Seen: 19,
+		{ShardQuotas: &quota.ShardChanges{Shard: 1, Term: 4, Changes: []quota.Change{{Name: "tenant", Created: 19}}}},
+		{ShardQuotas: &quota.ShardChanges{Shard: 1, Term: 4, Changes: []quota.Change{{
+			Name: "tenant", Created: 19, Version: 22, Granted: amounts(50, 600, 7, 8), Seen: 19,
 			Wanted: [4]bool{node.JobsLimit: true}, Tight: [4]bool{node.PutRate: true},
 		}}}},
 	}
@@ -76,8 +77,8 @@ func laterEntries() []command {
 	}
 }
 
-// quota returns a quota in the order in which it is stored, which must not change.
-func quota(jobs, bytes, leases, putRate uint64) node.Amounts {
+// amounts returns a quota in the order in which it is stored, which must not change.
+func amounts(jobs, bytes, leases, putRate uint64) node.Amounts {
 	return node.Amounts{jobs, bytes, leases, putRate}
 }
 

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -55,8 +56,8 @@ type command struct {
 	AddToken *tokens.Record `json:"addToken,omitempty"`
 	EndToken *tokenEnd      `json:"endToken,omitempty"`
 	// Limit sets or removes the quota of a namespace. ShardQuotas changes the quotas of one shard.
-	Limit       *limitation        `json:"limit,omitempty"`
-	ShardQuotas *shardQuotaChanges `json:"shares,omitempty"`
+	Limit       *limitation         `json:"limit,omitempty"`
+	ShardQuotas *quota.ShardChanges `json:"shares,omitempty"`
 	// Request makes a Create or a Configure safe to repeat.
 	Request *request `json:"request,omitempty"`
 }
@@ -142,14 +143,14 @@ type machine struct {
 type catalogState struct {
 	// Format is the format that the cluster speaks. This snapshot, later entries, and the entries
 	// of the shards have it.
-	Format     fsm.Format         `json:"format"`
-	Foundation foundation         `json:"foundation"`
-	Settings   Settings           `json:"settings,omitzero"`
-	Nodes      []Node             `json:"nodes"`                // by server id
-	Departed   []departure        `json:"departed,omitempty"`   // at most departedMax, oldest first
-	Placements []Placement        `json:"placements,omitempty"` // by shard
-	Queues     []*queueRecord     `json:"queues"`               // by name
-	Namespaces []*namespaceRecord `json:"namespaces,omitempty"` // by name
+	Format     fsm.Format      `json:"format"`
+	Foundation foundation      `json:"foundation"`
+	Settings   Settings        `json:"settings,omitzero"`
+	Nodes      []Node          `json:"nodes"`                // by server id
+	Departed   []departure     `json:"departed,omitempty"`   // at most departedMax, oldest first
+	Placements []Placement     `json:"placements,omitempty"` // by shard
+	Queues     []*queueRecord  `json:"queues"`               // by name
+	Namespaces []*quota.Record `json:"namespaces,omitempty"` // by name
 	// Tokens are the records of bearer tokens, by id.
 	Tokens []*tokens.Record `json:"tokens,omitempty"`
 	// Limited is the index of the last entry that set or removed a quota.

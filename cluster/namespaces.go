@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -20,7 +21,7 @@ type limitation struct {
 
 // findNamespace returns the position at which a namespace's record is or would be.
 func (m *machine) findNamespace(name string) (int, bool) {
-	return slices.BinarySearchFunc(m.state.Namespaces, name, func(r *namespaceRecord, name string) int { return strings.Compare(r.Name, name) })
+	return slices.BinarySearchFunc(m.state.Namespaces, name, func(r *quota.Record, name string) int { return strings.Compare(r.Name, name) })
 }
 
 func (m *machine) limit(index uint64, l *limitation) outcome {
@@ -34,7 +35,7 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 		return outcome{}
 	}
 	if !found {
-		m.state.Namespaces = slices.Insert(m.state.Namespaces, i, &namespaceRecord{Name: l.Name, Created: index})
+		m.state.Namespaces = slices.Insert(m.state.Namespaces, i, &quota.Record{Name: l.Name, Created: index})
 	}
 	r := m.state.Namespaces[i]
 	before := r.Quota
@@ -51,14 +52,14 @@ func (m *machine) limit(index uint64, l *limitation) outcome {
 
 // changeShardQuotas applies the changes of a shard's leader as far as possible. A shard's quota
 // grows only by what no shard has.
-func (m *machine) changeShardQuotas(index uint64, c *shardQuotaChanges) outcome {
+func (m *machine) changeShardQuotas(index uint64, c *quota.ShardChanges) outcome {
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		at, found := m.findNamespace(change.Name)
 		if !found || m.state.Namespaces[at].Created != change.Created {
 			continue
 		}
-		m.state.Namespaces[at].changeShardQuota(index, c.Shard, c.Term, change)
+		m.state.Namespaces[at].ChangeShardQuota(index, c.Shard, c.Term, change)
 	}
 	return outcome{}
 }
@@ -74,10 +75,10 @@ type NamespaceConfig struct {
 	Pending []uint32
 }
 
-func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
-	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.grantedExcept(^uint32(0))}
+func (c *Catalog) namespaceOf(r *quota.Record) NamespaceConfig {
+	n := NamespaceConfig{Name: r.Name, Quota: r.Quota, Granted: r.GrantedExcept(^uint32(0))}
 	for shard := range uint32(c.shards.ShardCount()) { //nolint:gosec // a few
-		enforces := func(s shardQuota) bool { return s.Shard == shard && s.Seen >= r.Changed }
+		enforces := func(s quota.ShardQuota) bool { return s.Shard == shard && s.Seen >= r.Changed }
 		if !slices.ContainsFunc(r.ShardQuotas, enforces) {
 			n.Pending = append(n.Pending, shard)
 		}
@@ -87,12 +88,12 @@ func (c *Catalog) namespaceOf(r *namespaceRecord) NamespaceConfig {
 
 // ViewQuotas calls f with the records of all namespaces with a quota, by name, and the index of the
 // last entry that set or removed a quota. f must not change the records, and must not keep them.
-func (c *Catalog) ViewQuotas(f func(limited uint64, all []*namespaceRecord)) {
+func (c *Catalog) ViewQuotas(f func(limited uint64, all []*quota.Record)) {
 	c.view(func(m *machine) { f(m.state.Limited, m.state.Namespaces) })
 }
 
 // ChangeShardQuotas changes the quotas of one shard, which this node leads.
-func (c *Catalog) ChangeShardQuotas(ctx context.Context, changes shardQuotaChanges) error {
+func (c *Catalog) ChangeShardQuotas(ctx context.Context, changes quota.ShardChanges) error {
 	_, err := c.propose(ctx, command{ShardQuotas: &changes})
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -24,7 +25,7 @@ func limitJobs(n uint64) command {
 
 // changeJobsQuota changes the jobs quota of a shard from a version.
 func changeJobsQuota(shard uint32, term, version, granted uint64) command {
-	return command{ShardQuotas: &shardQuotaChanges{Shard: shard, Term: term, Changes: []shardQuotaChange{
+	return command{ShardQuotas: &quota.ShardChanges{Shard: shard, Term: term, Changes: []quota.Change{
 		{Name: "t", Created: 1, Version: version, Granted: node.Amounts{node.JobsLimit: granted}},
 	}}}
 }

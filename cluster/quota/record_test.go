@@ -1,4 +1,4 @@
-package cluster
+package quota
 
 import (
 	"testing"
@@ -10,8 +10,8 @@ import (
 
 // recordOf returns a record of the namespace t: the jobs quota, what shard 1 has of it, and what
 // the other shards have together.
-func recordOf(quota, own, others uint64, othersWant bool, version uint64) *namespaceRecord {
-	return &namespaceRecord{Name: "t", Created: 1, Quota: node.Amounts{node.JobsLimit: quota}, ShardQuotas: []shardQuota{
+func recordOf(quota, own, others uint64, othersWant bool, version uint64) *Record {
+	return &Record{Name: "t", Created: 1, Quota: node.Amounts{node.JobsLimit: quota}, ShardQuotas: []ShardQuota{
 		{Shard: 0, Term: 3, Version: 2, Granted: node.Amounts{node.JobsLimit: others}, Wanted: [node.Limits]bool{node.JobsLimit: othersWant}},
 		{Shard: 1, Term: 5, Version: version, Granted: node.Amounts{node.JobsLimit: own}},
 	}}
@@ -25,8 +25,8 @@ func useOf(used, short uint64) map[string]node.NamespaceUse {
 // proposes to give that back. That holds also while the outcome of the change is unknown, and
 // whatever the shard needs meanwhile.
 func TestQuotaIsReleasedFirst(t *testing.T) {
-	s := &shardQuotas{term: 5, states: map[string]*shardQuotaState{}}
-	granted := func(r *namespaceRecord, use map[string]node.NamespaceUse) (jobs, asked uint64) {
+	s := &shardQuotas{term: 5, states: map[string]*namespaceState{}}
+	granted := func(r *Record, use map[string]node.NamespaceUse) (jobs, asked uint64) {
 		got, change := s.quotaFor(r, 1, 3, use)
 		if change != nil {
 			asked = change.Granted[node.JobsLimit]
@@ -35,7 +35,7 @@ func TestQuotaIsReleasedFirst(t *testing.T) {
 	}
 	type step struct {
 		what         string
-		record       *namespaceRecord
+		record       *Record
 		use          map[string]node.NamespaceUse
 		jobs, change uint64
 	}
@@ -60,13 +60,13 @@ func TestQuotaOfALeadership(t *testing.T) {
 	r := recordOf(100, 60, 40, false, 7)
 	for term, want := range map[uint64]struct {
 		waiting bool
-		change  *shardQuotaChange
+		change  *Change
 	}{
 		4: {true, nil},
 		5: {false, nil},
-		6: {true, &shardQuotaChange{Name: "t", Created: 1}},
+		6: {true, &Change{Name: "t", Created: 1}},
 	} {
-		s := &shardQuotas{term: term, states: map[string]*shardQuotaState{}}
+		s := &shardQuotas{term: term, states: map[string]*namespaceState{}}
 		got, change := s.quotaFor(r, 1, 3, useOf(50, 0))
 		if got.Waiting != want.waiting {
 			t.Errorf("in term %d it waits: %t, want %t", term, got.Waiting, want.waiting)

@@ -1,4 +1,4 @@
-package cluster
+package quota
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// quotaModel is a namespace whose shards' leaders update their quotas as quotaAllocator does.
+// model is a namespace whose shards' leaders update their quotas as Allocator does.
 // Callers retry without a delay.
-type quotaModel struct {
+type model struct {
 	t      *testing.T
 	limit  node.Limit
-	record *namespaceRecord
+	record *Record
 	shards []modelShard
 	index  uint64
 	now    time.Duration
@@ -35,22 +35,22 @@ const (
 	modelEntry = 50 * time.Millisecond
 )
 
-func newQuotaModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *quotaModel {
+func newModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *model {
 	t.Helper()
-	m := &quotaModel{t: t, limit: limit, record: &namespaceRecord{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
+	m := &model{t: t, limit: limit, record: &Record{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
 	m.record.Quota[limit] = quota
 	for shard := range uint32(shards) { //nolint:gosec // a few
 		m.index++
-		m.record.changeShardQuota(m.index, shard, 1, &shardQuotaChange{})
-		m.shards[shard].next = time.Duration(m.random.Int64N(int64(quotaInterval)))
+		m.record.ChangeShardQuota(m.index, shard, 1, &Change{})
+		m.shards[shard].next = time.Duration(m.random.Int64N(int64(interval)))
 	}
 	return m
 }
 
-func (m *quotaModel) granted(shard int) uint64 { return m.record.ShardQuotas[shard].Granted[m.limit] }
+func (m *model) granted(shard int) uint64 { return m.record.ShardQuotas[shard].Granted[m.limit] }
 
 // sums returns what all shards use and may use.
-func (m *quotaModel) sums() (used, granted uint64) {
+func (m *model) sums() (used, granted uint64) {
 	for i := range m.shards {
 		used, granted = used+m.shards[i].used, granted+m.granted(i)
 	}
@@ -59,7 +59,7 @@ func (m *quotaModel) sums() (used, granted uint64) {
 
 // step advances the model by modelStep. Waiting callers are accepted as far as there is room, and
 // shards whose time has come update their quotas.
-func (m *quotaModel) step() {
+func (m *model) step() {
 	m.now += modelStep
 	for i := range m.shards {
 		s := &m.shards[i]
@@ -79,13 +79,13 @@ func (m *quotaModel) step() {
 		var use node.NamespaceUse
 		use.Use[m.limit], use.Short[m.limit] = s.used, s.waiting
 		want := wantedQuota(m.record, e, use, len(m.shards))
-		s.updated, s.next, s.pause = m.now, m.now+quotaInterval, min(max(2*s.pause, 20*time.Millisecond), quotaInterval)
+		s.updated, s.next, s.pause = m.now, m.now+interval, min(max(2*s.pause, 20*time.Millisecond), interval)
 		if want.Granted == e.Granted && want.Wanted == e.Wanted && want.Tight == e.Tight {
 			continue
 		}
 		m.index++
 		before := m.granted(i)
-		m.record.changeShardQuota(m.index, e.Shard, 1, &shardQuotaChange{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
+		m.record.ChangeShardQuota(m.index, e.Shard, 1, &Change{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
 		if m.granted(i) != before {
 			s.pause = modelEntry
 		}
@@ -104,7 +104,7 @@ func TestHotShardGetsTheFreeQuota(t *testing.T) {
 		for _, callers := range []uint64{1, 9, 1000, 2 * quota} {
 			for _, before := range []uint64{0, quota / 10} {
 				t.Run(fmt.Sprintf("%d shards, %d callers, %d used by each before", shards, callers, before), func(t *testing.T) {
-					m := newQuotaModel(t, shards, node.JobsLimit, quota, uint64(shards))
+					m := newModel(t, shards, node.JobsLimit, quota, uint64(shards))
 					for i := range m.shards {
 						m.shards[i].waiting = before
 					}
@@ -134,7 +134,7 @@ func TestHotShardGetsTheFreeQuota(t *testing.T) {
 // is free within a second.
 func TestTwoHotShardsShare(t *testing.T) {
 	const quota = 1_000_000
-	m := newQuotaModel(t, 6, node.JobsLimit, quota, 3)
+	m := newModel(t, 6, node.JobsLimit, quota, 3)
 	for m.now < 2*time.Second {
 		for i := range 2 {
 			m.shards[i].waiting = 5
@@ -156,7 +156,7 @@ func TestTwoHotShardsShare(t *testing.T) {
 // shard its part of the rate, within seconds.
 func TestHotRateLeavesSome(t *testing.T) {
 	const quota = 1_000_000
-	m := newQuotaModel(t, 3, node.PutRate, quota, 3)
+	m := newModel(t, 3, node.PutRate, quota, 3)
 	hot := func(shards int, until time.Duration) {
 		for m.now < until {
 			for i := range shards {
@@ -183,7 +183,7 @@ func TestQuotasUnderAnyLoad(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		quota := []uint64{7, 60, 1000, 1_000_000}[random.IntN(4)]
-		m := newQuotaModel(t, 3+random.IntN(4), node.JobsLimit, quota, seed)
+		m := newModel(t, 3+random.IntN(4), node.JobsLimit, quota, seed)
 		for m.now < time.Minute {
 			if random.IntN(20) == 0 { // callers arrive at one shard, and a part of its use ends
 				s := &m.shards[random.IntN(len(m.shards))]

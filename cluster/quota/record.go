@@ -1,4 +1,4 @@
-package cluster
+package quota
 
 import (
 	"slices"
@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// A shard's quota exceeds its use by 1/quotaSlackDivisor of it. A shard that uses nothing keeps
-	// 1/quotaMinDivisor of an even part of the namespace's quota.
-	quotaSlackDivisor = 8
-	quotaMinDivisor   = 8
+	// A shard's quota exceeds its use by 1/slackDivisor of it. A shard that uses nothing keeps
+	// 1/minDivisor of an even part of the namespace's quota.
+	slackDivisor = 8
+	minDivisor   = 8
 )
 
-// namespaceRecord is a namespace with a quota, and the division of the quota among the shards.
-type namespaceRecord struct {
+// Record is a namespace with a quota, and the division of the quota among the shards.
+type Record struct {
 	Name string `json:"name"`
 	// Created is the index of the entry that made the record. It tells two records of the same name
 	// apart.
@@ -23,12 +23,12 @@ type namespaceRecord struct {
 	// Changed is the index of the entry that last changed Quota.
 	Changed uint64 `json:"changed,omitempty"`
 	// ShardQuotas has an entry for each shard whose leader has learned of the record, by shard.
-	ShardQuotas []shardQuota `json:"shares,omitempty"`
+	ShardQuotas []ShardQuota `json:"shares,omitempty"`
 }
 
-// shardQuota is the part of a namespace's quota that one shard may use. Only the shard's leader
+// ShardQuota is the part of a namespace's quota that one shard may use. Only the shard's leader
 // changes it.
-type shardQuota struct {
+type ShardQuota struct {
 	Shard uint32 `json:"shard"`
 	// Term is that of the leader that last took the record over. Version is the index of the entry
 	// that last changed it.
@@ -42,16 +42,16 @@ type shardQuota struct {
 	Tight  [node.Limits]bool `json:"tight"`
 }
 
-// shardQuotaChanges are the changes that the leader of a shard in a term proposes for the shard.
-type shardQuotaChanges struct {
-	Shard   uint32             `json:"shard"`
-	Term    uint64             `json:"term"`
-	Changes []shardQuotaChange `json:"changes"`
+// ShardChanges are the changes that the leader of a shard in a term proposes for the shard.
+type ShardChanges struct {
+	Shard   uint32   `json:"shard"`
+	Term    uint64   `json:"term"`
+	Changes []Change `json:"changes"`
 }
 
-// shardQuotaChange changes one shard quota, from the version that it was made from. Version 0
+// Change changes one shard quota, from the version that it was made from. Version 0
 // takes over the quota of the leaders of earlier terms.
-type shardQuotaChange struct {
+type Change struct {
 	Name    string            `json:"name"`
 	Created uint64            `json:"born"`
 	Version uint64            `json:"version,omitempty"`
@@ -61,14 +61,14 @@ type shardQuotaChange struct {
 	Tight   [node.Limits]bool `json:"tight"`
 }
 
-// changeShardQuota changes the quota of a shard, unless a leader of a later term has taken it
+// ChangeShardQuota changes the quota of a shard, unless a leader of a later term has taken it
 // over, or it has changed since.
-func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint64, c *shardQuotaChange) {
-	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s shardQuota, shard uint32) int {
+func (r *Record) ChangeShardQuota(index uint64, shard uint32, term uint64, c *Change) {
+	i, found := slices.BinarySearchFunc(r.ShardQuotas, shard, func(s ShardQuota, shard uint32) int {
 		return int(s.Shard) - int(shard)
 	})
 	if !found {
-		r.ShardQuotas = slices.Insert(r.ShardQuotas, i, shardQuota{Shard: shard})
+		r.ShardQuotas = slices.Insert(r.ShardQuotas, i, ShardQuota{Shard: shard})
 	}
 	s := &r.ShardQuotas[i]
 	if c.Version == 0 {
@@ -80,7 +80,7 @@ func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint
 	if term != s.Term || c.Version != s.Version {
 		return
 	}
-	others := r.grantedExcept(shard)
+	others := r.GrantedExcept(shard)
 	for l := range c.Granted {
 		free := r.Quota[l] - min(r.Quota[l], others[l])
 		if want := c.Granted[l]; want > s.Granted[l] {
@@ -92,8 +92,8 @@ func (r *namespaceRecord) changeShardQuota(index uint64, shard uint32, term uint
 	s.Wanted, s.Tight, s.Version, s.Seen = c.Wanted, c.Tight, index, max(s.Seen, c.Seen)
 }
 
-// grantedExcept returns the sum of the quotas of all shards but one.
-func (r *namespaceRecord) grantedExcept(but uint32) (sum node.Amounts) {
+// GrantedExcept returns the sum of the quotas of all shards but one.
+func (r *Record) GrantedExcept(but uint32) (sum node.Amounts) {
 	for i := range r.ShardQuotas {
 		if s := &r.ShardQuotas[i]; s.Shard != but {
 			for l := range sum {
@@ -105,7 +105,7 @@ func (r *namespaceRecord) grantedExcept(but uint32) (sum node.Amounts) {
 }
 
 // grantedToShard returns the quota of a shard.
-func (r *namespaceRecord) grantedToShard(shard uint32) node.Amounts {
+func (r *Record) grantedToShard(shard uint32) node.Amounts {
 	for i := range r.ShardQuotas {
 		if s := &r.ShardQuotas[i]; s.Shard == shard {
 			return s.Granted
@@ -116,8 +116,8 @@ func (r *namespaceRecord) grantedToShard(shard uint32) node.Amounts {
 
 // mayGrow reports for each limit whether the shard may get more: a part of the quota is free, or
 // another shard has not said that it has nothing to give.
-func (r *namespaceRecord) mayGrow(e *shardQuota) (more [node.Limits]bool) {
-	others := r.grantedExcept(e.Shard)
+func (r *Record) mayGrow(e *ShardQuota) (more [node.Limits]bool) {
+	others := r.GrantedExcept(e.Shard)
 	for l := range more {
 		more[l] = others[l]+e.Granted[l] < r.Quota[l]
 		for i := range r.ShardQuotas {
@@ -129,8 +129,8 @@ func (r *namespaceRecord) mayGrow(e *shardQuota) (more [node.Limits]bool) {
 }
 
 // wantedQuota returns what a shard's quota should be, by its use and by what other shards need.
-func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shards int) (want shardQuota) {
-	others := r.grantedExcept(e.Shard)
+func wantedQuota(r *Record, e *ShardQuota, use node.NamespaceUse, shards int) (want ShardQuota) {
+	others := r.GrantedExcept(e.Shard)
 	want = *e
 	for l := range node.Limits {
 		quota, have, used := r.Quota[l], e.Granted[l], use.Use[l]
@@ -138,17 +138,17 @@ func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shard
 			want.Granted[l], want.Wanted[l], want.Tight[l] = 0, false, false
 			continue
 		}
-		least := quota / uint64(shards*quotaMinDivisor) //nolint:gosec // a few
+		least := quota / uint64(shards*minDivisor) //nolint:gosec // a few
 		need := used + use.Short[l]
 		short := use.Short[l] > 0 && (need > have || l == node.PutRate) // the use of a rate is a past one
-		target := min(quota, need+max(least, need/quotaSlackDivisor))
+		target := min(quota, need+max(least, need/slackDivisor))
 		if short { // callers that ask one by one lack little at a time
 			target = min(quota, max(target, 2*have))
 		}
 		free := quota - min(quota, others[l]+have)
 		rivals := r.shardsInNeed(e.Shard, l)
 		spare := have - min(have, used)
-		if l == node.PutRate && spare <= have/quotaSlackDivisor { // a rate varies
+		if l == node.PutRate && spare <= have/slackDivisor { // a rate varies
 			spare = 0
 		}
 		granted := have
@@ -157,9 +157,9 @@ func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shard
 			granted = min(have-min(have, 1), uint64(float64(quota)*(float64(have)/float64(others[l]+have))))
 		case others[l]+have > quota || rivals > 0 && !short:
 			granted = have - spare
-		case short && l == node.PutRate && have > quota/(rivals+1)*(quotaSlackDivisor+1)/quotaSlackDivisor:
+		case short && l == node.PutRate && have > quota/(rivals+1)*(slackDivisor+1)/slackDivisor:
 			// A shard that always wants more would keep it for ever.
-			granted = have - have/quotaSlackDivisor
+			granted = have - have/slackDivisor
 		case short: // several shards want more: each leaves the others their part
 			granted = max(have, min(target, have+(free+rivals)/(rivals+1)))
 		case used+least/2 >= have: // no request waits: half of what is free; the rest is for shards in need
@@ -175,7 +175,7 @@ func wantedQuota(r *namespaceRecord, e *shardQuota, use node.NamespaceUse, shard
 }
 
 // shardsInNeed returns how many other shards say that they lack quota.
-func (r *namespaceRecord) shardsInNeed(but uint32, l node.Limit) (rivals uint64) {
+func (r *Record) shardsInNeed(but uint32, l node.Limit) (rivals uint64) {
 	for i := range r.ShardQuotas {
 		if s := &r.ShardQuotas[i]; s.Shard != but && s.Wanted[l] {
 			rivals++

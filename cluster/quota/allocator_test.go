@@ -1,4 +1,4 @@
-package cluster
+package quota
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// busyHost is a quotaHost whose shard accepts more while its quotas are set.
+// busyHost is a Host whose shard accepts more while its quotas are set.
 type busyHost struct {
-	quotaHost
+	Host
 	used uint64
 	told int  // how often quotas were set
 	over bool // its leadership has ended
@@ -32,18 +32,18 @@ func (h *busyHost) SetShardQuotas(uint32, uint64, map[string]node.ShardQuota) ma
 type memoryRecords struct {
 	mu      sync.Mutex
 	limited uint64
-	all     []*namespaceRecord
+	all     []*Record
 	// missing: the catalog's leader has records that this node lacks.
 	missing bool
 }
 
-func (r *memoryRecords) ViewQuotas(f func(limited uint64, all []*namespaceRecord)) {
+func (r *memoryRecords) ViewQuotas(f func(limited uint64, all []*Record)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(r.limited, r.all)
 }
 
-func (r *memoryRecords) ChangeShardQuotas(context.Context, shardQuotaChanges) error { return nil }
+func (r *memoryRecords) ChangeShardQuotas(context.Context, ShardChanges) error { return nil }
 
 func (r *memoryRecords) Refresh(context.Context) error {
 	r.mu.Lock()
@@ -55,7 +55,7 @@ func (r *memoryRecords) Refresh(context.Context) error {
 }
 
 // limit adds a record, and says whether the leader has others.
-func (r *memoryRecords) limit(missing bool, all ...*namespaceRecord) {
+func (r *memoryRecords) limit(missing bool, all ...*Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all, r.missing = append(r.all, all...), missing
@@ -64,10 +64,10 @@ func (r *memoryRecords) limit(missing bool, all ...*namespaceRecord) {
 // TestLoweredQuotaKeepsWhatIsUsed: what a shard accepts between the reading of its use and the
 // lowering is not given back. The quota never exceeds what it was.
 func TestLoweredQuotaKeepsWhatIsUsed(t *testing.T) {
-	records := &memoryRecords{all: []*namespaceRecord{recordOf(100, 100, 0, false, 7)}}
+	records := &memoryRecords{all: []*Record{recordOf(100, 100, 0, false, 7)}}
 	for used, want := range map[uint64]uint64{0: 0, 70: 70, 130: 100} {
-		a := &quotaAllocator{host: &busyHost{used: used}, records: records, logger: slog.New(slog.DiscardHandler)}
-		changes := a.applyQuotas(1, &shardQuotas{term: 5, states: map[string]*shardQuotaState{}}, useOf(10, 0))
+		a := &Allocator{host: &busyHost{used: used}, records: records, logger: slog.New(slog.DiscardHandler)}
+		changes := a.applyQuotas(1, &shardQuotas{term: 5, states: map[string]*namespaceState{}}, useOf(10, 0))
 		if len(changes) != 1 || want > 0 && changes[0].Granted[node.JobsLimit] != want || changes[0].Granted[node.JobsLimit] > 100 {
 			t.Errorf("with %d used: %+v, want a quota of %d", used, changes, want)
 		}
@@ -79,7 +79,7 @@ func TestLoweredQuotaKeepsWhatIsUsed(t *testing.T) {
 // was replaced proposes nothing.
 func TestOldQuotasAreNotApplied(t *testing.T) {
 	const limited = 9
-	records := &memoryRecords{limited: limited, all: []*namespaceRecord{recordOf(100, 100, 0, false, 7)}}
+	records := &memoryRecords{limited: limited, all: []*Record{recordOf(100, 100, 0, false, 7)}}
 	for _, tt := range []struct {
 		knows       uint64
 		over        bool
@@ -91,8 +91,8 @@ func TestOldQuotasAreNotApplied(t *testing.T) {
 		{knows: limited, over: true, told: 1},
 	} {
 		h := &busyHost{over: tt.over}
-		a := &quotaAllocator{host: h, records: records, logger: slog.New(slog.DiscardHandler)}
-		s := &shardQuotas{term: 5, states: map[string]*shardQuotaState{}, limited: tt.knows}
+		a := &Allocator{host: h, records: records, logger: slog.New(slog.DiscardHandler)}
+		s := &shardQuotas{term: 5, states: map[string]*namespaceState{}, limited: tt.knows}
 		changes := a.applyQuotas(1, s, useOf(10, 0))
 		if h.told != tt.told || len(changes) != tt.wants || tt.told > 0 && s.limited != limited {
 			t.Errorf("%+v: it was told %d times, and proposes %+v; it knows of change %d", tt, h.told, changes, s.limited)
@@ -100,10 +100,10 @@ func TestOldQuotasAreNotApplied(t *testing.T) {
 	}
 }
 
-// startingHost is a quotaHost that records how many namespaces it was told have a quota, and
+// startingHost is a Host that records how many namespaces it was told have a quota, and
 // whether it was asked for its shards.
 type startingHost struct {
-	quotaHost
+	Host
 	mu     sync.Mutex
 	spaces int
 	looked bool
@@ -138,15 +138,15 @@ func TestAllocatorAwaitsTheCatalog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, spaces := range []int{0, 1} {
 			h, records := &startingHost{}, &memoryRecords{missing: true}
-			a := newQuotaAllocator(h, records, slog.New(slog.DiscardHandler))
+			a := NewAllocator(h, records, slog.New(slog.DiscardHandler))
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { a.run(ctx) })
+			running.Go(func() { a.Run(ctx) })
 			<-time.After(time.Minute)
 			if spaces, looked := h.state(); spaces != 1 || looked {
 				t.Errorf("before the catalog is known %d namespaces are limited, and quotas are updated: %v; want one, and no update", spaces, looked)
 			}
-			records.limit(false, make([]*namespaceRecord, spaces)...)
+			records.limit(false, make([]*Record, spaces)...)
 			<-time.After(2 * catchUpInterval)
 			if said, _ := h.state(); said != spaces {
 				t.Errorf("%d namespaces are limited, want %d", said, spaces)
@@ -161,9 +161,9 @@ func TestAllocatorAwaitsTheCatalog(t *testing.T) {
 // all. After a few updates of each shard the sum does not exceed the quota.
 func TestLoweredRate(t *testing.T) {
 	const quota, shards = 100_000, 3
-	r := &namespaceRecord{Name: "t", Quota: node.Amounts{node.PutRate: quota}}
+	r := &Record{Name: "t", Quota: node.Amounts{node.PutRate: quota}}
 	for shard, granted := range []uint64{1_000_000, 2_000_000, 10} {
-		r.ShardQuotas = append(r.ShardQuotas, shardQuota{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
+		r.ShardQuotas = append(r.ShardQuotas, ShardQuota{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
 	}
 	for range 8 {
 		for i := range r.ShardQuotas {
@@ -172,7 +172,7 @@ func TestLoweredRate(t *testing.T) {
 			*e = wantedQuota(r, e, busy, shards)
 		}
 	}
-	if granted := r.grantedExcept(^uint32(0))[node.PutRate]; granted > quota || granted < quota/2 {
+	if granted := r.GrantedExcept(^uint32(0))[node.PutRate]; granted > quota || granted < quota/2 {
 		t.Errorf("%d thousandths of a put a second are granted of %d", granted, quota)
 	}
 }

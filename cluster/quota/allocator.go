@@ -1,4 +1,4 @@
-package cluster
+package quota
 
 import (
 	"context"
@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// quotaInterval is the time between two updates of the shards' quotas, if no request waits for
+	// interval is the time between two updates of the shards' quotas, if no request waits for
 	// quota.
-	quotaInterval = 200 * time.Millisecond
-	// quotaIntervalMin is the least time between two updates.
-	quotaIntervalMin = 10 * time.Millisecond
+	interval = 200 * time.Millisecond
+	// intervalMin is the least time between two updates.
+	intervalMin = 10 * time.Millisecond
 	// catchUpInterval is the time between two attempts, after a start, to catch up with the
 	// catalog's leader.
 	catchUpInterval = 100 * time.Millisecond
-	// quotaChangeTimeout bounds a catalog entry that changes the quotas of a shard.
-	quotaChangeTimeout = 2 * time.Second
+	// changeTimeout bounds a catalog entry that changes the quotas of a shard.
+	changeTimeout = 2 * time.Second
 )
 
-// quotaHost is the part of a node that enforces quotas. *node.Node implements it.
-type quotaHost interface {
+// Host is the part of a node that enforces quotas. *node.Node implements it.
+type Host interface {
 	ShardCount() int
 	QuotaUse(shard uint32) (term uint64, all map[string]node.NamespaceUse)
 	SetShardQuotas(shard uint32, term uint64, all map[string]node.ShardQuota) (used map[string]node.Amounts)
@@ -32,23 +32,23 @@ type quotaHost interface {
 	OnQuotaShort(f func())
 }
 
-// quotaRecords are the recorded quotas. *catalog.Catalog implements it.
-type quotaRecords interface {
+// Records are the recorded quotas. *catalog.Catalog implements it.
+type Records interface {
 	// ViewQuotas calls f with all records, by name, and the index of the last entry that set or
 	// removed a quota. f does not change the records, and does not keep them.
-	ViewQuotas(f func(limited uint64, all []*namespaceRecord))
+	ViewQuotas(f func(limited uint64, all []*Record))
 	// ChangeShardQuotas changes the quotas of one shard, which this node leads.
-	ChangeShardQuotas(ctx context.Context, changes shardQuotaChanges) error
+	ChangeShardQuotas(ctx context.Context, changes ShardChanges) error
 	// Refresh returns when this node has the records that the catalog's leader has.
 	Refresh(ctx context.Context) error
 }
 
-// quotaAllocator divides the quotas of namespaces among the shards that this node leads. It takes
+// Allocator divides the quotas of namespaces among the shards that this node leads. It takes
 // a shard's quotas over when a leadership starts, lets them grow with their use, and gives back
-// what other shards need. See DESIGN.md, Quotas.
-type quotaAllocator struct {
-	host    quotaHost
-	records quotaRecords
+// what other shards need. See DESIGN.md.
+type Allocator struct {
+	host    Host
+	records Records
 	// caughtUp: Refresh has succeeded once. Before that this node does not know which namespaces
 	// have quotas.
 	caughtUp bool
@@ -63,13 +63,13 @@ type quotaAllocator struct {
 // shardQuotas is the allocator's state for one shard. At most one change of it is under way.
 type shardQuotas struct {
 	term   uint64
-	states map[string]*shardQuotaState
+	states map[string]*namespaceState
 	// limited is the index of the newest quota change that the shard was told of.
 	limited uint64
 }
 
-// shardQuotaState is a shard's quota in one namespace, as its leader uses it.
-type shardQuotaState struct {
+// namespaceState is a shard's quota in one namespace, as its leader uses it.
+type namespaceState struct {
 	// from is the version that pending changes start from. most is what remains of the quota if
 	// any of them is carried out; a change of unknown outcome still may be. Both count while the
 	// record has that version.
@@ -78,28 +78,28 @@ type shardQuotaState struct {
 	use  node.NamespaceUse
 }
 
-// newQuotaAllocator returns an allocator. Until it knows which namespaces have quotas, no shard
+// NewAllocator returns an allocator. Until it knows which namespaces have quotas, no shard
 // that this node leads accepts anything into a namespace.
-func newQuotaAllocator(host quotaHost, records quotaRecords, logger *slog.Logger) *quotaAllocator {
+func NewAllocator(host Host, records Records, logger *slog.Logger) *Allocator {
 	host.SetNamespacesLimited(1)
-	return &quotaAllocator{
+	return &Allocator{
 		host: host, records: records, wake: make(chan struct{}, 1), logger: logger,
 		shards: map[uint32]*shardQuotas{},
 	}
 }
 
-// markCaughtUp records that the catalog here has once had all that its leader had.
-func (a *quotaAllocator) markCaughtUp() {
+// MarkCaughtUp records that the catalog here has once had all that its leader had.
+func (a *Allocator) MarkCaughtUp() {
 	a.caughtUp = true
-	a.records.ViewQuotas(func(_ uint64, all []*namespaceRecord) { a.host.SetNamespacesLimited(len(all)) })
+	a.records.ViewQuotas(func(_ uint64, all []*Record) { a.host.SetNamespacesLimited(len(all)) })
 }
 
 // awaitCatalog waits until the catalog here has had all that its leader had. It reports false when
 // ctx ends.
-func (a *quotaAllocator) awaitCatalog(ctx context.Context) bool {
+func (a *Allocator) awaitCatalog(ctx context.Context) bool {
 	for !a.caughtUp {
 		if a.records.Refresh(ctx) == nil {
-			a.markCaughtUp()
+			a.MarkCaughtUp()
 			break
 		}
 		pause := time.NewTimer(catchUpInterval)
@@ -113,8 +113,8 @@ func (a *quotaAllocator) awaitCatalog(ctx context.Context) bool {
 	return true
 }
 
-// run updates the quotas until ctx ends.
-func (a *quotaAllocator) run(ctx context.Context) {
+// Run updates the quotas until ctx ends.
+func (a *Allocator) Run(ctx context.Context) {
 	a.host.OnQuotaShort(func() {
 		select {
 		case a.wake <- struct{}{}:
@@ -124,13 +124,13 @@ func (a *quotaAllocator) run(ctx context.Context) {
 	if !a.awaitCatalog(ctx) {
 		return
 	}
-	tick := time.NewTicker(quotaInterval)
+	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	pause := time.NewTimer(quotaIntervalMin)
+	pause := time.NewTimer(intervalMin)
 	defer pause.Stop()
 	for {
 		a.update(ctx)
-		pause.Reset(quotaIntervalMin)
+		pause.Reset(intervalMin)
 		select {
 		case <-ctx.Done():
 			return
@@ -146,10 +146,10 @@ func (a *quotaAllocator) run(ctx context.Context) {
 }
 
 // update updates the quotas of all shards that this node leads.
-func (a *quotaAllocator) update(ctx context.Context) {
+func (a *Allocator) update(ctx context.Context) {
 	var spaces int
 	var old bool
-	a.records.ViewQuotas(func(limited uint64, all []*namespaceRecord) {
+	a.records.ViewQuotas(func(limited uint64, all []*Record) {
 		spaces, old = len(all), limited < a.limited
 		a.limited = max(a.limited, limited)
 	})
@@ -169,7 +169,7 @@ func (a *quotaAllocator) update(ctx context.Context) {
 		}
 		s := a.shards[shard]
 		if s == nil || s.term != term {
-			s = &shardQuotas{term: term, states: map[string]*shardQuotaState{}}
+			s = &shardQuotas{term: term, states: map[string]*namespaceState{}}
 			a.shards[shard] = s
 		}
 		s.limited = max(s.limited, a.limited)
@@ -182,14 +182,14 @@ func (a *quotaAllocator) update(ctx context.Context) {
 }
 
 // updateShard applies the recorded quotas of one shard, and changes those that should change.
-func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shardQuotas, use map[string]node.NamespaceUse) {
+func (a *Allocator) updateShard(ctx context.Context, shard uint32, s *shardQuotas, use map[string]node.NamespaceUse) {
 	changes := a.applyQuotas(shard, s, use)
 	if len(changes) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, quotaChangeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	err := a.records.ChangeShardQuotas(ctx, shardQuotaChanges{Shard: shard, Term: s.term, Changes: changes})
+	err := a.records.ChangeShardQuotas(ctx, ShardChanges{Shard: shard, Term: s.term, Changes: changes})
 	if err != nil {
 		a.logger.Debug("changing what a shard may use of namespaces' quotas", "shard", shard, "error", err)
 		return
@@ -200,12 +200,12 @@ func (a *quotaAllocator) updateShard(ctx context.Context, shard uint32, s *shard
 // applyQuotas gives the node the recorded quotas of a shard, less what is being given back. It
 // returns the changes that the use calls for, none if use is nil. The node does without a part of
 // its quota before any other node learns that the part is given back.
-func (a *quotaAllocator) applyQuotas(
+func (a *Allocator) applyQuotas(
 	shard uint32, s *shardQuotas, use map[string]node.NamespaceUse,
-) (changes []shardQuotaChange) {
+) (changes []Change) {
 	all, had := map[string]node.ShardQuota{}, map[string]node.Amounts{}
 	var old bool
-	a.records.ViewQuotas(func(limited uint64, records []*namespaceRecord) {
+	a.records.ViewQuotas(func(limited uint64, records []*Record) {
 		if old = limited < s.limited; old {
 			return
 		}
@@ -237,11 +237,11 @@ func (a *quotaAllocator) applyQuotas(
 // quotaFor returns what applyQuotas needs of one namespace: the shard's quota and its change, nil
 // for no change.
 func (s *shardQuotas) quotaFor(
-	r *namespaceRecord, shard uint32, shards int, use map[string]node.NamespaceUse,
-) (node.ShardQuota, *shardQuotaChange) {
-	i := slices.IndexFunc(r.ShardQuotas, func(e shardQuota) bool { return e.Shard == shard })
+	r *Record, shard uint32, shards int, use map[string]node.NamespaceUse,
+) (node.ShardQuota, *Change) {
+	i := slices.IndexFunc(r.ShardQuotas, func(e ShardQuota) bool { return e.Shard == shard })
 	if i < 0 || r.ShardQuotas[i].Term < s.term {
-		return node.ShardQuota{Quota: r.Quota, Waiting: true}, &shardQuotaChange{Name: r.Name, Created: r.Created}
+		return node.ShardQuota{Quota: r.Quota, Waiting: true}, &Change{Name: r.Name, Created: r.Created}
 	}
 	e := r.ShardQuotas[i]
 	if e.Term > s.term { // another node leads by now
@@ -249,7 +249,7 @@ func (s *shardQuotas) quotaFor(
 	}
 	st := s.states[r.Name]
 	if st == nil {
-		st = &shardQuotaState{}
+		st = &namespaceState{}
 		s.states[r.Name] = st
 	}
 	if e.Version < st.from {
@@ -262,10 +262,10 @@ func (s *shardQuotas) quotaFor(
 		st.use = u
 	}
 	want := wantedQuota(r, &e, st.use, shards)
-	var change *shardQuotaChange
+	var change *Change
 	changed := want.Granted != e.Granted || want.Wanted != e.Wanted || want.Tight != e.Tight
 	if use != nil && (changed || e.Seen < r.Changed) {
-		change = &shardQuotaChange{
+		change = &Change{
 			Name: r.Name, Created: r.Created, Version: e.Version,
 			Granted: want.Granted, Seen: r.Changed, Wanted: want.Wanted, Tight: want.Tight,
 		}
