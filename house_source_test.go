@@ -35,12 +35,12 @@ type sourceFile struct {
 	fset      *token.FileSet
 }
 
-// parseTree parses all Go files of fsys except data of tests. A file that is not Go is an error: the other rules could
+// parseTree parses all Go files of fsys except data of tests and scripts of continuous integration. A file that is not Go is an error: the other rules could
 // say nothing about it.
 func parseTree(fsys fs.FS) (*tree, error) {
 	t := &tree{fset: token.NewFileSet()}
 	err := walkFiles(fsys, func(name string) error {
-		if path.Ext(name) != ".go" || slices.Contains(strings.Split(name, "/"), "testdata") {
+		if path.Ext(name) != ".go" || strings.HasPrefix(name, ".") || slices.Contains(strings.Split(name, "/"), "testdata") {
 			return nil
 		}
 		return t.add(fsys, name)
