@@ -183,6 +183,12 @@ var importTable = []importRow{
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
 	},
 	{
+		dir:      "mirror/redisconn",
+		testMay:  []string{"mirror/redistest"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "it reaches a Redis of any kind, and knows neither Belfry nor what a mirror does",
+	},
+	{
 		dir:    "mirror/redisson",
 		reason: "formats are pure: they are read and written without Redis and without Belfry",
 	},

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // identify asks which cluster Belfry is, and refuses a name that no queue of it can have.
@@ -39,7 +40,7 @@ func (l *link) check(ctx context.Context) error {
 	if err := l.rights(ctx); err != nil {
 		return err
 	}
-	if err := checkTypes(ctx, l.redis, l.keys.all()); err != nil {
+	if err := redisconn.CheckTypes(ctx, l.redis, l.keys.all()); err != nil {
 		return explain(err)
 	}
 	if err := l.changes(ctx); err != nil {
@@ -71,10 +72,10 @@ func (l *link) rights(ctx context.Context) error {
 	}
 	names := make([]string, 0, len(l.keys.all()))
 	for _, key := range l.keys.all() {
-		names = append(names, key.key)
-		err := nothing.Run(ctx, l.redis, []string{key.key}).Err()
+		names = append(names, key.Key)
+		err := nothing.Run(ctx, l.redis, []string{key.Key}).Err()
 		if redis.HasErrorPrefix(err, "NOPERM") {
-			return &explained{fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.key, key.key, err)}
+			return redisconn.Explained(fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.Key, key.Key, err))
 		}
 		if err != nil {
 			return explain(err)
@@ -86,7 +87,7 @@ func (l *link) rights(ctx context.Context) error {
 	// A time in the past has Redisson's processes look for what is due, which they may do at any time.
 	err := l.redis.Publish(ctx, l.keys.Channel, "0").Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return &explained{fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err)}
+		return redisconn.Explained(fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err))
 	}
 	if err != nil {
 		return explain(err)
@@ -208,7 +209,7 @@ func (i *importer) exists(ctx context.Context) error {
 	if err != nil || n > 0 {
 		return err
 	}
-	if n, err := listening(ctx, i.redis, i.keys.Channel); err != nil || n > 0 {
+	if n, err := redisconn.Subscribers(ctx, i.redis, i.keys.Channel); err != nil || n > 0 {
 		return err
 	}
 	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are", ErrNoQueue, i.redisQueue, i.keys.Timer)
@@ -228,7 +229,7 @@ func (i *importer) listen(ctx context.Context) (*redis.PubSub, error) {
 		return offers, nil
 	}
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		err = &explained{fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err)}
+		err = redisconn.Explained(fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err))
 	}
 	return nil, errors.Join(err, offers.Close())
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -19,7 +20,7 @@ import (
 // TestRedisCluster finds a queue in a Redis Cluster, brings it over and back.
 func TestRedisCluster(t *testing.T) {
 	s, c := redistest.Start(t, redistest.WithCluster()), belfrytest.Start(t).Client(t)
-	r, err := mirror.Connect("redis+cluster://" + s.Address())
+	r, err := redisconn.Connect("redis+cluster://" + s.Address())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -283,7 +284,7 @@ func interruptExport(t *testing.T, server *redistest.Server, c *client.Client, d
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cut, err := Connect(server.URL())
+	cut, err := redisconn.Connect(server.URL())
 	if err != nil {
 		t.Fatal(err)
 	}

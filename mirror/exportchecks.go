@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -145,7 +146,7 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 		}
 	}
 	e.checked("of the mirror's keys its note alone is left", strings.Join(left, ", "), len(left) == 1 && left[0] == e.keys.state)
-	processes, err := listening(ctx, e.redis, e.keys.Channel)
+	processes, err := redisconn.Subscribers(ctx, e.redis, e.keys.Channel)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -23,7 +24,7 @@ import (
 // connect is a client for a URL.
 func connect(t *testing.T, url string) redis.UniversalClient {
 	t.Helper()
-	r, err := mirror.Connect(url)
+	r, err := redisconn.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -63,7 +63,6 @@ func DueBounds() []time.Duration {
 }
 
 const (
-	scanPage = 500
 	// sniffed is how many payloads are looked at.
 	sniffed = 2000
 )
@@ -76,7 +75,7 @@ func FindQueues(ctx context.Context, r redis.UniversalClient) ([]string, error) 
 		some := keysOf("x")
 		for _, key := range []string{some.Timer, some.List, some.state} {
 			prefix := strings.TrimSuffix(key, "{x}")
-			scan := one.Scan(ctx, 0, prefix+"*", scanPage).Iterator()
+			scan := one.Scan(ctx, 0, prefix+"*", redisconn.ScanPage).Iterator()
 			for scan.Next(ctx) {
 				tagged := strings.TrimPrefix(scan.Val(), prefix)
 				if !strings.Contains(tagged, "{") {
@@ -121,9 +120,9 @@ func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Findi
 	}
 	names := make([]string, 0, len(keysOf(queue).all()))
 	for _, key := range keysOf(queue).all() {
-		names = append(names, key.key)
+		names = append(names, key.Key)
 	}
-	kinds, err := kindsOf(ctx, r, names...) // each for itself: of some names a Redis Cluster has them in different slots
+	kinds, err := redisconn.TypesOf(ctx, r, names...) // each for itself: of some names a Redis Cluster has them in different slots
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -161,7 +160,7 @@ type survey struct {
 
 // types refuses keys that are not what Redisson or the mirror makes of them.
 func (s *survey) types(ctx context.Context) error {
-	return checkTypes(ctx, s.redis, s.keys.all())
+	return redisconn.CheckTypes(ctx, s.redis, s.keys.all())
 }
 
 // sizes reads how much there is.
@@ -190,7 +189,7 @@ func (s *survey) sizes(ctx context.Context) error {
 // entries looks at each entry of the timer. A scan may give one twice.
 func (s *survey) entries(ctx context.Context) error {
 	for cursor := uint64(0); ; {
-		page, next, err := s.redis.ZScan(ctx, s.keys.Timer, cursor, "", scanPage).Result()
+		page, next, err := s.redis.ZScan(ctx, s.keys.Timer, cursor, "", redisconn.ScanPage).Result()
 		if err != nil {
 			return err
 		}
@@ -240,7 +239,7 @@ func (s *survey) entry(e entry) {
 func (s *survey) order(ctx context.Context) error {
 	places := int64(0)
 	for {
-		members, err := s.redis.LRange(ctx, s.keys.List, places, places+scanPage-1).Result()
+		members, err := s.redis.LRange(ctx, s.keys.List, places, places+redisconn.ScanPage-1).Result()
 		if err != nil {
 			return err
 		}
@@ -271,7 +270,7 @@ func (s *survey) order(ctx context.Context) error {
 // circumstances looks at what is around the queue.
 func (s *survey) circumstances(ctx context.Context) error {
 	var err error
-	if s.found.Processes, err = listening(ctx, s.redis, s.keys.Channel); err != nil {
+	if s.found.Processes, err = redisconn.Subscribers(ctx, s.redis, s.keys.Channel); err != nil {
 		return err
 	}
 	for _, key := range []string{s.keys.Timer, s.keys.List} {
@@ -307,20 +306,4 @@ func (s *survey) warn() {
 	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives them back", f.Aside, f.Lost)
 	add(f.HandedOver > 0, "an import was interrupted: %d entries are claimed; run it again, or roll back", f.HandedOver)
 	add(s.returned > 0, "an export was killed: %d jobs are here, and Belfry may hand them out too once the queue is resumed; run it again before", s.returned)
-}
-
-// listening is how many connections listen to a channel; of a Redis Cluster, on all of its nodes.
-func listening(ctx context.Context, r redis.UniversalClient, channel string) (int64, error) {
-	cluster, ok := r.(*redis.ClusterClient)
-	if !ok {
-		found, err := r.PubSubNumSub(ctx, channel).Result()
-		return found[channel], err
-	}
-	var all atomic.Int64
-	err := cluster.ForEachShard(ctx, func(ctx context.Context, one *redis.Client) error {
-		found, err := one.PubSubNumSub(ctx, channel).Result()
-		all.Add(found[channel])
-		return err
-	})
-	return all.Load(), err
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -37,11 +38,11 @@ func keysOf(queue string) keys {
 }
 
 // all returns the keys that Redis may have, and what they hold.
-func (k keys) all() []typedKey {
-	return []typedKey{
-		{k.Timer, "zset"}, {k.List, "list"}, {k.Ready, "list"},
-		{k.state, "hash"}, {k.handover, "zset"}, {k.orphans, "list"}, {k.aside, "zset"}, {k.returned, "set"}, {k.rung, "set"},
-		{k.readyHand, "hash"},
+func (k keys) all() []redisconn.TypedKey {
+	return []redisconn.TypedKey{
+		redisconn.SortedSet(k.Timer), redisconn.List(k.List), redisconn.List(k.Ready),
+		redisconn.Hash(k.state), redisconn.SortedSet(k.handover), redisconn.List(k.orphans), redisconn.SortedSet(k.aside), redisconn.Set(k.returned), redisconn.Set(k.rung),
+		redisconn.Hash(k.readyHand),
 	}
 }
 
@@ -49,9 +50,6 @@ func (k keys) all() []typedKey {
 func (k keys) own() []string {
 	return []string{k.state, k.handover, k.orphans, k.aside, k.returned, k.rung, k.readyHand}
 }
-
-// A typedKey is a key and the type that Redis calls it.
-type typedKey struct{ key, kind string }
 
 // controlQueue is the queue in Belfry that holds what the mirror remembers about one pair of queues.
 func controlQueue(redisQueue, queue string) string {

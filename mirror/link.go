@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // shareDefault is the part of Redis' time that scripts take if nothing else is said.
@@ -113,7 +114,7 @@ func (l *link) withHold(ctx context.Context, work func(ctx context.Context) erro
 
 // begin carries out a check, again while Redis is not reached.
 func (l *link) begin(ctx context.Context, check func(ctx context.Context) error) error {
-	return l.repeat(ctx, check, fleeting)
+	return l.repeat(ctx, check, redisconn.Fleeting)
 }
 
 // persist repeats work that fails with what may pass, as a Redis that restarts.

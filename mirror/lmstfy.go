@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // DeadLetters says what an import from lmstfy does with dead letters. Belfry has no put that makes a dead job.
@@ -105,7 +106,7 @@ func newLmstfyImporter(r redis.UniversalClient, c *client.Client, o LmstfyOption
 		return nil, err
 	}
 	bad := "belfry_unread:lmstfy:" + name
-	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions, append(lmstfyTypes(o.Source), typedKey{bad, "list"})...)
+	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions, append(lmstfyTypes(o.Source), redisconn.List(bad))...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +120,8 @@ func newLmstfyImporter(r redis.UniversalClient, c *client.Client, o LmstfyOption
 }
 
 // lmstfyTypes are the keys that servers have of a queue.
-func lmstfyTypes(q lmstfy.Queue) []typedKey {
-	return []typedKey{{lmstfy.TimerKey, "zset"}, {q.ReadyKey(), "list"}, {q.DeadLetterKey(), "list"}}
+func lmstfyTypes(q lmstfy.Queue) []redisconn.TypedKey {
+	return []redisconn.TypedKey{redisconn.SortedSet(lmstfy.TimerKey), redisconn.List(q.ReadyKey()), redisconn.List(q.DeadLetterKey())}
 }
 
 func lmstfyName(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
@@ -262,7 +263,7 @@ func (i *lmstfyImporter) steps() []func(context.Context) (int, error) {
 
 // takeTimer claims delayed jobs, and reserved ones if no server runs.
 func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
-	err = scanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+	err = redisconn.ScanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		var args []any
 		for n := 0; n+1 < len(page); n += 2 {
 			found := readTimer(i.source, page[n], page[n+1])
@@ -369,7 +370,7 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 		return 0, err
 	}
 	seen := map[string]bool{}
-	err = scanKeys(ctx, i.redis, globEscape(i.source.JobKey(""))+"*", func(keys []string) error {
+	err = redisconn.ScanKeys(ctx, i.redis, redisconn.GlobEscape(i.source.JobKey(""))+"*", func(keys []string) error {
 		args := make([]any, 0, len(keys))
 		for _, key := range keys {
 			if !named[key] && !seen[key] {
@@ -402,7 +403,7 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 
 // named adds the keys of jobs that something still names: dead letters that are left, and what is set aside.
 func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error {
-	if err := scanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+	if err := redisconn.ScanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
 			if found := readTimer(i.source, page[n], page[n+1]); found.ours && found.err == nil {
 				names[i.source.JobKey(found.ID)] = true
@@ -413,7 +414,7 @@ func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error
 		return err
 	}
 	for _, list := range []string{i.source.ReadyKey(), i.source.DeadLetterKey()} {
-		if err := eachPage(ctx, i.redis, list, func(page []string) error {
+		if err := redisconn.EachPage(ctx, i.redis, list, func(page []string) error {
 			for _, element := range page {
 				if e, err := lmstfy.ParseElement([]byte(element)); err == nil {
 					names[i.source.JobKey(e.ID)] = true

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // A LmstfyFinding is a queue of lmstfy as Redis has it.
@@ -42,7 +43,7 @@ func FindLmstfy(ctx context.Context, r redis.UniversalClient) ([]lmstfy.Queue, e
 
 func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Queue]bool) error {
 	// A key of another type belongs to another program, and has no queues for us.
-	kinds, err := kindsOf(ctx, r, lmstfy.NamespacesKey, lmstfy.TimerKey)
+	kinds, err := redisconn.TypesOf(ctx, r, lmstfy.NamespacesKey, lmstfy.TimerKey)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Q
 		}
 	}
 	if kinds[1] == "zset" {
-		if err := scanScores(ctx, r, lmstfy.TimerKey, "", func(page []string) error {
+		if err := redisconn.ScanScores(ctx, r, lmstfy.TimerKey, "", func(page []string) error {
 			for n := 0; n+1 < len(page); n += 2 {
 				if m, err := lmstfy.ParseTimerMember([]byte(page[n])); err == nil {
 					found[lmstfy.Queue{Namespace: m.Namespace, Name: m.Queue}] = true
@@ -74,8 +75,8 @@ func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Q
 		}
 	}
 	for _, pattern := range []string{"q/*/*", "d/*/*"} {
-		if err := scanKeys(ctx, r, pattern, func(keys []string) error {
-			kinds, err := kindsOf(ctx, r, keys...)
+		if err := redisconn.ScanKeys(ctx, r, pattern, func(keys []string) error {
+			kinds, err := redisconn.TypesOf(ctx, r, keys...)
 			for n, kind := range kinds {
 				parts := strings.Split(keys[n], "/")
 				if kind != "list" || len(parts) != 3 {
@@ -100,7 +101,7 @@ func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Q
 }
 
 // timerPattern matches the members of a queue in the timer.
-func timerPattern(q lmstfy.Queue) string { return globEscape(timerPrefix(q)) + "*" }
+func timerPattern(q lmstfy.Queue) string { return redisconn.GlobEscape(timerPrefix(q)) + "*" }
 
 // timerPrefix is what the members of a queue in the timer begin with.
 func timerPrefix(q lmstfy.Queue) string {
@@ -109,11 +110,6 @@ func timerPrefix(q lmstfy.Queue) string {
 		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(part))), part...)
 	}
 	return string(b)
-}
-
-// globEscape makes a pattern that matches a text and nothing else.
-func globEscape(text string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
 // lmstfyTimed is what a member of the timer says about a job.
@@ -150,19 +146,6 @@ func readTimer(q lmstfy.Queue, member, score string) (t lmstfyTimed) {
 	return t
 }
 
-// eachPage calls f with each page of a list.
-func eachPage(ctx context.Context, r redis.UniversalClient, list string, f func(elements []string) error) error {
-	for at := int64(0); ; at += scanPage {
-		page, err := r.LRange(ctx, list, at, at+scanPage-1).Result()
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		if err := f(page); err != nil {
-			return err
-		}
-	}
-}
-
 // lmstfySurvey is an inspection under way.
 type lmstfySurvey struct {
 	redis  redis.UniversalClient
@@ -197,7 +180,7 @@ func InspectLmstfy(ctx context.Context, r redis.UniversalClient, q lmstfy.Queue)
 
 func (s *lmstfySurvey) sizes(ctx context.Context) (err error) {
 	source := "lmstfy:" + s.found.Queue
-	if err := checkTypes(ctx, s.redis, append(lmstfyTypes(s.source), typedKey{"belfry_handover:" + source, "hash"}, typedKey{"belfry_aside:" + source, "hash"})); err != nil {
+	if err := redisconn.CheckTypes(ctx, s.redis, append(lmstfyTypes(s.source), redisconn.Hash("belfry_handover:"+source), redisconn.Hash("belfry_aside:"+source))); err != nil {
 		return err
 	}
 	if s.now, err = s.redis.Time(ctx).Result(); err != nil {
@@ -209,7 +192,7 @@ func (s *lmstfySurvey) sizes(ctx context.Context) (err error) {
 // timer looks at what is delayed or reserved.
 func (s *lmstfySurvey) timer(ctx context.Context) error {
 	f := s.found
-	return scanScores(ctx, s.redis, lmstfy.TimerKey, timerPattern(s.source), func(page []string) error {
+	return redisconn.ScanScores(ctx, s.redis, lmstfy.TimerKey, timerPattern(s.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
 			one := readTimer(s.source, page[n], page[n+1])
 			count := &f.Delayed
@@ -236,7 +219,7 @@ func (s *lmstfySurvey) lists(ctx context.Context) error {
 		key   string
 		count *int64
 	}{{s.source.ReadyKey(), &s.found.Ready}, {s.source.DeadLetterKey(), &s.found.Dead}} {
-		if err := eachPage(ctx, s.redis, list.key, func(page []string) error {
+		if err := redisconn.EachPage(ctx, s.redis, list.key, func(page []string) error {
 			for _, element := range page {
 				e, err := lmstfy.ParseElement([]byte(element))
 				if err != nil {
@@ -307,7 +290,7 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 // unnamed counts values, and compares with those that something names.
 func (s *lmstfySurvey) unnamed(ctx context.Context) error {
 	all := int64(0)
-	err := scanKeys(ctx, s.redis, globEscape(s.source.JobKey(""))+"*", func(keys []string) error {
+	err := redisconn.ScanKeys(ctx, s.redis, redisconn.GlobEscape(s.source.JobKey(""))+"*", func(keys []string) error {
 		all += int64(len(keys))
 		return nil
 	})

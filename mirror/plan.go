@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // A Check is one thing that must be so before a step of a migration, and whether it is.
@@ -29,14 +30,14 @@ func Drained(ctx context.Context, r redis.UniversalClient, redisQueue string) ([
 func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, own int64) ([]Check, error) {
 	k := keysOf(redisQueue)
 	checks, err := sizesOf(ctx, r, append([]emptyKey{
-		{"no entry waits in Redis", typedKey{k.Timer, "zset"}},
-		{"the list of entries is empty", typedKey{k.List, "list"}},
-		{"no job waits on the ready list", typedKey{k.Ready, "list"}},
+		{"no entry waits in Redis", redisconn.SortedSet(k.Timer)},
+		{"the list of entries is empty", redisconn.List(k.List)},
+		{"no job waits on the ready list", redisconn.List(k.Ready)},
 	}, k.endsEmpty()...))
 	if err != nil {
 		return nil, err
 	}
-	processes, err := listening(ctx, r, k.Channel)
+	processes, err := redisconn.Subscribers(ctx, r, k.Channel)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -47,17 +48,17 @@ func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, ow
 // An emptyKey is a key that must be empty before a migration ends, and what that says.
 type emptyKey struct {
 	what string
-	typedKey
+	redisconn.TypedKey
 }
 
 // endsEmpty are those of the mirror.
 func (k keys) endsEmpty() []emptyKey {
 	return []emptyKey{
-		{"every claimed entry is in Belfry", typedKey{k.handover, "zset"}},
-		{"every claimed payload of the ready list is in Belfry", typedKey{k.readyHand, "hash"}},
-		{"no entry is set aside", typedKey{k.aside, "zset"}},
-		{"every job that went back is gone from Belfry", typedKey{k.returned, "set"}},
-		{"every job put on the ready list is acked", typedKey{k.rung, "set"}},
+		{"every claimed entry is in Belfry", redisconn.SortedSet(k.handover)},
+		{"every claimed payload of the ready list is in Belfry", redisconn.Hash(k.readyHand)},
+		{"no entry is set aside", redisconn.SortedSet(k.aside)},
+		{"every job that went back is gone from Belfry", redisconn.Set(k.returned)},
+		{"every job put on the ready list is acked", redisconn.Set(k.rung)},
 	}
 }
 
@@ -66,15 +67,15 @@ func sizesOf(ctx context.Context, r redis.UniversalClient, wanted []emptyKey) ([
 	sizes := make([]*redis.IntCmd, len(wanted))
 	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, w := range wanted {
-			switch w.kind {
+			switch w.Kind {
 			case "zset":
-				sizes[n] = p.ZCard(ctx, w.key)
+				sizes[n] = p.ZCard(ctx, w.Key)
 			case "list":
-				sizes[n] = p.LLen(ctx, w.key)
+				sizes[n] = p.LLen(ctx, w.Key)
 			case "hash":
-				sizes[n] = p.HLen(ctx, w.key)
+				sizes[n] = p.HLen(ctx, w.Key)
 			default:
-				sizes[n] = p.SCard(ctx, w.key)
+				sizes[n] = p.SCard(ctx, w.Key)
 			}
 		}
 		return nil
@@ -84,7 +85,7 @@ func sizesOf(ctx context.Context, r redis.UniversalClient, wanted []emptyKey) ([
 	}
 	checks := make([]Check, len(wanted))
 	for n, w := range wanted {
-		checks[n] = Check{What: w.what, Found: fmt.Sprintf("%s has %d", w.key, sizes[n].Val()), OK: sizes[n].Val() == 0}
+		checks[n] = Check{What: w.what, Found: fmt.Sprintf("%s has %d", w.Key, sizes[n].Val()), OK: sizes[n].Val() == 0}
 	}
 	return checks, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -255,7 +256,7 @@ func TestRefusesUsers(t *testing.T) {
 					rules = append([]string{rights[n]}, rules...)
 				}
 			}
-			r, err := mirror.Connect(server.User("app", rules...))
+			r, err := redisconn.Connect(server.User("app", rules...))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +267,7 @@ func TestRefusesUsers(t *testing.T) {
 			}, test.words...)
 		})
 	}
-	r, err := mirror.Connect(server.User("app", rights...))
+	r, err := redisconn.Connect(server.User("app", rights...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // SourceOptions are what an import from lmstfy and one from ouqiang/delay-queue have in common. What is zero has its default.
@@ -90,8 +91,8 @@ type carrier struct {
 	o        SourceOptions
 	handover string
 	aside    string
-	beside   []string   // queues of Belfry that jobs go to besides that of the link
-	types    []typedKey // of the keys that Redis may have
+	beside   []string             // queues of Belfry that jobs go to besides that of the link
+	types    []redisconn.TypedKey // of the keys that Redis may have
 	scripts  sourceScripts
 	sameID   bool // a job of this id in Belfry with other content is the same job all the same
 	batch    int  // how many jobs the next claim takes
@@ -99,7 +100,7 @@ type carrier struct {
 }
 
 // newCarrier returns a carrier for a queue of a source, such as "lmstfy:ns/queue".
-func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string, o SourceOptions, types ...typedKey) (*carrier, error) {
+func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string, o SourceOptions, types ...redisconn.TypedKey) (*carrier, error) {
 	if _, ok := r.(*redis.ClusterClient); ok {
 		return nil, errors.New("this is a Redis Cluster; the keys of the source have no hash tags, so that its servers cannot use one and neither can the import")
 	}
@@ -109,7 +110,7 @@ func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string,
 		o.Progress = func(SourceCounts) {}
 	}
 	i := &carrier{link: l, o: o, handover: "belfry_handover:" + source, aside: "belfry_aside:" + source, batch: batchMax}
-	i.types = append(types, typedKey{i.keys.state, "hash"}, typedKey{i.handover, "hash"}, typedKey{i.aside, "hash"})
+	i.types = append(types, redisconn.Hash(i.keys.state), redisconn.Hash(i.handover), redisconn.Hash(i.aside))
 	return i, nil
 }
 
@@ -130,7 +131,7 @@ func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
 
 // prepare refuses what cannot be brought over, and has Belfry remember ids.
 func (i *carrier) prepare(ctx context.Context) error {
-	if err := checkTypes(ctx, i.redis, i.types); err != nil {
+	if err := redisconn.CheckTypes(ctx, i.redis, i.types); err != nil {
 		return err
 	}
 	found, err := i.from.survey(ctx)
@@ -156,43 +157,6 @@ func (i *carrier) prepare(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// checkTypes refuses keys that are of another type than they should be.
-func checkTypes(ctx context.Context, r redis.UniversalClient, types []typedKey) error {
-	names := make([]string, len(types))
-	for n, want := range types {
-		names[n] = want.key
-	}
-	kinds, err := kindsOf(ctx, r, names...)
-	if err != nil {
-		return err
-	}
-	for n, want := range types {
-		if kinds[n] != "none" && kinds[n] != want.kind {
-			return fmt.Errorf("the key %s is a %s, should be a %s: another program made it; rename it, or name another queue: 'belfry mirror inspect' shows them", want.key, kinds[n], want.kind)
-		}
-	}
-	return nil
-}
-
-// kindsOf asks for the types of keys.
-func kindsOf(ctx context.Context, r redis.UniversalClient, keys ...string) ([]string, error) {
-	kinds := make([]string, len(keys))
-	replies := make([]*redis.StatusCmd, len(keys))
-	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, key := range keys {
-			replies[n] = p.Type(ctx, key)
-		}
-		return nil
-	})
-	for n, reply := range replies {
-		if hasCode(reply.Err(), "NOPERM") {
-			return nil, &explained{fmt.Errorf("the Redis user may not look at the key %s; it needs ~%s and +type: %w", keys[n], keys[n], reply.Err())}
-		}
-		kinds[n] = reply.Val()
-	}
-	return kinds, err
 }
 
 // run moves jobs until a pass finds none, or for ever if it follows.
@@ -226,7 +190,7 @@ func (i *carrier) run(ctx context.Context) error {
 // cycle commits what an earlier one left in the hand-over key, and then makes a pass.
 func (i *carrier) cycle(ctx context.Context) (int, error) {
 	for cursor := uint64(0); ; {
-		page, next, err := i.redis.HScan(ctx, i.handover, cursor, "", scanPage).Result()
+		page, next, err := i.redis.HScan(ctx, i.handover, cursor, "", redisconn.ScanPage).Result()
 		if err != nil {
 			return 0, fmt.Errorf("reading the hand-over key: %w", err)
 		}
@@ -392,38 +356,4 @@ func (i *carrier) script(ctx context.Context, s *redis.Script, keys []string, ar
 func (i *carrier) report() {
 	i.counts.Slowest = i.slowest
 	i.o.Progress(i.counts)
-}
-
-// scanKeys calls f with each page of the keys that match a pattern; a key may come twice.
-func scanKeys(ctx context.Context, r redis.UniversalClient, pattern string, f func(keys []string) error) error {
-	for cursor := uint64(0); ; {
-		page, next, err := r.Scan(ctx, cursor, pattern, scanPage).Result()
-		if err != nil {
-			return err
-		}
-		if len(page) > 0 {
-			if err := f(page); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
-// scanScores calls f with each page of a sorted set's members that match a pattern, as member and score one after the other; one may come twice.
-func scanScores(ctx context.Context, r redis.UniversalClient, key, pattern string, f func(page []string) error) error {
-	for cursor := uint64(0); ; {
-		page, next, err := r.ZScan(ctx, key, cursor, pattern, scanPage).Result()
-		if err != nil {
-			return err
-		}
-		if err := f(page); err != nil {
-			return err
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
 }

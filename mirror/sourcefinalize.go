@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // finalize ends an import: it removes what the mirror has of the source, and the queues remember the ids of ended jobs as they did before the first. Empty are lists of the mirror's that must be.
@@ -53,7 +54,7 @@ func (i *carrier) finalize(ctx context.Context, empty ...string) (checks []Check
 
 // left looks whether anything of the source is not in Belfry yet.
 func (i *carrier) left(ctx context.Context, empty []string) ([]Check, error) {
-	if err := checkTypes(ctx, i.redis, i.types); err != nil {
+	if err := redisconn.CheckTypes(ctx, i.redis, i.types); err != nil {
 		return nil, err
 	}
 	found, err := i.from.survey(ctx)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -38,7 +39,7 @@ func trust(t *testing.T, a *redistest.Authority, cert, key string) *tls.Config {
 }
 
 // access is a client for a URL with what goes with it.
-func access(t *testing.T, a mirror.Access, url string) redis.UniversalClient {
+func access(t *testing.T, a redisconn.Access, url string) redis.UniversalClient {
 	t.Helper()
 	r, err := a.Connect(url)
 	if err != nil {
@@ -64,7 +65,7 @@ func TestTLS(t *testing.T) {
 		if err := app.Offer(t.Context(), []byte("x"), time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		counts, err := mirror.Import(t.Context(), access(t, mirror.Access{TLS: good.with}, good.server.URL()), c, mirror.ImportOptions{RedisQueue: "orders", Share: 1})
+		counts, err := mirror.Import(t.Context(), access(t, redisconn.Access{TLS: good.with}, good.server.URL()), c, mirror.ImportOptions{RedisQueue: "orders", Share: 1})
 		if err != nil || counts.Acked != 1 {
 			t.Errorf("it counted %+v, %v", counts, err)
 		}
@@ -87,8 +88,8 @@ func TestTLS(t *testing.T) {
 		"none where there is TLS": {"redis://" + open.Address(), nil, true, []string{"rediss://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := access(t, mirror.Access{TLS: bad.with}, bad.url)
-			err := mirror.Reach(t.Context(), r)
+			r := access(t, redisconn.Access{TLS: bad.with}, bad.url)
+			err := redisconn.Reach(t.Context(), r)
 			if !bad.passes {
 				_, err = mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"})
 			}
@@ -99,7 +100,7 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (mirror.Access{TLS: known}).Connect(plain.URL()); err == nil || !strings.Contains(err.Error(), "without TLS") {
+	if _, err := (redisconn.Access{TLS: known}).Connect(plain.URL()); err == nil || !strings.Contains(err.Error(), "without TLS") {
 		t.Errorf("certificates without TLS: %v", err)
 	}
 }
@@ -131,7 +132,7 @@ func TestResetAfterTheHandshakeNamesTheCertificate(t *testing.T) {
 			_ = c.Close()
 		}
 	})
-	err = mirror.Reach(t.Context(), access(t, mirror.Access{TLS: trust(t, a, "", "")}, "rediss://"+l.Addr().String()))
+	err = redisconn.Reach(t.Context(), access(t, redisconn.Access{TLS: trust(t, a, "", "")}, "rediss://"+l.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), "--redis-cert and --redis-key") {
 		t.Errorf("it said %v", err)
 	}
@@ -144,7 +145,7 @@ func TestTLSCluster(t *testing.T) {
 	s := redistest.Start(t, redistest.WithMutualTLS(a), redistest.WithCluster())
 	cert, key := a.Issue(t, "mirror")
 	offer(t, s.Client(), "orders", "x")
-	r := access(t, mirror.Access{TLS: trust(t, a, cert, key)}, strings.Replace(s.URL(), "rediss", "rediss+cluster", 1))
+	r := access(t, redisconn.Access{TLS: trust(t, a, cert, key)}, strings.Replace(s.URL(), "rediss", "rediss+cluster", 1))
 	if counts, err := mirror.Import(t.Context(), r, belfrytest.Start(t).Client(t), mirror.ImportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Acked != 1 {
 		t.Errorf("it counted %+v, %v", counts, err)
 	}
@@ -165,7 +166,7 @@ func TestPasswords(t *testing.T) {
 		t.Fatal(err)
 	}
 	at = strings.Replace(at, "://", "://us%40r%3A%2F@", 1)
-	r := access(t, mirror.Access{Password: password}, at+"&sentinel_username=watcher&sentinel_password=wrong")
+	r := access(t, redisconn.Access{Password: password}, at+"&sentinel_username=watcher&sentinel_password=wrong")
 	if _, err := mirror.Rehearse(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err == nil || !strings.Contains(err.Error(), "sentinel_password") {
 		t.Errorf("with a wrong password for the Sentinel: %v", err)
 	}
@@ -177,7 +178,7 @@ func TestPasswords(t *testing.T) {
 		{password, "redis://us%40r%3A%2F:other@" + s.Address()},
 		{password, at + "&sentinel_username=watcher&sentinel_password=secret"},
 	} {
-		r := access(t, mirror.Access{Password: one.password}, one.url)
+		r := access(t, redisconn.Access{Password: one.password}, one.url)
 		if _, err := mirror.Rehearse(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err != nil {
 			t.Errorf("%s: %v", one.url, err)
 		}

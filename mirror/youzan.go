@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
 
@@ -134,10 +135,10 @@ func newYouzanImporter(r redis.UniversalClient, c *client.Client, o YouzanOption
 }
 
 // youzanTypes are the keys that servers have of a topic.
-func youzanTypes(server YouzanServer, topic string) []typedKey {
-	types := []typedKey{{server.Names.QueueKey(topic), "list"}}
+func youzanTypes(server YouzanServer, topic string) []redisconn.TypedKey {
+	types := []redisconn.TypedKey{redisconn.List(server.Names.QueueKey(topic))}
 	for _, bucket := range server.bucketKeys() {
-		types = append(types, typedKey{bucket, "zset"})
+		types = append(types, redisconn.SortedSet(bucket))
 	}
 	return types
 }
@@ -311,7 +312,7 @@ func (i *youzanImporter) takeReady(ctx context.Context) (taken int, err error) {
 		kind = "list"
 	}
 	for at := int64(0); ; {
-		page, err := i.redis.LRange(ctx, i.server.Names.QueueKey(i.topic), at, at+scanPage-1).Result()
+		page, err := i.redis.LRange(ctx, i.server.Names.QueueKey(i.topic), at, at+redisconn.ScanPage-1).Result()
 		if err != nil || len(page) == 0 {
 			return taken, err
 		}
@@ -336,7 +337,7 @@ func (i *youzanImporter) takeBuckets(ctx context.Context) (taken int, err error)
 		}
 	}
 	for _, bucket := range i.server.bucketKeys() {
-		if err := scanScores(ctx, i.redis, bucket, "", func(page []string) error {
+		if err := redisconn.ScanScores(ctx, i.redis, bucket, "", func(page []string) error {
 			n, err := i.claim(ctx, kind, members(page), keep)
 			taken += n
 			return err
@@ -354,7 +355,7 @@ func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 		return i.o.Unnamed
 	}
 	unread := i.counts.Unread
-	err = scanKeys(ctx, i.redis, "", func(keys []string) error {
+	err = redisconn.ScanKeys(ctx, i.redis, "", func(keys []string) error {
 		keys, err := likeYouzan(ctx, i.redis, keys)
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -85,15 +86,15 @@ func (s *youzanSurvey) finding(topic string) *YouzanFinding {
 
 // types refuses keys that are of another type than they should be, and buckets that are not known.
 func (s *youzanSurvey) types(ctx context.Context) error {
-	var types []typedKey
+	var types []redisconn.TypedKey
 	for topic := range s.topics {
 		types = append(types, youzanTypes(s.server, topic)...)
-		types = append(types, typedKey{"belfry_handover:youzan:" + topic, "hash"}, typedKey{"belfry_aside:youzan:" + topic, "hash"})
+		types = append(types, redisconn.Hash("belfry_handover:youzan:"+topic), redisconn.Hash("belfry_aside:youzan:"+topic))
 	}
 	if len(types) == 0 { // there may be no such server
 		return nil
 	}
-	return errors.Join(checkTypes(ctx, s.redis, types), s.server.tooFew(ctx, s.redis))
+	return errors.Join(redisconn.CheckTypes(ctx, s.redis, types), s.server.tooFew(ctx, s.redis))
 }
 
 // read reads jobs of the topics, some at a time.
@@ -118,7 +119,7 @@ func (s *youzanSurvey) read(ctx context.Context, ids []string, missing func(id s
 }
 
 func (s *youzanSurvey) buckets(ctx context.Context) error {
-	kinds, err := kindsOf(ctx, s.redis, s.server.bucketKeys()...)
+	kinds, err := redisconn.TypesOf(ctx, s.redis, s.server.bucketKeys()...)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (s *youzanSurvey) buckets(ctx context.Context) error {
 		if kinds[n] != "zset" {
 			continue
 		}
-		if err := scanScores(ctx, s.redis, bucket, "", func(page []string) error {
+		if err := redisconn.ScanScores(ctx, s.redis, bucket, "", func(page []string) error {
 			scores := map[string]string{}
 			for n := 0; n+1 < len(page); n += 2 {
 				scores[page[n]] = page[n+1]
@@ -161,8 +162,8 @@ func (s *youzanSurvey) find(ctx context.Context) error {
 		return nil
 	}
 	before, after, _ := strings.Cut(s.server.Names.Queue, "%s")
-	return scanKeys(ctx, s.redis, globEscape(before)+"*"+globEscape(after), func(keys []string) error {
-		kinds, err := kindsOf(ctx, s.redis, keys...)
+	return redisconn.ScanKeys(ctx, s.redis, redisconn.GlobEscape(before)+"*"+redisconn.GlobEscape(after), func(keys []string) error {
+		kinds, err := redisconn.TypesOf(ctx, s.redis, keys...)
 		for n, kind := range kinds {
 			if kind != "list" {
 				continue
@@ -182,7 +183,7 @@ func (s *youzanSurvey) find(ctx context.Context) error {
 
 func (s *youzanSurvey) ready(ctx context.Context) error {
 	for topic, found := range s.topics {
-		if err := eachPage(ctx, s.redis, s.server.Names.QueueKey(topic), func(page []string) error {
+		if err := redisconn.EachPage(ctx, s.redis, s.server.Names.QueueKey(topic), func(page []string) error {
 			return s.read(ctx, page, func(string) { found.Ended++ }, func(f *YouzanFinding, job youzanJob) {
 				s.named[job.ID] = true
 				f.Ready++
@@ -203,7 +204,7 @@ func (s *youzanSurvey) unnamed(ctx context.Context) error {
 		return nil
 	}
 	looked := int64(0)
-	err := scanKeys(ctx, s.redis, "", func(keys []string) error {
+	err := redisconn.ScanKeys(ctx, s.redis, "", func(keys []string) error {
 		looked += int64(len(keys))
 		keys, err := likeYouzan(ctx, s.redis, keys)
 		if err != nil {

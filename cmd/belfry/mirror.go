@@ -18,6 +18,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -330,16 +331,16 @@ func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func
 func (a *app) reach(ctx context.Context, r redis.UniversalClient) error {
 	reaching, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
-	err := mirror.Reach(reaching, r)
+	err := redisconn.Reach(reaching, r)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
 	var late net.Error
 	var record tls.RecordHeaderError
 	switch {
-	case mirror.OtherKind(err):
+	case redisconn.OtherKind(err):
 		return usagef("%s", err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(), errors.As(err, &record), errors.Is(err, mirror.ErrNoRedis):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(), errors.As(err, &record), errors.Is(err, redisconn.ErrNoRedis):
 		return &codedError{codeUnavailable, err.Error()}
 	default:
 		return coded(err)

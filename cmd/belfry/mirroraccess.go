@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
 // accessFlags are what the URL of a Redis does not say.
@@ -28,7 +28,7 @@ func (f *accessFlags) add(flags *pflag.FlagSet) {
 
 // connect returns a client for a URL and what the flags say; nothing is sent yet.
 func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
-	access := mirror.Access{}
+	access := redisconn.Access{}
 	var err error
 	if f.password != "" {
 		text, err := os.ReadFile(f.password)

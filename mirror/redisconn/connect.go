@@ -1,4 +1,4 @@
-package mirror
+package redisconn
 
 import (
 	"cmp"
@@ -19,14 +19,15 @@ import (
 // ErrNoRedis says that what answers is something else.
 var ErrNoRedis = errors.New("what answers there is no Redis")
 
-// Reach returns an error if no Redis answers, or one that is not of the kind that the URL says; one that refuses does answer.
+// Reach returns an error if no Redis answers, or one that is not of the kind that the URL says; one
+// that refuses does answer.
 func Reach(ctx context.Context, r redis.UniversalClient) error {
 	err := r.Ping(ctx).Err()
 	if err == nil {
 		return nil
 	}
 	if OtherKind(err) {
-		return explain(err)
+		return Explain(err)
 	}
 	if _, answered := errors.AsType[redis.Error](err); answered {
 		return nil
@@ -38,10 +39,11 @@ func Reach(ctx context.Context, r redis.UniversalClient) error {
 	if errors.As(err, &late) && late.Timeout() && speaksTLS(r) {
 		return fmt.Errorf("no answer in time; if this Redis does not speak TLS the URL begins with redis://: %w", err)
 	}
-	return explain(err)
+	return Explain(err)
 }
 
-// OtherKind reports whether an error of [Reach] is that the URL names another kind of Redis than there is, or a database that it does not have.
+// OtherKind reports whether an error of [Reach] is that the URL names another kind of Redis than
+// there is, or a database that it does not have.
 func OtherKind(err error) bool { return otherKind(err) != "" }
 
 // otherKind says which kind there is, and what to write; "" for any other error.
@@ -51,15 +53,18 @@ func otherKind(err error) string {
 		return "this Redis has no database of that number; the URL ends with one that it has, as /0"
 	case strings.Contains(text, "ERR This instance has cluster support disabled"):
 		return "this Redis is no node of a Redis Cluster; a URL that begins with redis:// names a server by itself"
-	case strings.Contains(text, "ERR unknown command 'sentinel'"), strings.Contains(text, "ERR unknown command `sentinel`"):
-		return "this Redis is no Sentinel; name the address of one, or begin the URL with redis:// and leave out ?master_name="
+	case strings.Contains(text, "ERR unknown command 'sentinel'"), strings.Contains(text,
+		"ERR unknown command `sentinel`"):
+		return "this Redis is no Sentinel; name the address of one, or begin the URL with redis:// and leave out " +
+			"?master_name="
 	default:
 		return ""
 	}
 }
 
-// missing says what a client probably lacks if Redis closes its connection at once. With TLS 1.3 a server refuses
-// a missing certificate after the handshake, and the reset of the connection may overtake its alert.
+// missing says what a client probably lacks if Redis closes its connection at once. With TLS 1.3 a
+// server refuses a missing certificate after the handshake, and the reset of the connection may
+// overtake its alert.
 func missing(r redis.UniversalClient) string {
 	if speaksTLS(r) {
 		return "Redis wants a certificate, name one and its key with --redis-cert and --redis-key"
@@ -79,18 +84,21 @@ func speaksTLS(r redis.UniversalClient) bool {
 	}
 }
 
-// noRetries has the library send nothing twice: whoever calls decides that, and knows what may have been done. Only a client of a Redis Cluster follows its redirections.
+// noRetries has the library send nothing twice: whoever calls decides that, and knows what may have
+// been done. Only a client of a Redis Cluster follows its redirections.
 const noRetries = -1
 
 // oneDial has it try a connection once: whoever calls knows better for how long.
 const oneDial = 1
 
-// clusterReload is how often a client of a Redis Cluster that has something to do asks who has which keys: of a node that died it would learn only then that another took over.
+// clusterReload is how often a client of a Redis Cluster that has something to do asks who has
+// which keys: of a node that died it would learn only then that another took over.
 const clusterReload = time.Second
 
 // Access is what the URL of a Redis does not say. The zero value adds nothing.
 type Access struct {
-	// TLS has the authorities that sign the servers' certificates, where the machine does not know them, certificates for the servers to see, and a ServerName if theirs do not name the hosts.
+	// TLS has the authorities that sign the servers' certificates, where the machine does not know
+	// them, certificates for the servers to see, and a ServerName if theirs do not name the hosts.
 	TLS *tls.Config
 	// Password is used in place of one in the URL.
 	Password string
@@ -99,14 +107,18 @@ type Access struct {
 // Connect is that of an Access that adds nothing.
 func Connect(text string) (redis.UniversalClient, error) { return Access{}.Connect(text) }
 
-// Connect returns a client for a Redis that a URL names; nothing is sent yet. redis:// and rediss:// (TLS 1.2 or later) name a server, as in redis://user:password@host:6379/0; redis+cluster:// and rediss+cluster:// one
-// node of a Redis Cluster; redis+sentinel:// and rediss+sentinel:// a Sentinel, with ?master_name=… and more addresses as addr=host:port. User and password are those of Redis; those of the Sentinels, if they have any,
-// are sentinel_username=… and sentinel_password=….
+// Connect returns a client for a Redis that a URL names; nothing is sent yet. redis:// and
+// rediss:// (TLS 1.2 or later) name a server, as in redis://user:password@host:6379/0;
+// redis+cluster:// and rediss+cluster:// one node of a Redis Cluster; redis+sentinel:// and
+// rediss+sentinel:// a Sentinel, with ?master_name=… and more addresses as addr=host:port. User and
+// password are those of Redis; those of the Sentinels, if they have any, are sentinel_username=…
+// and sentinel_password=….
 func (a Access) Connect(text string) (redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	base, kind, _ := strings.Cut(scheme, "+")
 	if !ok || base != "redis" && base != "rediss" && base != "unix" {
-		return nil, fmt.Errorf("the Redis URL is %q, should begin with redis://, rediss://, redis+cluster:// or redis+sentinel://", withoutPassword(text))
+		return nil, fmt.Errorf("the Redis URL is %q, should begin with redis://, rediss://, redis+cluster:// or "+
+			"redis+sentinel://", withoutPassword(text))
 	}
 	if a.TLS != nil && base != "rediss" {
 		return nil, badURL(text, errors.New("it is without TLS, for which there are certificates; rediss:// is with it"))
@@ -114,7 +126,8 @@ func (a Access) Connect(text string) (redis.UniversalClient, error) {
 	plain := base + "://" + rest
 	if u, err := url.Parse(plain); strings.Contains(rest, "@") && (err != nil || u.User == nil) {
 		// What the library would say could have a part of the password.
-		return nil, badURL(text, errors.New("its user, password, host or port cannot be read; write special characters as %XX, such as %40 for @, or put the password into a file"))
+		return nil, badURL(text, errors.New("its user, password, host or port cannot be read; write special characters as "+
+			"%XX, such as %40 for @, or put the password into a file"))
 	}
 	switch kind {
 	case "":
@@ -132,7 +145,8 @@ func (a Access) Connect(text string) (redis.UniversalClient, error) {
 		if err != nil {
 			return nil, badURL(text, err)
 		}
-		o.MaxRetries, o.ReadOnly, o.RouteByLatency, o.RouteRandomly = noRetries, false, false, false // a replica may lack what was written
+		// a replica may lack what was written
+		o.MaxRetries, o.ReadOnly, o.RouteByLatency, o.RouteRandomly = noRetries, false, false, false
 		o.DialerRetries, o.Password, o.ClusterStateReloadInterval = oneDial, cmp.Or(a.Password, o.Password), clusterReload
 		if o.TLSConfig != nil {
 			o.TLSConfig = a.tls(o.TLSConfig, "")
@@ -141,7 +155,8 @@ func (a Access) Connect(text string) (redis.UniversalClient, error) {
 	case "sentinel":
 		return a.sentinel(text, plain)
 	default:
-		return nil, fmt.Errorf("the Redis URL is %q: there is no kind %q, only cluster and sentinel", withoutPassword(text), kind)
+		return nil, fmt.Errorf("the Redis URL is %q: there is no kind %q, only cluster and sentinel",
+			withoutPassword(text), kind)
 	}
 }
 
@@ -167,14 +182,16 @@ func (a Access) sentinel(text, plain string) (redis.UniversalClient, error) {
 		o.Username, o.Password = o.SentinelUsername, o.SentinelPassword
 	}
 	o.SentinelUsername, o.SentinelPassword, o.Password = user, password, cmp.Or(a.Password, o.Password)
-	o.DialerRetries, o.MaxRetries, o.ReplicaOnly, o.RouteByLatency, o.RouteRandomly = oneDial, noRetries, false, false, false
+	o.DialerRetries, o.MaxRetries = oneDial, noRetries
+	o.ReplicaOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
 	if o.TLSConfig != nil {
 		o.TLSConfig = a.tls(o.TLSConfig, "")
 	}
 	return redis.NewFailoverClient(o), nil
 }
 
-// tls is the configuration for a URL of which the library made one. Certificates must name the host that is dialled, or name if that is not empty.
+// tls is the configuration for a URL of which the library made one. Certificates must name the host
+// that is dialled, or name if that is not empty.
 func (a Access) tls(parsed *tls.Config, name string) *tls.Config {
 	c := a.TLS.Clone()
 	if c == nil {
@@ -182,7 +199,9 @@ func (a Access) tls(parsed *tls.Config, name string) *tls.Config {
 	}
 	c.ServerName = cmp.Or(c.ServerName, name)
 	c.MinVersion = max(c.MinVersion, tls.VersionTLS12)
-	c.InsecureSkipVerify = c.InsecureSkipVerify || parsed.InsecureSkipVerify //nolint:gosec // the URL asks for it: skip_verify
+	if parsed.InsecureSkipVerify {
+		c.InsecureSkipVerify = true //nolint:gosec // the URL asks for it: skip_verify
+	}
 	return c
 }
 
@@ -193,7 +212,8 @@ func badURL(text string, err error) error {
 	return fmt.Errorf("the Redis URL is %q: %w", withoutPassword(text), err)
 }
 
-// withoutPassword is a URL as it may be shown. Options may be passwords as well, and a password may have any character.
+// withoutPassword is a URL as it may be shown. Options may be passwords as well, and a password may
+// have any character.
 func withoutPassword(text string) string {
 	scheme, rest := "", text
 	if end := strings.Index(text, "://"); end >= 0 {
