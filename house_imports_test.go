@@ -183,6 +183,13 @@ var importTable = []importRow{
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
 	},
 	{
+		dir:      "mirror/pair",
+		may:      []string{"client", "mirror/redisconn"},
+		testMay:  []string{"client/belfrytest", "mirror/redistest"},
+		external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
+		reason:   "the right to work on two queues does not depend on what is moved between them",
+	},
+	{
 		dir:      "mirror/redisconn",
 		testMay:  []string{"mirror/redistest"},
 		external: []string{"github.com/redis/go-redis"},

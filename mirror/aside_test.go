@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -60,8 +61,8 @@ func TestSetAside(t *testing.T) {
 	if len(aside) != 10 || len(entries(t, r, "orders")) != 0 || delayed(t, c, "orders") != 7 {
 		t.Errorf("%d are aside, %d left, %d in Belfry", len(aside), len(entries(t, r, "orders")), delayed(t, c, "orders"))
 	}
-	var checks []mirror.Check
-	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1, Checked: func(all []mirror.Check) { checks = all }})
+	var checks []pair.Check
+	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1, Checked: func(all []pair.Check) { checks = all }})
 	if err != nil || back.Aside != 10 || back.Original != 7 || back.Orphans != 2 {
 		t.Errorf("the rollback counted %+v, %v", back, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -70,28 +71,28 @@ type ringer struct {
 //
 // A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside; what Redis or Belfry refuse for good; that of ctx.
 func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o BridgeOptions) error {
-	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
-	l.replicas = max(0, o.Replicas)
+	l := newLink(r, c, pair.Options{
+		RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Replicas: o.Replicas, Notice: o.Notice,
+	})
 	sums := &totals{tell: o.Progress}
 	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Again: o.Again, Progress: sums.in})
 	check := i.check
 	if o.NoIn {
 		check = i.link.check
 	}
-	if err := i.begin(ctx, check); err != nil {
+	if err := i.Begin(ctx, check); err != nil {
 		return err
 	}
-	out := &ringer{codec: o.Codec, ttr: 2 * l.lease, report: sums.out}
+	out := &ringer{codec: o.Codec, ttr: 2 * l.Hold, report: sums.out}
 	err := i.turn(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
 			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err } // nor leave what an import had claimed where nobody finds it
 		}
-		if err := i.persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
+		if err := i.Persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
 			return err
 		}
-		out.link = i.link // from here on each direction has its own
-		out.way = newWay("out")
+		out.link = link{i.Outward(), i.keys} // from here on each direction has its own
 		group, ctx := errgroup.WithContext(ctx)
 		if !o.NoIn {
 			group.Go(func() error { return i.run(ctx) })
@@ -108,19 +109,19 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 
 // run puts due jobs on the ready list until ctx ends.
 func (g *ringer) run(ctx context.Context) error {
-	retry := backoff{}
+	retry := pair.Backoff{}
 	for ctx.Err() == nil {
 		err := g.forget(ctx) // what an earlier turn could not
 		var jobs []*client.Job
 		if err == nil {
-			jobs, err = g.belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
+			jobs, err = g.Belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.Queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
 		}
 		if err == nil {
 			err = g.finishRing(ctx, jobs)
 		}
 		if err == nil {
-			retry = backoff{}
-		} else if err := g.outlast(ctx, err, &retry); err != nil {
+			retry = pair.Backoff{}
+		} else if err := g.Outlast(ctx, err, &retry); err != nil {
 			return err
 		}
 	}
@@ -129,11 +130,11 @@ func (g *ringer) run(ctx context.Context) error {
 
 // finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be acked.
 func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
-	pushing, endPush := outliving(ctx, lingerMax/2)
+	pushing, endPush := pair.Outliving(ctx, pair.LingerMax/2)
 	defer endPush()
 	pushing, stopPush := context.WithTimeout(pushing, g.ttr/2) // what was not put there by then is given back before its lease ends, which would count an attempt
 	defer stopPush()
-	ctx, end := outliving(ctx, lingerMax)
+	ctx, end := pair.Outliving(ctx, pair.LingerMax)
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, g.ttr)
 	defer cancel()
@@ -177,7 +178,7 @@ func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 	for len(jobs) > 0 {
 		n, bytes := 0, 0
 		args := make([]any, 0, 2*len(jobs))
-		for ; n < len(jobs) && bytes < claimBytes; n++ {
+		for ; n < len(jobs) && bytes < pair.ClaimBytes; n++ {
 			args, bytes = append(args, tagOf(jobs[n]), payloads[n]), bytes+len(payloads[n])
 		}
 		put, err := g.push(pushing, args)
@@ -195,12 +196,12 @@ func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 
 // push runs the script, again if the answer does not come, until ctx ends: what is on the list already is not put there twice.
 func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
-	for retry := (backoff{}); ; {
-		reply, _, err := g.script(ctx, ringScript, []string{g.keys.state, g.keys.Ready, g.keys.rung}, args...)
+	for retry := (pair.Backoff{}); ; {
+		reply, _, err := g.Script(ctx, ringScript, []string{g.keys.Ready, g.keys.rung}, args...)
 		if err == nil {
 			return reply.Int64()
 		}
-		if g.outlast(ctx, err, &retry) != nil {
+		if g.Outlast(ctx, err, &retry) != nil {
 			return 0, err
 		}
 	}
@@ -214,7 +215,7 @@ func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.
 			fit, payloads = append(fit, job), append(payloads, payload)
 			continue
 		}
-		g.notice(err)
+		g.Notice(err)
 		if err := job.Nack(ctx, client.Dead(err)); err != nil && !errors.Is(err, client.ErrStaleLease) {
 			return jobs, nil, fmt.Errorf("making job %s dead: %w", job.ID, err)
 		}
@@ -230,7 +231,7 @@ func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
 	for n, job := range jobs {
 		leases[n] = job.Lease
 	}
-	errs, _ := g.belfry.AckBatch(ctx, leases) // each has its error
+	errs, _ := g.Belfry.AckBatch(ctx, leases) // each has its error
 	var err error
 	for n, failed := range errs {
 		switch {
@@ -252,9 +253,7 @@ func (g *ringer) forget(ctx context.Context) error {
 	if len(g.gone) == 0 {
 		return nil
 	}
-	defer func(n int) { g.replicas = n }(g.replicas)
-	g.replicas = 0 // an id that a failover brings back does no harm
-	_, _, err := g.script(ctx, forgetScript, []string{g.keys.state, g.keys.rung}, g.gone...)
+	err := g.ScriptUnreplicated(ctx, forgetScript, []string{g.keys.rung}, g.gone...) // an id that a failover brings back does no harm
 	if err == nil {
 		g.gone = nil
 	}
@@ -263,8 +262,8 @@ func (g *ringer) forget(ctx context.Context) error {
 
 // release gives jobs back that Redis did not take. No attempt counts.
 func (g *ringer) release(ctx context.Context, jobs []*client.Job) error {
-	return each(ctx, jobs, func(ctx context.Context, job *client.Job) error {
-		if _, _, err := g.belfry.Release(ctx, job.Lease, 0); err != nil && !errors.Is(err, client.ErrStaleLease) {
+	return pair.Each(ctx, jobs, func(ctx context.Context, job *client.Job) error {
+		if _, _, err := g.Belfry.Release(ctx, job.Lease, 0); err != nil && !errors.Is(err, client.ErrStaleLease) {
 			return fmt.Errorf("giving job %s back: %w", job.ID, err)
 		}
 		return nil

@@ -5,58 +5,31 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// identify asks which cluster Belfry is, and refuses a name that no queue of it can have.
-func (l *link) identify(ctx context.Context) error {
-	cluster, err := l.belfry.Admin().Cluster(ctx)
-	if err != nil {
-		return fmt.Errorf("asking Belfry which cluster it is: %w", err)
-	}
-	l.cluster = cluster.ID
-	if _, err = l.belfry.Admin().Queue(ctx, l.queue); !utf8.ValidString(l.queue) {
-		err = client.Reason("INVALID") // it could not even be sent
-	}
-	switch {
-	case errors.Is(err, client.Reason("INVALID")), errors.Is(err, client.Reason("TOO_LARGE")):
-		return fmt.Errorf("no queue of Belfry can have the name %q; name another with --belfry-queue: %w", l.queue, err)
-	case err != nil && !isGone(err):
-		return fmt.Errorf("looking for the queue %s of Belfry: %w", l.queue, err)
-	}
-	return nil
-}
-
 // check refuses what cannot work, before anything is made in Belfry or written to Redis.
 func (l *link) check(ctx context.Context) error {
-	if err := l.identify(ctx); err != nil {
+	if err := l.Identify(ctx); err != nil {
 		return err
 	}
 	if err := l.rights(ctx); err != nil {
 		return err
 	}
-	if err := redisconn.CheckTypes(ctx, l.redis, l.keys.all()); err != nil {
-		return explain(err)
+	if err := redisconn.CheckTypes(ctx, l.Redis, l.keys.all()); err != nil {
+		return pair.Explain(err)
 	}
 	if err := l.changes(ctx); err != nil {
-		return explain(err)
+		return pair.Explain(err)
 	}
-	if err := l.checkReplicas(ctx); err != nil {
-		return explain(err)
+	if err := l.CheckReplicas(ctx); err != nil {
+		return pair.Explain(err)
 	}
-	owner, err := l.redis.HMGet(ctx, l.keys.state, "cluster", "queue").Result()
-	if err != nil {
-		return explain(err)
-	}
-	if id, ok := owner[0].(string); ok && (id != l.cluster || owner[1] != l.queue) {
-		return otherOwner(id, fmt.Sprint(owner[1]))
-	}
-	return nil
+	return l.CheckPair(ctx)
 }
 
 // nothing is a script that Redis runs for whoever may run scripts over its keys.
@@ -64,36 +37,36 @@ var nothing = redis.NewScript("return 0")
 
 // rights refuses a user who may not run scripts over the keys, and a queue whose keys are no one's to use together.
 func (l *link) rights(ctx context.Context) error {
-	if err := nothing.Run(ctx, l.redis, nil).Err(); err != nil {
-		return explain(err)
+	if err := nothing.Run(ctx, l.Redis, nil).Err(); err != nil {
+		return pair.Explain(err)
 	}
-	if err := nothing.Eval(ctx, l.redis, nil).Err(); err != nil { // as where another server takes over, which has no script yet
-		return explain(err)
+	if err := nothing.Eval(ctx, l.Redis, nil).Err(); err != nil { // as where another server takes over, which has no script yet
+		return pair.Explain(err)
 	}
 	names := make([]string, 0, len(l.keys.all()))
 	for _, key := range l.keys.all() {
 		names = append(names, key.Key)
-		err := nothing.Run(ctx, l.redis, []string{key.Key}).Err()
+		err := nothing.Run(ctx, l.Redis, []string{key.Key}).Err()
 		if redis.HasErrorPrefix(err, "NOPERM") {
 			return redisconn.Explained(fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.Key, key.Key, err))
 		}
 		if err != nil {
-			return explain(err)
+			return pair.Explain(err)
 		}
 	}
-	if err := nothing.Run(ctx, l.redis, names).Err(); err != nil {
-		return explain(err)
+	if err := nothing.Run(ctx, l.Redis, names).Err(); err != nil {
+		return pair.Explain(err)
 	}
 	// A time in the past has Redisson's processes look for what is due, which they may do at any time.
-	err := l.redis.Publish(ctx, l.keys.Channel, "0").Err()
+	err := l.Redis.Publish(ctx, l.keys.Channel, "0").Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return redisconn.Explained(fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err))
 	}
 	if err != nil {
-		return explain(err)
+		return pair.Explain(err)
 	}
-	if err := l.redis.PubSubNumSub(ctx, l.keys.Channel).Err(); err != nil {
-		return explain(err)
+	if err := l.Redis.PubSubNumSub(ctx, l.keys.Channel).Err(); err != nil {
+		return pair.Explain(err)
 	}
 	return nil
 }
@@ -101,7 +74,7 @@ func (l *link) rights(ctx context.Context) error {
 // changes tries commands that change, so that they do not: a replica refuses them, and a script that is refused one in its midst leaves half of its work.
 func (l *link) changes(ctx context.Context) error {
 	const nobody = "belfry.mirror: no such member"
-	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := l.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		p.ZAddXX(ctx, l.keys.handover, redis.Z{Member: nobody})
 		p.ZRem(ctx, l.keys.Timer, nobody)
 		p.LTrim(ctx, l.keys.List, 0, -1)
@@ -111,7 +84,7 @@ func (l *link) changes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.writes(ctx); err != nil {
+	if err := l.Writes(ctx); err != nil {
 		return err
 	}
 	return l.reads(ctx)
@@ -119,7 +92,7 @@ func (l *link) changes(ctx context.Context) error {
 
 // reads tries the commands that scripts read with, and those that come late.
 func (l *link) reads(ctx context.Context) error {
-	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := l.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		key := l.keys.trial
 		p.Exists(ctx, key)
 		p.Expire(ctx, key, time.Hour)
@@ -140,31 +113,10 @@ func (l *link) reads(ctx context.Context) error {
 		return err
 	}
 	// It answers that there is none.
-	if err := l.redis.ZScore(ctx, l.keys.trial, "x").Err(); err != nil && !errors.Is(err, redis.Nil) {
+	if err := l.Redis.ZScore(ctx, l.keys.trial, "x").Err(); err != nil && !errors.Is(err, redis.Nil) {
 		return err
 	}
 	return nil
-}
-
-// writes tries, on a key of its own that it removes again, the commands that cannot be tried otherwise.
-func (l *link) writes(ctx context.Context) error {
-	key := l.keys.trial
-	if err := l.redis.Unlink(ctx, key).Err(); err != nil { // else nothing could be removed again
-		return err
-	}
-	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		p.HSet(ctx, key, "x", "x")
-		p.HIncrBy(ctx, key, "n", 1)
-		p.HDel(ctx, key, "x", "n")
-		p.SAdd(ctx, key, "x")
-		p.SRem(ctx, key, "x")
-		p.RPush(ctx, key, "x")
-		p.LTrim(ctx, key, 1, 0)
-		p.ZAdd(ctx, key, redis.Z{Member: "x"})
-		p.Unlink(ctx, key)
-		return nil
-	})
-	return err
 }
 
 // check refuses also what Belfry could not take.
@@ -174,22 +126,22 @@ func (i *importer) check(ctx context.Context) error {
 	}
 	if !i.follow || !i.standing { // import --follow and the bridge may come before the queue does
 		if err := i.exists(ctx); err != nil {
-			return explain(err)
+			return pair.Explain(err)
 		}
 	}
 	if i.follow {
 		offers, err := i.listen(ctx)
 		if err != nil {
-			return explain(err)
+			return pair.Explain(err)
 		}
 		if err := offers.Close(); err != nil {
-			return explain(err)
+			return pair.Explain(err)
 		}
 	}
 	if i.setAside {
 		return nil
 	}
-	found, err := inspect(ctx, i.redis, i.redisQueue)
+	found, err := inspect(ctx, i.Redis, i.RedisQueue)
 	if err != nil {
 		return err
 	}
@@ -205,25 +157,22 @@ func (i *importer) exists(ctx context.Context) error {
 	if i.ready {
 		keys = append(keys, i.keys.Ready)
 	}
-	n, err := i.redis.Exists(ctx, keys...).Result()
+	n, err := i.Redis.Exists(ctx, keys...).Result()
 	if err != nil || n > 0 {
 		return err
 	}
-	if n, err := redisconn.Subscribers(ctx, i.redis, i.keys.Channel); err != nil || n > 0 {
+	if n, err := redisconn.Subscribers(ctx, i.Redis, i.keys.Channel); err != nil || n > 0 {
 		return err
 	}
-	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are", ErrNoQueue, i.redisQueue, i.keys.Timer)
+	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are", pair.ErrNoQueue, i.RedisQueue, i.keys.Timer)
 }
-
-// ErrNoQueue says that there is nothing of the queue in Redis.
-var ErrNoQueue = errors.New("this database of Redis has no delayed queue")
 
 // listenMax is how long Redis may take to answer that it has a listener.
 const listenMax = 5 * time.Second
 
 // listen subscribes to what Redisson announces.
 func (i *importer) listen(ctx context.Context) (*redis.PubSub, error) {
-	offers := i.redis.Subscribe(ctx, i.keys.Channel)
+	offers := i.Redis.Subscribe(ctx, i.keys.Channel)
 	_, err := offers.ReceiveTimeout(ctx, listenMax) // a Redis that hangs would never answer
 	if err == nil {
 		return offers, nil
@@ -239,8 +188,8 @@ func (e *exporter) check(ctx context.Context) error {
 	if err := e.link.check(ctx); err != nil {
 		return err
 	}
-	if _, err := e.belfry.Admin().Queue(ctx, e.queue); err != nil {
-		return fmt.Errorf("looking for the queue %s of Belfry, whose jobs should go to Redis: %w", e.queue, err)
+	if _, err := e.Belfry.Admin().Queue(ctx, e.Queue); err != nil {
+		return fmt.Errorf("looking for the queue %s of Belfry, whose jobs should go to Redis: %w", e.Queue, err)
 	}
 	if err := e.checkOwner(ctx); err != nil {
 		return err

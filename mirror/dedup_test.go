@@ -1,6 +1,8 @@
 package mirror
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,54 +66,6 @@ func TestFinalizeOneOfTwo(t *testing.T) {
 	}
 }
 
-// TestDedupAppears: an import that begins in the midst of the end of another has the queue remember, and knows how it was.
-func TestDedupAppears(t *testing.T) {
-	for _, at := range []string{"before", "while"} {
-		t.Run(at, func(t *testing.T) {
-			r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-			if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, nil); err != nil {
-				t.Fatal(err)
-			}
-			importTo(t, r, c, "r1")
-			one, two := newLink(r, c, "r1", "all", 1, 0, nil), newLink(r, c, "r2", "all", 1, 0, nil)
-			n := notes{c, "all"}
-			was, found, err := n.was(t.Context())
-			if err != nil || !found || was {
-				t.Fatalf("it was %v, %v, %v", was, found, err)
-			}
-			if err := n.forget(t.Context(), markID(one.control)); err != nil {
-				t.Fatal(err)
-			}
-			if at == "while" { // the marks were looked at, and the mark comes before the note is forgotten
-				if err := two.markDedup(t.Context(), "all"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			again, err := one.setBack(t.Context(), n, was)
-			if err != nil || again != (at == "while") {
-				t.Errorf("one came meanwhile: %v, %v", again, err)
-			}
-			if at == "before" {
-				if err := two.noteDedup(t.Context(), "all"); err != nil {
-					t.Fatal(err)
-				}
-				if err := rememberForever(t.Context(), c, "all"); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if !remembersForever(t, c) {
-				t.Error("ids are forgotten while an import is under way")
-			}
-			if was, found, err := n.was(t.Context()); err != nil || !found || was {
-				t.Errorf("it was %v, %v, %v", was, found, err)
-			}
-			if err := two.restoreDedup(t.Context(), "all"); err != nil || remembersForever(t, c) {
-				t.Errorf("the end of the second: %v, ids are remembered: %v", err, remembersForever(t, c))
-			}
-		})
-	}
-}
-
 // TestDedupKilled: whoever ended one import was killed after it had the queue forget ids and before it looked whether another had begun.
 func TestDedupKilled(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -120,9 +74,7 @@ func TestDedupKilled(t *testing.T) {
 	if _, err := c.Admin().UpdateQueue(t.Context(), "all", &client.QueueSettings{DedupForever: new(false)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := (notes{c, "all"}).forget(t.Context(), wasID); err != nil {
-		t.Fatal(err)
-	}
+	forgetNote(t, c, "was")
 	for n, redisQueue := range []string{"r1", "r2"} {
 		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1}); err != nil {
 			t.Fatal(err)
@@ -159,9 +111,7 @@ func TestFinalizeSourceLostState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lost != "all" { // it was killed between the two
-			if err := (notes{c, "all"}).forget(t.Context(), markID(controlQueue("lmstfy:ns/q", "all"))); err != nil {
-				t.Fatal(err)
-			}
+			forgetNote(t, c, "mark:"+hashed("lmstfy:ns/q\x00all"))
 		}
 		for range 2 {
 			_, err := FinalizeLmstfy(t.Context(), r, c, o)
@@ -171,4 +121,18 @@ func TestFinalizeSourceLostState(t *testing.T) {
 			}
 		}
 	}
+}
+
+// forgetNote removes a note about the queue all.
+func forgetNote(t *testing.T, c *client.Client, id string) {
+	t.Helper()
+	if _, err := c.Cancel(t.Context(), "belfry.mirror/"+hashed("dedup all"), id); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hashed is the part of a name that stands for a text.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
 }

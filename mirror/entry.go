@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -137,9 +138,9 @@ func (e entry) read(majority redisson.Generation, now time.Time) (redisson.Membe
 	due := time.UnixMilli(ms)
 	switch {
 	case err != nil:
-	case len(member.Payload) > bodyMax:
-		err = fmt.Errorf("its payload has %d bytes, a body may have %d", len(member.Payload), bodyMax)
-	case due.Sub(now) > delayMax:
+	case len(member.Payload) > pair.BodyMax:
+		err = fmt.Errorf("its payload has %d bytes, a body may have %d", len(member.Payload), pair.BodyMax)
+	case due.Sub(now) > pair.DelayMax:
 		err = fmt.Errorf("it is due in the year %d, 100 years ahead are possible", due.UTC().Year())
 	}
 	return member, due, err
@@ -158,8 +159,8 @@ func (i *importer) put(e entry) (client.Put, error) {
 		body, from.codec = decoded, i.codec
 		i.counts.Decoded++
 	}
-	return client.Put{Queue: i.queue, Body: body, Options: []client.PutOption{
-		client.ID(entryID(i.epoch, i.redisQueue, e.member)), client.At(due), client.Header(HeaderMember, from.text()),
+	return client.Put{Queue: i.Queue, Body: body, Options: []client.PutOption{
+		client.ID(entryID(i.Epoch(), i.RedisQueue, e.member)), client.At(due), client.Header(HeaderMember, from.text()),
 	}}, nil
 }
 

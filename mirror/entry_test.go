@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -98,9 +99,9 @@ func TestTags(t *testing.T) {
 // TestNextBatch takes fewer when a script was slow, and slowly more when it was quick.
 func TestNextBatch(t *testing.T) {
 	var got []int
-	batch := batchMax
+	batch := pair.BatchMax
 	for _, took := range []time.Duration{0, 4, 7, 11, 50, 200, 200, 200, 200, 1, 1} {
-		batch = nextBatch(batch, took*time.Millisecond)
+		batch = pair.NextBatch(batch, took*time.Millisecond)
 		got = append(got, batch)
 	}
 	if diff := cmp.Diff([]int{500, 500, 500, 250, 125, 62, 31, 16, 16, 32, 48}, got); diff != "" {

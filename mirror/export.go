@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -31,7 +32,7 @@ type ExportOptions struct {
 	// Progress is called after each batch. May be nil; it must not block.
 	Progress func(ExportCounts)
 	// Checked is told at the end what was checked, also after an error. May be nil.
-	Checked func([]Check)
+	Checked func([]pair.Check)
 }
 
 // ExportCounts is how far an export is.
@@ -72,7 +73,7 @@ type exporter struct {
 	sequence uint64 // of random parts: grows with every job
 	batch    int    // how many entries the next script takes
 	counts   ExportCounts
-	checks   []Check
+	checks   []pair.Check
 	claimed  int64 // what was on its way to Belfry when it began
 }
 
@@ -86,42 +87,43 @@ func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o Ex
 
 // export is Export, and takes along what was set aside if asked to.
 func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions, aside bool) (ExportCounts, error) {
-	e := &exporter{link: newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), format: o.Format, codec: o.Codec, progress: o.Progress, batch: batchMax}
-	e.replicas = max(0, o.Replicas)
+	e := &exporter{link: newLink(r, c, pair.Options{
+		RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Replicas: o.Replicas, Notice: o.Notice,
+	}), format: o.Format, codec: o.Codec, progress: o.Progress, batch: pair.BatchMax}
 	e.sequence = uint64(time.Now().UnixMilli()) << 20 //nolint:gosec // above that of any earlier export, and positive for long
 	defer func() {
 		if o.Checked != nil {
 			o.Checked(e.checks)
 		}
 	}()
-	if err := e.begin(ctx, func(ctx context.Context) error {
+	if err := e.Begin(ctx, func(ctx context.Context) error {
 		if aside { // a rollback has a beginning
-			if err := e.began(ctx); err != nil {
-				return explain(err)
+			if err := e.Began(ctx); err != nil {
+				return pair.Explain(err)
 			}
 		}
 		return e.check(ctx)
 	}); err != nil {
 		return e.counts, err
 	}
-	err := e.withWish(ctx, func(ctx context.Context) error {
-		if err := e.persist(ctx, e.prepare); err != nil {
+	err := e.WithWish(ctx, func(ctx context.Context) error {
+		if err := e.Persist(ctx, e.prepare); err != nil {
 			return err
 		}
 		if aside {
-			if err := e.persist(ctx, e.restoreAside); err != nil {
+			if err := e.Persist(ctx, e.restoreAside); err != nil {
 				return err
 			}
-			if err := e.persist(ctx, e.restoreOrphans); err != nil {
+			if err := e.Persist(ctx, e.restoreOrphans); err != nil {
 				return err
 			}
 		}
 		if err := e.run(ctx); err != nil {
 			return err
 		}
-		return e.persist(ctx, e.checkEnd)
+		return e.Persist(ctx, e.checkEnd)
 	})
-	e.counts.Slowest = e.slowest
+	e.counts.Slowest = e.Slowest()
 	return e.counts, err
 }
 
@@ -135,14 +137,14 @@ func (e *exporter) prepare(ctx context.Context) error {
 		return err
 	}
 	e.checked("every claimed entry is in Belfry", fmt.Sprintf("%d were claimed", e.claimed), true)
-	if err := beginEpoch(ctx, e.belfry, e.control, epochRecord{e.redisQueue, e.queue, e.epoch + 1}); err != nil {
+	if err := e.BeginEpoch(ctx, e.Epoch()+1); err != nil {
 		return err
 	}
 	if err := e.pause(ctx); err != nil {
 		return err
 	}
-	e.checked("the note that the jobs go back is in Belfry", fmt.Sprintf("epoch %d", e.epoch+1), true)
-	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
+	e.checked("the note that the jobs go back is in Belfry", fmt.Sprintf("epoch %d", e.Epoch()+1), true)
+	queue, err := e.Belfry.Admin().Queue(ctx, e.Queue)
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
@@ -152,8 +154,8 @@ func (e *exporter) prepare(ctx context.Context) error {
 
 // pause has nothing handed out any more, on every shard.
 func (e *exporter) pause(ctx context.Context) error {
-	for wait := (backoff{}); ; {
-		changed, err := e.belfry.Admin().UpdateQueue(ctx, e.queue, &client.QueueSettings{Paused: new(true)})
+	for wait := (pair.Backoff{}); ; {
+		changed, err := e.Belfry.Admin().UpdateQueue(ctx, e.Queue, &client.QueueSettings{Paused: new(true)})
 		if err != nil {
 			return fmt.Errorf("pausing the queue: %w", err)
 		}
@@ -161,8 +163,8 @@ func (e *exporter) pause(ctx context.Context) error {
 		if len(pending) == 0 {
 			return nil
 		}
-		e.notice(fmt.Errorf("waiting for shards %v to pause the queue", pending))
-		if err := wait.wait(ctx); err != nil {
+		e.Notice(fmt.Errorf("waiting for shards %v to pause the queue", pending))
+		if err := wait.Wait(ctx); err != nil {
 			return err
 		}
 	}
@@ -178,9 +180,9 @@ func (e *exporter) chooseFormat(ctx context.Context) error {
 		key         string
 		first, last int64
 	}{{e.keys.Timer, 0, sampled - 1}, {e.keys.Timer, -sampled, -1}, {e.keys.handover, 0, sampled - 1}} {
-		members, err := e.redis.ZRange(ctx, span.key, span.first, span.last).Result()
+		members, err := e.Redis.ZRange(ctx, span.key, span.first, span.last).Result()
 		if err != nil {
-			return explain(err)
+			return pair.Explain(err)
 		}
 		for _, member := range members {
 			if m, err := redisson.ParseMember([]byte(member), redisson.New); err == nil {
@@ -227,23 +229,23 @@ var errNoFormat = errors.New("nothing says which format the processes of Redisso
 
 // run moves jobs until there are none.
 func (e *exporter) run(ctx context.Context) error {
-	retry := backoff{}
+	retry := pair.Backoff{}
 	for {
 		moved, left, err := e.pass(ctx)
 		switch {
 		case err != nil:
-			if err := e.outlast(ctx, err, &retry); err != nil {
+			if err := e.Outlast(ctx, err, &retry); err != nil {
 				return err
 			}
 		case moved > 0:
-			retry = backoff{}
+			retry = pair.Backoff{}
 		case left > 0:
-			e.notice(fmt.Errorf("%d jobs are left; those that consumers hold are waited for", left))
-			if err := sleep(ctx, leftWait); err != nil {
+			e.Notice(fmt.Errorf("%d jobs are left; those that consumers hold are waited for", left))
+			if err := pair.Sleep(ctx, leftWait); err != nil {
 				return err
 			}
 		default:
-			return e.persist(ctx, e.kick)
+			return e.Persist(ctx, e.kick)
 		}
 	}
 }
@@ -261,7 +263,7 @@ func (e *exporter) pass(ctx context.Context) (moved, left int, err error) {
 			return moved, 0, err
 		}
 	}
-	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
+	queue, err := e.Belfry.Admin().Queue(ctx, e.Queue)
 	if err != nil {
 		return moved, 0, fmt.Errorf("reading the queue: %w", err)
 	}
@@ -281,7 +283,7 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 			args[n] = entry.member
 		}
 		// The script does not mind which key they wait in.
-		reply, _, err := e.script(ctx, restoreScript, []string{e.keys.state, e.keys.Timer, e.keys.List, e.keys.aside, e.keys.Channel}, args...)
+		reply, _, err := e.Script(ctx, restoreScript, []string{e.keys.Timer, e.keys.List, e.keys.aside, e.keys.Channel}, args...)
 		if err != nil {
 			return err
 		}
@@ -296,11 +298,11 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 // restoreOrphans gives places of the list back that have no due time, to its end: they do not ring there either.
 func (e *exporter) restoreOrphans(ctx context.Context) error {
 	for {
-		reply, took, err := e.script(ctx, orphansScript, []string{e.keys.state, e.keys.orphans, e.keys.List}, e.batch, returnBytes)
+		reply, took, err := e.Script(ctx, orphansScript, []string{e.keys.orphans, e.keys.List}, e.batch, returnBytes)
 		if err != nil {
 			return err
 		}
-		e.batch = nextBatch(e.batch, took)
+		e.batch = pair.NextBatch(e.batch, took)
 		n, err := reply.Int64()
 		e.counts.Orphans += n
 		if err != nil || n == 0 {
@@ -311,5 +313,5 @@ func (e *exporter) restoreOrphans(ctx context.Context) error {
 
 // kick has the processes of Redisson look: a time in the past makes each transfer what is due and set its timer anew.
 func (e *exporter) kick(ctx context.Context) error {
-	return e.redis.Publish(ctx, e.keys.Channel, "0").Err()
+	return e.Redis.Publish(ctx, e.keys.Channel, "0").Err()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
@@ -237,11 +238,11 @@ func TestRollbackOfClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := r.Dump(t.Context(), timerKey).Val()
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{})
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
 	if err := i.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	err := i.withHold(t.Context(), func(ctx context.Context) error {
+	err := i.WithHold(t.Context(), func(ctx context.Context) error {
 		_, err := i.claim(ctx)
 		return err
 	})
@@ -271,7 +272,7 @@ func (i *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		if err == nil && strings.HasPrefix(cmd.Name(), "eval") && slices.ContainsFunc(cmd.Args(), func(arg any) bool {
 			text, ok := arg.(string)
-			return ok && (text == i.after.Hash() || strings.HasPrefix(text, guard) && redis.NewScript(text).Hash() == i.after.Hash())
+			return ok && (text == i.after.Hash() || strings.HasPrefix(text, pair.Guard) && redis.NewScript(text).Hash() == i.after.Hash())
 		}) {
 			i.stop()
 		}
@@ -293,7 +294,7 @@ func interruptExport(t *testing.T, server *redistest.Server, c *client.Client, d
 		cancel()
 		die()
 	}})
-	if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1, Hold: HoldMin}); !errors.Is(err, context.Canceled) {
+	if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1, Hold: pair.HoldMin}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the export ended with %v", err)
 	}
 }
@@ -336,8 +337,8 @@ func TestExportInterrupted(t *testing.T) {
 				t.Errorf("the warnings are %q, %v", found.Warnings, err)
 			}
 			if next == "import" {
-				counts, err := ImportCounts{}, errWished
-				for errors.Is(err, errWished) { // until the hold of the killed one ends
+				counts, err := ImportCounts{}, pair.ErrWished
+				for errors.Is(err, pair.ErrWished) { // until the hold of the killed one ends
 					counts, err = Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1})
 				}
 				if err != nil || counts.Committed != 60 || counts.Repeated != 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -20,20 +21,20 @@ func goingBack() []client.State { return []client.State{"READY", "DELAYED", "RES
 func (e *exporter) checked(what, found string, ok bool) {
 	for n := range e.checks {
 		if e.checks[n].What == what {
-			e.checks[n] = Check{what, found, ok}
+			e.checks[n] = pair.Check{What: what, Found: found, OK: ok}
 			return
 		}
 	}
-	e.checks = append(e.checks, Check{what, found, ok})
+	e.checks = append(e.checks, pair.Check{What: what, Found: found, OK: ok})
 }
 
 // checkOwner notes who mirrors the queue, which link.check has made sure of.
 func (e *exporter) checkOwner(ctx context.Context) error {
-	owner, err := e.redis.HMGet(ctx, e.keys.state, "cluster").Result()
+	owner, err := e.Redis.HMGet(ctx, e.keys.state, "cluster").Result()
 	if err != nil {
-		return explain(err)
+		return pair.Explain(err)
 	}
-	found := fmt.Sprintf("to the queue %s of the cluster %s", e.queue, e.cluster)
+	found := fmt.Sprintf("to the queue %s of the cluster %s", e.Queue, e.Cluster())
 	if owner[0] == nil {
 		found = "no import has begun; it is this one's from here on"
 	}
@@ -46,7 +47,7 @@ func (e *exporter) sampleJobs(ctx context.Context, seen map[redisson.Generation]
 	empty = true
 	for _, state := range goingBack() {
 		looked := 0
-		for job, err := range e.belfry.List(ctx, e.queue, client.ListOptions{State: state, PageSize: sampled}) {
+		for job, err := range e.Belfry.List(ctx, e.Queue, client.ListOptions{State: state, PageSize: sampled}) {
 			if err != nil {
 				return false, fmt.Errorf("listing jobs: %w", err)
 			}
@@ -72,7 +73,7 @@ func (e *exporter) checkCodec(ctx context.Context) error {
 		return nil
 	}
 	for _, state := range goingBack() {
-		for job, err := range e.belfry.List(ctx, e.queue, client.ListOptions{State: state, PageSize: listPage}) {
+		for job, err := range e.Belfry.List(ctx, e.Queue, client.ListOptions{State: state, PageSize: listPage}) {
 			if err != nil {
 				return fmt.Errorf("listing jobs: %w", err)
 			}
@@ -95,14 +96,14 @@ func (e *exporter) checkCodec(ctx context.Context) error {
 
 // isThere reports whether Redis has a job already, which is only to be removed from Belfry.
 func (e *exporter) isThere(ctx context.Context, tag string) (bool, error) {
-	returned, rung := e.redis.SIsMember(ctx, e.keys.returned, tag), e.redis.SIsMember(ctx, e.keys.rung, tag)
+	returned, rung := e.Redis.SIsMember(ctx, e.keys.returned, tag), e.Redis.SIsMember(ctx, e.keys.rung, tag)
 	return returned.Val() || rung.Val(), errors.Join(returned.Err(), rung.Err())
 }
 
 // checkClaimed notes how much is on its way to Belfry, before it is put there.
 func (e *exporter) checkClaimed(ctx context.Context) error {
 	var entries, payloads *redis.IntCmd
-	_, err := e.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := e.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		entries, payloads = p.ZCard(ctx, e.keys.handover), p.HLen(ctx, e.keys.readyHand)
 		return nil
 	})
@@ -117,7 +118,7 @@ func (e *exporter) checkClaimed(ctx context.Context) error {
 
 // checkEnd notes what there is on both sides once all jobs have gone back.
 func (e *exporter) checkEnd(ctx context.Context) error {
-	queue, err := e.belfry.Admin().Queue(ctx, e.queue)
+	queue, err := e.Belfry.Admin().Queue(ctx, e.Queue)
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
@@ -127,7 +128,7 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	var timer, list, aside, orphans *redis.IntCmd
 	var left []string
 	exists := map[string]*redis.IntCmd{}
-	_, err = e.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err = e.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		timer, list, aside, orphans = p.ZCard(ctx, e.keys.Timer), p.LLen(ctx, e.keys.List), p.ZCard(ctx, e.keys.aside), p.LLen(ctx, e.keys.orphans)
 		for _, key := range e.keys.own() {
 			exists[key] = p.Exists(ctx, key)
@@ -146,7 +147,7 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 		}
 	}
 	e.checked("of the mirror's keys its note alone is left", strings.Join(left, ", "), len(left) == 1 && left[0] == e.keys.state)
-	processes, err := redisconn.Subscribers(ctx, e.redis, e.keys.Channel)
+	processes, err := redisconn.Subscribers(ctx, e.Redis, e.keys.Channel)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 )
 
 // FinalizeOptions say what [Finalize] does. RedisQueue must be set; what else is zero has its default.
@@ -26,25 +27,26 @@ type FinalizeOptions struct {
 // Finalize ends a migration: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again, if it did so before the first import. It refuses if anything of the queue
 // is left in Redis or a process of Redisson listens, unless a rollback took the jobs back: then only what the mirror itself has must be gone. It returns what it checked, and waits for a process that mirrors the queue.
 // Repeating it changes nothing. The error is [ErrNoQueue] if nobody ever worked on this pair of queues and nothing is left either.
-func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o FinalizeOptions) ([]Check, error) {
-	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o FinalizeOptions) ([]pair.Check, error) {
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
 	var done bool
-	if err := l.begin(ctx, func(ctx context.Context) (err error) {
+	if err := l.Begin(ctx, func(ctx context.Context) (err error) {
 		if err = l.check(ctx); err == nil {
-			done, err = l.finalized(ctx, l.queue)
+			done, err = l.Finalized(ctx, l.Queue)
 		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	var checks []Check
+	var checks []pair.Check
 	if done {
-		err := l.persist(ctx, func(ctx context.Context) (err error) {
-			if l.epoch, err = currentEpoch(ctx, c, l.control); err == nil {
-				checks, err = l.ended(ctx)
+		err := l.Persist(ctx, func(ctx context.Context) (err error) {
+			var epoch int
+			if epoch, err = l.CurrentEpoch(ctx); err == nil {
+				checks, err = l.ended(ctx, epoch)
 			}
 			if err == nil {
-				err = l.began(ctx)
+				err = l.Began(ctx)
 			}
 			return err
 		})
@@ -54,72 +56,41 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 		if err := l.settle(ctx); err != nil { // nobody else moves anything from here on
 			return err
 		}
-		if checks, err = l.ended(ctx); err != nil {
+		if checks, err = l.ended(ctx, l.Epoch()); err != nil {
 			return err
 		}
-		if err := errors.Join(l.warnPaused(ctx), l.restoreDedup(ctx, l.queue)); err != nil {
+		if err := errors.Join(l.warnPaused(ctx), l.RestoreDedup(ctx, l.Queue)); err != nil {
 			return err
 		}
 		k := l.keys
 		if orphans, err := r.LLen(ctx, k.orphans).Result(); err != nil {
 			return err
 		} else if orphans > 0 {
-			l.notice(fmt.Errorf("%d places of Redisson's list that would never have rung are removed with %s", orphans, k.orphans))
+			l.Notice(fmt.Errorf("%d places of Redisson's list that would never have rung are removed with %s", orphans, k.orphans))
 		}
-		if _, _, err := l.script(ctx, endScript, []string{k.state, k.orphans, k.handover, k.aside, k.returned, k.rung, k.readyHand}); err != nil {
-			return err
-		}
-		return nil
+		return l.RemoveKeys(ctx, k.orphans, k.handover, k.aside, k.returned, k.rung, k.readyHand)
 	}
-	err := l.withHold(ctx, func(ctx context.Context) error { return l.persist(ctx, end) })
+	err := l.WithHold(ctx, func(ctx context.Context) error { return l.Persist(ctx, end) })
 	return checks, err
 }
 
-// finalized reports whether there is nothing to end: neither Redis nor a queue of Belfry has a note that something is under way. Redis alone may have lost its own.
-func (l *link) finalized(ctx context.Context, queues ...string) (bool, error) {
-	owner, err := l.redis.HMGet(ctx, l.keys.state, "cluster").Result()
-	if err != nil {
-		return false, explain(err)
-	}
-	if owner[0] != nil {
-		return false, nil
-	}
-	marked, err := l.markedDedup(ctx, queues...)
-	return !marked, err
-}
-
-// began refuses a pair of queues that nobody ever worked on: a name is wrong.
-func (l *link) began(ctx context.Context) error {
-	n, err := l.redis.Exists(ctx, l.keys.state).Result()
-	if err != nil || n > 0 {
-		return err
-	}
-	if _, err = l.belfry.Get(ctx, l.control, holdID); isGone(err) {
-		return fmt.Errorf("%w %q that was ever brought to the queue %s of Belfry; 'belfry mirror inspect' shows those that there are", ErrNoQueue, l.redisQueue, l.queue)
-	}
-	if err != nil {
-		return fmt.Errorf("looking whether the queue was ever mirrored: %w", err)
-	}
-	return nil
-}
-
 // ended looks whether a migration can be ended; the error says what is left. Of one that was taken back only what the mirror has counts.
-func (l *link) ended(ctx context.Context) (checks []Check, err error) {
-	back, err := l.takenBack(ctx, l.epoch)
+func (l *link) ended(ctx context.Context, epoch int) (checks []pair.Check, err error) {
+	back, err := l.TakenBack(ctx, epoch)
 	if err != nil {
 		return nil, err
 	}
 	if back {
-		checks, err = sizesOf(ctx, l.redis, l.keys.endsEmpty())
-		checks = append([]Check{{What: "the jobs are Redisson's again", Found: fmt.Sprintf("epoch %d", l.epoch), OK: true}}, checks...)
+		checks, err = sizesOf(ctx, l.Redis, l.keys.endsEmpty())
+		checks = append([]pair.Check{{What: "the jobs are Redisson's again", Found: fmt.Sprintf("epoch %d", epoch), OK: true}}, checks...)
 	} else {
-		checks, err = Drained(ctx, l.redis, l.redisQueue)
+		checks, err = Drained(ctx, l.Redis, l.RedisQueue)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := failed(checks); err != nil {
-		return checks, fmt.Errorf("the migration of %s cannot be ended yet: %w", l.redisQueue, err)
+	if err := pair.Failed(checks); err != nil {
+		return checks, fmt.Errorf("the migration of %s cannot be ended yet: %w", l.RedisQueue, err)
 	}
 	return checks, nil
 }

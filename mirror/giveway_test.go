@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -143,7 +144,7 @@ func TestRollbackOfSeveral(t *testing.T) {
 func TestRollbackHalfBegun(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
-		return beginEpoch(ctx, c, l.control, epochRecord{"orders", "orders", 2})
+		return l.BeginEpoch(ctx, 2)
 	})
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
 	if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
@@ -178,8 +179,8 @@ func TestRollbackFirst(t *testing.T) {
 					_, err := work(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1, Notice: func(err error) { told <- err }})
 					ended <- err
 				}()
-				until(told, errHeld)
-				return beginEpoch(ctx, c, l.control, epochRecord{"orders", "orders", l.epoch + 1})
+				until(told, pair.ErrHeld)
+				return l.BeginEpoch(ctx, l.Epoch()+1)
 			})
 			if err := <-ended; !errors.Is(err, ErrTakenBack) {
 				t.Errorf("it ended with %v", err)
@@ -200,38 +201,15 @@ func TestCutoverGivesWay(t *testing.T) {
 	}
 	looked, ended := make(chan struct{}, 10000), make(chan error, 1)
 	go func() {
-		_, err := Cutover(t.Context(), r, c, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders", Share: 1}, Quiet: time.Hour, Looked: func([]Check, time.Duration) { looked <- struct{}{} }})
+		_, err := Cutover(t.Context(), r, c, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders", Share: 1}, Quiet: time.Hour, Looked: func([]pair.Check, time.Duration) { looked <- struct{}{} }})
 		ended <- err
 	}()
 	<-looked
 	if _, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1, Format: redisson.New}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; !errors.Is(err, errWished) {
+	if err := <-ended; !errors.Is(err, pair.ErrWished) {
 		t.Errorf("the cut-over ended with %v", err)
-	}
-}
-
-// TestWishEnds: an export that was killed while it asked for the queue does not hold up others for long.
-func TestWishEnds(t *testing.T) {
-	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	l := newLink(r, c, "orders", "", 1, 0, nil)
-	if err := l.withWish(t.Context(), func(ctx context.Context) error {
-		for {
-			wish, err := c.Get(ctx, l.control, wishID)
-			if isGone(err) {
-				continue // it is on its way
-			}
-			if err == nil && wish.ExpiresAt.IsZero() {
-				t.Error("the wish lasts for ever")
-			}
-			return err
-		}
-	}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.wished(t.Context()); err != nil {
-		t.Errorf("after it had the queue: %v", err)
 	}
 }
 
@@ -244,8 +222,8 @@ func TestWaitingIsShown(t *testing.T) {
 		ended <- Bridge(ctx, server.Client(), c, BridgeOptions{RedisQueue: "orders", Share: 1, Progress: func(n BridgeCounts) { waits <- n.In.TakenBack }})
 	}()
 	until(waits, false)
-	l := newLink(server.Client(), c, "orders", "", 1, 0, nil)
-	if err := l.withWish(t.Context(), func(context.Context) error {
+	l := newLink(server.Client(), c, pair.Options{RedisQueue: "orders", Share: 1})
+	if err := l.WithWish(t.Context(), func(context.Context) error {
 		until(waits, true)
 		server.Kill()
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 )
 
 // claimed is what one claim took.
@@ -20,7 +21,7 @@ type claimed struct {
 
 // claim takes the next entries out of Redisson's reach.
 func (i *importer) claim(ctx context.Context) (claimed, error) {
-	reply, err := i.script(ctx, claimScript, []string{i.keys.state, i.keys.Timer, i.keys.List, i.keys.handover, i.keys.orphans}, i.batch, claimBytes)
+	reply, err := i.script(ctx, claimScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.orphans}, i.batch, pair.ClaimBytes)
 	if err != nil {
 		return claimed{}, err
 	}
@@ -41,7 +42,7 @@ func (i *importer) claim(ctx context.Context) (claimed, error) {
 
 // left reads the first entries of the hand-over key, or of those set aside.
 func (l *link) left(ctx context.Context, key string) ([]entry, error) {
-	values, err := leftScript.Run(ctx, l.redis, []string{key}, batchMax, claimBytes).Slice()
+	values, err := leftScript.Run(ctx, l.Redis, []string{key}, pair.BatchMax, pair.ClaimBytes).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", key, err)
 	}
@@ -78,7 +79,7 @@ func (i *importer) commit(ctx context.Context, entries []entry) error {
 		puts, of = append(puts, put), append(of, e)
 	}
 	acks := make([]any, 0, len(puts))
-	err := i.putAll(ctx, puts, func(n int, r client.PutResult) {
+	err := i.PutAll(ctx, puts, func(n int, r client.PutResult) {
 		i.counts.Committed++
 		if r.Err != nil || !r.Created {
 			i.counts.Repeated++
@@ -99,7 +100,7 @@ func (i *importer) ack(ctx context.Context, s *redis.Script, key string, names [
 	if len(names) == 0 {
 		return nil
 	}
-	reply, err := i.script(ctx, s, []string{i.keys.state, key}, names...)
+	reply, err := i.script(ctx, s, []string{key}, names...)
 	if err != nil {
 		return err
 	}
@@ -119,13 +120,13 @@ func (i *importer) refused(ctx context.Context, bad []*BadEntry) error {
 		members[n] = b.Member
 	}
 	if !i.setAside {
-		_, err := i.script(ctx, restoreScript, []string{i.keys.state, i.keys.Timer, i.keys.List, i.keys.handover, i.keys.Channel}, members...)
+		_, err := i.script(ctx, restoreScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.Channel}, members...)
 		if err != nil {
 			return err // they are still claimed, and will be met again
 		}
 		return bad[0]
 	}
-	reply, err := i.script(ctx, asideScript, []string{i.keys.state, i.keys.handover, i.keys.aside}, members...)
+	reply, err := i.script(ctx, asideScript, []string{i.keys.handover, i.keys.aside}, members...)
 	if err != nil {
 		return err
 	}
@@ -137,15 +138,15 @@ func (i *importer) refused(ctx context.Context, bad []*BadEntry) error {
 
 // script is that of the link; what took long takes fewer entries the next time.
 func (i *importer) script(ctx context.Context, s *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
-	reply, took, err := i.link.script(ctx, s, keys, args...)
-	i.batch = nextBatch(i.batch, took)
+	reply, took, err := i.link.Script(ctx, s, keys, args...)
+	i.batch = pair.NextBatch(i.batch, took)
 	return reply, err
 }
 
 // report tells how far the import is.
 func (i *importer) report() {
 	if i.progress != nil {
-		i.counts.Slowest = i.slowest
+		i.counts.Slowest = i.Slowest()
 		i.progress(i.counts)
 	}
 }

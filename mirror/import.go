@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -71,7 +72,6 @@ type ImportCounts struct {
 }
 
 const (
-	claimBytes = 3 << 20
 	// followWait is how often a follower looks: Redisson announces only entries that are due before all others.
 	followWait = time.Second
 )
@@ -104,7 +104,7 @@ type importer struct {
 // cannot take, as [*BadEntry] if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good; [ErrTakenBack] if a
 // rollback came while it waited for its turn; that of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
-	return newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o).all(ctx)
+	return newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o).all(ctx)
 }
 
 // Rehearse makes all the checks of an import and returns what it would find, in Redis and in Belfry. It changes nothing.
@@ -112,7 +112,7 @@ func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o Im
 // Errors: those with which [Import] would refuse to begin, but for entries that Belfry cannot take.
 func Rehearse(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (*Finding, error) {
 	o.SetAside = true // what cannot be brought over is in the finding
-	i := newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o)
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o)
 	if err := i.check(ctx); err != nil {
 		return nil, err
 	}
@@ -133,22 +133,22 @@ func newImporter(l link, o ImportOptions) *importer {
 	listening := make(chan struct{})
 	return &importer{
 		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, again: o.Again || !o.Follow, standing: o.Follow, progress: o.Progress,
-		listening: listening, heard: sync.OnceFunc(func() { close(listening) }), batch: batchMax, behind: true, seen: map[redisson.Generation]int64{},
+		listening: listening, heard: sync.OnceFunc(func() { close(listening) }), batch: pair.BatchMax, behind: true, seen: map[redisson.Generation]int64{},
 	}
 }
 
 // all is the whole import.
 func (i *importer) all(ctx context.Context) (ImportCounts, error) {
-	if err := i.begin(ctx, i.check); err != nil {
+	if err := i.Begin(ctx, i.check); err != nil {
 		return i.counts, err
 	}
 	err := i.turn(ctx, func(ctx context.Context) error {
-		if err := i.persist(ctx, i.prepare); err != nil {
+		if err := i.Persist(ctx, i.prepare); err != nil {
 			return err
 		}
 		return i.run(ctx)
 	})
-	i.counts.Slowest = i.slowest
+	i.counts.Slowest = i.Slowest()
 	i.countStranded(ctx, err)
 	return i.counts, err
 }
@@ -156,19 +156,16 @@ func (i *importer) all(ctx context.Context) (ImportCounts, error) {
 // prepare makes the queue remember ids, and finishes what an interrupted export left behind.
 func (i *importer) prepare(ctx context.Context) error {
 	i.behind = true
-	if err := beginEpoch(ctx, i.belfry, i.control, epochRecord{i.redisQueue, i.queue, i.epoch}); err != nil {
+	if err := i.BeginEpoch(ctx, i.Epoch()); err != nil {
 		return err
 	}
-	if err := i.noteDedup(ctx, i.queue); err != nil {
-		return err
-	}
-	if err := rememberForever(ctx, i.belfry, i.queue); err != nil {
+	if err := i.RememberIDs(ctx, i.Queue); err != nil {
 		return err
 	}
 	if err := errors.Join(i.warnPaused(ctx), i.settle(ctx)); err != nil {
 		return err
 	}
-	waiting, claimed := i.redis.ZCard(ctx, i.keys.Timer), i.redis.ZCard(ctx, i.keys.handover)
+	waiting, claimed := i.Redis.ZCard(ctx, i.keys.Timer), i.Redis.ZCard(ctx, i.keys.handover)
 	if err := errors.Join(waiting.Err(), claimed.Err()); err != nil {
 		return err
 	}
@@ -178,31 +175,18 @@ func (i *importer) prepare(ctx context.Context) error {
 
 // warnPaused says that nothing of a paused queue will ring: an export leaves it so.
 func (l *link) warnPaused(ctx context.Context) error {
-	queue, err := l.belfry.Admin().Queue(ctx, l.queue)
-	if err != nil && !isGone(err) {
+	queue, err := l.Belfry.Admin().Queue(ctx, l.Queue)
+	if err != nil && !pair.IsGone(err) {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
 	if isSet(queue.Settings.Paused) {
-		l.notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that", l.queue))
+		l.Notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that", l.Queue))
 	}
 	return nil
 }
 
 // isSet reports whether a setting is there and true.
 func isSet(setting *bool) bool { return setting != nil && *setting }
-
-// rememberForever has a queue remember the ids of ended jobs without end, and makes the queue if there is none.
-func rememberForever(ctx context.Context, c *client.Client, queue string) error {
-	settings := &client.QueueSettings{DedupForever: new(true)}
-	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
-	if errors.Is(err, client.Reason("QUEUE_EXISTS")) {
-		_, err = c.Admin().UpdateQueue(ctx, queue, settings)
-	}
-	if err != nil {
-		return fmt.Errorf("having the queue %s remember ids: %w", queue, err)
-	}
-	return nil
-}
 
 // run moves entries until there are none, or for ever if it follows. When ctx ends it brings over what it has claimed.
 func (i *importer) run(ctx context.Context) error {
@@ -218,7 +202,7 @@ func (i *importer) moveAll(ctx context.Context) error {
 	hint := make(<-chan *redis.Message)
 	if i.follow {
 		var offers *redis.PubSub
-		if err := i.persist(ctx, func(ctx context.Context) (err error) {
+		if err := i.Persist(ctx, func(ctx context.Context) (err error) {
 			offers, err = i.listen(ctx)
 			return err
 		}); err != nil {
@@ -228,7 +212,7 @@ func (i *importer) moveAll(ctx context.Context) error {
 		hint = offers.Channel()
 		i.heard()
 	}
-	retry := backoff{}
+	retry := pair.Backoff{}
 	for {
 		taken, err := i.cycle(ctx)
 		if err == nil && (taken == 0 || time.Since(i.counts.Looked) > followWait) {
@@ -237,11 +221,11 @@ func (i *importer) moveAll(ctx context.Context) error {
 		switch {
 		case err != nil:
 			i.behind = true
-			if err := i.outlast(ctx, err, &retry); err != nil {
+			if err := i.Outlast(ctx, err, &retry); err != nil {
 				return err
 			}
 		case taken > 0:
-			retry = backoff{}
+			retry = pair.Backoff{}
 		case !i.follow:
 			return nil
 		default:
@@ -258,7 +242,7 @@ func (i *importer) moveAll(ctx context.Context) error {
 // look finds out when the first entry that is left is due, and tells. What has no due time does not count.
 func (i *importer) look(ctx context.Context) error {
 	heads := make([]*redis.ZSliceCmd, 2)
-	_, err := i.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := i.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, key := range []string{i.keys.Timer, i.keys.handover} {
 			heads[n] = p.ZRangeWithScores(ctx, key, 0, 0)
 		}

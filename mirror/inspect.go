@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -98,7 +99,7 @@ func FindQueues(ctx context.Context, r redis.UniversalClient) ([]string, error) 
 		err = find(ctx, r)
 	}
 	if err != nil {
-		return nil, explain(err)
+		return nil, pair.Explain(err)
 	}
 	return slices.Sorted(maps.Keys(names)), nil
 }
@@ -124,10 +125,10 @@ func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Findi
 	}
 	kinds, err := redisconn.TypesOf(ctx, r, names...) // each for itself: of some names a Redis Cluster has them in different slots
 	if err != nil {
-		return nil, explain(err)
+		return nil, pair.Explain(err)
 	}
 	if !slices.ContainsFunc(kinds, func(kind string) bool { return kind != "none" }) {
-		return nil, fmt.Errorf("%w %q: there is no key %s; without a name 'belfry mirror inspect' shows those that there are", ErrNoQueue, queue, names[0])
+		return nil, fmt.Errorf("%w %q: there is no key %s; without a name 'belfry mirror inspect' shows those that there are", pair.ErrNoQueue, queue, names[0])
 	}
 	return found, nil
 }
@@ -137,7 +138,7 @@ func inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Findi
 	s := &survey{redis: r, keys: keysOf(queue), found: &Finding{Queue: queue, Codecs: map[string]int64{}, Due: make([]int64, len(DueBounds())+1)}, listed: map[string]int{}}
 	for _, step := range []func(context.Context) error{s.types, s.sizes, s.entries, s.order, s.quarantine, s.circumstances} {
 		if err := step(ctx); err != nil {
-			return nil, explain(err)
+			return nil, pair.Explain(err)
 		}
 	}
 	s.warn()
@@ -306,4 +307,17 @@ func (s *survey) warn() {
 	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives them back", f.Aside, f.Lost)
 	add(f.HandedOver > 0, "an import was interrupted: %d entries are claimed; run it again, or roll back", f.HandedOver)
 	add(s.returned > 0, "an export was killed: %d jobs are here, and Belfry may hand them out too once the queue is resumed; run it again before", s.returned)
+}
+
+// nameLetters may be in a part of a queue's name.
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-"
+
+// canBeName reports whether a queue of Belfry can have a name: one part or two, with a slash between.
+func canBeName(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." || strings.Trim(part, nameLetters) != "" {
+			return false
+		}
+	}
+	return len(name) <= pair.NameMax && strings.Count(name, "/") <= 1
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
@@ -101,7 +102,7 @@ func lateClaim(t *testing.T, r *redis.Client, run func() error) func(ctx context
 	}
 	return func(ctx context.Context) error {
 		offer(2)
-		return claimScript.Run(ctx, r, []string{k.state, k.Timer, k.List, k.handover, k.orphans}, owner[0], owner[1], fmt.Sprint(owner[2], " in ", 1<<20), 500, claimBytes).Err()
+		return claimScript.Run(ctx, r, []string{k.state, k.Timer, k.List, k.handover, k.orphans}, owner[0], owner[1], fmt.Sprint(owner[2], " in ", 1<<20), 500, pair.ClaimBytes).Err()
 	}
 }
 

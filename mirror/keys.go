@@ -1,9 +1,6 @@
 package mirror
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -49,10 +46,4 @@ func (k keys) all() []redisconn.TypedKey {
 // own returns the keys that the mirror keeps beside Redisson's.
 func (k keys) own() []string {
 	return []string{k.state, k.handover, k.orphans, k.aside, k.returned, k.rung, k.readyHand}
-}
-
-// controlQueue is the queue in Belfry that holds what the mirror remembers about one pair of queues.
-func controlQueue(redisQueue, queue string) string {
-	sum := sha256.Sum256([]byte(redisQueue + "\x00" + queue))
-	return "belfry.mirror/" + hex.EncodeToString(sum[:8])
 }

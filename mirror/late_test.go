@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -38,14 +39,14 @@ func TestHeldBack(t *testing.T) {
 	for name, work := range map[string]func(ctx context.Context, l *link, job *client.Job) error{
 		"ring": func(ctx context.Context, l *link, job *client.Job) error {
 			g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
-			g.way = newWay("out")
+			g.Link = g.Outward()
 			return g.ring(ctx, ctx, []*client.Job{job})
 		},
 		"export": func(ctx context.Context, l *link, job *client.Job) error {
-			if _, _, err := l.belfry.Release(ctx, job.Lease, 0); err != nil {
+			if _, _, err := l.Belfry.Release(ctx, job.Lease, 0); err != nil {
 				return err
 			}
-			e := &exporter{link: *l, format: redisson.New, codec: redisson.Bytes, batch: batchMax}
+			e := &exporter{link: *l, format: redisson.New, codec: redisson.Bytes, batch: pair.BatchMax}
 			if err := e.settle(ctx); err != nil {
 				return err
 			}
@@ -62,7 +63,7 @@ func TestHeldBack(t *testing.T) {
 			job, seen := reserveOne(t, c), &recorder{}
 			r.AddHook(seen)
 			done := withLink(t, r, c, func(ctx context.Context, l *link) error { return work(ctx, l, job) })
-			if _, err := c.Get(t.Context(), "orders", job.ID); !isGone(err) {
+			if _, err := c.Get(t.Context(), "orders", job.ID); !pair.IsGone(err) {
 				t.Fatalf("Belfry still has the job: %v", err)
 			}
 			if _, err := app.Transfer(t.Context(), time.Now().Add(time.Minute).UnixMilli()); err != nil {
@@ -96,12 +97,12 @@ func TestForgetsLater(t *testing.T) {
 	job := reserveOne(t, c)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
 		g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
-		g.way = newWay("out")
+		g.Link = g.Outward()
 		rung := g.keys.rung
 		cut := redis.NewClient(r.Options())
 		defer cut.Close()
 		cut.AddHook(&interruption{after: ringScript, stop: func() { r.Set(ctx, rung, "text", 0) }})
-		g.redis = cut
+		g.Redis = cut
 		if err := g.ring(ctx, ctx, []*client.Job{job}); !redis.HasErrorPrefix(err, "WRONGTYPE") {
 			t.Errorf("ringing ended with %v", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -27,7 +28,7 @@ func TestExportLateFormat(t *testing.T) {
 			if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, nil); err != nil {
 				t.Fatal(err)
 			}
-			e := &exporter{link: newLink(r, c, "orders", "", 1, 0, nil), batch: batchMax}
+			e := &exporter{link: newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), batch: pair.BatchMax}
 			if err := e.check(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +40,7 @@ func TestExportLateFormat(t *testing.T) {
 			if _, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1}); err != nil {
 				t.Fatal(err)
 			}
-			err := e.withHold(t.Context(), func(ctx context.Context) error {
+			err := e.WithHold(t.Context(), func(ctx context.Context) error {
 				if err := e.prepare(ctx); err != nil {
 					return err
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
@@ -81,7 +82,7 @@ func ImportLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client
 
 // FinalizeLmstfy ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again, as does that of dead letters if Dead says that there is one. It refuses
 // if a job is delayed, ready or reserved at lmstfy, claimed or set aside, and returns what it checked. Dead letters may stay, unless Dead says that they are taken. Repeating it changes nothing.
-func FinalizeLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) ([]Check, error) {
+func FinalizeLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) ([]pair.Check, error) {
 	i, err := newLmstfyImporter(r, c, o)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func lmstfyTypes(q lmstfy.Queue) []redisconn.TypedKey {
 func lmstfyName(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
 
 func (i *lmstfyImporter) survey(ctx context.Context) (*SourceFinding, error) {
-	found, err := InspectLmstfy(ctx, i.redis, i.source)
+	found, err := InspectLmstfy(ctx, i.Redis, i.source)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +144,7 @@ func (i *lmstfyImporter) load(ctx context.Context, jobs []handed) error {
 		return nil
 	}
 	replies := make([]*redis.StringCmd, len(jobs))
-	_, err := i.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := i.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, h := range jobs {
 			replies[n] = p.Get(ctx, h.field)
 		}
@@ -207,9 +208,9 @@ func parseLmstfyRecord(text string) (lmstfyRecord, error) {
 func (i *lmstfyImporter) placeOf(h handed) (queue, id string) {
 	id = strings.TrimPrefix(h.field, i.source.JobKey(""))
 	if len(h.record) > 1 && h.record[1] == 'q' {
-		return i.queue + deadSuffix, id
+		return i.Queue + deadSuffix, id
 	}
-	return i.queue, id
+	return i.Queue, id
 }
 
 // put makes the job of a claimed one. All that it says comes from the record and the value, so that a repeat says the same.
@@ -263,7 +264,7 @@ func (i *lmstfyImporter) steps() []func(context.Context) (int, error) {
 
 // takeTimer claims delayed jobs, and reserved ones if no server runs.
 func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
-	err = redisconn.ScanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+	err = redisconn.ScanScores(ctx, i.Redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		var args []any
 		for n := 0; n+1 < len(page); n += 2 {
 			found := readTimer(i.source, page[n], page[n+1])
@@ -288,7 +289,7 @@ func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
 		const each = 4
 		for len(args) > 0 {
 			part := args[:min(len(args), each*i.batch)]
-			reply, err := i.script(ctx, lmstfyTimerScript, []string{i.keys.state, i.handover, lmstfy.TimerKey}, append([]any{claimBytes}, part...)...)
+			reply, err := i.script(ctx, lmstfyTimerScript, []string{i.handover, lmstfy.TimerKey}, append([]any{pair.ClaimBytes}, part...)...)
 			if err != nil {
 				return err
 			}
@@ -325,7 +326,7 @@ func (i *lmstfyImporter) takeReady(ctx context.Context) (int, error) {
 
 func (i *lmstfyImporter) takeDead(ctx context.Context) (int, error) {
 	if i.dead == DeadLeave {
-		n, err := i.redis.LLen(ctx, i.source.DeadLetterKey()).Result()
+		n, err := i.Redis.LLen(ctx, i.source.DeadLetterKey()).Result()
 		i.counts.Dead += n
 		return 0, err
 	}
@@ -339,7 +340,7 @@ func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken
 		aside = 1
 	}
 	for {
-		reply, err := i.script(ctx, lmstfyListScript, []string{i.keys.state, i.handover, list, i.bad}, i.batch, claimBytes, i.source.JobKey(""), kind, aside)
+		reply, err := i.script(ctx, lmstfyListScript, []string{i.handover, list, i.bad}, i.batch, pair.ClaimBytes, i.source.JobKey(""), kind, aside)
 		if err != nil {
 			return taken, err
 		}
@@ -370,7 +371,7 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 		return 0, err
 	}
 	seen := map[string]bool{}
-	err = redisconn.ScanKeys(ctx, i.redis, redisconn.GlobEscape(i.source.JobKey(""))+"*", func(keys []string) error {
+	err = redisconn.ScanKeys(ctx, i.Redis, redisconn.GlobEscape(i.source.JobKey(""))+"*", func(keys []string) error {
 		args := make([]any, 0, len(keys))
 		for _, key := range keys {
 			if !named[key] && !seen[key] {
@@ -382,8 +383,8 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 			i.counts.Unnamed += int64(len(args))
 			return nil
 		}
-		for part := range slices.Chunk(args, batchMin) {
-			reply, err := i.script(ctx, lmstfyValueScript, []string{i.keys.state, i.handover}, part...)
+		for part := range slices.Chunk(args, pair.BatchMin) {
+			reply, err := i.script(ctx, lmstfyValueScript, []string{i.handover}, part...)
 			if err != nil {
 				return err
 			}
@@ -403,7 +404,7 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 
 // named adds the keys of jobs that something still names: dead letters that are left, and what is set aside.
 func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error {
-	if err := redisconn.ScanScores(ctx, i.redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
+	if err := redisconn.ScanScores(ctx, i.Redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
 			if found := readTimer(i.source, page[n], page[n+1]); found.ours && found.err == nil {
 				names[i.source.JobKey(found.ID)] = true
@@ -414,7 +415,7 @@ func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error
 		return err
 	}
 	for _, list := range []string{i.source.ReadyKey(), i.source.DeadLetterKey()} {
-		if err := redisconn.EachPage(ctx, i.redis, list, func(page []string) error {
+		if err := redisconn.EachPage(ctx, i.Redis, list, func(page []string) error {
 			for _, element := range page {
 				if e, err := lmstfy.ParseElement([]byte(element)); err == nil {
 					names[i.source.JobKey(e.ID)] = true
@@ -425,7 +426,7 @@ func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error
 			return err
 		}
 	}
-	aside, err := i.redis.HKeys(ctx, i.aside).Result()
+	aside, err := i.Redis.HKeys(ctx, i.aside).Result()
 	for _, field := range aside {
 		names[field] = true
 	}

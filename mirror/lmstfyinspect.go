@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
@@ -31,7 +32,7 @@ type LmstfyFinding struct {
 func FindLmstfy(ctx context.Context, r redis.UniversalClient) ([]lmstfy.Queue, error) {
 	found := map[lmstfy.Queue]bool{}
 	if err := findLmstfy(ctx, r, found); err != nil {
-		return nil, explain(err)
+		return nil, pair.Explain(err)
 	}
 	queues := make([]lmstfy.Queue, 0, len(found))
 	for q := range found {
@@ -168,7 +169,7 @@ func InspectLmstfy(ctx context.Context, r redis.UniversalClient, q lmstfy.Queue)
 	s := &lmstfySurvey{redis: r, source: q, found: &LmstfyFinding{Queue: lmstfyName(q)}}
 	for _, step := range []func(context.Context) error{s.sizes, s.timer, s.lists, s.unnamed} {
 		if err := step(ctx); err != nil {
-			return nil, explain(err)
+			return nil, pair.Explain(err)
 		}
 	}
 	f := s.found
@@ -273,15 +274,15 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		if !one.due.IsZero() && left >= 0 && s.now.Add(left).Before(one.due) {
 			s.found.Lapsing++
 		}
-		if lengths[n].Val() <= bodyMax {
+		if lengths[n].Val() <= pair.BodyMax {
 			continue
 		}
 		value, err := s.redis.Get(ctx, key).Bytes()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
-		if body, _ := lmstfyBody(one.id, value); len(body) > bodyMax {
-			s.found.bad(fmt.Sprintf("the body of job %s has %d bytes, at most %d", one.id, len(body), bodyMax))
+		if body, _ := lmstfyBody(one.id, value); len(body) > pair.BodyMax {
+			s.found.bad(fmt.Sprintf("the body of job %s has %d bytes, at most %d", one.id, len(body), pair.BodyMax))
 		}
 	}
 	return nil

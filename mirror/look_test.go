@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestLook(t *testing.T) {
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	r, told := server.Client(), ImportCounts{}
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{Progress: func(n ImportCounts) { told = n }})
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{Progress: func(n ImportCounts) { told = n }})
 	now := time.Now().Truncate(time.Millisecond)
 	add := func(key string, due time.Time) {
 		if err := r.ZAdd(t.Context(), key, redis.Z{Member: due.String(), Score: float64(due.UnixMilli())}).Err(); err != nil {
@@ -50,7 +51,7 @@ func TestLook(t *testing.T) {
 // TestImportLooks: an import that has nothing left to do is not behind.
 func TestImportLooks(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{})
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
 	i.counts.Earliest = time.Now()
 	if err := r.RPush(t.Context(), listKey, "an orphan").Err(); err != nil {
 		t.Fatal(err)

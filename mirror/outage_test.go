@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
@@ -25,7 +26,7 @@ func TestOutageCountsNoAttempt(t *testing.T) {
 			}
 			withLink(t, s.Client(), c, func(ctx context.Context, l *link) error {
 				g := &ringer{link: *l, codec: redisson.Bytes, ttr: 2 * time.Second, report: func(BridgeCounts) {}}
-				g.way = newWay("out")
+				g.Link = g.Outward()
 				jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{"orders"}, TTR: g.ttr})
 				if err != nil || len(jobs) != 1 {
 					t.Fatalf("reserved %d jobs, %v", len(jobs), err)
@@ -81,7 +82,7 @@ func TestImportDuringRollback(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, err := Import(ctx, r, c, ImportOptions{RedisQueue: "orders", Share: 1})
-		if refused = errors.Is(err, errWished); !refused {
+		if refused = errors.Is(err, pair.ErrWished); !refused {
 			t.Errorf("the import ended with %v", err)
 		}
 	}})
@@ -98,7 +99,7 @@ func TestQuietBeginsAnew(t *testing.T) {
 		moves = min(moves+1, 20)
 		return moves
 	}
-	err := watch(t.Context(), r, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders"}, Quiet: time.Millisecond, Looked: func([]Check, time.Duration) { looks++ }}, moved)
+	err := watch(t.Context(), r, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders"}, Quiet: time.Millisecond, Looked: func([]pair.Check, time.Duration) { looks++ }}, moved)
 	if !errors.Is(err, errQuiet) || looks < 10 {
 		t.Errorf("it ended after %d looks with %v", looks, err)
 	}

@@ -4,30 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// A Check is one thing that must be so before a step of a migration, and whether it is.
-type Check struct {
-	// What names it, Found says what there is.
-	What  string `json:"what"`
-	Found string `json:"found"`
-	OK    bool   `json:"ok"`
-}
-
 // Drained looks whether everything of a Redis queue is in Belfry: nothing in Redis, nothing claimed or set aside, no process of Redisson that listens. It changes nothing.
-func Drained(ctx context.Context, r redis.UniversalClient, redisQueue string) ([]Check, error) {
+func Drained(ctx context.Context, r redis.UniversalClient, redisQueue string) ([]pair.Check, error) {
 	return drained(ctx, r, redisQueue, 0)
 }
 
 // drained is Drained for a process that listens itself, on own connections.
-func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, own int64) ([]Check, error) {
+func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, own int64) ([]pair.Check, error) {
 	k := keysOf(redisQueue)
 	checks, err := sizesOf(ctx, r, append([]emptyKey{
 		{"no entry waits in Redis", redisconn.SortedSet(k.Timer)},
@@ -39,10 +31,10 @@ func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, ow
 	}
 	processes, err := redisconn.Subscribers(ctx, r, k.Channel)
 	if err != nil {
-		return nil, explain(err)
+		return nil, pair.Explain(err)
 	}
 	processes = max(0, processes-own)
-	return append(checks, Check{What: "no process of Redisson listens", Found: fmt.Sprintf("%d listen", processes), OK: processes == 0}), nil
+	return append(checks, pair.Check{What: "no process of Redisson listens", Found: fmt.Sprintf("%d listen", processes), OK: processes == 0}), nil
 }
 
 // An emptyKey is a key that must be empty before a migration ends, and what that says.
@@ -63,7 +55,7 @@ func (k keys) endsEmpty() []emptyKey {
 }
 
 // sizesOf looks whether keys are empty.
-func sizesOf(ctx context.Context, r redis.UniversalClient, wanted []emptyKey) ([]Check, error) {
+func sizesOf(ctx context.Context, r redis.UniversalClient, wanted []emptyKey) ([]pair.Check, error) {
 	sizes := make([]*redis.IntCmd, len(wanted))
 	_, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, w := range wanted {
@@ -81,27 +73,13 @@ func sizesOf(ctx context.Context, r redis.UniversalClient, wanted []emptyKey) ([
 		return nil
 	})
 	if err != nil {
-		return nil, explain(err)
+		return nil, pair.Explain(err)
 	}
-	checks := make([]Check, len(wanted))
+	checks := make([]pair.Check, len(wanted))
 	for n, w := range wanted {
-		checks[n] = Check{What: w.what, Found: fmt.Sprintf("%s has %d", w.Key, sizes[n].Val()), OK: sizes[n].Val() == 0}
+		checks[n] = pair.Check{What: w.what, Found: fmt.Sprintf("%s has %d", w.Key, sizes[n].Val()), OK: sizes[n].Val() == 0}
 	}
 	return checks, nil
-}
-
-// failed returns an error that names what is not as it must be, nil if all is.
-func failed(checks []Check) error {
-	var texts []string
-	for _, c := range checks {
-		if !c.OK {
-			texts = append(texts, "not so: "+c.What+" ("+c.Found+")")
-		}
-	}
-	if len(texts) == 0 {
-		return nil
-	}
-	return errors.New(strings.Join(texts, "; "))
 }
 
 // cutoverEvery is how often a cut-over looks.
@@ -113,7 +91,7 @@ type CutoverOptions struct {
 	// Quiet is for how long there must have been nothing to do: longer than the longest deployment of a producer. Default 10 min.
 	Quiet time.Duration
 	// Looked is told what was checked each time something changed. May be nil; it must not block.
-	Looked func(checks []Check, quiet time.Duration)
+	Looked func(checks []pair.Check, quiet time.Duration)
 }
 
 const quietDefault = 10 * time.Minute
@@ -126,7 +104,7 @@ func Cutover(ctx context.Context, r redis.UniversalClient, c *client.Client, o C
 		o.Quiet = quietDefault
 	}
 	o.Follow, o.Again = true, true
-	i := newImporter(newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice), o.ImportOptions)
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o.ImportOptions)
 	i.standing = false // it is a step that somebody takes, and looks at
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -158,9 +136,9 @@ func watch(ctx context.Context, r redis.UniversalClient, o CutoverOptions, moved
 	for {
 		checks, err := drained(ctx, r, o.RedisQueue, 1)
 		switch {
-		case err != nil && !passing(err):
+		case err != nil && !pair.Passing(err):
 			return err
-		case err != nil || failed(checks) != nil || moved() != before: // what comes and goes between two looks counts as well
+		case err != nil || pair.Failed(checks) != nil || moved() != before: // what comes and goes between two looks counts as well
 			since, before = time.Time{}, moved()
 		case since.IsZero():
 			since = time.Now()
@@ -175,7 +153,7 @@ func watch(ctx context.Context, r redis.UniversalClient, o CutoverOptions, moved
 		if quiet >= o.Quiet {
 			return errQuiet
 		}
-		if err := sleep(ctx, min(cutoverEvery, o.Quiet-quiet)); err != nil {
+		if err := pair.Sleep(ctx, min(cutoverEvery, o.Quiet-quiet)); err != nil {
 			return err
 		}
 	}

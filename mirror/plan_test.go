@@ -11,12 +11,13 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
 // wrong are the things that are not as they must be.
-func wrong(checks []Check) []string {
+func wrong(checks []pair.Check) []string {
 	names := []string{}
 	for _, check := range checks {
 		if !check.OK {
@@ -67,7 +68,7 @@ func TestDrained(t *testing.T) {
 	if diff := cmp.Diff([]string{"no process of Redisson listens"}, wrong(checks)); err != nil || diff != "" {
 		t.Errorf("one listens: %v; not as they must be (-want +got):\n%s", err, diff)
 	}
-	if checks, err := drained(t.Context(), r, "orders", 1); err != nil || failed(checks) != nil {
+	if checks, err := drained(t.Context(), r, "orders", 1); err != nil || pair.Failed(checks) != nil {
 		t.Errorf("it is our own: %v, %v", checks, err)
 	}
 	if err := news.Close(); err != nil {
@@ -97,7 +98,7 @@ func TestFinalize(t *testing.T) {
 	}
 	var told []string
 	for range 2 {
-		if checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil || failed(checks) != nil || forever() {
+		if checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil || pair.Failed(checks) != nil || forever() {
 			t.Errorf("finalize: %v, %v; ids are remembered: %v", checks, err, forever())
 		}
 		// The fence stays for a while, so that whoever was overtaken stays refused.
@@ -114,6 +115,15 @@ func TestFinalize(t *testing.T) {
 	}
 }
 
+// holdUntil closes held once it has the hold, and keeps it until release is closed.
+func holdUntil(t *testing.T, l link, held, release chan struct{}) error {
+	return l.WithHold(t.Context(), func(context.Context) error {
+		close(held)
+		<-release
+		return nil
+	})
+}
+
 // TestCutover follows a process of Redisson, tells what is in the way, and ends when the process has.
 func TestCutover(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -127,11 +137,7 @@ func TestCutover(t *testing.T) {
 	held, release, told := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	other := make(chan error, 1)
 	go func() {
-		other <- hold(t.Context(), c, controlQueue("orders", "orders"), HoldDefault, func() {}, func(context.Context, uint64) error {
-			close(held)
-			<-release
-			return nil
-		})
+		other <- holdUntil(t, newLink(r, c, pair.Options{RedisQueue: "orders"}), held, release)
 	}()
 	<-held
 	running, stop := context.WithCancel(t.Context())
@@ -156,7 +162,7 @@ func TestCutover(t *testing.T) {
 				}
 			}},
 			Quiet:  time.Millisecond,
-			Looked: func(checks []Check, _ time.Duration) { looked <- wrong(checks) },
+			Looked: func(checks []pair.Check, _ time.Duration) { looked <- wrong(checks) },
 		})
 		ended <- err
 	}()
@@ -231,7 +237,7 @@ func TestFinalizeSettles(t *testing.T) {
 	told := make(chan error, 100)
 	ended := make(chan error, 1)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
-		_, _, err := l.script(ctx, ringScript, []string{l.keys.state, l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
+		_, _, err := l.Script(ctx, ringScript, []string{l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
 		go func() { // which waits, and says so
 			checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told <- err }})
 			if diff := cmp.Diff([]string{"no job waits on the ready list"}, wrong(checks)); diff != "" {
@@ -239,7 +245,7 @@ func TestFinalizeSettles(t *testing.T) {
 			}
 			ended <- err
 		}()
-		until(told, errHeld)
+		until(told, pair.ErrHeld)
 		return err
 	})
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "no job waits on the ready list") {

@@ -11,12 +11,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
 // readyScript moves up to ARGV[5] payloads, or a few more than ARGV[6] bytes of them, from the head of the ready list into the hand-over hash, each under the name ARGV[4], which is made up
 // for the claim, and a number that grows: a payload has no name of its own, the same one may be there twice, and the claim may be sent twice. KEYS: state, ready, hand-over. It returns how many.
-var readyScript = redis.NewScript(guard + `
+var readyScript = redis.NewScript(pair.Guard + `
 local limit, room, taken = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 while taken < limit and room > 0 do
 	local payloads = redis.call('LRANGE', KEYS[2], 0, math.min(32, limit - taken) - 1)
@@ -36,7 +37,7 @@ type rung struct{ name, payload string }
 
 // takeReady moves a batch of the ready list. It returns how many payloads it took.
 func (i *importer) takeReady(ctx context.Context) (int, error) {
-	reply, err := i.script(ctx, readyScript, []string{i.keys.state, i.keys.Ready, i.keys.readyHand}, rand.Text(), i.batch, claimBytes)
+	reply, err := i.script(ctx, readyScript, []string{i.keys.Ready, i.keys.readyHand}, rand.Text(), i.batch, pair.ClaimBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -48,7 +49,7 @@ func (i *importer) takeReady(ctx context.Context) (int, error) {
 // catchUpReady commits what the hand-over hash has.
 func (i *importer) catchUpReady(ctx context.Context) error {
 	for cursor := uint64(0); ; {
-		page, next, err := i.redis.HScan(ctx, i.keys.readyHand, cursor, "", batchMax).Result()
+		page, next, err := i.Redis.HScan(ctx, i.keys.readyHand, cursor, "", pair.BatchMax).Result()
 		if err != nil {
 			return err
 		}
@@ -79,13 +80,13 @@ func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 			body, from.codec = decoded, i.codec
 			i.counts.Decoded++
 		}
-		puts[n] = client.Put{Queue: i.queue, Body: body, Options: []client.PutOption{
-			client.ID("redisson-ready:" + strconv.Itoa(i.epoch) + ":" + p.name), client.Header(HeaderMember, from.text()),
+		puts[n] = client.Put{Queue: i.Queue, Body: body, Options: []client.PutOption{
+			client.ID("redisson-ready:" + strconv.Itoa(i.Epoch()) + ":" + p.name), client.Header(HeaderMember, from.text()),
 		}}
 	}
 	var names []any
 	var bad error
-	err := i.putAll(ctx, puts, func(n int, r client.PutResult) {
+	err := i.PutAll(ctx, puts, func(n int, r client.PutResult) {
 		i.counts.Committed++
 		i.counts.Repeated += one(r.Err != nil || !r.Created)
 		names = append(names, payloads[n].name)
@@ -95,5 +96,5 @@ func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(i.ack(ctx, dropScript, i.keys.readyHand, names), bad)
+	return errors.Join(i.ack(ctx, pair.DropScript, i.keys.readyHand, names), bad)
 }

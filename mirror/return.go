@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -57,7 +58,7 @@ func (e *exporter) returnState(ctx context.Context, state client.State) (int, er
 		total, ids = total+n, ids[:0]
 		return err
 	}
-	for job, err := range e.belfry.List(ctx, e.queue, client.ListOptions{State: state, PageSize: returnJobs}) {
+	for job, err := range e.Belfry.List(ctx, e.Queue, client.ListOptions{State: state, PageSize: returnJobs}) {
 		if err != nil {
 			return total, fmt.Errorf("listing the jobs to go back: %w", err)
 		}
@@ -77,8 +78,8 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	for n := range places {
 		places[n] = n
 	}
-	err := each(ctx, places, func(ctx context.Context, n int) error {
-		job, err := e.belfry.Get(ctx, e.queue, ids[n])
+	err := pair.Each(ctx, places, func(ctx context.Context, n int) error {
+		job, err := e.Belfry.Get(ctx, e.Queue, ids[n])
 		if errors.Is(err, client.ErrJobNotFound) {
 			return nil // cancelled, or its TTL ended
 		}
@@ -116,21 +117,21 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 
 // write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: what is in Redis should not be in Belfry as well when somebody stops the export.
 func (e *exporter) write(ctx context.Context, jobs []returned) error {
-	if err := sleep(ctx, time.Until(e.rest)); err != nil {
+	if err := e.AwaitRest(ctx); err != nil {
 		return err
 	}
-	ctx, end := outliving(ctx, lingerMax)
+	ctx, end := pair.Outliving(ctx, pair.LingerMax)
 	defer end()
 	args, tags := make([]any, 0, 3*len(jobs)), make([]string, len(jobs))
 	for n, job := range jobs {
 		args = append(args, job.tag, job.score, job.member)
 		tags[n] = job.tag
 	}
-	reply, took, err := e.script(ctx, returnScript, []string{e.keys.state, e.keys.Timer, e.keys.List, e.keys.returned, e.keys.Channel}, args...)
+	reply, took, err := e.Script(ctx, returnScript, []string{e.keys.Timer, e.keys.List, e.keys.returned, e.keys.Channel}, args...)
 	if err != nil {
 		return err
 	}
-	e.batch = nextBatch(e.batch, took)
+	e.batch = pair.NextBatch(e.batch, took)
 	written, err := reply.Int64()
 	if err != nil {
 		return err
@@ -146,23 +147,10 @@ func (e *exporter) write(ctx context.Context, jobs []returned) error {
 		e.counts.Reduced += one(job.reduced)
 	}
 	if e.progress != nil {
-		e.counts.Slowest = e.slowest
+		e.counts.Slowest = e.Slowest()
 		e.progress(e.counts)
 	}
 	return nil
-}
-
-// outliving returns a context that ends so long after the given one.
-func outliving(ctx context.Context, by time.Duration) (outlives context.Context, end context.CancelFunc) {
-	outlives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	alarms := make(chan *time.Timer, 1)
-	stop := context.AfterFunc(ctx, func() { alarms <- time.AfterFunc(by, func() { cancel(context.Cause(ctx)) }) })
-	return outlives, func() {
-		if !stop() {
-			(<-alarms).Stop()
-		}
-		cancel(nil)
-	}
 }
 
 func one(is bool) int64 {

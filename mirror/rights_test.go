@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -80,7 +81,7 @@ func operations(c *client.Client) map[string]operation {
 		"cutover": {none, func(ctx context.Context, r redis.UniversalClient, queue string) error {
 			return until(ctx, func(ctx context.Context, stop func()) error {
 				_, err := mirror.Cutover(ctx, r, c, mirror.CutoverOptions{
-					ImportOptions: mirror.ImportOptions{RedisQueue: queue, SetAside: true, Share: 1}, Looked: func([]mirror.Check, time.Duration) { stop() },
+					ImportOptions: mirror.ImportOptions{RedisQueue: queue, SetAside: true, Share: 1}, Looked: func([]pair.Check, time.Duration) { stop() },
 				})
 				return err
 			})

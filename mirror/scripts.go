@@ -1,39 +1,15 @@
 package mirror
 
-import "github.com/redis/go-redis/v9"
-
-// A script that fails in its midst leaves what it did before, so each writes an entry first and after it what says that the entry is there.
-//
-// Every script that changes something begins with this: it refuses a process that was overtaken, a script that the network held back until a later one had been here, and another cluster or queue than the one that
-// the Redis queue is mirrored by. KEYS[1] is the state; ARGV[1..3] are the cluster, the queue, and a turn: the fence, and a direction with a number that grows from script to script.
-const guard = `
-local fence, way, turn = ARGV[3]:match('^(%d+) (%l+) (%d+)$')
-local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence', way, 'ended')
-local ours = owner[1] or owner[5] == ARGV[1]
-if owner[1] and (owner[1] ~= ARGV[1] or owner[2] ~= ARGV[2]) then
-	return redis.error_reply('BELFRYOWNER ' .. owner[1] .. ' ' .. owner[2])
-end
-if owner[3] and ours and tonumber(owner[3]) > tonumber(fence) then
-	return redis.error_reply('BELFRYFENCE ' .. owner[3] .. ' ' .. KEYS[1])
-end
-if owner[3] ~= fence or not ours then
-	redis.call('HSET', KEYS[1], 'cluster', ARGV[1], 'queue', ARGV[2], 'fence', fence, 'in', 0, 'out', 0)
-	redis.call('HDEL', KEYS[1], 'ended')
-	redis.call('PERSIST', KEYS[1])
-elseif owner[4] and tonumber(owner[4]) >= tonumber(turn) then
-	return redis.error_reply('BELFRYTURN ' .. owner[4])
-end
-redis.call('HSET', KEYS[1], way, turn)
-`
-
-// fenceScript has the guard refuse whoever had the hold before. KEYS: state.
-var fenceScript = redis.NewScript(guard + `return 1`)
+import (
+	"github.com/belfrydb/belfry/mirror/pair"
+	"github.com/redis/go-redis/v9"
+)
 
 // claimScript moves up to ARGV[4] entries, or a few more than ARGV[5] bytes of them, from Redisson's keys into the hand-over key: from the head of the list, and when that is empty what is
 // in the timer alone. A member without a score goes to the orphans, unless it is a second one of a claimed entry.
 // KEYS: state, timer, list, hand-over, orphans. It returns how many places of the list and ghosts it took, how many orphans it found, how many entries the hand-over key and the
 // timer have, and the entries as member and score.
-var claimScript = redis.NewScript(guard + `
+var claimScript = redis.NewScript(pair.Guard + `
 local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reply, taken, orphans = {0, 0, 0, 0}, 0, 0
 local function claim(member, score)
@@ -87,14 +63,14 @@ return reply
 `)
 
 // ackScript removes the members ARGV[4..] from the hand-over key. KEYS: state, hand-over.
-var ackScript = redis.NewScript(guard + `
+var ackScript = redis.NewScript(pair.Guard + `
 local removed = 0
 for i = 4, #ARGV do removed = removed + redis.call('ZREM', KEYS[2], ARGV[i]) end
 return removed
 `)
 
 // asideScript moves the members ARGV[4..] from the hand-over key to the entries set aside. KEYS: state, hand-over, aside.
-var asideScript = redis.NewScript(guard + `
+var asideScript = redis.NewScript(pair.Guard + `
 local moved = 0
 for i = 4, #ARGV do
 	local score = redis.call('ZSCORE', KEYS[2], ARGV[i])
@@ -108,7 +84,7 @@ return moved
 `)
 
 // restoreScript gives the members ARGV[4..] of the hand-over key back to Redisson, and wakes its processes if the first of all is among them. KEYS: state, timer, list, hand-over, channel.
-var restoreScript = redis.NewScript(guard + `
+var restoreScript = redis.NewScript(pair.Guard + `
 local restored, mine = 0, {}
 for i = 4, #ARGV do
 	local score = redis.call('ZSCORE', KEYS[4], ARGV[i])
@@ -127,7 +103,7 @@ return restored
 `)
 
 // orphansScript moves up to ARGV[4] orphans, or a few more than ARGV[5] bytes of them, to the end of the list. KEYS: state, orphans, list. It returns how many.
-var orphansScript = redis.NewScript(guard + `
+var orphansScript = redis.NewScript(pair.Guard + `
 local limit, room, moved = tonumber(ARGV[4]), tonumber(ARGV[5]), 0
 while moved < limit and room > 0 do
 	local member = redis.call('LRANGE', KEYS[2], 0, 0)[1]
@@ -141,7 +117,7 @@ return moved
 
 // returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry: ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
 // Redisson's processes are woken if the first of all is among those written. KEYS: state, timer, list, returned, channel. It returns how many were written.
-var returnScript = redis.NewScript(guard + `
+var returnScript = redis.NewScript(pair.Guard + `
 local written, mine = 0, {}
 for i = 4, #ARGV, 3 do
 	local id, score, member = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -161,7 +137,7 @@ return written
 
 // ringScript puts the payloads of due jobs on the ready list and keeps their ids until they are gone from Belfry: ARGV[4..] are id and payload of each. One whose id is there already has been put there before.
 // KEYS: state, ready, rung. It returns how many were put.
-var ringScript = redis.NewScript(guard + `
+var ringScript = redis.NewScript(pair.Guard + `
 local rung = 0
 for i = 4, #ARGV, 2 do
 	if redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0 then
@@ -174,20 +150,8 @@ return rung
 `)
 
 // forgetScript forgets ids ARGV[4..] of jobs that are gone from Belfry. KEYS: state, returned or rung.
-var forgetScript = redis.NewScript(guard + `
+var forgetScript = redis.NewScript(pair.Guard + `
 local gone = 0
 for i = 4, #ARGV do gone = gone + redis.call('SREM', KEYS[2], ARGV[i]) end
 return gone
-`)
-
-// endScript removes the mirror's keys, unless one of KEYS[3..] still has something, which it names then. Of the state the fence stays for a day, and whose it is: a process that was overtaken may yet wake up, while the fences of another cluster count for themselves.
-// KEYS: state, orphans, and the others.
-var endScript = redis.NewScript(guard + `
-for i = 3, #KEYS do
-	if redis.call('EXISTS', KEYS[i]) == 1 then return redis.error_reply('BELFRYLEFT ' .. KEYS[i]) end
-end
-redis.call('UNLINK', KEYS[2])
-redis.call('HSET', KEYS[1], 'ended', ARGV[1])
-redis.call('HDEL', KEYS[1], 'cluster', 'queue', 'ready', 'in', 'out')
-return redis.call('EXPIRE', KEYS[1], 86400)
 `)

@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -20,8 +22,8 @@ import (
 func TestScriptsThatFail(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	putAll(t, c, time.Now().Add(time.Hour), nil, "own")
-	e := &exporter{link: newLink(r, c, "orders", "", 1, 0, nil), format: redisson.New, codec: redisson.Bytes, batch: batchMax}
-	if err := errors.Join(e.check(t.Context()), e.open(t.Context(), 1)); err != nil {
+	e := &exporter{link: newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), format: redisson.New, codec: redisson.Bytes, batch: pair.BatchMax}
+	if err := errors.Join(e.check(t.Context()), e.WithHold(t.Context(), func(context.Context) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.MSet(t.Context(), timerKey, "text", "orders", "text").Err(); err != nil {
@@ -58,8 +60,8 @@ func TestClaimAndRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{})
-	if err := errors.Join(i.check(t.Context()), i.open(t.Context(), 1)); err != nil {
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
+	if err := errors.Join(i.check(t.Context()), i.WithHold(t.Context(), func(context.Context) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	news := r.Subscribe(t.Context(), i.keys.Channel)

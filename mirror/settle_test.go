@@ -10,18 +10,20 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
+	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
 // withLink runs work with the hold of the queue orders.
 func withLink(t *testing.T, r redis.UniversalClient, c *client.Client, work func(context.Context, *link) error) *link {
 	t.Helper()
-	l := newLink(r, c, "orders", "", 1, 0, nil)
+	l := newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1})
 	if err := l.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.withHold(t.Context(), func(ctx context.Context) error { return work(ctx, &l) }); err != nil {
+	if err := l.WithHold(t.Context(), func(ctx context.Context) error { return work(ctx, &l) }); err != nil {
 		t.Fatal(err)
 	}
 	return &l
@@ -58,7 +60,7 @@ func TestSettleRung(t *testing.T) {
 				}
 				job := reserveOne(t, c)
 				dead := withLink(t, r, c, func(ctx context.Context, l *link) error {
-					_, _, err := l.script(ctx, ringScript, []string{l.keys.state, l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
+					_, _, err := l.Script(ctx, ringScript, []string{l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
 					return err
 				})
 				if released {
@@ -89,7 +91,7 @@ func TestFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
 	withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
-	_, _, err := overtaken.script(t.Context(), ringScript, []string{overtaken.keys.state, overtaken.keys.Ready, overtaken.keys.rung}, "tag", "x")
+	_, _, err := overtaken.Script(t.Context(), ringScript, []string{overtaken.keys.Ready, overtaken.keys.rung}, "tag", "x")
 	if !redis.HasErrorPrefix(err, "BELFRYFENCE") {
 		t.Errorf("its script was answered with %v", err)
 	}
@@ -100,18 +102,18 @@ func TestFence(t *testing.T) {
 
 // TestHoldLength: the lease of the hold lasts as long as was asked for.
 func TestHoldLength(t *testing.T) {
-	for asked, want := range map[time.Duration]time.Duration{0: HoldDefault, HoldMin: HoldMin, HoldMin - 1: HoldDefault, HoldMax: HoldMax, HoldMax + 1: HoldDefault} {
-		if l := newLink(nil, nil, "orders", "", 1, asked, nil); l.lease != want {
-			t.Errorf("of %v became %v", asked, l.lease)
+	for asked, want := range map[time.Duration]time.Duration{0: pair.HoldDefault, pair.HoldMin: pair.HoldMin, pair.HoldMin - 1: pair.HoldDefault, pair.HoldMax: pair.HoldMax, pair.HoldMax + 1: pair.HoldDefault} {
+		if l := newLink(nil, nil, pair.Options{RedisQueue: "orders", Share: 1, Hold: asked}); l.Hold != want {
+			t.Errorf("of %v became %v", asked, l.Hold)
 		}
 	}
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	withLink(t, r, c, func(context.Context, *link) error { return nil }) // which makes the job
-	l := newLink(r, c, "orders", "", 1, HoldMin, nil)
-	if err := l.withHold(t.Context(), func(ctx context.Context) error {
-		job, err := c.Get(ctx, l.control, holdID)
-		if err == nil && time.Until(job.LeaseUntil) > 2*HoldMin { // not the default; the clocks of a shard and of this process may differ a little
-			t.Errorf("the lease ends in %v", time.Until(job.LeaseUntil))
+	l := newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1, Hold: pair.HoldMin})
+	if err := l.WithHold(t.Context(), func(ctx context.Context) error {
+		_, until, err := l.Holder(ctx)
+		if err == nil && time.Until(until) > 2*pair.HoldMin { // not the default; the clocks of a shard and of this process may differ a little
+			t.Errorf("the lease ends in %v", time.Until(until))
 		}
 		return err
 	}); err != nil {
@@ -141,7 +143,7 @@ func TestReadyClaimed(t *testing.T) {
 				t.Fatal(err)
 			}
 			withLink(t, r, c, func(ctx context.Context, l *link) error {
-				_, _, err := l.script(ctx, readyScript, []string{k.state, k.Ready, k.readyHand}, "claim", 1, 1)
+				_, _, err := l.Script(ctx, readyScript, []string{k.Ready, k.readyHand}, "claim", 1, 1)
 				return err
 			})
 			if err := next(r, c); err != nil {
@@ -158,5 +160,30 @@ func TestReadyClaimed(t *testing.T) {
 				t.Errorf("it is in %d places", there)
 			}
 		})
+	}
+}
+
+// TestOvertaken has a process that slept through a takeover wake up: Redis refuses its scripts.
+func TestOvertaken(t *testing.T) {
+	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
+	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
+	if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	var links [2]*importer
+	for n := range links {
+		links[n] = newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
+		if err := errors.Join(links[n].check(t.Context()), links[n].WithHold(t.Context(), links[n].settle)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := links[0].claim(t.Context()); err == nil || !errors.Is(pair.Explain(err), pair.ErrHoldLost) {
+		t.Errorf("the claim of the one that was overtaken: %v", err)
+	}
+	if n := r.Exists(t.Context(), "belfry_handover:{orders}").Val(); n != 0 {
+		t.Error("it claimed all the same")
+	}
+	if got, err := links[1].claim(t.Context()); err != nil || len(got.entries) != 1 {
+		t.Errorf("the claim of the other: %+v, %v", got, err)
 	}
 }

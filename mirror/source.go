@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
@@ -86,7 +87,7 @@ type sourceScripts struct {
 
 // carrier is an import from another service under way.
 type carrier struct {
-	link
+	pair.Link
 	from     service
 	o        SourceOptions
 	handover string
@@ -104,34 +105,36 @@ func newCarrier(r redis.UniversalClient, c *client.Client, source, queue string,
 	if _, ok := r.(*redis.ClusterClient); ok {
 		return nil, errors.New("this is a Redis Cluster; the keys of the source have no hash tags, so that its servers cannot use one and neither can the import")
 	}
-	l := newLink(r, c, source, queue, o.Share, o.Hold, o.Notice)
-	l.keys = keys{state: "belfry_mirror:" + source, trial: "belfry_trial:" + source}
+	l := pair.New(pair.Options{
+		Redis: r, Belfry: c, RedisQueue: source, Queue: queue, StateKey: "belfry_mirror:" + source, TrialKey: "belfry_trial:" + source,
+		Share: o.Share, Hold: o.Hold, Notice: o.Notice,
+	})
 	if o.Progress == nil {
 		o.Progress = func(SourceCounts) {}
 	}
-	i := &carrier{link: l, o: o, handover: "belfry_handover:" + source, aside: "belfry_aside:" + source, batch: batchMax}
-	i.types = append(types, redisconn.Hash(i.keys.state), redisconn.Hash(i.handover), redisconn.Hash(i.aside))
+	i := &carrier{Link: l, o: o, handover: "belfry_handover:" + source, aside: "belfry_aside:" + source, batch: pair.BatchMax}
+	i.types = append(types, redisconn.Hash(l.StateKey), redisconn.Hash(i.handover), redisconn.Hash(i.aside))
 	return i, nil
 }
 
 // carry is the whole import.
 func (i *carrier) carry(ctx context.Context) (SourceCounts, error) {
-	if err := i.begin(ctx, func(ctx context.Context) error { return errors.Join(i.identify(ctx), i.writes(ctx)) }); err != nil {
+	if err := i.Begin(ctx, func(ctx context.Context) error { return errors.Join(i.Identify(ctx), i.Writes(ctx)) }); err != nil {
 		return i.counts, err
 	}
-	err := i.withHold(ctx, func(ctx context.Context) error {
-		if err := i.persist(ctx, i.prepare); err != nil {
+	err := i.WithHold(ctx, func(ctx context.Context) error {
+		if err := i.Persist(ctx, i.prepare); err != nil {
 			return err
 		}
 		return i.run(ctx)
 	})
-	i.counts.Slowest = i.slowest
+	i.counts.Slowest = i.Slowest()
 	return i.counts, err
 }
 
 // prepare refuses what cannot be brought over, and has Belfry remember ids.
 func (i *carrier) prepare(ctx context.Context) error {
-	if err := redisconn.CheckTypes(ctx, i.redis, i.types); err != nil {
+	if err := redisconn.CheckTypes(ctx, i.Redis, i.types); err != nil {
 		return err
 	}
 	found, err := i.from.survey(ctx)
@@ -145,14 +148,11 @@ func (i *carrier) prepare(ctx context.Context) error {
 	if i.o.Stopped {
 		i.counts.Total += found.Reserved
 	}
-	if _, _, err := i.link.script(ctx, fenceScript, []string{i.keys.state}); err != nil { // also refuses another owner
+	if err := i.RefuseEarlier(ctx); err != nil { // also refuses another owner
 		return err
 	}
-	for _, queue := range append([]string{i.queue}, i.beside...) {
-		if err := i.noteDedup(ctx, queue); err != nil {
-			return err
-		}
-		if err := rememberForever(ctx, i.belfry, queue); err != nil {
+	for _, queue := range append([]string{i.Queue}, i.beside...) {
+		if err := i.RememberIDs(ctx, queue); err != nil {
 			return err
 		}
 	}
@@ -161,26 +161,26 @@ func (i *carrier) prepare(ctx context.Context) error {
 
 // run moves jobs until a pass finds none, or for ever if it follows.
 func (i *carrier) run(ctx context.Context) error {
-	for retry := (backoff{}); ; {
+	for retry := (pair.Backoff{}); ; {
 		taken, err := i.cycle(ctx)
 		switch {
 		case err != nil:
-			if err := i.outlast(ctx, err, &retry); err != nil {
+			if err := i.Outlast(ctx, err, &retry); err != nil {
 				return err
 			}
 		case taken > 0:
-			retry = backoff{}
+			retry = pair.Backoff{}
 		case !i.o.Follow:
-			left, err := i.redis.HLen(ctx, i.handover).Result()
+			left, err := i.Redis.HLen(ctx, i.handover).Result()
 			if err == nil && left == 0 {
 				return nil
 			}
-			if err != nil && !passing(err) { // else a claim's answer was lost, and the next cycle has what it took
-				return explain(err)
+			if err != nil && !pair.Passing(err) { // else a claim's answer was lost, and the next cycle has what it took
+				return pair.Explain(err)
 			}
 		default:
 			i.report()
-			if err := sleep(ctx, followWait); err != nil {
+			if err := pair.Sleep(ctx, followWait); err != nil {
 				return err
 			}
 		}
@@ -190,7 +190,7 @@ func (i *carrier) run(ctx context.Context) error {
 // cycle commits what an earlier one left in the hand-over key, and then makes a pass.
 func (i *carrier) cycle(ctx context.Context) (int, error) {
 	for cursor := uint64(0); ; {
-		page, next, err := i.redis.HScan(ctx, i.handover, cursor, "", redisconn.ScanPage).Result()
+		page, next, err := i.Redis.HScan(ctx, i.handover, cursor, "", redisconn.ScanPage).Result()
 		if err != nil {
 			return 0, fmt.Errorf("reading the hand-over key: %w", err)
 		}
@@ -198,7 +198,7 @@ func (i *carrier) cycle(ctx context.Context) (int, error) {
 		for n := 0; n+1 < len(page); n += 2 {
 			jobs = append(jobs, handed{field: page[n], record: page[n+1]})
 		}
-		for part := range slices.Chunk(jobs, batchMin) { // their values may be long
+		for part := range slices.Chunk(jobs, pair.BatchMin) { // their values may be long
 			if err := i.from.load(ctx, part); err != nil {
 				return 0, fmt.Errorf("reading values of claimed jobs: %w", err)
 			}
@@ -247,7 +247,7 @@ func (i *carrier) commit(ctx context.Context, jobs []handed) error {
 		}
 		puts, of = append(puts, put), append(of, h)
 	}
-	err := i.putAll(ctx, puts, func(n int, r client.PutResult) {
+	err := i.PutAll(ctx, puts, func(n int, r client.PutResult) {
 		if r.Err != nil && !i.sameID {
 			bad = append(bad, refusal{of[n], fmt.Errorf("the queue has had another job of its id: %w", r.Err)})
 			return
@@ -286,7 +286,7 @@ func (i *carrier) ack(ctx context.Context, jobs []handed) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	reply, err := i.script(ctx, i.scripts.ack, []string{i.keys.state, i.handover}, fieldsOf(jobs)...)
+	reply, err := i.script(ctx, i.scripts.ack, []string{i.handover}, fieldsOf(jobs)...)
 	if err != nil {
 		return err
 	}
@@ -306,10 +306,10 @@ func (i *carrier) ack(ctx context.Context, jobs []handed) error {
 	if len(gone) == 0 {
 		return nil
 	}
-	if err := each(ctx, gone, func(ctx context.Context, h handed) error {
+	if err := pair.Each(ctx, gone, func(ctx context.Context, h handed) error {
 		queue, id := i.from.placeOf(h)
-		_, err := i.belfry.Cancel(ctx, queue, id)
-		if err != nil && !isGone(err) && !errors.Is(err, client.ErrJobReserved) {
+		_, err := i.Belfry.Cancel(ctx, queue, id)
+		if err != nil && !pair.IsGone(err) && !errors.Is(err, client.ErrJobReserved) {
 			return fmt.Errorf("cancelling job %s, which ended at the source: %w", id, err)
 		}
 		return nil
@@ -317,7 +317,7 @@ func (i *carrier) ack(ctx context.Context, jobs []handed) error {
 		return err
 	}
 	i.counts.Gone += int64(len(gone))
-	_, err = i.script(ctx, dropScript, []string{i.keys.state, i.handover}, fieldsOf(gone)...)
+	_, err = i.script(ctx, pair.DropScript, []string{i.handover}, fieldsOf(gone)...)
 	return err
 }
 
@@ -331,7 +331,7 @@ func (i *carrier) refused(ctx context.Context, bad []refusal) error {
 		jobs[n] = b.handed
 	}
 	if i.o.SetAside {
-		reply, err := i.script(ctx, sourceAsideScript, []string{i.keys.state, i.handover, i.aside}, fieldsOf(jobs)...)
+		reply, err := i.script(ctx, sourceAsideScript, []string{i.handover, i.aside}, fieldsOf(jobs)...)
 		if err != nil {
 			return err
 		}
@@ -341,19 +341,19 @@ func (i *carrier) refused(ctx context.Context, bad []refusal) error {
 		return err
 	}
 	slices.Reverse(jobs) // the first claimed is the first again
-	_, err := i.script(ctx, i.scripts.restore, append([]string{i.keys.state, i.handover}, i.scripts.more...), fieldsOf(jobs)...)
+	_, err := i.script(ctx, i.scripts.restore, append([]string{i.handover}, i.scripts.more...), fieldsOf(jobs)...)
 	return errors.Join(fmt.Errorf("job %s cannot be brought over and was given back: %w", bad[0].field, bad[0].why), err)
 }
 
 // script is that of the link; what took long takes fewer jobs the next time.
 func (i *carrier) script(ctx context.Context, s *redis.Script, keys []string, args ...any) (*redis.Cmd, error) {
-	reply, took, err := i.link.script(ctx, s, keys, args...)
-	i.batch = nextBatch(i.batch, took)
+	reply, took, err := i.Link.Script(ctx, s, keys, args...)
+	i.batch = pair.NextBatch(i.batch, took)
 	return reply, err
 }
 
 // report tells how far the import is.
 func (i *carrier) report() {
-	i.counts.Slowest = i.slowest
+	i.counts.Slowest = i.Slowest()
 	i.o.Progress(i.counts)
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
 // untrue are the checks that are not so.
-func untrue(checks []mirror.Check) (what []string) {
+func untrue(checks []pair.Check) (what []string) {
 	for _, c := range checks {
 		if !c.OK {
 			what = append(what, c.What)
@@ -36,7 +37,7 @@ func TestFinalizeLmstfy(t *testing.T) {
 	s.publish(now, "delayed", time.Hour, 0, 1)
 	finalizes(t, r, c, "lmstfy:ns1/q1", func(o mirror.SourceOptions) (mirror.SourceCounts, error) {
 		return mirror.ImportLmstfy(t.Context(), r, c, mirror.LmstfyOptions{SourceOptions: o, Source: source()})
-	}, func(o mirror.SourceOptions) ([]mirror.Check, error) {
+	}, func(o mirror.SourceOptions) ([]pair.Check, error) {
 		return mirror.FinalizeLmstfy(t.Context(), r, c, mirror.LmstfyOptions{SourceOptions: o, Source: source()})
 	})
 }
@@ -55,7 +56,7 @@ func TestFinalizeYouzan(t *testing.T) {
 	s.push("order", "delayed", now.Add(time.Hour), 60, "")
 	finalizes(t, r, c, "youzan:order", func(o mirror.SourceOptions) (mirror.SourceCounts, error) {
 		return mirror.ImportYouzan(t.Context(), r, c, mirror.YouzanOptions{SourceOptions: o, Topic: "order"})
-	}, func(o mirror.SourceOptions) ([]mirror.Check, error) {
+	}, func(o mirror.SourceOptions) ([]pair.Check, error) {
 		return mirror.FinalizeYouzan(t.Context(), r, c, mirror.YouzanOptions{SourceOptions: o, Topic: "order"})
 	})
 }
@@ -63,7 +64,7 @@ func TestFinalizeYouzan(t *testing.T) {
 // finalizes ends the import of a source that has three jobs, one of which a consumer holds: not while anything is left, and a second time as the first.
 func finalizes(
 	t *testing.T, r *redis.Client, c *client.Client, source string,
-	run func(o mirror.SourceOptions) (mirror.SourceCounts, error), end func(o mirror.SourceOptions) ([]mirror.Check, error),
+	run func(o mirror.SourceOptions) (mirror.SourceCounts, error), end func(o mirror.SourceOptions) ([]pair.Check, error),
 ) {
 	t.Helper()
 	o := mirror.SourceOptions{Queue: "jobs", Share: 1}

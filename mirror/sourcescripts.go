@@ -1,19 +1,15 @@
 package mirror
 
-import "github.com/redis/go-redis/v9"
+import (
+	"github.com/belfrydb/belfry/mirror/pair"
+	"github.com/redis/go-redis/v9"
+)
 
 // The scripts of imports from lmstfy and from ouqiang/delay-queue. They make names of keys from what they read, which no Redis Cluster allows; those servers cannot use one either. What a script writes down about a
 // claimed job comes before what it removes, so that an error between, such as a full memory, leaves the job where it was.
 
-// dropScript forgets jobs ARGV[4..]. KEYS: state, hand-over.
-var dropScript = redis.NewScript(guard + `
-local dropped = 0
-for i = 4, #ARGV do dropped = dropped + redis.call('HDEL', KEYS[2], ARGV[i]) end
-return dropped
-`)
-
 // sourceAsideScript moves jobs ARGV[4..] to those set aside. KEYS: state, hand-over, aside.
-var sourceAsideScript = redis.NewScript(guard + `
+var sourceAsideScript = redis.NewScript(pair.Guard + `
 local moved = 0
 for i = 4, #ARGV do
 	local record = redis.call('HGET', KEYS[2], ARGV[i])
@@ -28,7 +24,7 @@ return moved
 
 // lmstfyTimerScript takes members of the timer: ARGV[4] is how many bytes of values it takes, or a few more; ARGV[5..] are member, score, job key and kind of each. A member whose score changed stays; so does one
 // whose value is no text; one without a value is dropped, as the server would. KEYS: state, hand-over, timer. It returns how many it looked at, how many are no text, and job key, record and value of those taken.
-var lmstfyTimerScript = redis.NewScript(guard + `
+var lmstfyTimerScript = redis.NewScript(pair.Guard + `
 local room, reply = tonumber(ARGV[4]), {0, 0}
 for i = 5, #ARGV, 4 do
 	if room <= 0 then break end
@@ -58,7 +54,7 @@ return reply
 // lmstfyListScript takes up to ARGV[4] elements, or a few more than ARGV[5] bytes of values, from the tail of a list, where servers take them. ARGV[6] is what job keys begin with, ARGV[7] the kind. An element that
 // cannot be read, or whose value is no text, is moved to KEYS[4] if ARGV[8] is 1; else it ends the call. KEYS: state, hand-over, list, elements set aside. It returns how many elements it took, how many it could not
 // read, how many are left, and job key, record and value of the jobs.
-var lmstfyListScript = redis.NewScript(guard + `
+var lmstfyListScript = redis.NewScript(pair.Guard + `
 local room, reply = tonumber(ARGV[5]), {0, 0, 0}
 while reply[1] < tonumber(ARGV[4]) and room > 0 do
 	local element = redis.call('LINDEX', KEYS[3], -1)
@@ -88,7 +84,7 @@ return reply
 `)
 
 // lmstfyValueScript takes values that nothing names: ARGV[4..] are job keys. They stay where they are until their ack, as all values do. KEYS: state, hand-over. It returns job key, record and value of each.
-var lmstfyValueScript = redis.NewScript(guard + `
+var lmstfyValueScript = redis.NewScript(pair.Guard + `
 local reply = {}
 for i = 4, #ARGV do
 	local value = redis.pcall('GET', ARGV[i])
@@ -105,7 +101,7 @@ return reply
 `)
 
 // lmstfyAckScript ends jobs ARGV[4..] at lmstfy: their values go. One whose value went before stays in the hand-over key, and the reply has its place in ARGV, from 0. KEYS: state, hand-over.
-var lmstfyAckScript = redis.NewScript(guard + `
+var lmstfyAckScript = redis.NewScript(pair.Guard + `
 local gone = {}
 for i = 4, #ARGV do
 	if redis.call('HEXISTS', KEYS[2], ARGV[i]) == 1 then
@@ -116,7 +112,7 @@ return gone
 `)
 
 // lmstfyRestoreScript gives jobs ARGV[4..] back, each to where it was. KEYS: state, hand-over, timer, ready, dead letters. It returns how many are back.
-var lmstfyRestoreScript = redis.NewScript(guard + `
+var lmstfyRestoreScript = redis.NewScript(pair.Guard + `
 local back = 0
 for i = 4, #ARGV do
 	local kind, score, raw = (redis.call('HGET', KEYS[2], ARGV[i]) or ''):match('^(%a)%S (%S+) %S+ (.*)$')
@@ -134,7 +130,7 @@ return back
 // youzanClaimScript takes jobs whose value is still the one that the caller has read. ARGV[4] is the kind: "timer" takes what waits in one bucket for its due second and was never handed out; "ready" what is in the
 // ready list, but not what a consumer holds as well; the other two are for a stopped server: "list" takes what is in the ready list, "any" the rest. ARGV[5..] are id, due second and value of each.
 // KEYS: state, hand-over, ready list, buckets. It returns id, record and value of those taken.
-var youzanClaimScript = redis.NewScript(guard + `
+var youzanClaimScript = redis.NewScript(pair.Guard + `
 local kind, reply = ARGV[4], {}
 for i = 5, #ARGV, 3 do
 	local id, due, value = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -169,14 +165,14 @@ return reply
 `)
 
 // youzanAckScript forgets jobs ARGV[4..]: their values went at the claim. KEYS: state, hand-over. None can have gone.
-var youzanAckScript = redis.NewScript(guard + `
+var youzanAckScript = redis.NewScript(pair.Guard + `
 for i = 4, #ARGV do redis.call('HDEL', KEYS[2], ARGV[i]) end
 return {}
 `)
 
 // youzanRestoreScript gives jobs ARGV[4..] back; one that was pushed again meanwhile stays as it was pushed. A server looks at it in its bucket at once and moves it to where it belongs.
 // KEYS: state, hand-over, a bucket. It returns how many are back.
-var youzanRestoreScript = redis.NewScript(guard + `
+var youzanRestoreScript = redis.NewScript(pair.Guard + `
 local back = 0
 for i = 4, #ARGV do
 	local first, value = (redis.call('HGET', KEYS[2], ARGV[i]) or ''):match('^(%S+) (.*)$')

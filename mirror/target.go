@@ -3,6 +3,7 @@ package mirror
 import (
 	"context"
 	"fmt"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"time"
 )
 
@@ -28,25 +29,21 @@ type Target struct {
 
 // target looks at the queue of Belfry. It changes nothing.
 func (l *link) target(ctx context.Context) (*Target, error) {
-	t := &Target{Queue: l.queue}
-	queue, err := l.belfry.Admin().Queue(ctx, l.queue)
-	if err != nil && !isGone(err) {
+	t := &Target{Queue: l.Queue}
+	queue, err := l.Belfry.Admin().Queue(ctx, l.Queue)
+	if err != nil && !pair.IsGone(err) {
 		return nil, fmt.Errorf("reading the queue: %w", err)
 	}
 	t.Exists, t.Paused, t.DedupForever = err == nil, isSet(queue.Settings.Paused), isSet(queue.Settings.DedupForever)
 	t.Delayed, t.Ready, t.Reserved, t.Dead = queue.Delayed, queue.Ready, queue.Reserved, queue.Dead
-	if t.Epoch, err = currentEpoch(ctx, l.belfry, l.control); err != nil {
+	if t.Epoch, err = l.CurrentEpoch(ctx); err != nil {
 		return nil, err
 	}
-	if t.TakenBack, err = l.takenBack(ctx, t.Epoch); err != nil {
+	if t.TakenBack, err = l.TakenBack(ctx, t.Epoch); err != nil {
 		return nil, err
 	}
-	held, err := l.belfry.Get(ctx, l.control, holdID)
-	switch {
-	case err == nil && held.State == "RESERVED":
-		t.HeldUntil = held.LeaseUntil
-	case err != nil && !isGone(err):
-		return nil, fmt.Errorf("looking who mirrors the queue: %w", err)
+	if _, t.HeldUntil, err = l.Holder(ctx); err != nil {
+		return nil, err
 	}
 	return t, nil
 }

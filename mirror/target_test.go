@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -48,7 +49,7 @@ func TestRehearse(t *testing.T) {
 	}
 	const one, none = "bring over 1 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take them", "bring over 0 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take them"
 	look("before", Target{Epoch: 1}, one)
-	if _, err := c.Admin().Queue(t.Context(), "orders"); !isGone(err) {
+	if _, err := c.Admin().Queue(t.Context(), "orders"); !pair.IsGone(err) {
 		t.Errorf("it made the queue: %v", err)
 	}
 	if _, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil {

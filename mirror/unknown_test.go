@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
@@ -48,7 +49,7 @@ func TestRefusesUnknownQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var err error
 			refused(t, r, c, func() error { err = work(t.Context()); return err })
-			if !errors.Is(err, mirror.ErrNoQueue) {
+			if !errors.Is(err, pair.ErrNoQueue) {
 				t.Errorf("it was refused with %v", err)
 			}
 		})

@@ -3,12 +3,12 @@ package mirror
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -47,20 +47,16 @@ type Settled struct {
 
 // LookUnsettled counts what is half done. It changes nothing. The error is [ErrNoQueue] if this pair of queues was never mirrored.
 func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Unsettled, error) {
-	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
-	if err := l.begin(ctx, l.checkMirrored); err != nil {
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
+	if err := l.Begin(ctx, l.checkMirrored); err != nil {
 		return Unsettled{}, err
 	}
 	found, err := l.unsettled(ctx)
 	if err != nil {
-		return Unsettled{}, explain(err)
+		return Unsettled{}, pair.Explain(err)
 	}
-	hold, err := c.Get(ctx, l.control, holdID)
-	if err != nil && !isGone(err) {
-		return Unsettled{}, fmt.Errorf("looking who has the queue: %w", err)
-	}
-	found.Held = err == nil && hold.State == "RESERVED"
-	return found, nil
+	found.Held, _, err = l.Holder(ctx)
+	return found, err
 }
 
 // Settle finishes what runs that were stopped or killed left half done, and claims nothing new: claimed entries are put into Belfry, or given back to Redisson if Belfry cannot take them, and jobs that Redis has are removed from
@@ -68,19 +64,19 @@ func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Clien
 //
 // Errors: [ErrNoQueue] if this pair of queues was never mirrored; what Redis or Belfry refuse for good; that of ctx.
 func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Settled, error) {
-	l := newLink(r, c, o.RedisQueue, o.Queue, o.Share, o.Hold, o.Notice)
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
 	var done Settled
-	if err := l.begin(ctx, l.checkMirrored); err != nil {
+	if err := l.Begin(ctx, l.checkMirrored); err != nil {
 		return done, err
 	}
-	err := l.withWish(ctx, func(ctx context.Context) error {
-		if err := l.persist(ctx, func(ctx context.Context) (err error) {
+	err := l.WithWish(ctx, func(ctx context.Context) error {
+		if err := l.Persist(ctx, func(ctx context.Context) (err error) {
 			done.Before, err = l.unsettled(ctx)
 			return err
 		}); err != nil {
 			return err
 		}
-		return l.persist(ctx, func(ctx context.Context) error {
+		return l.Persist(ctx, func(ctx context.Context) error {
 			counts, err := l.bringIn(ctx, o.Codec)
 			done.BroughtOver += counts.Acked
 			if err == nil {
@@ -94,11 +90,11 @@ func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o Se
 
 // checkMirrored is check for a pair of queues that was mirrored before.
 func (l *link) checkMirrored(ctx context.Context) error {
-	if err := l.identify(ctx); err != nil {
+	if err := l.Identify(ctx); err != nil {
 		return err
 	}
-	if err := l.began(ctx); err != nil {
-		return explain(err)
+	if err := l.Began(ctx); err != nil {
+		return pair.Explain(err)
 	}
 	return l.check(ctx)
 }
@@ -106,7 +102,7 @@ func (l *link) checkMirrored(ctx context.Context) error {
 // unsettled counts what is half done in Redis.
 func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
 	var entries, payloads, returned, rung *redis.IntCmd
-	_, err := l.redis.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, err := l.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		entries, payloads = p.ZCard(ctx, l.keys.handover), p.HLen(ctx, l.keys.readyHand)
 		returned, rung = p.SCard(ctx, l.keys.returned), p.SCard(ctx, l.keys.rung)
 		return nil
@@ -142,9 +138,9 @@ func (i *importer) windUp(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), client.ErrStaleLease) {
 		return // another process may have the hold
 	}
-	ctx, end := outliving(ctx, lingerMax)
+	ctx, end := pair.Outliving(ctx, pair.LingerMax)
 	defer end()
-	if _, err := i.script(ctx, fenceScript, []string{i.keys.state}); err == nil {
+	if err := i.RefuseEarlier(ctx); err == nil {
 		_ = i.bringOverClaimed(ctx) // what stays is counted afterwards
 	}
 }
@@ -154,7 +150,7 @@ func (i *importer) countStranded(ctx context.Context, err error) {
 	if err == nil || !i.worked {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lingerMax)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pair.LingerMax)
 	defer cancel()
 	found, err := i.unsettled(ctx)
 	i.counts.Stranded, i.counts.StrandedUnknown = found.Claimed, err != nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -108,7 +109,7 @@ func TestStrandedIsCounted(t *testing.T) {
 	r := server.Client()
 	offerMany(t, r, 40)
 	claimOnly(t, r, c, 30)
-	i := newImporter(newLink(r, c, "orders", "", 1, 0, nil), ImportOptions{})
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
 	i.worked = true
 	if i.countStranded(t.Context(), nil); i.counts != (ImportCounts{}) {
 		t.Errorf("a run that came to its end counted %+v", i.counts)
@@ -128,10 +129,10 @@ func TestStrandedIsCounted(t *testing.T) {
 func TestSettle(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	o := SettleOptions{RedisQueue: "orders", Codec: redisson.Bytes, Share: 1}
-	if _, err := Settle(t.Context(), r, c, o); !errors.Is(err, ErrNoQueue) {
+	if _, err := Settle(t.Context(), r, c, o); !errors.Is(err, pair.ErrNoQueue) {
 		t.Errorf("of a queue that was never mirrored: %v", err)
 	}
-	if _, err := LookUnsettled(t.Context(), r, c, o); !errors.Is(err, ErrNoQueue) {
+	if _, err := LookUnsettled(t.Context(), r, c, o); !errors.Is(err, pair.ErrNoQueue) {
 		t.Errorf("a look at a queue that was never mirrored: %v", err)
 	}
 	k := keysOf("orders")

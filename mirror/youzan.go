@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
@@ -107,7 +108,7 @@ func ImportYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client
 
 // FinalizeYouzan ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again. It refuses if a job is delayed, ready or reserved at
 // ouqiang/delay-queue, claimed or set aside, and returns what it checked. Repeating it changes nothing.
-func FinalizeYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client, o YouzanOptions) ([]Check, error) {
+func FinalizeYouzan(ctx context.Context, r redis.UniversalClient, c *client.Client, o YouzanOptions) ([]pair.Check, error) {
 	i, err := newYouzanImporter(r, c, o)
 	if err != nil {
 		return nil, err
@@ -144,7 +145,7 @@ func youzanTypes(server YouzanServer, topic string) []redisconn.TypedKey {
 }
 
 func (i *youzanImporter) survey(ctx context.Context) (*SourceFinding, error) {
-	found, err := inspectYouzan(ctx, i.redis, i.server, 0, i.topic)
+	found, err := inspectYouzan(ctx, i.Redis, i.server, 0, i.topic)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (i *youzanImporter) load(_ context.Context, jobs []handed) error {
 }
 
 func (i *youzanImporter) placeOf(h handed) (queue, id string) {
-	return i.queue, youzanID(i.topic, h.field)
+	return i.Queue, youzanID(i.topic, h.field)
 }
 
 // put makes the job of a claimed one.
@@ -193,11 +194,11 @@ const ttrMax = int64(24 * time.Hour / time.Second)
 // youzanFits says why Belfry cannot take a job.
 func youzanFits(job youzan.Job) error {
 	switch {
-	case len(job.Body) > bodyMax:
-		return fmt.Errorf("its body has %d bytes, at most %d", len(job.Body), bodyMax)
+	case len(job.Body) > pair.BodyMax:
+		return fmt.Errorf("its body has %d bytes, at most %d", len(job.Body), pair.BodyMax)
 	case job.TTR < 1 || job.TTR > ttrMax:
 		return fmt.Errorf("its TTR is %d s, should be 1 to %d", job.TTR, ttrMax)
-	case job.Due < 0 || time.Until(time.Unix(min(job.Due, 1<<40), 0)) > delayMax:
+	case job.Due < 0 || time.Until(time.Unix(min(job.Due, 1<<40), 0)) > pair.DelayMax:
 		return fmt.Errorf("its due second is %d", job.Due)
 	}
 	return nil
@@ -219,7 +220,7 @@ func youzanID(topic, id string) string {
 func digits(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
 // youzanValueMax is how much of a value is read: more than any has whose body Belfry takes.
-const youzanValueMax = 2 * bodyMax
+const youzanValueMax = 2 * pair.BodyMax
 
 // youzanJob is a job as it was read.
 type youzanJob struct {
@@ -299,10 +300,10 @@ func (i *youzanImporter) steps() []func(context.Context) (int, error) {
 
 // begin looks at the clock and the buckets.
 func (i *youzanImporter) begin(ctx context.Context) (_ int, err error) {
-	if i.now, err = i.redis.Time(ctx).Result(); err != nil {
+	if i.now, err = i.Redis.Time(ctx).Result(); err != nil {
 		return 0, err
 	}
-	return 0, i.server.tooFew(ctx, i.redis)
+	return 0, i.server.tooFew(ctx, i.Redis)
 }
 
 // takeReady claims what is in the ready list.
@@ -312,7 +313,7 @@ func (i *youzanImporter) takeReady(ctx context.Context) (taken int, err error) {
 		kind = "list"
 	}
 	for at := int64(0); ; {
-		page, err := i.redis.LRange(ctx, i.server.Names.QueueKey(i.topic), at, at+redisconn.ScanPage-1).Result()
+		page, err := i.Redis.LRange(ctx, i.server.Names.QueueKey(i.topic), at, at+redisconn.ScanPage-1).Result()
 		if err != nil || len(page) == 0 {
 			return taken, err
 		}
@@ -337,7 +338,7 @@ func (i *youzanImporter) takeBuckets(ctx context.Context) (taken int, err error)
 		}
 	}
 	for _, bucket := range i.server.bucketKeys() {
-		if err := redisconn.ScanScores(ctx, i.redis, bucket, "", func(page []string) error {
+		if err := redisconn.ScanScores(ctx, i.Redis, bucket, "", func(page []string) error {
 			n, err := i.claim(ctx, kind, members(page), keep)
 			taken += n
 			return err
@@ -355,8 +356,8 @@ func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 		return i.o.Unnamed
 	}
 	unread := i.counts.Unread
-	err = redisconn.ScanKeys(ctx, i.redis, "", func(keys []string) error {
-		keys, err := likeYouzan(ctx, i.redis, keys)
+	err = redisconn.ScanKeys(ctx, i.Redis, "", func(keys []string) error {
+		keys, err := likeYouzan(ctx, i.Redis, keys)
 		if err != nil {
 			return err
 		}
@@ -373,13 +374,13 @@ func (i *youzanImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 func (i *youzanImporter) claim(ctx context.Context, kind string, ids []string, keep func(youzanJob) bool) (taken int, err error) {
 	const atATime = 32 // values may be long
 	for part := range slices.Chunk(ids, atATime) {
-		jobs, err := readYouzan(ctx, i.redis, part, func(topic string) bool { return topic == i.topic }, func(string, string, error) { i.counts.Unread++ }, func(string) {})
+		jobs, err := readYouzan(ctx, i.Redis, part, func(topic string) bool { return topic == i.topic }, func(string, string, error) { i.counts.Unread++ }, func(string) {})
 		if err != nil {
 			return taken, err
 		}
 		for len(jobs) > 0 {
 			var args []any
-			room := claimBytes
+			room := pair.ClaimBytes
 			for len(jobs) > 0 && room > 0 && len(args) < 3*i.batch {
 				job := jobs[0]
 				if jobs = jobs[1:]; keep == nil || keep(job) {
@@ -401,7 +402,7 @@ func (i *youzanImporter) claimThese(ctx context.Context, kind string, args []any
 	if len(args) == 0 {
 		return 0, nil
 	}
-	keys := append([]string{i.keys.state, i.handover, i.server.Names.QueueKey(i.topic)}, i.server.bucketKeys()...)
+	keys := append([]string{i.handover, i.server.Names.QueueKey(i.topic)}, i.server.bucketKeys()...)
 	reply, err := i.script(ctx, youzanClaimScript, keys, append([]any{kind}, args...)...)
 	if err != nil {
 		return 0, err

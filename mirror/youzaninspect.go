@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/redis/go-redis/v9"
 )
@@ -54,14 +55,14 @@ func inspectYouzan(ctx context.Context, r redis.UniversalClient, server YouzanSe
 	}
 	for _, step := range []func(context.Context) error{s.types, s.buckets, s.find, s.types, s.ready, s.unnamed} {
 		if err := step(ctx); err != nil {
-			return nil, explain(err)
+			return nil, pair.Explain(err)
 		}
 	}
 	found := make([]*YouzanFinding, 0, len(topics))
 	for _, topic := range slices.Sorted(maps.Keys(s.topics)) {
 		f := s.topics[topic]
 		if err := f.mirrored(ctx, r, "youzan:"+topic); err != nil {
-			return nil, explain(err)
+			return nil, pair.Explain(err)
 		}
 		if s.broken.Bad > 0 {
 			f.bad(s.broken.FirstBad)
@@ -99,7 +100,7 @@ func (s *youzanSurvey) types(ctx context.Context) error {
 
 // read reads jobs of the topics, some at a time.
 func (s *youzanSurvey) read(ctx context.Context, ids []string, missing func(id string), f func(*YouzanFinding, youzanJob)) error {
-	for part := range slices.Chunk(ids, batchMin) {
+	for part := range slices.Chunk(ids, pair.BatchMin) {
 		jobs, err := readYouzan(ctx, s.redis, part, func(topic string) bool { return s.finding(topic) != nil }, func(topic, id string, why error) {
 			s.named[id] = true
 			found := &s.broken
@@ -168,7 +169,7 @@ func (s *youzanSurvey) find(ctx context.Context) error {
 			if kind != "list" {
 				continue
 			}
-			ids, err := s.redis.LRange(ctx, keys[n], 0, batchMin-1).Result()
+			ids, err := s.redis.LRange(ctx, keys[n], 0, pair.BatchMin-1).Result()
 			if err != nil {
 				return err
 			}
@@ -210,7 +211,7 @@ func (s *youzanSurvey) unnamed(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for part := range slices.Chunk(keys, batchMin) {
+		for part := range slices.Chunk(keys, pair.BatchMin) {
 			jobs, err := readYouzan(ctx, s.redis, part, func(topic string) bool { return s.topics[topic] != nil }, func(string, string, error) {}, func(string) {})
 			if err != nil {
 				return err

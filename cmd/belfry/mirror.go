@@ -18,6 +18,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -64,7 +65,7 @@ func (f *mirrorFlags) names(c *cobra.Command) {
 	flags.StringVarP(&f.redisQueue, "queue", "q", "", "the name that Redisson's processes give the queue")
 	flags.StringVar(&f.queue, "belfry-queue", "", "the queue of Belfry; the same name if empty")
 	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
-	f.hold = mirror.HoldDefault
+	f.hold = pair.HoldDefault
 	flags.Var(&durationFlag{&f.hold, "15s"}, "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
 	f.access.add(flags)
 }
@@ -80,8 +81,8 @@ func (f *mirrorFlags) checked() error {
 	if f.replicas < 0 {
 		return usagef("--replicas: must be 0 or more, is %d", f.replicas)
 	}
-	if f.hold < mirror.HoldMin || f.hold > mirror.HoldMax {
-		return usagef("--hold: must be %v to %v, is %v", mirror.HoldMin, mirror.HoldMax, f.hold)
+	if f.hold < pair.HoldMin || f.hold > pair.HoldMax {
+		return usagef("--hold: must be %v to %v, is %v", pair.HoldMin, pair.HoldMax, f.hold)
 	}
 	return nil
 }
@@ -268,7 +269,7 @@ func (a *app) mirrorExport(
 		out.ExportCounts, err = export(ctx, r, c, mirror.ExportOptions{
 			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(ctx),
 			Progress: func(n mirror.ExportCounts) { bar.entries(n.Returned, n.Total) },
-			Checked:  func(checks []mirror.Check) { out.Checks = checks },
+			Checked:  func(checks []pair.Check) { out.Checks = checks },
 		})
 		bar.end()
 		if err != nil && out.ExportCounts == (mirror.ExportCounts{}) {
@@ -288,7 +289,7 @@ func (a *app) mirrorExport(
 // exported is what an export or a rollback shows.
 type exported struct {
 	mirror.ExportCounts
-	Checks []mirror.Check `json:"checks"`
+	Checks []pair.Check `json:"checks"`
 }
 
 // mirrored does work between a Redis and a server. If a signal ends it, it says in one line what that means.
@@ -382,7 +383,7 @@ func coded(err error) error {
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
 		return &codedError{codeForbidden, err.Error()}
-	case errors.Is(err, mirror.ErrNoQueue):
+	case errors.Is(err, pair.ErrNoQueue):
 		return &codedError{codeNotFound, err.Error()}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &codedError{codeUnavailable, err.Error()}

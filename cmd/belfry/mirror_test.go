@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -132,7 +132,7 @@ func TestMirrorInJSON(t *testing.T) {
 	}
 	back := printed[struct {
 		Returned, Original, Aside int
-		Checks                    []mirror.Check
+		Checks                    []pair.Check
 	}](t, run("mirror", "rollback", r.URL(), "-q", "orders"))
 	if back.Returned != 3 || back.Original != 3 || back.Aside != 1 || len(back.Checks) != 11 {
 		t.Errorf("rollback printed %+v", back)

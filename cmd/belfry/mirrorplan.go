@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -104,7 +105,7 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 					Progress: func(n mirror.ImportCounts) { meters.imported(f.redisQueue, n) },
 				},
 				Quiet: quiet,
-				Looked: func(checks []mirror.Check, since time.Duration) {
+				Looked: func(checks []pair.Check, since time.Duration) {
 					out.Checks = checks
 					bar.notice(errors.New(standing(checks, since, quiet)))
 				},
@@ -127,11 +128,11 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 // cutOver is what a cut-over shows: what it brought over, and what it saw at its last look.
 type cutOver struct {
 	mirror.ImportCounts
-	Checks []mirror.Check `json:"checks"`
+	Checks []pair.Check `json:"checks"`
 }
 
 // standing says how far a cut-over is. It changes only when something does.
-func standing(checks []mirror.Check, since, quiet time.Duration) string {
+func standing(checks []pair.Check, since, quiet time.Duration) string {
 	var left []string
 	for _, c := range checks {
 		if !c.OK {

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
@@ -224,7 +225,7 @@ func (f *mirrorFlags) byService(o mirror.SourceOptions, lmstfy func(mirror.Lmstf
 }
 
 // finalize ends a migration, and returns what it checked.
-func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, notice func(error)) (checks []mirror.Check, err error) {
+func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, notice func(error)) (checks []pair.Check, err error) {
 	if f.source.from == fromRedisson {
 		return mirror.Finalize(ctx, r, c, mirror.FinalizeOptions{RedisQueue: f.redisQueue, Queue: f.queue, Share: f.share, Hold: f.hold, Notice: notice})
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
@@ -186,7 +187,7 @@ func unlessZero(n int64) string {
 }
 
 // renderChecks says what was checked before a step of a migration.
-func renderChecks(w io.Writer, checks []mirror.Check) {
+func renderChecks(w io.Writer, checks []pair.Check) {
 	for _, c := range checks {
 		mark := "ok "
 		if !c.OK {

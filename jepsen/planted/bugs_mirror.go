@@ -3,7 +3,7 @@ package planted
 // The mistakes of the mirror. Some take their time between two steps, so that a kill or a suspension falls there: a mirror without the mistake may be as slow.
 
 func bridgeBugs() []Bug {
-	unfenced := before("mirror/link.go", `*w.last++`, `if planted("bridge-unfenced") {
+	unfenced := before("mirror/pair/script.go", `*w.last++`, `if planted("bridge-unfenced") {
 		fence = plantedFence()
 	}`)
 	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`, `if planted("bridge-unfenced") {
@@ -18,12 +18,12 @@ func bridgeBugs() []Bug {
 		{
 			Name: "forgotten-before-ack", What: "that a job was put on the ready list is forgotten before it is acked",
 			Claims: []string{"M2"}, Workloads: []string{"mirror"},
-			Edits: []Edit{before("mirror/bridge.go", `errs, _ := g.belfry.AckBatch(ctx, leases)`, `if planted("forgotten-before-ack") {
+			Edits: []Edit{before("mirror/bridge.go", `errs, _ := g.Belfry.AckBatch(ctx, leases)`, `if planted("forgotten-before-ack") {
 		tags := make([]any, len(jobs))
 		for n, job := range jobs {
 			tags[n] = tagOf(job)
 		}
-		_, _, _ = g.link.script(ctx, forgetScript, []string{g.keys.state, g.keys.rung}, tags...)
+		_, _, _ = g.link.Script(ctx, forgetScript, []string{g.keys.rung}, tags...)
 		plantedPause()
 	}`)},
 		},

@@ -28,7 +28,7 @@ func planted(name string) bool { return plantedName == name }
 
 // helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
 func helpers() map[string]string {
-	return map[string]string{"cluster": clusterHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers}
+	return map[string]string{"cluster": clusterHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair")}
 }
 
 const clusterHelpers = `package cluster
@@ -121,7 +121,8 @@ func plantedWrite(fsys FS, name string, data []byte) error {
 }
 `
 
-const mirrorHelpers = `package mirror
+func mirrorHelpers(name string) string {
+	return "package " + name + `
 
 import (
 	"math/rand/v2"
@@ -136,3 +137,4 @@ func plantedPause() {
 
 func plantedFence() uint64 { return uint64(time.Now().UnixMicro()) }
 `
+}

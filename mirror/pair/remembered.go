@@ -1,4 +1,4 @@
-package mirror
+package pair
 
 import (
 	"context"
@@ -13,10 +13,13 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// Several Redis queues may come to one queue of Belfry. Its notes say what it remembered before the first of them, and which of them are under way: a job wasID, and a mark for each. No lock keeps those who write them
-// apart, their order does: a mark is put before the note and the setting are looked at, and looked for after they were changed.
+// Several Redis queues may come to one queue of Belfry. Its notes say what it remembered before the
+// first of them, and which of them are under way: a job wasID, and a mark for each. No lock keeps
+// those who write them apart, their order does: a mark is put before the note and the setting are
+// looked at, and looked for after they were changed.
 
-// wasID is the id of the job that says what a queue remembered before the first import, markPrefix begins those of the marks.
+// wasID is the id of the job that says what a queue remembered before the first import, markPrefix
+// begins those of the marks.
 const (
 	wasID      = "was"
 	markPrefix = "mark:"
@@ -38,7 +41,8 @@ type markRecord struct {
 	RedisQueue string `json:"redisQueue"`
 }
 
-// control is the queue that holds the notes. What is hashed for a pair of queues has a NUL, which this has not.
+// control is the queue that holds the notes. What is hashed for a pair of queues has a NUL, which
+// this has not.
 func (n notes) control() string {
 	sum := sha256.Sum256([]byte("dedup " + n.queue))
 	return "belfry.mirror/" + hex.EncodeToString(sum[:8])
@@ -61,7 +65,7 @@ func (n notes) put(ctx context.Context, id string, body any) error {
 
 // forget removes a job. Repeating it changes nothing.
 func (n notes) forget(ctx context.Context, id string) error {
-	if _, err := n.belfry.Cancel(ctx, n.control(), id); err != nil && !isGone(err) {
+	if _, err := n.belfry.Cancel(ctx, n.control(), id); err != nil && !IsGone(err) {
 		return fmt.Errorf("forgetting what the queue %s remembered: %w", n.queue, err)
 	}
 	return nil
@@ -70,7 +74,7 @@ func (n notes) forget(ctx context.Context, id string) error {
 // get reads a job; false if there is none.
 func (n notes) get(ctx context.Context, id string, body any) (bool, error) {
 	job, err := n.belfry.Get(ctx, n.control(), id)
-	if isGone(err) {
+	if IsGone(err) {
 		return false, nil
 	}
 	if err == nil {
@@ -95,17 +99,17 @@ func (n notes) noteWas(ctx context.Context) error {
 		return err
 	}
 	is, err := n.belfry.Admin().Queue(ctx, n.queue)
-	if err != nil && !isGone(err) {
+	if err != nil && !IsGone(err) {
 		return fmt.Errorf("reading the queue %s: %w", n.queue, err)
 	}
-	return n.put(ctx, wasID, dedupRecord{isSet(is.Settings.DedupForever)})
+	return n.put(ctx, wasID, dedupRecord{is.Settings.DedupForever != nil && *is.Settings.DedupForever})
 }
 
 // marks are the Redis queues that come to the queue, sorted.
 func (n notes) marks(ctx context.Context) ([]string, error) {
 	var all []string
 	for job, err := range n.belfry.List(ctx, n.control(), client.ListOptions{}) {
-		if isGone(err) {
+		if IsGone(err) {
 			return nil, nil
 		}
 		if err != nil {
@@ -126,32 +130,35 @@ func (n notes) marks(ctx context.Context) ([]string, error) {
 }
 
 // markDedup notes that this pair's import is under way.
-func (l *link) markDedup(ctx context.Context, queue string) error {
-	return notes{l.belfry, queue}.put(ctx, markID(l.control), markRecord{l.redisQueue})
+func (l *Link) markDedup(ctx context.Context, queue string) error {
+	return notes{l.Belfry, queue}.put(ctx, markID(l.control), markRecord{l.RedisQueue})
 }
 
-// markedDedup reports whether an import of this pair was not ended: what a queue remembers was not set back.
-func (l *link) markedDedup(ctx context.Context, queues ...string) (bool, error) {
+// markedDedup reports whether an import of this pair was not ended: what a queue remembers was not
+// set back.
+func (l *Link) markedDedup(ctx context.Context, queues ...string) (bool, error) {
 	for _, queue := range queues {
 		var r markRecord
-		if found, err := (notes{l.belfry, queue}).get(ctx, markID(l.control), &r); err != nil || found {
+		if found, err := (notes{l.Belfry, queue}).get(ctx, markID(l.control), &r); err != nil || found {
 			return found, err
 		}
 	}
 	return false, nil
 }
 
-// noteDedup writes down what a queue that jobs come to remembers, and that they come from this Redis queue. The caller has the queue remember ids without end afterwards.
-func (l *link) noteDedup(ctx context.Context, queue string) error {
+// noteDedup writes down what a queue that jobs come to remembers, and that they come from this
+// Redis queue. The caller has the queue remember ids without end afterwards.
+func (l *Link) noteDedup(ctx context.Context, queue string) error {
 	if err := l.markDedup(ctx, queue); err != nil {
 		return err
 	}
-	return notes{l.belfry, queue}.noteWas(ctx)
+	return notes{l.Belfry, queue}.noteWas(ctx)
 }
 
-// restoreDedup has a queue remember ids as it did before the first import, and forgets how that was, unless jobs come from other Redis queues still.
-func (l *link) restoreDedup(ctx context.Context, queue string) error {
-	n := notes{l.belfry, queue}
+// RestoreDedup has a queue remember ids as it did before the first import, unless jobs come from other
+// Redis queues still. Repeating it changes nothing.
+func (l *Link) RestoreDedup(ctx context.Context, queue string) error {
+	n := notes{l.Belfry, queue}
 	if err := n.forget(ctx, markID(l.control)); err != nil {
 		return err
 	}
@@ -168,9 +175,10 @@ func (l *link) restoreDedup(ctx context.Context, queue string) error {
 			if err := n.noteWas(ctx); err != nil {
 				return err
 			}
-			return rememberForever(ctx, l.belfry, queue)
+			return rememberForever(ctx, l.Belfry, queue)
 		case len(others) > 0:
-			l.notice(fmt.Errorf("the queue %s goes on remembering ids without end: what it has also comes from %s", queue, strings.Join(others, ", ")))
+			l.Notice(fmt.Errorf("the queue %s goes on remembering ids without end: what it has also comes from %s", queue,
+				strings.Join(others, ", ")))
 			return nil
 		case !found:
 			return nil // an earlier run came so far, or nothing was brought over
@@ -181,19 +189,20 @@ func (l *link) restoreDedup(ctx context.Context, queue string) error {
 	}
 }
 
-// setBack has a queue remember ids as it did and forgets how that was, or, if another import began meanwhile, undoes it: then it must be looked who is there.
-func (l *link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
-	for wait := (backoff{}); ; {
-		changed, err := l.belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})
-		if err != nil && !isGone(err) {
+// setBack has a queue remember ids as it did and forgets how that was, or, if another import began
+// meanwhile, undoes it: then it must be looked who is there.
+func (l *Link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
+	for wait := (Backoff{}); ; {
+		changed, err := l.Belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})
+		if err != nil && !IsGone(err) {
 			return false, fmt.Errorf("having the queue %s forget ids again: %w", n.queue, err)
 		}
 		pending := changed.PendingShards
 		if len(pending) == 0 {
 			break
 		}
-		l.notice(fmt.Errorf("waiting for shards %v to forget ids again", pending))
-		if err := wait.wait(ctx); err != nil {
+		l.Notice(fmt.Errorf("waiting for shards %v to forget ids again", pending))
+		if err := wait.Wait(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -207,5 +216,27 @@ func (l *link) setBack(ctx context.Context, n notes, was bool) (again bool, err 
 	if err := n.put(ctx, wasID, dedupRecord{was}); err != nil {
 		return false, err
 	}
-	return true, rememberForever(ctx, l.belfry, n.queue)
+	return true, rememberForever(ctx, l.Belfry, n.queue)
+}
+
+// rememberForever has a queue remember the ids of ended jobs without end, and makes it if there is none.
+func rememberForever(ctx context.Context, c *client.Client, queue string) error {
+	settings := &client.QueueSettings{DedupForever: new(true)}
+	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
+	if errors.Is(err, client.Reason("QUEUE_EXISTS")) {
+		_, err = c.Admin().UpdateQueue(ctx, queue, settings)
+	}
+	if err != nil {
+		return fmt.Errorf("having the queue %s remember ids: %w", queue, err)
+	}
+	return nil
+}
+
+// RememberIDs has a queue remember ids without end, so that a repeat is known, and writes down what it
+// remembered before. It makes the queue if there is none. Repeating it changes nothing.
+func (l *Link) RememberIDs(ctx context.Context, queue string) error {
+	if err := l.noteDedup(ctx, queue); err != nil {
+		return err
+	}
+	return rememberForever(ctx, l.Belfry, queue)
 }
