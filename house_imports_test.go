@@ -222,9 +222,19 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/nemesis",
-		may:      []string{"fsm", "rpc/belfry/...", "jepsen/..."},
+		may:      []string{"rpc/belfry/...", "jepsen/..."},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sys"},
-		reason:   "faults strike real processes from outside; only what a backup holds is read with the package that wrote it",
+		reason:   "faults strike real processes from outside",
+	},
+	{
+		dir:    "jepsen/nemesis/backupdiff",
+		may:    []string{"fsm"},
+		reason: "a backup is read with the package that wrote it, and without a server",
+	},
+	{
+		dir:    "jepsen/nemesis/intruder",
+		may:    []string{"jepsen/network"},
+		reason: "who misuses a port knows nothing of what serves it",
 	},
 	{
 		dir:      "jepsen/redisson",

@@ -130,11 +130,7 @@ func memoryCap(ctx context.Context, s *Scene) (string, Heal, error) {
 		var all sync.WaitGroup
 		for i := range hungry {
 			random := rand.New(rand.NewPCG(seed, uint64(i)))
-			all.Go(func() {
-				for pause(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))) {
-					crowd.connect(ctx, network.Client, hugeBody, random)
-				}
-			})
+			all.Go(func() { crowd.SendHugeBodies(ctx, random) })
 		}
 		all.Wait()
 		return nil

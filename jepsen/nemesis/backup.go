@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/jepsen/lab"
+	"github.com/belfrydb/belfry/jepsen/nemesis/backupdiff"
 )
 
 // backupMax bounds each command of a backup: only what hangs takes that long.
@@ -83,21 +84,21 @@ func (s *Scene) backUpAndRestore(ctx context.Context, from *place, dir string) e
 	if made != read || made != restored {
 		return fmt.Errorf("a backup was made of %+v, has %+v, and restored %+v", made, read, restored)
 	}
-	before, err := heldIn(file)
+	before, err := backupdiff.Read(file)
 	if err != nil {
 		return err
 	}
-	after, err := heldIn(again)
+	after, err := backupdiff.Read(again)
 	if err != nil {
 		return err
 	}
-	if err := before.sameAs(after); err != nil {
+	if err := before.Restored(after); err != nil {
 		return err
 	}
 	s.Count("backups that were restored", 1)
-	s.Count("jobs in backups that were restored", int64(len(before.jobs)))
-	s.Count("queues in backups that were restored, by partition", int64(len(before.queues)))
-	s.Count("quotas in backups that were restored", int64(len(before.namespaces)))
+	s.Count("jobs in backups that were restored", int64(before.Jobs()))
+	s.Count("queues in backups that were restored, by partition", int64(before.Partitions()))
+	s.Count("quotas in backups that were restored", int64(before.Namespaces()))
 	return nil
 }
 

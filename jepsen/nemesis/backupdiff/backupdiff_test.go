@@ -1,4 +1,4 @@
-package nemesis
+package backupdiff
 
 import (
 	"errors"
@@ -12,7 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestSameJobs: what was restored is what was in the backup, and only what time changes may be otherwise.
+// TestSameJobs: the restored jobs are those of the backup; only what time changes may differ.
 func TestSameJobs(t *testing.T) {
 	key := jobKey{"q", 0, 7}
 	job := func(state fsm.State, change func(*fsm.Job)) map[jobKey]fsm.Job {
@@ -56,9 +56,8 @@ func TestSameJobs(t *testing.T) {
 	}
 }
 
-// heldBy returns what a backup holds of two shards that both have job 1 of a queue, with one more
-// record of the catalog.
-func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held {
+// contentsOf returns a backup of two shards that both have job 1 of a queue, with more records of the catalog.
+func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *Contents {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "backup"))
 	if err != nil {
@@ -90,42 +89,42 @@ func heldBy(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *held
 	if err := errors.Join(out.Close(), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	h, err := heldIn(file.Name())
+	h, err := Read(file.Name())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// TestHeldIn: a backup is read with the partitions that jobs are in, whose serials are the same,
-// and what is not restored or restored as another is found.
-func TestHeldIn(t *testing.T) {
+// TestRead: jobs of two partitions with the same serial are kept apart, and a comparison finds what was not restored or
+// differs.
+func TestRead(t *testing.T) {
 	quota := func(jobs uint64) fsm.BackupRecord {
 		return fsm.NamespaceRecord(&fsm.CatalogNamespace{Name: "shop", MaxJobs: jobs})
 	}
-	had := heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5))
+	had := contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(5))
 	if len(had.jobs) != 2 || len(had.queues) != 2 || len(had.catalog) != 1 || len(had.namespaces) != 1 {
 		t.Fatalf("a backup of two partitions with a job each holds %+v", had)
 	}
 	for what, c := range map[string]struct {
-		after *held
+		after *Contents
 		want  string
 	}{
-		"the same": {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(5)), ""},
-		"other settings": {heldBy(t, fsm.Settings{MaxJobs: 8}, quota(5)),
+		"the same": {contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(5)), ""},
+		"other settings": {contentsOf(t, fsm.Settings{MaxJobs: 8}, quota(5)),
 			"the queue of the catalog q of a backup was restored as another"},
-		"another quota": {heldBy(t, fsm.Settings{MaxJobs: 7}, quota(6)),
+		"another quota": {contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(6)),
 			"the quota shop of a backup was restored as another"},
-		"no quota":         {heldBy(t, fsm.Settings{MaxJobs: 7}), "the quota shop of a backup was not restored"},
-		"nothing restored": {newHeld(), "the partition {name:q partition:"},
+		"no quota":         {contentsOf(t, fsm.Settings{MaxJobs: 7}), "the quota shop of a backup was not restored"},
+		"nothing restored": {newContents(), "the partition {name:q partition:"},
 	} {
-		err := had.sameAs(c.after)
+		err := had.Restored(c.after)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 	}
-	none := heldBy(t, fsm.Settings{MaxJobs: 7})
-	if err := none.sameAs(had); err == nil || !strings.Contains(err.Error(),
+	none := contentsOf(t, fsm.Settings{MaxJobs: 7})
+	if err := none.Restored(had); err == nil || !strings.Contains(err.Error(),
 		"the quota shop was restored and is not in the backup") {
 		t.Errorf("a quota from nowhere: %v", err)
 	}

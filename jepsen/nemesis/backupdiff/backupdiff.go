@@ -1,4 +1,6 @@
-package nemesis
+// Package backupdiff reads backups of a Belfry cluster, and compares a backup with one of the cluster into which it was
+// restored. It is the one part of the faults that reads with package fsm, which wrote the backup.
+package backupdiff
 
 import (
 	"bufio"
@@ -25,29 +27,30 @@ type queueKey struct {
 	partition uint32
 }
 
-// queueHeld is what lasts of such a partition.
+// queueHeld is what a backup keeps of a partition.
 type queueHeld struct {
 	partitions uint32
 	settings   fsm.Settings
 }
 
-// held is what a backup holds.
-type held struct {
+// Contents is what a backup holds. It must not be changed by two goroutines at a time.
+type Contents struct {
 	jobs       map[jobKey]fsm.Job
 	queues     map[queueKey]queueHeld
 	catalog    map[string]fsm.CatalogQueue
 	namespaces map[string]fsm.CatalogNamespace
-	// partitions are those of the queues of the shard at hand: the record of a job does not say of which one it is.
+	// partitions has the partition of each queue of the shard that is being read: a job's record does not name it.
 	partitions map[string]uint32
 }
 
-func newHeld() *held {
-	return &held{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]fsm.CatalogQueue{},
+func newContents() *Contents {
+	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]fsm.CatalogQueue{},
 		namespaces: map[string]fsm.CatalogNamespace{}}
 }
 
-// heldIn returns what a backup holds.
-func heldIn(path string) (*held, error) {
+// Read reads the backup in a file. It returns an error if the file cannot be read, is no whole backup, or has something
+// twice.
+func Read(path string) (*Contents, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading a backup: %w", err)
@@ -57,48 +60,57 @@ func heldIn(path string) (*held, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a backup: %w", err)
 	}
-	h := newHeld()
+	c := newContents()
 	for {
 		record, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return h, nil
+			return c, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading a backup: %w", err)
 		}
-		record.Data = bytes.Clone(record.Data) // what is read of it stays
-		if err := h.add(&record); err != nil {
+		record.Data = bytes.Clone(record.Data) // the reader uses its buffer again
+		if err := c.add(&record); err != nil {
 			return nil, fmt.Errorf("reading a backup: %w", err)
 		}
 	}
 }
 
+// Jobs returns how many jobs the backup holds.
+func (c *Contents) Jobs() int { return len(c.jobs) }
+
+// Partitions returns how many partitions of queues the backup holds.
+func (c *Contents) Partitions() int { return len(c.queues) }
+
+// Namespaces returns how many namespaces the backup has a quota of.
+func (c *Contents) Namespaces() int { return len(c.namespaces) }
+
 // add adds a record.
-func (h *held) add(record *fsm.BackupRecord) error {
+func (c *Contents) add(record *fsm.BackupRecord) error {
 	switch record.Kind {
 	case fsm.BackupCatalog:
 		q, err := record.Catalog()
-		return addOne(h.catalog, q.Name, q, err)
+		return addOne(c.catalog, q.Name, q, err)
 	case fsm.BackupNamespace:
 		n, err := record.Namespace()
-		return addOne(h.namespaces, n.Name, n, err)
+		return addOne(c.namespaces, n.Name, n, err)
 	case fsm.BackupShard:
-		h.partitions = map[string]uint32{}
+		c.partitions = map[string]uint32{}
 		return nil
 	case fsm.BackupQueue:
 		q, err := record.Queue()
-		h.partitions[q.Name] = q.Partition
-		return addOne(h.queues, queueKey{q.Name, q.Partition}, queueHeld{q.Partitions, q.Settings}, err)
+		c.partitions[q.Name] = q.Partition
+		return addOne(c.queues, queueKey{q.Name, q.Partition}, queueHeld{q.Partitions, q.Settings}, err)
 	case fsm.BackupJob:
 		job, _, err := record.Job()
-		job.Partition = h.partitions[job.Queue]
-		return addOne(h.jobs, jobKey{job.Queue, job.Partition, job.Serial}, job, err)
+		job.Partition = c.partitions[job.Queue]
+		return addOne(c.jobs, jobKey{job.Queue, job.Partition, job.Serial}, job, err)
 	default:
 		return nil
 	}
 }
 
-// addOne adds what was read, unless it could not be, or is there already.
+// addOne adds one record. It returns err, or an error if the key is there already.
 func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 	if err != nil {
 		return err
@@ -110,14 +122,15 @@ func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 	return nil
 }
 
-// sameAs compares a backup with one of a server into which it was restored, and that did nothing else.
-func (h *held) sameAs(after *held) error {
-	return errors.Join(sameJobs(h.jobs, after.jobs), same("partition", h.queues, after.queues),
-		same("queue of the catalog", h.catalog, after.catalog),
-		same("quota", h.namespaces, after.namespaces))
+// Restored compares a backup with after, which is a backup of a server that did nothing but restore it. The error names
+// what is missing, what is new, and what differs by more than the time that has passed.
+func (c *Contents) Restored(after *Contents) error {
+	return errors.Join(sameJobs(c.jobs, after.jobs), same("partition", c.queues, after.queues),
+		same("queue of the catalog", c.catalog, after.catalog),
+		same("quota", c.namespaces, after.namespaces))
 }
 
-// same says which of some things were not restored, or as others.
+// same names the first thing that was not restored, or differs.
 func same[K comparable, V any](what string, before, after map[K]V) error {
 	for key, want := range before {
 		if is, restored := after[key]; !restored {
@@ -134,9 +147,8 @@ func same[K comparable, V any](what string, before, after map[K]V) error {
 	return nil
 }
 
-// sameJobs compares the jobs of a backup with those of a server into which it was restored, and
-// that did nothing else: time has passed there, so a job may have fallen due, and a lease may have
-// lapsed.
+// sameJobs compares the jobs of a backup with those that were restored. Time has passed since: a job may have fallen due,
+// and a lease may have lapsed.
 func sameJobs(before, after map[jobKey]fsm.Job) error {
 	for key, had := range before {
 		has, restored := after[key]
@@ -155,7 +167,7 @@ func sameJobs(before, after map[jobKey]fsm.Job) error {
 	return nil
 }
 
-// lasting returns a job without what time may have changed since it was had.
+// lasting returns a job without what time may have changed since the backup had it.
 func lasting(j, had fsm.Job) fsm.Job {
 	switch {
 	case had.State == fsm.Reserved && j.State != fsm.Reserved: // its lease has lapsed
