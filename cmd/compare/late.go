@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -19,8 +20,8 @@ const (
 )
 
 // steady puts jobs on schedule.
-func steady(ctx context.Context, r *running, set settings) (_ []sample, err error) {
-	putters, err := crowdOf(ctx, r, lateCallers, library)
+func steady(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
+	putters, err := crowdOf(ctx, r, lateCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func scheduled(set settings) int64 {
 }
 
 // lateness puts jobs on schedule and measures how late callers that wait for them have them.
-func lateness(ctx context.Context, r *running, set settings, k kind) (_ []sample, err error) {
+func lateness(ctx context.Context, r *peer.Running, set settings, k peer.Kind) (_ []sample, err error) {
 	waiters, err := crowdOf(ctx, r, lateWaiters, k)
 	if err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duratio
 	answered func(at time.Time, took time.Duration)) error {
 	began := time.Now()
 	var next atomic.Int64
-	_, err := all.work(ctx, func(ctx context.Context, _ int, c caller) (int64, error) {
+	_, err := all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (int64, error) {
 		for {
 			n := next.Add(1) - 1
 			if n >= total {
@@ -89,7 +90,7 @@ func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duratio
 			if err := rest(ctx, time.Until(at)); err != nil {
 				return 0, err
 			}
-			if err := c.put(ctx, jobs{bodies: bodies(1, bodyBytes, time.Now().Add(delay)), delay: delay}); err != nil {
+			if err := c.Put(ctx, peer.Batch{Bodies: bodies(1, bodyBytes, time.Now().Add(delay)), Delay: delay}); err != nil {
 				return 0, err
 			}
 			answered(at, time.Since(at))
@@ -101,9 +102,9 @@ func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duratio
 // takeAll takes so many jobs, up to batch a call, and records how late each came.
 func (all crowd) takeAll(ctx context.Context, total int64, batch int, h *histogram) (int64, error) {
 	var taken atomic.Int64
-	_, err := all.work(ctx, func(ctx context.Context, _ int, c caller) (int64, error) {
+	_, err := all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (int64, error) {
 		for taken.Load() < total {
-			n, err := c.take(ctx, taking{most: batch, wait: takeWait}, func(body []byte) { h.record(time.Since(dueOf(body))) })
+			n, err := c.Take(ctx, peer.Wanted{Most: batch, Wait: takeWait}, func(body []byte) { h.record(time.Since(dueOf(body))) })
 			if err != nil {
 				return 0, fmt.Errorf("after %d of %d jobs: %w", taken.Load(), total, err)
 			}
@@ -124,17 +125,17 @@ const (
 )
 
 // herd puts jobs that are all due in the same second, and measures how long after it the last one is done.
-func herd(ctx context.Context, r *running, _ settings) (_ []sample, err error) {
-	all, err := crowdOf(ctx, r, herdCallers, library)
+func herd(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err error) {
+	all, err := crowdOf(ctx, r, herdCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, all.leave()) }()
 	due := time.Now().Add(herdDelay).Truncate(time.Second)
 	var next atomic.Int64
-	_, err = all.work(ctx, func(ctx context.Context, _ int, c caller) (int64, error) {
+	_, err = all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (int64, error) {
 		for next.Add(herdBatch) <= herdJobs {
-			if err := c.put(ctx, jobs{bodies: bodies(herdBatch, bodyBytes, due), delay: time.Until(due)}); err != nil {
+			if err := c.Put(ctx, peer.Batch{Bodies: bodies(herdBatch, bodyBytes, due), Delay: time.Until(due)}); err != nil {
 				return 0, err
 			}
 		}

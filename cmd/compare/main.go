@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // settings are the flags of the command.
@@ -62,7 +64,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&s.length, "time", 1500*time.Millisecond, "how long a phase takes")
 	flags.DurationVar(&s.limit, "limit", 8*time.Minute, "how long a peer may take for one work")
 	flags.Int64Var(&s.jobs, "pending", 1_000_000, "how many jobs wait in the works pending, pendingids and snapshots")
-	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peerNames(), ", "))
+	flags.StringVar(&s.peers, "peers", "", "only these, with commas between: "+strings.Join(peer.Names(), ", "))
 	flags.StringVar(&s.works, "works", "", "only these, with commas between: "+strings.Join(workNames(), ", "))
 	flags.StringVar(&s.belfry, "belfry", "", "the program of Belfry; built if empty")
 	flags.StringVar(&s.dir, "dir", "", "where the servers keep their data, on the disk that is to be measured; a "+
@@ -74,7 +76,7 @@ func run(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	peers, err := choose(allPeers(), s.peers, func(p peer) string { return p.name })
+	peers, err := choose(peer.All(), s.peers, func(p peer.Queue) string { return p.Name })
 	if err != nil {
 		return fmt.Errorf("-peers: %w", err)
 	}
@@ -98,8 +100,8 @@ func run(ctx context.Context, args []string) error {
 }
 
 // measured returns a record with what peers do now.
-func measured(ctx context.Context, s settings, all record, peers []peer, works []work) (record, error) {
-	if err := lacking(peers); err != nil {
+func measured(ctx context.Context, s settings, all record, peers []peer.Queue, works []work) (record, error) {
+	if err := peer.Missing(peers); err != nil {
 		return all, err
 	}
 	if err := raiseFiles(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // plotPath is where the plot of a page is, plotName how the page refers to it.
@@ -100,7 +102,7 @@ func (c contest) ahead(ours row, rows []row) string {
 		if !c.more {
 			factor = mine / other
 		}
-		mark := strings.ReplaceAll(star(theirs.peer), "*", `\*`)
+		mark := strings.ReplaceAll(peer.Mark(theirs.peer), "*", `\*`)
 		ahead = append(ahead, fmt.Sprintf("%s%s %.2f×", theirs.peer, mark, factor))
 	}
 	return strings.Join(ahead, ", ")

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 var update = flag.Bool("update", false, "write the pages of made-up samples to testdata")
@@ -25,11 +27,11 @@ func madeUp() record {
 	rates := map[string]float64{one: 500, three: 150, reference: 100, "redis-always-auto": 200, "beanstalkd-log": 300,
 		"nats-three": 40}
 	for round, noise := range []float64{0.9, 1.1} {
-		for _, p := range allPeers() {
-			rate := rates[p.name]
+		for _, p := range peer.All() {
+			rate := rates[p.Name]
 			add := func(work, phase string, s sample) {
 				if rate > 0 {
-					s.Round, s.Work, s.Phase, s.Peer = round, work, phase, p.name
+					s.Round, s.Work, s.Phase, s.Peer = round, work, phase, p.Name
 					all.Samples = append(all.Samples, s)
 				}
 			}
@@ -39,7 +41,7 @@ func madeUp() record {
 				add(work, "take", sample{Jobs: int64(500 * rate * noise), Seconds: 1, CPU: 0.5, ClientCPU: 0.25, Resident: 50e6,
 					Half: 1, Most99: 2, Most: 3})
 			}
-			if p.name == "nats-three" || p.name == "redis-always-auto" {
+			if p.Name == "nats-three" || p.Name == "redis-always-auto" {
 				continue
 			}
 			add("lateness", "late", sample{Jobs: 3000, Seconds: 3, CPU: 0.3, Least: 0.1, Half: 300 / rate, Most99: 900 / rate,
@@ -47,7 +49,7 @@ func madeUp() record {
 			add("herd", "herd", sample{Jobs: herdJobs, Seconds: 2, CPU: 0.3, Half: 400, Most99: 800, Most: 1000 * noise})
 			add("pending", "fill", sample{Jobs: tenMillion, Seconds: 50, CPU: 40, PerJob: 160 + rate/5})
 			add("pending", "again", sample{Jobs: tenMillion, Seconds: 8 * noise})
-			if p.belfry {
+			if p.Belfry {
 				add("shards", "put-one", sample{Jobs: 100_000, Seconds: 1})
 				add("shards", "put-six", sample{Jobs: 50_000, Seconds: 1})
 				add("shards", "take-one", sample{Jobs: 100_000, Seconds: 1})

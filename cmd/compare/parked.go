@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 const (
@@ -23,18 +25,18 @@ const (
 
 // parked has many callers wait, measures what they cost the servers, and then how long it takes
 // from the call of a put to a waiter that has the job.
-func parked(ctx context.Context, r *running, _ settings) (_ []sample, err error) {
+func parked(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	before, err := used(r.processes)
+	before, err := peer.UsageOf(r.Processes)
 	if err != nil {
 		return nil, err
 	}
-	waiters, err := crowdOf(ctx, r, parkedCallers, own) // they leave as ctx ends
+	waiters, err := crowdOf(ctx, r, parkedCallers, peer.Own) // they leave as ctx ends
 	if err != nil {
 		return nil, err
 	}
-	putters, err := crowdOf(ctx, r, 1, own)
+	putters, err := crowdOf(ctx, r, 1, peer.Own)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +58,7 @@ func parked(ctx context.Context, r *running, _ settings) (_ []sample, err error)
 		return nil, failed
 	}
 	// of all servers: a call waits at one or at two of them
-	cost.PerJob = float64(cost.Resident-before.resident) / parkedCallers
+	cost.PerJob = float64(cost.Resident-before.Resident) / parkedCallers
 	wake, err := measure(r, "wake", func(*histogram) (int64, error) { return parkedJobs, p.wake(ctx, putters[0]) })
 	if err != nil {
 		return nil, err
@@ -75,9 +77,9 @@ type parking struct {
 }
 
 // wait takes jobs until ctx ends.
-func (p *parking) wait(ctx context.Context, c caller) {
+func (p *parking) wait(ctx context.Context, c peer.Caller) {
 	for ctx.Err() == nil {
-		_, err := c.take(ctx, taking{most: 1, wait: parkedWait}, func(body []byte) {
+		_, err := c.Take(ctx, peer.Wanted{Most: 1, Wait: parkedWait}, func(body []byte) {
 			p.arrivals.record(time.Since(dueOf(body)))
 			p.arrived.Add(1)
 		})
@@ -99,9 +101,9 @@ func (p *parking) failure() error {
 }
 
 // wake puts jobs one by one, and returns once all have arrived.
-func (p *parking) wake(ctx context.Context, c caller) error {
+func (p *parking) wake(ctx context.Context, c peer.Caller) error {
 	for range parkedJobs {
-		if err := c.put(ctx, jobs{bodies: bodies(1, bodyBytes, time.Now())}); err != nil {
+		if err := c.Put(ctx, peer.Batch{Bodies: bodies(1, bodyBytes, time.Now())}); err != nil {
 			return err
 		}
 		if err := rest(ctx, parkedEvery); err != nil {

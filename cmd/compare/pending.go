@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 const (
@@ -26,8 +28,8 @@ const (
 
 // pending fills servers with delayed jobs, reads what each job costs in memory, kills them and
 // measures how long it takes until the first put is answered again.
-func pending(ctx context.Context, r *running, set settings, named bool) (_ []sample, err error) {
-	before, err := used(r.processes)
+func pending(ctx context.Context, r *peer.Running, set settings, named bool) (_ []sample, err error) {
+	before, err := peer.UsageOf(r.Processes)
 	if err != nil {
 		return nil, err
 	}
@@ -39,14 +41,14 @@ func pending(ctx context.Context, r *running, set settings, named bool) (_ []sam
 	if err != nil {
 		return nil, err
 	}
-	fill.Resident = after.resident
-	fill.PerJob = float64(after.resident-before.resident) / float64(set.jobs) / float64(len(r.processes))
-	for _, p := range r.processes {
-		p.kill()
+	fill.Resident = after.Resident
+	fill.PerJob = float64(after.Resident-before.Resident) / float64(set.jobs) / float64(len(r.Processes))
+	for _, p := range r.Processes {
+		p.Kill()
 	}
 	began := time.Now()
-	for _, p := range r.processes {
-		if err := p.start(); err != nil {
+	for _, p := range r.Processes {
+		if err := p.Start(); err != nil {
 			return nil, err
 		}
 	}
@@ -58,17 +60,17 @@ func pending(ctx context.Context, r *running, set settings, named bool) (_ []sam
 }
 
 // atRest waits until the servers' memory changes no more.
-func atRest(ctx context.Context, r *running) (usage, error) {
+func atRest(ctx context.Context, r *peer.Running) (peer.Usage, error) {
 	var last []int64
 	for until := time.Now().Add(restMax); ; {
 		if err := rest(ctx, restStep); err != nil {
-			return usage{}, err
+			return peer.Usage{}, err
 		}
-		now, err := used(r.processes)
+		now, err := peer.UsageOf(r.Processes)
 		if err != nil {
 			return now, err
 		}
-		last = append(last, now.resident)
+		last = append(last, now.Resident)
 		if len(last) > restSteps {
 			last = last[1:]
 			if most := slices.Max(last); most-slices.Min(last) < most/restPart {
@@ -82,22 +84,22 @@ func atRest(ctx context.Context, r *running) (usage, error) {
 }
 
 // fillUp puts delayed jobs, with names of the client's if named.
-func fillUp(ctx context.Context, r *running, total int64, named bool) (_ sample, err error) {
-	all, err := crowdOf(ctx, r, pendingCallers, library)
+func fillUp(ctx context.Context, r *peer.Running, total int64, named bool) (_ sample, err error) {
+	all, err := crowdOf(ctx, r, pendingCallers, peer.Library)
 	if err != nil {
 		return sample{}, err
 	}
 	defer func() { err = errors.Join(err, all.leave()) }()
 	return measure(r, "fill", func(h *histogram) (int64, error) {
 		var next atomic.Int64
-		return all.work(ctx, func(ctx context.Context, _ int, c caller) (put int64, err error) {
+		return all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (put int64, err error) {
 			for next.Add(pendingBatch) <= total {
 				began := time.Now()
-				some := jobs{bodies: bodies(pendingBatch, bodyBytes, began), delay: pendingDelay}
+				some := peer.Batch{Bodies: bodies(pendingBatch, bodyBytes, began), Delay: pendingDelay}
 				if named {
-					some.ids = names(pendingBatch)
+					some.IDs = names(pendingBatch)
 				}
-				if err := c.put(ctx, some); err != nil {
+				if err := c.Put(ctx, some); err != nil {
 					return put, err
 				}
 				h.record(time.Since(began))
@@ -109,14 +111,14 @@ func fillUp(ctx context.Context, r *running, total int64, named bool) (_ sample,
 }
 
 // serves waits until a new caller can put a job.
-func serves(ctx context.Context, r *running) error {
+func serves(ctx context.Context, r *peer.Running) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, servingMax, fmt.Errorf("it does not serve again within %v", servingMax))
 	defer cancel()
 	for {
 		once, stop := context.WithTimeout(ctx, time.Second)
-		c, err := r.caller(once, own)
+		c, err := r.Caller(once, peer.Own)
 		if err == nil {
-			err = errors.Join(c.put(once, jobs{bodies: bodies(1, bodyBytes, time.Now()), delay: pendingDelay}), c.close())
+			err = errors.Join(c.Put(once, peer.Batch{Bodies: bodies(1, bodyBytes, time.Now()), Delay: pendingDelay}), c.Close())
 		}
 		stop()
 		if err == nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"strings"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // The plot is one group of bars for each phase of works that are about rates; bars begin at the
@@ -71,7 +73,7 @@ func plot(samples []sample) []byte {
 	x := 10
 	for _, p := range plotted() {
 		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="10" width="10" height="10"/><text x="%d" y="19">%s%s</text>`+"\n", p[1],
-			x, x+14, p[0], star(p[0]))
+			x, x+14, p[0], peer.Mark(p[0]))
 		x += 38 + 7*len(p[0])
 	}
 	for ratio := ratioMin; ratio <= ratioMax; ratio *= 2 {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // part is one table: a phase of a work, and of works that differ by it how many jobs it had.
@@ -72,7 +74,7 @@ const reference = "redis-always"
 // rowsOf returns the rows of one part, in the order of the peers.
 func rowsOf(samples []sample, of part) []row {
 	var rows []row
-	for _, name := range peerNames() {
+	for _, name := range peer.Names() {
 		var some []sample
 		for _, s := range samples {
 			if partOf(s) == of && s.Peer == name && s.Seconds > 0 {
@@ -160,9 +162,9 @@ func tables(b *bytes.Buffer, how style, all record) {
 		all.rounds(), reference)
 	versions := all.versions()
 	table := newTable(b, how, "peer", "version", "on disk before the answer")
-	for _, p := range allPeers() {
-		if version, ok := versions[p.name]; ok {
-			table.line(p.name, version, p.keeps)
+	for _, p := range peer.All() {
+		if version, ok := versions[p.Name]; ok {
+			table.line(p.Name, version, p.Keeps)
 		}
 	}
 	table.end()
@@ -209,9 +211,9 @@ func title(p part) string {
 
 // missing says of peers that were there why they did not take part in a work.
 func missing(b *bytes.Buffer, w work, versions map[string]string) {
-	for _, p := range allPeers() {
-		if why, ok := p.does(w); !ok && why != "" && versions[p.name] != "" {
-			fmt.Fprintf(b, "\n%s is not in %s: %s.\n", p.name, w.name, why)
+	for _, p := range peer.All() {
+		if why, ok := w.doneBy(p); !ok && why != "" && versions[p.Name] != "" {
+			fmt.Fprintf(b, "\n%s is not in %s: %s.\n", p.Name, w.name, why)
 		}
 	}
 }

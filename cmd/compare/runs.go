@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // A record is everything that is known of one or several invocations, enough for a page.
@@ -78,9 +80,9 @@ func earlier(s settings) (record, error) {
 }
 
 // has reports whether a peer has done a work in a round, with so many jobs if that is what the work depends on.
-func (r record) has(round int, w work, p peer, jobs int64) bool {
+func (r record) has(round int, w work, p peer.Queue, jobs int64) bool {
 	return slices.ContainsFunc(r.Samples, func(s sample) bool {
-		return s.Round == round && s.Work == w.name && s.Peer == p.name && (!w.sized || s.Jobs == jobs)
+		return s.Round == round && s.Work == w.name && s.Peer == p.Name && (!w.sized || s.Jobs == jobs)
 	})
 }
 
@@ -99,9 +101,9 @@ func (r record) invocations() []string {
 	times := map[string][]string{}
 	for _, run := range r.Runs {
 		var names []string
-		for _, p := range allPeers() {
-			if _, ok := run.Versions[p.name]; ok {
-				names = append(names, p.name)
+		for _, p := range peer.All() {
+			if _, ok := run.Versions[p.Name]; ok {
+				names = append(names, p.Name)
 			}
 		}
 		what := fmt.Sprintf("%s; phases of %v, %d jobs where they wait; %s", run.Machine,

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // A sample is what one peer did in one phase of a work, in one round.
@@ -55,8 +57,8 @@ func (s sample) rate() float64 { return float64(s.Jobs) / max(s.Seconds, 1e-9) }
 func (s sample) per100k(cost float64) float64 { return cost / float64(max(s.Jobs, 1)) * 100_000 }
 
 // measure fills in a sample what work did.
-func measure(r *running, phase string, work func(h *histogram) (int64, error)) (sample, error) {
-	before, err := used(r.processes)
+func measure(r *peer.Running, phase string, work func(h *histogram) (int64, error)) (sample, error) {
+	before, err := peer.UsageOf(r.Processes)
 	if err != nil {
 		return sample{}, err
 	}
@@ -69,12 +71,12 @@ func measure(r *running, phase string, work func(h *histogram) (int64, error)) (
 		return sample{}, fmt.Errorf("%s: %w", phase, err)
 	}
 	clientAfter := ownCPU()
-	after, err := used(r.processes)
+	after, err := peer.UsageOf(r.Processes)
 	if err != nil {
 		return sample{}, err
 	}
-	s := sample{Phase: phase, Jobs: jobs, Seconds: took.Seconds(), CPU: (after.cpu - before.cpu).Seconds(),
-		ClientCPU: (clientAfter - client).Seconds(), Resident: after.resident}
+	s := sample{Phase: phase, Jobs: jobs, Seconds: took.Seconds(), CPU: (after.CPU - before.CPU).Seconds(),
+		ClientCPU: (clientAfter - client).Seconds(), Resident: after.Resident}
 	s.times(h)
 	return s, nil
 }

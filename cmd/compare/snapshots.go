@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // A server writes a snapshot once it has logged as much as the last one holds, and 64 MiB at least.
@@ -52,7 +53,7 @@ func (s span) removed() time.Time { return s.end.Add(s.end.Sub(s.begin)) }
 
 // snapshots fills servers, and compares puts on schedule while one of them writes a snapshot with
 // those before and after.
-func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err error) {
+func snapshots(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
 	fill, err := fillUp(ctx, r, set.jobs, false)
 	if err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 	if err := nearSnapshot(ctx, r); err != nil {
 		return nil, err
 	}
-	putters, err := crowdOf(ctx, r, lateCallers, library)
+	putters, err := crowdOf(ctx, r, lateCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 	if err != nil {
 		return nil, err
 	}
-	spans, err := snapshotsOf(r.processes)
+	spans, err := snapshotsOf(r.Processes)
 	if err != nil {
 		return nil, err
 	}
@@ -80,26 +81,26 @@ func snapshots(ctx context.Context, r *running, set settings) (_ []sample, err e
 
 // nearSnapshot logs until snapshots were written, and then most of what is logged until the next.
 // What is logged while one is written counts towards the next.
-func nearSnapshot(ctx context.Context, r *running) error {
+func nearSnapshot(ctx context.Context, r *peer.Running) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, snapshotsMax,
 		fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer cancel()
 	var logged []progress
 	for began := time.Now(); ; {
-		spans, err := lastSnapshots(r.processes, began)
+		spans, err := lastSnapshots(r.Processes, began)
 		if err != nil {
 			return err
 		}
-		size, err := snapshotBytes(ctx, r.urls[0])
+		size, err := snapshotBytes(ctx, r.URLs[0])
 		if err != nil {
 			return err
 		}
 		size = max(size, loggedMin)
-		if len(spans) == len(r.processes) && float64(loggedSince(logged, spans)) >= nearPart*size {
+		if len(spans) == len(r.Processes) && float64(loggedSince(logged, spans)) >= nearPart*size {
 			return nil
 		}
 		bytes := int64(size * nearStep)
-		if err := ballast(ctx, r.sdk, 0, bytes); err != nil {
+		if err := ballast(ctx, r.SDK, 0, bytes); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -127,9 +128,9 @@ func loggedSince(logged []progress, spans []span) (bytes int64) {
 }
 
 // lastSnapshots returns the last snapshot of each process that has written one which began after a time.
-func lastSnapshots(processes []*process, after time.Time) (last []span, err error) {
+func lastSnapshots(processes []*peer.Process, after time.Time) (last []span, err error) {
 	for _, p := range processes {
-		spans, err := snapshotsOf([]*process{p})
+		spans, err := snapshotsOf([]*peer.Process{p})
 		if err != nil {
 			return nil, err
 		}
@@ -141,7 +142,7 @@ func lastSnapshots(processes []*process, after time.Time) (last []span, err erro
 }
 
 // putsAroundSnapshot puts on schedule until a snapshot was written.
-func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answered, error) {
+func putsAroundSnapshot(ctx context.Context, r *peer.Running, putters crowd) ([]answered, error) {
 	var mu sync.Mutex
 	var puts []answered
 	began := time.Now()
@@ -149,7 +150,7 @@ func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answe
 		fmt.Errorf("no snapshot was written within %v", snapshotsMax))
 	defer stop()
 	group, window := errgroup.WithContext(window)
-	group.Go(func() error { return ballast(window, r.sdk, ballastEvery, math.MaxInt64) })
+	group.Go(func() error { return ballast(window, r.SDK, ballastEvery, math.MaxInt64) })
 	group.Go(func() error {
 		err := putters.onSchedule(window, scheduleRate*int64(snapshotsMax.Seconds()), 0,
 			func(at time.Time, took time.Duration) {
@@ -164,7 +165,7 @@ func putsAroundSnapshot(ctx context.Context, r *running, putters crowd) ([]answe
 	})
 	group.Go(func() error {
 		defer stop()
-		return awaitSnapshot(window, r.processes, began)
+		return awaitSnapshot(window, r.Processes, began)
 	})
 	return puts, group.Wait()
 }
@@ -178,9 +179,9 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 		group.Go(func() error {
 			body := make([]byte, ballastBytes)
 			for put.Add(ballastBytes) <= bytes {
-				job, err := sdk.Put(ctx, queueName(0), body, client.In(time.Hour))
+				job, err := sdk.Put(ctx, peer.QueueName(0), body, client.In(time.Hour))
 				if err == nil {
-					_, err = sdk.Cancel(ctx, queueName(0), job.ID)
+					_, err = sdk.Cancel(ctx, peer.QueueName(0), job.ID)
 				}
 				if err == nil && every > 0 {
 					err = rest(ctx, ballastCallers*every)
@@ -200,7 +201,7 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 
 // awaitSnapshot waits until a process has written a snapshot that began after a time, and has
 // removed what that replaced.
-func awaitSnapshot(ctx context.Context, processes []*process, after time.Time) error {
+func awaitSnapshot(ctx context.Context, processes []*peer.Process, after time.Time) error {
 	for {
 		spans, err := lastSnapshots(processes, after)
 		if err != nil {
@@ -249,10 +250,10 @@ func largest(text, metric string) float64 {
 }
 
 // snapshotsOf reads in the logs of servers when they wrote snapshots.
-func snapshotsOf(processes []*process) ([]span, error) {
+func snapshotsOf(processes []*peer.Process) ([]span, error) {
 	var spans []span
 	for _, p := range processes {
-		text, err := os.ReadFile(p.log)
+		text, err := os.ReadFile(p.Log)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/loopback"
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // stage is where servers run, one peer at a time.
@@ -19,8 +20,8 @@ type stage struct {
 	temporary []string // removed at the end
 	root      string   // where servers have their directories
 	last      int
-	addresses loopback.Addresses
-	commit    string // from which Belfry was built, "" if it is not known
+	addresses loopback.Addresses // of all servers
+	commit    string             // from which Belfry was built, "" if it is not known
 }
 
 // newStage makes the directory for the servers' data, and builds Belfry if it was not given.
@@ -67,7 +68,7 @@ var errMore = errors.New("there is more to do: the same command goes on")
 // play has all peers do all works, by turns: what the machine does besides meets each of them. What
 // is in the record is not done again. What is known is written whenever a peer is done, and a peer
 // that fails stops nobody else.
-func (s *stage) play(ctx context.Context, peers []peer, works []work, all record) (record, error) {
+func (s *stage) play(ctx context.Context, peers []peer.Queue, works []work, all record) (record, error) {
 	began := time.Now()
 	all.Runs = append(all.Runs, newInvocation(s.settings, s.commit))
 	versions := all.Runs[len(all.Runs)-1].Versions
@@ -75,7 +76,7 @@ func (s *stage) play(ctx context.Context, peers []peer, works []work, all record
 		for _, w := range works {
 			for n := range peers {
 				p := peers[(n+round)%len(peers)] // nobody is always the first
-				if _, ok := p.does(w); !ok || all.has(round, w, p, s.jobs) {
+				if _, ok := w.doneBy(p); !ok || all.has(round, w, p, s.jobs) {
 					continue
 				}
 				if s.budget > 0 && time.Since(began) > s.budget {
@@ -86,10 +87,10 @@ func (s *stage) play(ctx context.Context, peers []peer, works []work, all record
 					return all, context.Cause(ctx)
 				}
 				if version != "" {
-					versions[p.name] = version
+					versions[p.Name] = version
 				}
 				for i := range some {
-					some[i].Round, some[i].Work, some[i].Peer = round, w.name, p.name
+					some[i].Round, some[i].Work, some[i].Peer = round, w.name, p.Name
 					fmt.Fprintln(os.Stderr, some[i])
 				}
 				all.Samples = append(all.Samples, some...)
@@ -106,7 +107,7 @@ func (s *stage) play(ctx context.Context, peers []peer, works []work, all record
 }
 
 // samples has one peer do one work; what fails is a sample as well.
-func (s *stage) samples(ctx context.Context, p peer, w work) (version string, some []sample) {
+func (s *stage) samples(ctx context.Context, p peer.Queue, w work) (version string, some []sample) {
 	version, some, err := s.one(ctx, p, w)
 	if err == nil {
 		return version, some
@@ -122,17 +123,17 @@ func (s *stage) samples(ctx context.Context, p peer, w work) (version string, so
 const settle = 300 * time.Millisecond
 
 // one has one peer do one work, with new servers.
-func (s *stage) one(ctx context.Context, p peer, w work) (version string, samples []sample, err error) {
+func (s *stage) one(ctx context.Context, p peer.Queue, w work) (version string, samples []sample, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("it is not done after %v", s.limit))
 	defer cancel()
-	r, err := p.start(ctx, s)
+	r, err := p.Start(ctx, &peer.Site{Addresses: &s.addresses, NewDir: s.newDir, Program: s.belfry})
 	if r != nil {
 		defer func() {
-			if r.close != nil {
-				r.close()
+			if r.Close != nil {
+				r.Close()
 			}
-			for _, one := range r.processes {
-				one.kill()
+			for _, one := range r.Processes {
+				one.Kill()
 			}
 			err = errors.Join(err, s.clean())
 		}()
@@ -141,13 +142,13 @@ func (s *stage) one(ctx context.Context, p peer, w work) (version string, sample
 		return "", nil, err
 	}
 	if err := rest(ctx, settle); err != nil {
-		return r.version, nil, err
+		return r.Version, nil, err
 	}
 	samples, err = w.do(ctx, r, s.settings)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err) // connections that are closed say less
 	}
-	return r.version, samples, err
+	return r.Version, samples, err
 }
 
 // clean removes the data of servers that are gone.

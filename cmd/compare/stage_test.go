@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
 // fakeStage is a stage without servers.
@@ -17,14 +19,14 @@ func fakeStage(t *testing.T, rounds int) *stage {
 		json: filepath.Join(t.TempDir(), "samples")}, root: t.TempDir()}
 }
 
-func fakePeer(name string, err error) peer {
-	return peer{name: name, start: func(context.Context, *stage) (*running, error) {
-		return &running{version: "made-up"}, err
+func fakePeer(name string, err error) peer.Queue {
+	return peer.Queue{Name: name, Start: func(context.Context, *peer.Site) (*peer.Running, error) {
+		return &peer.Running{Version: "made-up"}, err
 	}}
 }
 
 func fakeWork(name string, do func() ([]sample, error)) work {
-	return work{name: name, do: func(context.Context, *running, settings) ([]sample, error) { return do() }}
+	return work{name: name, do: func(context.Context, *peer.Running, settings) ([]sample, error) { return do() }}
 }
 
 // TestPlay: whoever fails stops nobody, and after each peer the file has everything so far.
@@ -37,7 +39,7 @@ func TestPlay(t *testing.T) {
 		return []sample{{Phase: "put", Jobs: 1, Seconds: 1}}, err
 	}
 	broken := fakeWork("broken", func() ([]sample, error) { return nil, errors.New("it breaks\nin two lines") })
-	peers := []peer{fakePeer("works", nil), fakePeer("fails", errors.New("no port"))}
+	peers := []peer.Queue{fakePeer("works", nil), fakePeer("fails", errors.New("no port"))}
 	all, err := s.play(t.Context(), peers, []work{fakeWork("counts", count), broken},
 		record{Samples: []sample{{Work: "earlier"}}})
 	if err != nil {
@@ -74,11 +76,11 @@ func TestPlay(t *testing.T) {
 func TestLimit(t *testing.T) {
 	s := fakeStage(t, 1)
 	s.limit = settle + time.Millisecond
-	slow := work{name: "slow", do: func(ctx context.Context, _ *running, _ settings) ([]sample, error) {
+	slow := work{name: "slow", do: func(ctx context.Context, _ *peer.Running, _ settings) ([]sample, error) {
 		<-ctx.Done()
 		return nil, net.ErrClosed
 	}}
-	all, err := s.play(t.Context(), []peer{fakePeer("p", nil)}, []work{slow}, record{})
+	all, err := s.play(t.Context(), []peer.Queue{fakePeer("p", nil)}, []work{slow}, record{})
 	if err != nil || len(all.Samples) != 1 || !strings.HasPrefix(all.Samples[0].Failed, "it is not done after") {
 		t.Errorf("it ended with %+v, %v", all.Samples, err)
 	}
@@ -90,16 +92,16 @@ func TestHas(t *testing.T) {
 	for _, c := range []struct {
 		round int
 		w     work
-		p     peer
+		p     peer.Queue
 		jobs  int64
 		want  bool
 	}{
-		{1, work{name: "w"}, peer{name: "p"}, 5, true},
-		{0, work{name: "w"}, peer{name: "p"}, 5, false},
-		{1, work{name: "v"}, peer{name: "p"}, 5, false},
-		{1, work{name: "w"}, peer{name: "q"}, 5, false},
-		{1, work{name: "w", sized: true}, peer{name: "p"}, 100, true},
-		{1, work{name: "w", sized: true}, peer{name: "p"}, 200, false},
+		{1, work{name: "w"}, peer.Queue{Name: "p"}, 5, true},
+		{0, work{name: "w"}, peer.Queue{Name: "p"}, 5, false},
+		{1, work{name: "v"}, peer.Queue{Name: "p"}, 5, false},
+		{1, work{name: "w"}, peer.Queue{Name: "q"}, 5, false},
+		{1, work{name: "w", sized: true}, peer.Queue{Name: "p"}, 100, true},
+		{1, work{name: "w", sized: true}, peer.Queue{Name: "p"}, 200, false},
 	} {
 		if got := r.has(c.round, c.w, c.p, c.jobs); got != c.want {
 			t.Errorf("%+v: %v", c, got)
@@ -112,18 +114,18 @@ func TestDoes(t *testing.T) {
 	forBelfry, plain := work{name: "a", belfry: true}, work{name: "b"}
 	for _, c := range []struct {
 		name string
-		p    peer
+		p    peer.Queue
 		w    work
 		why  string
 		ok   bool
 	}{
-		{"a work for Belfry only", peer{}, forBelfry, "", false},
-		{"Belfry", peer{belfry: true}, forBelfry, "", true},
-		{"not among its works", peer{only: []string{"c"}}, plain, "", false},
-		{"among its works", peer{only: []string{"b"}}, plain, "", true},
-		{"with a reason", peer{cannot: map[string]string{"b": "no"}}, plain, "no", false},
+		{"a work for Belfry only", peer.Queue{}, forBelfry, "", false},
+		{"Belfry", peer.Queue{Belfry: true}, forBelfry, "", true},
+		{"not among its works", peer.Queue{Only: []string{"c"}}, plain, "", false},
+		{"among its works", peer.Queue{Only: []string{"b"}}, plain, "", true},
+		{"with a reason", peer.Queue{Cannot: map[string]string{"b": "no"}}, plain, "no", false},
 	} {
-		if why, ok := c.p.does(c.w); why != c.why || ok != c.ok {
+		if why, ok := c.w.doneBy(c.p); why != c.why || ok != c.ok {
 			t.Errorf("%s: %q, %v", c.name, why, ok)
 		}
 	}
@@ -131,15 +133,15 @@ func TestDoes(t *testing.T) {
 	for _, w := range allWorks() {
 		known[w.name] = true
 	}
-	for _, p := range allPeers() {
-		for _, name := range p.only {
+	for _, p := range peer.All() {
+		for _, name := range p.Only {
 			if !known[name] {
-				t.Errorf("%s is for the work %s, which does not exist", p.name, name)
+				t.Errorf("%s is for the work %s, which does not exist", p.Name, name)
 			}
 		}
-		for name := range p.cannot {
+		for name := range p.Cannot {
 			if !known[name] {
-				t.Errorf("%s cannot do %s, which does not exist", p.name, name)
+				t.Errorf("%s cannot do %s, which does not exist", p.Name, name)
 			}
 		}
 	}

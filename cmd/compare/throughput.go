@@ -7,13 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 	"golang.org/x/sync/errgroup"
 )
 
 // load is what callers do as fast as they can.
 type load struct {
 	callers, batch, size int
-	kind                 kind
+	kind                 peer.Kind
 	// queues is over how many queues each caller goes by turns; 0 means one.
 	queues int
 	// these are the numbers of the queues, if they are not the first ones.
@@ -36,7 +37,7 @@ func (l load) queue(caller, n int) int {
 const spread = 7
 
 // putAndTake has callers put for a while, and then take until nothing is left.
-func putAndTake(ctx context.Context, r *running, length time.Duration, l load) (_ []sample, err error) {
+func putAndTake(ctx context.Context, r *peer.Running, length time.Duration, l load) (_ []sample, err error) {
 	all, err := crowdOf(ctx, r, l.callers, l.kind)
 	if err != nil {
 		return nil, err
@@ -58,10 +59,10 @@ func putAndTake(ctx context.Context, r *running, length time.Duration, l load) (
 // putFor has all callers put for so long.
 func (all crowd) putFor(ctx context.Context, length time.Duration, l load, h *histogram) (int64, error) {
 	until := time.Now().Add(length)
-	return all.work(ctx, func(ctx context.Context, caller int, c caller) (put int64, err error) {
+	return all.work(ctx, func(ctx context.Context, caller int, c peer.Caller) (put int64, err error) {
 		for n := 0; time.Now().Before(until); n++ {
 			began := time.Now()
-			if err := c.put(ctx, jobs{queue: l.queue(caller, n), bodies: bodies(l.batch, l.size, began)}); err != nil {
+			if err := c.Put(ctx, peer.Batch{Queue: l.queue(caller, n), Bodies: bodies(l.batch, l.size, began)}); err != nil {
 				return put, err
 			}
 			h.record(time.Since(began))
@@ -77,10 +78,10 @@ func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Du
 	var left atomic.Int64
 	left.Store(total)
 	until := time.Now().Add(length)
-	return all.work(ctx, func(ctx context.Context, caller int, c caller) (taken int64, err error) {
+	return all.work(ctx, func(ctx context.Context, caller int, c peer.Caller) (taken int64, err error) {
 		for n, empty := 0, 0; left.Load() > 0 && time.Now().Before(until); n++ {
 			began := time.Now()
-			some, err := c.take(ctx, taking{queue: l.queue(caller, n), most: l.batch}, func([]byte) {})
+			some, err := c.Take(ctx, peer.Wanted{Queue: l.queue(caller, n), Most: l.batch}, func([]byte) {})
 			if err != nil {
 				return taken, err
 			}
@@ -103,13 +104,13 @@ func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Du
 const mixedCallers = 32 // of each kind
 
 // mixed has some callers put and others take meanwhile. It counts the jobs that are taken, and times the puts.
-func mixed(ctx context.Context, r *running, set settings) (_ []sample, err error) {
-	putters, err := crowdOf(ctx, r, mixedCallers, library)
+func mixed(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
+	putters, err := crowdOf(ctx, r, mixedCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, putters.leave()) }()
-	takers, err := crowdOf(ctx, r, mixedCallers, library)
+	takers, err := crowdOf(ctx, r, mixedCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
@@ -122,9 +123,9 @@ func mixed(ctx context.Context, r *running, set settings) (_ []sample, err error
 			return err
 		})
 		group.Go(func() (err error) {
-			taken, err = takers.work(ctx, func(ctx context.Context, _ int, c caller) (taken int64, err error) {
+			taken, err = takers.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (taken int64, err error) {
 				for time.Now().Before(until) {
-					n, err := c.take(ctx, taking{most: 1}, func([]byte) {})
+					n, err := c.Take(ctx, peer.Wanted{Most: 1}, func([]byte) {})
 					if err != nil {
 						return taken, err
 					}
@@ -144,7 +145,7 @@ func mixed(ctx context.Context, r *running, set settings) (_ []sample, err error
 const shardCount = 6
 
 // shards loads one shard, and then six by as many queues, with the same callers and the same servers.
-func shards(ctx context.Context, r *running, set settings) (_ []sample, err error) {
+func shards(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
 	queues, err := inShards(ctx, r, shardCount)
 	if err != nil {
 		return nil, err
@@ -154,7 +155,7 @@ func shards(ctx context.Context, r *running, set settings) (_ []sample, err erro
 		suffix string
 		these  []int
 	}{{"-one", queues[:1]}, {"-six", queues}} {
-		some, err := putAndTake(ctx, r, set.length, load{callers: 64, batch: 100, size: bodyBytes, kind: library,
+		some, err := putAndTake(ctx, r, set.length, load{callers: 64, batch: 100, size: bodyBytes, kind: peer.Library,
 			these: part.these})
 		if err != nil {
 			return nil, err
@@ -168,12 +169,12 @@ func shards(ctx context.Context, r *running, set settings) (_ []sample, err erro
 }
 
 // inShards makes queues until there is one in each of so many shards, and returns their numbers.
-func inShards(ctx context.Context, r *running, count int) ([]int, error) {
+func inShards(ctx context.Context, r *peer.Running, count int) ([]int, error) {
 	const tries = 200
 	taken := map[uint32]bool{}
 	var queues []int
 	for n := range tries {
-		made, err := r.sdk.Admin().CreateQueue(ctx, queueName(n), 1, nil)
+		made, err := r.SDK.Admin().CreateQueue(ctx, peer.QueueName(n), 1, nil)
 		if err != nil {
 			return nil, fmt.Errorf("making a queue: %w", err)
 		}

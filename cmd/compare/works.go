@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/compare/peer"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -18,7 +19,15 @@ type work struct {
 	name, about string
 	belfry      bool // only for Belfry
 	sized       bool // by -pending
-	do          func(ctx context.Context, r *running, s settings) ([]sample, error)
+	do          func(ctx context.Context, r *peer.Running, s settings) ([]sample, error)
+}
+
+// doneBy reports whether a peer takes part in a work. If it should take part and cannot, why is not empty.
+func (w work) doneBy(p peer.Queue) (why string, ok bool) {
+	if w.belfry && !p.Belfry {
+		return "", false
+	}
+	return p.Does(w.name)
 }
 
 func allWorks() []work {
@@ -26,27 +35,27 @@ func allWorks() []work {
 		if l.size == 0 {
 			l.size = bodyBytes
 		}
-		return work{name: name, about: about, do: func(ctx context.Context, r *running, s settings) ([]sample, error) {
+		return work{name: name, about: about, do: func(ctx context.Context, r *peer.Running, s settings) ([]sample, error) {
 			return putAndTake(ctx, r, s.length, l)
 		}}
 	}
 	return []work{
 		throughput("batch", "64 callers, 100 jobs a call, by the usual library",
-			load{callers: 64, batch: 100, kind: library}),
-		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", load{callers: 64, batch: 100, kind: own}),
-		throughput("single", "64 callers, one job a call, a connection each", load{callers: 64, batch: 1, kind: own}),
-		throughput("single256", "256 callers, one job a call, a connection each", load{callers: 256, batch: 1, kind: own}),
-		throughput("lone", "one caller, one job a call", load{callers: 1, batch: 1, kind: own}),
+			load{callers: 64, batch: 100, kind: peer.Library}),
+		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", load{callers: 64, batch: 100, kind: peer.Own}),
+		throughput("single", "64 callers, one job a call, a connection each", load{callers: 64, batch: 1, kind: peer.Own}),
+		throughput("single256", "256 callers, one job a call, a connection each", load{callers: 256, batch: 1, kind: peer.Own}),
+		throughput("lone", "one caller, one job a call", load{callers: 1, batch: 1, kind: peer.Own}),
 		throughput("shared64", "64 callers, one job a call, one client library between them",
-			load{callers: 64, batch: 1, kind: shared}),
+			load{callers: 64, batch: 1, kind: peer.Shared}),
 		throughput("shared256", "256 callers, one job a call, one client library between them",
-			load{callers: 256, batch: 1, kind: shared}),
+			load{callers: 256, batch: 1, kind: peer.Shared}),
 		throughput("shared512", "512 callers, one job a call, one client library between them",
-			load{callers: 512, batch: 1, kind: shared}),
+			load{callers: 512, batch: 1, kind: peer.Shared}),
 		throughput("large", "16 callers, one job of 60,000 bytes a call, a connection each",
-			load{callers: 16, batch: 1, size: largeBytes, kind: own}),
+			load{callers: 16, batch: 1, size: largeBytes, kind: peer.Own}),
 		throughput("queues", "64 callers, one job a call, over 1,000 queues by turns, by the usual library",
-			load{callers: 64, batch: 1, queues: 1000, kind: library}),
+			load{callers: 64, batch: 1, queues: 1000, kind: peer.Library}),
 		{name: "mixed", about: "32 callers put one job a call, 32 take one a call, by the usual library", do: mixed},
 		{name: "shards", about: "64 callers, 100 jobs a call, by the library: one queue in one shard, then six queues in " +
 			"six shards", belfry: true, do: shards},
@@ -55,24 +64,30 @@ func allWorks() []work {
 		{
 			name: "lateness", about: "2,000 jobs a second with a delay of 2 s, put on schedule; 32 callers wait for them, by " +
 				"the usual library",
-			do: func(ctx context.Context, r *running, s settings) ([]sample, error) {
-				return lateness(ctx, r, s, library)
+			do: func(ctx context.Context, r *peer.Running, s settings) ([]sample, error) {
+				return lateness(ctx, r, s, peer.Library)
 			},
 		},
 		{
 			name: "lateplain", about: "the same with a connection for each caller",
-			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return lateness(ctx, r, s, own) },
+			do: func(ctx context.Context, r *peer.Running, s settings) ([]sample, error) {
+				return lateness(ctx, r, s, peer.Own)
+			},
 		},
 		{name: "herd", about: "100,000 jobs due in the same second; 64 callers take up to 100 a call, by the usual library",
 			do: herd},
 		{name: "parked", about: "10,000 callers wait, each on a connection; then jobs are put one by one", do: parked},
 		{
 			name: "pending", sized: true, about: "jobs due in 10 hours; then the servers are killed and started again",
-			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return pending(ctx, r, s, false) },
+			do: func(ctx context.Context, r *peer.Running, s settings) ([]sample, error) {
+				return pending(ctx, r, s, false)
+			},
 		},
 		{
 			name: "pendingids", sized: true, about: "the same with ids of 16 bytes that the client chose",
-			do: func(ctx context.Context, r *running, s settings) ([]sample, error) { return pending(ctx, r, s, true) },
+			do: func(ctx context.Context, r *peer.Running, s settings) ([]sample, error) {
+				return pending(ctx, r, s, true)
+			},
 		},
 		{name: "snapshots", sized: true, about: "2,000 puts a second on schedule while jobs wait and a log of large jobs " +
 			"makes the servers write snapshots", belfry: true, do: snapshots},
@@ -125,18 +140,18 @@ func names(n int) []string {
 }
 
 // crowd is so many callers, connected.
-type crowd []caller
+type crowd []peer.Caller
 
 // crowdOf connects callers of a kind. Once ctx ends, their connections do: some peers' callers know
 // no other way to give up.
-func crowdOf(ctx context.Context, r *running, size int, k kind) (crowd, error) {
+func crowdOf(ctx context.Context, r *peer.Running, size int, k peer.Kind) (crowd, error) {
 	all := make(crowd, 0, size)
 	for range size {
-		c, err := r.caller(ctx, k)
+		c, err := r.Caller(ctx, k)
 		if err != nil {
 			return nil, errors.Join(err, all.leave())
 		}
-		context.AfterFunc(ctx, func() { _ = c.close() }) // nobody waits for more
+		context.AfterFunc(ctx, func() { _ = c.Close() }) // nobody waits for more
 		all = append(all, c)
 	}
 	return all, nil
@@ -145,14 +160,14 @@ func crowdOf(ctx context.Context, r *running, size int, k kind) (crowd, error) {
 func (all crowd) leave() error {
 	var errs []error
 	for _, c := range all {
-		errs = append(errs, c.close())
+		errs = append(errs, c.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // work has all callers work side by side until each returns, and returns how many jobs they did.
 // Callers are numbered from 0 on.
-func (all crowd) work(ctx context.Context, do func(ctx context.Context, n int, c caller) (int64, error)) (int64,
+func (all crowd) work(ctx context.Context, do func(ctx context.Context, n int, c peer.Caller) (int64, error)) (int64,
 	error) {
 	var done atomic.Int64
 	group, ctx := errgroup.WithContext(ctx)

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"context"
@@ -18,28 +18,28 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-func belfryPeers() []peer {
-	one := func(name, keeps string, nodes int) peer {
-		return peer{name: name, keeps: keeps, belfry: true, start: func(ctx context.Context, s *stage) (*running, error) {
+func belfryPeers() []Queue {
+	one := func(name, keeps string, nodes int) Queue {
+		return Queue{Name: name, Keeps: keeps, Belfry: true, Start: func(ctx context.Context, s *Site) (*Running, error) {
 			return startBelfry(ctx, s, nodes)
 		}}
 	}
-	return []peer{
+	return []Queue{
 		one("belfry-one", "the put", 1),
 		one("belfry-three", "the put, on two of three", 3),
 	}
 }
 
 // startBelfry runs a cluster with the settings that it has by itself, and returns once every node votes in all shards.
-func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
-	r := &running{}
+func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
+	r := &Running{}
 	var urls, gossip []string
 	var args [][]string
 	for n := range nodes {
 		var addresses [3]string
 		for i := range addresses {
 			var err error
-			if addresses[i], err = s.addresses.Free(); err != nil {
+			if addresses[i], err = s.Addresses.Free(); err != nil {
 				return r, err
 			}
 		}
@@ -50,31 +50,31 @@ func startBelfry(ctx context.Context, s *stage, nodes int) (*running, error) {
 			"--log-format", "text",
 		})
 	}
-	dir := s.newDir("belfry")
+	dir := s.NewDir("belfry")
 	for n := range nodes {
 		at := filepath.Join(dir, fmt.Sprintf("n%d", n+1))
 		args[n] = append(args[n], "--data", filepath.Join(at, "data"))
 		if nodes > 1 {
 			args[n] = append(args[n], "--bootstrap-expect", fmt.Sprint(nodes), "--join", strings.Join(gossip, ","))
 		}
-		p, err := start(at, s.belfry, args[n]...)
+		p, err := start(at, s.Program, args[n]...)
 		if err != nil {
 			return r, err
 		}
-		r.processes = append(r.processes, p)
+		r.Processes = append(r.Processes, p)
 	}
 	all, err := client.New(strings.Join(urls, ",")) //nolint:contextcheck // its life is its own, until Close
 	if err != nil {
 		return r, err
 	}
-	r.sdk, r.urls, r.close = all, urls, func() { _ = all.Close() } // nobody is left to use it
-	err = r.processes[0].await(ctx, func(ctx context.Context) (err error) {
-		r.version, err = belfryForms(ctx, all, nodes)
+	r.SDK, r.URLs, r.Close = all, urls, func() { _ = all.Close() } // nobody is left to use it
+	err = r.Processes[0].await(ctx, func(ctx context.Context) (err error) {
+		r.Version, err = belfryForms(ctx, all, nodes)
 		return err
 	})
 	next := 0
-	r.caller = func(_ context.Context, k kind) (caller, error) {
-		if k != own {
+	r.Caller = func(_ context.Context, k Kind) (Caller, error) {
+		if k != Own {
 			return &belfrySDK{all}, nil
 		}
 		next++
@@ -105,12 +105,12 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 // belfrySDK is the client library, which all callers share.
 type belfrySDK struct{ client *client.Client }
 
-func (c *belfrySDK) put(ctx context.Context, all jobs) error {
-	puts, queue := make([]client.Put, len(all.bodies)), queueName(all.queue)
-	for n, body := range all.bodies {
-		puts[n] = client.Put{Queue: queue, Body: body, Options: []client.PutOption{client.In(all.delay)}}
-		if all.ids != nil {
-			puts[n].Options = append(puts[n].Options, client.ID(all.ids[n]))
+func (c *belfrySDK) Put(ctx context.Context, all Batch) error {
+	puts, queue := make([]client.Put, len(all.Bodies)), QueueName(all.Queue)
+	for n, body := range all.Bodies {
+		puts[n] = client.Put{Queue: queue, Body: body, Options: []client.PutOption{client.In(all.Delay)}}
+		if all.IDs != nil {
+			puts[n].Options = append(puts[n].Options, client.ID(all.IDs[n]))
 		}
 	}
 	if len(puts) == 1 {
@@ -124,9 +124,9 @@ func (c *belfrySDK) put(ctx context.Context, all jobs) error {
 	return err
 }
 
-func (c *belfrySDK) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
-	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{queueName(what.queue)}, Max: what.most,
-		Wait: what.wait})
+func (c *belfrySDK) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
+	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{QueueName(what.Queue)}, Max: what.Most,
+		Wait: what.Wait})
 	if err != nil || len(jobs) == 0 {
 		return 0, err
 	}
@@ -142,7 +142,7 @@ func (c *belfrySDK) take(ctx context.Context, what taking, seen func([]byte)) (i
 	return len(jobs), errors.Join(err, errors.Join(errs...))
 }
 
-func (c *belfrySDK) close() error { return nil }
+func (c *belfrySDK) Close() error { return nil }
 
 // belfryUnary is a connection of one caller that makes plain Connect calls over HTTP/1.1, to one of
 // the nodes whatever it leads.
@@ -157,15 +157,15 @@ func newBelfryUnary(url string) *belfryUnary {
 		url, connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
-func (c *belfryUnary) put(ctx context.Context, all jobs) error {
-	requests, queue := make([]*belfryv1.PutRequest, len(all.bodies)), queueName(all.queue)
-	for n, body := range all.bodies {
+func (c *belfryUnary) Put(ctx context.Context, all Batch) error {
+	requests, queue := make([]*belfryv1.PutRequest, len(all.Bodies)), QueueName(all.Queue)
+	for n, body := range all.Bodies {
 		requests[n] = &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: body}}
-		if all.ids != nil {
-			requests[n].Id = all.ids[n]
+		if all.IDs != nil {
+			requests[n].Id = all.IDs[n]
 		}
-		if all.delay > 0 {
-			requests[n].When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(all.delay)}
+		if all.Delay > 0 {
+			requests[n].When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(all.Delay)}
 		}
 	}
 	if len(requests) == 1 {
@@ -184,10 +184,10 @@ func (c *belfryUnary) put(ctx context.Context, all jobs) error {
 	return nil
 }
 
-func (c *belfryUnary) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+func (c *belfryUnary) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{
 		//nolint:gosec // at most 1,000
-		Queues: []string{queueName(what.queue)}, MaxJobs: uint32(what.most), Wait: durationpb.New(what.wait),
+		Queues: []string{QueueName(what.Queue)}, MaxJobs: uint32(what.Most), Wait: durationpb.New(what.Wait),
 	})
 	if err != nil || len(answer.GetJobs()) == 0 {
 		return 0, err
@@ -213,7 +213,7 @@ func (c *belfryUnary) take(ctx context.Context, what taking, seen func([]byte)) 
 	return len(leases), nil
 }
 
-func (c *belfryUnary) close() error {
+func (c *belfryUnary) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil
 }

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"bufio"
@@ -15,15 +15,15 @@ import (
 	"strings"
 )
 
-func beanstalkdPeers() []peer {
-	one := func(name, keeps string, options ...string) peer {
-		return peer{name: name, keeps: keeps, program: "beanstalkd", pack: "beanstalkd",
-			cannot: map[string]string{"pendingids": errNames.Error()},
-			start: func(ctx context.Context, s *stage) (*running, error) {
+func beanstalkdPeers() []Queue {
+	one := func(name, keeps string, options ...string) Queue {
+		return Queue{Name: name, Keeps: keeps, program: "beanstalkd", pack: "beanstalkd",
+			Cannot: map[string]string{"pendingids": errNames.Error()},
+			Start: func(ctx context.Context, s *Site) (*Running, error) {
 				return startBeanstalkd(ctx, s, options)
 			}}
 	}
-	return []peer{
+	return []Queue{
 		one("beanstalkd-memory", "nothing"),
 		one("beanstalkd-log", "nothing; synced every 50 ms", "-b", "."),
 		one("beanstalkd-sync", "the put", "-b", ".", "-f", "0"),
@@ -31,8 +31,8 @@ func beanstalkdPeers() []peer {
 }
 
 // startBeanstalkd runs a server.
-func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running, error) {
-	address, err := s.addresses.Free()
+func startBeanstalkd(ctx context.Context, s *Site, options []string) (*Running, error) {
+	address, err := s.Addresses.Free()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running,
 	if err != nil {
 		return nil, fmt.Errorf("asking beanstalkd for its version: %w", err)
 	}
-	dir := s.newDir("beanstalkd")
+	dir := s.NewDir("beanstalkd")
 	if err := os.MkdirAll(filepath.Clean(dir), 0o700); err != nil {
 		return nil, err
 	}
@@ -64,11 +64,11 @@ func startBeanstalkd(ctx context.Context, s *stage, options []string) (*running,
 		if err != nil {
 			return err
 		}
-		return c.close()
+		return c.Close()
 	})
-	return &running{
-		version: strings.TrimSpace(string(version)), processes: []*process{p},
-		caller: func(ctx context.Context, _ kind) (caller, error) { return dial(ctx) },
+	return &Running{
+		Version: strings.TrimSpace(string(version)), Processes: []*Process{p},
+		Caller: func(ctx context.Context, _ Kind) (Caller, error) { return dial(ctx) },
 	}, err
 }
 
@@ -86,27 +86,27 @@ type beanstalkdCaller struct {
 
 const beanstalkdTTR = 60 // seconds
 
-func (c *beanstalkdCaller) put(_ context.Context, all jobs) error {
-	if all.ids != nil {
+func (c *beanstalkdCaller) Put(_ context.Context, all Batch) error {
+	if all.IDs != nil {
 		return errNames
 	}
-	if tube := queueName(all.queue); c.used != tube {
+	if tube := QueueName(all.Queue); c.used != tube {
 		fmt.Fprintf(c.out, "use %s\r\n", tube)
 		if err := c.flushed("USING"); err != nil {
 			return err
 		}
 		c.used = tube
 	}
-	for _, body := range all.bodies {
+	for _, body := range all.Bodies {
 		// Delays are whole seconds.
-		fmt.Fprintf(c.out, "put 0 %d %d %d\r\n", int(math.Ceil(all.delay.Seconds())), beanstalkdTTR, len(body))
+		fmt.Fprintf(c.out, "put 0 %d %d %d\r\n", int(math.Ceil(all.Delay.Seconds())), beanstalkdTTR, len(body))
 		c.out.Write(body)         //nolint:errcheck // likewise
 		c.out.WriteString("\r\n") //nolint:errcheck // likewise
 	}
 	if err := c.out.Flush(); err != nil {
 		return err
 	}
-	for range all.bodies {
+	for range all.Bodies {
 		if _, err := c.answer("INSERTED"); err != nil {
 			return err
 		}
@@ -114,14 +114,14 @@ func (c *beanstalkdCaller) put(_ context.Context, all jobs) error {
 	return nil
 }
 
-func (c *beanstalkdCaller) take(_ context.Context, what taking, seen func([]byte)) (int, error) {
-	if err := c.watch(queueName(what.queue)); err != nil {
+func (c *beanstalkdCaller) Take(_ context.Context, what Wanted, seen func([]byte)) (int, error) {
+	if err := c.watch(QueueName(what.Queue)); err != nil {
 		return 0, err
 	}
-	for n := range what.most {
+	for n := range what.Most {
 		seconds := 0
 		if n == 0 {
-			seconds = int(what.wait.Seconds())
+			seconds = int(what.Wait.Seconds())
 		}
 		fmt.Fprintf(c.out, "reserve-with-timeout %d\r\n", seconds)
 	}
@@ -129,7 +129,7 @@ func (c *beanstalkdCaller) take(_ context.Context, what taking, seen func([]byte
 		return 0, err
 	}
 	var ids []string
-	for range what.most {
+	for range what.Most {
 		line, err := c.line()
 		if err != nil {
 			return 0, err
@@ -207,4 +207,4 @@ func (c *beanstalkdCaller) line() (string, error) {
 	return strings.TrimSuffix(line, "\r\n"), err
 }
 
-func (c *beanstalkdCaller) close() error { return c.conn.Close() }
+func (c *beanstalkdCaller) Close() error { return c.conn.Close() }

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"bytes"
@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// process is one server.
-type process struct {
-	dir, program, log string
+// Process is the process of one server.
+type Process struct {
+	dir, program, Log string
 	args              []string
 
 	command *exec.Cmd
@@ -23,17 +23,17 @@ type process struct {
 }
 
 // start runs a program with its data and its log in dir.
-func start(dir, program string, args ...string) (*process, error) {
+func start(dir, program string, args ...string) (*Process, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	p := &process{dir: dir, program: program, args: args, log: filepath.Join(dir, "log")}
-	return p, p.start()
+	p := &Process{dir: dir, program: program, args: args, Log: filepath.Join(dir, "log")}
+	return p, p.Start()
 }
 
-// start starts the program, again after it was killed.
-func (p *process) start() error {
-	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+// Start starts the program again, after Kill.
+func (p *Process) Start() error {
+	log, err := os.OpenFile(p.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -53,14 +53,14 @@ func (p *process) start() error {
 	return nil
 }
 
-// kill ends the process at once.
-func (p *process) kill() {
+// Kill ends the process at once.
+func (p *Process) Kill() {
 	_ = p.command.Process.Kill() // it may have ended
 	<-p.ended
 }
 
 // await waits until a server answers as ready asks, or has ended.
-func (p *process) await(ctx context.Context, ready func(ctx context.Context) error) error {
+func (p *Process) await(ctx context.Context, ready func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, startMax)
 	defer cancel()
 	for {
@@ -70,7 +70,7 @@ func (p *process) await(ctx context.Context, ready func(ctx context.Context) err
 		}
 		select {
 		case <-p.ended:
-			text, _ := os.ReadFile(p.log) // then there is none
+			text, _ := os.ReadFile(p.Log) // then there is none
 			return fmt.Errorf("%s ended before it served:\n%s", p.command.Path, text)
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not serve: %w", p.command.Path, err)
@@ -86,29 +86,29 @@ const (
 	awaitEvery = 5 * time.Millisecond
 )
 
-// usage is what processes have used so far, and have in memory.
-type usage struct {
-	cpu      time.Duration
-	resident int64 // bytes
+// Usage is what processes have used so far, and what they have in memory.
+type Usage struct {
+	CPU      time.Duration // of all processors together
+	Resident int64         // bytes
 }
 
 // ticksPerSecond is the unit of the kernel's CPU times, USER_HZ, which is the same on all of Linux.
 const ticksPerSecond = 100
 
-// used adds up what processes have used.
-func used(processes []*process) (usage, error) {
-	var sum usage
+// UsageOf adds up what processes have used.
+func UsageOf(processes []*Process) (Usage, error) {
+	var sum Usage
 	for _, p := range processes {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
 		if err != nil {
 			return sum, err
 		}
-		one, err := usageOf(text, os.Getpagesize())
+		one, err := parseUsage(text, os.Getpagesize())
 		if err != nil {
 			return sum, err
 		}
-		sum.cpu += one.cpu
-		sum.resident += one.resident
+		sum.CPU += one.CPU
+		sum.Resident += one.Resident
 	}
 	return sum, nil
 }
@@ -116,11 +116,11 @@ func used(processes []*process) (usage, error) {
 // errStat is a line of /proc/PID/stat that is not of its form.
 var errStat = errors.New("/proc/PID/stat is not as expected")
 
-// usageOf reads a line of /proc/PID/stat, as proc_pid_stat(5) describes it.
-func usageOf(stat []byte, page int) (usage, error) {
+// parseUsage reads a line of /proc/PID/stat, as proc_pid_stat(5) describes it.
+func parseUsage(stat []byte, page int) (Usage, error) {
 	fields := bytes.Fields(stat[1+bytes.LastIndexByte(stat, ')'):]) // the program's name may have spaces and brackets
 	if len(fields) < 22 {
-		return usage{}, errStat
+		return Usage{}, errStat
 	}
 	ok := true
 	number := func(field int) int64 { // as the manual numbers them
@@ -130,12 +130,12 @@ func usageOf(stat []byte, page int) (usage, error) {
 		}
 		return n
 	}
-	sum := usage{
-		cpu:      time.Duration(number(14)+number(15)) * (time.Second / ticksPerSecond),
-		resident: number(24) * int64(page),
+	sum := Usage{
+		CPU:      time.Duration(number(14)+number(15)) * (time.Second / ticksPerSecond),
+		Resident: number(24) * int64(page),
 	}
 	if !ok {
-		return usage{}, errStat
+		return Usage{}, errStat
 	}
 	return sum, nil
 }

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"context"
@@ -16,16 +16,16 @@ import (
 // offers, a list of jobs that are ready, and a channel on which a due time is published that is now
 // the first. What is ready is popped, and then it is gone: there are no leases and no acks.
 
-func redissonPeers() []peer {
-	one := func(name, keeps, appendfsync string) peer {
-		return peer{
-			name: name, keeps: keeps, program: "redis-server", pack: "redis-server",
-			cannot: map[string]string{"pendingids": errNames.Error(),
+func redissonPeers() []Queue {
+	one := func(name, keeps, appendfsync string) Queue {
+		return Queue{
+			Name: name, Keeps: keeps, program: "redis-server", pack: "redis-server",
+			Cannot: map[string]string{"pendingids": errNames.Error(),
 				"queues": "1,000 queues would be as many subscriptions and timers in its client; not tried"},
-			start: func(ctx context.Context, s *stage) (*running, error) { return startRedisson(ctx, s, appendfsync) },
+			Start: func(ctx context.Context, s *Site) (*Running, error) { return startRedisson(ctx, s, appendfsync) },
 		}
 	}
-	return []peer{
+	return []Queue{
 		one("redisson-always", "the put; a job that is taken is lost with who took it", "always"),
 		one("redisson-everysec", "nothing; synced every second; likewise", "everysec"),
 	}
@@ -70,13 +70,13 @@ return first[2]
 )
 
 // startRedisson runs a server, and the one part of the client that moves what is due.
-func startRedisson(ctx context.Context, s *stage, appendfsync string) (*running, error) {
+func startRedisson(ctx context.Context, s *Site, appendfsync string) (*Running, error) {
 	server, err := startRedisServer(ctx, s, appendfsync, redissonOffer, redissonTransfer)
 	if server == nil {
 		return nil, err
 	}
 	// nobody is left to use it
-	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() {
+	r := &Running{Version: "Redis " + server.version, Processes: []*Process{server.process}, Close: func() {
 		_ = server.all.Close()
 	}}
 	if err != nil {
@@ -85,13 +85,13 @@ func startRedisson(ctx context.Context, s *stage, appendfsync string) (*running,
 	moving, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group sync.WaitGroup
 	group.Go(func() { redissonMove(moving, server.all) })
-	r.close = func() {
+	r.Close = func() {
 		cancel()
 		_ = server.all.Close() // nobody is left to use it
 		group.Wait()
 	}
-	r.caller = func(_ context.Context, k kind) (caller, error) {
-		if k == shared {
+	r.Caller = func(_ context.Context, k Kind) (Caller, error) {
+		if k == Shared {
 			return &redissonCaller{client: server.all}, nil
 		}
 		return &redissonCaller{client: server.connect(1), own: true}, nil
@@ -153,16 +153,16 @@ type redissonCaller struct {
 	own    bool
 }
 
-func (c *redissonCaller) put(ctx context.Context, all jobs) error {
-	if all.ids != nil {
+func (c *redissonCaller) Put(ctx context.Context, all Batch) error {
+	if all.IDs != nil {
 		return errNames
 	}
-	keys, due := []string{redissonTimer, redissonList, redissonChannel}, time.Now().Add(all.delay).UnixMilli()
-	if len(all.bodies) == 1 {
-		return notNil(redissonOffer.Run(ctx, c.client, keys, due, redissonRandom(), all.bodies[0]).Err())
+	keys, due := []string{redissonTimer, redissonList, redissonChannel}, time.Now().Add(all.Delay).UnixMilli()
+	if len(all.Bodies) == 1 {
+		return notNil(redissonOffer.Run(ctx, c.client, keys, due, redissonRandom(), all.Bodies[0]).Err())
 	}
 	commands, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for _, body := range all.bodies {
+		for _, body := range all.Bodies {
 			redissonOffer.EvalSha(ctx, p, keys, due, redissonRandom(), body)
 		}
 		return nil
@@ -190,11 +190,11 @@ func redissonRandom() []byte {
 	return strconv.AppendUint(nil, 10_000_000+rand.Uint64N(90_000_000), 10) //nolint:gosec // no secret; 8 bytes
 }
 
-// take pops what is ready. Redis knows how to wait for one.
-func (c *redissonCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
+// Take pops what is ready. Redis knows how to wait for one.
+func (c *redissonCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	taken := 0
-	if what.wait > 0 {
-		pair, err := c.client.BLPop(ctx, what.wait, redissonReady).Result()
+	if what.Wait > 0 {
+		pair, err := c.client.BLPop(ctx, what.Wait, redissonReady).Result()
 		if errors.Is(err, redis.Nil) {
 			return 0, nil
 		}
@@ -204,10 +204,10 @@ func (c *redissonCaller) take(ctx context.Context, what taking, seen func([]byte
 		seen([]byte(pair[1]))
 		taken++
 	}
-	if taken == what.most {
+	if taken == what.Most {
 		return taken, nil
 	}
-	more, err := c.client.LPopCount(ctx, redissonReady, what.most-taken).Result()
+	more, err := c.client.LPopCount(ctx, redissonReady, what.Most-taken).Result()
 	if err != nil {
 		return taken, notNil(err)
 	}
@@ -217,7 +217,7 @@ func (c *redissonCaller) take(ctx context.Context, what taking, seen func([]byte
 	return taken + len(more), nil
 }
 
-func (c *redissonCaller) close() error {
+func (c *redissonCaller) Close() error {
 	if c.own {
 		return c.client.Close()
 	}

@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-func natsPeers() []peer {
-	one := func(name string, replicas int) peer {
-		return peer{name: name, keeps: "nothing; written, and synced every two minutes", program: "nats-server",
-			pack: "nats-server", cannot: natsCannot(), start: func(ctx context.Context, s *stage) (*running, error) {
+func natsPeers() []Queue {
+	one := func(name string, replicas int) Queue {
+		return Queue{Name: name, Keeps: "nothing; written, and synced every two minutes", program: "nats-server",
+			pack: "nats-server", Cannot: natsCannot(), Start: func(ctx context.Context, s *Site) (*Running, error) {
 				return startNATS(ctx, s, replicas)
 			}}
 	}
-	return []peer{one("nats-one", 1), one("nats-three", 3)}
+	return []Queue{one("nats-one", 1), one("nats-three", 3)}
 }
 
 // natsCannot says what is left out. Its delays come with a later version than Debian has.
@@ -38,21 +38,21 @@ const (
 )
 
 // startNATS runs so many servers, and makes a work queue with as many replicas.
-func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
-	r := &running{}
+func startNATS(ctx context.Context, s *Site, replicas int) (*Running, error) {
+	r := &Running{}
 	var urls, clients, routes []string
 	for range replicas {
-		client, err := s.addresses.Free()
+		client, err := s.Addresses.Free()
 		if err != nil {
 			return r, err
 		}
-		route, err := s.addresses.Free()
+		route, err := s.Addresses.Free()
 		if err != nil {
 			return r, err
 		}
 		urls, clients, routes = append(urls, "nats://"+client), append(clients, client), append(routes, "nats://"+route)
 	}
-	dir := s.newDir("nats")
+	dir := s.NewDir("nats")
 	for n := range replicas {
 		host, port, err := net.SplitHostPort(clients[n])
 		if err != nil {
@@ -67,24 +67,24 @@ func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
 		if err != nil {
 			return r, err
 		}
-		r.processes = append(r.processes, p)
+		r.Processes = append(r.Processes, p)
 	}
 	var all *natsCaller
-	err := r.processes[0].await(ctx, func(ctx context.Context) (err error) {
+	err := r.Processes[0].await(ctx, func(ctx context.Context) (err error) {
 		if all == nil {
 			if all, err = dialNATS(strings.Join(urls, ",")); err != nil {
 				return err
 			}
 		}
-		r.version = "NATS " + all.conn.ConnectedServerVersion()
+		r.Version = "NATS " + all.conn.ConnectedServerVersion()
 		return all.open(ctx, replicas)
 	})
 	if all != nil {
-		r.close = all.conn.Close
+		r.Close = all.conn.Close
 	}
 	next := 0
-	r.caller = func(ctx context.Context, k kind) (caller, error) {
-		if k == shared {
+	r.Caller = func(ctx context.Context, k Kind) (Caller, error) {
+		if k == Shared {
 			return &natsCaller{conn: all.conn, stream: all.stream, queue: all.queue}, nil
 		}
 		next++
@@ -94,7 +94,7 @@ func startNATS(ctx context.Context, s *stage, replicas int) (*running, error) {
 		}
 		c.own = true
 		if c.queue, err = c.stream.Consumer(ctx, natsStream, natsConsumer); err != nil {
-			return nil, errors.Join(err, c.close())
+			return nil, errors.Join(err, c.Close())
 		}
 		return c, nil
 	}
@@ -122,6 +122,9 @@ func dialNATS(urls string) (*natsCaller, error) {
 	return &natsCaller{conn: conn, stream: stream}, nil
 }
 
+// waitersMax is how many callers may wait at a time: more than any work has.
+const waitersMax = 20_000
+
 // open makes the stream and the consumer that all callers take from.
 func (c *natsCaller) open(ctx context.Context, replicas int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -135,13 +138,13 @@ func (c *natsCaller) open(ctx context.Context, replicas int) error {
 	}
 	c.queue, err = stream.CreateOrUpdateConsumer(ctx,
 		jetstream.ConsumerConfig{Durable: natsConsumer, AckPolicy: jetstream.AckExplicitPolicy, MaxAckPending: 1 << 20,
-			MaxWaiting: 2 * parkedCallers, Replicas: replicas})
+			MaxWaiting: waitersMax, Replicas: replicas})
 	return err
 }
 
-// put publishes; a batch is published without waiting, and then all answers are awaited. There is no delay.
-func (c *natsCaller) put(ctx context.Context, all jobs) error {
-	bodies := all.bodies
+// Put publishes; a batch is published without waiting, and then all answers are awaited. There is no delay.
+func (c *natsCaller) Put(ctx context.Context, all Batch) error {
+	bodies := all.Bodies
 	if len(bodies) == 1 {
 		_, err := c.stream.Publish(ctx, natsStream, bodies[0])
 		return err
@@ -169,8 +172,8 @@ func (c *natsCaller) put(ctx context.Context, all jobs) error {
 // consumer of several replicas.
 const natsWait = 50 * time.Millisecond
 
-func (c *natsCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
-	batch, err := c.queue.Fetch(what.most, jetstream.FetchMaxWait(max(what.wait, natsWait)))
+func (c *natsCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
+	batch, err := c.queue.Fetch(what.Most, jetstream.FetchMaxWait(max(what.Wait, natsWait)))
 	if err != nil {
 		return 0, err
 	}
@@ -195,7 +198,7 @@ func (c *natsCaller) take(ctx context.Context, what taking, seen func([]byte)) (
 	return 0, nil
 }
 
-func (c *natsCaller) close() error {
+func (c *natsCaller) Close() error {
 	if c.own {
 		c.conn.Close()
 	}

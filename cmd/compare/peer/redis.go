@@ -1,4 +1,4 @@
-package main
+package peer
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-func redisPeers() []peer {
-	one := func(name, keeps, appendfsync string) peer {
-		return peer{name: name, keeps: keeps, program: "redis-server", pack: "redis-server", cannot: redisCannot(),
-			start: func(ctx context.Context, s *stage) (*running, error) {
+func redisPeers() []Queue {
+	one := func(name, keeps, appendfsync string) Queue {
+		return Queue{Name: name, Keeps: keeps, program: "redis-server", pack: "redis-server", Cannot: redisCannot(),
+			Start: func(ctx context.Context, s *Site) (*Running, error) {
 				return startRedis(ctx, s, appendfsync, false)
 			}}
 	}
 	auto := one("redis-always-auto", "the put; a client that joins calls by itself", "always")
-	auto.only = []string{"shared64", "shared256", "shared512"}
-	auto.start = func(ctx context.Context, s *stage) (*running, error) { return startRedis(ctx, s, "always", true) }
-	return []peer{
+	auto.Only = []string{"shared64", "shared256", "shared512"}
+	auto.Start = func(ctx context.Context, s *Site) (*Running, error) { return startRedis(ctx, s, "always", true) }
+	return []Queue{
 		one("redis-always", "the put", "always"),
 		one("redis-everysec", "nothing; synced every second", "everysec"),
 		auto,
@@ -35,7 +35,7 @@ func redisCannot() map[string]string {
 
 // redisServer is a server with an append-only file.
 type redisServer struct {
-	process *process
+	process *Process
 	version string
 	connect func(connections int) *redis.Client
 	// all is a client that callers share.
@@ -43,9 +43,9 @@ type redisServer struct {
 }
 
 // startRedisServer runs a server. What it returns with an error is to be killed.
-func startRedisServer(ctx context.Context, s *stage, appendfsync string,
+func startRedisServer(ctx context.Context, s *Site, appendfsync string,
 	scripts ...*redis.Script) (*redisServer, error) {
-	address, err := s.addresses.Free()
+	address, err := s.Addresses.Free()
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func startRedisServer(ctx context.Context, s *stage, appendfsync string,
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(s.newDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes",
+	p, err := start(s.NewDir("redis"), "redis-server", "--bind", host, "--port", port, "--appendonly", "yes",
 		"--appendfsync", appendfsync, "--save", "", "--maxclients", fmt.Sprint(redisClientsMax))
 	if err != nil {
 		return nil, err
@@ -80,13 +80,13 @@ func startRedisServer(ctx context.Context, s *stage, appendfsync string,
 }
 
 // startRedis runs the queue in sorted sets; with auto the client that callers share makes batches of their calls.
-func startRedis(ctx context.Context, s *stage, appendfsync string, auto bool) (*running, error) {
+func startRedis(ctx context.Context, s *Site, appendfsync string, auto bool) (*Running, error) {
 	server, err := startRedisServer(ctx, s, appendfsync, redisPut, redisPutNamed, redisTake, redisAck)
 	if server == nil {
 		return nil, err
 	}
 	// nobody is left to use it
-	r := &running{version: "Redis " + server.version, processes: []*process{server.process}, close: func() {
+	r := &Running{Version: "Redis " + server.version, Processes: []*Process{server.process}, Close: func() {
 		_ = server.all.Close()
 	}}
 	if err != nil {
@@ -99,10 +99,10 @@ func startRedis(ctx context.Context, s *stage, appendfsync string, auto bool) (*
 			return r, fmt.Errorf("having calls joined: %w", err)
 		}
 		joined = pipeliner
-		r.version += ", go-redis with AutoPipeline"
+		r.Version += ", go-redis with AutoPipeline"
 	}
-	r.caller = func(_ context.Context, k kind) (caller, error) {
-		if k == shared {
+	r.Caller = func(_ context.Context, k Kind) (Caller, error) {
+		if k == Shared {
 			return &redisCaller{client: server.all, scripter: joined}, nil
 		}
 		one := server.connect(1)
@@ -172,20 +172,20 @@ const (
 )
 
 func redisKeys(queue int) []string {
-	name := queueName(queue)
+	name := QueueName(queue)
 	return []string{name + ":jobs", name + ":delayed", name + ":leased", name + ":number"}
 }
 
-func (c *redisCaller) put(ctx context.Context, all jobs) error {
-	due, keys := time.Now().Add(all.delay).UnixMilli(), redisKeys(all.queue)
-	if len(all.bodies) == 1 && all.ids == nil {
+func (c *redisCaller) Put(ctx context.Context, all Batch) error {
+	due, keys := time.Now().Add(all.Delay).UnixMilli(), redisKeys(all.Queue)
+	if len(all.Bodies) == 1 && all.IDs == nil {
 		// a server that was started again has forgotten the script
-		return redisPut.Run(ctx, c.scripter, keys, all.bodies[0], due).Err()
+		return redisPut.Run(ctx, c.scripter, keys, all.Bodies[0], due).Err()
 	}
 	_, err := c.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for n, body := range all.bodies {
-			if all.ids != nil {
-				redisPutNamed.EvalSha(ctx, p, keys, body, due, all.ids[n])
+		for n, body := range all.Bodies {
+			if all.IDs != nil {
+				redisPutNamed.EvalSha(ctx, p, keys, body, due, all.IDs[n])
 				continue
 			}
 			redisPut.EvalSha(ctx, p, keys, body, due)
@@ -195,16 +195,16 @@ func (c *redisCaller) put(ctx context.Context, all jobs) error {
 	return err
 }
 
-func (c *redisCaller) take(ctx context.Context, what taking, seen func([]byte)) (int, error) {
-	for until := time.Now().Add(what.wait); ; {
+func (c *redisCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
+	for until := time.Now().Add(what.Wait); ; {
 		now := time.Now()
-		values, err := redisTake.EvalSha(ctx, c.scripter, redisKeys(what.queue), now.UnixMilli(),
-			now.Add(redisTTR).UnixMilli(), what.most).Slice()
+		values, err := redisTake.EvalSha(ctx, c.scripter, redisKeys(what.Queue), now.UnixMilli(),
+			now.Add(redisTTR).UnixMilli(), what.Most).Slice()
 		if err != nil {
 			return 0, err
 		}
 		if len(values) > 0 {
-			return c.finish(ctx, what.queue, values, seen)
+			return c.finish(ctx, what.Queue, values, seen)
 		}
 		if !now.Before(until) {
 			return 0, nil
@@ -235,7 +235,7 @@ func (c *redisCaller) finish(ctx context.Context, queue int, values []any, seen 
 	return done, err
 }
 
-func (c *redisCaller) close() error {
+func (c *redisCaller) Close() error {
 	if c.own {
 		return c.client.Close()
 	}
