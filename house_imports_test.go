@@ -134,7 +134,12 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "rpc/backend",
-		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc", "rpc/belfry/...", "rpc/fault"},
+		may:    []string{"access/tokens", "fsm", "node"},
+		reason: "what the handlers require of a node and its cluster: interfaces and their values, and no code",
+	},
+	{
+		dir:    "rpc/backend/adapter",
+		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault"},
 		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
 	},
 	{

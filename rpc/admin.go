@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -19,7 +20,7 @@ import (
 // adminService answers belfry.v1.AdminService.
 type adminService struct {
 	*queueService
-	cluster Cluster
+	cluster backend.Cluster
 	logger  *slog.Logger
 	backups *backups
 }
@@ -58,7 +59,7 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 // call. In the second case the shards are updated only if the record has not changed since. The
 // change itself is made: unreachable shards are pending, which does not fail the call. Neither does
 // a later deletion.
-func (s *adminService) reconcile(ctx context.Context, config QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
@@ -78,7 +79,7 @@ func (s *adminService) reconcile(ctx context.Context, config QueueConfig, rememb
 // mustNotExist returns QUEUE_EXISTS if the catalog or the home shard knows a queue.
 func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
 	if config, ok := s.catalog.Queue(queue); ok {
-		if config.deleting() {
+		if config.Deleting() {
 			return beingDeleted(queue)
 		}
 		return existing(config.Name)
@@ -125,9 +126,9 @@ func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
 	switch {
 	case !ok:
 		return put.Partitions != 1 // it was routed by a record that is gone
-	case put.Partitions != config.Partitions && !config.deleting():
+	case put.Partitions != config.Partitions && !config.Deleting():
 		return true // it was routed by an older record
-	case config.deleting():
+	case config.Deleting():
 		return false
 	}
 	_, pending, err := s.configure(ctx, put.Queue)
@@ -175,7 +176,7 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 // createdIn returns the format in which a queue was created; its default retry delays are those of
 // that format. Only the shards of a queue know it. If the home shard cannot be asked, or need not
 // be, createdIn returns the format of the cluster.
-func (s *adminService) createdIn(ctx context.Context, config *QueueConfig, pending []uint32) fsm.Format {
+func (s *adminService) createdIn(ctx context.Context, config *backend.QueueConfig, pending []uint32) fsm.Format {
 	home := s.shard(config.Name, 0)
 	if len(config.Settings.RetryDelays) == 0 && !slices.Contains(pending, home) {
 		if r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {

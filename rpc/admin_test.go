@@ -15,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -466,6 +467,6 @@ func TestCatalogErrorsReachTheCaller(t *testing.T) {
 // brokenCatalog does not know what became of its records.
 type brokenCatalog struct{ *memoryCatalog }
 
-func (brokenCatalog) CreateQueue(context.Context, string, uint32, fsm.Settings) (QueueConfig, error) {
-	return QueueConfig{}, nodeUnknown()
+func (brokenCatalog) CreateQueue(context.Context, string, uint32, fsm.Settings) (backend.QueueConfig, error) {
+	return backend.QueueConfig{}, nodeUnknown()
 }

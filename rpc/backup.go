@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -93,10 +94,10 @@ func (b *backups) sent(at time.Time) {
 
 // backup is a backup in progress.
 type backup struct {
-	source Node
-	queues []QueueConfig
+	source backend.Node
+	queues []backend.QueueConfig
 	// namespaces has the namespaces with a quota.
-	namespaces []Namespace
+	namespaces []backend.Namespace
 	header     *fsm.BackupHeader
 	sink       *backupSink
 }
@@ -110,7 +111,7 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 	for i := range b.queues {
 		q := &b.queues[i]
 		partitions[q.Name] = max(1, q.Partitions)
-		if q.deleting() {
+		if q.Deleting() {
 			partitions[q.Name] = 0
 			continue
 		}
@@ -169,7 +170,7 @@ func (b *backup) checkFormat(r *fsm.BackupRecord) error {
 }
 
 // namespaceRecord returns the record of a quota.
-func namespaceRecord(n *Namespace) fsm.BackupRecord {
+func namespaceRecord(n *backend.Namespace) fsm.BackupRecord {
 	q := &n.Quota
 	return fsm.NamespaceRecord(&fsm.CatalogNamespace{
 		Name: n.Name, MaxJobs: q[node.JobsLimit], MaxBytes: q[node.BytesLimit], MaxInFlight: q[node.LeasesLimit], PutRate: q[node.PutRate],

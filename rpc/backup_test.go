@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -23,7 +24,7 @@ import (
 
 // exportingNode is a node in memory whose shards hold some queues without jobs, and whose leaders are missing for some calls.
 type exportingNode struct {
-	Node
+	backend.Node
 	queues []fsm.QueueRecord
 	// format is the one of the entries that made them, 0 for the first.
 	format fsm.Format
@@ -70,16 +71,16 @@ func (n *exportingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) 
 
 // listingCatalog is a catalog in memory with some queues.
 type listingCatalog struct {
-	Catalog
-	queues   []QueueConfig
-	restored []QueueConfig
+	backend.Catalog
+	queues   []backend.QueueConfig
+	restored []backend.QueueConfig
 }
 
-func (c *listingCatalog) setNode(n Node) { c.Catalog.(*memoryCatalog).setNode(n) }
+func (c *listingCatalog) setNode(n backend.Node) { c.Catalog.(*memoryCatalog).setNode(n) }
 
-func (c *listingCatalog) Queues() []QueueConfig { return c.queues }
+func (c *listingCatalog) Queues() []backend.QueueConfig { return c.queues }
 
-func (c *listingCatalog) RestoreQueue(_ context.Context, q QueueConfig) error {
+func (c *listingCatalog) RestoreQueue(_ context.Context, q backend.QueueConfig) error {
 	c.restored = append(c.restored, q)
 	return nil
 }
@@ -138,7 +139,7 @@ func TestBackupLeavesOut(t *testing.T) {
 		{Name: "auto-created", Partitions: 1}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
 		{Name: "going", Partitions: 1}, {Name: "gone", Partition: 1, Partitions: 3}, {Name: "other", Partitions: 1},
 	}}
-	client := serveBackups(t, n, &listingCatalog{queues: []QueueConfig{
+	client := serveBackups(t, n, &listingCatalog{queues: []backend.QueueConfig{
 		{Name: "configured", Version: 1, Settings: fsm.Settings{TTR: time.Hour}}, {Name: "parts", Partitions: 3, Version: 2},
 		{Name: "going", Partitions: 1}, {Name: "other", Partitions: 2, Version: 3},
 	}})
@@ -178,7 +179,7 @@ func TestBackupLeavesOut(t *testing.T) {
 // TestRestoreInsists: a shard that takes nothing for a while, and one whose answer was lost, are asked again; other errors end the restore.
 func TestRestoreInsists(t *testing.T) {
 	t.Parallel()
-	source := serveBackups(t, &exportingNode{}, &listingCatalog{queues: []QueueConfig{{Name: "q", Partitions: 1, Version: 1}}})
+	source := serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{Name: "q", Partitions: 1, Version: 1}}})
 	raw, err := receiveBackup(t, source)
 	if err != nil {
 		t.Fatal(err)
@@ -201,8 +202,8 @@ func TestRestoreInsists(t *testing.T) {
 // restored right after.
 func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	t.Parallel()
-	fits := QueueConfig{Name: "fits", Partitions: 3, Version: 1}
-	backup := func(queues ...QueueConfig) []byte {
+	fits := backend.QueueConfig{Name: "fits", Partitions: 3, Version: 1}
+	backup := func(queues ...backend.QueueConfig) []byte {
 		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: queues}))
 		if err != nil {
 			t.Fatal(err)
@@ -211,7 +212,7 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 	c := &listingCatalog{}
 	client := serveBackups(t, &exportingNode{}, c)
-	err := sendBackup(t, client, backup(QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
+	err := sendBackup(t, client, backup(backend.QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, backend.QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
 	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Fatalf("the restore ended with %v", err)
@@ -261,8 +262,8 @@ func TestRestoreOfALaterFormat(t *testing.T) {
 // TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that cannot be, or is none, is refused before anything begins.
 func TestRestoreOfQuotas(t *testing.T) {
 	t.Parallel()
-	backup := func(quotas ...Namespace) []byte {
-		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []QueueConfig{{Name: "shop/orders", Partitions: 1, Version: 1}}}, func(c *Config) {
+	backup := func(quotas ...backend.Namespace) []byte {
+		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{Name: "shop/orders", Partitions: 1, Version: 1}}}, func(c *Config) {
 			c.Cluster = &fakeQuotas{fakeCluster: &fakeCluster{}, all: quotas}
 		}))
 		if err != nil {
@@ -271,7 +272,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 		return raw
 	}
 	amounts := node.Amounts{node.JobsLimit: 10, node.BytesLimit: 20, node.LeasesLimit: 30, node.PutRate: 40_000}
-	shop := Namespace{Name: "shop", Quota: amounts}
+	shop := backend.Namespace{Name: "shop", Quota: amounts}
 	f, c := &fakeQuotas{fakeCluster: &fakeCluster{}}, &listingCatalog{}
 	client := serveBackups(t, &exportingNode{}, c, func(c *Config) { c.Cluster = f })
 	for _, tt := range []struct {
@@ -287,7 +288,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 	} {
 		var quota node.Amounts
 		quota[tt.limit] = tt.amount
-		err := sendBackup(t, client, backup(shop, Namespace{Name: tt.name, Quota: quota}), nil)
+		err := sendBackup(t, client, backup(shop, backend.Namespace{Name: tt.name, Quota: quota}), nil)
 		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
 			t.Errorf("%q, %v: %v, want %s", tt.name, quota, err, tt.want)
 		}
@@ -295,7 +296,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 	if len(f.asked)+len(c.restored) > 0 {
 		t.Errorf("of what was refused came %q and %v", f.asked, c.restored)
 	}
-	err := sendBackup(t, client, backup(shop, Namespace{Name: "none"}), nil)
+	err := sendBackup(t, client, backup(shop, backend.Namespace{Name: "none"}), nil)
 	if diff := cmp.Diff([]string{"restore shop [10 20 30 40000]", "restore none [0 0 0 0]"}, f.asked); diff != "" || err != nil || len(c.restored) != 1 {
 		t.Errorf("restored %v: %v (-want +got):\n%s", c.restored, err, diff)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -16,7 +17,7 @@ import (
 
 // endlessNode is a node in memory of which an export does not end by itself.
 type endlessNode struct {
-	Node
+	backend.Node
 	began chan struct{} // closed when an export has begun
 	ended chan error    // gets what it ended with
 	// record is what the export is made of, over and over; nil for nothing at all.

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -25,9 +26,9 @@ type laggingCatalog struct {
 }
 
 // Queue implements Catalog.
-func (c *laggingCatalog) Queue(name string) (QueueConfig, bool) {
+func (c *laggingCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	if strings.HasPrefix(name, c.queue) && c.behind.Load() {
-		return QueueConfig{}, false
+		return backend.QueueConfig{}, false
 	}
 	return c.memoryCatalog.Queue(name)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -15,7 +16,7 @@ import (
 
 // leaderlessNode is a node in memory that reaches no leader for reads, and counts how often it has waited for one.
 type leaderlessNode struct {
-	Node
+	backend.Node
 	waited atomic.Int64
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -46,7 +47,7 @@ func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeReq
 
 // drainNode starts to drain a node, if the others can take its replicas, and can hold as many
 // voters of each shard as there can be now. With forced, fewer voters are enough.
-func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *Member, forced bool) error {
+func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend.Member, forced bool) error {
 	left, keep := v.others(m)
 	switch {
 	case left == 0:
@@ -111,7 +112,7 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 		return nil, f
 	}
 	if to != g.leader {
-		if err := s.cluster.TransferLeader(ctx, Transfer{Shard: shard, From: g.leader.ServerID, To: to.ServerID}); err != nil {
+		if err := s.cluster.TransferLeader(ctx, backend.Transfer{Shard: shard, From: g.leader.ServerID, To: to.ServerID}); err != nil {
 			return nil, fault.OfShard(shard, err)
 		}
 	}
@@ -129,8 +130,8 @@ func (c *checker) incarnation(text string) {
 }
 
 // find returns the node with a name, and with an incarnation if one is given or needed.
-func (v *clusterView) find(name, incarnation string) (*Member, *fault.Error) {
-	var named []*Member
+func (v *clusterView) find(name, incarnation string) (*backend.Member, *fault.Error) {
+	var named []*backend.Member
 	var all, incarnations []string
 	for i := range v.members {
 		m := &v.members[i]
@@ -162,7 +163,7 @@ func (v *clusterView) find(name, incarnation string) (*Member, *fault.Error) {
 // others counts the nodes besides m that can take replicas now. voters is how many voters the
 // shards can have with m: one on each node that does not drain, even if it is silent now, up to the
 // replication factor.
-func (v *clusterView) others(m *Member) (taking, voters int) {
+func (v *clusterView) others(m *backend.Member) (taking, voters int) {
 	staying := 1
 	for i := range v.members {
 		other := &v.members[i]
@@ -179,7 +180,7 @@ func (v *clusterView) others(m *Member) (taking, voters int) {
 
 // removable returns why a node must not be removed; nil if it may be. What a shard with a leader
 // acknowledged is on a majority. Of a shard without one, this node may have the only copy.
-func (v *clusterView) removable(m *Member) *fault.Error {
+func (v *clusterView) removable(m *backend.Member) *fault.Error {
 	if m.Answers {
 		return fault.Invalid("name", "%s still answers; drain it, stop it, and remove it then", v.label(m))
 	}
@@ -197,16 +198,16 @@ func (v *clusterView) removable(m *Member) *fault.Error {
 
 // successor returns the voter with a name. Without a name, it returns the voter that leads the
 // fewest shards, among those that answer, do not drain and have no condition, but not the leader.
-func (v *clusterView) successor(g *groupView, name string) (*Member, *fault.Error) {
-	var voters []*Member
+func (v *clusterView) successor(g *groupView, name string) (*backend.Member, *fault.Error) {
+	var voters []*backend.Member
 	for _, id := range g.Voters {
 		if m := v.byServer[id]; m != nil && m.Answers {
 			voters = append(voters, m)
 		}
 	}
 	if name != "" {
-		if i := slices.IndexFunc(voters, func(m *Member) bool { return m.Name == name }); i >= 0 {
-			sound := slices.ContainsFunc(voters, func(m *Member) bool { return len(m.Conditions) == 0 })
+		if i := slices.IndexFunc(voters, func(m *backend.Member) bool { return m.Name == name }); i >= 0 {
+			sound := slices.ContainsFunc(voters, func(m *backend.Member) bool { return len(m.Conditions) == 0 })
 			if c := voters[i].Conditions; len(c) > 0 && sound && voters[i] != g.leader {
 				return nil, fault.Invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind, c[0].Message)
 			}
@@ -217,15 +218,15 @@ func (v *clusterView) successor(g *groupView, name string) (*Member, *fault.Erro
 		}
 		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s", fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(names(g.Voters)))
 	}
-	voters = slices.DeleteFunc(voters, func(m *Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
+	voters = slices.DeleteFunc(voters, func(m *backend.Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
 	if len(voters) == 0 {
 		return nil, fault.Invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition", g.Shard)
 	}
-	return slices.MinFunc(voters, func(a, b *Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
+	return slices.MinFunc(voters, func(a, b *backend.Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
 }
 
 // leadsOf counts the shards that a node leads.
-func (v *clusterView) leadsOf(m *Member) (n int) {
+func (v *clusterView) leadsOf(m *backend.Member) (n int) {
 	for i := range v.shards {
 		if v.shards[i].leads(m.ServerID) {
 			n++

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -23,8 +24,8 @@ import (
 
 // fakeCluster has members as a test made them and notes what is asked of it.
 type fakeCluster struct {
-	members []Member
-	moves   []Move
+	members []backend.Member
+	moves   []backend.Move
 	fail    error
 	resets  map[uint32]node.ClockReset
 
@@ -34,24 +35,24 @@ type fakeCluster struct {
 	asked []string
 }
 
-func (f *fakeCluster) Members(context.Context) ([]Member, []Move) {
+func (f *fakeCluster) Members(context.Context) ([]backend.Member, []backend.Move) {
 	return slices.Clone(f.members), f.moves
 }
 
-func (f *fakeCluster) Settings() ClusterSettings {
-	return ClusterSettings{Factor: 3, Grace: 10 * time.Minute, MinVoters: max(1, f.minVoters)}
+func (f *fakeCluster) Settings() backend.ClusterSettings {
+	return backend.ClusterSettings{Factor: 3, Grace: 10 * time.Minute, MinVoters: max(1, f.minVoters)}
 }
 
-func (f *fakeCluster) Configure(_ context.Context, s ClusterSettings) (ClusterSettings, error) {
+func (f *fakeCluster) Configure(_ context.Context, s backend.ClusterSettings) (backend.ClusterSettings, error) {
 	did := fmt.Sprintf("configure %d %v %d", s.Factor, s.Grace, s.MinVoters)
 	if s.NoAutoCreate != nil {
 		did += fmt.Sprintf(" %t", *s.NoAutoCreate)
 	}
-	return ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("%s", did)
+	return backend.ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("%s", did)
 }
 
-func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (ClusterSettings, error) {
-	return ClusterSettings{Factor: 3, Grace: time.Minute, MinVoters: least}, f.note("lower %d", least)
+func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (backend.ClusterSettings, error) {
+	return backend.ClusterSettings{Factor: 3, Grace: time.Minute, MinVoters: least}, f.note("lower %d", least)
 }
 
 func (f *fakeCluster) Format() fsm.Format { return 2 }
@@ -71,7 +72,7 @@ func (f *fakeCluster) Drain(_ context.Context, id string, keep int) error {
 func (f *fakeCluster) Undrain(_ context.Context, id string) error { return f.note("undrain %s", id) }
 func (f *fakeCluster) Remove(_ context.Context, id string) error  { return f.note("remove %s", id) }
 
-func (f *fakeCluster) TransferLeader(_ context.Context, t Transfer) error {
+func (f *fakeCluster) TransferLeader(_ context.Context, t backend.Transfer) error {
 	return f.note("transfer %d from %s to %s", t.Shard, t.From, t.To)
 }
 
@@ -79,13 +80,13 @@ func (f *fakeCluster) ResetClock(_ context.Context, leader string, shard uint32)
 	return f.resets[shard], f.note("reset the clock of %d at %s", shard, leader)
 }
 
-func (f *fakeCluster) Namespaces() []Namespace { return nil }
+func (f *fakeCluster) Namespaces() []backend.Namespace { return nil }
 
-func (f *fakeCluster) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (Namespace, error) {
-	return Namespace{}, f.note("set a namespace")
+func (f *fakeCluster) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (backend.Namespace, error) {
+	return backend.Namespace{}, f.note("set a namespace")
 }
 
-func (f *fakeCluster) RestoreNamespaces(context.Context, []Namespace) error {
+func (f *fakeCluster) RestoreNamespaces(context.Context, []backend.Namespace) error {
 	return f.note("restore namespaces")
 }
 
@@ -101,7 +102,7 @@ func healthyCluster() *fakeCluster {
 	f := &fakeCluster{}
 	voters := []string{serverID(1), serverID(3), serverID(2)} // as they came
 	for n := 1; n <= 3; n++ {
-		m := Member{
+		m := backend.Member{
 			Name: fmt.Sprintf("n%d", n), ServerID: serverID(n), ClientAddr: fmt.Sprintf("10.0.0.%d:7400", n), PeerAddr: fmt.Sprintf("10.0.0.%d:7401", n),
 			Zone: "z", Answers: true, Version: "v1", Format: 3,
 		}
@@ -141,7 +142,7 @@ func (f *fakeCluster) ail(nodes ...int) {
 
 // spare adds a node that has nothing.
 func (f *fakeCluster) spare() {
-	f.members = append(f.members, Member{Name: "n4", ServerID: serverID(4), Answers: true, Version: "v1", Format: 3})
+	f.members = append(f.members, backend.Member{Name: "n4", ServerID: serverID(4), Answers: true, Version: "v1", Format: 3})
 }
 
 // serveCluster serves with a cluster.
@@ -436,7 +437,7 @@ func TestGetClusterReportsPlacement(t *testing.T) {
 	f := healthyCluster()
 	f.silence(3)
 	f.members[2].SilentSince = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f.moves = []Move{{Shard: 0, Text: "n4 leaves", Leaves: serverID(4)}, {Shard: 1, Text: "n4 catches up"}, {Shard: 2, Text: "n3 leaves", Leaves: serverID(3)}}
+	f.moves = []backend.Move{{Shard: 0, Text: "n4 leaves", Leaves: serverID(4)}, {Shard: 1, Text: "n4 catches up"}, {Shard: 2, Text: "n3 leaves", Leaves: serverID(3)}}
 	got := serveCluster(t, f).send(http.MethodPost, "/v1/get-cluster", "{}").body
 	for _, want := range []string{`"silentSince":"2026-01-02T03:04:05Z"`, `"moves":[{"shard":1,"text":"n4 catches up"},{"shard":2,"text":"n3 leaves"}]`, `"gracePeriod":"600s"`, `"replicationFactor":3`} {
 		if !strings.Contains(got, want) {

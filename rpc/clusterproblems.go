@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"github.com/belfrydb/belfry/rpc/backend"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,7 @@ func (v *clusterView) problems() (all []string) {
 		}
 	}
 	all = append(all, v.reachProblems()...)
-	if !slices.ContainsFunc(v.members, func(m Member) bool { return m.Name == v.answeredBy }) {
+	if !slices.ContainsFunc(v.members, func(m backend.Member) bool { return m.Name == v.answeredBy }) {
 		all = append(all, "the node that answers this, "+v.answeredBy+", is not recorded as a node of the cluster yet")
 	}
 	if len(v.catalog.Voters) > 0 && v.catalog.leader == nil {
@@ -172,7 +173,7 @@ func (v *clusterView) difference(g *groupView) string {
 }
 
 // label returns a node's name, with its incarnation if another has the same name.
-func (v *clusterView) label(m *Member) string {
+func (v *clusterView) label(m *backend.Member) string {
 	for i := range v.members {
 		if other := &v.members[i]; other.Name == m.Name && other.ServerID != m.ServerID {
 			return m.ServerID

@@ -4,14 +4,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
 // unreachedNode is a running node to which other nodes cannot connect.
 type unreachedNode struct {
-	member *Member
+	member *backend.Member
 	// by are the nodes that cannot connect; address is the address that they tried.
-	by      []*Member
+	by      []*backend.Member
 	address string
 }
 
@@ -39,10 +40,10 @@ func (v *clusterView) unreached() (all []unreachedNode) {
 // either direction are one problem.
 func (v *clusterView) reachProblems() (texts []string) {
 	all := v.unreached()
-	cannot := func(from, to *Member) bool {
+	cannot := func(from, to *backend.Member) bool {
 		return slices.ContainsFunc(all, func(u unreachedNode) bool { return u.member == to && slices.Contains(u.by, from) })
 	}
-	at := func(m *Member) string {
+	at := func(m *backend.Member) string {
 		for _, u := range all {
 			if u.member == m && u.address != "" {
 				return " at " + u.address

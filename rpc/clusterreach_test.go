@@ -3,6 +3,7 @@ package rpc
 import (
 	"testing"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -14,9 +15,9 @@ func TestReachProblems(t *testing.T) {
 		want  []string
 	}{
 		{"two nodes do not reach each other", func(f *fakeCluster) {
-			f.members[1].Unreached = []UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401", Calls: true}}
-			f.members[2].Unreached = []UnreachedNode{{ServerID: serverID(2), Address: "10.0.0.2:7401"}}
-			f.members[2].Behind = []BehindReplica{{Group: "shard-1", Applied: 92, Commit: 585}}
+			f.members[1].Unreached = []backend.UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401", Calls: true}}
+			f.members[2].Unreached = []backend.UnreachedNode{{ServerID: serverID(2), Address: "10.0.0.2:7401"}}
+			f.members[2].Behind = []backend.BehindReplica{{Group: "shard-1", Applied: 92, Commit: 585}}
 		}, []string{
 			"nodes n2 and n3 cannot reach each other (n2 at 10.0.0.2:7401, n3 at 10.0.0.3:7401): look at the network and firewalls between them",
 			"replicas on node n3 are behind their leaders, and count for nothing until they have caught up: shard-1 (92 of 585 entries)",
@@ -24,14 +25,14 @@ func TestReachProblems(t *testing.T) {
 		{"a node that runs is not reached", func(f *fakeCluster) {
 			f.silence(3)
 			for i := range 2 {
-				f.members[i].Unreached = []UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401", Calls: i == 0}}
+				f.members[i].Unreached = []backend.UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401", Calls: i == 0}}
 			}
 		}, []string{
 			"node n3 cannot be reached by n1, n2 at 10.0.0.3:7401: look at its --advertise and firewalls", "with fewer than 3 voters that answer: shards 0, 1, 2",
 		}},
 		{"a node that is gone is not reached", func(f *fakeCluster) {
 			f.silence(3)
-			f.members[0].Unreached = []UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401"}}
+			f.members[0].Unreached = []backend.UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401"}}
 		}, []string{"node n3 does not answer", "with fewer than 3 voters that answer: shards 0, 1, 2"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -15,7 +16,7 @@ import (
 func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	c.requestID(req.GetRequestId())
-	want := ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
+	want := backend.ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
 		c.fail(fault.Invalid("gracePeriod", "want a duration of at least a second"))
 	}
@@ -23,14 +24,14 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 	if raise != 0 && lower != 0 {
 		c.fail(fault.Invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
 	}
-	if want == (ClusterSettings{}) && raise == 0 && lower == 0 {
+	if want == (backend.ClusterSettings{}) && raise == 0 && lower == 0 {
 		c.fail(fault.Invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
 	after, err := s.cluster.Settings(), error(nil)
-	if want != (ClusterSettings{}) {
+	if want != (backend.ClusterSettings{}) {
 		after, err = s.cluster.Configure(ctx, want)
 	}
 	if err == nil && (raise != 0 || lower != 0) {

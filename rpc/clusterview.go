@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -24,11 +25,11 @@ type clusterView struct {
 	id, answeredBy string
 	factor         int
 	votersWanted   int
-	settings       ClusterSettings
-	moves          []Move
+	settings       backend.ClusterSettings
+	moves          []backend.Move
 	format         fsm.Format
-	members        []Member
-	byServer       map[string]*Member
+	members        []backend.Member
+	byServer       map[string]*backend.Member
 	// shards are ordered by number. catalog has no members if no node that answers runs it.
 	shards  []groupView
 	catalog groupView
@@ -39,7 +40,7 @@ type clusterView struct {
 type groupView struct {
 	node.GroupStatus
 	// leader is the node that serves the group; nil if there is none.
-	leader *Member
+	leader *backend.Member
 	// held has the reports of all nodes that answer and run a replica, by server id.
 	held map[string]*node.GroupStatus
 	// behindSince says since when a voter has been behind the leader, by server id.
@@ -49,10 +50,10 @@ type groupView struct {
 // look asks all nodes for their state.
 func (s *adminService) look(ctx context.Context) *clusterView {
 	status := s.node.Status()
-	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*Member{}}
+	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*backend.Member{}}
 	v.factor, v.votersWanted = v.settings.Factor, s.cluster.VotersWanted()
 	v.members, v.moves = s.cluster.Members(ctx)
-	groups := map[string][]*Member{}
+	groups := map[string][]*backend.Member{}
 	held := map[string]map[string]*node.GroupStatus{}
 	for i := range v.members {
 		m := &v.members[i]
@@ -78,7 +79,7 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 }
 
 // newGroupView chooses the report that counts. members are the nodes that run a replica.
-func newGroupView(members []*Member, held map[string]*node.GroupStatus) groupView {
+func newGroupView(members []*backend.Member, held map[string]*node.GroupStatus) groupView {
 	v := groupView{held: held}
 	var best *node.GroupStatus
 	for _, m := range members {
@@ -141,7 +142,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 		out.Nodes = append(out.Nodes, v.wireNode(&v.members[i]))
 	}
 	for _, u := range v.unreached() {
-		at := slices.IndexFunc(v.members, func(m Member) bool { return m.ServerID == u.member.ServerID })
+		at := slices.IndexFunc(v.members, func(m backend.Member) bool { return m.ServerID == u.member.ServerID })
 		for _, from := range u.by {
 			out.Nodes[at].UnreachedBy = append(out.Nodes[at].UnreachedBy, from.Name)
 		}
@@ -163,7 +164,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 }
 
 // wireNode converts a node, and counts its replicas and leaderships of shards.
-func (v *clusterView) wireNode(m *Member) *belfryv1.Node {
+func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 	_, incarnation := splitServer(m.ServerID)
 	out := &belfryv1.Node{
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone, Version: m.Version, Format: uint32(m.Format),

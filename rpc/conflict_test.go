@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -107,7 +108,7 @@ func TestGetOfAnEndedJob(t *testing.T) {
 
 // silentNode is a node that answers no query.
 type silentNode struct {
-	Node
+	backend.Node
 	asked atomic.Int32
 }
 

@@ -36,7 +36,7 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 		return nil, err
 	}
 	newer := false
-	if recorded && done.replayed && !config.deleting() {
+	if recorded && done.replayed && !config.Deleting() {
 		if newer, err = s.existsUnrecorded(ctx, queue); err != nil {
 			return nil, err
 		}

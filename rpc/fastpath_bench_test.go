@@ -18,6 +18,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -63,7 +64,7 @@ func binaryRequest(b *testing.B, method string, m proto.Message) (*http.Request,
 }
 
 // benchServer returns a server over a node.
-func benchServer(b testing.TB, n Node) *Server {
+func benchServer(b testing.TB, n backend.Node) *Server {
 	b.Helper()
 	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {

@@ -20,6 +20,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -28,9 +29,9 @@ import (
 
 // Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
 type Config struct {
-	Node    Node
-	Catalog Catalog
-	Cluster Cluster
+	Node    backend.Node
+	Catalog backend.Catalog
+	Cluster backend.Cluster
 	// Logger receives the failures of the server. Requests are not logged.
 	Logger *slog.Logger
 	// Audit receives a line for each administrative call; Logger by default.

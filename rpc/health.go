@@ -16,13 +16,14 @@ import (
 	"connectrpc.com/grpchealth"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // health tells load balancers and supervisors whether this node can serve callers. A problem that
 // other nodes share does not count: a shard without a leader is no reason to take any node out.
 type health struct {
-	node     Node
+	node     backend.Node
 	drain    *drain
 	services []string
 	begun    time.Time // when this process began to answer

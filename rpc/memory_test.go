@@ -19,6 +19,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // memoryNode is a node without Raft and disk: real machines behind the interface that the handlers use.
@@ -249,7 +250,7 @@ func newTestServer(cfg Config) (*Server, error) {
 	if cfg.Cluster == nil {
 		cfg.Cluster = &singleNode{node: cfg.Node, address: cfg.Address, version: cfg.Version}
 	}
-	if c, ok := cfg.Catalog.(interface{ setNode(n Node) }); ok {
+	if c, ok := cfg.Catalog.(interface{ setNode(n backend.Node) }); ok {
 		c.setNode(cfg.Node)
 	}
 	return NewServer(cfg)

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -20,32 +21,34 @@ type memoryCatalog struct {
 	// opening is held for reading by Reconcile and for writing by DeleteQueue.
 	opening sync.RWMutex
 	// node is whose shards Reconcile updates.
-	node Node
+	node backend.Node
 
 	mu     sync.Mutex
-	queues map[string]QueueConfig
+	queues map[string]backend.QueueConfig
 	// deletion, if set, is called by DeleteQueue before it forgets a record, with mu held.
 	deletion func(name string) error
 }
 
-func newMemoryCatalog() *memoryCatalog { return &memoryCatalog{queues: map[string]QueueConfig{}} }
+func newMemoryCatalog() *memoryCatalog {
+	return &memoryCatalog{queues: map[string]backend.QueueConfig{}}
+}
 
-func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
+func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.queues[name]; ok {
-		return QueueConfig{}, fault.New(belfryv1.Reason_REASON_QUEUE_EXISTS)
+		return backend.QueueConfig{}, fault.New(belfryv1.Reason_REASON_QUEUE_EXISTS)
 	}
-	c.queues[name] = QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
+	c.queues[name] = backend.QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
 	return c.queues[name], nil
 }
 
-func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
+func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config, ok := c.queues[name]
 	if !ok {
-		config = QueueConfig{Name: name, Partitions: 1}
+		config = backend.QueueConfig{Name: name, Partitions: 1}
 	}
 	config.Version, config.Settings = config.Version+1, change(config.Settings)
 	c.queues[name] = config
@@ -75,28 +78,28 @@ func (c *memoryCatalog) mark(name string) {
 	c.queues[name] = config
 }
 
-func (c *memoryCatalog) Queue(name string) (QueueConfig, bool) {
+func (c *memoryCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config, ok := c.queues[name]
 	return config, ok
 }
 
-func (c *memoryCatalog) setNode(n Node) { c.node = n }
+func (c *memoryCatalog) setNode(n backend.Node) { c.node = n }
 
 // of connects the catalog with a node.
-func (c *memoryCatalog) of(n Node) *memoryCatalog {
+func (c *memoryCatalog) of(n backend.Node) *memoryCatalog {
 	c.setNode(n)
 	return c
 }
 
 // Reconcile opens the partitions of a queue and sets its settings.
-func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done Reconciled, err error) {
+func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backend.Reconciled, err error) {
 	c.opening.RLock()
 	defer c.opening.RUnlock()
 	config, ok := c.Queue(name)
-	if !ok || config.deleting() {
-		return Reconciled{}, beingDeleted(name)
+	if !ok || config.Deleting() {
+		return backend.Reconciled{}, beingDeleted(name)
 	}
 	s := &queueService{router: router{node: c.node, catalog: c}}
 	partitions := max(1, config.Partitions)
@@ -108,7 +111,7 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done Reconc
 		})
 		if f := answers[1].fault; f != nil {
 			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != fault.New(belfryv1.Reason_REASON_NO_LEADER).Code() {
-				return Reconciled{}, f
+				return backend.Reconciled{}, f
 			}
 			done.Pending, err = append(done.Pending, shard), errors.Join(err, f)
 			continue
@@ -124,7 +127,7 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done Reconc
 	return done, err
 }
 
-func (c *memoryCatalog) Queues() (all []QueueConfig) {
+func (c *memoryCatalog) Queues() (all []backend.QueueConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.queues)) {
@@ -133,14 +136,14 @@ func (c *memoryCatalog) Queues() (all []QueueConfig) {
 	return all
 }
 
-func (c *memoryCatalog) RestoreQueue(_ context.Context, config QueueConfig) error {
+func (c *memoryCatalog) RestoreQueue(_ context.Context, config backend.QueueConfig) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.queues[config.Name] = config
 	return nil
 }
 
-func (c *memoryCatalog) ForRequest(string, string) Catalog { return c }
+func (c *memoryCatalog) ForRequest(string, string) backend.Catalog { return c }
 
 func (c *memoryCatalog) Altered() <-chan struct{} { return nil }
 

@@ -9,12 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // nodeCollector collects the metrics of a node for each scrape. metricsPage collects those of
 // queues.
 type nodeCollector struct {
-	node Node
+	node backend.Node
 	// votersWanted returns how many voters each shard should have.
 	votersWanted func() int
 	build        prometheus.Metric
@@ -39,7 +40,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 // newNodeCollector describes the metrics.
-func newNodeCollector(n Node, votersWanted func() int, version string) *nodeCollector {
+func newNodeCollector(n backend.Node, votersWanted func() int, version string) *nodeCollector {
 	c := &nodeCollector{
 		node: n, votersWanted: votersWanted, build: buildInfo(version, debug.ReadBuildInfo),
 		info:           desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),

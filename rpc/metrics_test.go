@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 func TestMetrics(t *testing.T) {
@@ -67,7 +68,7 @@ func TestInodesAreMeasured(t *testing.T) {
 }
 
 // scrape returns the page of metrics of a node of which so many queues have series of their own.
-func scrape(t *testing.T, n Node, queuesMax int) string {
+func scrape(t *testing.T, n backend.Node, queuesMax int) string {
 	t.Helper()
 	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax})
 	if err != nil {

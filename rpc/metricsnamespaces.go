@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // metricsNamespacesMax is how many namespaces with a quota have their own series. With four limits
@@ -19,8 +20,8 @@ const metricsNamespacesMax = 250
 // Namespaces beyond the bound are summed as node.OtherQueues, without a limit. A namespace keeps
 // its series as long as it has a quota and the process runs.
 type namespaceCollector struct {
-	node                 Node
-	cluster              Cluster
+	node                 backend.Node
+	cluster              backend.Cluster
 	most                 int
 	limit, used, refused *prometheus.Desc
 
@@ -54,7 +55,7 @@ func (r *refusalCounter) add(shard uint32, now map[string]node.Amounts, shown ma
 	r.seen[shard] = now
 }
 
-func newNamespaceCollector(n Node, cluster Cluster) *namespaceCollector {
+func newNamespaceCollector(n backend.Node, cluster backend.Cluster) *namespaceCollector {
 	return &namespaceCollector{
 		node: n, cluster: cluster, most: metricsNamespacesMax, shown: map[string]bool{},
 		refusal: refusalCounter{seen: map[uint32]map[string]node.Amounts{}, counts: map[string]node.Amounts{}},
@@ -109,7 +110,7 @@ func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
 }
 
 // choose returns the namespaces that have their own series. mu is held.
-func (c *namespaceCollector) choose(all []Namespace, quotas map[string]node.Amounts) map[string]bool {
+func (c *namespaceCollector) choose(all []backend.Namespace, quotas map[string]node.Amounts) map[string]bool {
 	shown := make(map[string]bool, len(c.shown))
 	for name := range c.shown {
 		if _, limited := quotas[name]; limited {

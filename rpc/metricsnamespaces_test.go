@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // spacedNode is a node with figures of namespaces.
@@ -60,7 +61,7 @@ func TestMetricsOfNamespaces(t *testing.T) {
 	c := newNamespaceCollector(n, f)
 	c.most = 1
 	expectNamespaces(t, c, "")
-	f.all = []Namespace{{Name: "b", Quota: node.Amounts{10, 0, 0, 2500}}}
+	f.all = []backend.Namespace{{Name: "b", Quota: node.Amounts{10, 0, 0, 2500}}}
 	want := `
 limit jobs b 10
 limit puts_per_second b 2.5
@@ -78,7 +79,7 @@ used puts_per_second _other 0 1
 used puts_per_second b 0 0.5
 `
 	expectNamespaces(t, c, want)
-	f.all = []Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, f.all[0], {Name: "c", Quota: node.Amounts{1}}}
+	f.all = []backend.Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, f.all[0], {Name: "c", Quota: node.Amounts{1}}}
 	expectNamespaces(t, c, want)
 	f.all = f.all[:2]
 	n.shards = nil
@@ -96,22 +97,22 @@ refused_total puts_per_second _other 0
 // was counted.
 func TestRefusalsOfNamespacesNeverFall(t *testing.T) {
 	f := &fakeQuotas{fakeCluster: &fakeCluster{}}
-	a, b := Namespace{Name: "a", Quota: node.Amounts{1}}, Namespace{Name: "b", Quota: node.Amounts{1}}
+	a, b := backend.Namespace{Name: "a", Quota: node.Amounts{1}}, backend.Namespace{Name: "b", Quota: node.Amounts{1}}
 	n := &spacedNode{}
 	c := newNamespaceCollector(n, f)
 	for i, step := range []struct {
-		all                []Namespace
+		all                []backend.Namespace
 		shards             map[string]node.Amounts // of shard 0; nil if it is not here
 		ofA, ofB, ofOthers string
 	}{
-		{[]Namespace{a, b}, map[string]node.Amounts{"a": {5}, "b": {1}}, "5", "1", ""},
-		{[]Namespace{b}, map[string]node.Amounts{"a": {7}, "b": {1}}, "", "1", "2"},
-		{[]Namespace{a, b}, map[string]node.Amounts{"a": {7}, "b": {2}}, "5", "2", "2"},
-		{[]Namespace{a, b}, map[string]node.Amounts{"a": {8}, "b": {2}}, "6", "2", "2"},
-		{[]Namespace{a, b}, nil, "6", "2", "2"},
-		{[]Namespace{a, b}, map[string]node.Amounts{"a": {3}}, "9", "2", "2"},
+		{[]backend.Namespace{a, b}, map[string]node.Amounts{"a": {5}, "b": {1}}, "5", "1", ""},
+		{[]backend.Namespace{b}, map[string]node.Amounts{"a": {7}, "b": {1}}, "", "1", "2"},
+		{[]backend.Namespace{a, b}, map[string]node.Amounts{"a": {7}, "b": {2}}, "5", "2", "2"},
+		{[]backend.Namespace{a, b}, map[string]node.Amounts{"a": {8}, "b": {2}}, "6", "2", "2"},
+		{[]backend.Namespace{a, b}, nil, "6", "2", "2"},
+		{[]backend.Namespace{a, b}, map[string]node.Amounts{"a": {3}}, "9", "2", "2"},
 		{nil, map[string]node.Amounts{"a": {3}}, "", "", ""},
-		{[]Namespace{a}, map[string]node.Amounts{"a": {4}}, "10", "", "2"},
+		{[]backend.Namespace{a}, map[string]node.Amounts{"a": {4}}, "10", "", "2"},
 	} {
 		if f.all, n.shards = step.all, nil; step.shards != nil {
 			n.shards = []node.ShardStats{{QuotaRefusals: step.shards}}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -27,7 +28,7 @@ const queuesPage = 250
 // beyond the bound are summed by shard. The oldest queues have their own series: a new queue does
 // not take the series of another.
 type queueMetrics struct {
-	node Node
+	node backend.Node
 	most int
 }
 

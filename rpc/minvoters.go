@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -68,14 +69,14 @@ func (v *clusterView) advice() (all []string) {
 }
 
 // changeMinVoters carries out what an UpdateCluster asks for beside what Configure does.
-func (s *adminService) changeMinVoters(ctx context.Context, raise, lower int) (ClusterSettings, error) {
+func (s *adminService) changeMinVoters(ctx context.Context, raise, lower int) (backend.ClusterSettings, error) {
 	if lower > 0 {
 		return s.cluster.LowerMinVoters(ctx, lower)
 	}
 	if raise > s.cluster.Settings().MinVoters {
 		if f := s.look(ctx).raiseable(raise); f != nil {
-			return ClusterSettings{}, f
+			return backend.ClusterSettings{}, f
 		}
 	}
-	return s.cluster.Configure(ctx, ClusterSettings{MinVoters: raise})
+	return s.cluster.Configure(ctx, backend.ClusterSettings{MinVoters: raise})
 }

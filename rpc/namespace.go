@@ -6,17 +6,10 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
-
-// Namespace is a namespace with a quota.
-type Namespace struct {
-	Name  string
-	Quota node.Amounts
-	// Pending has the shards in which the quota does not apply yet.
-	Pending []uint32
-}
 
 const (
 	// putsPerSecondMax bounds the rate of a namespace.
@@ -79,7 +72,7 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 }
 
 // wireNamespace converts a quota.
-func wireNamespace(n *Namespace) *belfryv1.Namespace {
+func wireNamespace(n *backend.Namespace) *belfryv1.Namespace {
 	return &belfryv1.Namespace{
 		Name: n.Name, MaxJobs: n.Quota[node.JobsLimit], MaxBytes: n.Quota[node.BytesLimit], MaxInFlight: n.Quota[node.LeasesLimit],
 		PutsPerSecond: n.Quota[node.PutRate] / 1000, PendingShards: n.Pending,

@@ -11,23 +11,24 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // fakeQuotas is a cluster with quotas.
 type fakeQuotas struct {
 	*fakeCluster
-	all []Namespace
+	all []backend.Namespace
 }
 
-func (f *fakeQuotas) Namespaces() []Namespace { return f.all }
+func (f *fakeQuotas) Namespaces() []backend.Namespace { return f.all }
 
-func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limits]bool, quota node.Amounts) (Namespace, error) {
+func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limits]bool, quota node.Amounts) (backend.Namespace, error) {
 	f.asked = append(f.asked, fmt.Sprintf("set %s %v %v", name, set, quota))
-	return Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
+	return backend.Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
 }
 
-func (f *fakeQuotas) RestoreNamespaces(_ context.Context, all []Namespace) error {
+func (f *fakeQuotas) RestoreNamespaces(_ context.Context, all []backend.Namespace) error {
 	for _, n := range all {
 		f.asked = append(f.asked, fmt.Sprintf("restore %s %v", n.Name, n.Quota))
 	}
@@ -36,7 +37,7 @@ func (f *fakeQuotas) RestoreNamespaces(_ context.Context, all []Namespace) error
 
 func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) (bool, error) {
 	f.asked = append(f.asked, "remove "+name)
-	return slices.ContainsFunc(f.all, func(n Namespace) bool { return n.Name == name }), nil
+	return slices.ContainsFunc(f.all, func(n backend.Namespace) bool { return n.Name == name }), nil
 }
 
 func TestNamespaces(t *testing.T) {
@@ -62,7 +63,7 @@ func TestNamespaces(t *testing.T) {
 		{"delete-namespace", `{"name":"/"}`, "", "name: want the part"},
 	} {
 		t.Run(tt.method+tt.body[:min(len(tt.body), 40)], func(t *testing.T) {
-			f := &fakeQuotas{fakeCluster: &fakeCluster{}, all: []Namespace{{Name: "held", Quota: node.Amounts{node.JobsLimit: 5}}}}
+			f := &fakeQuotas{fakeCluster: &fakeCluster{}, all: []backend.Namespace{{Name: "held", Quota: node.Amounts{node.JobsLimit: 5}}}}
 			s := serve(t, func(c *Config) { c.Cluster = f })
 			got := s.post("/v1/"+tt.method, tt.body)
 			if !strings.Contains(got.body, tt.want) {

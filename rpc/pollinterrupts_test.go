@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -26,7 +27,7 @@ func (c *watchedCatalog) Altered() <-chan struct{} {
 	return c.altered
 }
 
-func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
+func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
 	c.mu.Lock()
 	defer c.mu.Unlock()

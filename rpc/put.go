@@ -231,7 +231,7 @@ func (s *queueService) routeOf(queue string, known map[string]route) route {
 	to, ok := known[queue]
 	if !ok {
 		config, recorded := s.catalog.Queue(queue)
-		to = route{partitions: max(1, config.Partitions), deleting: recorded && config.deleting()}
+		to = route{partitions: max(1, config.Partitions), deleting: recorded && config.Deleting()}
 		known[queue] = to
 	}
 	return to

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -91,10 +92,10 @@ type fickleCatalog struct {
 	looks  int
 }
 
-func (c *fickleCatalog) Queue(name string) (QueueConfig, bool) {
+func (c *fickleCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	if name == c.hidden && c.looks < 1 { // it is looked at once
 		c.looks++
-		return QueueConfig{}, false
+		return backend.QueueConfig{}, false
 	}
 	return c.memoryCatalog.Queue(name)
 }
@@ -102,7 +103,7 @@ func (c *fickleCatalog) Queue(name string) (QueueConfig, bool) {
 // TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet puts again what was refused for that, under the ids by which
 // one that knows them finds it, and finds what that has put; also where one shard has puts into another queue, and where it learns in the middle of the call.
 func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
-	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	for _, order := range [][]string{{"late", "knows"}, {"knows", "late"}, {"fickle", "knows"}, {"knows", "fickle"}, {"fickle", "late"}} {
 		t.Run(strings.Join(order, " then "), func(t *testing.T) {
 			n := newMemoryNode(2)
@@ -145,7 +146,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 
 // TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that has not heard of the queue either.
 func TestPutIsRoutedTwiceMore(t *testing.T) {
-	n, config := newMemoryNode(2), QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	n, config := newMemoryNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
 	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
 	if a := late.propose(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
@@ -164,7 +165,7 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 // TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node that knows another number of partitions than the first attempt's, and cannot learn better, does not say
 // that the request id was used for something else, which would be the end of it for the caller.
 func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
-	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	n := newMemoryNode(2)
 	knows, cut := serviceOver(t, n), serviceOver(t, n)
 	knows.catalog.(*memoryCatalog).queues[config.Name] = config
@@ -209,7 +210,7 @@ type waveringCatalog struct {
 	looks int
 }
 
-func (c *waveringCatalog) Queue(name string) (QueueConfig, bool) {
+func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	c.looks++
 	config, ok := c.memoryCatalog.Queue(name)
 	if c.looks%2 == 0 {
@@ -221,7 +222,7 @@ func (c *waveringCatalog) Queue(name string) (QueueConfig, bool) {
 // TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed, since a shard takes them for one request.
 func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	s := serviceOver(t, newMemoryNode(2))
-	config := QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	catalog := s.catalog.(*memoryCatalog)
 	catalog.queues[config.Name] = config
 	if _, pending, err := s.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -100,7 +101,7 @@ func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 }
 
 // serviceOver returns the service of a server over a node.
-func serviceOver(t *testing.T, n Node) *queueService {
+func serviceOver(t *testing.T, n backend.Node) *queueService {
 	t.Helper()
 	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -17,19 +18,19 @@ import (
 // reconcilingCatalog brings its records to the shards itself, as the cluster's does.
 type reconcilingCatalog struct {
 	*memoryCatalog
-	brought Reconciled
+	brought backend.Reconciled
 	err     error
 	asked   []string
 }
 
-func (c *reconcilingCatalog) Reconcile(_ context.Context, name string) (Reconciled, error) {
+func (c *reconcilingCatalog) Reconcile(_ context.Context, name string) (backend.Reconciled, error) {
 	c.asked = append(c.asked, name)
 	return c.brought, c.err
 }
 
 // TestCatalogReconciles: a Reconciling catalog updates the shards itself, and its answer is the call's.
 func TestCatalogReconciles(t *testing.T) {
-	catalog := &reconcilingCatalog{memoryCatalog: newMemoryCatalog(), brought: Reconciled{Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1}}}
+	catalog := &reconcilingCatalog{memoryCatalog: newMemoryCatalog(), brought: backend.Reconciled{Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1}}}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	_, a := s.bothClients()
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})
@@ -63,7 +64,7 @@ func TestCatalogReconciles(t *testing.T) {
 // lateCatalog knows less than other nodes until it is refreshed.
 type lateCatalog struct {
 	*memoryCatalog
-	later QueueConfig
+	later backend.QueueConfig
 	away  error // if its leader cannot be asked
 }
 
@@ -78,7 +79,7 @@ func (c *lateCatalog) Refresh(context.Context) error {
 
 // TestLimitsAreCheckedAgainstAllPartitions: also those of a queue that this node has not heard of yet.
 func TestLimitsAreCheckedAgainstAllPartitions(t *testing.T) {
-	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}}}
+	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}}}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	got := s.post("/v1/update-queue", `{"queue":"wide","settings":{"maxJobs":2}}`)
 	if held, _ := catalog.Queue("wide"); got.status != 400 || held.Settings.MaxJobs != 0 {

@@ -4,12 +4,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
+	"github.com/belfrydb/belfry/rpc/backend"
 	"google.golang.org/protobuf/proto"
 )
 
 // forRequest returns the catalog for a call with a request id. remembers is false without an id: a repeat is then
 // another call.
-func (s *adminService) forRequest(id string, req proto.Message) (catalog Catalog, remembers bool) {
+func (s *adminService) forRequest(id string, req proto.Message) (catalog backend.Catalog, remembers bool) {
 	if id == "" {
 		return s.catalog, false
 	}

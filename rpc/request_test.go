@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -20,18 +21,18 @@ type rememberingCatalog struct {
 
 type remembered struct {
 	content string
-	config  QueueConfig
+	config  backend.QueueConfig
 }
 
-func (c rememberingCatalog) ForRequest(id, content string) Catalog {
+func (c rememberingCatalog) ForRequest(id, content string) backend.Catalog {
 	c.id, c.content = id, content
 	return c
 }
 
-func (c rememberingCatalog) once(change func() (QueueConfig, error)) (QueueConfig, error) {
+func (c rememberingCatalog) once(change func() (backend.QueueConfig, error)) (backend.QueueConfig, error) {
 	if a, ok := c.answers[c.id]; ok {
 		if a.content != c.content {
-			return QueueConfig{}, otherContent(c.id)
+			return backend.QueueConfig{}, otherContent(c.id)
 		}
 		return a.config, nil
 	}
@@ -42,12 +43,14 @@ func (c rememberingCatalog) once(change func() (QueueConfig, error)) (QueueConfi
 	return config, err
 }
 
-func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error) {
-	return c.once(func() (QueueConfig, error) { return c.memoryCatalog.CreateQueue(ctx, name, partitions, settings) })
+func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
+	return c.once(func() (backend.QueueConfig, error) {
+		return c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
+	})
 }
 
-func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (QueueConfig, error) {
-	return c.once(func() (QueueConfig, error) { return c.memoryCatalog.UpdateQueue(ctx, name, change) })
+func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+	return c.once(func() (backend.QueueConfig, error) { return c.memoryCatalog.UpdateQueue(ctx, name, change) })
 }
 
 // otherContent is the error of an id that was used before.

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -146,7 +147,7 @@ type restorer struct {
 	shards      []restoredShard
 	// queues and namespaces are for the catalog.
 	queues     []fsm.CatalogQueue
-	namespaces []Namespace
+	namespaces []backend.Namespace
 	// where is the shard of each queue in the current section of the backup.
 	where map[string]uint32
 	begun bool
@@ -211,7 +212,7 @@ func (r *restorer) run(ctx context.Context) error {
 		}
 	}
 	for _, q := range r.queues {
-		config := QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
+		config := backend.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
 		if err := r.admin.catalog.RestoreQueue(ctx, config); err != nil {
 			return fmt.Errorf("restoring the catalog: %w", err)
 		}
@@ -271,7 +272,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 		return err
 	}
 	c := r.admin.checker(ctx, tokens.Admin)
-	n := Namespace{Name: c.namespace("data", q.Name), Quota: node.Amounts{
+	n := backend.Namespace{Name: c.namespace("data", q.Name), Quota: node.Amounts{
 		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
 	}}
 	for _, l := range []struct {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // stubbornNode answers every request with an error.
 type stubbornNode struct {
-	Node
+	backend.Node
 	err error
 }
 

@@ -3,12 +3,13 @@ package rpc
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // router says where a queue's jobs are.
 type router struct {
-	node    Node
-	catalog Catalog
+	node    backend.Node
+	catalog backend.Catalog
 }
 
 // partitions returns the number of a queue's partitions. A queue that the catalog does not know has one.
@@ -22,7 +23,7 @@ func (r router) partitions(queue string) uint32 {
 // deleting reports whether a queue is being deleted.
 func (r router) deleting(queue string) bool {
 	config, ok := r.catalog.Queue(queue)
-	return ok && config.deleting()
+	return ok && config.Deleting()
 }
 
 // shard returns the shard of a partition.

@@ -6,37 +6,38 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // singleNode is the Cluster of a node without others.
 type singleNode struct {
-	node             Node
+	node             backend.Node
 	address, version string
 }
 
 // Members implements Cluster.
-func (a *singleNode) Members(context.Context) ([]Member, []Move) {
+func (a *singleNode) Members(context.Context) ([]backend.Member, []backend.Move) {
 	st := a.node.Status()
-	return []Member{{
+	return []backend.Member{{
 		Name: st.Name, ServerID: st.ServerID, ClientAddr: a.address, Answers: true, Version: a.version, Format: fsm.LatestFormat, Groups: slices.Concat(st.Shards, st.Groups),
 	}}, nil
 }
 
 // Settings implements Cluster.
-func (*singleNode) Settings() ClusterSettings {
-	return ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: new(false)}
+func (*singleNode) Settings() backend.ClusterSettings {
+	return backend.ClusterSettings{Factor: 1, MinVoters: 1, NoAutoCreate: new(false)}
 }
 
 // Configure implements Cluster.
-func (*singleNode) Configure(context.Context, ClusterSettings) (ClusterSettings, error) {
-	return ClusterSettings{}, needsOthers()
+func (*singleNode) Configure(context.Context, backend.ClusterSettings) (backend.ClusterSettings, error) {
+	return backend.ClusterSettings{}, needsOthers()
 }
 
 // LowerMinVoters implements Cluster.
-func (*singleNode) LowerMinVoters(context.Context, int) (ClusterSettings, error) {
-	return ClusterSettings{}, needsOthers()
+func (*singleNode) LowerMinVoters(context.Context, int) (backend.ClusterSettings, error) {
+	return backend.ClusterSettings{}, needsOthers()
 }
 
 // Format implements Cluster. A node without a catalog never gets an instruction to write another
@@ -56,7 +57,7 @@ func (*singleNode) Undrain(context.Context, string) error { return nil }
 func (*singleNode) Remove(context.Context, string) error { return needsOthers() }
 
 // TransferLeader implements Cluster.
-func (*singleNode) TransferLeader(context.Context, Transfer) error { return needsOthers() }
+func (*singleNode) TransferLeader(context.Context, backend.Transfer) error { return needsOthers() }
 
 // ResetClock implements Cluster.
 func (*singleNode) ResetClock(context.Context, string, uint32) (node.ClockReset, error) {
@@ -73,15 +74,17 @@ func needsOthers() *fault.Error {
 }
 
 // Namespaces implements Cluster.
-func (*singleNode) Namespaces() []Namespace { return nil }
+func (*singleNode) Namespaces() []backend.Namespace { return nil }
 
 // SetNamespace implements Cluster.
-func (*singleNode) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (Namespace, error) {
-	return Namespace{}, needsOthers()
+func (*singleNode) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (backend.Namespace, error) {
+	return backend.Namespace{}, needsOthers()
 }
 
 // RestoreNamespaces implements Cluster.
-func (*singleNode) RestoreNamespaces(context.Context, []Namespace) error { return needsOthers() }
+func (*singleNode) RestoreNamespaces(context.Context, []backend.Namespace) error {
+	return needsOthers()
+}
 
 // RemoveNamespace implements Cluster.
 func (*singleNode) RemoveNamespace(context.Context, string) (bool, error) {

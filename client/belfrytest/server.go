@@ -17,7 +17,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
-	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/adapter"
 )
 
 // A Server is a node that serves clients.
@@ -108,7 +108,7 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 		return nil, errors.Join(fmt.Errorf("opening the catalog: %w", err), s.listener.Close())
 	}
 	s.edge, err = rpc.NewServer(rpc.Config{
-		Node: s.cluster.Router(), Catalog: backend.NewCatalog(s.cluster.Catalog), Cluster: backend.NewCluster(s.cluster), Logger: logger, Registry: prometheus.NewRegistry(),
+		Node: s.cluster.Router(), Catalog: adapter.NewCatalog(s.cluster.Catalog), Cluster: adapter.NewCluster(s.cluster), Logger: logger, Registry: prometheus.NewRegistry(),
 		Name: s.node.Status().Name, Address: address, Version: version, Now: s.Now,
 	})
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/node/nodetest"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // virtual is a cluster in memory whose nodes show their metrics. Its disks do what a hook says, and its network what the cluster is told.
@@ -33,13 +34,13 @@ type virtual struct {
 }
 
 // noQueues is a catalog that no call asks for anything but whether it knows a queue.
-type noQueues struct{ rpc.Catalog }
+type noQueues struct{ backend.Catalog }
 
-func (noQueues) Queue(string) (rpc.QueueConfig, bool) { return rpc.QueueConfig{}, false }
+func (noQueues) Queue(string) (backend.QueueConfig, bool) { return backend.QueueConfig{}, false }
 
 // measuredNode is a node that only shows its metrics.
 type measuredNode struct {
-	rpc.Node
+	backend.Node
 	node *node.Node
 }
 
@@ -52,10 +53,10 @@ func (n measuredNode) Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness
 }
 
 // noCluster is a cluster that is asked only for what metrics show.
-type noCluster struct{ rpc.Cluster }
+type noCluster struct{ backend.Cluster }
 
-func (noCluster) VotersWanted() int           { return 1 }
-func (noCluster) Namespaces() []rpc.Namespace { return nil }
+func (noCluster) VotersWanted() int               { return 1 }
+func (noCluster) Namespaces() []backend.Namespace { return nil }
 
 func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/rpc"
-	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/adapter"
 )
 
 // Config is the configuration of a server. Dir, Listen, Logger and Fatal are required.
@@ -284,7 +284,7 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		return nil, err
 	}
 	edge, err := rpc.NewServer(rpc.Config{
-		Node: c.Router(), Catalog: backend.NewCatalog(c.Catalog), Cluster: backend.NewCluster(c), Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
+		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,

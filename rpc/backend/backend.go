@@ -1,4 +1,7 @@
-package rpc
+// Package backend declares what the handlers of rpc require of the node that they run on: the node
+// itself, the catalog, and the cluster. It has interfaces and their values, and no code. Package
+// adapter implements two of them for a cluster of package cluster; *cluster.Router is the third.
+package backend
 
 import (
 	"context"
@@ -59,11 +62,11 @@ type QueueConfig struct {
 	Settings fsm.Settings
 }
 
-// deleting reports whether the queue is being deleted.
-func (c *QueueConfig) deleting() bool { return c.Version == 0 }
+// Deleting reports whether the queue is being deleted.
+func (c *QueueConfig) Deleting() bool { return c.Version == 0 }
 
 // Catalog has the methods that the handlers need of the cluster's catalog: the durable record of
-// configured queues and of tokens. Package backend has the implementation for a cluster. A queue
+// configured queues and of tokens. Package adapter has the implementation for a cluster. A queue
 // that was never configured is unknown to the catalog: it has one partition, in its home shard, and
 // default settings.
 type Catalog interface {
@@ -230,4 +233,12 @@ type Transfer struct {
 	Shard uint32
 	// From is the server id of the leader, and To that of the next one, which must be a voter.
 	From, To string
+}
+
+// Namespace is a namespace with a quota.
+type Namespace struct {
+	Name  string
+	Quota node.Amounts
+	// Pending has the shards in which the quota does not apply yet.
+	Pending []uint32
 }

@@ -1,4 +1,4 @@
-package backend
+package adapter
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -15,36 +15,38 @@ import (
 // adapter adapts a cluster.Cluster.
 type adapter struct{ inner *cluster.Cluster }
 
-var _ rpc.Cluster = (*adapter)(nil)
+var _ backend.Cluster = (*adapter)(nil)
 
 // NewCluster returns a cluster as the API needs it.
-func NewCluster(c *cluster.Cluster) rpc.Cluster { return &adapter{c} }
+func NewCluster(c *cluster.Cluster) backend.Cluster { return &adapter{c} }
 
 // Members implements rpc.Cluster.
-func (c *adapter) Members(ctx context.Context) (all []rpc.Member, moves []rpc.Move) {
+func (c *adapter) Members(ctx context.Context) (all []backend.Member, moves []backend.Move) {
 	inner, doing := c.inner.Members(ctx)
 	for _, m := range inner {
 		all = append(all, member(m))
 	}
 	for _, m := range doing {
-		moves = append(moves, rpc.Move(m))
+		moves = append(moves, backend.Move(m))
 	}
 	return all, moves
 }
 
 // Settings implements rpc.Cluster.
-func (c *adapter) Settings() rpc.ClusterSettings { return rpc.ClusterSettings(c.inner.Settings()) }
+func (c *adapter) Settings() backend.ClusterSettings {
+	return backend.ClusterSettings(c.inner.Settings())
+}
 
 // Configure implements rpc.Cluster.
-func (c *adapter) Configure(ctx context.Context, s rpc.ClusterSettings) (rpc.ClusterSettings, error) {
+func (c *adapter) Configure(ctx context.Context, s backend.ClusterSettings) (backend.ClusterSettings, error) {
 	after, err := c.inner.Configure(ctx, cluster.Settings(s))
-	return rpc.ClusterSettings(after), settingError(err)
+	return backend.ClusterSettings(after), settingError(err)
 }
 
 // LowerMinVoters implements rpc.Cluster.
-func (c *adapter) LowerMinVoters(ctx context.Context, least int) (rpc.ClusterSettings, error) {
+func (c *adapter) LowerMinVoters(ctx context.Context, least int) (backend.ClusterSettings, error) {
 	after, err := c.inner.LowerMinVoters(ctx, least)
-	return rpc.ClusterSettings(after), settingError(err)
+	return backend.ClusterSettings(after), settingError(err)
 }
 
 // settingError turns the refusal of a setting into a fault.
@@ -62,21 +64,21 @@ func settingError(err error) error {
 }
 
 // Namespaces implements rpc.Cluster.
-func (c *adapter) Namespaces() (all []rpc.Namespace) {
+func (c *adapter) Namespaces() (all []backend.Namespace) {
 	for _, n := range c.inner.Namespaces() {
-		all = append(all, rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
+		all = append(all, backend.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
 	}
 	return all
 }
 
 // SetNamespace implements rpc.Cluster.
-func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (rpc.Namespace, error) {
+func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (backend.Namespace, error) {
 	n, err := c.inner.SetNamespace(ctx, name, set, quota)
-	return rpc.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
+	return backend.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
 
 // RestoreNamespaces implements rpc.Cluster.
-func (c *adapter) RestoreNamespaces(ctx context.Context, all []rpc.Namespace) error {
+func (c *adapter) RestoreNamespaces(ctx context.Context, all []backend.Namespace) error {
 	configs := make([]cluster.NamespaceConfig, 0, len(all))
 	for _, n := range all {
 		configs = append(configs, cluster.NamespaceConfig{Name: n.Name, Quota: n.Quota})
@@ -89,19 +91,19 @@ func (c *adapter) RemoveNamespace(ctx context.Context, name string) (found bool,
 	return c.inner.RemoveNamespace(ctx, name)
 }
 
-func member(m cluster.MemberStatus) rpc.Member {
-	out := rpc.Member{
+func member(m cluster.MemberStatus) backend.Member {
+	out := backend.Member{
 		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
 		Answers: m.Report != nil, SilentSince: m.SilentSince,
 	}
 	for _, b := range m.Behind {
-		out.Behind = append(out.Behind, rpc.BehindReplica{Group: b.Group, Applied: b.Applied, Commit: b.Commit, Since: b.Since})
+		out.Behind = append(out.Behind, backend.BehindReplica{Group: b.Group, Applied: b.Applied, Commit: b.Commit, Since: b.Since})
 	}
 	if m.Report == nil {
 		return out
 	}
 	for _, u := range m.Report.Unreached {
-		out.Unreached = append(out.Unreached, rpc.UnreachedNode{ServerID: u.ServerID, Address: u.Address, Calls: u.Calls})
+		out.Unreached = append(out.Unreached, backend.UnreachedNode{ServerID: u.ServerID, Address: u.Address, Calls: u.Calls})
 	}
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
 	for i := range m.Report.Groups {
@@ -140,7 +142,7 @@ func (c *adapter) Remove(ctx context.Context, serverID string) error {
 }
 
 // TransferLeader implements rpc.Cluster.
-func (c *adapter) TransferLeader(ctx context.Context, t rpc.Transfer) error {
+func (c *adapter) TransferLeader(ctx context.Context, t backend.Transfer) error {
 	return c.inner.TransferLeader(ctx, cluster.Transfer(t))
 }
 

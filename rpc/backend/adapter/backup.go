@@ -1,17 +1,17 @@
-package backend
+package adapter
 
 import (
 	"context"
 	"errors"
 
 	"github.com/belfrydb/belfry/cluster"
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // Queues implements rpc.Catalog.
-func (c *catalog) Queues() (configs []rpc.QueueConfig) {
+func (c *catalog) Queues() (configs []backend.QueueConfig) {
 	for _, q := range c.inner.Queues() {
 		config := queueConfig(q)
 		if q.State == cluster.Deleting {
@@ -23,7 +23,7 @@ func (c *catalog) Queues() (configs []rpc.QueueConfig) {
 }
 
 // RestoreQueue implements rpc.Catalog.
-func (c *catalog) RestoreQueue(ctx context.Context, q rpc.QueueConfig) error {
+func (c *catalog) RestoreQueue(ctx context.Context, q backend.QueueConfig) error {
 	err := c.inner.RestoreQueue(ctx, cluster.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings})
 	if errors.Is(err, cluster.ErrQueueExists) {
 		return &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
