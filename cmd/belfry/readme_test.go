@@ -1,10 +1,7 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,22 +10,26 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // repository is the root of the module, from this package.
 const repository = "../.."
 
-// readme returns the README.
-func readme(t *testing.T) string {
+// readPage returns a page, by its path from the root of the module.
+func readPage(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, "README.md"))
+	text, err := os.ReadFile(filepath.Join(repository, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// readme returns the README.
+func readme(t *testing.T) string {
+	t.Helper()
+	return readPage(t, "README.md")
 }
 
 // fenced returns the blocks of a language, in order.
@@ -40,7 +41,7 @@ func fenced(text, language string) []string {
 	return blocks
 }
 
-// page is where the README's commands run: a directory for its files, and a server for its calls.
+// page is where the commands of a page run: a directory for its files, and a server for its calls.
 type page struct {
 	t       *testing.T
 	root    string // of the module, absolute
@@ -59,7 +60,7 @@ func TestReadme(t *testing.T) {
 	}
 	p := &page{t: t, root: root, dir: t.TempDir(), bin: t.TempDir()}
 	blocks := fenced(readme(t), "sh")
-	if len(blocks) < 8 {
+	if len(blocks) < 5 {
 		t.Fatalf("found %d blocks of commands; the README has more", len(blocks))
 	}
 	for i, block := range blocks {
@@ -82,7 +83,7 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// environment is what the README's commands see.
+// environment is what the page's commands see.
 func (p *page) environment() []string {
 	return environment(
 		"BELFRY_SERVER="+p.address, "GOBIN="+p.bin, "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-buildvcs=false",
@@ -115,7 +116,7 @@ func (p *page) join(t *testing.T, block string) {
 func (p *page) run(t *testing.T, block string) {
 	t.Helper()
 	if p.address == "" {
-		t.Fatal("the README has not started a server yet")
+		t.Fatal("the page has not started a server yet")
 	}
 	block = regexp.MustCompile(`(localhost|127\.0\.0\.1):7400`).ReplaceAllString(block, p.address)
 	// The source is in the root of the module; what the commands write is not.
@@ -130,47 +131,12 @@ func (p *page) run(t *testing.T, block string) {
 	t.Logf("%s", out)
 }
 
-// TestReadmeError holds the error body of the README against what the server answers to the call above it. The value of a
-// detail is its binary form, in which the order of fields is not fixed.
-func TestReadmeError(t *testing.T) {
-	t.Parallel()
-	match := regexp.MustCompile("(?s)curl localhost:7400(/v1/[a-z-]+) -d '([^']*)' \\|\\| true\n```\n\n```json\n(.*?)```").FindStringSubmatch(readme(t))
-	if match == nil {
-		t.Fatal("the README has no call with an error below it")
-	}
-	p := serve(t, launcher, t.TempDir())
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+p.address+match[1], strings.NewReader(match[2]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body = regexp.MustCompile(`"value":"[^"]*"`).ReplaceAll(body, []byte(`"value":"…"`))
-	var got, want any
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal([]byte(match[3]), &want); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the README has another error than the server (-README +server):\n%s", diff)
-	}
-}
-
 // TestReadmeWorker compiles the worker of the README, lets it do a job, and stops it.
 func TestReadmeWorker(t *testing.T) {
 	t.Parallel()
 	blocks := fenced(readme(t), "go")
-	if len(blocks) != 2 {
-		t.Fatalf("the README has %d programs, want a worker and a test", len(blocks))
+	if len(blocks) != 1 {
+		t.Fatalf("the README has %d programs, want a worker", len(blocks))
 	}
 	program := launcher
 	p := serve(t, program, t.TempDir())
@@ -199,72 +165,5 @@ func TestReadmeWorker(t *testing.T) {
 	}
 	if got := p.run(program, "get", "orders", "order-42"); got.code != 0 || !strings.Contains(got.out, "acked") {
 		t.Errorf("the job has not ended: %+v", got)
-	}
-}
-
-// TestReadmeTest runs the test that the README shows.
-func TestReadmeTest(t *testing.T) {
-	t.Parallel()
-	blocks := fenced(readme(t), "go")
-	run := exec.CommandContext(t.Context(), "go", "test", "-v", write(t, "shop_test.go", blocks[len(blocks)-1]))
-	run.Dir = repository
-	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "\n--- PASS: TestUnpaidOrderIsCancelled ") {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
-// TestReadmeNamesTestsThatExist guards the table of promises: a test that was renamed must be renamed there.
-func TestReadmeNamesTestsThatExist(t *testing.T) {
-	named := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(readme(t), -1)
-	if len(named) < 10 {
-		t.Fatalf("found %d names of tests; the README has more", len(named))
-	}
-	grep := exec.CommandContext(t.Context(), "grep", "-rhoE", "^func Test[A-Za-z]+", "--include=*_test.go", repository)
-	out, err := grep.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range named {
-		if !strings.Contains(string(out), "func "+name[1]+"\n") {
-			t.Errorf("the README names %s; there is no such test", name[1])
-		}
-	}
-}
-
-// TestReadmeGivesReasonsForDependencies compares the table of modules with go.mod.
-func TestReadmeGivesReasonsForDependencies(t *testing.T) {
-	mod, err := os.ReadFile(filepath.Join(repository, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	required := regexp.MustCompile(`(?m)^\t(\S+) v\S+( // indirect)?$`).FindAllStringSubmatch(string(mod), -1)
-	direct := make(map[string]bool)
-	for _, r := range required {
-		direct[r[1]] = r[2] == ""
-	}
-	text := readme(t)
-	for module, isDirect := range direct {
-		if isDirect && !strings.Contains(text, "| `"+module+"` | ") {
-			t.Errorf("the README gives no reason for %s", module)
-		}
-	}
-	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+/[^`]+|[a-z]+\\.[^`]+)` \\| ").FindAllStringSubmatch(text, -1) {
-		if _, known := direct[row[1]]; !known {
-			t.Errorf("the README gives a reason for %s, which go.mod does not require", row[1])
-		}
-	}
-}
-
-// TestReadmeShowsTheFlags compares the table of flags with the flags of serve.
-func TestReadmeShowsTheFlags(t *testing.T) {
-	text := readme(t)
-	serve, _, err := newRoot(&system{}).Find([]string{"serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range knownSettings(serve) {
-		if flag := serve.LocalNonPersistentFlags().Lookup(name); flag != nil && !strings.Contains(text, "`--"+name+"`") {
-			t.Errorf("the README does not show --%s", name)
-		}
 	}
 }
