@@ -106,6 +106,11 @@ var importTable = []importRow{
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
 	},
 	{
+		dir:    "cluster/catalog",
+		may:    []string{"fsm", "node", "cluster/quota", "access/tokens"},
+		reason: "the catalog knows other nodes and the shards by interfaces; its leader logs the machine's commands",
+	},
+	{
 		dir:    "cluster/quota",
 		may:    []string{"node"},
 		reason: "the division of quotas is pure; who stores it and who enforces it come through interfaces",
@@ -139,7 +144,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "rpc/backend/adapter",
-		may:    []string{"access/tokens", "cluster", "fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault"},
+		may:    []string{"access/tokens", "cluster/...", "fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault"},
 		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
 	},
 	{

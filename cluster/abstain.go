@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -85,7 +86,7 @@ func (m *members) abstainIfUnreached() {
 	}
 	names := make([]string, len(objectors))
 	for i, server := range objectors {
-		names[i] = NameOf(server)
+		names[i] = catalog.NameOf(server)
 	}
 	m.host.RaiseCondition(node.Unreachable, fmt.Sprintf("it cannot be reached by %s at %s: look at its --advertise and firewalls", strings.Join(names, ", "), m.config.PeerAddr))
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -51,7 +52,7 @@ func TestUnreachableLeader(t *testing.T) {
 				}
 			}
 		}
-		sick, others := leads(t, GroupName, all)
+		sick, others := leads(t, catalog.GroupName, all)
 		network.drop(sick.addr, true, others[0].addr, others[1].addr)
 		expectServed(t, others...)
 		for range 20 {
@@ -86,7 +87,7 @@ func TestPartialPartition(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				network, all := threeMembers(t, dir)
 				expectServed(t, all...) // so that there are connections
-				leader, others := leads(t, GroupName, all)
+				leader, others := leads(t, catalog.GroupName, all)
 				x, y, hub := test.pair(leader, others)
 				network.drop(x.addr, true, y.addr)
 				network.drop(y.addr, true, x.addr)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -48,9 +49,9 @@ func (m *members) enrol(ctx context.Context) error {
 		}
 		// An answer of the cluster counts more than a node that cannot be reached.
 		if refused == nil {
-			return &DepartedError{ServerID: m.record.ServerID, ClusterID: m.host.Status().ClusterID, Replacement: answer.Departed.Replacement}
+			return &catalog.DepartedError{ServerID: m.record.ServerID, ClusterID: m.host.Status().ClusterID, Replacement: answer.Departed.Replacement}
 		}
-		if errors.Is(refused, ErrNameTaken) || errors.Is(refused, ErrFormat) {
+		if errors.Is(refused, catalog.ErrNameTaken) || errors.Is(refused, catalog.ErrFormat) {
 			return refused
 		}
 		err = refused
@@ -83,7 +84,7 @@ func (m *members) knownServers() (servers []string) {
 // handleDeparture reports whether err says that this node left for good. If it does,
 // handleDeparture reports it.
 func (m *members) handleDeparture(err error) bool {
-	left, ok := errors.AsType[*DepartedError](err)
+	left, ok := errors.AsType[*catalog.DepartedError](err)
 	if !ok {
 		return false
 	}
@@ -110,7 +111,7 @@ func (r *refusal) update(err error) bool {
 	if r.since.IsZero() {
 		r.since = time.Now()
 	}
-	return errors.Is(err, ErrNameTaken) || errors.Is(err, ErrFormat) || time.Since(r.since) >= enrolNotice
+	return errors.Is(err, catalog.ErrNameTaken) || errors.Is(err, catalog.ErrFormat) || time.Since(r.since) >= enrolNotice
 }
 
 // isDue reports whether the refusal should be logged again, and records that it was.
@@ -149,7 +150,7 @@ func (m *members) setUnrecorded(err error) {
 
 // joinCall asks that a node be recorded as it is.
 type joinCall struct {
-	Node
+	catalog.Node
 	// Process is Report.Process of the node that asks.
 	Process string `json:"process,omitempty"`
 }
@@ -157,7 +158,7 @@ type joinCall struct {
 // admission is the answer to a node that asks to join.
 type admission struct {
 	// Departed is set if the node left for good.
-	Departed *departure `json:"departed,omitempty"`
+	Departed *catalog.Departure `json:"departed,omitempty"`
 }
 
 // answerJoin answers a node that asks to be recorded.
@@ -167,7 +168,7 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 		return admission{}, fmt.Errorf("%w: %s asks for the admission of %s", node.ErrCanceled, from, n.ServerID)
 	}
 	if left := m.catalog.Departed(n.ServerID); left != nil {
-		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
+		return admission{Departed: &catalog.Departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
 	if m.catalog.Holds(n) {
 		return admission{}, nil
@@ -176,8 +177,8 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 	if err == nil {
 		err = m.catalog.Admit(ctx, n, silent...)
 	}
-	if left, ok := errors.AsType[*DepartedError](err); ok {
-		return admission{Departed: &departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
+	if left, ok := errors.AsType[*catalog.DepartedError](err); ok {
+		return admission{Departed: &catalog.Departure{ServerID: n.ServerID, Replacement: left.Replacement}}, nil
 	}
 	return admission{}, err
 }
@@ -187,10 +188,10 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 // node: one of the two runs on a copy of the other's directory.
 func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []string, err error) {
 	all := m.catalog.Nodes()
-	if i := slices.IndexFunc(all, func(n Node) bool { return n.ServerID == joining.ServerID }); i >= 0 {
+	if i := slices.IndexFunc(all, func(n catalog.Node) bool { return n.ServerID == joining.ServerID }); i >= 0 {
 		if answer, err := m.report(ctx, joining.ServerID); err == nil && answer.Process != joining.Process {
 			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory",
-				ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
+				catalog.ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
 		}
 		return nil, nil
 	}
@@ -200,7 +201,7 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 		}
 		if _, err := m.report(ctx, n.ServerID); err == nil {
 			return nil, fmt.Errorf("%w: %s is %s at %s, which answers: start this one under a name of its own, or stop that one first",
-				ErrNameTaken, n.Name, n.ServerID, n.PeerAddr)
+				catalog.ErrNameTaken, n.Name, n.ServerID, n.PeerAddr)
 		}
 		silent = append(silent, n.ServerID)
 	}

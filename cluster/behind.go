@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // behindAfter is how long a voter must have been behind its leader in every round before the
@@ -24,7 +26,7 @@ type Behind struct {
 
 // noteBehind records in each round which voters are not caught up. It returns those that have not
 // been for behindAfter.
-func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*Report) (all []Behind) {
+func (p *placer) noteBehind(w *world, catalogGroup *worldShard, reports map[string]*Report) (all []Behind) {
 	since := map[Behind]time.Time{} // by server and group
 	look := func(group string, s *worldShard) {
 		for _, voter := range s.voters {
@@ -43,9 +45,9 @@ func (p *placer) noteBehind(w *world, catalog *worldShard, reports map[string]*R
 		}
 	}
 	for i := range w.shards {
-		look(ShardGroup(w.shards[i].shard), &w.shards[i])
+		look(catalog.ShardGroup(w.shards[i].shard), &w.shards[i])
 	}
-	look(GroupName, catalog)
+	look(catalog.GroupName, catalogGroup)
 	p.behind = since
 	slices.SortFunc(all, func(a, b Behind) int { return strings.Compare(a.Group+" "+a.ServerID, b.Group+" "+b.ServerID) })
 	return all

@@ -1,6 +1,10 @@
 package cluster
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
+)
 
 // catalogWanted is how many sound voters the catalog must keep when a sound one goes, if that is
 // more than most of those that remain. It never is: a voter that is not recorded leaves even
@@ -22,7 +26,7 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 		switch {
 		case p.byID[id] == nil:
 			return step{c.shard, remove, id}, true
-		case len(c.voters) < VotersMax && p.steady(id) && p.sound(c, id) && !p.inherits(c, id):
+		case len(c.voters) < catalog.VotersMax && p.steady(id) && p.sound(c, id) && !p.inherits(c, id):
 			return step{c.shard, promote, id}, true
 		}
 	}
@@ -57,7 +61,7 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 func (p *planner) inherits(c *worldShard, id string) bool {
 	return slices.ContainsFunc(c.voters, func(voter string) bool {
 		n := p.byID[voter]
-		return NameOf(voter) == NameOf(id) && (n == nil || n.silent)
+		return catalog.NameOf(voter) == catalog.NameOf(id) && (n == nil || n.silent)
 	})
 }
 

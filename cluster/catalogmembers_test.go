@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // catalogSim is a world whose one group is the catalog.
@@ -24,8 +26,8 @@ func (s *catalogSim) runToRest() {
 		if !ok {
 			return
 		}
-		if st.action == promote && len(c.voters) >= VotersMax {
-			s.t.Fatalf("%+v would be one voter more than %d", st, VotersMax)
+		if st.action == promote && len(c.voters) >= catalog.VotersMax {
+			s.t.Fatalf("%+v would be one voter more than %d", st, catalog.VotersMax)
 		}
 		s.apply(st)
 		if up := s.sound(c); up <= len(c.voters)/2 {
@@ -78,7 +80,7 @@ func TestCatalogVoters(t *testing.T) {
 	s.node("n4.1").silent, s.node("n4.1").replacement = true, "n4.2"
 	s.nodes = append(s.nodes, worldNode{server: "n4.2"})
 	s.runToRest()
-	if c := s.shards[0]; slices.Contains(c.voters, "n4.1") || len(c.voters) != VotersMax {
+	if c := s.shards[0]; slices.Contains(c.voters, "n4.1") || len(c.voters) != catalog.VotersMax {
 		t.Errorf("%+v", c)
 	}
 }
@@ -155,7 +157,7 @@ func TestCatalogAnyWorld(t *testing.T) {
 			s.nodes[i].silent, s.nodes[i].lost, s.nodes[i].draining = false, false, false
 		}
 		s.runToRest()
-		if c := s.shards[0]; len(c.voters) != min(VotersMax, len(s.nodes)) || len(c.voters)+len(c.nonvoters) != len(s.nodes) {
+		if c := s.shards[0]; len(c.voters) != min(catalog.VotersMax, len(s.nodes)) || len(c.voters)+len(c.nonvoters) != len(s.nodes) {
 			t.Fatalf("seed %d: %+v", seed, c)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -43,7 +44,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 			all, _ := c.cluster.Members(t.Context())
 			for _, m := range all {
 				for _, g := range reportOf(m).Groups {
-					if g.Serving && g.Group != GroupName {
+					if g.Serving && g.Group != catalog.GroupName {
 						led[g.Group] = m.ServerID
 					}
 				}
@@ -68,7 +69,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 		}
 		for shard := range uint32(testShards) {
 			await(t, "the reset", func() bool {
-				_, err := a.cluster.ResetClock(context.WithoutCancel(t.Context()), leaders()[ShardGroup(shard)], shard)
+				_, err := a.cluster.ResetClock(context.WithoutCancel(t.Context()), leaders()[catalog.ShardGroup(shard)], shard)
 				return err == nil
 			})
 		}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -37,20 +38,20 @@ type Config struct {
 	Seeds []string
 	// Settings are the settings of the cluster if this node founds it; later they are ignored. A
 	// zero stands for the default.
-	Settings Settings
+	Settings catalog.Settings
 	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for
 	// DefaultSteadyAfter. A shorter time is for nodes that end together, as in a demonstration.
 	SteadyAfter time.Duration
 	// Departed is called once if this node has left its cluster for good: the node should end. It
 	// must return soon. It may be nil.
-	Departed func(*DepartedError)
+	Departed func(*catalog.DepartedError)
 	Logger   *slog.Logger
 }
 
 // Cluster is this node's part in its cluster: its replica of the catalog, the router to every
 // shard, and, while it leads the catalog, placement. Its methods may be called from any goroutine.
 type Cluster struct {
-	*Catalog
+	*catalog.Catalog
 	peers   *peers
 	router  *Router
 	members *members
@@ -76,22 +77,22 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	if err := cfg.Settings.Check(); err != nil {
 		return nil, err
 	}
-	self := Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
+	self := catalog.Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
 	calls := newPeers(n, cfg.Logger)
-	catalog := NewCatalog(n, CatalogConfig{Self: self, Peers: calls, Deadline: leaderDeadline, Logger: cfg.Logger})
-	calls.member = catalog.MayCall
+	records := catalog.New(n, catalog.Config{Self: self, Peers: calls, Deadline: leaderDeadline, Logger: cfg.Logger})
+	calls.member = records.MayCall
 	calls.format = n.Format
 	calls.reachability = newReachability(self.ServerID, calls.askReachOf(n))
 	unrecorded := new(atomic.Pointer[string])
 	m := &members{
-		host: n, catalog: catalog, peers: calls, config: cfg, record: self, unrecorded: unrecorded,
+		host: n, catalog: records, peers: calls, config: cfg, record: self, unrecorded: unrecorded,
 		process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
-	c := &Cluster{Catalog: catalog, peers: calls, members: m, router: newRouter(n, catalog, calls, self.ServerID)}
+	c := &Cluster{Catalog: records, peers: calls, members: m, router: newRouter(n, records, calls, self.ServerID)}
 	c.router.unrecorded = unrecorded
-	quotas := quota.NewAllocator(n, catalog, cfg.Logger)
+	quotas := quota.NewAllocator(n, records, cfg.Logger)
 	c.router.others = m.knownServers
-	if err := catalog.Start(ctx, n, c.router, m.lead); err != nil {
+	if err := records.Start(ctx, n, c.router, m.lead); err != nil {
 		return nil, err
 	}
 	m.answer()
@@ -107,8 +108,8 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 			cfg.Logger.Error("answering other nodes", "error", err)
 		}
 	})
-	if catalog.Group().Alone() { // it leads; with several voters a leader may lose that again, and follow retries
-		if err := errors.Join(catalog.Introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
+	if records.Group().Alone() { // it leads; with several voters a leader may lose that again, and follow retries
+		if err := errors.Join(records.Introduce(ctx, cfg.Settings), m.enrol(ctx)); err != nil {
 			return nil, errors.Join(err, c.Close(ctx))
 		}
 		m.raiseFormatAlone(ctx)
@@ -210,7 +211,7 @@ func (m *members) reconcileReplicas(ctx context.Context) {
 	for _, p := range placements {
 		var err error
 		switch placed := slices.Contains(p.Servers, self); {
-		case slices.Contains(st.Quarantined, ShardGroup(p.Shard)):
+		case slices.Contains(st.Quarantined, catalog.ShardGroup(p.Shard)):
 			if !m.rebuilt[p.Shard] && m.checkRemoved(ctx, p) == nil {
 				err = m.stopReplica(ctx, p)
 				m.rebuilt[p.Shard] = err == nil
@@ -229,15 +230,15 @@ func (m *members) reconcileReplicas(ctx context.Context) {
 // stopReplica stops a replica that is not a member any more. It asks twice. It asks before the
 // stop, because a replica that is stopped by mistake is missing. It asks again when the replica
 // acknowledges nothing any more, because the replica may have become a member again.
-func (m *members) stopReplica(ctx context.Context, p Placement) error {
+func (m *members) stopReplica(ctx context.Context, p catalog.Placement) error {
 	return m.host.StopShard(ctx, p.Shard, func(ctx context.Context) error { return m.checkRemoved(ctx, p) })
 }
 
 // checkRemoved returns nil if the shard's leader, which is one of the recorded servers, says that
 // this node is no member and that this is committed. A removal that is only in the leader's log
 // may never happen, and what this replica has acknowledged counts until it has.
-func (m *members) checkRemoved(ctx context.Context, p Placement) error {
-	err := fmt.Errorf("%w of %s", node.ErrNoLeader, ShardGroup(p.Shard))
+func (m *members) checkRemoved(ctx context.Context, p catalog.Placement) error {
+	err := fmt.Errorf("%w of %s", node.ErrNoLeader, catalog.ShardGroup(p.Shard))
 	for _, server := range p.Servers {
 		if server == m.record.ServerID {
 			continue
@@ -247,7 +248,7 @@ func (m *members) checkRemoved(ctx context.Context, p Placement) error {
 		case unknown != nil:
 			err = errors.Join(err, unknown)
 		case known.Has(m.record.ServerID):
-			return fmt.Errorf("%w: %s is a member of %s", errStillMember, m.record.ServerID, ShardGroup(p.Shard))
+			return fmt.Errorf("%w: %s is a member of %s", errStillMember, m.record.ServerID, catalog.ShardGroup(p.Shard))
 		default:
 			return nil
 		}
@@ -279,12 +280,12 @@ const (
 // joins, follows the catalog, and runs placement while it leads the catalog.
 type members struct {
 	host    *node.Node
-	catalog *Catalog
+	catalog *catalog.Catalog
 	peers   *peers
 	config  Config
 	// record is the record that this node should have. unrecorded is the reason, for people, why the
 	// catalog has another one or none; nil if it has it.
-	record     Node
+	record     catalog.Node
 	unrecorded *atomic.Pointer[string]
 	process    string // it differs after each start
 	// placement is this node's knowledge as the leader of the catalog; nil while it does not lead.
@@ -305,7 +306,7 @@ func (m *members) answer() {
 	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (Report, error) { return m.self(), nil })
 	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c Change) (struct{}, error) { return struct{}{}, m.carryOut(ctx, c) })
 	handlePeer(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
-		return m.host.Members(ctx, ShardGroup(shard))
+		return m.host.Members(ctx, catalog.ShardGroup(shard))
 	})
 	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d divergence) (struct{}, error) {
 		return struct{}{}, m.setAside(ctx, from, d)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
@@ -40,7 +41,7 @@ type member struct {
 	logger  *slog.Logger                 // nil for none
 	disk    *diskfault.Disk              // nil for the system's
 	// left receives why the node left its cluster, since its last start.
-	left chan *DepartedError
+	left chan *catalog.DepartedError
 	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
 	founding  *node.Founding
 	clusterID string
@@ -78,15 +79,15 @@ func (m *member) start(seed *member) {
 	if m.founding != nil {
 		cfg.Founding, cfg.Incarnation, cfg.Join = m.founding, incarnationOf(m.name), m.clusterID
 		for _, server := range m.founding.Servers {
-			directory.Hear(server, NameOf(server))
+			directory.Hear(server, catalog.NameOf(server))
 		}
 	}
 	if m.disk != nil {
 		cfg.FS = m.disk
 	}
-	left := make(chan *DepartedError, 1)
+	left := make(chan *catalog.DepartedError, 1)
 	m.left = left
-	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *DepartedError) { left <- e }}
+	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *catalog.DepartedError) { left <- e }}
 	if seed != nil {
 		intro, err := peer.Hello(m.t.Context(), dial, seed.addr)
 		if err != nil {
@@ -105,7 +106,7 @@ func (m *member) start(seed *member) {
 }
 
 // awaitLeft waits until the node knows that it left its cluster.
-func (m *member) awaitLeft() (left *DepartedError) {
+func (m *member) awaitLeft() (left *catalog.DepartedError) {
 	m.t.Helper()
 	await(m.t, "what "+m.name+" is told", func() bool {
 		select {
@@ -220,7 +221,7 @@ func TestClusterForms(t *testing.T) {
 				t.Errorf("asked %s: %+v at %+v, %v", m.name, reading, witness, err)
 			}
 		}
-		if q, err := c.cluster.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil || q.State != Active {
+		if q, err := c.cluster.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil || q.State != catalog.Active {
 			t.Errorf("creating a queue through a node that does not lead: %+v, %v", q, err)
 		}
 		b.stop()

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,64 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 )
-
-// TestDepartureIsRemembered: a server that left is not recorded again, whatever it asks for, also
-// after a snapshot.
-func TestDepartureIsRemembered(t *testing.T) {
-	x, moved, other := Node{Name: "x", ServerID: "x.1"}, Node{Name: "x", ServerID: "x.1", PeerAddr: "elsewhere"}, Node{Name: "x", ServerID: "x.2"}
-	m := newMachine()
-	apply(t, m, command{Join: &x}, command{Join: &other, Silent: []string{"x.1"}})
-	for _, step := range []struct {
-		name string
-		c    command
-		want verdict
-	}{
-		{"an unknown node leaves", command{Leave: &departure{ServerID: "x.9"}}, overtaken},
-		{"it leaves", command{Leave: &departure{ServerID: "x.1", Replacement: "x.2"}}, done},
-		{"it leaves again", command{Leave: &departure{ServerID: "x.1"}}, overtaken},
-		{"it comes back", command{Join: &x, Silent: []string{"x.2"}}, gone},
-		{"it comes back from elsewhere", command{Join: &moved, Silent: []string{"x.2"}}, gone},
-		{"an unknown node joins", command{Join: &Node{Name: "x", ServerID: "x.9"}, Silent: []string{"x.2"}}, done},
-	} {
-		if got := apply(t, m, step.c); got.verdict != step.want {
-			t.Errorf("%s: verdict %d, want %d", step.name, got.verdict, step.want)
-		}
-	}
-	if got, _ := m.departed("x.1"); got.Replacement != "x.2" {
-		t.Errorf("its replacement is %q", got.Replacement)
-	}
-	var stored bytes.Buffer
-	if _, err := m.Snapshot().WriteTo(&stored); err != nil {
-		t.Fatal(err)
-	}
-	restored, err := newMachine().Restore(&stored)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := apply(t, restored.(*machine), command{Join: &x, Silent: []string{"x.2", "x.9"}}); got.verdict != gone {
-		t.Errorf("after a restore it is admitted: verdict %d", got.verdict)
-	}
-}
-
-// TestDeparturesAreBounded: the oldest are forgotten, the others are not.
-func TestDeparturesAreBounded(t *testing.T) {
-	m := newMachine()
-	id := func(i int) string { return fmt.Sprintf("x.%d", i) }
-	const more = 3
-	for i := range departedMax + more {
-		apply(t, m, command{Join: &Node{Name: id(i), ServerID: id(i)}}, command{Leave: &departure{ServerID: id(i)}})
-	}
-	if n := len(m.state.Departed); n != departedMax {
-		t.Errorf("%d departures are remembered", n)
-	}
-	for i, want := range map[int]verdict{more - 1: done, more: gone, departedMax + more - 1: gone} {
-		if got := apply(t, m, command{Join: &Node{Name: id(i), ServerID: id(i)}}); got.verdict != want {
-			t.Errorf("%s comes back: verdict %d, want %d", id(i), got.verdict, want)
-		}
-	}
-}
 
 // TestRemovedNodeReturns starts a removed node again on its old data, or reconnects one that was
 // cut off meanwhile. The node learns of its removal and gets nothing, and no group keeps electing
@@ -112,7 +56,7 @@ func removedNodeReturns(t *testing.T, cut bool) {
 			t.Errorf("it is told %v", left)
 		}
 		<-time.After(time.Minute)
-		if n := a.cluster.Nodes(); len(n) != 2 || slices.ContainsFunc(n, func(n Node) bool { return n.ServerID == removed }) {
+		if n := a.cluster.Nodes(); len(n) != 2 || slices.ContainsFunc(n, func(n catalog.Node) bool { return n.ServerID == removed }) {
 			t.Errorf("the nodes are %+v", n)
 		}
 		for _, g := range c.report().Groups {
@@ -146,7 +90,7 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		twin := Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere", Format: fsm.LatestFormat}
+		twin := catalog.Node{Name: "b", ServerID: "b.twin", PeerAddr: "nowhere", Format: fsm.LatestFormat}
 		if err := all[0].cluster.Admit(t.Context(), twin, all[1].id()); err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +98,7 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, joinCall{Node: twin}); err != nil || answer.Departed != nil {
 			t.Errorf("a recorded node at another address: %+v, %v", answer, err)
 		}
-		imposter := Node{Name: "b", ServerID: "b.imposter"}
+		imposter := catalog.Node{Name: "b", ServerID: "b.imposter"}
 		if _, err := all[0].cluster.members.answerJoin(t.Context(), imposter.ServerID, joinCall{Node: imposter}); err == nil {
 			t.Error("an imposter got the name of a node that answers")
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // Directory knows at which address each node listens for its peers. Raft's addresses are server
@@ -80,11 +82,11 @@ func (d *Directory) Hear(serverID, addr string) {
 // record stores the present records of the catalog. A record that has changed is newer than the
 // address where the node was seen. A record that is new here, as at the start of this node, may be
 // older. A server that is not recorded any more is forgotten.
-func (d *Directory) record(nodes []Node) {
+func (d *Directory) record(nodes []catalog.Node) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id := range d.recorded {
-		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.ServerID == id }) {
+		if !slices.ContainsFunc(nodes, func(n catalog.Node) bool { return n.ServerID == id }) {
 			delete(d.recorded, id)
 			delete(d.heard, id)
 		}

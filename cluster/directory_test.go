@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 func TestDirectory(t *testing.T) {
@@ -14,15 +16,15 @@ func TestDirectory(t *testing.T) {
 		want  string // addresses
 	}{
 		{"nobody", nil, ""},
-		{"from the catalog", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}}, "x"},
+		{"from the catalog", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, "x"},
 		{"from gossip", []any{heard{"a.1", "y"}}, "y"},
-		{"gossip before the first look into the catalog", []any{heard{"a.1", "y"}, []Node{{ServerID: "a.1", PeerAddr: "x"}}}, "y x"},
-		{"gossip after the catalog", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}}, "y x"},
-		{"both say the same", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "x"}}, "x"},
-		{"a new record after gossip", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}, []Node{{ServerID: "a.1", PeerAddr: "z"}}}, "z"},
-		{"another server is heard there", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}}, ""},
-		{"another server is heard there, and it elsewhere", []any{[]Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}, heard{"a.1", "y"}}, "y"},
-		{"another server was heard there first", []any{heard{"a.2", "x"}, []Node{{ServerID: "a.1", PeerAddr: "x"}}}, ""},
+		{"gossip before the first look into the catalog", []any{heard{"a.1", "y"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, "y x"},
+		{"gossip after the catalog", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}}, "y x"},
+		{"both say the same", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "x"}}, "x"},
+		{"a new record after gossip", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "z"}}}, "z"},
+		{"another server is heard there", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}}, ""},
+		{"another server is heard there, and it elsewhere", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}, heard{"a.1", "y"}}, "y"},
+		{"another server was heard there first", []any{heard{"a.2", "x"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, ""},
 		{"another server follows it there", []any{heard{"a.1", "x"}, heard{"a.2", "x"}}, ""},
 		{"it comes back", []any{heard{"a.1", "x"}, heard{"a.2", "x"}, heard{"a.1", "x"}}, "x"},
 	} {
@@ -32,7 +34,7 @@ func TestDirectory(t *testing.T) {
 				switch step := step.(type) {
 				case heard:
 					d.Hear(step.server, step.addr)
-				case []Node:
+				case []catalog.Node:
 					d.record(step)
 				}
 			}
@@ -47,7 +49,7 @@ func TestDirectory(t *testing.T) {
 	}
 	d := NewDirectory()
 	d.Hear("b.1", "y")
-	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
+	d.record([]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
 	if got := d.servers(); !slices.Equal(got, []string{"a.1", "b.1"}) {
 		t.Errorf("the known servers are %v", got)
 	}
@@ -57,10 +59,10 @@ func TestDirectory(t *testing.T) {
 // ones that the catalog does not have yet.
 func TestDirectoryForgets(t *testing.T) {
 	d := NewDirectory()
-	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
+	d.record([]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}, {ServerID: "b.1", PeerAddr: "y"}})
 	d.Hear("b.1", "z")
 	d.Hear("c.1", "w")
-	d.record([]Node{{ServerID: "a.1", PeerAddr: "x"}})
+	d.record([]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}})
 	if got := d.servers(); !slices.Equal(got, []string{"a.1", "c.1"}) {
 		t.Errorf("the known servers are %v", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -16,7 +17,7 @@ type divergence struct {
 }
 
 // compare looks for replicas that differ from the others, and has them set aside.
-func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, reports map[string]*Report) {
+func (p *placer) compare(ctx context.Context, w *world, catalogGroup *worldShard, reports map[string]*Report) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	var asking sync.WaitGroup
@@ -36,9 +37,9 @@ func (p *placer) compare(ctx context.Context, w *world, catalog *worldShard, rep
 		}
 	}
 	for i := range w.shards {
-		look(ShardGroup(w.shards[i].shard), &w.shards[i])
+		look(catalog.ShardGroup(w.shards[i].shard), &w.shards[i])
 	}
-	look(GroupName, catalog)
+	look(catalog.GroupName, catalogGroup)
 	asking.Wait()
 }
 

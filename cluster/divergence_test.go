@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/google/go-cmp/cmp"
@@ -187,7 +188,7 @@ func TestUndecidedReplicas(t *testing.T) {
 	}{{6, 1}, {6, 1}, {7, 1}, {6, 2}} {
 		reports := map[string]*Report{}
 		for id, digest := range map[string]uint64{"a": 7, "b": round.digest} {
-			g := GroupReport{Group: ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+			g := GroupReport{Group: catalog.ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
 			reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
 		}
 		p.compare(t.Context(), &w, &worldShard{}, reports)
@@ -201,7 +202,7 @@ func TestUndecidedReplicas(t *testing.T) {
 	}
 	reports := map[string]*Report{}
 	for id, digest := range map[string]uint64{"a": 7, "b": 6, "c": 7} {
-		g := GroupReport{Group: ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
+		g := GroupReport{Group: catalog.ShardGroup(0), Digests: []node.IndexDigest{{Index: 512, Digest: digest}}}
 		reports[id] = &Report{ServerID: id, Groups: []GroupReport{g}}
 	}
 	w.shards[0].voters = []string{"a", "b", "c"}

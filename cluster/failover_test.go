@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -353,7 +354,7 @@ func TestUnreached(t *testing.T) {
 		}
 		pause := time.NewTimer(readinessFor)
 		<-pause.C
-		if problems := router.Unreached(t.Context()); !strings.Contains(problems[ShardGroup(shard)], leader.node.Status().ServerID+" does not answer") {
+		if problems := router.Unreached(t.Context()); !strings.Contains(problems[catalog.ShardGroup(shard)], leader.node.Status().ServerID+" does not answer") {
 			t.Errorf("its leader is silent: %v", problems)
 		}
 		await(t, "all shards to be reached again", func() bool { return len(router.Unreached(t.Context())) == 0 })
@@ -361,7 +362,7 @@ func TestUnreached(t *testing.T) {
 			t.Error("who is silent leads")
 		}
 		cut := leader.cluster.Router()
-		await(t, "the one that is cut off to know", func() bool { return cut.Unreached(t.Context())[ShardGroup(shard)] == "no leader is known" })
+		await(t, "the one that is cut off to know", func() bool { return cut.Unreached(t.Context())[catalog.ShardGroup(shard)] == "no leader is known" })
 	})
 }
 
@@ -370,9 +371,9 @@ func TestCatalogBehind(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)
-		i := slices.IndexFunc(tr.all, func(m *member) bool { return !m.cluster.group.Serving() })
+		i := slices.IndexFunc(tr.all, func(m *member) bool { return !m.cluster.Group().Serving() })
 		router := tr.all[i].cluster.Router()
-		far := &Report{Groups: []GroupReport{{Group: GroupName, Serving: true, Commit: 1 << 40}}}
+		far := &Report{Groups: []GroupReport{{Group: catalog.GroupName, Serving: true, Commit: 1 << 40}}}
 		if problem := router.catalogProblem(far); !strings.Contains(problem, "catching up") {
 			t.Errorf("far behind: %q", problem)
 		}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -20,13 +20,13 @@ import (
 func incarnationOf(name string) string { return fmt.Sprintf("%016x", []byte(name)) }
 
 // founders returns nodes that are to found a cluster together. None is started.
-func founders(t *testing.T, dir string, settings Settings, names ...string) []*member {
+func founders(t *testing.T, dir string, settings catalog.Settings, names ...string) []*member {
 	t.Helper()
-	cfg := FoundingConfig{Shards: testShards, Settings: settings}
+	cfg := catalog.FoundingConfig{Shards: testShards, Settings: settings}
 	for _, name := range names {
-		cfg.Founders = append(cfg.Founders, Founder{ServerID: name + "." + incarnationOf(name)})
+		cfg.Founders = append(cfg.Founders, catalog.Founder{ServerID: name + "." + incarnationOf(name)})
 	}
-	f, err := NewFounding(cfg)
+	f, err := catalog.NewFounding(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func leading(all []*member) (n int) {
 func TestFoundedTogether(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		all := founders(t, dir, Settings{Factor: 3, Grace: time.Hour}, "a", "b", "c")
+		all := founders(t, dir, catalog.Settings{Factor: 3, Grace: time.Hour}, "a", "b", "c")
 		a, b, c := all[0], all[1], all[2]
 		a.start(nil)
 		time.Sleep(10 * time.Second)
-		if got := a.node.Format(); got != FoundingFormat { // or its first queues had other defaults than the next ones
+		if got := a.node.Format(); got != catalog.FoundingFormat { // or its first queues had other defaults than the next ones
 			t.Errorf("a founder writes format %d", got)
 		}
 		if err := put(a, "early"); node.OutcomeOf(err) != node.NotApplied {
@@ -96,12 +96,12 @@ func TestFoundedTogether(t *testing.T) {
 			if err := put(m, "q"); err != nil {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
-			want := Settings{Factor: 3, Grace: time.Hour, MinVoters: 2, NoAutoCreate: new(false)}
+			want := catalog.Settings{Factor: 3, Grace: time.Hour, MinVoters: 2, NoAutoCreate: new(false)}
 			if diff := cmp.Diff(want, m.cluster.Settings()); diff != "" {
 				t.Errorf("settings of %s (-want +got):\n%s", m.name, diff)
 			}
 			await(t, "the node to ask for two voters", func() bool { return m.node.MinVoters() == 2 })
-			if got := m.cluster.Format(); got != FoundingFormat {
+			if got := m.cluster.Format(); got != catalog.FoundingFormat {
 				t.Errorf("%s speaks format %d", m.name, got)
 			}
 		}
@@ -113,7 +113,7 @@ func TestFoundedTogether(t *testing.T) {
 func TestFounderIsWiped(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		all := founders(t, dir, Settings{}, "a", "b", "c")
+		all := founders(t, dir, catalog.Settings{}, "a", "b", "c")
 		a, b, c := all[0], all[1], all[2]
 		a.start(nil)
 		b.join(a)
@@ -157,7 +157,7 @@ func putSoon(m *member, queue string) error {
 func TestFoundingRecordIsCompleted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		all := founders(t, dir, Settings{Grace: time.Hour}, "a", "b", "c")
+		all := founders(t, dir, catalog.Settings{Grace: time.Hour}, "a", "b", "c")
 		a, b, c := all[0], all[1], all[2]
 		a.start(nil)
 		b.clusterID = a.node.Status().ClusterID
@@ -172,67 +172,4 @@ func TestFoundingRecordIsCompleted(t *testing.T) {
 		a.start(nil)
 		await(t, "a whole cluster", func() bool { return settled(a.cluster, 3, all...) })
 	})
-}
-
-// TestFounderIsWipedBeforeTheRecord: a founder that lost its disk before the cluster was recorded is admitted as a new node first. The record is made nevertheless,
-// and has the lost founder in its places.
-func TestFounderIsWipedBeforeTheRecord(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		b := newMember(t, newPipes(), dir, "b", nil)
-		c := b.cluster.Catalog
-		again := Node{Name: "a", ServerID: "a.2", Format: FoundingFormat}
-		if err := c.Admit(t.Context(), again); err != nil {
-			t.Fatal(err)
-		}
-		f, err := NewFounding(FoundingConfig{Shards: testShards, Founders: []Founder{{ServerID: "a.1"}, {ServerID: b.id()}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // also when it is done again
-			if err := c.recordFounded(t.Context(), f, b.known.Resolve); err != nil {
-				t.Errorf("recording the cluster: %v", err)
-			}
-		}
-		var servers []string
-		for _, n := range c.Nodes() {
-			servers = append(servers, n.ServerID)
-		}
-		if want := []string{"a.1", "a.2", b.id()}; !slices.Equal(servers, want) {
-			t.Errorf("recorded are %q, want %q", servers, want)
-		}
-	})
-}
-
-func TestNewFounding(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		zones  []string
-		factor int
-		shards [][]int
-		groups []int
-	}{
-		{"three nodes", []string{"", "", ""}, 0, [][]int{{0, 1, 2}, {1, 2, 0}, {2, 0, 1}, {0, 1, 2}, {1, 2, 0}, {2, 0, 1}}, []int{0, 1, 2}},
-		{"two nodes", []string{"", ""}, 0, [][]int{{0, 1}, {1, 0}, {0, 1}, {1, 0}, {0, 1}, {1, 0}}, []int{0, 1}},
-		{"one copy", []string{"", "", ""}, 1, [][]int{{0}, {1}, {2}, {0}, {1}, {2}}, []int{0, 1, 2}},
-		{"five nodes", []string{"", "", "", "", ""}, 0, [][]int{{0, 1, 2}, {3, 4, 0}, {1, 2, 3}, {4, 0, 1}, {2, 3, 4}, {0, 1, 2}}, []int{0, 1, 2, 3, 4}},
-		{"three zones", []string{"x", "x", "x", "y", "z"}, 0, [][]int{{0, 3, 4}, {1, 3, 4}, {2, 3, 4}, {3, 4, 0}, {4, 1, 3}, {2, 3, 4}}, []int{0, 1, 2, 3, 4}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			cfg := FoundingConfig{Shards: 6, Settings: Settings{Factor: tt.factor}}
-			for i, zone := range tt.zones {
-				cfg.Founders = append(cfg.Founders, Founder{ServerID: fmt.Sprintf("n%d.1", i), Zone: zone})
-			}
-			got, err := NewFounding(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tt.shards, got.Shards); diff != "" {
-				t.Errorf("voters (-want +got):\n%s", diff)
-			}
-			if !slices.Equal(got.Groups, tt.groups) {
-				t.Errorf("the catalog has %v", got.Groups)
-			}
-		})
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // three starts a cluster of three nodes that has come to rest.
@@ -29,7 +31,7 @@ func (m *member) id() string { return m.node.Status().ServerID }
 func catalogVoters(all ...*member) []string {
 	for _, m := range all {
 		for _, g := range m.node.Status().Groups {
-			if g.Group == GroupName && g.Serving {
+			if g.Group == catalog.GroupName && g.Serving {
 				return slices.Sorted(slices.Values(g.Voters))
 			}
 		}
@@ -60,7 +62,7 @@ func TestWipedNode(t *testing.T) {
 		await(t, "the new incarnation in the old one's places", func() bool {
 			return len(a.cluster.Nodes()) == 3 && settled(a.cluster, 3, all...) && slices.Equal(catalogVoters(all...), want)
 		})
-		if took := time.Since(began); took > DefaultGrace/2 {
+		if took := time.Since(began); took > catalog.DefaultGrace/2 {
 			t.Errorf("it took %v", took)
 		}
 		for _, p := range c.cluster.Placements() {
@@ -83,7 +85,7 @@ func TestNameOfALiveNode(t *testing.T) {
 		twin.start(a)
 		t.Cleanup(twin.stop)
 		err := twin.cluster.members.enrol(t.Context())
-		if !errors.Is(err, ErrNameTaken) || !strings.Contains(err.Error(), b.id()) || !strings.Contains(err.Error(), "at b") {
+		if !errors.Is(err, catalog.ErrNameTaken) || !strings.Contains(err.Error(), b.id()) || !strings.Contains(err.Error(), "at b") {
 			t.Errorf("while b lives: %v", err)
 		}
 		if n := len(a.cluster.Nodes()); n != 3 {
@@ -105,7 +107,7 @@ func TestChangedAddress(t *testing.T) {
 		b.start(nil)
 		b.known.Hear(a.id(), a.addr) // as gossip says
 		await(t, "the new address in the catalog", func() bool {
-			return slices.ContainsFunc(c.cluster.Nodes(), func(n Node) bool { return n.ServerID == nodes[1] && n.PeerAddr == "elsewhere" })
+			return slices.ContainsFunc(c.cluster.Nodes(), func(n catalog.Node) bool { return n.ServerID == nodes[1] && n.PeerAddr == "elsewhere" })
 		})
 		c.stop() // now nothing can be decided without b
 		await(t, "a put that needs the node at its new address", func() bool { return put(a, "orders") == nil })
@@ -141,9 +143,9 @@ func TestCopyOfALiveNode(t *testing.T) {
 		t.Cleanup(twin.stop)
 		twin.known.Hear(a.id(), a.addr)
 		await(t, "what the copy is told", func() bool {
-			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[GroupName], "copy of its directory")
+			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[catalog.GroupName], "copy of its directory")
 		})
-		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y Node) bool { return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr }) {
+		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y catalog.Node) bool { return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr }) {
 			t.Errorf("the nodes were %+v, and are %+v", before, after)
 		}
 	})
@@ -168,7 +170,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		}
 		replacement := &member{t: t, name: "b", addr: "elsewhere", dir: filepath.Join(dir, "another disk"), network: network}
 		await(t, "b's absence to be noticed", func() bool {
-			_, err := a.cluster.members.nameFree(t.Context(), joinCall{Node: Node{Name: "b"}})
+			_, err := a.cluster.members.nameFree(t.Context(), joinCall{Node: catalog.Node{Name: "b"}})
 			return err == nil
 		})
 		replacement.start(a)
@@ -184,7 +186,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		if left.ServerID != b.id() || left.Replacement != replacement.id() || !strings.Contains(left.Error(), replacement.id()) {
 			t.Errorf("it is told %v", left)
 		}
-		if why := b.cluster.Router().Unreached(t.Context())[GroupName]; !strings.Contains(why, replacement.id()) {
+		if why := b.cluster.Router().Unreached(t.Context())[catalog.GroupName]; !strings.Contains(why, replacement.id()) {
 			t.Errorf("what keeps it from being ready: %q", why)
 		}
 		if n := a.cluster.Nodes(); len(n) != 3 {

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
@@ -30,7 +31,7 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)
-		i := slices.IndexFunc(tr.all, func(m *member) bool { return m.cluster.group.Serving() })
+		i := slices.IndexFunc(tr.all, func(m *member) bool { return m.cluster.Group().Serving() })
 		if i < 0 {
 			t.Fatal("the catalog has no leader")
 		}
@@ -182,12 +183,12 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	own := &Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
 	for shard := range uint32(4) {
-		own.Groups = append(own.Groups, GroupReport{Group: ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
+		own.Groups = append(own.Groups, GroupReport{Group: catalog.ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
 	}
 	follower := func(applied ...uint64) *Report {
 		r := &Report{}
 		for shard, at := range applied {
-			r.Groups = append(r.Groups, GroupReport{Group: ShardGroup(uint32(shard)), Applied: at})
+			r.Groups = append(r.Groups, GroupReport{Group: catalog.ShardGroup(uint32(shard)), Applied: at})
 		}
 		return r
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -44,13 +45,13 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		leader, others := leads(t, ShardGroup(0), all)
+		leader, others := leads(t, catalog.ShardGroup(0), all)
 		leaving, cutOff := others[0], others[1]
-		record := Placement{Shard: 0, Servers: []string{leader.serverID(), cutOff.serverID()}}
+		record := catalog.Placement{Shard: 0, Servers: []string{leader.serverID(), cutOff.serverID()}}
 		network.isolate(cutOff.addr, true)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- leader.node.RemoveServer(t.Context(), ShardGroup(0), leaving.serverID(), 0)
+			ended <- leader.node.RemoveServer(t.Context(), catalog.ShardGroup(0), leaving.serverID(), 0)
 		}()
 		synctest.Wait()
 		if err := leaving.cluster.members.checkRemoved(t.Context(), record); err == nil {
@@ -62,7 +63,7 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 		network.isolate(cutOff.addr, false)
 		await(t, "the removal", func() bool {
 			for _, m := range all {
-				if err := m.node.RemoveServer(t.Context(), ShardGroup(0), leaving.serverID(), 0); err == nil {
+				if err := m.node.RemoveServer(t.Context(), catalog.ShardGroup(0), leaving.serverID(), 0); err == nil {
 					return true
 				}
 			}
@@ -77,10 +78,10 @@ func TestStepsFromOldMembers(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, ShardGroup(0), all)
-		after := leader.report().group(ShardGroup(0)).Members
+		leader, others := leads(t, catalog.ShardGroup(0), all)
+		after := leader.report().group(catalog.ShardGroup(0)).Members
 		step := func(action action, server string) error {
-			return others[0].cluster.members.change(t.Context(), leader.serverID(), Change{Group: ShardGroup(0), Action: action, ServerID: server, After: after})
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), Change{Group: catalog.ShardGroup(0), Action: action, ServerID: server, After: after})
 		}
 		if err := step(remove, others[0].serverID()); err != nil {
 			t.Fatal(err)
@@ -93,7 +94,7 @@ func TestStepsFromOldMembers(t *testing.T) {
 		if after = 0; !errors.Is(step(remove, others[1].serverID()), node.ErrCanceled) {
 			t.Error("a change that does not say what it was made from was not refused")
 		}
-		if g := leader.report().group(ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
+		if g := leader.report().group(catalog.ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
 			t.Errorf("the members are %+v", g)
 		}
 	})
@@ -123,15 +124,15 @@ func TestCaughtUp(t *testing.T) {
 		"a": {Applied: 60, Commit: 60, Term: 2, Serving: true, Voters: []string{"a", "b"}, Nonvoters: []string{"c", "d", "e"}},
 		"b": {Applied: 50, Term: 2}, "c": {Applied: 49, Term: 2}, "d": {Applied: 51, Term: 2}, "x": {Applied: 60, Term: 2},
 	} {
-		g.Group = ShardGroup(0)
+		g.Group = catalog.ShardGroup(0)
 		reports[server] = &Report{ServerID: server, Groups: []GroupReport{g}}
 	}
 	p := newFakeCluster(1, "a").placer()
-	if got := p.group(ShardGroup(0), reports).caughtUp; len(got) != 0 {
+	if got := p.group(catalog.ShardGroup(0), reports).caughtUp; len(got) != 0 {
 		t.Errorf("at the first look %v are level", got)
 	}
-	p.commits = map[string]uint64{ShardGroup(0): 50}
-	if got, want := p.group(ShardGroup(0), reports).caughtUp, []string{"a", "b", "d"}; !slices.Equal(got, want) {
+	p.commits = map[string]uint64{catalog.ShardGroup(0): 50}
+	if got, want := p.group(catalog.ShardGroup(0), reports).caughtUp, []string{"a", "b", "d"}; !slices.Equal(got, want) {
 		t.Errorf("%v are level, want %v", got, want)
 	}
 }

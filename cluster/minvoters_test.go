@@ -3,55 +3,14 @@ package cluster
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
-
-// TestMinVotersIsOnlyRaised, unless it is said that it is to be lowered; never above the replication factor, and not in a cluster that speaks the first format.
-func TestMinVotersIsOnlyRaised(t *testing.T) {
-	m := newMachine()
-	for _, step := range []struct {
-		name   string
-		format fsm.Format
-		settle Settings
-		lower  bool
-		want   string // what is wrong with it
-		least  int    // what holds then
-	}{
-		{"in the first format", 1, Settings{MinVoters: 2}, false, "min-voters: the cluster speaks format 1", 1},
-		{"raised", 2, Settings{MinVoters: 2}, false, "", 2},
-		{"the same", 2, Settings{MinVoters: 2}, false, "", 2},
-		{"another setting", 2, Settings{Grace: DefaultGrace}, false, "", 2},
-		{"lowered without a word", 2, Settings{MinVoters: 1}, false, "min-voters: have 1, and 2 holds", 2},
-		{"more than voters are wanted", 2, Settings{MinVoters: 4}, false, "min-voters: have 4, want 1 to the replication factor, which is 3", 2},
-		{"with more voters", 2, Settings{Factor: 5, MinVoters: 4}, false, "", 4},
-		{"fewer voters than that", 2, Settings{Factor: 3}, false, "replication factor: have 3, want at least min-voters, which is 4", 4},
-		{"more than there can be", 2, Settings{MinVoters: 8}, false, "min-voters: have 8", 4},
-		{"lowered", 2, Settings{MinVoters: 1}, true, "", 1},
-		{"its neighbour in the first format", 1, Settings{NoAutoCreate: new(true)}, false, "no-auto-create: the cluster speaks format 1", 1},
-	} {
-		m.state.Format = step.format
-		c := command{Format: step.format, Settle: &step.settle, Lower: step.lower}
-		err := m.check(&c)
-		if (err == nil) != (step.want == "") || err != nil && !strings.Contains(err.Error(), step.want) {
-			t.Errorf("%s: %v, want %q", step.name, err, step.want)
-		}
-		if err == nil {
-			apply(t, m, c)
-		}
-		if got := m.state.Settings.withDefaults().MinVoters; got != step.least {
-			t.Errorf("%s: %d holds, want %d", step.name, got, step.least)
-		}
-	}
-	if err := m.check(&command{Format: 2, Settle: &Settings{Factor: 3}, Lower: true}); err == nil {
-		t.Error("nothing was lowered")
-	}
-}
 
 // TestMinVotersFollowsTheCatalog: nodes ask for as many voters as the catalog says, whatever a catalog that begins anew says meanwhile. A shard with
 // fewer refuses puts through every node, and takes them when that is said.
@@ -60,8 +19,8 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := newPipes()
 		a := newMember(t, network, dir, "a", nil)
-		await(t, "the format that has it", func() bool { return a.cluster.Format() >= settingsFormat })
-		if _, err := a.cluster.Configure(t.Context(), Settings{MinVoters: 2}); err != nil {
+		await(t, "the format that has it", func() bool { return a.cluster.Format() >= 2 })
+		if _, err := a.cluster.Configure(t.Context(), catalog.Settings{MinVoters: 2}); err != nil {
 			t.Fatal(err)
 		}
 		refused := func(m *member) bool {
@@ -81,8 +40,8 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 		if got := b.node.MinVoters(); got != 2 {
 			t.Errorf("after its start b asks for %d voters", got)
 		}
-		var bad *SettingError
-		if _, err := b.cluster.Configure(t.Context(), Settings{MinVoters: 1}); !errors.As(err, &bad) || bad.Setting != MinVotersSetting {
+		var bad *catalog.SettingError
+		if _, err := b.cluster.Configure(t.Context(), catalog.Settings{MinVoters: 1}); !errors.As(err, &bad) || bad.Setting != catalog.MinVotersSetting {
 			t.Errorf("lowered by the way: %v", err)
 		}
 		await(t, "a lowering", func() bool {
@@ -101,12 +60,12 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 		network := newPipes()
 		a := newMember(t, network, dir, "a", nil)
 		b := newMember(t, network, dir, "b", a)
-		await(t, "the format that has it", func() bool { return a.cluster.Format() >= settingsFormat })
+		await(t, "the format that has it", func() bool { return a.cluster.Format() >= 2 })
 		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
 		if *a.cluster.Settings().NoAutoCreate {
 			t.Error("by default puts make no queues")
 		}
-		if _, err := b.cluster.Configure(t.Context(), Settings{NoAutoCreate: new(true)}); err != nil {
+		if _, err := b.cluster.Configure(t.Context(), catalog.Settings{NoAutoCreate: new(true)}); err != nil {
 			t.Fatal(err)
 		}
 		refused := func(m *member, queue string) bool {
@@ -129,7 +88,7 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
 		}
-		if s, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace}); err != nil || !*s.NoAutoCreate {
+		if s, err := a.cluster.Configure(t.Context(), catalog.Settings{Grace: catalog.DefaultGrace}); err != nil || !*s.NoAutoCreate {
 			t.Errorf("another setting changed it to %t: %v", *s.NoAutoCreate, err)
 		}
 		a.stop()
@@ -142,13 +101,13 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 		}
 		a.start(b)
 		await(t, "a leader", func() bool {
-			_, err := a.cluster.Configure(t.Context(), Settings{Grace: DefaultGrace})
+			_, err := a.cluster.Configure(t.Context(), catalog.Settings{Grace: catalog.DefaultGrace})
 			return err == nil
 		})
 		if !a.node.NoAutoCreate() || !b.node.NoAutoCreate() {
 			t.Errorf("after their starts the nodes refuse: %t, %t", a.node.NoAutoCreate(), b.node.NoAutoCreate())
 		}
-		if _, err := a.cluster.Configure(t.Context(), Settings{NoAutoCreate: new(false)}); err != nil {
+		if _, err := a.cluster.Configure(t.Context(), catalog.Settings{NoAutoCreate: new(false)}); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "queues that are made by puts", func() bool { return put(a, "new") == nil && put(b, "newer") == nil })

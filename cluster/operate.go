@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // MemberStatus is a node as this node sees it.
 type MemberStatus struct {
-	Node
+	catalog.Node
 	// Report is the node's own report; nil if it does not answer.
 	Report *Report
 	// SilentSince is when a silent node last answered, as far as the leader of the catalog knows.
@@ -58,14 +60,14 @@ func (c *Cluster) VotersWanted() int {
 // under its server id, it is told that it was removed, and ends.
 func (c *Cluster) Remove(ctx context.Context, serverID string) error {
 	if by := c.members.seenAliveBy(ctx, serverID); by != "" {
-		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, NameOf(by))
+		return fmt.Errorf("removing %s: %w %s", serverID, ErrNodeAnswers, catalog.NameOf(by))
 	}
-	known, err := c.RemoveNode(ctx, departure{ServerID: serverID})
+	known, err := c.RemoveNode(ctx, catalog.Departure{ServerID: serverID})
 	if err != nil {
 		return fmt.Errorf("removing %s: %w", serverID, err)
 	}
 	if !known {
-		return fmt.Errorf("removing %s: %w", serverID, ErrUnknownNode)
+		return fmt.Errorf("removing %s: %w", serverID, catalog.ErrUnknownNode)
 	}
 	return nil
 }
@@ -83,7 +85,7 @@ type Transfer struct {
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	if err := c.members.change(ctx, t.From, Change{Group: ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
+	if err := c.members.change(ctx, t.From, Change{Group: catalog.ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
 		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
 	}
 	return nil

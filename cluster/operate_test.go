@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -16,7 +17,7 @@ func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
 	all, _ := c.Members(t.Context())
 	for _, m := range all {
 		for shard := range uint32(testShards) {
-			g := m.Report.group(ShardGroup(shard))
+			g := m.Report.group(catalog.ShardGroup(shard))
 			if g == nil || !g.Serving {
 				continue
 			}
@@ -40,7 +41,7 @@ func TestDrainedNode(t *testing.T) {
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, a, b, c) })
 		drained := c.node.Status().ServerID
-		if err := b.cluster.Drain(t.Context(), drained, 3); !errors.Is(err, ErrNodeNeeded) {
+		if err := b.cluster.Drain(t.Context(), drained, 3); !errors.Is(err, catalog.ErrNodeNeeded) {
 			t.Errorf("a drain that leaves two nodes of three gives %v", err)
 		}
 		if err := b.cluster.Drain(t.Context(), drained, 0); err != nil {
@@ -109,42 +110,9 @@ func TestTransferAndRemove(t *testing.T) {
 		for what, err := range map[string]error{
 			"remove": b.cluster.Remove(t.Context(), gone), "drain": b.cluster.Drain(t.Context(), gone, 0), "undrain": b.cluster.Undrain(t.Context(), gone),
 		} {
-			if !errors.Is(err, ErrUnknownNode) {
+			if !errors.Is(err, catalog.ErrUnknownNode) {
 				t.Errorf("%s of a node that is gone: %v", what, err)
 			}
 		}
 	})
-}
-
-// TestDrainsAtTheSameTime: two drains, each of which leaves enough nodes by itself, do not leave too few together.
-func TestDrainsAtTheSameTime(t *testing.T) {
-	m := newMachine()
-	for _, name := range []string{"a", "b", "c", "d"} {
-		apply(t, m, command{Join: &Node{Name: name, ServerID: name + ".1"}})
-	}
-	ask := func(server string, draining bool, keep int) verdict {
-		return apply(t, m, command{Drain: &drain{ServerID: server, Draining: draining, Keep: keep}}).verdict
-	}
-	for i, step := range []struct {
-		server   string
-		draining bool
-		keep     int
-		want     verdict
-	}{
-		{"d.1", true, 3, done},
-		{"c.1", true, 3, needed},
-		{"d.1", true, 3, done}, // again
-		{"c.1", true, 0, done}, // forced
-		{"a.1", true, 2, needed},
-		{"c.1", false, 3, done},
-		{"c.1", true, 2, done},
-		{"x.1", true, 3, overtaken},
-	} {
-		if got := ask(step.server, step.draining, step.keep); got != step.want {
-			t.Errorf("drain %d, %+v: verdict %d", i, step, got)
-		}
-		if at, found := m.findNode(step.server); found && step.want == needed && m.state.Nodes[at].Draining {
-			t.Errorf("drain %d was refused, and the node drains", i)
-		}
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -302,7 +303,7 @@ func peerErrors() map[string]error {
 		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters, "no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
-		"queue_exists": ErrQueueExists, "queue_gone": ErrQueueGone, "name_taken": ErrNameTaken, "format": ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
+		"queue_exists": catalog.ErrQueueExists, "queue_gone": catalog.ErrQueueGone, "name_taken": catalog.ErrNameTaken, "format": catalog.ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
@@ -277,4 +278,24 @@ func TestTooManyQueuesCrossNodes(t *testing.T) {
 	if older := readPeerError(http.StatusConflict, bytes.Replace(sent, []byte(`"queues"`), []byte(`"future"`), 1)); !errors.Is(older, node.ErrQuota) {
 		t.Errorf("at an older node it arrives as %v", older)
 	}
+}
+
+// TestCallsThatAreNotUnderstood are not carried out, and the caller knows.
+func TestCallsThatAreNotUnderstood(t *testing.T) {
+	for status, want := range map[int]node.Outcome{
+		http.StatusBadRequest: node.NotApplied, http.StatusNotFound: node.NotApplied, http.StatusMethodNotAllowed: node.NotApplied,
+		http.StatusInternalServerError: node.Unknown, http.StatusBadGateway: node.Unknown,
+	} {
+		if got := node.OutcomeOf(readPeerError(status, []byte("no"))); got != want {
+			t.Errorf("status %d: %v, want %v", status, got, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		startPeers(t, network.link("b"))
+		a := startPeers(t, network.link("a"))
+		if _, err := callPeer[Report](t.Context(), a, "b", "/later", struct{}{}); node.OutcomeOf(err) != node.NotApplied {
+			t.Errorf("a call that the other node does not know: %v", err)
+		}
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // PlacementStatus is the catalog leader's knowledge of the cluster beyond the nodes' own reports.
@@ -77,7 +79,7 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 	}
 	switch {
 	case len(s.nonvoters) > 0:
-		return NameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
+		return catalog.NameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
 	case kept < p.wanted && p.coming(s) != "":
 		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter) + because("to replace ", leaving)
 	case kept < p.wanted:
@@ -94,7 +96,7 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 
 // explainStep says what a step does and why.
 func (p *planner) explainStep(s *worldShard, st step) string {
-	name, why := NameOf(st.server), p.why(st.server)
+	name, why := catalog.NameOf(st.server), p.why(st.server)
 	leaving := p.leaving(s)
 	switch st.action {
 	case addNonvoter:
@@ -110,7 +112,7 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 		} else if why == "" {
 			why = "leads more shards"
 		}
-		return fmt.Sprintf("%s hands over to %s: %s %s", NameOf(s.leader), name, NameOf(s.leader), why)
+		return fmt.Sprintf("%s hands over to %s: %s %s", catalog.NameOf(s.leader), name, catalog.NameOf(s.leader), why)
 	default:
 		if why == "" {
 			why = "is not needed"
@@ -123,7 +125,7 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
-			return NameOf(n.server)
+			return catalog.NameOf(n.server)
 		}
 	}
 	return ""
@@ -134,7 +136,7 @@ func (p *planner) coming(s *worldShard) string {
 func (p *planner) superseded(s *worldShard) string {
 	for _, id := range s.voters {
 		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" && !slices.Contains(s.voters, n.nextReplacement) {
-			return NameOf(id)
+			return catalog.NameOf(id)
 		}
 	}
 	return ""
@@ -152,7 +154,7 @@ func because(before, reason string) string {
 func (p *planner) leaving(s *worldShard) string {
 	for _, id := range s.voters {
 		if why := p.why(id); why != "" && !p.keepsReplica(id) {
-			return NameOf(id) + ", which " + why
+			return catalog.NameOf(id) + ", which " + why
 		}
 	}
 	return ""
@@ -183,7 +185,7 @@ func placementStatusOf(reports map[string]*Report) PlacementStatus {
 	var status PlacementStatus
 	var term uint64
 	for _, r := range reports {
-		if g := r.group(GroupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
+		if g := r.group(catalog.GroupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
 			status, term = *r.Placement, g.Term
 		}
 	}

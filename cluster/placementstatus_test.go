@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -125,12 +126,12 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 	p.publish = func(s *PlacementStatus) { told = s }
 	c.rounds(t, p, 30)
 	c.down["b.1"] = true
-	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2"})
+	c.nodes_ = append(c.nodes_, catalog.Node{Name: "b.1", ServerID: "b.2"})
 	texts := map[string]bool{}
-	for n := 0; slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }); n++ {
+	for n := 0; slices.ContainsFunc(c.nodes_, func(n catalog.Node) bool { return n.ServerID == "b.1" }); n++ {
 		held := 0
 		for i := range uint32(2) {
-			if slices.Contains(c.members[ShardGroup(i)].voters, "b.1") {
+			if slices.Contains(c.members[catalog.ShardGroup(i)].voters, "b.1") {
 				held++
 			}
 		}
@@ -156,7 +157,7 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 
 func TestStatusIsTheLeaders(t *testing.T) {
 	report := func(serving bool, term uint64, status *PlacementStatus) *Report {
-		return &Report{Groups: []GroupReport{{Group: GroupName, Serving: serving, Term: term}}, Placement: status}
+		return &Report{Groups: []GroupReport{{Group: catalog.GroupName, Serving: serving, Term: term}}, Placement: status}
 	}
 	since := time.Unix(1_800_000_000, 0)
 	old, newer := &PlacementStatus{Silent: []Silence{{"a.1", since}}}, &PlacementStatus{Silent: []Silence{{"b.1", since}}}

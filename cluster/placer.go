@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -101,13 +102,13 @@ type nodes interface {
 
 // record is what placement reads and writes in the catalog.
 type record interface {
-	Nodes() []Node
-	Placements() []Placement
+	Nodes() []catalog.Node
+	Placements() []catalog.Placement
 	// Settings returns the cluster's settings, with defaults filled in.
-	Settings() Settings
-	Place(ctx context.Context, p Placement) error
+	Settings() catalog.Settings
+	Place(ctx context.Context, p catalog.Placement) error
 	// RemoveNode forgets a node for good.
-	RemoveNode(ctx context.Context, d departure) (known bool, err error)
+	RemoveNode(ctx context.Context, d catalog.Departure) (known bool, err error)
 }
 
 // placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
@@ -173,11 +174,11 @@ func (p *placer) round(ctx context.Context) bool {
 		p.reported(ctx, reports)
 	}
 	w := p.world(reports)
-	catalog := p.group(GroupName, reports)
+	catalogGroup := p.group(catalog.GroupName, reports)
 	p.commits = commits(reports)
-	p.compare(ctx, &w, &catalog, reports)
+	p.compare(ctx, &w, &catalogGroup, reports)
 	steps := plan(w)
-	behind := p.noteBehind(&w, &catalog, reports)
+	behind := p.noteBehind(&w, &catalogGroup, reports)
 	if p.publish != nil {
 		status := p.status(&w, steps)
 		status.Behind = behind
@@ -191,23 +192,23 @@ func (p *placer) round(ctx context.Context) bool {
 			ctx, cancel := context.WithTimeout(ctx, changeWait)
 			defer cancel()
 			done, err := p.executeStep(ctx, &w, st, reports)
-			p.report(ShardGroup(st.shard), st, err)
+			p.report(catalog.ShardGroup(st.shard), st, err)
 			if done && err == nil {
 				taken.Store(true)
 			}
 		})
 	}
-	if st, ok := planCatalog(&w, &catalog); ok {
+	if st, ok := planCatalog(&w, &catalogGroup); ok {
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		err := p.nodes.change(ctx, catalog.leader, catalog.change(GroupName, st, catalogWanted))
-		p.report(GroupName, st, err)
+		err := p.nodes.change(ctx, catalogGroup.leader, catalogGroup.change(catalog.GroupName, st, catalogWanted))
+		p.report(catalog.GroupName, st, err)
 		if err == nil {
 			taken.Store(true)
 		}
 	}
 	changing.Wait()
-	p.retire(ctx, &w, &catalog)
+	p.retire(ctx, &w, &catalogGroup)
 	return taken.Load()
 }
 
@@ -263,7 +264,7 @@ const (
 )
 
 // askAll returns the reports of the nodes that answer, by server id.
-func askAll(ctx context.Context, all []Node, of nodes) map[string]*Report {
+func askAll(ctx context.Context, all []catalog.Node, of nodes) map[string]*Report {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	answers := make([]*Report, len(all))
@@ -306,7 +307,7 @@ func (p *placer) world(reports map[string]*Report) world {
 		placed[pl.Shard] = pl.Servers
 	}
 	for shard := range uint32(p.shards) { //nolint:gosec // at most 1,024
-		s := p.group(ShardGroup(shard), reports)
+		s := p.group(catalog.ShardGroup(shard), reports)
 		s.shard, s.recorded = shard, placed[shard]
 		p.watchHandover(&s)
 		w.shards = append(w.shards, s)
@@ -413,10 +414,10 @@ func (p *placer) watchHandover(s *worldShard) {
 // replica is recorded before it becomes a member, so that its node has started it. It stays
 // recorded until it is not a member any more.
 func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
-	s, name := &w.shards[st.shard], ShardGroup(st.shard)
+	s, name := &w.shards[st.shard], catalog.ShardGroup(st.shard)
 	if st.action == addNonvoter {
 		if !slices.Contains(s.recorded, st.server) {
-			return true, p.record.Place(ctx, Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
+			return true, p.record.Place(ctx, catalog.Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
 		}
 		if reports[st.server].group(name) == nil {
 			return false, nil // its node is about to start it
@@ -469,7 +470,7 @@ func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
-		if err := p.record.Place(ctx, Placement{Shard: s.shard, Servers: want}); err != nil {
+		if err := p.record.Place(ctx, catalog.Placement{Shard: s.shard, Servers: want}); err != nil {
 			p.logger.Warn("recording the replicas of a shard", "shard", s.shard, "error", err)
 		}
 		cancel()

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -17,12 +18,12 @@ import (
 type fakeCluster struct {
 	mu         sync.Mutex
 	now        time.Time
-	nodes_     []Node
-	placements map[uint32]Placement
+	nodes_     []catalog.Node
+	placements map[uint32]catalog.Placement
 	members    map[string]*worldShard // by group
 	down       map[string]bool
 	processes  map[string]string // of the nodes that were restarted
-	departed   []departure
+	departed   []catalog.Departure
 	commit     uint64 // grows with each report
 	refuse     error  // what every change meets
 	// unreached are the nodes that each one does not reach.
@@ -30,22 +31,22 @@ type fakeCluster struct {
 }
 
 func newFakeCluster(shards int, first string) *fakeCluster {
-	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
-	c.nodes_ = []Node{{Name: first, ServerID: first}}
+	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]catalog.Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
+	c.nodes_ = []catalog.Node{{Name: first, ServerID: first}}
 	for i := range uint32(shards) {
-		c.members[ShardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
+		c.members[catalog.ShardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
 	}
-	c.members[GroupName] = &worldShard{shard: 1 << 20, leader: first, voters: []string{first}, members: 1}
+	c.members[catalog.GroupName] = &worldShard{shard: 1 << 20, leader: first, voters: []string{first}, members: 1}
 	return c
 }
 
-func (c *fakeCluster) Nodes() []Node {
+func (c *fakeCluster) Nodes() []catalog.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.nodes_)
 }
 
-func (c *fakeCluster) Placements() (all []Placement) {
+func (c *fakeCluster) Placements() (all []catalog.Placement) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.placements {
@@ -54,7 +55,7 @@ func (c *fakeCluster) Placements() (all []Placement) {
 	return all
 }
 
-func (c *fakeCluster) Place(_ context.Context, p Placement) error {
+func (c *fakeCluster) Place(_ context.Context, p catalog.Placement) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p.Servers = slices.Sorted(slices.Values(p.Servers))
@@ -62,15 +63,17 @@ func (c *fakeCluster) Place(_ context.Context, p Placement) error {
 	return nil
 }
 
-func (c *fakeCluster) RemoveNode(_ context.Context, d departure) (bool, error) {
+func (c *fakeCluster) RemoveNode(_ context.Context, d catalog.Departure) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.nodes_ = slices.DeleteFunc(c.nodes_, func(n Node) bool { return n.ServerID == d.ServerID })
+	c.nodes_ = slices.DeleteFunc(c.nodes_, func(n catalog.Node) bool { return n.ServerID == d.ServerID })
 	c.departed = append(c.departed, d)
 	return true, nil
 }
 
-func (c *fakeCluster) Settings() Settings { return Settings{Factor: 3, Grace: DefaultGrace} }
+func (c *fakeCluster) Settings() catalog.Settings {
+	return catalog.Settings{Factor: 3, Grace: catalog.DefaultGrace}
+}
 
 var errDown = errors.New("it is down")
 
@@ -162,7 +165,7 @@ func (c *fakeCluster) rounds(t *testing.T, p *placer, n int) {
 func (c *fakeCluster) want(t *testing.T, voters int, without ...string) {
 	t.Helper()
 	for name, m := range c.members {
-		if name == GroupName {
+		if name == catalog.GroupName {
 			continue
 		}
 		if len(m.voters) != voters || len(m.nonvoters) > 0 || slices.ContainsFunc(m.voters, func(id string) bool { return slices.Contains(without, id) }) {
@@ -188,7 +191,7 @@ func (c *fakeCluster) add(ids ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, id := range ids {
-		c.nodes_ = append(c.nodes_, Node{Name: id, ServerID: id})
+		c.nodes_ = append(c.nodes_, catalog.Node{Name: id, ServerID: id})
 	}
 }
 
@@ -261,7 +264,7 @@ func TestPlacerWaitsForSilence(t *testing.T) {
 	if held == 0 {
 		t.Fatal("b.1 held nothing to begin with")
 	}
-	c.rounds(t, p, int(DefaultGrace/placeInterval)-5)
+	c.rounds(t, p, int(catalog.DefaultGrace/placeInterval)-5)
 	if now := c.votesOf("b.1"); now != held {
 		t.Errorf("within the grace period b.1 has %d votes of %d", now, held)
 	}
@@ -270,7 +273,7 @@ func TestPlacerWaitsForSilence(t *testing.T) {
 	if now := c.votesOf("b.1"); now != held {
 		t.Errorf("under a new leader of the catalog, which did not wait, b.1 has %d votes of %d", now, held)
 	}
-	c.rounds(t, p, int(DefaultGrace/placeInterval)+60)
+	c.rounds(t, p, int(catalog.DefaultGrace/placeInterval)+60)
 	c.want(t, 3, "b.1")
 }
 
@@ -282,25 +285,25 @@ func TestPlacerReplacement(t *testing.T) {
 	p := c.placer()
 	c.rounds(t, p, 60)
 	c.want(t, 3)
-	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2", Draining: true}) // a name as add gives it
+	c.nodes_ = append(c.nodes_, catalog.Node{Name: "b.1", ServerID: "b.2", Draining: true}) // a name as add gives it
 	c.rounds(t, p, 60)
 	c.want(t, 3, "b.2")
 	c.nodes_[3].Draining = false
 	c.down["b.1"] = true
-	c.nodes_ = append(c.nodes_, Node{Name: "d.1", ServerID: "d.1"})
+	c.nodes_ = append(c.nodes_, catalog.Node{Name: "d.1", ServerID: "d.1"})
 	began := c.now
 	for len(c.nodes_) == 5 {
 		c.rounds(t, p, 1)
-		if c.now.Sub(began) > DefaultGrace {
+		if c.now.Sub(began) > catalog.DefaultGrace {
 			t.Fatal("the old incarnation is still recorded")
 		}
 		for name, m := range c.members {
-			if !slices.ContainsFunc(c.nodes_, func(n Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != GroupName {
+			if !slices.ContainsFunc(c.nodes_, func(n catalog.Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != catalog.GroupName {
 				t.Errorf("b.1 is forgotten and still in %+v", *m)
 			}
 		}
 	}
-	if want := []departure{{ServerID: "b.1", Replacement: "b.2"}}; !slices.Equal(c.departed, want) {
+	if want := []catalog.Departure{{ServerID: "b.1", Replacement: "b.2"}}; !slices.Equal(c.departed, want) {
 		t.Errorf("of who left is remembered %v, want %v", c.departed, want)
 	}
 	for _, m := range c.members {
@@ -310,7 +313,7 @@ func TestPlacerReplacement(t *testing.T) {
 	}
 	c.rounds(t, p, 60)
 	c.want(t, 3, "b.1")
-	if catalog := c.members[GroupName]; len(catalog.voters) != 4 || slices.Contains(catalog.voters, "b.1") {
+	if catalog := c.members[catalog.GroupName]; len(catalog.voters) != 4 || slices.Contains(catalog.voters, "b.1") {
 		t.Errorf("%+v", *catalog)
 	}
 }
@@ -411,7 +414,7 @@ func TestPlanSparesTheUnsettled(t *testing.T) {
 // for a while, however short the node was away.
 func TestRestartIsNoticed(t *testing.T) {
 	c := newFakeCluster(1, "a")
-	c.nodes_ = append(c.nodes_, Node{Name: "b", ServerID: "b.1"})
+	c.nodes_ = append(c.nodes_, catalog.Node{Name: "b", ServerID: "b.1"})
 	p := c.placer()
 	fresh := func(what string, want bool) {
 		t.Helper()

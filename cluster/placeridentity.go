@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // replacementAfter is how long a node must be silent before another incarnation of its name takes
@@ -14,7 +16,7 @@ const replacementAfter = 10 * time.Second
 // findReplacements finds the silent nodes that have a newer incarnation which answers. Of two
 // incarnations that answer, neither is the replacement: an operator must choose. One that has just
 // arrived is not the replacement yet: its replicas would go to other nodes.
-func (p *placer) findReplacements(nodes []worldNode, recorded []Node) {
+func (p *placer) findReplacements(nodes []worldNode, recorded []catalog.Node) {
 	answering := map[string][]*worldNode{} // by name
 	for i, n := range recorded {
 		if !nodes[i].silent {
@@ -35,10 +37,10 @@ func (p *placer) findReplacements(nodes []worldNode, recorded []Node) {
 
 // retire removes the record of one node whose replacement has caught up: it has all replicas of the
 // old node and the catalog.
-func (p *placer) retire(ctx context.Context, w *world, catalog *worldShard) {
+func (p *placer) retire(ctx context.Context, w *world, catalogGroup *worldShard) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.replacement == "" || catalog.leader == "" || !slices.Contains(catalog.caughtUp, n.replacement) || w.holds(n.server) {
+		if n.replacement == "" || catalogGroup.leader == "" || !slices.Contains(catalogGroup.caughtUp, n.replacement) || w.holds(n.server) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
@@ -46,7 +48,7 @@ func (p *placer) retire(ctx context.Context, w *world, catalog *worldShard) {
 		if _, err := p.nodes.report(ctx, n.server); err == nil {
 			return // it has come back, and a removal is final
 		}
-		if _, err := p.record.RemoveNode(ctx, departure{ServerID: n.server, Replacement: n.replacement}); err != nil {
+		if _, err := p.record.RemoveNode(ctx, catalog.Departure{ServerID: n.server, Replacement: n.replacement}); err != nil {
 			p.logger.Warn("forgetting the old incarnation of a node", "server", n.server, "new", n.replacement, "error", err)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // TestPlanPrefersLeadersThatAllReach: of three nodes two do not reach each other, and the third leads all until they do again.
@@ -87,13 +89,13 @@ func TestPlacerAndAPartialPartition(t *testing.T) {
 	c.want(t, 3)
 	led := func() (n int) {
 		for name, m := range c.members {
-			if name != GroupName && m.leader == "a" {
+			if name != catalog.GroupName && m.leader == "a" {
 				n++
 			}
 		}
 		return n
 	}
-	c.members[ShardGroup(0)].leader = "b"
+	c.members[catalog.ShardGroup(0)].leader = "b"
 	c.unreached = map[string][]string{"b": {"c"}, "c": {"b"}}
 	c.rounds(t, p, 8)
 	if n := led(); n != 3 {
@@ -120,7 +122,7 @@ func TestPlacerAndAPartialPartition(t *testing.T) {
 func TestCutsAreNotedLate(t *testing.T) {
 	c := newFakeCluster(1, "a")
 	for _, name := range []string{"b", "c"} {
-		c.nodes_ = append(c.nodes_, Node{Name: name, ServerID: name})
+		c.nodes_ = append(c.nodes_, catalog.Node{Name: name, ServerID: name})
 	}
 	p := c.placer()
 	look := func(what string, cut bool) {
@@ -160,7 +162,7 @@ func TestVotersThatAreBehind(t *testing.T) {
 	p := c.placer()
 	all := []string{"a", "b", "c"}
 	group := func(applied uint64) []GroupReport {
-		return []GroupReport{{Group: ShardGroup(0), Applied: applied, Commit: applied}}
+		return []GroupReport{{Group: catalog.ShardGroup(0), Applied: applied, Commit: applied}}
 	}
 	reports := map[string]*Report{"a": {Groups: group(585)}, "b": {Groups: group(585)}, "c": {Groups: group(92)}}
 	look := func(level ...string) []Behind {
@@ -172,7 +174,7 @@ func TestVotersThatAreBehind(t *testing.T) {
 		got := look("a", "b")
 		if told := len(got) > 0; told != (time.Duration(i)*placeInterval >= behindAfter) {
 			t.Errorf("look %d: %+v", i, got)
-		} else if want := (Behind{"c", ShardGroup(0), 92, 585, began}); told && got[0] != want {
+		} else if want := (Behind{"c", catalog.ShardGroup(0), 92, 585, began}); told && got[0] != want {
 			t.Errorf("look %d: %+v, want %+v", i, got, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -18,7 +19,7 @@ func TestDeleteThroughANodeThatLags(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, GroupName, all)
+		leader, others := leads(t, catalog.GroupName, all)
 		for i := range 5 {
 			name := fmt.Sprintf("wide%d", i)
 			if _, err := leader.cluster.CreateQueue(t.Context(), name, testShards, fsm.Settings{}); err != nil {
@@ -45,7 +46,7 @@ func TestCreateThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		_, others := leads(t, GroupName, all)
+		_, others := leads(t, catalog.GroupName, all)
 		for i := range 5 {
 			time.Sleep(5 * time.Second) // nothing else happens
 			began := time.Now()
@@ -65,7 +66,7 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		leader, others := leads(t, GroupName, all)
+		leader, others := leads(t, catalog.GroupName, all)
 		lags := others[0]
 		late := func(n int) string { // a queue that is not that node's to open
 			for ; ; n++ {
@@ -157,25 +158,25 @@ func TestRequestsThroughAnotherNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		_, others := leads(t, GroupName, all)
-		create := func(m *member, content string) (QueueConfig, error) {
+		_, others := leads(t, catalog.GroupName, all)
+		create := func(m *member, content string) (catalog.QueueConfig, error) {
 			return m.cluster.ForRequest("r", content).CreateQueue(t.Context(), "wide", 2, fsm.Settings{MaxJobs: 7})
 		}
 		first, err := create(others[0], "c")
-		if err != nil || first.State != Active || first.Settings.MaxJobs != 7 {
+		if err != nil || first.State != catalog.Active || first.Settings.MaxJobs != 7 {
 			t.Fatalf("%+v, %v", first, err)
 		}
-		if q, recorded := others[0].cluster.Queue("wide"); !recorded || q.State != Active {
+		if q, recorded := others[0].cluster.Queue("wide"); !recorded || q.State != catalog.Active {
 			t.Errorf("the node that was asked has %+v, %v", q, recorded)
 		}
 		if again, err := create(others[1], "c"); err != nil || again.Version != first.Version {
 			t.Errorf("a repeat through the other node gives %+v, %v", again, err)
 		}
-		var misused *RequestError
+		var misused *catalog.RequestError
 		if _, err := create(others[1], "other"); !errors.As(err, &misused) || misused.ID != "r" {
 			t.Errorf("other content gives %v", err)
 		}
-		if _, err := others[1].cluster.CreateQueue(t.Context(), "wide", 2, fsm.Settings{}); !errors.Is(err, ErrQueueExists) {
+		if _, err := others[1].cluster.CreateQueue(t.Context(), "wide", 2, fsm.Settings{}); !errors.Is(err, catalog.ErrQueueExists) {
 			t.Errorf("another creation gives %v", err)
 		}
 	})

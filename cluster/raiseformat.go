@@ -3,13 +3,14 @@ package cluster
 import (
 	"context"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 )
 
 // agreed returns the latest format that all nodes read. Each node must report it now: a silent one
 // may come back with another program than its record says. While one node is silent, agreed returns
 // the first format.
-func agreed(all []Node, reports map[string]*Report) fsm.Format {
+func agreed(all []catalog.Node, reports map[string]*Report) fsm.Format {
 	format := fsm.LatestFormat
 	for i := range all {
 		r := reports[all[i].ServerID]

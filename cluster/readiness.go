@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 const (
@@ -39,17 +41,17 @@ func (r *Router) Unreached(ctx context.Context) map[string]string {
 	problems := map[string]string{}
 	for shard, server := range leaders {
 		if problem := r.leaderProblem(uint32(shard), server, reports[server]); problem != "" {
-			problems[ShardGroup(uint32(shard))] = problem
+			problems[catalog.ShardGroup(uint32(shard))] = problem
 		}
 	}
 	if !r.readiness.caughtUp {
 		problem := r.catalogProblem(reports[r.catalog.Group().Leader()])
 		if r.readiness.caughtUp = problem == ""; !r.readiness.caughtUp {
-			problems[GroupName] = problem
+			problems[catalog.GroupName] = problem
 		}
 	}
 	if why := r.unrecorded.Load(); why != nil {
-		problems[GroupName] = *why
+		problems[catalog.GroupName] = *why
 	}
 	r.readiness.at, r.readiness.problems = time.Now(), problems
 	return problems
@@ -100,7 +102,7 @@ func (r *Router) leaderProblem(shard uint32, server string, report *Report) stri
 	case report == nil:
 		return fmt.Sprintf("its leader %s does not answer", server)
 	}
-	if g := report.group(ShardGroup(shard)); g == nil || !g.Serving {
+	if g := report.group(catalog.ShardGroup(shard)); g == nil || !g.Serving {
 		return fmt.Sprintf("%s, which should lead it, does not serve", server)
 	}
 	return ""
@@ -112,12 +114,12 @@ func (r *Router) catalogProblem(report *Report) string {
 	if r.catalog.Group().Serving() {
 		return ""
 	}
-	g := report.group(GroupName)
+	g := report.group(catalog.GroupName)
 	if g == nil || !g.Serving {
 		return "its leader does not answer"
 	}
 	for _, here := range r.Node.Status().Groups {
-		if here.Group == GroupName && here.AppliedIndex < g.Commit {
+		if here.Group == catalog.GroupName && here.AppliedIndex < g.Commit {
 			return fmt.Sprintf("it is catching up: it has %d of %d entries", here.AppliedIndex, g.Commit)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -89,7 +90,7 @@ func TestUpdateAndDeleteThroughAllNodes(t *testing.T) {
 				})
 				for range 3 {
 					calls.Go(func() {
-						if _, err := m.cluster.Reconcile(t.Context(), name); err != nil && !errors.Is(err, ErrQueueGone) {
+						if _, err := m.cluster.Reconcile(t.Context(), name); err != nil && !errors.Is(err, catalog.ErrQueueGone) {
 							t.Errorf("reconciling: %v", err)
 						}
 					})
@@ -142,14 +143,14 @@ func TestRestoreQueueThroughAllNodes(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		for _, m := range all {
 			name := "of-" + m.name
-			if err := m.cluster.RestoreQueue(t.Context(), QueueConfig{Name: name, Partitions: testShards, Settings: fsm.Settings{MaxJobs: 7}}); err != nil {
+			if err := m.cluster.RestoreQueue(t.Context(), catalog.QueueConfig{Name: name, Partitions: testShards, Settings: fsm.Settings{MaxJobs: 7}}); err != nil {
 				t.Errorf("through %s: %v", m.name, err)
 			}
-			if q, recorded := m.cluster.Queue(name); !recorded || q.State != Active || q.Settings.MaxJobs != 7 {
+			if q, recorded := m.cluster.Queue(name); !recorded || q.State != catalog.Active || q.Settings.MaxJobs != 7 {
 				t.Errorf("%s has %+v, %v", m.name, q, recorded)
 			}
-			err := m.cluster.RestoreQueue(t.Context(), QueueConfig{Name: name, Partitions: 1})
-			if !errors.Is(err, ErrQueueExists) || node.OutcomeOf(err) == node.Applied {
+			err := m.cluster.RestoreQueue(t.Context(), catalog.QueueConfig{Name: name, Partitions: 1})
+			if !errors.Is(err, catalog.ErrQueueExists) || node.OutcomeOf(err) == node.Applied {
 				t.Errorf("with other partitions: %v", err)
 			}
 		}

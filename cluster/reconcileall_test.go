@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
 // TestLeaderCompletesWhatAnotherNodeBegan has a node end, or lose its way, right after it had a creation and a deletion logged.
@@ -12,19 +14,20 @@ func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
-		leader, others := leads(t, GroupName, all)
-		begin := func(cmd command) {
+		leader, others := leads(t, catalog.GroupName, all)
+		begin := func(entry string) {
 			t.Helper()
-			if out, err := others[0].cluster.propose(t.Context(), cmd); err != nil || out.verdict != done {
-				t.Fatalf("%+v, %v", out, err)
+			entry = fmt.Sprintf(`{"format":%d,%s}`, leader.cluster.Format(), entry)
+			if err := logEntry(others[0], leader, entry); err != nil {
+				t.Fatal(err)
 			}
 		}
-		begin(command{Create: &queueRecord{Name: "wide", Partitions: testShards}})
+		begin(fmt.Sprintf(`"create":{"name":"wide","partitions":%d}`, testShards))
 		await(t, "the creation to be completed", func() bool {
 			q, _ := leader.cluster.Queue("wide")
-			return q.State == Active
+			return q.State == catalog.Active
 		})
-		begin(command{Delete: &versioned{Name: "wide"}})
+		begin(`"delete":{"name":"wide"}`)
 		await(t, "the end to be completed", func() bool {
 			_, recorded := leader.cluster.Queue("wide")
 			return !recorded
@@ -32,24 +35,9 @@ func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	})
 }
 
-// TestChangesWithoutEndPutNothingOff changes one queue more often than the leader looks, while the creation of another one is to be completed.
-func TestChangesWithoutEndPutNothingOff(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		a := newMember(t, newPipes(), dir, "a", nil)
-		if _, err := a.cluster.propose(t.Context(), command{Create: &queueRecord{Name: "wide", Partitions: testShards}}); err != nil {
-			t.Fatal(err)
-		}
-		busy := time.NewTicker(reconcileInterval / 2)
-		defer busy.Stop()
-		for i := range 10 {
-			<-busy.C
-			if _, err := a.cluster.propose(t.Context(), command{Configure: &configuration{Name: fmt.Sprintf("q%d", i)}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if q, _ := a.cluster.Queue("wide"); q.State != Active {
-			t.Errorf("the queue is %s", q.State)
-		}
-	})
+// logEntry makes the leader of the catalog log an entry for another node.
+func logEntry(from, leader *member, entry string) error {
+	return from.cluster.peers.Call(
+		from.t.Context(), leader.serverID(), "/catalog/propose", json.RawMessage(entry), new(json.RawMessage),
+	)
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -20,7 +21,7 @@ import (
 type Router struct {
 	*node.Node
 	self      string // this node's server id
-	catalog   *Catalog
+	catalog   *catalog.Catalog
 	peers     *peers
 	leaders   *leaderCache
 	forwarded forwardedCalls
@@ -35,7 +36,7 @@ type Router struct {
 	attempts node.RequestMutex
 }
 
-func newRouter(n *node.Node, c *Catalog, p *peers, self string) *Router {
+func newRouter(n *node.Node, c *catalog.Catalog, p *peers, self string) *Router {
 	r := &Router{Node: n, catalog: c, peers: p, self: self}
 	r.leaders = newLeaderCache(r.askReplicas)
 	r.routing.self, r.routing.follows, r.routing.findLeader, r.routing.markFailed = self, n.Follows, r.findLeader, r.leaders.markFailed

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/google/go-cmp/cmp"
 )
@@ -18,7 +19,7 @@ const steadyRounds = int(DefaultSteadyAfter / placeInterval)
 // holds returns the groups in which a node has a replica; of the catalog's, a vote.
 func (c *fakeCluster) holds(id string) (groups []string) {
 	for name, m := range c.members {
-		if slices.Contains(m.voters, id) || name != GroupName && slices.Contains(m.nonvoters, id) {
+		if slices.Contains(m.voters, id) || name != catalog.GroupName && slices.Contains(m.nonvoters, id) {
 			groups = append(groups, name)
 		}
 	}
@@ -49,7 +50,7 @@ func TestShortLivedNodeGetsNothing(t *testing.T) {
 		c.down["d.1"] = false
 		c.rounds(t, p, 80)
 		c.want(t, min(3, 2+len(first)))
-		if held := c.holds("d.1"); len(held) < 2 || held[0] != GroupName {
+		if held := c.holds("d.1"); len(held) < 2 || held[0] != catalog.GroupName {
 			t.Errorf("a node that joined %d nodes and stayed has %v", 1+len(first), held)
 		}
 	}
@@ -93,12 +94,12 @@ func TestReplacementMustStay(t *testing.T) {
 	before := c.Placements()
 	c.down["b.1"] = true
 	c.rounds(t, p, steadyRounds-2)
-	c.nodes_ = append(c.nodes_, Node{Name: "b.1", ServerID: "b.2"}) // a name as add gives it
+	c.nodes_ = append(c.nodes_, catalog.Node{Name: "b.1", ServerID: "b.2"}) // a name as add gives it
 	c.rounds(t, p, steadyRounds-1)
 	if held := c.holds("b.2"); len(held) > 0 {
 		t.Errorf("a new incarnation has %v at once", held)
 	}
-	byShard := func(a, b Placement) int { return int(a.Shard) - int(b.Shard) }
+	byShard := func(a, b catalog.Placement) int { return int(a.Shard) - int(b.Shard) }
 	slices.SortFunc(before, byShard)
 	after := c.Placements()
 	slices.SortFunc(after, byShard)
@@ -140,18 +141,18 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		leader, others := leads(t, ShardGroup(0), all)
-		members := leader.report().group(ShardGroup(0))
+		leader, others := leads(t, catalog.ShardGroup(0), all)
+		members := leader.report().group(catalog.ShardGroup(0))
 		s := worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
 		ask := func() error {
-			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(ShardGroup(0), step{0, remove, others[0].serverID()}, 3))
+			return others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(catalog.ShardGroup(0), step{0, remove, others[0].serverID()}, 3))
 		}
 		network.isolate(others[1].addr, true)
 		time.Sleep(time.Second)
 		if err := ask(); !errors.Is(err, node.ErrSilent) {
 			t.Errorf("while the other voter is away: %v", err)
 		}
-		if now := leader.report().group(ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
+		if now := leader.report().group(catalog.ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.isolate(others[1].addr, false)
@@ -159,10 +160,10 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			if leader = leaderOf(0, all); leader == nil {
 				return false
 			}
-			members = leader.report().group(ShardGroup(0))
+			members = leader.report().group(catalog.ShardGroup(0))
 			s = worldShard{leader: leader.serverID(), voters: members.Voters, caughtUp: members.Voters, members: members.Members}
 			goes := all[(slices.Index(all, leader)+1)%len(all)].serverID()
-			err := others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(ShardGroup(0), step{0, remove, goes}, 3))
+			err := others[0].cluster.members.change(t.Context(), leader.serverID(), s.change(catalog.ShardGroup(0), step{0, remove, goes}, 3))
 			if err != nil && node.OutcomeOf(err) != node.NotApplied {
 				t.Fatalf("when it is back: %v", err)
 			}
@@ -185,9 +186,9 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
-		_, others := leads(t, ShardGroup(0), all)
+		_, others := leads(t, catalog.ShardGroup(0), all)
 		asker, away := others[0], others[1]
-		c := Change{Group: ShardGroup(0), After: 1} // and no action: it changes nothing
+		c := Change{Group: catalog.ShardGroup(0), After: 1} // and no action: it changes nothing
 		for _, m := range all {
 			c.Alive = append(c.Alive, m.serverID())
 		}
@@ -231,7 +232,7 @@ func TestRejoiningNodeDelaysNoOther(t *testing.T) {
 	c.rounds(t, p, 60)
 	c.down["b.1"] = true
 	c.add("d.1")
-	for len(c.members[ShardGroup(0)].nonvoters) == 0 {
+	for len(c.members[catalog.ShardGroup(0)].nonvoters) == 0 {
 		c.rounds(t, p, 1)
 	}
 	c.add("e.1")
@@ -241,7 +242,7 @@ func TestRejoiningNodeDelaysNoOther(t *testing.T) {
 		c.down["d.1"] = false
 		c.rounds(t, p, 4)
 	}
-	if got := c.members[ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+	if got := c.members[catalog.ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
 		t.Errorf("b is lost and e stays, but the members are %+v", *got)
 	}
 }
@@ -255,17 +256,17 @@ func TestLostNewNodeDelaysNoOther(t *testing.T) {
 	c.rounds(t, p, 60)
 	c.down["b.1"] = true
 	c.add("d.1")
-	for len(c.members[ShardGroup(0)].nonvoters) == 0 {
+	for len(c.members[catalog.ShardGroup(0)].nonvoters) == 0 {
 		c.rounds(t, p, 1)
 	}
 	c.down["d.1"] = true
 	c.rounds(t, p, 2)
-	if got := c.members[ShardGroup(0)]; !slices.Contains(got.nonvoters, "d.1") {
+	if got := c.members[catalog.ShardGroup(0)]; !slices.Contains(got.nonvoters, "d.1") {
 		t.Errorf("d is silent for a moment, and the members are %+v", *got)
 	}
 	c.add("e.1")
 	c.rounds(t, p, 30)
-	if got := c.members[ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
+	if got := c.members[catalog.ShardGroup(0)]; !slices.Contains(got.voters, "e.1") || slices.Contains(got.voters, "b.1") {
 		t.Errorf("b and d are gone and e is there, but the members are %+v", *got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -16,7 +17,7 @@ func TestStoppableWaitWithoutStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		shard := node.ShardOf("orders", 0, testShards)
-		leader, others := leads(t, ShardGroup(shard), all)
+		leader, others := leads(t, catalog.ShardGroup(shard), all)
 		reserve := func() <-chan node.Reply {
 			got := make(chan node.Reply, 1)
 			go func() {

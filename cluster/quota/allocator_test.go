@@ -68,7 +68,8 @@ func TestLoweredQuotaKeepsWhatIsUsed(t *testing.T) {
 	for used, want := range map[uint64]uint64{0: 0, 70: 70, 130: 100} {
 		a := &Allocator{host: &busyHost{used: used}, records: records, logger: slog.New(slog.DiscardHandler)}
 		changes := a.applyQuotas(1, &shardQuotas{term: 5, states: map[string]*namespaceState{}}, useOf(10, 0))
-		if len(changes) != 1 || want > 0 && changes[0].Granted[node.JobsLimit] != want || changes[0].Granted[node.JobsLimit] > 100 {
+		if len(changes) != 1 || want > 0 && changes[0].Granted[node.JobsLimit] != want ||
+			changes[0].Granted[node.JobsLimit] > 100 {
 			t.Errorf("with %d used: %+v, want a quota of %d", used, changes, want)
 		}
 	}
@@ -144,7 +145,8 @@ func TestAllocatorAwaitsTheCatalog(t *testing.T) {
 			running.Go(func() { a.Run(ctx) })
 			<-time.After(time.Minute)
 			if spaces, looked := h.state(); spaces != 1 || looked {
-				t.Errorf("before the catalog is known %d namespaces are limited, and quotas are updated: %v; want one, and no update", spaces, looked)
+				t.Errorf("before the catalog is known %d namespaces are limited, and quotas are updated: %v; want one, and no "+
+					"update", spaces, looked)
 			}
 			records.limit(false, make([]*Record, spaces)...)
 			<-time.After(2 * catchUpInterval)
@@ -163,7 +165,8 @@ func TestLoweredRate(t *testing.T) {
 	const quota, shards = 100_000, 3
 	r := &Record{Name: "t", Quota: node.Amounts{node.PutRate: quota}}
 	for shard, granted := range []uint64{1_000_000, 2_000_000, 10} {
-		r.ShardQuotas = append(r.ShardQuotas, ShardQuota{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}}) //nolint:gosec // three
+		//nolint:gosec // three
+		r.ShardQuotas = append(r.ShardQuotas, ShardQuota{Shard: uint32(shard), Granted: node.Amounts{node.PutRate: granted}})
 	}
 	for range 8 {
 		for i := range r.ShardQuotas {

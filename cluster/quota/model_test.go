@@ -37,7 +37,8 @@ const (
 
 func newModel(t *testing.T, shards int, limit node.Limit, quota, seed uint64) *model {
 	t.Helper()
-	m := &model{t: t, limit: limit, record: &Record{Name: "t"}, shards: make([]modelShard, shards), random: rand.New(rand.NewPCG(seed, 1))}
+	m := &model{t: t, limit: limit, record: &Record{Name: "t"}, shards: make([]modelShard, shards),
+		random: rand.New(rand.NewPCG(seed, 1))}
 	m.record.Quota[limit] = quota
 	for shard := range uint32(shards) { //nolint:gosec // a few
 		m.index++
@@ -85,7 +86,8 @@ func (m *model) step() {
 		}
 		m.index++
 		before := m.granted(i)
-		m.record.ChangeShardQuota(m.index, e.Shard, 1, &Change{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted, Tight: want.Tight})
+		m.record.ChangeShardQuota(m.index, e.Shard, 1, &Change{Version: e.Version, Granted: want.Granted, Wanted: want.Wanted,
+			Tight: want.Tight})
 		if m.granted(i) != before {
 			s.pause = modelEntry
 		}
@@ -121,7 +123,8 @@ func TestHotShardGetsTheFreeQuota(t *testing.T) {
 						m.shards[0].used = max(m.shards[0].used, m.granted(0)) // each asks again at once
 						m.step()
 						if m.now-began > time.Second {
-							t.Fatalf("after a second it uses %d of the %d that the others leave, and may use %d", m.shards[0].used, quota-others, m.granted(0))
+							t.Fatalf("after a second it uses %d of the %d that the others leave, and may use %d", m.shards[0].used,
+								quota-others, m.granted(0))
 						}
 					}
 				})
@@ -196,7 +199,8 @@ func TestQuotasUnderAnyLoad(t *testing.T) {
 				if s := &m.shards[i]; s.waiting == 0 || used >= quota {
 					s.starved = m.now
 				} else if m.now-s.starved > time.Second {
-					t.Fatalf("seed %d, %d shards, after %v: shard %d lacks %d, %d of %d are used; %+v", seed, len(m.shards), m.now, i, s.waiting, used, quota, m.record.ShardQuotas)
+					t.Fatalf("seed %d, %d shards, after %v: shard %d lacks %d, %d of %d are used; %+v", seed, len(m.shards), m.now,
+						i, s.waiting, used, quota, m.record.ShardQuotas)
 				}
 			}
 		}

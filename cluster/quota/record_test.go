@@ -12,13 +12,15 @@ import (
 // the other shards have together.
 func recordOf(quota, own, others uint64, othersWant bool, version uint64) *Record {
 	return &Record{Name: "t", Created: 1, Quota: node.Amounts{node.JobsLimit: quota}, ShardQuotas: []ShardQuota{
-		{Shard: 0, Term: 3, Version: 2, Granted: node.Amounts{node.JobsLimit: others}, Wanted: [node.Limits]bool{node.JobsLimit: othersWant}},
+		{Shard: 0, Term: 3, Version: 2, Granted: node.Amounts{node.JobsLimit: others},
+			Wanted: [node.Limits]bool{node.JobsLimit: othersWant}},
 		{Shard: 1, Term: 5, Version: version, Granted: node.Amounts{node.JobsLimit: own}},
 	}}
 }
 
 func useOf(used, short uint64) map[string]node.NamespaceUse {
-	return map[string]node.NamespaceUse{"t": {Use: node.Amounts{node.JobsLimit: used}, Short: node.Amounts{node.JobsLimit: short}}}
+	return map[string]node.NamespaceUse{"t": {Use: node.Amounts{node.JobsLimit: used},
+		Short: node.Amounts{node.JobsLimit: short}}}
 }
 
 // TestQuotaIsReleasedFirst: a shard does without a part of its quota from the moment at which it
@@ -89,16 +91,24 @@ func TestWantedQuotas(t *testing.T) {
 	}{
 		{name: "a little for a shard that uses nothing", quota: 2400, granted: 100},
 		{name: "an eighth more than is used", quota: 2400, own: 1000, used: 990, granted: 1113},
-		{name: "half of what is free for a shard that does not need it yet", quota: 2400, own: 1000, others: 1300, used: 990, granted: 1050},
-		{name: "all of it for a shard that does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100, granted: 1100},
-		{name: "what is missing is wanted", quota: 2400, own: 1000, others: 1300, used: 1000, short: 200, granted: 1100, wanted: true},
+		{name: "half of what is free for a shard that does not need it yet", quota: 2400, own: 1000, others: 1300, used: 990,
+			granted: 1050},
+		{name: "all of it for a shard that does", quota: 2400, own: 1000, others: 1300, used: 1000, short: 100,
+			granted: 1100},
+		{name: "what is missing is wanted", quota: 2400, own: 1000, others: 1300, used: 1000, short: 200, granted: 1100,
+			wanted: true},
 		{name: "what is not used any more is given back", quota: 2400, own: 1000, others: 100, used: 10, granted: 110},
-		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600, granted: 600, tight: true},
-		{name: "nothing is left", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 1000, granted: 1000, tight: true},
-		{name: "twice as much for a shard that lacks a little", quota: 2400, own: 400, others: 100, used: 400, short: 1, granted: 800},
+		{name: "all that is not used, if others want it", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 600,
+			granted: 600, tight: true},
+		{name: "nothing is left", quota: 2400, own: 1000, others: 1400, othersWant: true, used: 1000, granted: 1000,
+			tight: true},
+		{name: "twice as much for a shard that lacks a little", quota: 2400, own: 400, others: 100, used: 400, short: 1,
+			granted: 800},
 		{name: "what all lack at once", quota: 2400, own: 100, others: 100, used: 100, short: 900, granted: 1125},
-		{name: "half of what is free if another lacks something too", quota: 2400, own: 1000, others: 1200, othersWant: true, used: 1000, short: 500, granted: 1100, wanted: true},
-		{name: "the last one that is free", quota: 2400, own: 1000, others: 1399, othersWant: true, used: 1000, short: 500, granted: 1001, wanted: true},
+		{name: "half of what is free if another lacks something too", quota: 2400, own: 1000, others: 1200, othersWant: true,
+			used: 1000, short: 500, granted: 1100, wanted: true},
+		{name: "the last one that is free", quota: 2400, own: 1000, others: 1399, othersWant: true, used: 1000, short: 500,
+			granted: 1001, wanted: true},
 		{name: "wanted no more", quota: 2400, own: 1000, others: 1400, used: 1000, granted: 1000},
 		{name: "the quota was lowered", quota: 500, own: 1000, others: 1400, used: 600, granted: 600},
 		{name: "there is no limit", own: 1000, used: 10},
@@ -110,7 +120,8 @@ func TestWantedQuotas(t *testing.T) {
 			w := wantedQuota(r, &r.ShardQuotas[1], useOf(tt.used, tt.short)["t"], 3)
 			const l = node.JobsLimit
 			if w.Granted[l] != tt.granted || w.Wanted[l] != tt.wanted || w.Tight[l] != tt.tight {
-				t.Errorf("granted %d, wanted %t, tight %t; want %d, %t, %t", w.Granted[l], w.Wanted[l], w.Tight[l], tt.granted, tt.wanted, tt.tight)
+				t.Errorf("granted %d, wanted %t, tight %t; want %d, %t, %t", w.Granted[l], w.Wanted[l], w.Tight[l], tt.granted,
+					tt.wanted, tt.tight)
 			}
 		})
 	}

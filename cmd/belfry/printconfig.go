@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -80,9 +80,9 @@ func impliedValue(c *cobra.Command, f *pflag.Flag) string {
 	case "gossip-listen":
 		return server.Neighbour(listen.Value.String(), 2)
 	case "replication-factor":
-		return strconv.Itoa(cluster.DefaultFactor)
+		return strconv.Itoa(catalog.DefaultFactor)
 	case "grace-period":
-		return length(durationpb.New(cluster.DefaultGrace))
+		return length(durationpb.New(catalog.DefaultGrace))
 	default:
 		return ""
 	}

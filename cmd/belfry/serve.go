@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/access/certs"
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
@@ -120,7 +120,7 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 		return err
 	}
 	err := f.config.Check()
-	if bad, ok := errors.AsType[*cluster.SettingError](err); ok {
+	if bad, ok := errors.AsType[*catalog.SettingError](err); ok {
 		return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
 	}
 	if err != nil {

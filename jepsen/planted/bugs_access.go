@@ -7,7 +7,7 @@ func accessBugs() []Bug {
 		{
 			Name: "deleted-token-lives", What: "a token that was deleted is forgotten by the catalog, and goes on being accepted by nodes that knew it",
 			Claims: []string{"I37"}, Workloads: []string{"access"},
-			Edits: []Edit{before("cluster/tokens.go", `m.access.Store(&a)`, `if planted("deleted-token-lives") {
+			Edits: []Edit{before("cluster/catalog/tokens.go", `m.access.Store(&a)`, `if planted("deleted-token-lives") {
 		maps.Copy(a.tokens, m.access.Load().tokens)
 	}`)},
 		},

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
 )
@@ -22,7 +22,7 @@ import (
 type authenticator struct {
 	file, dir string // of root tokens, and of data
 	roots     atomic.Pointer[map[string]*tokens.Record]
-	catalog   *cluster.Catalog // set before the first call
+	catalog   *catalog.Catalog // set before the first call
 	logger    *slog.Logger
 	// wasOpen: when the node ran last, no node of its cluster required tokens, as far as it knew.
 	wasOpen bool

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -271,7 +272,7 @@ func (b *bootstrap) found(f *founding, members []gossip.Member) (err error) {
 	if len(founders) == 1 {
 		return nil
 	}
-	b.founding, err = cluster.NewFounding(cluster.FoundingConfig{
+	b.founding, err = catalog.NewFounding(catalog.FoundingConfig{
 		Founders: founders, Shards: int(b.self.Shards), Settings: b.cfg.Cluster, RequiresTokens: b.cfg.RootTokens != "",
 	})
 	b.addFounders(members)

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
 )
@@ -28,7 +28,7 @@ type departedRecord struct {
 type DepartedError struct {
 	// Dir is the data directory, which is no longer of use.
 	Dir string
-	Err *cluster.DepartedError
+	Err *catalog.DepartedError
 }
 
 // Error returns the cluster's error and the advice for the directory.
@@ -57,7 +57,7 @@ func checkDeparted(dir string) error {
 	if who.ClusterID != r.ClusterID || who.ServerID != r.ServerID {
 		return nil
 	}
-	return &DepartedError{dir, &cluster.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Replacement: r.Heir}}
+	return &DepartedError{dir, &catalog.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Replacement: r.Heir}}
 }
 
 // removalNotice is the cluster's notice that it removed this node.
@@ -73,7 +73,7 @@ func newRemovalNotice(dir string) *removalNotice {
 }
 
 // receive stores the notice here and in the data directory.
-func (f *removalNotice) receive(left *cluster.DepartedError) {
+func (f *removalNotice) receive(left *catalog.DepartedError) {
 	f.once.Do(func() {
 		f.err = &DepartedError{f.dir, left}
 		if err := f.save(left); err != nil {
@@ -83,7 +83,7 @@ func (f *removalNotice) receive(left *cluster.DepartedError) {
 	})
 }
 
-func (f *removalNotice) save(left *cluster.DepartedError) error {
+func (f *removalNotice) save(left *catalog.DepartedError) error {
 	data, err := json.Marshal(departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Heir: left.Replacement})
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", departedFile, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -27,8 +27,8 @@ func TestDepartedServerStaysDown(t *testing.T) {
 		t.Errorf("a node of its cluster has left it: %v", err)
 	}
 	st := s.Status()
-	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Replacement: "n1.2"})
-	s.removal.receive(&cluster.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID})
+	s.removal.receive(&catalog.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID, Replacement: "n1.2"})
+	s.removal.receive(&catalog.DepartedError{ServerID: st.ServerID, ClusterID: st.ClusterID})
 	<-s.Done()
 	if err := s.Stop(t.Context()); err != nil {
 		t.Errorf("stopping: %v", err)
@@ -67,7 +67,7 @@ func TestDepartedServerStaysDown(t *testing.T) {
 // TestNoticeThatCannotBeSaved is received all the same.
 func TestNoticeThatCannotBeSaved(t *testing.T) {
 	f := newRemovalNotice(filepath.Join(t.TempDir(), "missing"))
-	f.receive(&cluster.DepartedError{ServerID: "n1.1", ClusterID: "c"})
+	f.receive(&catalog.DepartedError{ServerID: "n1.1", ClusterID: "c"})
 	<-f.received
 	if _, ok := errors.AsType[*DepartedError](f.cause()); !ok || !strings.Contains(f.cause().Error(), "could not be written down") {
 		t.Error(f.cause())

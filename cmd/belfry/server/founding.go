@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/peer"
@@ -119,7 +119,7 @@ func (f *founding) ready(members []gossip.Member) (why string) {
 
 // founders returns the nodes that found the cluster, in the order of their names: the first
 // f.expect of this node and the live members without a cluster.
-func (f *founding) founders(members []gossip.Member) []cluster.Founder {
+func (f *founding) founders(members []gossip.Member) []catalog.Founder {
 	all := []gossip.Info{f.self}
 	for i := range members {
 		if m := &members[i]; m.Alive && m.Cluster == "" && m.ServerID != f.self.ServerID {
@@ -128,9 +128,9 @@ func (f *founding) founders(members []gossip.Member) []cluster.Founder {
 	}
 	slices.SortStableFunc(all, func(a, b gossip.Info) int { return strings.Compare(a.Name, b.Name) })
 	all = slices.CompactFunc(all, func(a, b gossip.Info) bool { return a.Name == b.Name })
-	var founders []cluster.Founder
+	var founders []catalog.Founder
 	for _, one := range all[:min(f.expect, len(all))] {
-		founders = append(founders, cluster.Founder{ServerID: one.ServerID, Zone: one.Zone})
+		founders = append(founders, catalog.Founder{ServerID: one.ServerID, Zone: one.Zone})
 	}
 	return founders
 }
@@ -159,7 +159,7 @@ func (f *founding) try(ctx context.Context, members []gossip.Member) (why string
 			return fmt.Sprintf("at the address of %s there is %s", m.ServerID, intro.ServerID)
 		case intro.ClusterID != "":
 			return fmt.Sprintf("%s has cluster %s", m.ServerID, intro.ClusterID)
-		case intro.Format < cluster.FoundingFormat:
+		case intro.Format < catalog.FoundingFormat:
 			return fmt.Sprintf("%s runs an earlier version of belfry, which founds clusters in another way: run the same version on all nodes", m.ServerID)
 		}
 		asked[m.ServerID] = intro.Founder

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -143,7 +143,7 @@ func TestFounders(t *testing.T) {
 	late := seen("n3.1", true)
 	late.Zone = "b"
 	got := f.founders([]gossip.Member{seen("n1.1", true), seen("n5.1", true), late, seen("n2.0", false), seen("n4.1", true)})
-	if want := []cluster.Founder{{ServerID: "n1.1", Zone: "a"}, {ServerID: "n3.1", Zone: "b"}, {ServerID: "n4.1"}}; !slices.Equal(got, want) {
+	if want := []catalog.Founder{{ServerID: "n1.1", Zone: "a"}, {ServerID: "n3.1", Zone: "b"}, {ServerID: "n4.1"}}; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

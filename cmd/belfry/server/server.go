@@ -20,6 +20,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/rpc"
@@ -54,7 +55,7 @@ type Config struct {
 	// token. Without it every caller may do everything.
 	RootTokens string
 	// Cluster are the settings of the cluster if this node founds it. A zero is the default.
-	Cluster cluster.Settings
+	Cluster catalog.Settings
 	// SteadyAfter is SteadyAfter of cluster.Config.
 	SteadyAfter time.Duration
 	// Zone names the zone of the node: nodes of one zone fail together.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
@@ -39,7 +40,7 @@ func (c *adapter) Settings() backend.ClusterSettings {
 
 // Configure implements rpc.Cluster.
 func (c *adapter) Configure(ctx context.Context, s backend.ClusterSettings) (backend.ClusterSettings, error) {
-	after, err := c.inner.Configure(ctx, cluster.Settings(s))
+	after, err := c.inner.Configure(ctx, catalog.Settings(s))
 	return backend.ClusterSettings(after), settingError(err)
 }
 
@@ -51,13 +52,13 @@ func (c *adapter) LowerMinVoters(ctx context.Context, least int) (backend.Cluste
 
 // settingError turns the refusal of a setting into a fault.
 func settingError(err error) error {
-	bad, ok := errors.AsType[*cluster.SettingError](err)
+	bad, ok := errors.AsType[*catalog.SettingError](err)
 	if !ok {
 		return err
 	}
-	fields := map[cluster.Setting]string{
-		cluster.FactorSetting: "replicationFactor", cluster.GraceSetting: "gracePeriod", cluster.MinVotersSetting: "minVoters",
-		cluster.NoAutoCreateSetting: "noAutoCreate",
+	fields := map[catalog.Setting]string{
+		catalog.FactorSetting: "replicationFactor", catalog.GraceSetting: "gracePeriod", catalog.MinVotersSetting: "minVoters",
+		catalog.NoAutoCreateSetting: "noAutoCreate",
 	}
 	field := fields[bad.Setting]
 	return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
@@ -79,9 +80,9 @@ func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limit
 
 // RestoreNamespaces implements rpc.Cluster.
 func (c *adapter) RestoreNamespaces(ctx context.Context, all []backend.Namespace) error {
-	configs := make([]cluster.NamespaceConfig, 0, len(all))
+	configs := make([]catalog.NamespaceConfig, 0, len(all))
 	for _, n := range all {
-		configs = append(configs, cluster.NamespaceConfig{Name: n.Name, Quota: n.Quota})
+		configs = append(configs, catalog.NamespaceConfig{Name: n.Name, Quota: n.Quota})
 	}
 	return c.inner.RestoreNamespaces(ctx, configs)
 }
@@ -135,7 +136,7 @@ func (c *adapter) Undrain(ctx context.Context, serverID string) error {
 
 // Remove implements rpc.Cluster.
 func (c *adapter) Remove(ctx context.Context, serverID string) error {
-	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, cluster.ErrUnknownNode) {
+	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, catalog.ErrUnknownNode) {
 		return faultOf(err)
 	}
 	return nil
@@ -154,7 +155,7 @@ func (c *adapter) ResetClock(ctx context.Context, leader string, shard uint32) (
 // faultOf returns a fault for errors of cluster that are the caller's: the node was removed meanwhile, another one drains, or
 // another node still hears it.
 func faultOf(err error) error {
-	if errors.Is(err, cluster.ErrUnknownNode) || errors.Is(err, cluster.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
+	if errors.Is(err, catalog.ErrUnknownNode) || errors.Is(err, catalog.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
 		return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
 	}
 	return err
