@@ -62,6 +62,11 @@ var importTable = []importRow{
 		reason:   "time is kept without a shard, a node or a network",
 	},
 	{
+		dir:    "node/admit",
+		may:    []string{"fsm", "node/outcome", "node/storage"},
+		reason: "admission asks the machine and the disk, and knows neither proposals nor Raft",
+	},
+	{
 		dir:    "node/histogram",
 		reason: "values are counted for whatever metric",
 	},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/storage"
@@ -76,7 +77,7 @@ type Status struct {
 	// Conditions are the troubles of this node that other nodes do not share.
 	Conditions []Condition
 	// Memory is the node's use of memory, and its limits.
-	Memory MemoryStatus
+	Memory admit.MemoryStatus
 	// MinVoters is the number of voters below which a shard refuses mutations.
 	MinVoters int
 	// ShardCount is the number of shards of the cluster. Shards are the shards on this node, in
@@ -227,11 +228,11 @@ type ShardStats struct {
 	Queues map[string]QueueStats
 	// Spaces is the use here of the quotas of namespaces, by name. The map is empty if this node
 	// does not lead the shard.
-	Spaces map[string]Amounts
+	Spaces map[string]admit.Amounts
 	// QuotaRefusals counts the requests that were refused for those quotas, by namespace and by
 	// exhausted limit. If there are too many namespaces, the last to be refused are counted
 	// together as OtherQueues.
-	QuotaRefusals map[string]Amounts
+	QuotaRefusals map[string]admit.Amounts
 	// Followers are in order of their server ids. There are none if this node does not lead the
 	// shard.
 	Followers []FollowerStats

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
@@ -214,7 +215,7 @@ func (cfg Config) validate() error {
 	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)
 	check(cfg.SnapshotBytes > 0, "SnapshotBytes is %d, not positive", cfg.SnapshotBytes)
 	check(cfg.TrailingBytes > 0, "TrailingBytes is %d, not positive", cfg.TrailingBytes)
-	check(cfg.MemoryBytes == 0 || cfg.MemoryBytes >= MemoryBytesMin, "MemoryBytes is %d, want 0 or at least %d", cfg.MemoryBytes, MemoryBytesMin)
+	check(cfg.MemoryBytes == 0 || cfg.MemoryBytes >= admit.MemoryBytesMin, "MemoryBytes is %d, want 0 or at least %d", cfg.MemoryBytes, admit.MemoryBytesMin)
 	check(cfg.Fatal != nil, "Fatal is nil")
 	check(cfg.Logger != nil, "Logger is nil")
 	if len(problems) > 0 {

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
@@ -22,7 +23,7 @@ type shardCounters struct {
 	propose, commit, apply         *histogram.Histogram
 	serverLate, workerLate         *histogram.Histogram
 	measures                       *queueMeasures
-	quotas                         namespaceRefusals
+	quotas                         admit.NamespaceRefusals
 }
 
 func newShardCounters(shard uint32) *shardCounters {
@@ -68,7 +69,7 @@ func (c *shardCounters) failed(err error, requests int) {
 	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrNotLeader):
 		c.noLeader.Add(n)
 	case errors.Is(err, outcome.ErrQuota), errors.Is(err, outcome.ErrRateLimited):
-		c.quotas.note(err, n)
+		c.quotas.Note(err, n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -102,7 +103,7 @@ func TestReservationsOnAFullDisk(t *testing.T) {
 		}
 		f.set(t, n, 200)
 		start := time.Now()
-		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
+		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > admit.ScarcePause {
 			t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 )
 
@@ -27,7 +28,7 @@ type reserveAttempt struct {
 	queue        *waitQueue
 	max          uint64
 	pendingGrant *pendingGrant // of its proposal
-	reservation  *reservation
+	reservation  *admit.Reservation
 }
 
 // run dispatches jobs to waiters until ctx ends.
@@ -112,7 +113,7 @@ func (ws *waiters) repeatedWaiters() []reserveAttempt {
 	ws.mu.Unlock()
 	var asks []reserveAttempt
 	for _, w := range repeats {
-		if !ws.view.remembers(w.request) {
+		if !ws.view.Remembers(w.request) {
 			continue
 		}
 		ws.mu.Lock()
@@ -134,7 +135,7 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.looking = false
-	scarce := ws.admission.scarce()
+	scarce := ws.admission.ParkedPause()
 	var asks []reserveAttempt
 	for _, lk := range looks {
 		q := lk.queue
@@ -145,8 +146,8 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 			q.opened = now
 		}
 		q.withheld = lk.withheld
-		if scarce { // no reservation may be logged: the calls wait on
-			ws.schedule(q, now.Add(scarcePause))
+		if scarce > 0 { // no reservation may be logged: the calls wait on
+			ws.schedule(q, now.Add(scarce))
 			continue
 		}
 		if q.emptyCount >= 2 && lk.available > 0 {
@@ -165,33 +166,26 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 
 // admitWaiters chooses the waiters of a queue that has free jobs for them. mu is held.
 func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64, now fsm.Time) []reserveAttempt {
-	limits := ws.admission.quotas.limitsAny()
 	for n := q.head; n != nil && free > 0; n = n.next {
 		if n.waiter.state != parked {
 			continue
 		}
-		request, err := ws.admission.boundLeases(n.waiter.request)
-		if err != nil { // until an ack makes room
-			ws.recheckBy(q, now.Add(scarcePause))
-			break
+		a, refused := ws.admission.AdmitParked(n.waiter.request, q.name)
+		if refused.Pause > 0 {
+			ws.recheckBy(q, now.Add(refused.Pause))
+			if refused.LeasesFull {
+				ws.admission.Quotas.NoteRefusedLeases(q.name, n.unmet(free))
+			}
+			if refused.Ends {
+				break
+			}
+			continue
 		}
 		want := min(n.wants(), free)
-		var reserved *reservation
-		if limits {
-			var ok, full bool
-			if reserved, ok, full = ws.admission.quotas.reserveLeases(n.waiter.request, q.name); !ok {
-				ws.recheckBy(q, now.Add(quotaPause))
-				if full {
-					ws.admission.quotas.noteRefusedLeases(q.name, n.unmet(free))
-					break
-				}
-				continue // it lacks quota for another queue that it names; the next waiters may not
-			}
-		}
 		n.waiter.state = reserving
 		q.reserving += want
 		free -= want
-		asks = append(asks, reserveAttempt{waiter: n.waiter, request: request, queue: q, max: want, reservation: reserved})
+		asks = append(asks, reserveAttempt{waiter: n.waiter, request: a.Request, queue: q, max: want, reservation: a.Reservation})
 	}
 	return asks
 }
@@ -228,7 +222,7 @@ func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	}
 	err := ws.grants.enqueue(pr)
 	if err != nil {
-		a.reservation.release()
+		a.reservation.Release()
 		ws.stats.failed(err, 1)
 		ws.reserveDone(ctx, a, Reply{}, err)
 	}
@@ -287,10 +281,10 @@ func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply
 	if _, err := s.leader(); err != nil {
 		return Reply{}, err
 	}
-	if req.ID != "" && s.machineView().remembers(req) { // the answer to an earlier attempt is known
+	if req.ID != "" && s.machineView().Remembers(req) { // the answer to an earlier attempt is known
 		return s.do(ctx, req)
 	}
-	if err := s.admission.check(req); err != nil {
+	if err := s.admission.Check(req); err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
@@ -348,13 +342,13 @@ func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first Reply) 
 
 // hasJobs reports whether one of the queues has a reservable job, even one that a waiter is about to get.
 func (s *shard) hasJobs(queues []string) bool {
-	return slices.ContainsFunc(s.machineView().available(queues), func(jobs uint64) bool { return jobs > 0 })
+	return slices.ContainsFunc(s.machineView().Available(queues), func(jobs uint64) bool { return jobs > 0 })
 }
 
 // hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
 func (s *shard) hasFreeJobs(queues []string) bool {
 	reserving := s.waiters.reservingJobs(queues) // read first: a job that is granted meanwhile counts twice, never zero times
-	for i, jobs := range s.machineView().available(queues) {
+	for i, jobs := range s.machineView().Available(queues) {
 		if jobs > reserving[i] {
 			return true
 		}

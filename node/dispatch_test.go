@@ -1,11 +1,13 @@
 package node
 
 import (
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/belfrydb/belfry/node/storage"
@@ -53,10 +55,10 @@ func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	hand := clocktest.NewHand()
 	ws := newWaiters(10)
 	ws.clock = clock.NewShard(hand, time.Second)
-	ws.admission = &admission{
-		leads: func() bool { return true }, voters: func() *VotersError { return nil }, space: &storage.Space{},
-		memory: newMemory(Config{}), quotas: &quotas{nodeLimited: new(atomic.Bool)},
-	}
+	ws.admission = admit.New(admit.Config{
+		Leads: func() bool { return true }, Voters: func() *admit.VotersError { return nil }, Space: &storage.Space{},
+		Memory: admit.NewMemory(0, nil, slog.New(slog.DiscardHandler)), NodeLimited: new(atomic.Bool),
+	})
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}

@@ -14,7 +14,7 @@ const forgetSlack = time.Second
 // full also when old records can be forgotten. Only entries forget, and a shard that refuses puts may log none.
 func (s *shard) dutyOf(m *fsm.Machine) fsm.Time {
 	deadline, _ := m.NextDeadline()
-	if !s.admission.memoryFull() {
+	if !s.admission.MemoryFull() {
 		return deadline
 	}
 	forget, ok := m.NextForget()
@@ -33,7 +33,7 @@ func (s *shard) nextDuty() (at fsm.Time) {
 // forgetsMore reports whether memory is full and another entry would forget more records. One entry forgets a bounded
 // number.
 func (s *shard) forgetsMore() (more bool) {
-	if !s.admission.memoryFull() {
+	if !s.admission.MemoryFull() {
 		return false
 	}
 	s.replica.view(func(m Machine, _, _ uint64) {
@@ -47,7 +47,7 @@ func (s *shard) forgetsMore() (more bool) {
 // watchForgetting makes the pacer look for records to forget if memory is full. It may have become full since the last
 // entry.
 func (s *shard) watchForgetting() {
-	if s.admission.memoryFull() && s.serves() {
+	if s.admission.MemoryFull() && s.serves() {
 		s.pacer.moved(s.nextDuty())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -16,13 +17,13 @@ import (
 // While there is memory nothing is logged for that.
 func TestFullMemoryForgets(t *testing.T) {
 	const window, late = fsm.DefaultDedupWindow, 2 * fsm.DefaultDedupWindow
-	here := func(_ context.Context, n *Node, h *fakeHeap) { h.set(n, n.memory.fullAt>>20+1) }
+	here := func(_ context.Context, n *Node, h *fakeHeap) { h.set(n, fullMark(n)>>20+1) }
 	voter := func(ctx context.Context, n *Node, _ *fakeHeap) {
 		go func() {
-			again := time.NewTicker(peerMemoryFor / 2)
+			again := time.NewTicker((10 * time.Second) / 2)
 			defer again.Stop()
 			for ctx.Err() == nil {
-				n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil)
+				n.NotePeerMemory(n.id.serverID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
 				select {
 				case <-again.C:
 				case <-ctx.Done():
@@ -85,11 +86,11 @@ func endJobs(t *testing.T, n *Node, jobs int) {
 // TestCriticalMemoryIsDrained: while memory is critical few jobs are reserved at a time, and all can be ended.
 func TestCriticalMemoryIsDrained(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 1024)
-	const jobs = 3 * criticalLeases
+	const jobs = 3 * admit.CriticalLeases
 	for range jobs {
 		do(t, n, 0, put("orders", "x", 0))
 	}
-	h.set(n, n.memory.criticalAt>>20+1)
+	h.set(n, criticalMark(n)>>20+1)
 	var held []fsm.Grant
 	take := func(id string, most uint32, want int) {
 		t.Helper()
@@ -113,7 +114,7 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 		}
 		held = held[count:]
 	}
-	take("", 100, criticalLeases)
+	take("", 100, admit.CriticalLeases)
 	take("", 100, 0)
 	ack(10)
 	take("", 100, 10)
@@ -121,8 +122,8 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 	take("with an id", 20, 20)
 	take("another", 1, 0)
 	ack(len(held))
-	for ended := criticalLeases + 30; ended < jobs; ended += criticalLeases {
-		take("", 100, min(criticalLeases, jobs-ended))
+	for ended := admit.CriticalLeases + 30; ended < jobs; ended += admit.CriticalLeases {
+		take("", 100, min(admit.CriticalLeases, jobs-ended))
 		ack(len(held))
 	}
 	if counts := queueOf(t, n, "orders").Counts; counts.Jobs() != 0 {
@@ -134,9 +135,11 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 func TestLetThroughIsCountedAnew(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 1024)
 	do(t, n, 0, put("orders", "x", 0))
-	h.set(n, n.memory.criticalAt>>20+1)
+	h.set(n, criticalMark(n)>>20+1)
 	s := n.shards[0].Load()
-	s.admission.leases.take(criticalLeases)
+	if _, err := s.admission.Admit(t.Context(), &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Max: admit.CriticalLeases}}}); err != nil {
+		t.Fatal(err)
+	}
 	n.sumMemory()
 	if g := reserve(t, n, 0, "orders", 0); len(g) != 1 {
 		t.Errorf("granted %+v", g)
@@ -155,7 +158,7 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for range criticalLeases {
+	for range admit.CriticalLeases {
 		do(t, n, 0, put("orders", "y", 0))
 	}
 	take := named("r", &fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour})
@@ -163,8 +166,8 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: criticalLeases - 1, TTR: time.Hour})
-	h.set(n, n.memory.criticalAt>>20+1)
+	do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: admit.CriticalLeases - 1, TTR: time.Hour})
+	h.set(n, criticalMark(n)>>20+1)
 	check := func(when string) {
 		t.Helper()
 		for _, req := range puts {
@@ -182,6 +185,6 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	}
 	check("critical")
 	h.set(n, 100)
-	n.NotePeerMemory(n.id.serverID(), &MemoryError{90, 100}, nil)
+	n.NotePeerMemory(n.id.serverID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
 	check("a voter is full")
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -26,7 +27,7 @@ type Node struct {
 	cfg        Config
 	lock       io.Closer
 	space      *storage.Space
-	memory     *memory
+	memory     *admit.Memory
 	watchdog   *storage.Watchdog
 	mux        *peer.Mux
 	clock      *clock.Node
@@ -87,7 +88,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
-	n.memory = newMemory(cfg)
+	n.memory = admit.NewMemory(cfg.MemoryBytes, cfg.HeapLive, cfg.Logger)
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ type pendingGrant struct {
 
 // newPendingGrants returns those of a shard, whose proposer and admission exist. They are closed.
 func newPendingGrants(s *shard) *pendingGrants {
-	return &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.check, format: s.node.Format, failed: s.note}
+	return &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.Check, format: s.node.Format, failed: s.note}
 }
 
 // open begins a leadership.

@@ -3,12 +3,15 @@ package node
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
 	"github.com/hashicorp/raft"
@@ -37,15 +40,36 @@ type proposal struct {
 	format       fsm.Format // of encoded
 	cost         uint64     // of the request, set by enqueue
 	queued       time.Time
-	came         fsm.Time      // when a reservation could first have been granted; see shardCounters.granted
-	pendingGrant *pendingGrant // of a Reserve with an id
-	reservation  *reservation  // quota for this proposal; released on completion, refusal or withdrawal
+	came         fsm.Time           // when a reservation could first have been granted; see shardCounters.granted
+	pendingGrant *pendingGrant      // of a Reserve with an id
+	reservation  *admit.Reservation // quota for this proposal; released on completion, refusal or withdrawal
 	// complete is called once, unless the proposal was withdrawn.
 	complete func(Reply, error)
 
 	tenantQueue *tenantQueue // that it waits in; this and the following are guarded by proposer.mu
 	prev, next  *proposal
 	waiting     bool
+}
+
+// queueLimit refuses puts that would create too many queues. One goroutine at a time calls it.
+type queueLimit interface {
+	// Near reports whether requests of a cost must be checked.
+	Near(cost uint64) bool
+	// Check returns an error for each refused request of a batch, keyed by its position in the batch.
+	Check(batch []*fsm.Request) (refused map[int]error)
+	// Proposed counts an entry that was handed to Raft until done is called. It may keep the entry.
+	Proposed(entry []byte, cost uint64) (done func())
+}
+
+// requestsOf returns the requests of a batch.
+func requestsOf(batch []*proposal) iter.Seq[*fsm.Request] {
+	return func(yield func(*fsm.Request) bool) {
+		for _, pr := range batch {
+			if !yield(pr.request) {
+				return
+			}
+		}
+	}
 }
 
 // proposer batches concurrent requests of one shard into log entries. As soon as a slot for an entry is free, the
@@ -60,7 +84,7 @@ type proposer struct {
 	// stamped is called with each batch after its entry was stamped; may be nil.
 	stamped func(batch []*proposal)
 	// queueLimit refuses puts that would create too many queues; nil for no limit.
-	queueLimit *queueCountLimit
+	queueLimit queueLimit
 	// applied is called with each applied entry of this proposer, before its callers are answered.
 	applied func(batch []*proposal, did *shardResult)
 	// answeredLate is called when an entry was applied after its callers had been given up.
@@ -112,7 +136,7 @@ func (p *proposer) refuse(err error) {
 	}
 	p.mu.Unlock()
 	for _, pr := range all {
-		pr.reservation.release()
+		pr.reservation.Release()
 		pr.complete(Reply{}, err)
 	}
 }
@@ -251,10 +275,14 @@ func (p *proposer) run(ctx context.Context, l *leadership) {
 // refuseOverLimit fails the proposals of a batch whose puts would create queues beyond their namespace's limit, and
 // returns the others.
 func (p *proposer) refuseOverLimit(batch []*proposal) []*proposal {
-	if p.queueLimit == nil || p.queueLimit.farFromLimit(batch) {
+	var cost uint64
+	for _, pr := range batch {
+		cost += pr.cost
+	}
+	if p.queueLimit == nil || !p.queueLimit.Near(cost) {
 		return batch
 	}
-	refused := p.queueLimit.check(batch)
+	refused := p.queueLimit.Check(slices.Collect(requestsOf(batch)))
 	kept := batch[:0]
 	for i, pr := range batch {
 		err := refused[i]
@@ -263,7 +291,7 @@ func (p *proposer) refuseOverLimit(batch []*proposal) []*proposal {
 			continue
 		}
 		p.stats.failed(err, 1)
-		pr.reservation.release()
+		pr.reservation.Release()
 		pr.complete(Reply{}, err)
 	}
 	return kept
@@ -318,16 +346,15 @@ func (p *proposer) tryAcquireSlot() bool {
 // inflightEntry is one entry that was handed to Raft.
 type inflightEntry struct {
 	batch        []*proposal
-	reservations []*reservation // of the batch; its callers may be given up and reuse their proposals earlier
+	reservations []*admit.Reservation // of the batch; its callers may be given up and reuse their proposals earlier
 	entry        []byte
 	future       raft.ApplyFuture
 	start        time.Time
 	deadline     *time.Timer
 	answered     atomic.Bool // the goroutine that sets it answers the batch
 
-	cost        uint64   // of the batch
-	createsRead bool     // creates is set; this and the following are for queueCountLimit
-	creates     []string // the queues that the entry creates if they do not exist
+	cost    uint64 // of the batch
+	uncount func() // ends the count of the entry in queueLimit; may be nil
 }
 
 // propose builds an entry and hands it to Raft. If that fails, it fails the batch and returns nil.
@@ -343,12 +370,14 @@ func (p *proposer) propose(l *leadership, batch []*proposal) *inflightEntry {
 	f.entry = p.encode(batch)
 	future, err := p.submit(l, f.entry)
 	if err != nil {
-		releaseAll(f.reservations)
+		admit.ReleaseAll(f.reservations)
 		p.failOnce(f, err)
 		return nil
 	}
 	f.future = future
-	p.queueLimit.entryProposed(f)
+	if p.queueLimit != nil {
+		f.uncount = p.queueLimit.Proposed(f.entry, f.cost)
+	}
 	// Raft's own timeout covers enqueueing only; the future may stay open for ever, for example if a disk hangs.
 	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
 		p.failOnce(f, fmt.Errorf("%w: no outcome within %v", outcome.ErrUnknownOutcome, p.cfg.ProposeTimeout))
@@ -375,8 +404,10 @@ func (p *proposer) encode(batch []*proposal) []byte {
 func (p *proposer) awaitEntry(f *inflightEntry) {
 	err := f.future.Error()
 	f.deadline.Stop()
-	releaseAll(f.reservations) // applied, or never will be in this leadership
-	p.queueLimit.entryDone(f)
+	admit.ReleaseAll(f.reservations) // applied, or never will be in this leadership
+	if f.uncount != nil {
+		f.uncount()
+	}
 	if err != nil {
 		p.failOnce(f, proposalError(err))
 		return

@@ -6,15 +6,17 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 )
 
 // TestPollsBeforeSharesAreKnown: a leadership that does not know yet what a namespace may use hands out nothing of it, also to polls that wait; then it does.
 func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
+		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 10))
 		do(t, n, 0, put("t/a", "", 0))
-		sh := n.shards[0].Load().admission.quotas
-		sh.reset(sh.term) // as a leadership begins
+		sh := n.shards[0].Load().admission.Quotas
+		term, _ := n.QuotaUse(0)
+		sh.Reset(term) // as a leadership begins
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) > 0 {
 			t.Errorf("%d jobs were handed out", len(got))
 		}
@@ -26,7 +28,7 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 		if got := <-waiting; len(got) != 1 || time.Since(before) > 0 {
 			t.Errorf("after %v %d jobs of a queue without a namespace were handed out, want 1 at once", time.Since(before), len(got))
 		}
-		giveShare(t, n, limitOf(LeasesLimit, 10, 10))
+		giveShare(t, n, limitOf(admit.LeasesLimit, 10, 10))
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) != 1 {
 			t.Errorf("%d jobs were handed out when it was known, want 1", len(got))
 		}
@@ -41,9 +43,9 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 		began, ended := time.Now(), make(chan error)
 		do(t, n, 0, put("plain", "", 0))
 		go func() { ended <- tryPut(t, n, put("t/q", "", 0)) }()
-		time.Sleep(quotaWait / 2)
+		time.Sleep(admit.QuotaWait / 2)
 		n.SetNamespacesLimited(0)
-		if err := <-ended; err != nil || time.Since(began) != quotaWait/2 {
+		if err := <-ended; err != nil || time.Since(began) != admit.QuotaWait/2 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
@@ -52,15 +54,15 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 // TestOffersCountWhatMayBeGranted: a waiter's reservation counts for all the leases that it may be granted, as far as there are any.
 func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(LeasesLimit, 10, 10))
-		sh := n.shards[0].Load().admission.quotas
+		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 10))
+		a := n.shards[0].Load().admission
 		many := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/a"}, Max: 1000}}}
-		first, ok, _ := sh.reserveLeases(many, "t/a")
-		if _, more, full := sh.reserveLeases(many, "t/a"); !ok || more || !full {
+		first, refused := a.AdmitParked(many, "t/a")
+		if _, again := a.AdmitParked(many, "t/a"); refused.Pause > 0 || again.Pause == 0 || !again.LeasesFull {
 			t.Errorf("the first was offered %v; two may be granted more than there is", first)
 		}
-		first.release()
-		if _, ok, _ := sh.reserveLeases(many, "t/a"); !ok {
+		first.Reservation.Release()
+		if _, refused := a.AdmitParked(many, "t/a"); refused.Pause > 0 {
 			t.Error("what was given back is not offered again")
 		}
 	})
@@ -69,16 +71,16 @@ func TestOffersCountWhatMayBeGranted(t *testing.T) {
 // TestLoweredShareSaysWhatIsUsed: whoever lowers a share hears what is used at that moment, and nothing is let in above the share after it.
 func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(JobsLimit, 100, 100))
+		n := openLimited(t, limitOf(admit.JobsLimit, 100, 100))
 		for range 7 {
 			do(t, n, 0, put("t/a", "", 0))
 		}
 		term, _ := n.QuotaUse(0)
-		used := n.SetShardQuotas(0, term, map[string]ShardQuota{"t": limitOf(JobsLimit, 100, 3)})
-		if used["t"][JobsLimit] != 7 {
-			t.Errorf("%d jobs are used, want 7", used["t"][JobsLimit])
+		used := n.SetShardQuotas(0, term, map[string]admit.ShardQuota{"t": limitOf(admit.JobsLimit, 100, 3)})
+		if used["t"][admit.JobsLimit] != 7 {
+			t.Errorf("%d jobs are used, want 7", used["t"][admit.JobsLimit])
 		}
-		expectRefusal(t, n, tryPut(t, n, put("t/a", "", 0)), JobsLimit, lastIndex(n))
+		expectRefusal(t, n, tryPut(t, n, put("t/a", "", 0)), admit.JobsLimit, lastIndex(n))
 		if other := n.SetShardQuotas(0, term+1, nil); other != nil {
 			t.Errorf("in another term: %v", other)
 		}

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // moreOf is limitOf for a share that may still grow.
-func moreOf(l Limit, quota, granted uint64) ShardQuota {
+func moreOf(l admit.Limit, quota, granted uint64) admit.ShardQuota {
 	s := limitOf(l, quota, granted)
 	s.More[l] = true
 	return s
@@ -38,7 +40,7 @@ func waitingPut(t *testing.T, n *Node, puts ...fsm.Command) <-chan error {
 }
 
 // shortOf returns what is used of a limit of t, and how much more is wanted.
-func shortOf(n *Node, l Limit) (used, short uint64) {
+func shortOf(n *Node, l admit.Limit) (used, short uint64) {
 	_, all := n.QuotaUse(0)
 	return all["t"].Use[l], all["t"].Short[l]
 }
@@ -46,14 +48,14 @@ func shortOf(n *Node, l Limit) (used, short uint64) {
 // TestDebtOfPutsIsPaidAtTheNewRate: a batch above a small share of a rate is paid for at what the share grows to.
 func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(PutRate, 1_000_000, 1000))
+		n := openLimited(t, limitOf(admit.PutRate, 1_000_000, 1000))
 		do(t, n, 0, puts(100, "t/q")...)
 		for _, step := range []struct {
 			rate uint64
 			wait time.Duration
-		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, quotaWait}, {100_000, 10 * time.Millisecond}} {
-			giveShare(t, n, limitOf(PutRate, 1_000_000, step.rate))
-			quota, ok := errors.AsType[*QuotaError](tryPut(t, n, put("t/q", "", 0)))
+		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, admit.QuotaWait}, {100_000, 10 * time.Millisecond}} {
+			giveShare(t, n, limitOf(admit.PutRate, 1_000_000, step.rate))
+			quota, ok := errors.AsType[*admit.QuotaError](tryPut(t, n, put("t/q", "", 0)))
 			if !ok || quota.Wait.Round(time.Millisecond) != step.wait {
 				t.Errorf("at %d thousandths of a put per second it is to wait for %+v, want %v", step.rate, quota, step.wait)
 			}
@@ -66,7 +68,7 @@ func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 // TestRateIsWaitedFor: where a rate may still grow, a put that is above it goes on when time has made room.
 func TestRateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(PutRate, 100_000, 10_000))
+		n := openLimited(t, moreOf(admit.PutRate, 100_000, 10_000))
 		do(t, n, 0, puts(10, "t/q")...)
 		began := time.Now()
 		if err := tryPut(t, n, put("t/q", "", 0)); err != nil || time.Since(began) != 100*time.Millisecond {
@@ -74,7 +76,7 @@ func TestRateIsWaitedFor(t *testing.T) {
 		}
 		do(t, n, 0, puts(100, "t/q")...)
 		began = time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrRateLimited) || time.Since(began) != quotaWait {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrRateLimited) || time.Since(began) != admit.QuotaWait {
 			t.Errorf("after %v: %v, want a refusal after a second", time.Since(began), err)
 		}
 	})
@@ -85,15 +87,15 @@ func TestRoomIsNoticed(t *testing.T) {
 	for name, end := range map[string]fsm.Command{"cancelled": &fsm.Cancel{Queue: "t/q", ID: "x"}, "queue deleted": &fsm.DeleteQueue{Queue: "t/q"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := openLimited(t, moreOf(JobsLimit, 10, 1))
+				n := openLimited(t, moreOf(admit.JobsLimit, 10, 1))
 				do(t, n, 0, &fsm.Put{Queue: "t/q", Partitions: 1, ID: "x"})
 				began, ended := time.Now(), waitingPut(t, n, put("t/other", "", 0))
-				time.Sleep(quotaWait / 2)
+				time.Sleep(admit.QuotaWait / 2)
 				if r := do(t, n, 0, end).Results[0]; r.Code != fsm.OK {
 					t.Fatalf("%+v", r)
 				}
-				if err := <-ended; err != nil || time.Since(began) != quotaWait/2 {
-					t.Errorf("after %v: %v, want %v", time.Since(began), err, quotaWait/2)
+				if err := <-ended; err != nil || time.Since(began) != admit.QuotaWait/2 {
+					t.Errorf("after %v: %v, want %v", time.Since(began), err, admit.QuotaWait/2)
 				}
 			})
 		})
@@ -103,34 +105,34 @@ func TestRoomIsNoticed(t *testing.T) {
 // TestShortIsWhatAllLack: all who wait are told of together, for as long as they do; of those who do not wait the one that lacked most, for a moment.
 func TestShortIsWhatAllLack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(JobsLimit, 100, 0))
+		n := openLimited(t, moreOf(admit.JobsLimit, 100, 0))
 		var waiting []<-chan error
 		for i := range 5 {
 			waiting = append(waiting, waitingPut(t, n, puts(1+i, "t/q")...))
 		}
 		for range 2 {
-			if used, short := shortOf(n, JobsLimit); used != 0 || short != 15 {
+			if used, short := shortOf(n, admit.JobsLimit); used != 0 || short != 15 {
 				t.Errorf("%d are used and %d lacking, want 0 and 15", used, short)
 			}
 		}
-		giveShare(t, n, moreOf(JobsLimit, 100, 20))
+		giveShare(t, n, moreOf(admit.JobsLimit, 100, 20))
 		for _, w := range waiting {
 			if err := <-w; err != nil {
 				t.Error(err)
 			}
 		}
-		if used, short := shortOf(n, JobsLimit); used != 15 || short != 0 {
+		if used, short := shortOf(n, admit.JobsLimit); used != 15 || short != 0 {
 			t.Errorf("%d are used and %d lacking, want 15 and 0", used, short)
 		}
-		giveShare(t, n, limitOf(JobsLimit, 100, 15))
+		giveShare(t, n, limitOf(admit.JobsLimit, 100, 15))
 		for i := range 3 {
-			expectRefusal(t, n, tryPut(t, n, puts(5-i, "t/q")...), JobsLimit, lastIndex(n))
+			expectRefusal(t, n, tryPut(t, n, puts(5-i, "t/q")...), admit.JobsLimit, lastIndex(n))
 		}
-		if _, short := shortOf(n, JobsLimit); short != 5 {
+		if _, short := shortOf(n, admit.JobsLimit); short != 5 {
 			t.Errorf("%d are lacking, want what the first did", short)
 		}
-		time.Sleep(shortageKept + 1)
-		if _, short := shortOf(n, JobsLimit); short != 0 {
+		time.Sleep(1500*time.Millisecond + 1)
+		if _, short := shortOf(n, admit.JobsLimit); short != 0 {
 			t.Errorf("%d are lacking after a while", short)
 		}
 	})
@@ -139,14 +141,14 @@ func TestShortIsWhatAllLack(t *testing.T) {
 // TestShortOfPolls: those who wait for jobs of a namespace that may have no more in entry lack as many as there are for them.
 func TestShortOfPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(LeasesLimit, 100, 0))
+		n := openLimited(t, moreOf(admit.LeasesLimit, 100, 0))
 		do(t, n, 0, puts(7, "t/q")...)
 		var waiting sync.WaitGroup
 		for range 10 {
 			waiting.Go(func() { reserve(t, n, 0, "t/q", time.Second) })
 		}
 		time.Sleep(time.Second / 2)
-		if _, short := shortOf(n, LeasesLimit); short != 7 {
+		if _, short := shortOf(n, admit.LeasesLimit); short != 7 {
 			t.Errorf("%d are lacking, want as many as there are jobs", short)
 		}
 		waiting.Wait()
@@ -157,7 +159,7 @@ func TestShortOfPolls(t *testing.T) {
 // full one it has its job as soon as there is room.
 func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(LeasesLimit, 10, 0))
+		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 0))
 		poll := func(queues ...string) <-chan []fsm.Grant {
 			got := make(chan []fsm.Grant, 1)
 			go func() {
@@ -181,47 +183,46 @@ func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 			}
 		}
 		do(t, n, 0, put("plain", "", 0))
-		giveShare(t, n, limitOf(LeasesLimit, 10, 1))
-		if grants := <-both; len(grants) != 1 || time.Since(began) > quotaPause {
+		giveShare(t, n, limitOf(admit.LeasesLimit, 10, 1))
+		if grants := <-both; len(grants) != 1 || time.Since(began) > admit.QuotaPause {
 			t.Errorf("after %v: %+v", time.Since(began), grants)
 		}
 	})
 }
 
 // taker has shares of a namespace and takes some of them.
-func taker(t *testing.T, n *Node, puts ...fsm.Command) *reservation {
+func taker(t *testing.T, n *Node, puts ...fsm.Command) *admit.Reservation {
 	t.Helper()
 	req := &fsm.Request{Commands: puts}
-	var w quotaWaiter
-	taken, err := n.shards[0].Load().admission.quotas.tryReserve(req, demand(req), &w)
+	admitted, err := n.shards[0].Load().admission.Admit(t.Context(), req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return taken
+	return admitted.Reservation
 }
 
 // TestPendingSurvivesRemovalOfQuota: what is on its way counts also if the quota was removed and set again meanwhile, and is forgotten when it was applied.
 func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(JobsLimit, 10, 10))
+		n := openLimited(t, limitOf(admit.JobsLimit, 10, 10))
 		term, _ := n.QuotaUse(0)
 		first, second := taker(t, n, puts(3, "t/q")...), taker(t, n, puts(2, "t/q")...)
 		n.SetShardQuotas(0, term, nil)
 		if free := taker(t, n, puts(1, "t/q")...); free != nil {
 			t.Errorf("%+v was taken of no quota", free)
 		}
-		first.release()
+		first.Release()
 		for _, want := range []uint64{2, 0} {
-			giveShare(t, n, limitOf(JobsLimit, 10, 10))
-			if used, _ := shortOf(n, JobsLimit); used != want {
+			giveShare(t, n, limitOf(admit.JobsLimit, 10, 10))
+			if used, _ := shortOf(n, admit.JobsLimit); used != want {
 				t.Errorf("%d are used, want %d", used, want)
 			}
 			n.SetShardQuotas(0, term, nil)
-			second.release()
-			second.release()
+			second.Release()
+			second.Release()
 		}
-		if sh := n.shards[0].Load().admission.quotas; len(sh.namespaces) > 0 {
-			t.Errorf("%+v is remembered", sh.namespaces)
+		if used := n.shards[0].Load().admission.Quotas.Usage(); len(used) > 0 {
+			t.Errorf("%+v is remembered", used)
 		}
 	})
 }
@@ -229,13 +230,13 @@ func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 // TestNothingIsTakenOfNoQuota: a request that names only namespaces without a quota takes nothing.
 func TestNothingIsTakenOfNoQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, limitOf(JobsLimit, 10, 10))
+		n := openLimited(t, limitOf(admit.JobsLimit, 10, 10))
 		if taken := taker(t, n, put("u/q", "", 0)); taken != nil {
 			t.Errorf("%+v was taken", taken)
 		}
 		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"u/q"}, Max: 1}}}
-		if taken, ok, _ := n.shards[0].Load().admission.quotas.reserveLeases(poll, "u/q"); taken != nil || !ok {
-			t.Errorf("%+v was offered", taken)
+		if a, refused := n.shards[0].Load().admission.AdmitParked(poll, "u/q"); a.Reservation != nil || refused.Pause > 0 {
+			t.Errorf("%+v was offered", a.Reservation)
 		}
 	})
 }
@@ -249,20 +250,28 @@ func TestTakenUntilItLands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := startProposer(t, Config{EntriesInFlight: 1})
-				sh := &quotas{}
-				space := &namespaceQuota{name: "t", limited: true}
+				m := fsm.New(fsm.Config{})
+				a := admit.New(admit.Config{
+					Leads: func() bool { return true }, Idle: func() bool { return true }, Voters: func() *admit.VotersError { return nil },
+					View:  func(f func(*fsm.Machine, fsm.Time)) { f(m, m.Clock()) },
+					Space: &storage.Space{}, Memory: admit.NewMemory(0, nil, nil), NodeLimited: new(atomic.Bool), AskForMore: func() {},
+				})
+				a.Quotas.Reset(1)
+				a.Quotas.SetShardQuotas(1, map[string]admit.ShardQuota{"t": limitOf(admit.JobsLimit, 10, 10)})
 				pending := func() uint64 {
-					sh.mu.Lock()
-					defer sh.mu.Unlock()
-					return space.pending[JobsLimit]
+					_, all := a.Quotas.Use()
+					return all["t"].Use[admit.JobsLimit]
 				}
 				take := func() (pr *proposal, ended chan error) {
-					space.pending[JobsLimit]++
 					req := &fsm.Request{Commands: puts(1, "t/q")}
+					admitted, err := a.Admit(t.Context(), req)
+					if err != nil {
+						t.Fatal(err)
+					}
 					ended = make(chan error, 1)
 					return &proposal{
 						request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(_ Reply, err error) { ended <- err },
-						reservation: &reservation{quotas: sh, charges: []charge{{space, Amounts{JobsLimit: 1}}}},
+						reservation: admitted.Reservation,
 					}, ended
 				}
 				pr, ended := take()
@@ -287,7 +296,7 @@ func TestTakenUntilItLands(t *testing.T) {
 				if err := b.enqueue(waits); err == nil {
 					t.Error("a closed proposer took a request")
 				}
-				waits.reservation.release()
+				waits.reservation.Release()
 				if got := pending(); got != 0 || len(refused) != 0 {
 					t.Errorf("%d are on their way of what was refused", got)
 				}
@@ -299,7 +308,7 @@ func TestTakenUntilItLands(t *testing.T) {
 // TestNothingStaysTaken: whoever leaves at whatever moment, in the end nothing is on its way.
 func TestNothingStaysTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(JobsLimit, 1000, 1000))
+		n := openLimited(t, moreOf(admit.JobsLimit, 1000, 1000))
 		var calls sync.WaitGroup
 		for i := range 200 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Microsecond)
@@ -314,11 +323,10 @@ func TestNothingStaysTaken(t *testing.T) {
 		}
 		calls.Wait()
 		synctest.Wait()
-		sh := n.shards[0].Load().admission.quotas
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		if s := sh.namespaces["t"]; s.pending != (Amounts{}) || s.waitersNeed != (Amounts{}) || sh.waiting != 0 {
-			t.Errorf("%+v is on its way, %d wait for %+v", s.pending, sh.waiting, s.waitersNeed)
+		var held uint64
+		n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { held = m.UsageOf("t").Jobs })
+		if used, short := shortOf(n, admit.JobsLimit); used != held || short != 0 {
+			t.Errorf("%d are used, of which the machine holds %d, and %d are lacking", used, held, short)
 		}
 	})
 }
@@ -326,17 +334,18 @@ func TestNothingStaysTaken(t *testing.T) {
 // TestFewWaitForAShare: so many requests wait for a share; those beyond are refused at once, with the same error.
 func TestFewWaitForAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(JobsLimit, 10, 0))
+		n := openLimited(t, moreOf(admit.JobsLimit, 10, 0))
 		began := time.Now()
 		var waiting []<-chan error
-		for range namespaceWaitersMax {
+		const waitersOfANamespace = 256
+		for range waitersOfANamespace {
 			waiting = append(waiting, waitingPut(t, n, put("t/q", "", 0)))
 		}
-		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), JobsLimit, lastIndex(n))
+		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), admit.JobsLimit, lastIndex(n))
 		if past := time.Since(began); past > 0 {
 			t.Errorf("refused after %v", past)
 		}
-		if _, short := shortOf(n, JobsLimit); short != namespaceWaitersMax+1 {
+		if _, short := shortOf(n, admit.JobsLimit); short != waitersOfANamespace+1 {
 			t.Errorf("%d are lacking, want those that wait and the one that does not", short)
 		}
 		for _, w := range waiting {
@@ -344,7 +353,7 @@ func TestFewWaitForAShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != 2*quotaWait {
+		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != 2*admit.QuotaWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
@@ -353,7 +362,7 @@ func TestFewWaitForAShare(t *testing.T) {
 // TestShareIsAskedForSeldom: who waits asks for more at once, and then ever more seldom as long as that changes nothing.
 func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := openLimited(t, moreOf(LeasesLimit, 10, 0))
+		n := openLimited(t, moreOf(admit.LeasesLimit, 10, 0))
 		var asked atomic.Int64
 		n.OnQuotaShort(func() { asked.Add(1) })
 		do(t, n, 0, put("t/q", "", 0))
@@ -367,11 +376,11 @@ func TestShareIsAskedForSeldom(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 			do(t, n, 0, put("t/q", "", 0))
 		}
-		if got, most := asked.Load(), int64(5*time.Second/askPauseMax)+5; got > most || got < most/2 {
+		if got, most := asked.Load(), int64(5*time.Second/(200*time.Millisecond))+5; got > most || got < most/2 {
 			t.Errorf("it was asked for %d times within five seconds, want about %d", got, most)
 		}
 		asked.Store(0)
-		giveShare(t, n, moreOf(LeasesLimit, 20, 0)) // something has changed
+		giveShare(t, n, moreOf(admit.LeasesLimit, 20, 0)) // something has changed
 		do(t, n, 0, put("t/q", "", 0))
 		synctest.Wait()
 		if got := asked.Load(); got != 1 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -25,10 +26,10 @@ type shard struct {
 	proposer      *proposer
 	waiters       *waiters
 	pendingGrants *pendingGrants
-	admission     *admission
+	admission     *admit.Admission
 	pacer         *pacer
 	stats         *shardCounters
-	memory        machineMemory
+	memory        admit.MachineMemory
 	pool          sync.Pool // of *call
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed entry, led when it
@@ -60,29 +61,30 @@ func newShard(n *Node, number uint32) *shard {
 	s.group = newGroup(n, founding.ShardGroup(number), shardDir(n.cfg.Dir, number), machine)
 	s.group.onLead = s.lead
 	s.replica.fresh = func() Machine {
-		n.memory.follow(&s.memory, fsm.Memory{})
+		n.memory.Follow(&s.memory, fsm.Memory{})
 		return newShardMachine(n.cfg.Machine)
 	}
-	s.replica.restores = &n.memory.restores
-	s.replica.restored = func(m Machine) { n.memory.takeOver(&s.memory, m.(shardMachine).m.Memory()) }
+	s.replica.restores = n.memory.Replacing()
+	s.replica.restored = func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) }
 	s.onStateless = func(ctx context.Context, why error) { n.abandon(ctx, s, why) }
 	s.replica.applySeconds = s.stats.apply
 	s.proposer = newProposer(n.cfg, s.stats)
 	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.Stamp, n.fatal
 	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
-	s.proposer.queueLimit = newQueueCountLimit(s, machine.m)
-	s.admission = newAdmission(s)
+	queues := admit.NewQueueLimit(machine.m, &n.noAutoCreate, s.machineView())
+	s.proposer.queueLimit = queues
+	s.admission = s.newAdmission()
 	s.pendingGrants = newPendingGrants(s)
 	s.waiters = newShardWaiters(s)
 	s.proposer.answeredLate = s.waiters.recheckAll
 	s.pacer = &pacer{now: s.clock.Now, deadline: s.nextDuty, expire: s.expire, wake: wakeup.New()}
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
-		n.memory.follow(&s.memory, machine.Memory())
+		n.memory.Follow(&s.memory, machine.Memory())
 		s.follow(machine.Clock())
-		s.admission.leases.reserved.Store(int64(machine.Leases()))
+		s.admission.SetLeases(machine.Leases())
 		s.pacer.moved(s.dutyOf(machine))
-		s.proposer.queueLimit.setQueues(machine)
+		queues.SetQueues(machine)
 	}
 	if n.cfg.Applied != nil {
 		opening := n.openings.Add(1)
@@ -96,6 +98,17 @@ func newShard(n *Node, number uint32) *shard {
 		return c
 	}
 	return s
+}
+
+// newAdmission returns the admission of the shard, whose proposer exists.
+func (s *shard) newAdmission() *admit.Admission {
+	n := s.node
+	return admit.New(admit.Config{
+		Name: s.name, Leads: s.serves, Idle: s.proposer.idle, View: s.machineView(), Voters: s.lacksVoters,
+		HandsOver: func() bool { return n.relieved() && !s.soleVoter() },
+		Space:     n.space, Memory: n.memory,
+		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error { return s.refusal(outcome.ErrNoLeader) },
+	})
 }
 
 // call is a proposal with a waiting caller.
@@ -125,25 +138,25 @@ type answer struct {
 
 // do proposes a request and waits for its results.
 func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
-	a, err := s.admission.admit(ctx, req)
+	a, err := s.admission.Admit(ctx, req)
 	if err != nil {
 		s.stats.failed(err, 1)
 		return Reply{}, err
 	}
-	if a.refused != nil {
+	if a.Refused != nil {
 		s.stats.notApplied.Add(1)
-		return Reply{Results: a.refused}, nil
+		return Reply{Results: a.Refused}, nil
 	}
-	return s.enqueue(ctx, a.request, a.reservation)
+	return s.enqueue(ctx, a.Request, a.Reservation)
 }
 
 // enqueue proposes a request that holds its quota, and waits for its results.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reservation) (reply Reply, err error) {
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.Reservation) (reply Reply, err error) {
 	c := s.pool.Get().(*call)
 	c.request, c.came, c.reservation = req, s.clock.Now(), reserved
 	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
 	if err = s.pendingGrants.enqueue(&c.proposal); err != nil {
-		reserved.release()
+		reserved.Release()
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
@@ -157,7 +170,7 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *reserva
 	case <-ctx.Done():
 	}
 	if s.proposer.withdraw(&c.proposal) {
-		reserved.release()
+		reserved.Release()
 		s.pendingGrants.noteNoGrants(c.pendingGrant)
 		s.recycle(c)
 		err = outcome.Canceled(ctx)
@@ -222,8 +235,8 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	}
 	s.pendingGrants.open()
 	s.stats.measures.clear()
-	s.admission.quotas.reset(l.term)
-	defer s.admission.quotas.reset(0)
+	s.admission.Quotas.Reset(l.term)
+	defer s.admission.Quotas.Reset(0)
 	s.proposer.open()
 	s.waiters.open()
 	if !s.serve(l) {
@@ -276,9 +289,9 @@ func (s *shard) applied(batch []*proposal, did *shardResult) {
 				s.stats.granted(pr.came, &own[i], did.clock)
 			}
 		}
-		s.admission.fullQueues.noteRefused(pr.request.Commands, own)
+		s.admission.NoteResults(pr.request.Commands, own)
 	}
-	s.admission.quotas.entryApplied(batch)
+	s.admission.Quotas.EntryApplied(requestsOf(batch))
 	s.stats.measures.ended(did.endings)
 	s.waiters.entryApplied(batch)
 }
@@ -321,8 +334,10 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
 	return w
 }
 
-// machineView returns view, with its methods.
-func (s *shard) machineView() machineView { return s.view }
+// machineView returns view without the witness.
+func (s *shard) machineView() admit.View {
+	return func(f func(m *fsm.Machine, now fsm.Time)) { s.view(f) }
+}
 
 // peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
 // before, peek returns ErrNotHere.
@@ -398,9 +413,9 @@ func (s *shard) statistics() ShardStats {
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
-	st.QuotaRefusals = c.quotas.value()
+	st.QuotaRefusals = c.quotas.Value()
 	if s.serves() {
-		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.quotas.usage()
+		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.Quotas.Usage()
 		s.waiters.waiting(st.Queues)
 	}
 	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()

@@ -46,7 +46,7 @@ func (n *Node) Status() Status {
 		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 		DiskFreeInodes: space.FreeFiles, DiskLowInodes: space.LowWaterFiles, DiskShortage: space.Shortage(),
 		Conditions: n.Conditions(),
-		Memory:     n.memory.status(),
+		Memory:     n.memory.Status(),
 	}
 	if n.cfg.Peers != nil {
 		st.PeerAddr = n.cfg.Peers.Addr().String()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -39,8 +40,8 @@ func TestTooFewVoters(t *testing.T) {
 		"settings": &fsm.Configure{Queue: "q", Partitions: 1, Version: 1},
 	} {
 		_, err := do(c)
-		short, ok := errors.AsType[*VotersError](err)
-		if !ok || *short != (VotersError{Have: 1, Want: 2}) || !errors.Is(err, outcome.ErrTooFewVoters) || outcome.Of(err) != outcome.NotApplied {
+		short, ok := errors.AsType[*admit.VotersError](err)
+		if !ok || *short != (admit.VotersError{Have: 1, Want: 2}) || !errors.Is(err, outcome.ErrTooFewVoters) || outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -96,7 +97,7 @@ func TestPollsWaitWhileVotersAreTooFew(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > scarcePause {
+		if got := poll.grants(t); len(got) != 1 || poll.at.Sub(start) > admit.ScarcePause {
 			t.Errorf("granted %+v after %v", got, poll.at.Sub(start))
 		}
 	})

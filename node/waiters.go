@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/wakeup"
@@ -19,10 +20,6 @@ import (
 const (
 	emptyPause    = 10 * time.Millisecond
 	emptyPauseMax = time.Second
-	// scarcePause is how long a queue pauses if the disk is nearly full, or memory is full and enough jobs are reserved.
-	scarcePause = time.Second
-	// quotaPause is how long a queue pauses if its namespace has used up its quota of jobs in flight.
-	quotaPause = 50 * time.Millisecond
 )
 
 // waiters holds the parked Reserve calls of one shard: soft state of its leader. Each queue has a FIFO list of waiters.
@@ -31,8 +28,8 @@ const (
 type waiters struct {
 	most      int
 	clock     *clock.Shard
-	view      machineView
-	admission *admission
+	view      admit.View
+	admission *admit.Admission
 	grants    *pendingGrants
 	stats     *shardCounters
 	format    func() fsm.Format // of new entries
@@ -113,7 +110,7 @@ type waiter struct {
 // newShardWaiters returns the waiters of a shard, whose admission and pendingGrants exist.
 func newShardWaiters(s *shard) *waiters {
 	ws := newWaiters(s.cfg.WaitersMax)
-	ws.clock, ws.view, ws.admission = s.clock, s.view, s.admission
+	ws.clock, ws.view, ws.admission = s.clock, s.machineView(), s.admission
 	ws.grants, ws.stats, ws.format = s.pendingGrants, s.stats, s.node.Format
 	ws.abandoned = s.releaseAbandoned
 	return ws
@@ -358,7 +355,7 @@ func (ws *waiters) entryApplied(batch []*proposal) {
 			if c.Kind() == fsm.KindImport { // the end of a restore opens all queues
 				ws.markAll()
 			}
-			name := freed(c)
+			name := admit.Freed(c)
 			if name == "" || name == last {
 				continue
 			}
@@ -394,17 +391,6 @@ func (ws *waiters) markRepeats(name requestName) {
 	}
 	ws.repeats = append(ws.repeats, ws.byName[name]...)
 	ws.wake.Send()
-}
-
-// freed returns the queue in which a command may have made a job reservable; empty if there is none. Time is not
-// considered.
-func freed(c fsm.Command) string {
-	switch c.Kind() {
-	case fsm.KindReserve, fsm.KindExtend, fsm.KindOpen, fsm.KindDeleteQueue:
-		return ""
-	default: // an Ack, for example, frees room below maxInFlight
-		return fsm.QueueOf(c)
-	}
 }
 
 // waitHeap orders queues by next.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/admit"
 )
 
 // capacity is what is to be held, and by how many nodes.
@@ -97,7 +98,7 @@ func (p *capacity) plan() planned {
 	fullest := v.JobsPerNode / uint64(min(p.partitions, p.shards))
 	v.UsedBytesPerNode = v.JobsPerNode*v.BytesPerJobInUse + fullest*each.CopyOnWrite
 	const round = 64 << 20
-	v.MemoryBytesPerNode = (node.MemoryFor(v.UsedBytesPerNode) + round - 1) / round * round
+	v.MemoryBytesPerNode = (admit.MemoryFor(v.UsedBytesPerNode) + round - 1) / round * round
 	v.DiskBytesPerNode = uint64(snapshotsHeld*float64(v.JobsPerNode)*float64(p.body+p.id+recordBytes)) + diskLeast
 	return v
 }

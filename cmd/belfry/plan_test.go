@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/admit"
 )
 
 func TestPlan(t *testing.T) {
@@ -22,7 +22,7 @@ func TestPlan(t *testing.T) {
 	if three.JobsPerNode != 50_000_000 || three.UsedBytesPerNode < three.JobsPerNode*three.BytesPerJobInUse || three.BytesPerJobInUse <= three.BytesPerJob || three.BytesPerJob < 232 {
 		t.Errorf("%+v", three)
 	}
-	if least := node.MemoryFor(three.UsedBytesPerNode); three.MemoryBytesPerNode < least || three.MemoryBytesPerNode > least+64<<20 || least < three.UsedBytesPerNode*5/4 {
+	if least := admit.MemoryFor(three.UsedBytesPerNode); three.MemoryBytesPerNode < least || three.MemoryBytesPerNode > least+64<<20 || least < three.UsedBytesPerNode*5/4 {
 		t.Errorf("%+v, want a limit of about %d", three, least)
 	}
 	if six := of("--jobs", "50M", "--nodes", "6"); six.JobsPerNode != 25_000_000 || six.MemoryBytesPerNode > three.MemoryBytesPerNode*6/10 {

@@ -14,7 +14,7 @@ func accessBugs() []Bug {
 		{
 			Name: "share-granted-twice", What: "each shard lets in what a namespace may have in all of them",
 			Claims: []string{"I37"}, Workloads: []string{"access"},
-			Edits: []Edit{before("node/quota.go", `s.refillTo(now) // at the old rate`, `if planted("share-granted-twice") {
+			Edits: []Edit{before("node/admit/quota.go", `s.refillTo(now) // at the old rate`, `if planted("share-granted-twice") {
 			share.Granted = share.Quota
 		}`)},
 		},

@@ -42,7 +42,7 @@ func waiterBugs() []Bug {
 		{
 			Name: "put-wakes-nobody", What: "a put wakes nobody who waits for a job of its queue",
 			Claims: []string{"I12"}, Workloads: []string{"puts"},
-			Edits: []Edit{before("node/waiters.go", `switch c.Kind() {`, `if c.Kind() == fsm.KindPut && planted("put-wakes-nobody") {
+			Edits: []Edit{before("node/admit/admission.go", `switch c.Kind() {`, `if c.Kind() == fsm.KindPut && planted("put-wakes-nobody") {
 			return ""
 		}`)},
 		},

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/admit"
 )
 
 // MemoryLimit is how much memory a process may use, and the source of that limit.
@@ -164,7 +165,7 @@ func LimitMemory(set uint64, found MemoryLimit, log *slog.Logger) uint64 {
 		log.Warn("there is less memory than a node needs", slog.Uint64("limit_bytes", limit.Bytes), slog.String("from", limit.From), slog.Uint64("needed_bytes", node.MemoryBytesMin))
 		limit.Bytes = node.MemoryBytesMin
 	}
-	if soft := node.SoftMemoryLimit(limit.Bytes); limit.From != "GOMEMLIMIT" {
+	if soft := admit.SoftMemoryLimit(limit.Bytes); limit.From != "GOMEMLIMIT" {
 		debug.SetMemoryLimit(int64(min(soft, math.MaxInt64)))
 	}
 	log.Info("memory", slog.Uint64("limit_bytes", limit.Bytes), slog.String("from", limit.From))

@@ -1,19 +1,20 @@
-package node
+package admit
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// reservation is the quota that a request holds until it is applied, and the machine counts it, or never will be. A nil
+// Reservation is the quota that a request holds until it is applied, and the machine counts it, or never will be. A nil
 // reservation holds nothing.
-type reservation struct {
-	quotas  *quotas
+type Reservation struct {
+	quotas  *Quotas
 	charges []charge
 }
 
@@ -65,7 +66,7 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 // reserve reserves the quota that a request needs. If any quota is left, the whole request is admitted, so the use
 // exceeds a share by less than one request. If the share may still grow, or time alone helps, reserve waits for up to
 // quotaWait. The caller must release the reservation once.
-func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, error) {
+func (q *Quotas) reserve(ctx context.Context, req *fsm.Request) (*Reservation, error) {
 	if !q.limitsAny() {
 		return nil, nil
 	}
@@ -79,7 +80,7 @@ func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, e
 		return t, q.withLeaderHint(refused)
 	}
 	defer q.removeWaiter(&w)
-	timeout, refill := time.NewTimer(quotaWait), time.NewTimer(never)
+	timeout, refill := time.NewTimer(QuotaWait), time.NewTimer(2*QuotaWait) // refill is set below
 	defer timeout.Stop()
 	defer refill.Stop()
 	for last := false; ; {
@@ -102,7 +103,7 @@ func (q *quotas) reserve(ctx context.Context, req *fsm.Request) (*reservation, e
 }
 
 // withLeaderHint adds the known leader to ErrNoLeader.
-func (q *quotas) withLeaderHint(refused error) error {
+func (q *Quotas) withLeaderHint(refused error) error {
 	if errors.Is(refused, outcome.ErrNoLeader) {
 		return q.noLeader()
 	}
@@ -110,7 +111,7 @@ func (q *quotas) withLeaderHint(refused error) error {
 }
 
 // tryReserve is reserve without waiting. It sets w if the request is to wait.
-func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWaiter) (t *reservation, refused error) {
+func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWaiter) (t *Reservation, refused error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.removeWaiterLocked(w)
@@ -151,7 +152,7 @@ func (q *quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 
 // addWaiterLocked makes a request wait for a namespace's quota, or to learn which namespaces have quotas. It does
 // nothing if too many requests wait.
-func (q *quotas) addWaiterLocked(w *quotaWaiter, s *namespaceQuota, lacks Amounts) {
+func (q *Quotas) addWaiterLocked(w *quotaWaiter, s *namespaceQuota, lacks Amounts) {
 	if q.waiting >= quotaWaitersMax || s != nil && s.waiting >= namespaceWaitersMax {
 		return
 	}
@@ -171,13 +172,13 @@ func (q *quotas) addWaiterLocked(w *quotaWaiter, s *namespaceQuota, lacks Amount
 }
 
 // removeWaiter ends the wait of a request.
-func (q *quotas) removeWaiter(w *quotaWaiter) {
+func (q *Quotas) removeWaiter(w *quotaWaiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.removeWaiterLocked(w)
 }
 
-func (q *quotas) removeWaiterLocked(w *quotaWaiter) {
+func (q *Quotas) removeWaiterLocked(w *quotaWaiter) {
 	if !w.waits {
 		return
 	}
@@ -193,7 +194,7 @@ func (q *quotas) removeWaiterLocked(w *quotaWaiter) {
 
 // shortageLocked checks what a request wants against a namespace's share. If that is too little, it returns an error and
 // what is lacking; more says that waiting may help.
-func (q *quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
+func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
 	if s.Waiting {
 		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, outcome.ErrShareUnknown, s.name)
 	}
@@ -228,8 +229,8 @@ func (q *quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) 
 }
 
 // chargeLocked reserves what a request needs.
-func (q *quotas) chargeLocked(all map[string]Amounts, now time.Time) *reservation {
-	var t *reservation
+func (q *Quotas) chargeLocked(all map[string]Amounts, now time.Time) *Reservation {
+	var t *Reservation
 	for name, want := range all {
 		s := q.namespaces[name]
 		if s == nil || !s.limited {
@@ -240,7 +241,7 @@ func (q *quotas) chargeLocked(all map[string]Amounts, now time.Time) *reservatio
 			want[LeasesLimit] = min(want[LeasesLimit], s.Granted[LeasesLimit]-min(used, s.Granted[LeasesLimit]))
 		}
 		if t == nil {
-			t = &reservation{quotas: q}
+			t = &Reservation{quotas: q}
 		}
 		s.puts += want[PutRate]
 		if s.Quota[PutRate] > 0 {
@@ -258,7 +259,7 @@ func (q *quotas) chargeLocked(all map[string]Amounts, now time.Time) *reservatio
 
 // reserveLeases reserves leases for a waiting Reserve that is served from queue, without waiting. ok is false if a
 // namespace that it names has none left; full says that the namespace of queue itself has none.
-func (q *quotas) reserveLeases(req *fsm.Request, queue string) (t *reservation, ok, full bool) {
+func (q *Quotas) reserveLeases(req *fsm.Request, queue string) (t *Reservation, ok, full bool) {
 	all := demand(req)
 	if all == nil {
 		return nil, true, false
@@ -289,8 +290,8 @@ func (q *quotas) reserveLeases(req *fsm.Request, queue string) (t *reservation, 
 	return q.chargeLocked(all, now), true, false
 }
 
-// noteRefusedLeases records how many leases the waiters of a queue lack.
-func (q *quotas) noteRefusedLeases(queue string, leases uint64) {
+// NoteRefusedLeases records how many leases the waiters of a queue lack.
+func (q *Quotas) NoteRefusedLeases(queue string, leases uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s := q.namespaces[fsm.NamespaceOf(queue)]; s != nil && s.limited && s.Quota[LeasesLimit] > 0 {
@@ -298,8 +299,8 @@ func (q *quotas) noteRefusedLeases(queue string, leases uint64) {
 	}
 }
 
-// entryApplied wakes the requests that wait for quota that an applied entry may have freed.
-func (q *quotas) entryApplied(batch []*proposal) {
+// EntryApplied wakes the requests that wait for quota that an applied entry may have freed.
+func (q *Quotas) EntryApplied(requests iter.Seq[*fsm.Request]) {
 	if !q.anyLimited.Load() {
 		return
 	}
@@ -308,8 +309,8 @@ func (q *quotas) entryApplied(batch []*proposal) {
 	if q.waiting == 0 {
 		return
 	}
-	for _, pr := range batch {
-		for _, c := range pr.request.Commands {
+	for req := range requests {
+		for _, c := range req.Commands {
 			switch c := c.(type) {
 			case *fsm.Expire: // of any queue
 				for _, s := range q.namespaces {
@@ -318,28 +319,28 @@ func (q *quotas) entryApplied(batch []*proposal) {
 			case *fsm.DeleteQueue:
 				q.wakeNamespaceLocked(c.Queue)
 			default:
-				q.wakeNamespaceLocked(freed(c))
+				q.wakeNamespaceLocked(Freed(c))
 			}
 		}
 	}
 }
 
 // wakeNamespaceLocked wakes the requests that wait for the namespace of a queue.
-func (q *quotas) wakeNamespaceLocked(queue string) {
+func (q *Quotas) wakeNamespaceLocked(queue string) {
 	if s := q.namespaces[fsm.NamespaceOf(queue)]; s != nil {
 		q.wakeLocked(s)
 	}
 }
 
-// release releases a reservation: its request is applied, or never will be.
-func (t *reservation) release() {
+// Release releases a reservation: its request is applied, or never will be.
+func (t *Reservation) Release() {
 	if t != nil {
-		releaseAll([]*reservation{t})
+		ReleaseAll([]*Reservation{t})
 	}
 }
 
-// releaseAll releases reservations of one shard.
-func releaseAll(reservations []*reservation) {
+// ReleaseAll releases reservations of one shard.
+func ReleaseAll(reservations []*Reservation) {
 	if len(reservations) == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package node
+package admit
 
 import (
 	"fmt"
@@ -48,116 +48,90 @@ func (e *NoQueueError) Error() string {
 // Unwrap returns what kind of refusal it is.
 func (e *NoQueueError) Unwrap() error { return outcome.ErrNoQueue }
 
-// NoAutoCreate reports whether this node refuses puts into queues that do not exist: the last setting it was given,
-// false before the first.
-func (n *Node) NoAutoCreate() bool { return n.noAutoCreate.Load() }
-
-// RefuseNewQueues makes the shards that this node leads refuse puts into queues that do not exist, with ErrNoQueue,
-// until MakeNewQueues. Entries in flight are not held up. The setting is written to the data directory first, so that
-// it holds at the next start. Both calls may be repeated after an error.
-func (n *Node) RefuseNewQueues() error { return n.setNoAutoCreate(true) }
-
-// MakeNewQueues undoes RefuseNewQueues.
-func (n *Node) MakeNewQueues() error { return n.setNoAutoCreate(false) }
-
-func (n *Node) setNoAutoCreate(refuse bool) error {
-	if refuse == n.NoAutoCreate() {
-		return nil
-	}
-	if err := n.record(func() error { return n.id.setNoAutoCreate(n.cfg.Dir, refuse) }); err != nil {
-		return err
-	}
-	n.cfg.Logger.Info("whether puts into queues that do not exist are refused has changed", "no_auto_create", refuse)
-	n.noAutoCreate.Store(refuse)
-	return nil
-}
-
-// queueCountLimit keeps one namespace from using up the queues of a shard: a namespace may have at most as many queues
+// QueueLimit keeps one namespace from using up the queues of a shard: a namespace may have at most as many queues
 // as remain free for all. While fewer than half of the shard's queues exist, no namespace can reach that, and nothing
-// is checked. It is soft state of a shard. Only the goroutine that proposes asks it, so each batch that it admits is
-// counted before it checks the next.
-type queueCountLimit struct {
+// is checked. It is soft state of a shard. Only the goroutine that proposes calls Near, Check and Proposed, so each
+// batch that it admits is counted before it checks the next.
+type QueueLimit struct {
 	max          uint64
 	noAutoCreate *atomic.Bool  // puts create no queues
 	queues       atomic.Uint64 // as of the last entry applied here
-	view         func(f func(m *fsm.Machine, now fsm.Time)) Witness
+	view         View
 
 	mu       sync.Mutex
-	inflight []*inflightEntry // may not be applied yet
+	inflight []*creatingEntry // may not be applied yet
 }
 
-// newQueueCountLimit returns the limit of a shard.
-func newQueueCountLimit(s *shard, m *fsm.Machine) *queueCountLimit {
+// creatingEntry is an entry in flight.
+type creatingEntry struct {
+	entry   []byte
+	cost    uint64
+	read    bool     // creates is set
+	creates []string // the queues that the entry creates if they do not exist
+}
+
+// NewQueueLimit returns the limit of a shard whose machine is m. noAutoCreate is set while puts create no queues.
+func NewQueueLimit(m *fsm.Machine, noAutoCreate *atomic.Bool, view View) *QueueLimit {
 	_, most := m.QueueRoom()
-	return &queueCountLimit{max: uint64(most), noAutoCreate: &s.node.noAutoCreate, view: s.view} //nolint:gosec // a maximum
+	return &QueueLimit{max: uint64(most), noAutoCreate: noAutoCreate, view: view} //nolint:gosec // a maximum
 }
 
-// setQueues records the number of queues after an entry.
-func (b *queueCountLimit) setQueues(m *fsm.Machine) {
+// SetQueues records the number of queues after an entry.
+func (b *QueueLimit) SetQueues(m *fsm.Machine) {
 	held, _ := m.QueueRoom()
 	b.queues.Store(uint64(held)) //nolint:gosec // a count
 }
 
-// entryProposed records an entry that was handed to Raft.
-func (b *queueCountLimit) entryProposed(f *inflightEntry) {
-	if b == nil {
-		return
-	}
+// Proposed counts an entry that was handed to Raft, until done is called: the entry is applied and counted among the
+// queues, or never will be.
+func (b *QueueLimit) Proposed(entry []byte, cost uint64) (done func()) {
+	e := &creatingEntry{entry: entry, cost: cost}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.inflight = append(b.inflight, f)
-}
-
-// entryDone records that an entry is applied and counted in queues, or never will be.
-func (b *queueCountLimit) entryDone(f *inflightEntry) {
-	if b == nil {
-		return
+	b.inflight = append(b.inflight, e)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.inflight = slices.DeleteFunc(b.inflight, func(other *creatingEntry) bool { return other == e })
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.inflight = slices.DeleteFunc(b.inflight, func(g *inflightEntry) bool { return g == f })
 }
 
-// farFromLimit reports whether a namespace would be within the limit even if it had every queue of the shard,
-// including those that the entries in flight and this batch may create.
-func (b *queueCountLimit) farFromLimit(batch []*proposal) bool {
+// Near reports whether requests of so much cost must be checked. If not, a namespace would be within the limit even if
+// it had every queue of the shard, including those that the entries in flight and these requests may create.
+func (b *QueueLimit) Near(cost uint64) bool {
 	if b.noAutoCreate.Load() {
-		return false
-	}
-	var more uint64
-	for _, pr := range batch {
-		more += pr.cost
+		return true
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, f := range b.inflight {
-		more += f.cost
+	for _, e := range b.inflight {
+		cost += e.cost
 	}
-	return 2*(b.queues.Load()+more) < b.max // read last: an entry applied meanwhile counts twice, never zero times
+	return 2*(b.queues.Load()+cost) >= b.max // read last: an entry applied meanwhile counts twice, never zero times
 }
 
-// check returns an error for each refused proposal of a batch, keyed by its position in the batch.
-func (b *queueCountLimit) check(batch []*proposal) (refused map[int]error) {
+// Check returns an error for each refused request of a batch, keyed by its position in the batch.
+func (b *QueueLimit) Check(batch []*fsm.Request) (refused map[int]error) {
 	if b.noAutoCreate.Load() {
 		return b.refuseCreates(batch)
 	}
 	b.mu.Lock()
 	inflight := slices.Clone(b.inflight)
 	b.mu.Unlock()
-	for _, f := range inflight {
-		f.readCreates()
+	for _, e := range inflight {
+		e.readCreates()
 	}
 	b.view(func(m *fsm.Machine, now fsm.Time) {
 		t := queueTally{machine: m, pending: map[string]bool{}, byNamespace: map[string]int{}}
-		for _, f := range inflight {
-			for _, queue := range f.creates {
+		for _, e := range inflight {
+			for _, queue := range e.creates {
 				if !m.HasQueue(queue) && !t.pending[queue] { // not applied yet
 					t.add(queue)
 				}
 			}
 		}
-		for i, pr := range batch {
-			if err := t.admit(m.QueuesToCreate(pr.request, now)); err != nil {
+		for i, req := range batch {
+			if err := t.admit(m.QueuesToCreate(req, now)); err != nil {
 				if refused == nil {
 					refused = map[int]error{}
 				}
@@ -168,11 +142,11 @@ func (b *queueCountLimit) check(batch []*proposal) (refused map[int]error) {
 	return refused
 }
 
-// refuseCreates is check while puts create no queues. Entries in flight create none either.
-func (b *queueCountLimit) refuseCreates(batch []*proposal) (refused map[int]error) {
+// refuseCreates is Check while puts create no queues. Entries in flight create none either.
+func (b *QueueLimit) refuseCreates(batch []*fsm.Request) (refused map[int]error) {
 	b.view(func(m *fsm.Machine, now fsm.Time) {
-		for i, pr := range batch {
-			if makes := m.QueuesToCreate(pr.request, now); len(makes) > 0 {
+		for i, req := range batch {
+			if makes := m.QueuesToCreate(req, now); len(makes) > 0 {
 				if refused == nil {
 					refused = map[int]error{}
 				}
@@ -185,11 +159,11 @@ func (b *queueCountLimit) refuseCreates(batch []*proposal) (refused map[int]erro
 
 // readCreates decodes which queues an entry creates if they do not exist. It reads the entry's bytes, because a caller
 // that was given up may have reused its request.
-func (f *inflightEntry) readCreates() {
-	if f.createsRead {
+func (f *creatingEntry) readCreates() {
+	if f.read {
 		return
 	}
-	f.createsRead = true
+	f.read = true
 	_, requests, err := fsm.DecodeEntry(f.entry)
 	if err != nil {
 		return // the machine will not apply it either

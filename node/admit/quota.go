@@ -1,8 +1,7 @@
-package node
+package admit
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,8 +91,8 @@ func (e *QuotaError) Unwrap() error {
 }
 
 const (
-	// quotaWait is how long a request waits for its share to grow, or to become known.
-	quotaWait = time.Second
+	// QuotaWait is how long a request waits for its share to grow, or to become known.
+	QuotaWait = time.Second
 	// quotaWaitersMax bounds how many requests of a shard wait at a time. Further ones are refused at once.
 	quotaWaitersMax = 1024
 	// namespaceWaitersMax bounds how many of them belong to one namespace, so that there is room for others.
@@ -108,11 +107,11 @@ const (
 	askPauseMax = 200 * time.Millisecond
 )
 
-// quotas holds the shares of a shard's leader: soft state of one leadership. It checks only requests that name a queue
+// Quotas holds the shares of a shard's leader: soft state of one leadership. It checks only requests that name a queue
 // of a namespace with a quota.
-type quotas struct {
+type Quotas struct {
 	name string // of the shard
-	view machineView
+	view View
 	// nodeLimited says that some namespace of the cluster has a quota, askForMore asks for larger shares, and noLeader
 	// returns ErrNoLeader with the known leader.
 	nodeLimited *atomic.Bool
@@ -156,7 +155,7 @@ type namespaceQuota struct {
 
 // wakeLocked wakes the requests that wait for a namespace. With nil it wakes those that wait to learn which namespaces
 // have quotas.
-func (q *quotas) wakeLocked(s *namespaceQuota) {
+func (q *Quotas) wakeLocked(s *namespaceQuota) {
 	change := &q.change
 	if s != nil {
 		change = &s.change
@@ -167,15 +166,15 @@ func (q *quotas) wakeLocked(s *namespaceQuota) {
 	}
 }
 
-// wakeAll wakes the requests that wait to learn which namespaces have quotas.
-func (q *quotas) wakeAll() {
+// WakeAll wakes the requests that wait to learn which namespaces have quotas.
+func (q *Quotas) WakeAll() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.wakeLocked(nil)
 }
 
-// reset forgets the shares of an earlier leadership: its entries are applied, or never will be.
-func (q *quotas) reset(term uint64) {
+// Reset forgets the shares of an earlier leadership: its entries are applied, or never will be.
+func (q *Quotas) Reset(term uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, s := range q.namespaces {
@@ -186,9 +185,9 @@ func (q *quotas) reset(term uint64) {
 	q.anyLimited.Store(false)
 }
 
-// setShardQuotas sets the quotas of the shard in a leadership, those of all namespaces with a quota, and returns what is
+// SetShardQuotas sets the quotas of the shard in a leadership, those of all namespaces with a quota, and returns what is
 // used of each.
-func (q *quotas) setShardQuotas(term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
+func (q *Quotas) SetShardQuotas(term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if term != q.term || term == 0 {
@@ -232,14 +231,14 @@ func (q *quotas) setShardQuotas(term uint64, all map[string]ShardQuota) (used ma
 
 // forgetUnlimitedLocked forgets a namespace without a quota, unless it has requests in flight: a new quota would have to
 // count them.
-func (q *quotas) forgetUnlimitedLocked(s *namespaceQuota) {
+func (q *Quotas) forgetUnlimitedLocked(s *namespaceQuota) {
 	if !s.limited && s.pending == (Amounts{}) && q.namespaces[s.name] == s {
 		delete(q.namespaces, s.name)
 	}
 }
 
-// use returns the use of each quota.
-func (q *quotas) use() (term uint64, all map[string]NamespaceUse) {
+// Use returns the use of each quota.
+func (q *Quotas) Use() (term uint64, all map[string]NamespaceUse) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all = map[string]NamespaceUse{}
@@ -265,9 +264,30 @@ func (q *quotas) use() (term uint64, all map[string]NamespaceUse) {
 	return q.term, all
 }
 
+// Usage returns the applied use of each quota, for metrics. It changes nothing, unlike sharesUsed.
+func (q *Quotas) Usage() map[string]Amounts {
+	q.mu.Lock()
+	all := make(map[string]Amounts, len(q.namespaces))
+	for name, s := range q.namespaces {
+		all[name] = Amounts{PutRate: s.putRate}
+	}
+	q.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	q.view(func(m *fsm.Machine, _ fsm.Time) {
+		for name, used := range all {
+			u := m.UsageOf(name)
+			used[JobsLimit], used[BytesLimit], used[LeasesLimit] = u.Jobs, u.Bytes, u.InFlight
+			all[name] = used
+		}
+	})
+	return all
+}
+
 // usedLocked returns what a namespace uses in the shard. A request that is applied and still pending counts twice; none
 // is missed.
-func (q *quotas) usedLocked(s *namespaceQuota) (used Amounts) {
+func (q *Quotas) usedLocked(s *namespaceQuota) (used Amounts) {
 	used = s.pending
 	q.view(func(m *fsm.Machine, _ fsm.Time) {
 		u := m.UsageOf(s.name)
@@ -289,7 +309,7 @@ func (s *namespaceQuota) refillTo(now time.Time) {
 func (s *namespaceQuota) putAllowedIn(now time.Time) time.Duration {
 	rate := float64(s.Granted[PutRate])
 	if rate == 0 {
-		return quotaWait
+		return QuotaWait
 	}
 	s.refillTo(now)
 	more := s.putDebt - max(0, rate-1000)
@@ -312,55 +332,13 @@ func (s *namespaceQuota) noteRefused(lacks Amounts, now time.Time) {
 }
 
 // limitsAny reports whether any namespace has a quota.
-func (q *quotas) limitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
+func (q *Quotas) limitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
 
 // askForMoreLocked asks for larger shares, less and less often while that changes nothing.
-func (q *quotas) askForMoreLocked(now time.Time) {
+func (q *Quotas) askForMoreLocked(now time.Time) {
 	if now.Sub(q.askedAt) < q.askAgainAfter {
 		return
 	}
 	q.askedAt, q.askAgainAfter = now, min(max(askPause, 2*q.askAgainAfter), askPauseMax)
 	q.askForMore()
-}
-
-// SetShardQuotas sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
-// ignores shares of another term. It returns what is used of each quota at that moment: after a share was lowered, the
-// use stays at most the larger of that figure and the share.
-func (n *Node) SetShardQuotas(shard uint32, term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
-	s, err := n.replicaOf(shard)
-	if err != nil {
-		return nil
-	}
-	return s.admission.quotas.setShardQuotas(term, maps.Clone(all))
-}
-
-// QuotaUse returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
-// term is 0 if the shard is not served here.
-func (n *Node) QuotaUse(shard uint32) (term uint64, all map[string]NamespaceUse) {
-	s, err := n.replicaOf(shard)
-	if err != nil || !s.serves() {
-		return 0, nil
-	}
-	return s.admission.quotas.use()
-}
-
-// SetNamespacesLimited sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
-// leader admits no request into any namespace before SetShardQuotas.
-func (n *Node) SetNamespacesLimited(spaces int) {
-	if n.namespacesLimited.Swap(spaces > 0) == (spaces > 0) {
-		return
-	}
-	for _, s := range n.here() {
-		s.admission.quotas.wakeAll()
-	}
-}
-
-// OnQuotaShort sets a function to call when a request waits for a larger share. It must return at once.
-func (n *Node) OnQuotaShort(f func()) { n.onQuotaShort.Store(&f) }
-
-// askForMoreQuota calls the function of OnQuotaShort.
-func (n *Node) askForMoreQuota() {
-	if f := n.onQuotaShort.Load(); f != nil {
-		(*f)()
-	}
 }

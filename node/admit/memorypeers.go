@@ -1,4 +1,4 @@
-package node
+package admit
 
 import (
 	"maps"
@@ -25,21 +25,12 @@ type fullPeer struct {
 	said    time.Time
 }
 
-// MemoryFull returns the figures of this node if its memory is so full that puts are refused, else
-// nil.
-func (n *Node) MemoryFull() *MemoryError {
-	if !n.memory.full.Load() {
-		return nil
-	}
-	used, _ := n.memory.used()
-	return &MemoryError{Used: used, Limit: n.memory.limit}
-}
-
-// NotePeerMemory records the answer of another node to the question for its memory. full is nil if
-// the node has enough memory; err is not nil if it did not answer. While a node does not answer,
-// the caller must repeat the call.
-func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
-	p := &n.memory.peers
+// NotePeer records the answer of another node to the question for its memory. full is nil if the node has enough memory;
+// err is not nil if it did not answer. While a node does not answer, the caller must repeat the call. If something may
+// have changed, it calls judge, one call at a time, with a function that returns the figures of the full voter with the
+// least memory left.
+func (m *Memory) NotePeer(server string, full *MemoryError, err error, judge func(fullest func(voters []string) *MemoryError)) {
+	p := &m.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := len(p.byServer)
@@ -50,38 +41,24 @@ func (n *Node) NotePeerMemory(server string, full *MemoryError, err error) {
 		delete(p.byServer, server)
 	}
 	if before > 0 || len(p.byServer) > 0 {
-		n.judgePeers()
+		judge(p.fullest)
 	}
 }
 
-// reviewPeers drops reports that are too old, also of nodes that are no longer asked, and reports
-// of nodes that are not voters of a shard here. So a removed node does not stop puts.
-func (n *Node) reviewPeers() {
-	p := &n.memory.peers
+// ReviewPeers drops reports that are too old, also of nodes that are no longer asked, and reports of nodes that are not
+// among voters, those of the shards here. So a removed node does not stop puts. For judge see notePeer.
+func (m *Memory) ReviewPeers(voters func() map[string]bool, judge func(fullest func(voters []string) *MemoryError)) {
+	p := &m.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.byServer) == 0 {
 		return
 	}
-	voters := map[string]bool{}
-	for _, s := range n.here() {
-		for _, server := range s.replica.committedMembers().Voters {
-			voters[server] = true
-		}
-	}
+	members := voters()
 	maps.DeleteFunc(p.byServer, func(server string, full fullPeer) bool {
-		return !voters[server] || time.Since(full.said) >= peerMemoryFor
+		return !members[server] || time.Since(full.said) >= peerMemoryFor
 	})
-	n.judgePeers()
-}
-
-// judgePeers stores for each shard here which voter has the least memory left. peerMemory.mu is
-// held.
-func (n *Node) judgePeers() {
-	for _, s := range n.here() {
-		s.admission.votersFull.Store(n.memory.peers.fullest(s.replica.committedMembers().Voters))
-		s.watchForgetting()
-	}
+	judge(p.fullest)
 }
 
 // fullest returns the figures of the full voter with the least memory left, nil if none is full. mu

@@ -1,4 +1,4 @@
-package node
+package admit
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// criticalLeases is how many jobs of a shard may be reserved while memory is critical. Only acks free memory then, and
+// CriticalLeases is how many jobs of a shard may be reserved while memory is critical. Only acks free memory then, and
 // each needs a reserved job.
-const criticalLeases = 64
+const CriticalLeases = 64
 
 // leaseBudget counts reserved jobs while memory is critical.
 type leaseBudget struct {
@@ -22,7 +22,7 @@ type leaseBudget struct {
 func (b *leaseBudget) take(wanted int64) (left int64) {
 	for {
 		reserved := b.reserved.Load()
-		if left = criticalLeases - reserved; left <= 0 || b.reserved.CompareAndSwap(reserved, reserved+wanted) {
+		if left = CriticalLeases - reserved; left <= 0 || b.reserved.CompareAndSwap(reserved, reserved+wanted) {
 			return left
 		}
 	}
@@ -31,8 +31,8 @@ func (b *leaseBudget) take(wanted int64) (left int64) {
 // boundLeases returns what may be proposed of a request: all of it, unless it reserves jobs while memory is critical. Then
 // it may reserve as many as are left of criticalLeases, and is refused if none is. A request with an id is not changed,
 // since its repeats must have the same content.
-func (a *admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
-	if !a.memory.critical.Load() || !a.leads() {
+func (a *Admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
+	if !a.cfg.Memory.critical.Load() || !a.cfg.Leads() {
 		return req, nil
 	}
 	wanted := int64(0)
@@ -47,7 +47,7 @@ func (a *admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
 	left := a.leases.take(wanted)
 	switch {
 	case left <= 0:
-		return req, fmt.Errorf("%s: %w", a.name, a.memory.refusal())
+		return req, fmt.Errorf("%s: %w", a.cfg.Name, a.cfg.Memory.refusal())
 	case left >= wanted || req.ID != "":
 		return req, nil
 	default:
@@ -55,10 +55,13 @@ func (a *admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
 	}
 }
 
-// recountLeases sets the number of reserved jobs anew, since not every admitted reservation is logged.
-func (a *admission) recountLeases() {
-	if a.memory.critical.Load() && a.leads() {
-		a.view(func(m *fsm.Machine, _ fsm.Time) { a.leases.reserved.Store(int64(m.Leases())) })
+// SetLeases sets the number of reserved jobs after an entry.
+func (a *Admission) SetLeases(reserved int) { a.leases.reserved.Store(int64(reserved)) }
+
+// RecountLeases sets the number of reserved jobs anew, since not every admitted reservation is logged.
+func (a *Admission) RecountLeases() {
+	if a.cfg.Memory.critical.Load() && a.cfg.Leads() {
+		a.cfg.View(func(m *fsm.Machine, _ fsm.Time) { a.SetLeases(m.Leases()) })
 	}
 }
 

@@ -1,4 +1,4 @@
-package node
+package admit
 
 import (
 	"sync"
@@ -73,12 +73,12 @@ func (l *fullQueues) forget(commands []fsm.Command) {
 // from what this leader has applied; nothing is logged. Every answered request is applied, so a caller that has made
 // room is not refused. While an entry is in flight, the request is logged and the machine decides: that entry may hold
 // an earlier attempt at the same put. While this leader hands over, its successor decides, for the same reason.
-func (a *admission) refusedByQueues(req *fsm.Request) (results []fsm.Result) {
-	if !a.fullQueues.containsAll(req.Commands) || !a.idle() || !a.leads() {
+func (a *Admission) refusedByQueues(req *fsm.Request) (results []fsm.Result) {
+	if !a.fullQueues.containsAll(req.Commands) || !a.cfg.Idle() || !a.cfg.Leads() {
 		return nil
 	}
 	refused := false
-	a.view(func(m *fsm.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
+	a.cfg.View(func(m *fsm.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
 	if !refused {
 		a.fullQueues.forget(req.Commands)
 		return nil
