@@ -165,6 +165,12 @@ var importTable = []importRow{
 		reason:   "an error of the contract knows the machine's codes and the node's errors, and no handler",
 	},
 	{
+		dir:      "rpc/metrics",
+		may:      []string{"fsm", "node", "rpc/backend", "rpc/wire"},
+		external: []string{"github.com/prometheus"},
+		reason:   "collectors read a node's measurements and know no handler",
+	},
+	{
 		dir:      "rpc/wire",
 		may:      []string{"fsm", "node", "rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -266,10 +265,10 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 		counts.Dead += q.Counts.Dead
 		counts.Bytes += q.Counts.Bytes
 		addTotals(out.GetTotals(), &q.Counters)
-		oldest, next = earlier(oldest, q.OldestReady), earlier(next, q.NextDue)
+		oldest, next = wire.Earlier(oldest, q.OldestReady), wire.Earlier(next, q.NextDue)
 		dedupSince = max(dedupSince, q.DedupSince)
 		out.DedupWindowShortened = out.DedupWindowShortened || dedupShortened(q)
-		asOf, now = earlier(asOf, q.asOf), earlier(now, q.now)
+		asOf, now = wire.Earlier(asOf, q.asOf), wire.Earlier(now, q.now)
 	}
 	out.Counts.Delayed, out.Counts.Ready = wire.Count(counts.Delayed), wire.Count(counts.Ready)
 	out.Counts.Reserved, out.Counts.Dead = wire.Count(counts.Reserved), wire.Count(counts.Dead)
@@ -283,26 +282,8 @@ func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	if oldest != 0 {
 		out.OldestReadyAge = durationpb.New(max(0, now.Sub(oldest)))
 	}
-	out.DedupWindowHeld = durationpb.New(dedupHeld(&first.Settings, dedupSince, now))
+	out.DedupWindowHeld = durationpb.New(wire.DedupHeld(&first.Settings, dedupSince, now))
 	return out
-}
-
-// dedupWindow returns how long ended ids should be remembered. The caller handles DedupForever.
-func dedupWindow(s *fsm.Settings) time.Duration {
-	if s.DedupWindowSet {
-		return s.DedupWindow
-	}
-	return fsm.DefaultDedupWindow
-}
-
-// dedupHeld returns how long ended ids are really remembered: as long as the setting says, unless
-// older ids were dropped.
-func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
-	age := max(0, now.Sub(since))
-	if s.DedupForever {
-		return age
-	}
-	return min(dedupWindow(s), age)
 }
 
 // dedupShortened reports whether a shard dropped ids that the setting would have kept, because its
@@ -310,17 +291,9 @@ func dedupHeld(s *fsm.Settings, since, now fsm.Time) time.Duration {
 func dedupShortened(q *queuePart) bool {
 	kept := q.Created
 	if !q.Settings.DedupForever {
-		kept = max(kept, q.now-fsm.Time(dedupWindow(&q.Settings)))
+		kept = max(kept, q.now-fsm.Time(wire.DedupWindow(&q.Settings)))
 	}
 	return q.DedupSince > kept
-}
-
-// earlier returns the earlier of two times; 0 is no time.
-func earlier(a, b fsm.Time) fsm.Time {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // addTotals adds the counters of a part to t.

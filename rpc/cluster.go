@@ -141,7 +141,7 @@ func (v *clusterView) find(name, incarnation string) (*backend.Member, *fault.Er
 		if m.Name != name {
 			continue
 		}
-		_, its := splitServer(m.ServerID)
+		_, its := backend.SplitServer(m.ServerID)
 		if its == incarnation {
 			return m, nil
 		}
@@ -213,10 +213,10 @@ func (v *clusterView) successor(g *groupView, name string) (*backend.Member, *fa
 			}
 			return voters[i], nil
 		}
-		if slices.Contains(names(g.Voters), name) {
+		if slices.Contains(backend.NodeNames(g.Voters), name) {
 			return nil, fault.Invalid("to", "%s does not answer", name)
 		}
-		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s", fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(names(g.Voters)))
+		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s", fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(backend.NodeNames(g.Voters)))
 	}
 	voters = slices.DeleteFunc(voters, func(m *backend.Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
 	if len(voters) == 0 {

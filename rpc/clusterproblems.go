@@ -2,11 +2,12 @@ package rpc
 
 import (
 	"fmt"
-	"github.com/belfrydb/belfry/rpc/backend"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // listedMost is how many shards or nodes a sentence lists.

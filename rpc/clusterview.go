@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,9 +15,6 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
-
-// catalogGroup is the name of the catalog's group in statuses.
-const catalogGroup = "catalog"
 
 // clusterView is the cluster as all nodes reported it in one round.
 type clusterView struct {
@@ -67,14 +63,14 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 		}
 	}
 	for shard := range s.node.ShardCount() {
-		name := shardGroup(shard)
+		name := backend.ShardGroup(shard)
 		g := newGroupView(groups[name], held[name])
 		g.Shard = uint32(shard)
 		g.behindSince = v.behindSince(name)
 		v.shards = append(v.shards, g)
 	}
-	v.catalog = newGroupView(groups[catalogGroup], held[catalogGroup])
-	v.catalog.behindSince = v.behindSince(catalogGroup)
+	v.catalog = newGroupView(groups[backend.CatalogGroup], held[backend.CatalogGroup])
+	v.catalog.behindSince = v.behindSince(backend.CatalogGroup)
 	return v
 }
 
@@ -151,13 +147,13 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 		g := &v.shards[i]
 		out.Shards = append(out.Shards, &belfryv1.Shard{
 			Shard: g.Shard, Leader: g.leaderName(), Term: g.Term, AppliedIndex: g.DigestIndex, Digest: digestText(g.Digest),
-			Jobs: wire.Count(uint64(g.Jobs)), Time: wire.ExactTime(g.Clock), Voters: names(g.Voters), Nonvoters: names(g.Nonvoters), Replicas: g.wireReplicas(),
+			Jobs: wire.Count(uint64(g.Jobs)), Time: wire.ExactTime(g.Clock), Voters: backend.NodeNames(g.Voters), Nonvoters: backend.NodeNames(g.Nonvoters), Replicas: g.wireReplicas(),
 			ClockAhead: wireClockAhead(&g.GroupStatus), VotersWanted: wire.Count(uint64(v.votersWanted)),
 		})
 	}
 	if c := &v.catalog; len(c.Voters) > 0 {
 		out.Catalog = &belfryv1.Catalog{
-			Leader: c.leaderName(), Term: c.Term, Voters: names(c.Voters), Nonvoters: names(c.Nonvoters), Replicas: c.wireReplicas(),
+			Leader: c.leaderName(), Term: c.Term, Voters: backend.NodeNames(c.Voters), Nonvoters: backend.NodeNames(c.Nonvoters), Replicas: c.wireReplicas(),
 		}
 	}
 	return out
@@ -165,7 +161,7 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 
 // wireNode converts a node, and counts its replicas and leaderships of shards.
 func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
-	_, incarnation := splitServer(m.ServerID)
+	_, incarnation := backend.SplitServer(m.ServerID)
 	out := &belfryv1.Node{
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone, Version: m.Version, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
@@ -205,7 +201,7 @@ func (g *groupView) leaderName() string {
 func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 	for i, id := range slices.Concat(g.Voters, g.Nonvoters) {
 		r := &belfryv1.Replica{Voter: i < len(g.Voters)}
-		r.Node, r.Incarnation = splitServer(id)
+		r.Node, r.Incarnation = backend.SplitServer(id)
 		if held := g.held[id]; held != nil {
 			r.AppliedIndex, r.Digest = held.DigestIndex, digestText(held.Digest)
 			r.BehindSince = g.behindSince[id]
@@ -219,18 +215,3 @@ func (g *groupView) wireReplicas() (all []*belfryv1.Replica) {
 
 // digestText writes a digest.
 func digestText(digest uint64) string { return fmt.Sprintf("%016x", digest) }
-
-// names returns the names in server ids.
-func names(servers []string) (all []string) {
-	for _, id := range servers {
-		name, _ := splitServer(id)
-		all = append(all, name)
-	}
-	return all
-}
-
-// splitServer splits a Raft server id, name.incarnation. A name has no dot.
-func splitServer(id string) (name, incarnation string) {
-	name, incarnation, _ = strings.Cut(id, ".")
-	return name, incarnation
-}

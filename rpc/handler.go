@@ -25,6 +25,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/metrics"
 )
 
 // Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
@@ -89,7 +90,7 @@ func (c *Config) validate() error {
 		c.Limits = DefaultLimits()
 	}
 	if c.MetricsQueuesMax == 0 {
-		c.MetricsQueuesMax = DefaultMetricsQueues
+		c.MetricsQueuesMax = metrics.DefaultQueues
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -156,10 +157,10 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Registry.Register(newNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
+	if err := cfg.Registry.Register(metrics.NewNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
-	if err := cfg.Registry.Register(newNamespaceCollector(cfg.Node, cfg.Cluster)); err != nil {
+	if err := cfg.Registry.Register(metrics.NewNamespaceCollector(cfg.Node, cfg.Cluster.Namespaces)); err != nil {
 		return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
 	}
 	backups, err := newBackups(cfg)
@@ -248,7 +249,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 			h.writeFault(w, plainRequest(r), f)
 		}
 	})
-	h.routes["/metrics"] = h.requireView(newMetricsPage(cfg.Registry, &queueMetrics{cfg.Node, cfg.MetricsQueuesMax}))
+	h.routes["/metrics"] = h.requireView(metrics.NewPage(cfg.Registry, cfg.Node, cfg.MetricsQueuesMax))
 }
 
 // ServeHTTP implements http.Handler.

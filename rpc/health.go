@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -69,12 +68,12 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 		here[status.Shards[i].Shard] = &status.Shards[i]
 	}
 	unreached := h.node.Unreached(ctx)
-	out = append(out, healthCheck{name: catalogGroup, problem: unreached[catalogGroup]})
+	out = append(out, healthCheck{name: backend.CatalogGroup, problem: unreached[backend.CatalogGroup]})
 	out = append(out, healthCheck{name: "leaders"})
 	leaders, reached := &out[len(out)-1], false
 	shards := make([]healthCheck, 0, h.node.ShardCount())
 	for shard := range h.node.ShardCount() {
-		name := shardGroup(shard)
+		name := backend.ShardGroup(shard)
 		replica := here[uint32(shard)] //nolint:gosec // at most 1,024
 		problem := cmp.Or(leaderProblem(replica), unreached[name])
 		reached = reached || problem == ""
@@ -132,12 +131,6 @@ func (h *health) isolation(reached bool) string {
 // applyLagMax bounds the committed entries that a ready replica has not applied yet. With more of
 // them the node is still catching up, as after a start, and a rolling restart should wait for it.
 const applyLagMax = 10_000
-
-// shardGroupPrefix begins the names of the shards' groups.
-const shardGroupPrefix = "shard-"
-
-// shardGroup returns the name of a shard's group.
-func shardGroup(shard int) string { return shardGroupPrefix + strconv.Itoa(shard) }
 
 // leaderProblem returns a problem of the shard's leader that the replica here knows of, and that
 // does not depend on the node asked. It is "" if there is no problem, or no replica here.
@@ -234,13 +227,13 @@ func readyQuery(r *http.Request) (url.Values, *fault.Error) {
 func (h *health) unknownCheck(name string, checks []healthCheck) *fault.Error {
 	var names []string
 	for _, c := range checks {
-		if !strings.HasPrefix(c.name, shardGroupPrefix) {
+		if !strings.HasPrefix(c.name, backend.ShardGroupPrefix) {
 			names = append(names, c.name)
 		}
 	}
-	shards := shardGroup(0)
+	shards := backend.ShardGroup(0)
 	if last := h.node.ShardCount() - 1; last > 0 {
-		shards += " to " + shardGroup(last)
+		shards += " to " + backend.ShardGroup(last)
 	}
 	name = fault.Clip(strings.ToValidUTF8(name, "\ufffd"), fault.QuotedBytesMax)
 	return fault.Invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "), shards)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/metrics"
 )
 
 func TestMetrics(t *testing.T) {
@@ -43,7 +43,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s is not in the metrics", want)
 		}
 	}
-	if err := registry.Register(newNodeCollector(s.node, func() int { return 1 }, "")); err == nil {
+	if err := registry.Register(metrics.NewNodeCollector(s.node, func() int { return 1 }, "")); err == nil {
 		t.Error("the node's metrics were not registered")
 	}
 }
@@ -254,12 +254,6 @@ func TestMetricsOfSnapshots(t *testing.T) {
 }
 
 func TestMetricsOfTheBuild(t *testing.T) {
-	m := buildInfo("v1.2.3", func() (*debug.BuildInfo, bool) {
-		return &debug.BuildInfo{Settings: []debug.BuildSetting{{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: "abc"}}}, true
-	})
-	if got := m.Desc().String(); !strings.Contains(got, `"belfry_build_info"`) {
-		t.Error(got)
-	}
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry, c.Version = registry, "v1.2.3" })
 	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, `belfry_build_info{goversion="go1.`) || !strings.Contains(got, `version="v1.2.3"} 1`) {

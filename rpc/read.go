@@ -61,7 +61,7 @@ func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) 
 func asOf(readings ...fsm.Reading) *timestamppb.Timestamp {
 	var earliest fsm.Time
 	for i := range readings {
-		earliest = earlier(earliest, readings[i].Clock)
+		earliest = wire.Earlier(earliest, readings[i].Clock)
 	}
 	return wire.ExactTime(earliest)
 }

@@ -181,7 +181,7 @@ func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 		Ttr:           durationpb.New(cmp.Or(s.TTR, fsm.DefaultTTR)),
 		MaxAttempts:   proto.Uint32(attempts),
 		RetryDelays:   wire.Durations(delays),
-		DedupWindow:   durationpb.New(dedupWindow(s)),
+		DedupWindow:   durationpb.New(wire.DedupWindow(s)),
 		DedupForever:  proto.Bool(s.DedupForever),
 		MaxInFlight:   proto.Uint32(wire.Count(s.MaxInFlight)),
 		MaxJobs:       proto.Uint32(wire.Count(s.MaxJobs)),

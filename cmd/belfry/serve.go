@@ -22,7 +22,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/metrics"
 )
 
 const (
@@ -89,7 +89,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.Var(newChoice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
 	flags.Var(newChoice(&f.logLevel, logLevels...), "log-level", "debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
 	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on loopback; nowhere if empty")
-	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", rpc.DefaultMetricsQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", rpc.MetricsQueuesMax))
+	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", metrics.DefaultQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", metrics.QueuesMax))
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
 	f.mirror.access.add(flags)
 	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0, "how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
@@ -110,8 +110,8 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 		return usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
 	case f.memory.bytes != 0 && f.memory.bytes < node.MemoryBytesMin:
 		return usagef("--memory: have %q, want at least %dMiB", f.memory.text, node.MemoryBytesMin>>20)
-	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > rpc.MetricsQueuesMax:
-		return usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, rpc.MetricsQueuesMax)
+	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > metrics.QueuesMax:
+		return usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, metrics.QueuesMax)
 	}
 	if err := checkTLSFlags(flags); err != nil {
 		return err

@@ -1,5 +1,5 @@
 // Package backend declares what the handlers of rpc require of the node that they run on: the node
-// itself, the catalog, and the cluster. It has interfaces and their values, and no code. Package
+// itself, the catalog, and the cluster. It has interfaces, their values and the names in them. Package
 // adapter implements two of them for a cluster of package cluster; *cluster.Router is the third.
 package backend
 

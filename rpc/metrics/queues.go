@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import (
 	"cmp"
@@ -9,16 +9,15 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// DefaultMetricsQueues is the default of Config.MetricsQueuesMax.
-const DefaultMetricsQueues = 1000
+// DefaultQueues is how many queues have their own series by default.
+const DefaultQueues = 1000
 
-// MetricsQueuesMax bounds Config.MetricsQueuesMax: a longer page would be too long for a scrape
+// QueuesMax bounds how many queues may have their own series: a longer page would be too long for a scrape
 // every few seconds.
-const MetricsQueuesMax = 10_000
+const QueuesMax = 10_000
 
 // queuesPage is how many queues are read at a time: the machine is locked during a read.
 const queuesPage = 250
@@ -28,7 +27,7 @@ const queuesPage = 250
 // beyond the bound are summed by shard. The oldest queues have their own series: a new queue does
 // not take the series of another.
 type queueMetrics struct {
-	node backend.Node
+	node Node
 	most int
 }
 
@@ -80,7 +79,7 @@ func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, add 
 		for i := range page.Queues {
 			q := &page.Queues[i]
 			add(&queueSeries{
-				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now), dedup: dedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
+				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now), dedup: wire.DedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
 			})
 			delete(known, q.Name)
 		}
@@ -165,7 +164,7 @@ func (s *queueSeries) add(q *queueSeries) {
 	s.Counts.Reserved += q.Counts.Reserved
 	s.Counts.Dead += q.Counts.Dead
 	s.Counts.Bytes += q.Counts.Bytes
-	s.OldestReady, s.NextDue = earlier(s.OldestReady, q.OldestReady), earlier(s.NextDue, q.NextDue)
+	s.OldestReady, s.NextDue = wire.Earlier(s.OldestReady, q.OldestReady), wire.Earlier(s.NextDue, q.NextDue)
 	addCounters(&s.Counters, &q.Counters)
 	wire.AddDueSums(&s.Due, &q.Due)
 }

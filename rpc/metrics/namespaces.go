@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import (
 	"sync"
@@ -9,9 +9,9 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// metricsNamespacesMax is how many namespaces with a quota have their own series. With four limits
+// namespacesMax is how many namespaces with a quota have their own series. With four limits
 // and six shards that is up to 32 series each, and 28 for all others together.
-const metricsNamespacesMax = 250
+const namespacesMax = 250
 
 // namespaceCollector shows the quotas of namespaces, their use and the refusals. The leader of each
 // shard shows the use in its shard, so that sums over nodes are right. Every node shows the whole
@@ -20,8 +20,8 @@ const metricsNamespacesMax = 250
 // Namespaces beyond the bound are summed as node.OtherQueues, without a limit. A namespace keeps
 // its series as long as it has a quota and the process runs.
 type namespaceCollector struct {
-	node                 backend.Node
-	cluster              backend.Cluster
+	node                 Node
+	namespaces           func() []backend.Namespace
 	most                 int
 	limit, used, refused *prometheus.Desc
 
@@ -55,9 +55,11 @@ func (r *refusalCounter) add(shard uint32, now map[string]node.Amounts, shown ma
 	r.seen[shard] = now
 }
 
-func newNamespaceCollector(n backend.Node, cluster backend.Cluster) *namespaceCollector {
+// NewNamespaceCollector returns the collector for the namespaces with a quota, which namespaces
+// returns from memory, by name.
+func NewNamespaceCollector(n Node, namespaces func() []backend.Namespace) *namespaceCollector {
 	return &namespaceCollector{
-		node: n, cluster: cluster, most: metricsNamespacesMax, shown: map[string]bool{},
+		node: n, namespaces: namespaces, most: namespacesMax, shown: map[string]bool{},
 		refusal: refusalCounter{seen: map[uint32]map[string]node.Amounts{}, counts: map[string]node.Amounts{}},
 		limit:   desc("namespace_limit", "What all queues of the namespace may have together, as this node knows it; every node shows the same. A limit that is not set is missing.", "namespace", "limit"),
 		used:    desc("namespace_used", "What the namespace uses of a limit in a shard; only the shard's leader says.", "namespace", "limit", "shard"),
@@ -79,7 +81,7 @@ func (c *namespaceCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *namespaceCollector) Collect(ch chan<- prometheus.Metric) {
-	all := c.cluster.Namespaces()
+	all := c.namespaces()
 	if len(all) == 0 {
 		return
 	}

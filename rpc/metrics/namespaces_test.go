@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import (
 	"strconv"
@@ -15,7 +15,7 @@ import (
 
 // spacedNode is a node with figures of namespaces.
 type spacedNode struct {
-	*memoryNode
+	Node
 	shards []node.ShardStats
 }
 
@@ -53,15 +53,15 @@ func expectNamespaces(t *testing.T, c *namespaceCollector, want string) {
 // TestMetricsOfNamespaces: limits that are set, what is used of them in the shards that are led, and who was refused. Of too many namespaces those that were
 // there first keep their series, and the rest are added up.
 func TestMetricsOfNamespaces(t *testing.T) {
-	f := &fakeQuotas{fakeCluster: &fakeCluster{}}
+	var all []backend.Namespace
 	n := &spacedNode{shards: []node.ShardStats{
 		{Shard: 0, Spaces: map[string]node.Amounts{"b": {3, 30, 1, 500}, "c": {1, 1, 1, 1000}, "_other": {1, 1, 1, 0}}, QuotaRefusals: map[string]node.Amounts{"b": {2, 0, 0, 1}, "c": {4}, "_other": {8}}},
 		{Shard: 1, QuotaRefusals: map[string]node.Amounts{"b": {5, 0, 0, 0}, "gone": {16}}},
 	}}
-	c := newNamespaceCollector(n, f)
+	c := NewNamespaceCollector(n, func() []backend.Namespace { return all })
 	c.most = 1
 	expectNamespaces(t, c, "")
-	f.all = []backend.Namespace{{Name: "b", Quota: node.Amounts{10, 0, 0, 2500}}}
+	all = []backend.Namespace{{Name: "b", Quota: node.Amounts{10, 0, 0, 2500}}}
 	want := `
 limit jobs b 10
 limit puts_per_second b 2.5
@@ -79,9 +79,9 @@ used puts_per_second _other 0 1
 used puts_per_second b 0 0.5
 `
 	expectNamespaces(t, c, want)
-	f.all = []backend.Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, f.all[0], {Name: "c", Quota: node.Amounts{1}}}
+	all = []backend.Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, all[0], {Name: "c", Quota: node.Amounts{1}}}
 	expectNamespaces(t, c, want)
-	f.all = f.all[:2]
+	all = all[:2]
 	n.shards = nil
 	const rest = `
 refused_total bytes _other 0
@@ -96,10 +96,10 @@ refused_total puts_per_second _other 0
 // TestRefusalsOfNamespacesNeverFall: a namespace that loses its quota and gets it back, a replica that goes and comes, and a node that starts it anew take nothing from what
 // was counted.
 func TestRefusalsOfNamespacesNeverFall(t *testing.T) {
-	f := &fakeQuotas{fakeCluster: &fakeCluster{}}
+	var all []backend.Namespace
 	a, b := backend.Namespace{Name: "a", Quota: node.Amounts{1}}, backend.Namespace{Name: "b", Quota: node.Amounts{1}}
 	n := &spacedNode{}
-	c := newNamespaceCollector(n, f)
+	c := NewNamespaceCollector(n, func() []backend.Namespace { return all })
 	for i, step := range []struct {
 		all                []backend.Namespace
 		shards             map[string]node.Amounts // of shard 0; nil if it is not here
@@ -114,7 +114,7 @@ func TestRefusalsOfNamespacesNeverFall(t *testing.T) {
 		{nil, map[string]node.Amounts{"a": {3}}, "", "", ""},
 		{[]backend.Namespace{a}, map[string]node.Amounts{"a": {4}}, "10", "", "2"},
 	} {
-		if f.all, n.shards = step.all, nil; step.shards != nil {
+		if all, n.shards = step.all, nil; step.shards != nil {
 			n.shards = []node.ShardStats{{QuotaRefusals: step.shards}}
 		}
 		registry := prometheus.NewPedanticRegistry()

@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import (
 	"runtime"
@@ -8,14 +8,26 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
+// Node has the methods that the metrics need of a node. They are called for each scrape, from
+// any goroutine.
+type Node interface {
+	// Status returns what the node knows about itself and its groups.
+	Status() node.Status
+	// Stats returns the node's measurements.
+	Stats() node.Stats
+	// Peek answers q from what this node has applied. It does not wait for another node.
+	Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
+}
+
 // nodeCollector collects the metrics of a node for each scrape. metricsPage collects those of
 // queues.
 type nodeCollector struct {
-	node backend.Node
+	node Node
 	// votersWanted returns how many voters each shard should have.
 	votersWanted func() int
 	build        prometheus.Metric
@@ -39,8 +51,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("belfry_"+name, help, labels, nil)
 }
 
-// newNodeCollector describes the metrics.
-func newNodeCollector(n backend.Node, votersWanted func() int, version string) *nodeCollector {
+// NewNodeCollector describes the metrics.
+func NewNodeCollector(n Node, votersWanted func() int, version string) *nodeCollector {
 	c := &nodeCollector{
 		node: n, votersWanted: votersWanted, build: buildInfo(version, debug.ReadBuildInfo),
 		info:           desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),
@@ -162,7 +174,7 @@ func (c *nodeCollector) collectNode(ch chan<- prometheus.Metric, status *node.St
 	c.collectMemory(gauge, &status.Memory)
 	ch <- prometheus.MustNewConstMetric(c.peersChanged, prometheus.CounterValue, float64(stats.PeersChanged))
 	for i := range status.Groups {
-		if status.Groups[i].Group == catalogGroup {
+		if status.Groups[i].Group == backend.CatalogGroup {
 			gauge(c.catalogLeading, truth(status.Groups[i].Serving))
 		}
 	}
@@ -206,7 +218,7 @@ func shardLabel(shard uint32) string { return strconv.FormatUint(uint64(shard), 
 // peerLabels returns the names of servers. Servers that share a name, as a node and its replacement
 // do, are labelled by their ids.
 func peerLabels(servers []string) []string {
-	labels := names(servers)
+	labels := backend.NodeNames(servers)
 	times := map[string]int{}
 	for _, name := range labels {
 		times[name]++

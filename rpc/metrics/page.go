@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import (
 	"compress/gzip"
@@ -13,23 +13,25 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// metricsPage serves /metrics: the metrics of the registry, followed by those of queues. The latter
+// page serves /metrics: the metrics of the registry, followed by those of queues. The latter
 // are written as text here, because the registry takes several times as long for their tens of
 // thousands of series.
-type metricsPage struct {
+type page struct {
 	rest   http.Handler
 	queues *queueMetrics
 }
 
-func newMetricsPage(registry *prometheus.Registry, queues *queueMetrics) *metricsPage {
-	return &metricsPage{rest: promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}), queues: queues}
+// NewPage returns the handler of /metrics. queuesMax is how many queues have their own
+// series; a queue counts once for each shard that has a partition of it.
+func NewPage(registry *prometheus.Registry, n Node, queuesMax int) http.Handler {
+	return &page{rest: promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}), queues: &queueMetrics{n, queuesMax}}
 }
 
 // ServeHTTP implements http.Handler.
-func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	asText := r.Clone(r.Context())
 	asText.Header.Del("Accept") // there is one format
-	t := &metricsWriter{ResponseWriter: w}
+	t := &pageWriter{ResponseWriter: w}
 	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		w.Header().Set("Content-Encoding", "gzip")
 		t.packed, _ = gzip.NewWriterLevel(w, gzip.BestSpeed) // the level is valid
@@ -44,15 +46,15 @@ func (p *metricsPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// metricsWriter is an answer that is compressed, unless it is an error.
-type metricsWriter struct {
+// pageWriter is an answer that is compressed, unless it is an error.
+type pageWriter struct {
 	http.ResponseWriter
 	packed *gzip.Writer // nil for no compression
 	failed bool
 }
 
 // Write implements io.Writer.
-func (w *metricsWriter) Write(b []byte) (int, error) {
+func (w *pageWriter) Write(b []byte) (int, error) {
 	if w.packed == nil || w.failed {
 		return w.ResponseWriter.Write(b)
 	}
@@ -60,7 +62,7 @@ func (w *metricsWriter) Write(b []byte) (int, error) {
 }
 
 // WriteHeader implements http.ResponseWriter.
-func (w *metricsWriter) WriteHeader(status int) {
+func (w *pageWriter) WriteHeader(status int) {
 	if w.failed = status != http.StatusOK; w.failed {
 		w.Header().Del("Content-Encoding")
 	}

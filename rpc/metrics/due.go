@@ -1,4 +1,4 @@
-package rpc
+package metrics
 
 import "github.com/belfrydb/belfry/fsm"
 
