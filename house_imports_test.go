@@ -45,6 +45,11 @@ var importTable = []importRow{
 		reason: "the reference model is read next to the machine and shares only its vocabulary",
 	},
 	{
+		dir:    "fsm/model/ledger",
+		may:    []string{"fsm"},
+		reason: "the judge of a log shares with the machine only the words of commands and results",
+	},
+	{
 		dir:     "node",
 		may:     []string{"fsm", "node/..."},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
@@ -92,7 +97,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "node/nodetest",
-		may:      []string{"fsm", "node/...", "node/nodetest/pipetest"},
+		may:      []string{"fsm", "fsm/model/ledger", "node/...", "node/nodetest/pipetest"},
 		external: []string{"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt"},
 		reason:   "a cluster of nodes in memory for tests, under the rules of node",
 	},
@@ -271,10 +276,10 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/checker",
-		may:      []string{"fsm", "fsm/model", "node/journal", "rpc/belfry/...", "jepsen/..."},
+		may:      []string{"fsm", "fsm/model/ledger", "node/journal", "rpc/belfry/...", "jepsen/..."},
 		testMay:  []string{"node"}, // the entries of made-up journals
 		external: []string{"github.com/anishathalye/porcupine", "google.golang.org/protobuf"},
-		reason:   "the checker judges histories by the reference model",
+		reason:   "the checker judges histories by the log, and the log by its ledger",
 	},
 	{
 		dir:     "cmd/belfry",

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -62,8 +63,8 @@ func (c *check) access(found *findings) {
 	for _, shard := range c.order_ {
 		l := c.shards[shard]
 		for i := range l.commands {
-			if one := &l.commands[i]; one.effect && one.request.ID != "" {
-				g.judgeEffect(l, one, sent[baseOf(one.request.ID)], found)
+			if one := &l.commands[i]; one.Effect && one.Request.ID != "" {
+				g.judgeEffect(l, one, sent[baseOf(one.Request.ID)], found)
 			}
 		}
 	}
@@ -229,11 +230,11 @@ func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
 }
 
 // judgeEffect holds a command that took effect against what the calls carried that sent it.
-func (g *gatekeeper) judgeEffect(l *shardLog, one *command, sent []*history.Op, found *findings) {
+func (g *gatekeeper) judgeEffect(l *shardLog, one *ledger.Command, sent []*history.Op, found *findings) {
 	if len(sent) == 0 {
 		return // the effects judge it
 	}
-	act, queues := touched(one.command)
+	act, queues := touched(one.Command)
 	if len(queues) == 0 {
 		return
 	}
@@ -245,9 +246,9 @@ func (g *gatekeeper) judgeEffect(l *shardLog, one *command, sent []*history.Op, 
 		}
 	}
 	o := sent[0]
-	found.violated(37, g.c.since(one.entry.at), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not "+
+	found.violated(37, g.c.since(one.Entry.At), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not "+
 		"good or does not allow it",
-		l.shard, one.entry.index, one.number, describe(o), strings.Join(queues, ", "), o.Token)
+		l.shard, one.Entry.Index, one.Number, describe(o), strings.Join(queues, ", "), o.Token)
 }
 
 // touched returns the queues that a command of clients does something to, and what.

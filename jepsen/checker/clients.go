@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -213,24 +214,16 @@ func (c *check) missing(found *findings) {
 		return
 	}
 	for _, shard := range c.order_ {
-		for _, a := range c.shards[shard].books.jobs {
-			for _, o := range asked[idName{a.queue.name, a.name()}] {
+		for _, a := range c.shards[shard].books.Jobs() {
+			for _, o := range asked[idName{a.Queue.Name, a.Name()}] {
 				found.look(34)
-				there := a.at != 0 && a.at < c.at(o.Invoked) && (a.ended == 0 || a.ended > c.at(o.Returned))
-				if there && !a.put.Given.Has(fsm.GivenTTL) && a.queue.settings.Overdue != fsm.DropOverdue {
+				there := a.PutAt != 0 && a.PutAt < c.at(o.Invoked) && (a.EndedAt == 0 || a.EndedAt > c.at(o.Returned))
+				if there && !a.Put.Given.Has(fsm.GivenTTL) && a.Queue.Settings.Overdue != fsm.DropOverdue {
 					found.violated(34, o.Returned, "%s found no job, and it was there", describe(o))
 				}
 			}
 		}
 	}
-}
-
-// name is the id that a job goes by.
-func (a *account) name() string {
-	if a.id != "" {
-		return a.id
-	}
-	return fsm.FormatID(a.queue.partition, a.serial)
 }
 
 // span is a time in which a job was there for anybody, by the log.
@@ -318,7 +311,7 @@ func (c *check) waits(found *findings) {
 			}
 			for _, job := range resp.GetJobs() {
 				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
-					since := max(c.since(l.since), from)
+					since := max(c.since(l.Since), from)
 					late.add(found, o.Returned, o.Returned-since, func() string {
 						return fmt.Sprintf("%s had waited for job %s of %s, which was there", describe(o), job.GetId(), job.GetQueue())
 					})
@@ -344,13 +337,17 @@ func missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (
 
 // leaseOf is what the books have of the lease of a job that was handed out; nil if it is not known,
 // or if its queue held jobs back.
-func (c *check) leaseOf(job *belfryv1.Job) *lease {
+func (c *check) leaseOf(job *belfryv1.Job) *ledger.Lease {
 	ref, _ := parseLease(job.GetLease())
 	l := c.shards[job.GetWitness().GetShard()]
-	if l == nil || l.books.leases[ref.Fence] == nil || l.books.leases[ref.Fence].account.queue.withheld {
+	if l == nil {
 		return nil
 	}
-	return l.books.leases[ref.Fence]
+	held := l.books.Lease(ref.Fence)
+	if held == nil || held.Job.Queue.Withheld {
+		return nil
+	}
+	return held
 }
 
 // idle returns for each queue the times in which a job was there for longer than anybody should wait for it.
@@ -358,17 +355,17 @@ func (c *check) idle() map[string][]span {
 	idle := map[string][]span{}
 	for _, shard := range c.order_ {
 		l := c.shards[shard]
-		add := func(q *ledger, from fsm.Time, to time.Duration, serial uint64) {
-			if s := (span{c.since(from), to, serial}); s.to-s.from > slowMax && !q.withheld {
-				idle[q.name] = append(idle[q.name], s)
+		add := func(q *ledger.Queue, from fsm.Time, to time.Duration, serial uint64) {
+			if s := (span{c.since(from), to, serial}); s.to-s.from > slowMax && !q.Withheld {
+				idle[q.Name] = append(idle[q.Name], s)
 			}
 		}
-		for _, g := range l.books.leases {
-			add(g.account.queue, g.since, c.since(g.command.entry.at), g.account.serial)
+		for _, g := range l.books.Leases() {
+			add(g.Job.Queue, g.Since, c.since(g.Command.Entry.At), g.Job.Serial)
 		}
-		for _, a := range l.books.jobs {
-			if a.state == fsm.Ready || a.state == fsm.Delayed {
-				add(a.queue, sinceOf(a), 1<<62, a.serial)
+		for _, a := range l.books.Jobs() {
+			if a.State == fsm.Ready || a.State == fsm.Delayed {
+				add(a.Queue, a.AvailableSince(), 1<<62, a.Serial)
 			}
 		}
 	}
@@ -392,9 +389,9 @@ func within(calm Span, idle map[string][]span) map[string][]span {
 func (c *check) lateness(found *findings) {
 	var late []int64
 	for _, shard := range c.order_ {
-		for _, g := range c.shards[shard].books.leases {
-			if g.attempt == 1 {
-				late = append(late, g.command.entry.clock.Sub(g.since).Milliseconds())
+		for _, g := range c.shards[shard].books.Leases() {
+			if g.Attempt == 1 {
+				late = append(late, g.Command.Entry.Clock.Sub(g.Since).Milliseconds())
 			}
 		}
 	}

@@ -79,13 +79,13 @@ func (c *check) aheadAlone(at time.Duration) time.Duration {
 // checkTime holds an entry's shard time against the entry before it and against true time.
 func (c *check) checkTime(l *shardLog, e *logEntry, before fsm.Time, reset bool) {
 	l.found.look(9)
-	if e.clock < before && !reset {
-		l.found.violated(9, c.since(e.at), "shard %d: time is %d after entry %d, it was %d", l.shard, e.clock,
-			e.index, before)
+	if e.Clock < before && !reset {
+		l.found.violated(9, c.since(e.At), "shard %d: time is %d after entry %d, it was %d", l.shard, e.Clock,
+			e.Index, before)
 	}
 	l.found.look(10)
-	if by, most := e.clock.Sub(e.at), c.ahead.at(c.since(e.at)); by > most {
-		l.found.violated(10, c.since(e.at), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is "+
-			"allowed", l.shard, by, e.index, most)
+	if by, most := e.Clock.Sub(e.At), c.ahead.at(c.since(e.At)); by > most {
+		l.found.violated(10, c.since(e.At), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is "+
+			"allowed", l.shard, by, e.Index, most)
 	}
 }

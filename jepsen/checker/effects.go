@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -121,7 +122,7 @@ func (c *check) effects(found *findings) {
 	for _, shard := range c.order_ {
 		l := c.shards[shard]
 		for i := range l.commands {
-			if one := &l.commands[i]; one.effect && !one.result.Replayed {
+			if one := &l.commands[i]; one.Effect && !one.Result.Replayed {
 				c.effect(a, l, one)
 			}
 		}
@@ -220,12 +221,12 @@ func leaseWhat(kind fsm.Kind, token, requestID string) what {
 
 // loggedWhat is what a command of the log does; false if nobody need have sent it, or if it goes in
 // steps, which are not told apart.
-func loggedWhat(one *command) (what, bool) {
-	id := one.request.ID
+func loggedWhat(one *ledger.Command) (what, bool) {
+	id := one.Request.ID
 	lease := func(ref fsm.Ref) (what, bool) {
-		return what{kind: one.command.Kind(), queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: id}, true
+		return what{kind: one.Command.Kind(), queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: id}, true
 	}
-	switch k := one.command.(type) {
+	switch k := one.Command.(type) {
 	case *fsm.Put:
 		return what{kind: fsm.KindPut, queue: k.Queue, id: k.ID, requestID: id, body: k.Body}, true
 	case *fsm.Reserve:
@@ -261,14 +262,14 @@ func inSteps(k fsm.Kind) bool {
 }
 
 // effect holds one command that took effect against what was sent.
-func (c *check) effect(a *attempts, l *shardLog, one *command) {
+func (c *check) effect(a *attempts, l *shardLog, one *ledger.Command) {
 	w, ok := loggedWhat(one)
 	if !ok {
 		return
 	}
 	a.found.look(2)
 	a.found.look(4)
-	at := c.since(one.entry.at)
+	at := c.since(one.Entry.At)
 	t := a.byWhat[a.key(&w)]
 	if t == nil {
 		c.fromNowhere(a.found, l, one)
@@ -279,44 +280,47 @@ func (c *check) effect(a *attempts, l *shardLog, one *command) {
 	switch {
 	case told == 0 && t.overloaded > 0 && t.refused == 0:
 		a.found.violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard,
-			one.entry.index, one.number, describe(t.first))
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index,
-			one.number, describe(t.first))
+			one.Entry.Index, one.Number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
+			one.Number, describe(t.first))
 	case told == 0:
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.entry.index,
-			one.number, describe(t.first))
+		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
+			one.Number, describe(t.first))
 	case at+stampSlack < t.since && t.refused+t.overloaded > 0:
 		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard,
-			one.entry.index, one.number, describe(t.first))
+			one.Entry.Index, one.Number, describe(t.first))
 	case at+stampSlack < t.since:
-		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.entry.index, one.number,
+		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.Entry.Index, one.Number,
 			describe(t.first))
 	case inSteps(w.kind):
 	case t.effects > told, t.effects > t.copies && t.named:
 		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard,
-			one.entry.index, one.number, describe(t.first), t.effects, told)
+			one.Entry.Index, one.Number, describe(t.first), t.effects, told)
 	}
 }
 
 // fromNowhere judges a command that took effect and that no client sent. A node releases by itself
 // what it granted to a caller that had left.
-func (c *check) fromNowhere(found *findings, l *shardLog, one *command) {
-	at := c.since(one.entry.at)
-	if release, ok := one.command.(*fsm.Release); ok && one.request.ID == "" {
-		held := l.books.leases[release.Fence]
-		if held == nil || held.told.Load() == nil {
+func (c *check) fromNowhere(found *findings, l *shardLog, one *ledger.Command) {
+	at := c.since(one.Entry.At)
+	if release, ok := one.Command.(*fsm.Release); ok && one.Request.ID == "" {
+		var holder *history.Op
+		if held := l.books.Lease(release.Fence); held != nil {
+			holder = l.told[held.Ordinal].Load()
+		}
+		if holder == nil {
 			found.count("grants given back by nodes", 1)
 			return
 		}
 		found.violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard,
-			one.entry.index, one.number,
-			release.Serial, describe(held.told.Load()), release.Fence)
+			one.Entry.Index, one.Number,
+			release.Serial, describe(holder), release.Fence)
 		return
 	}
-	if c.ofMirror(one.command) {
+	if c.ofMirror(one.Command) {
 		found.count("commands of the mirror", 1)
 		return
 	}
 	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard,
-		one.entry.index, one.number, one.command, one.request.ID, one.command)
+		one.Entry.Index, one.Number, one.Command, one.Request.ID, one.Command)
 }

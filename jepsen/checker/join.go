@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -174,39 +175,39 @@ func (j *joiner) entry(w *belfryv1.Witness) *logEntry {
 		return nil
 	case e.term != w.GetTerm():
 		j.violated(28, "it was answered with %s of term %d, which has term %d", textOf(w), w.GetTerm(), e.term)
-	case e.clock != timeOf(w.GetTime()):
-		j.violated(36, "it was answered with %s at shard time %d, which was at %d", textOf(w), timeOf(w.GetTime()), e.clock)
+	case e.Clock != timeOf(w.GetTime()):
+		j.violated(36, "it was answered with %s at shard time %d, which was at %d", textOf(w), timeOf(w.GetTime()), e.Clock)
 	}
 	return e
 }
 
 // logged returns the command that a witness names.
-func (j *joiner) logged(w *belfryv1.Witness) *command {
+func (j *joiner) logged(w *belfryv1.Witness) *ledger.Command {
 	e := j.entry(w)
 	if e == nil {
 		return nil
 	}
 	j.found.look(36)
-	if int(w.GetEntry()) >= e.n {
-		j.violated(28, "it was answered with %s, where there are %d commands", textOf(w), e.n)
+	if int(w.GetEntry()) >= len(e.Commands) {
+		j.violated(28, "it was answered with %s, where there are %d commands", textOf(w), len(e.Commands))
 		return nil
 	}
-	one := &j.c.shards[w.GetShard()].commands[e.first+int(w.GetEntry())]
-	one.answered.Store(true)
-	j.replayed = one.result.Replayed
+	one := &e.Commands[w.GetEntry()]
+	j.c.shards[w.GetShard()].answered[one.Ordinal].Store(true)
+	j.replayed = one.Result.Replayed
 	return one
 }
 
 // loggedAs is logged for a command of one kind and request.
-func loggedAs[T fsm.Command](j *joiner, w *belfryv1.Witness, requestID string) (T, *command) {
+func loggedAs[T fsm.Command](j *joiner, w *belfryv1.Witness, requestID string) (T, *ledger.Command) {
 	var none T
 	one := j.logged(w)
 	if one == nil {
 		return none, nil
 	}
-	typed, ok := one.command.(T)
-	if !ok || !partOf(one.request.ID, requestID) {
-		j.violated(36, "it was answered with %s, which is a %T of request %q", textOf(w), one.command, one.request.ID)
+	typed, ok := one.Command.(T)
+	if !ok || !partOf(one.Request.ID, requestID) {
+		j.violated(36, "it was answered with %s, which is a %T of request %q", textOf(w), one.Command, one.Request.ID)
 		return none, nil
 	}
 	return typed, one
@@ -225,7 +226,7 @@ func (j *joiner) refusal(reason belfryv1.Reason, w *belfryv1.Witness) {
 		return
 	}
 	// What a call over several steps did before one failed is of unknown outcome.
-	if got := reasonOf(one.result.Code); got != reason && reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+	if got := reasonOf(one.Result.Code); got != reason && reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 		j.violated(36, "it was refused with %v by %s, which gave %v", reason, textOf(w), got)
 	}
 	j.tellRefused(one, w, reason)
@@ -261,12 +262,12 @@ func (j *joiner) twice() {
 }
 
 // ok reports whether a command succeeded, as its answer says.
-func (j *joiner) ok(one *command, w *belfryv1.Witness) bool {
-	if one.result.Code != fsm.OK {
-		j.violated(guardOf(one.result.Code), "it was answered as done by %s, which gave %v", textOf(w),
-			reasonOf(one.result.Code))
+func (j *joiner) ok(one *ledger.Command, w *belfryv1.Witness) bool {
+	if one.Result.Code != fsm.OK {
+		j.violated(guardOf(one.Result.Code), "it was answered as done by %s, which gave %v", textOf(w),
+			reasonOf(one.Result.Code))
 	}
-	return one.result.Code == fsm.OK
+	return one.Result.Code == fsm.OK
 }
 
 // guardOf is the invariant that a code guards.
@@ -310,12 +311,12 @@ func (j *joiner) steps(s *steps) {
 		if one == nil {
 			return
 		}
-		if one.command.Kind() != s.kind || fsm.QueueOf(one.command) != s.queue || !partOf(one.request.ID, s.requestID) {
-			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.command,
-				fsm.QueueOf(one.command), one.request.ID)
+		if one.Command.Kind() != s.kind || fsm.QueueOf(one.Command) != s.queue || !partOf(one.Request.ID, s.requestID) {
+			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.Command,
+				fsm.QueueOf(one.Command), one.Request.ID)
 			return
 		}
-		sum += one.result.Count
+		sum += one.Result.Count
 	}
 	full := s.kind == fsm.KindDeleteQueue || (s.count-min(s.count, sum))%fsm.StepMax == 0
 	j.differ(24, s.count >= sum && full, "the number of jobs", s.count, sum)

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
+	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -27,12 +30,12 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 		}
 		j.violated(2, "%s has another put than was sent: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
 	}
-	if one.job == nil {
+	if one.Job == nil {
 		j.violated(1, "%s made no job that is known", textOf(resp.GetWitness()))
 	}
 	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(),
 		due: timeOf(resp.GetDueAt())})
-	r := &one.result
+	r := &one.Result
 	id := put.ID
 	if id == "" {
 		id = fsm.FormatID(r.Partition, r.Serial)
@@ -77,7 +80,7 @@ func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
 		want.Headers = append(want.Headers, fsm.Header{Name: name, Value: value})
 	}
 	slices.SortFunc(want.Headers, func(a, b fsm.Header) int { return strings.Compare(a.Name, b.Name) })
-	return sameContent(put, &want)
+	return ledger.SameContent(put, &want)
 }
 
 // putBatch joins an answered batch of puts: each entry as if it had been put alone.
@@ -136,20 +139,20 @@ func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
 			continue
 		}
 		one := l.at(w.GetIndex(), w.GetEntry())
-		if one == nil || one.result.Replayed {
+		if one == nil || one.Result.Replayed {
 			continue
 		}
-		for i := range one.result.Grants {
-			g := l.books.leases[one.result.Grants[i].Fence]
+		for i := range one.Result.Grants {
+			g := l.books.Lease(one.Result.Grants[i].Fence)
 			handed := slices.ContainsFunc(resp.GetJobs(), func(job *belfryv1.Job) bool {
-				return job.GetFence() == g.fence && job.GetWitness().GetShard() == w.GetShard()
+				return job.GetFence() == g.Fence && job.GetWitness().GetShard() == w.GetShard()
 			})
 			returned := j.c.at(j.op.Returned)
-			if handed || g.until <= returned || g.ended != 0 && g.ended <= returned {
+			if handed || g.Until <= returned || g.EndedAt != 0 && g.EndedAt <= returned {
 				continue
 			}
-			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.account.serial,
-				g.account.queue.name, g.fence, textOf(w))
+			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.Job.Serial,
+				g.Job.Queue.Name, g.Fence, textOf(w))
 		}
 	}
 }
@@ -168,7 +171,7 @@ func (j *joiner) asked(req *belfryv1.ReserveRequest, reserve *fsm.Reserve) {
 }
 
 // granted finds the grant of a job that was handed out.
-func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease {
+func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledger.Lease {
 	w := job.GetWitness()
 	ref, ok := parseLease(job.GetLease())
 	if !ok {
@@ -178,46 +181,46 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *lease
 	if j.entry(w) == nil {
 		return nil
 	}
-	books := j.c.shards[w.GetShard()].books
-	l := books.leases[ref.Fence]
+	log := j.c.shards[w.GetShard()]
+	l := log.books.Lease(ref.Fence)
 	j.found.look(2)
-	if l == nil || l.account.serial != ref.Serial || l.account.queue.name != ref.Queue ||
-		l.account.queue.partition != ref.Partition {
-		j.notGranted(ref, job, books.jobs[ref.Serial])
+	if l == nil || l.Job.Serial != ref.Serial || l.Job.Queue.Name != ref.Queue ||
+		l.Job.Queue.Partition != ref.Partition {
+		j.notGranted(ref, job, log.books.Job(ref.Serial))
 		return nil
 	}
-	at := l.command
-	at.answered.Store(true)
-	direct := at.entry.index == w.GetIndex() && at.number == w.GetEntry()
-	told := event{account: l.account, index: at.entry.index, number: at.number, time: at.entry.clock}
+	at := l.Command
+	log.answered[at.Ordinal].Store(true)
+	direct := at.Entry.Index == w.GetIndex() && at.Number == w.GetEntry()
+	told := event{account: l.Job, index: at.Entry.Index, number: at.Number, time: at.Entry.Clock}
 	if direct {
 		told.time = timeOf(w.GetTime())
 	}
 	j.tellGrant(w.GetShard(), job, told)
-	j.holds(l, req, ref)
-	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.entry.index) ||
-		!partOf(at.request.ID, req.GetRequestId()) {
+	j.holds(&log.told[l.Ordinal], req, ref)
+	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.Entry.Index) ||
+		!partOf(at.Request.ID, req.GetRequestId()) {
 		j.violated(36, "job %d of %s was handed out with %s, it was granted at entry %d.%d to request %q",
-			ref.Serial, ref.Queue, textOf(w), at.entry.index, at.number, at.request.ID)
+			ref.Serial, ref.Queue, textOf(w), at.Entry.Index, at.Number, at.Request.ID)
 		return l
 	}
-	j.asked(req, at.command.(*fsm.Reserve))
+	j.asked(req, at.Command.(*fsm.Reserve))
 	return l
 }
 
 // holds notes that a call was given a lease; another may have been given it only if it is an
 // attempt at the same request.
-func (j *joiner) holds(l *lease, req *belfryv1.ReserveRequest, ref fsm.Ref) {
+func (j *joiner) holds(told *atomic.Pointer[history.Op], req *belfryv1.ReserveRequest, ref fsm.Ref) {
 	j.found.look(15)
-	if l.told.CompareAndSwap(nil, j.op) {
+	if told.CompareAndSwap(nil, j.op) {
 		return
 	}
-	other, same := l.told.Load().Request.(*belfryv1.ReserveRequest)
+	other, same := told.Load().Request.(*belfryv1.ReserveRequest)
 	if !same || req.GetRequestId() == "" || other.GetRequestId() != req.GetRequestId() {
 		j.violated(15, "the lease of job %d of %s with fence %d was also given to %s", ref.Serial, ref.Queue, ref.Fence,
-			describe(l.told.Load()))
+			describe(told.Load()))
 		j.violated(20, "job %d of %s was handed out twice by one grant, also to %s", ref.Serial, ref.Queue,
-			describe(l.told.Load()))
+			describe(told.Load()))
 	}
 }
 
@@ -229,7 +232,7 @@ func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e event) {
 }
 
 // notGranted judges a job that was handed out otherwise than the log gives.
-func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *account) {
+func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *ledger.Job) {
 	w := job.GetWitness()
 	if a == nil {
 		j.violated(2, "job %d of %s was handed out with fence %d, which was never put into shard %d", ref.Serial, ref.Queue,
@@ -242,11 +245,11 @@ func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *account) {
 }
 
 // job holds a job that was handed out against its put and its grant.
-func (j *joiner) job(l *lease, job *belfryv1.Job) {
-	a := l.account
-	put := a.put
-	id := a.name()
-	same(j, point{37, "the queue", ""}, job.GetQueue(), a.queue.name)
+func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
+	a := l.Job
+	put := a.Put
+	id := a.Name()
+	same(j, point{37, "the queue", ""}, job.GetQueue(), a.Queue.Name)
 	same(j, point{2, "the id", ""}, job.GetId(), id)
 	if !bytes.Equal(bodyOf(job.GetText(), job.GetData()), put.Body) {
 		j.violated(2, "the body of %s is %q, should be %q", id, bodyOf(job.GetText(), job.GetData()), put.Body)
@@ -254,18 +257,18 @@ func (j *joiner) job(l *lease, job *belfryv1.Job) {
 	if !sameHeaders(job.GetHeaders(), put.Headers) {
 		j.violated(2, "the headers of %s are %v, should be %v", id, job.GetHeaders(), put.Headers)
 	}
-	same(j, point{36, "the fence", id}, job.GetFence(), l.fence)
-	same(j, point{21, "the attempt", id}, job.GetAttempt(), l.attempt)
-	same(j, point{36, "the due time", id}, timeOf(job.GetDueAt()), ceilTime(l.due))
-	same(j, point{36, "the first due time", id}, timeOf(job.GetFirstDueAt()), ceilTime(a.first))
-	same(j, point{18, "the end of the lease", id}, timeOf(job.GetLeaseUntil()), floorTime(l.until))
-	same(j, point{36, "the end", id}, timeOf(job.GetExpiresAt()), floorTime(l.ttl))
+	same(j, point{36, "the fence", id}, job.GetFence(), l.Fence)
+	same(j, point{21, "the attempt", id}, job.GetAttempt(), l.Attempt)
+	same(j, point{36, "the due time", id}, timeOf(job.GetDueAt()), ceilTime(l.Due))
+	same(j, point{36, "the first due time", id}, timeOf(job.GetFirstDueAt()), ceilTime(a.FirstDue))
+	same(j, point{18, "the end of the lease", id}, timeOf(job.GetLeaseUntil()), floorTime(l.Until))
+	same(j, point{36, "the end", id}, timeOf(job.GetExpiresAt()), floorTime(l.TTL))
 	same(j, point{36, "the state", id}, job.GetState(), belfryv1.JobState_JOB_STATE_RESERVED)
-	same(j, point{36, "the last error", id}, job.GetLastError(), l.lastError)
-	same(j, point{36, "the priority", id}, int8(job.GetPriority()), a.priority()) //nolint:gosec // of a byte
+	same(j, point{36, "the last error", id}, job.GetLastError(), l.LastError)
+	same(j, point{36, "the priority", id}, int8(job.GetPriority()), a.Priority()) //nolint:gosec // of a byte
 	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
-	if !a.adopted {
-		same(j, point{36, "the time of the put", id}, timeOf(job.GetCreatedAt()), floorTime(a.created))
+	if !a.Adopted {
+		same(j, point{36, "the time of the put", id}, timeOf(job.GetCreatedAt()), floorTime(a.Created))
 	}
 	if put.Given.Has(fsm.GivenMaxAttempts) {
 		same(j, point{36, "the attempts", id}, job.GetMaxAttempts(), put.MaxAttempts)
@@ -273,12 +276,12 @@ func (j *joiner) job(l *lease, job *belfryv1.Job) {
 }
 
 // early holds the moment at which a job came to a client against its due time, by true time.
-func (j *joiner) early(l *lease) {
+func (j *joiner) early(l *ledger.Lease) {
 	j.found.look(10)
 	returned := j.c.at(j.op.Returned)
-	if by, most := l.due.Sub(returned), j.c.ahead.at(j.op.Returned); by > most {
-		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.account.serial,
-			l.account.queue.name, by, most)
+	if by, most := l.Due.Sub(returned), j.c.ahead.at(j.op.Returned); by > most {
+		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.Job.Serial,
+			l.Job.Queue.Name, by, most)
 	}
 }
 

@@ -74,7 +74,7 @@ func (j *joiner) nack(req *belfryv1.NackRequest, resp *belfryv1.NackResponse) {
 	j.differ(24, nack.Dead == req.GetDead(), "dead", nack.Dead, req.GetDead())
 	j.differ(36, strings.HasPrefix(req.GetError(), nack.Error) && (nack.Error == "") == (req.GetError() == ""),
 		"the error", nack.Error, req.GetError())
-	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.result)
+	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.Result)
 }
 
 // release joins an answered release.
@@ -90,7 +90,7 @@ func (j *joiner) release(req *belfryv1.ReleaseRequest, resp *belfryv1.ReleaseRes
 	}
 	j.ref(req.GetLease(), release.Ref)
 	j.differ(24, release.Delay == ceilDelay(req.GetDelay()), "the delay", release.Delay, req.GetDelay().AsDuration())
-	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.result)
+	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.Result)
 }
 
 // extend joins an answered extend.
@@ -106,8 +106,8 @@ func (j *joiner) extend(req *belfryv1.ExtendRequest, resp *belfryv1.ExtendRespon
 	}
 	j.ref(req.GetLease(), extend.Ref)
 	j.differ(18, extend.TTR == req.GetTtr().AsDuration(), "the length of the lease", extend.TTR, req.GetTtr().AsDuration())
-	j.differ(18, timeOf(resp.GetLeaseUntil()) == floorTime(one.result.Until), "the end of the lease",
-		timeOf(resp.GetLeaseUntil()), one.result.Until)
+	j.differ(18, timeOf(resp.GetLeaseUntil()) == floorTime(one.Result.Until), "the end of the lease",
+		timeOf(resp.GetLeaseUntil()), one.Result.Until)
 }
 
 // cancel joins an answered cancellation.
@@ -119,7 +119,7 @@ func (j *joiner) cancel(req *belfryv1.CancelRequest, resp *belfryv1.CancelRespon
 	j.tellAt(one, resp.GetWitness(), event{kind: callCancel, ok: true})
 	j.differ(23, cancel.Queue == req.GetQueue() && cancel.ID == req.GetId() && cancel.Force == req.GetForce(),
 		"what was cancelled", *cancel, req.GetId())
-	j.differ(36, resp.GetState() == stateOf(one.result.State), "the state", resp.GetState(), one.result.State)
+	j.differ(36, resp.GetState() == stateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
 }
 
 // reschedule joins an answered new due time.
@@ -136,7 +136,7 @@ func (j *joiner) reschedule(req *belfryv1.RescheduleRequest, resp *belfryv1.Resc
 		want.Given, want.DueAt = fsm.GivenDueAt, dueOf(req.GetDueAt())
 	}
 	j.differ(24, *reschedule == want, "what was rescheduled", *reschedule, want)
-	j.differ(36, resp.GetState() == stateOf(one.result.State), "the state", resp.GetState(), one.result.State)
-	j.differ(36, timeOf(resp.GetDueAt()) == ceilTime(one.result.Due), "the due time", timeOf(resp.GetDueAt()),
-		one.result.Due)
+	j.differ(36, resp.GetState() == stateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
+	j.differ(36, timeOf(resp.GetDueAt()) == ceilTime(one.Result.Due), "the due time", timeOf(resp.GetDueAt()),
+		one.Result.Due)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 )
 
@@ -43,37 +44,25 @@ type check struct {
 
 // logEntry is one entry of a shard's log.
 type logEntry struct {
-	index, term uint64
-	digest      uint64
-	data        []byte
-	node        string   // that applied it first
-	at          fsm.Time // when it was applied first, by the true clock
-	clock       fsm.Time // shard time after it
-	first, n    int      // its commands
-}
-
-// command is one command of the log with what it gave when the log was carried out again.
-type command struct {
-	entry   *logEntry
-	number  uint32 // in its entry
-	request *fsm.Request
-	command fsm.Command
-	result  fsm.Result
-	// job is what the books have of the job that it is about, if it is about one.
-	job *account
-	// effect says that it changed something by the books.
-	effect bool
-	// answered says that a client was told of it.
-	answered atomic.Bool
+	ledger.Entry
+	term   uint64
+	digest uint64
+	data   []byte
+	node   string // that applied it first
+	first  int    // the number of its first command in the log
 }
 
 // shardLog is the log of one shard, and what became of it.
 type shardLog struct {
 	shard    uint32
 	entries  []logEntry
-	commands []command
-	books    *books
+	commands []ledger.Command
+	books    *ledger.Shard
 	found    *findings
+	// answered says of each command, by its ordinal, whether a client was told of it; told has the call whose client
+	// was told first of a lease, by the ordinal of the lease.
+	answered []atomic.Bool
+	told     []atomic.Pointer[history.Op]
 	// diverged says that the replay gave another state than the nodes had: from then on the log tells
 	// nothing of what they did.
 	diverged bool
@@ -205,13 +194,13 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 		j := &c.run.Journals[p.life]
 		e := &j.Entries[p.entry]
 		n := len(l.entries)
-		if n == 0 || l.entries[n-1].index != e.Index {
+		if n == 0 || l.entries[n-1].Index != e.Index {
 			if n > 0 && e.Term < l.entries[n-1].term {
 				found.violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term,
 					l.entries[n-1].term)
 			}
-			l.entries = append(l.entries, logEntry{index: e.Index, term: e.Term, digest: e.Digest, data: e.Entry,
-				node: j.Node, at: e.At})
+			l.entries = append(l.entries, logEntry{term: e.Term, digest: e.Digest, data: e.Entry, node: j.Node})
+			l.entries[n].Index, l.entries[n].At = e.Index, e.At
 			continue
 		}
 		first := &l.entries[n-1]
@@ -226,8 +215,8 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 			found.violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index,
 				l.shard, e.Digest, j.Node, first.digest, first.node)
 		}
-		if e.At < first.at {
-			first.at, first.node = e.At, j.Node
+		if e.At < first.At {
+			first.At, first.node = e.At, j.Node
 		}
 	}
 }
@@ -235,7 +224,7 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 // find returns the entry of an index, nil if the journals lack it.
 func (l *shardLog) find(index uint64) *logEntry {
 	i, ok := slices.BinarySearchFunc(l.entries, index, func(e logEntry, index uint64) int {
-		return cmp.Compare(e.index, index)
+		return cmp.Compare(e.Index, index)
 	})
 	if !ok {
 		return nil
@@ -244,10 +233,10 @@ func (l *shardLog) find(index uint64) *logEntry {
 }
 
 // at returns the command at a place of the log, nil if there is none.
-func (l *shardLog) at(index uint64, number uint32) *command {
+func (l *shardLog) at(index uint64, number uint32) *ledger.Command {
 	e := l.find(index)
-	if e == nil || int(number) >= e.n {
+	if e == nil || int(number) >= len(e.Commands) {
 		return nil
 	}
-	return &l.commands[e.first+int(number)]
+	return &e.Commands[number]
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -27,8 +28,8 @@ func (c *check) ofMirror(command fsm.Command) bool {
 }
 
 // remembered reports whether a job is what the mirror remembers, and never ends.
-func (c *check) remembered(a *account) bool {
-	return c.mirrored && strings.HasPrefix(a.queue.name, mirrorControl)
+func (c *check) remembered(a *ledger.Job) bool {
+	return c.mirrored && strings.HasPrefix(a.Queue.Name, mirrorControl)
 }
 
 // payload is what is known of one payload in the queues of the mirror, each of which is there once.

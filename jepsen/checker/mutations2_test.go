@@ -262,12 +262,12 @@ func TestSnapshotDiffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &l.entries[0]
-	results, err := m.machine.Apply(e.index, e.data)
+	results, err := m.machine.Apply(e.Index, e.data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for k := range results {
-		l.commands[e.first+k].result = results[k]
+		l.commands[e.first+k].Result = results[k]
 	}
 	c.checkDigest(l, &m, e)
 	if v := c.verdict(); !caughtBy(&v, 26) {

@@ -80,7 +80,7 @@ func (c *check) recalled(o *history.Op, w *belfryv1.Witness) bool {
 		return false
 	}
 	one := l.at(w.GetIndex(), 0)
-	return one != nil && (one.command.Kind() != fsm.KindReserve || !partOf(one.request.ID, req.GetRequestId()))
+	return one != nil && (one.Command.Kind() != fsm.KindReserve || !partOf(one.Request.ID, req.GetRequestId()))
 }
 
 // staleRead reports whether an answer may be old, and says so.
@@ -126,7 +126,7 @@ func (c *check) wentBack(shard uint32, after, upTo uint64) bool {
 	}
 	for i := range l.commands {
 		one := &l.commands[i]
-		if one.command.Kind() == fsm.KindResetClock && one.entry.index > after && one.entry.index <= upTo {
+		if one.Command.Kind() == fsm.KindResetClock && one.Entry.Index > after && one.Entry.Index <= upTo {
 			return true
 		}
 	}

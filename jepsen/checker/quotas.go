@@ -81,12 +81,12 @@ func (l *shardLog) measure(spaces map[string]bool, m *fsm.Machine, e *logEntry) 
 		l.meter = meter{map[string]amounts{}, map[string]amounts{}, map[string][]usage{}}
 	}
 	touched := map[string]amounts{}
-	for i := range e.n {
-		one := &l.commands[e.first+i]
-		if i > 0 && one.request != l.commands[e.first+i-1].request {
+	for i := range e.Commands {
+		one := &e.Commands[i]
+		if i > 0 && one.Request != e.Commands[i-1].Request {
 			l.meter.asked(touched)
 		}
-		for space, a := range asked(one.command, spaces) {
+		for space, a := range asked(one.Command, spaces) {
 			sum := touched[space]
 			for k := range sum {
 				sum[k] += a[k]
@@ -153,7 +153,7 @@ func (c *check) quotas(found *findings) {
 				slack[k] += max(most, 1) - 1
 			}
 		}
-		slices.SortStableFunc(all, func(a, b usage) int { return cmp.Compare(a.entry.at, b.entry.at) })
+		slices.SortStableFunc(all, func(a, b usage) int { return cmp.Compare(a.entry.At, b.entry.At) })
 		spans := c.quotaSpans(space)
 		for l := range limits {
 			c.judgeQuota(space, l, all, spans, slack[l], found)
@@ -205,7 +205,7 @@ func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan
 	var active []quotaSpan
 	for i := range all {
 		u := &all[i]
-		at := c.since(u.entry.at)
+		at := c.since(u.entry.At)
 		for begun < len(ends) && ends[begun].from <= at {
 			active = append(active, ends[begun])
 			begun++
@@ -232,7 +232,7 @@ func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan
 		if total > before && total > max(had, most)+slack {
 			found.violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d "+
 				"more is what requests under way may bring",
-				u.shard, u.entry.index, space, total, l, most, slack)
+				u.shard, u.entry.Index, space, total, l, most, slack)
 		}
 	}
 }

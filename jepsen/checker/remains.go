@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 )
 
 // drainSlack is how long before the end of the drain a job must have been available to be missed.
@@ -19,19 +20,19 @@ type partition struct {
 // remains looks at what is left: jobs that the drain should have got, and partitions or jobs that two shards own.
 func (c *check) remains(found *findings) {
 	owners := map[partition]uint32{}
-	jobs := map[idName]*account{}
-	shards := map[*account]uint32{}
+	jobs := map[idName]*ledger.Job{}
+	shards := map[*ledger.Job]uint32{}
 	for _, shard := range c.order_ {
 		l := c.shards[shard]
 		for i := range l.commands {
-			if l.commands[i].result.Created {
+			if l.commands[i].Result.Created {
 				c.owner(found, owners, l, &l.commands[i])
 			}
 		}
-		for _, a := range l.books.jobs {
-			if n := (idName{a.queue.name, a.id}); a.id != "" && a.queue.partitions > 1 {
-				if other := jobs[n]; other != nil && shards[other] != shard && other.queue.partitions == a.queue.partitions {
-					found.violated(30, c.since(max(a.at, other.at)), "job %q of %s was put into shards %d and %d", a.id, a.queue.name,
+		for _, a := range l.books.Jobs() {
+			if n := (idName{a.Queue.Name, a.ID}); a.ID != "" && a.Queue.Partitions > 1 {
+				if other := jobs[n]; other != nil && shards[other] != shard && other.Queue.Partitions == a.Queue.Partitions {
+					found.violated(30, c.since(max(a.PutAt, other.PutAt)), "job %q of %s was put into shards %d and %d", a.ID, a.Queue.Name,
 						shards[other], shard)
 				}
 				jobs[n], shards[a] = a, shard
@@ -42,15 +43,15 @@ func (c *check) remains(found *findings) {
 }
 
 // owner checks that a partition has one shard, and that a job is in the partition that its id says.
-func (c *check) owner(found *findings, owners map[partition]uint32, l *shardLog, one *command) {
-	put, ok := one.command.(*fsm.Put)
+func (c *check) owner(found *findings, owners map[partition]uint32, l *shardLog, one *ledger.Command) {
+	put, ok := one.Command.(*fsm.Put)
 	if !ok {
 		return
 	}
 	p := partition{put.Queue, put.Partition}
 	found.look(30)
 	if owner, known := owners[p]; known && owner != l.shard {
-		found.violated(30, c.since(one.entry.at), "partition %d of %s has jobs in shards %d and %d", p.n, p.queue,
+		found.violated(30, c.since(one.Entry.At), "partition %d of %s has jobs in shards %d and %d", p.n, p.queue,
 			owner, l.shard)
 	}
 	owners[p] = l.shard
@@ -58,40 +59,40 @@ func (c *check) owner(found *findings, owners map[partition]uint32, l *shardLog,
 		return
 	}
 	if want := partitionOf(put.ID, put.Partitions); want != put.Partition {
-		found.violated(30, c.since(one.entry.at), "job %q of %s was put into partition %d, and belongs into %d of %d", put.ID,
+		found.violated(30, c.since(one.Entry.At), "job %q of %s was put into partition %d, and belongs into %d of %d", put.ID,
 			put.Queue, put.Partition, want, put.Partitions)
 	}
 }
 
 // left judges one job at the end.
-func (c *check) left(found *findings, l *shardLog, a *account) {
+func (c *check) left(found *findings, l *shardLog, a *ledger.Job) {
 	if c.remembered(a) {
 		return
 	}
 	found.look(1)
 	switch {
-	case a.state == fsm.Dead:
+	case a.State == fsm.Dead:
 		found.count("jobs dead in the end", 1)
 		return
-	case a.state == fsm.Acked:
+	case a.State == fsm.Acked:
 		return
-	case !a.state.Held():
+	case !a.State.Held():
 		found.count("jobs ended otherwise", 1)
 		return
 	}
 	found.count("jobs left in the end", 1)
 	drained := c.at(c.run.Drained - drainSlack)
-	if c.run.Drained == 0 || a.queue.settings.PausedAt(drained) {
+	if c.run.Drained == 0 || a.Queue.Settings.PausedAt(drained) {
 		return
 	}
-	available := sinceOf(a)
-	if a.state == fsm.Reserved {
-		available = a.until
+	available := a.AvailableSince()
+	if a.State == fsm.Reserved {
+		available = a.Until
 	}
-	if available < drained && (a.ttl == 0 || a.ttl > drained) {
+	if available < drained && (a.TTL == 0 || a.TTL > drained) {
 		found.violated(1, c.run.Drained, "job %d of %s in shard %d (put at entry %d, state %d) was available from %v on "+
 			"and was not drained by %v",
-			a.serial, a.queue.name, l.shard, a.index, a.state, c.since(available), c.run.Drained)
+			a.Serial, a.Queue.Name, l.shard, a.Index, a.State, c.since(available), c.run.Drained)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
+	"github.com/belfrydb/belfry/jepsen/history"
 )
 
 const (
@@ -36,29 +39,29 @@ func (c *check) decode(l *shardLog) {
 		e := &l.entries[i]
 		_, requests, err := fsm.DecodeEntry(e.data)
 		if err != nil {
-			l.found.violated(27, c.since(e.at), "entry %d of shard %d cannot be read: %v", e.index, l.shard, err)
+			l.found.violated(27, c.since(e.At), "entry %d of shard %d cannot be read: %v", e.Index, l.shard, err)
 			l.entries = l.entries[:i]
 			break
 		}
-		decoded[i] = requests
+		decoded[i], e.Format, e.first = requests, fsm.FormatOf(e.data), n
 		for j := range requests {
-			e.n += len(requests[j].Commands)
+			n += len(requests[j].Commands)
 		}
-		e.first = n
-		n += e.n
 	}
-	l.commands = make([]command, 0, n)
+	l.commands = make([]ledger.Command, 0, n)
 	for i := range l.entries {
 		e := &l.entries[i]
 		for j := range decoded[i] {
 			r := &decoded[i][j]
 			for _, one := range r.Commands {
 				//nolint:gosec // few
-				l.commands = append(l.commands, command{entry: e, number: uint32(len(l.commands) - e.first), request: r,
-					command: one})
+				l.commands = append(l.commands, ledger.Command{Entry: &e.Entry, Number: uint32(len(l.commands) - e.first),
+					Ordinal: len(l.commands), Request: r, Command: one})
 			}
 		}
+		e.Commands = l.commands[e.first:]
 	}
+	l.answered = make([]atomic.Bool, n)
 }
 
 // copies is a replay under way: the machine, and for a while another that was restored from a snapshot of it.
@@ -70,41 +73,42 @@ type copies struct {
 
 func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
-	l.books = newBooks(c, l)
+	l.books = ledger.New(ledger.Config{Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found}})
+	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
 	m := copies{machine: fsm.New(fsm.Config{Seed: 1})}
 	reads := c.reads[l.shard]
 	reads = c.readUpTo(l, m.machine, reads, 0)
 	for i := range l.entries {
 		e := &l.entries[i]
 		before := m.machine.Clock()
-		results, err := m.machine.Apply(e.index, e.data)
+		results, err := m.machine.Apply(e.Index, e.data)
 		if err != nil {
-			l.found.violated(27, c.since(e.at), "entry %d of shard %d cannot be carried out: %v", e.index, l.shard, err)
+			l.found.violated(27, c.since(e.At), "entry %d of shard %d cannot be carried out: %v", e.Index, l.shard, err)
 			l.entries = l.entries[:i]
 			return
 		}
-		e.clock = m.machine.Clock()
+		e.Clock = m.machine.Clock()
 		reset := false
 		for k := range results {
-			one := &l.commands[e.first+k]
-			one.result = results[k]
-			kind := one.command.Kind()
+			one := &e.Commands[k]
+			one.Result = results[k]
+			kind := one.Command.Kind()
 			reset = reset || kind == fsm.KindResetClock || kind == fsm.KindImport
 		}
 		c.checkTime(l, e, before, reset)
 		c.checkDigest(l, &m, e)
-		l.books.enter(e)
+		l.books.Enter(&e.Entry)
 		l.measure(c.limited, m.machine, e)
 		if reset {
-			l.books.adopt(m.machine)
+			l.books.Adopt(m.machine)
 		}
 		if n := len(l.entries); i+1 == n || (i+1)%countersEvery == 0 {
-			l.books.audit(m.machine)
+			l.books.Audit(m.machine)
 		}
 		if (i+1)%max(1, len(l.entries)/(snapshots+1)) == 0 && i+1 < len(l.entries) {
 			c.checkSnapshot(l, &m, e)
 		}
-		reads = c.readUpTo(l, m.machine, reads, e.index)
+		reads = c.readUpTo(l, m.machine, reads, e.Index)
 	}
 	for _, r := range reads {
 		l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
@@ -112,29 +116,46 @@ func (c *check) replayShard(l *shardLog) {
 	}
 }
 
+// booksReport takes what the books of a shard find.
+type booksReport struct {
+	c     *check
+	found *findings
+}
+
+// Look implements the books' Report.
+func (r booksReport) Look(rule ledger.Rule) { r.found.look(invariant(rule)) }
+
+// Violated implements the books' Report.
+func (r booksReport) Violated(rule ledger.Rule, at fsm.Time, text string) {
+	r.found.violated(invariant(rule), r.c.since(at), "%s", text)
+}
+
+// Count implements the books' Report.
+func (r booksReport) Count(what string, n int64) { r.found.count(what, n) }
+
 // checkDigest holds the state after an entry against what the nodes had, and the twin against the machine.
 func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
 	l.found.look(27)
 	if digest := m.machine.Digest(); digest != e.digest && !m.diverged {
 		m.diverged, l.diverged = true, true
-		l.found.violated(27, c.since(e.at), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.index,
+		l.found.violated(27, c.since(e.At), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.Index,
 			l.shard, digest, e.digest, e.node)
 	}
 	if m.twin == nil {
 		return
 	}
 	l.found.look(26)
-	results, err := m.twin.Apply(e.index, e.data)
-	same := err == nil && m.twin.Digest() == m.machine.Digest() && len(results) == e.n
-	for k := 0; same && k < e.n; k++ {
-		same = sameResult(&results[k], &l.commands[e.first+k].result)
+	results, err := m.twin.Apply(e.Index, e.data)
+	same := err == nil && m.twin.Digest() == m.machine.Digest() && len(results) == len(e.Commands)
+	for k := 0; same && k < len(e.Commands); k++ {
+		same = ledger.SameResult(&results[k], &e.Commands[k].Result)
 	}
 	if m.left--; m.left == 0 || !same {
 		m.twin = nil
 	}
 	if !same {
-		l.found.violated(26, c.since(e.at), "entry %d of shard %d gives something else after a snapshot and its restore "+
-			"(error %v)", e.index, l.shard, err)
+		l.found.violated(26, c.since(e.At), "entry %d of shard %d gives something else after a snapshot and its restore "+
+			"(error %v)", e.Index, l.shard, err)
 	}
 }
 
@@ -152,56 +173,8 @@ func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
 	if err != nil || m.twin.Digest() != m.machine.Digest() || m.twin.Clock() != m.machine.Clock() ||
 		m.twin.Index() != m.machine.Index() {
 		m.twin = nil
-		l.found.violated(26, c.since(e.at), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)",
-			e.index, l.shard, err)
-	}
-}
-
-// audit holds the counters of all queues against the books.
-func (b *books) audit(m *fsm.Machine) {
-	b.auditSpaces(m)
-	b.found.look(33)
-	queues := m.Queues("", 1<<30)
-	if len(queues) != len(b.queues) {
-		b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has %d queues, by the books %d", b.log.shard,
-			b.entry.index, len(queues), len(b.queues))
-	}
-	for i := range queues {
-		v := &queues[i]
-		q := b.queues[v.Name]
-		if q == nil {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: it has a queue %s, the books have none",
-				b.log.shard, b.entry.index, v.Name)
-			continue
-		}
-		b.found.look(33)
-		if v.Counts != q.counts || v.Counters != q.counters {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: queue %s has %+v %+v, by the books %+v %+v",
-				b.log.shard, b.entry.index, v.Name, v.Counts, v.Counters, q.counts, q.counters)
-		}
-		if k := &q.counters; k.Put != q.counts.Jobs()+k.Acked+k.Cancelled+k.Expired+k.Purged {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: queue %s had %d jobs put, of which not all are "+
-				"accounted for: %+v %+v",
-				b.log.shard, b.entry.index, v.Name, k.Put, q.counts, *k)
-		}
-	}
-}
-
-// auditSpaces holds what the machine has namespaces with a quota use against the books.
-func (b *books) auditSpaces(m *fsm.Machine) {
-	for space := range b.c.limited {
-		b.found.look(33)
-		var sum fsm.Usage
-		for name, q := range b.queues {
-			if fsm.NamespaceOf(name) == space {
-				sum.Jobs, sum.Bytes, sum.InFlight = sum.Jobs+q.counts.Jobs(), sum.Bytes+q.counts.Bytes,
-					sum.InFlight+q.counts.Reserved
-			}
-		}
-		if u := m.UsageOf(space); u != sum {
-			b.found.violated(33, b.c.since(b.entry.at), "shard %d, entry %d: namespace %s uses %+v, by the books %+v",
-				b.log.shard, b.entry.index, space, u, sum)
-		}
+		l.found.violated(26, c.since(e.At), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)",
+			e.Index, l.shard, err)
 	}
 }
 

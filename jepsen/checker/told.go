@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -20,7 +21,7 @@ const leadGrace = 5 * time.Second
 
 // event is something that befell a job.
 type event struct {
-	account *account
+	account *ledger.Job
 	index   uint64
 	number  uint32
 	kind    callKind
@@ -55,23 +56,23 @@ func (j *joiner) tell(shard uint32, e event) {
 }
 
 // tellAt is tell for what befell the job of a command, at its place.
-func (j *joiner) tellAt(one *command, w *belfryv1.Witness, e event) {
-	if one.result.Replayed {
+func (j *joiner) tellAt(one *ledger.Command, w *belfryv1.Witness, e event) {
+	if one.Result.Replayed {
 		return // it happened at another place
 	}
 	e.index, e.number, e.time = w.GetIndex(), w.GetEntry(), timeOf(w.GetTime())
 	if e.account == nil {
-		e.account = one.job
+		e.account = one.Job
 	}
 	j.tell(w.GetShard(), e)
 }
 
 // tellRefused notes that a lease was called stale.
-func (j *joiner) tellRefused(one *command, w *belfryv1.Witness, reason belfryv1.Reason) {
+func (j *joiner) tellRefused(one *ledger.Command, w *belfryv1.Witness, reason belfryv1.Reason) {
 	if reason != belfryv1.Reason_REASON_STALE_LEASE {
 		return
 	}
-	if ref, ok := refOf(one.command); ok {
+	if ref, ok := refOf(one.Command); ok {
 		j.tellAt(one, w, event{kind: callAck, fence: ref.Fence})
 	}
 }
@@ -108,7 +109,7 @@ func (c *check) follow(*findings) {
 			all = slices.Grow(all, len(events))
 			for k := range events {
 				e := &events[k]
-				all = append(all, happening{e.account.serial, place{e.index, e.number}, e})
+				all = append(all, happening{e.account.Serial, place{e.index, e.number}, e})
 			}
 		}
 		slices.SortFunc(all, func(a, b happening) int {
@@ -133,13 +134,13 @@ func (c *check) follow(*findings) {
 func (l *shardLog) unheard() (all []event) {
 	for i := range l.commands {
 		one := &l.commands[i]
-		if !one.effect || one.answered.Load() || one.job == nil {
+		if !one.Effect || l.answered[i].Load() || one.Job == nil {
 			continue
 		}
-		e := event{account: one.job, index: one.entry.index, number: one.number, time: one.entry.clock, ok: true,
-			due: one.result.Due, until: one.result.Until}
-		e.dead = one.result.State == fsm.Dead
-		switch one.command.(type) {
+		e := event{account: one.Job, index: one.Entry.Index, number: one.Number, time: one.Entry.Clock, ok: true,
+			due: one.Result.Due, until: one.Result.Until}
+		e.dead = one.Result.State == fsm.Dead
+		switch one.Command.(type) {
 		case *fsm.Put:
 			e.kind, e.created = callPut, true
 		case *fsm.Ack:
@@ -157,17 +158,17 @@ func (l *shardLog) unheard() (all []event) {
 		default:
 			continue
 		}
-		if ref, ok := refOf(one.command); ok {
+		if ref, ok := refOf(one.Command); ok {
 			e.fence = ref.Fence
 		}
 		all = append(all, e)
 	}
-	for _, g := range l.books.leases {
-		if g.told.Load() == nil {
+	for _, g := range l.books.Leases() {
+		if l.told[g.Ordinal].Load() == nil {
 			all = append(all, event{
-				account: g.account, index: g.command.entry.index, number: g.command.number, kind: callGrant, ok: true,
-				time:  g.command.entry.clock,
-				fence: g.fence, attempt: g.attempt, due: g.due, until: g.until,
+				account: g.Job, index: g.Command.Entry.Index, number: g.Command.Number, kind: callGrant, ok: true,
+				time:  g.Command.Entry.Clock,
+				fence: g.Fence, attempt: g.Attempt, due: g.Due, until: g.Until,
 			})
 		}
 	}
@@ -190,10 +191,10 @@ func (l *shardLog) wide() map[string][]place {
 	wide := map[string][]place{}
 	for i := range l.commands {
 		one := &l.commands[i]
-		switch one.command.(type) {
+		switch one.Command.(type) {
 		case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
-			if one.effect {
-				wide[fsm.QueueOf(one.command)] = append(wide[fsm.QueueOf(one.command)], place{one.entry.index, one.number})
+			if one.Effect {
+				wide[fsm.QueueOf(one.Command)] = append(wide[fsm.QueueOf(one.Command)], place{one.Entry.Index, one.Number})
 			}
 		}
 	}
@@ -213,7 +214,7 @@ type follower struct {
 	found *findings
 	wide  map[string][]place
 
-	account *account
+	account *ledger.Job
 	shown   shown
 	where   standing
 	last    place
@@ -231,13 +232,13 @@ func (f *follower) violated(i invariant, e *event, format string, args ...any) {
 	if e.op != nil {
 		at, who = e.op.Returned, describe(e.op)
 	}
-	args = append([]any{f.log.shard, e.index, e.number, e.account.serial, e.account.queue.name, who}, args...)
+	args = append([]any{f.log.shard, e.index, e.number, e.account.Serial, e.account.Queue.Name, who}, args...)
 	f.found.violated(i, at, "shard %d, entry %d.%d, job %d of %s, by %s: "+format, args...)
 }
 
 // touched reports whether the job's queue was redriven, purged or deleted since the event before.
 func (f *follower) touched(e *event) bool {
-	for _, p := range f.wide[e.account.queue.name] {
+	for _, p := range f.wide[e.account.Queue.Name] {
 		if f.last.before(p) && p.before(place{e.index, e.number}) {
 			return true
 		}
@@ -291,14 +292,14 @@ func (f *follower) finish() {
 		available = f.until.Add(leadGrace)
 	}
 	end := event{account: a, index: 1 << 62}
-	exempt := a.put.Given.Has(fsm.GivenTTL) || a.queue.settings.Overdue == fsm.DropOverdue || a.state == fsm.Dead ||
-		a.queue.settings.PausedAt(drained)
-	if exempt || max(available, a.created) >= drained || f.moved || f.touched(&end) {
+	exempt := a.Put.Given.Has(fsm.GivenTTL) || a.Queue.Settings.Overdue == fsm.DropOverdue || a.State == fsm.Dead ||
+		a.Queue.Settings.PausedAt(drained)
+	if exempt || max(available, a.Created) >= drained || f.moved || f.touched(&end) {
 		return
 	}
 	f.found.violated(1, run.Drained, "job %d of %s in shard %d (put at entry %d) was there for anybody from %v on, and "+
 		"no client was handed it by %v",
-		a.serial, a.queue.name, f.log.shard, a.index, f.c.since(max(available, a.created)), run.Drained)
+		a.Serial, a.Queue.Name, f.log.shard, a.Index, f.c.since(max(available, a.Created)), run.Drained)
 }
 
 func (f *follower) put(e *event) {
@@ -326,7 +327,7 @@ func (f *follower) grant(e *event) {
 		f.violated(17, e, "it was handed out with fence %d at %d, it is leased with fence %d until %d", e.fence, e.time,
 			f.fence, f.until)
 		f.violated(20, e, "it was handed out again, and nothing had ended its lease with fence %d", f.fence)
-	case f.where == over && e.account.why == cancelled:
+	case f.where == over && e.account.WasCancelled():
 		f.violated(23, e, "it was handed out, and had been cancelled")
 	case f.where == over:
 		f.violated(19, e, "it was handed out with fence %d, and had been acked with fence %d", e.fence, f.fence)
@@ -343,7 +344,7 @@ func (f *follower) grant(e *event) {
 	if e.attempt != f.attempt+1 && (!moved || e.attempt != 1) {
 		f.violated(21, e, "it was handed out as attempt %d after attempt %d", e.attempt, f.attempt)
 	}
-	if put := e.account.put; put.Given.Has(fsm.GivenMaxAttempts) && put.MaxAttempts > 0 && e.attempt > put.MaxAttempts {
+	if put := e.account.Put; put.Given.Has(fsm.GivenMaxAttempts) && put.MaxAttempts > 0 && e.attempt > put.MaxAttempts {
 		f.violated(22, e, "it was handed out as attempt %d of %d", e.attempt, put.MaxAttempts)
 	}
 	f.where, f.fence, f.attempt, f.until, f.moved = holding, e.fence, e.attempt, e.until, false

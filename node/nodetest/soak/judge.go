@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -47,9 +48,28 @@ func (w *World) judge() {
 // name is what makes two requests attempts at the same one.
 type name struct{ caller, id string }
 
-// replay carries out the log again on a machine of its own, and keeps the books of every job beside it.
+// ledgerReport takes what the ledger finds.
+type ledgerReport struct{ history *history }
+
+// Look implements ledger.Report.
+func (ledgerReport) Look(ledger.Rule) {}
+
+// Violated implements ledger.Report.
+func (r ledgerReport) Violated(rule ledger.Rule, _ fsm.Time, text string) {
+	r.history.violated(fmt.Sprintf("I%d", rule), "%s", text)
+}
+
+// Count implements ledger.Report.
+func (r ledgerReport) Count(what string, n int64) {
+	r.history.mu.Lock()
+	defer r.history.mu.Unlock()
+	r.history.counts[what] += int(n)
+}
+
+// replay carries out the log again on a machine of its own. The ledger judges each result.
 func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged) {
-	machine, books := fsm.New(fsm.Config{Seed: 1}), newLedger(w.history)
+	machine := fsm.New(fsm.Config{Seed: 1})
+	shard := ledger.New(ledger.Config{Report: ledgerReport{w.history}})
 	byPlace, byName := map[place]*logged{}, map[name][]*logged{}
 	var clock fsm.Time
 	for _, e := range entries {
@@ -74,6 +94,8 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 		if ahead := clock.Sub(fsm.Time(w.history.start.Add(e.at).UnixNano())); ahead > w.aheadMax(e.at) {
 			w.history.violated("shard time is not ahead of true time", "at entry %d (stamp %d) by %v", e.index, stamp, ahead)
 		}
+		judged := &ledger.Entry{Index: e.index, Format: fsm.FormatOf(e.data), Clock: clock,
+			At: fsm.Time(w.history.start.Add(e.at).UnixNano())}
 		at := 0
 		for _, r := range requests {
 			one := &logged{place: place{e.index, uint32(at)}, request: r, results: results[at : at+len(r.Commands)], clock: clock}
@@ -86,11 +108,16 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 				byName[name{r.Caller, r.ID}] = append(byName[name{r.Caller, r.ID}], one)
 			}
 			for i, command := range r.Commands {
-				books.enter(e.index, clock, command, one.results[i])
+				judged.Commands = append(judged.Commands, ledger.Command{Entry: judged, Number: uint32(len(judged.Commands)),
+					Request: &one.request, Command: command, Result: one.results[i]})
 			}
 		}
+		shard.Enter(judged)
 	}
-	w.judgeLeft(books, clock)
+	if len(entries) > 0 {
+		shard.Audit(machine)
+	}
+	w.judgeLeft(shard, clock)
 	return byPlace, byName
 }
 
@@ -174,7 +201,7 @@ func took(command fsm.Command, r fsm.Result) bool {
 	case *fsm.Put:
 		return r.Created
 	case *fsm.Ack:
-		return false // the books see to it
+		return false // the ledger judges it
 	default:
 		return true
 	}
@@ -231,27 +258,24 @@ func (w *World) judgeTokens(who string, tokens []uint64) {
 	}
 }
 
-// judgeLeft checks that what every node holds in the end is what the books say.
-func (w *World) judgeLeft(books *ledger, clock fsm.Time) {
+// judgeLeft checks that every node holds in the end what the ledger has.
+func (w *World) judgeLeft(shard *ledger.Shard, clock fsm.Time) {
 	for who, held := range w.left {
 		for serial, job := range held {
-			if b := books.jobs[serial]; b == nil || b.state == ended {
-				w.history.violated("nothing from nowhere", "%s holds job %d (%v), which ended or never was", who, serial, job.State)
+			if b := shard.Job(serial); b == nil || !b.State.Held() {
+				w.history.violated("nothing from nowhere", "%s holds job %d (%v), which ended or never was", who, serial,
+					job.State)
 			}
 		}
-		for serial, b := range books.jobs {
-			_, there := held[serial]
-			if b.state != ended && !there && (b.expires == 0 || b.expires > clock) {
-				w.history.violated("no job is lost", "%s does not hold job %d, which was put at index %d and never ended", who, serial, b.index)
+		for _, b := range shard.Jobs() {
+			_, there := held[b.Serial]
+			if b.State.Held() && !there && (b.TTL == 0 || b.TTL > clock) {
+				w.history.violated("no job is lost", "%s does not hold job %d, which was put at index %d and never ended", who,
+					b.Serial, b.Index)
 			}
-			if there && held[serial].State != fsm.Dead {
-				w.history.violated("the drain takes all", "%s still holds job %d as %v", who, serial, held[serial].State)
+			if there && held[b.Serial].State != fsm.Dead {
+				w.history.violated("the drain takes all", "%s still holds job %d as %v", who, b.Serial, held[b.Serial].State)
 			}
 		}
-	}
-	w.history.mu.Lock()
-	defer w.history.mu.Unlock()
-	for what, n := range books.counts {
-		w.history.counts[what] += n
 	}
 }

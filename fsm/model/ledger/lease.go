@@ -1,43 +1,43 @@
-package checker
+package ledger
 
 import "github.com/belfrydb/belfry/fsm"
 
 // leased finds the job under the lease that a command names. It complains if the command was
 // answered otherwise than the lease allows; the job is nil if the command did nothing. repeated
 // tells that it is an ack of an acked lease.
-func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
+func (b *Shard) leased(ref fsm.Ref, r *fsm.Result) (a *Job, repeated bool) {
 	q := b.queues[ref.Queue]
 	if q != nil {
 		b.settle(q)
 	}
 	a = b.jobs[ref.Serial]
-	b.now.job = a
-	live := a != nil && a.queue == q && q.partition == ref.Partition && a.state == fsm.Reserved && a.fence == ref.Fence &&
-		b.clock < a.until
-	b.found.look(16)
-	if _, acks := b.now.command.(*fsm.Ack); acks && !live && b.finished(a, ref.Fence) {
+	b.now.Job = a
+	live := a != nil && a.Queue == q && q.Partition == ref.Partition && a.State == fsm.Reserved && a.fence == ref.Fence &&
+		b.clock < a.Until
+	b.look(16)
+	if _, acks := b.now.Command.(*fsm.Ack); acks && !live && b.finished(a, ref.Fence) {
 		if b.expect(16, r.Code, fsm.OK) {
-			b.found.count("acks repeated", 1)
+			b.count("acks repeated", 1)
 		}
 		return nil, true
 	}
 	switch {
 	case !live && r.Code == fsm.OK && a == nil:
-		b.violated(2, "%T of job %d with fence %d was taken, which was never put", b.now.command, ref.Serial, ref.Fence)
+		b.violated(2, "%T of job %d with fence %d was taken, which was never put", b.now.Command, ref.Serial, ref.Fence)
 		return nil, false
 	case !live && r.Code == fsm.OK:
-		b.violated(16, "%T of job %d with fence %d was taken at %d; the job has state %d, fence %d until %d", b.now.command,
-			ref.Serial, ref.Fence, b.clock, a.state, a.fence, a.until)
-		if !a.state.Held() {
+		b.violated(16, "%T of job %d with fence %d was taken at %d; the job has state %d, fence %d until %d", b.now.Command,
+			ref.Serial, ref.Fence, b.clock, a.State, a.fence, a.Until)
+		if !a.State.Held() {
 			return nil, false
 		}
 		return a, false
 	case live && r.Code == fsm.StaleLease:
-		b.violated(18, "%T of job %d with fence %d was called stale at %d, which is leased until %d", b.now.command,
-			ref.Serial, ref.Fence, b.clock, a.until)
+		b.violated(18, "%T of job %d with fence %d was called stale at %d, which is leased until %d", b.now.Command,
+			ref.Serial, ref.Fence, b.clock, a.Until)
 		return nil, false
 	case !live:
-		b.found.count("stale leases refused", 1)
+		b.count("stale leases refused", 1)
 		b.expect(16, r.Code, fsm.StaleLease)
 		return nil, false
 	}
@@ -48,13 +48,13 @@ func (b *books) leased(ref fsm.Ref, r *fsm.Result) (a *account, repeated bool) {
 }
 
 // finished reports whether an ack is the repeat of one that is remembered.
-func (b *books) finished(a *account, fence uint64) bool {
-	return a != nil && a.state == fsm.Acked && a.fence == fence && fence > b.floor &&
-		b.clock <= a.until.Add(fsm.FinishedWindow)
+func (b *Shard) finished(a *Job, fence uint64) bool {
+	return a != nil && a.State == fsm.Acked && a.fence == fence && fence > b.floor &&
+		b.clock <= a.Until.Add(fsm.FinishedWindow)
 }
 
-// ack books an ack.
-func (b *books) ack(c *fsm.Ack, r *fsm.Result) {
+// ack records an ack.
+func (b *Shard) ack(c *fsm.Ack, r *fsm.Result) {
 	a, repeated := b.leased(c.Ref, r)
 	if r.Code == fsm.OK && r.State != fsm.Acked {
 		b.violated(16, "an ack of job %d was answered with state %d", c.Serial, r.State)
@@ -63,21 +63,21 @@ func (b *books) ack(c *fsm.Ack, r *fsm.Result) {
 		return
 	}
 	b.effect(a)
-	a.queue.counters.Acked++
+	a.Queue.counters.Acked++
 	a.lift()
 	a.why = acked
 	b.end(a, fsm.Acked)
-	b.found.count("jobs acked", 1)
+	b.count("jobs acked", 1)
 }
 
-// nack books a nack.
-func (b *books) nack(c *fsm.Nack, r *fsm.Result) {
+// nack records a nack.
+func (b *Shard) nack(c *fsm.Nack, r *fsm.Result) {
 	a, _ := b.leased(c.Ref, r)
 	if a == nil {
 		return
 	}
 	b.effect(a)
-	a.queue.counters.Nacked++
+	a.Queue.counters.Nacked++
 	a.lift()
 	a.why, a.left = nacked, b.clock
 	if c.Error != "" {
@@ -102,7 +102,7 @@ func (b *books) nack(c *fsm.Nack, r *fsm.Result) {
 }
 
 // wait puts a lifted job into DELAYED, or into READY if it is due.
-func (b *books) wait(a *account, due fsm.Time) {
+func (b *Shard) wait(a *Job, due fsm.Time) {
 	if due <= b.clock {
 		b.set(a, fsm.Ready, due)
 		return
@@ -110,24 +110,24 @@ func (b *books) wait(a *account, due fsm.Time) {
 	b.set(a, fsm.Delayed, due)
 }
 
-// becomes holds what a command says that became of a job against the books.
-func (b *books) becomes(i invariant, a *account, r *fsm.Result, due fsm.Time) {
-	b.found.look(24)
-	if r.State == a.state && r.Due == due {
+// becomes holds what a command says that became of a job against the ledger.
+func (b *Shard) becomes(i Rule, a *Job, r *fsm.Result, due fsm.Time) {
+	b.look(24)
+	if r.State == a.State && r.Due == due {
 		return
 	}
-	b.violated(i, "%T of job %d: it has state %d and is due at %d, should have state %d and be due at %d", b.now.command,
-		a.serial, r.State, r.Due, a.state, due)
+	b.violated(i, "%T of job %d: it has state %d and is due at %d, should have state %d and be due at %d", b.now.Command,
+		a.Serial, r.State, r.Due, a.State, due)
 }
 
-// release books a release.
-func (b *books) release(c *fsm.Release, r *fsm.Result) {
+// release records a release.
+func (b *Shard) release(c *fsm.Release, r *fsm.Result) {
 	a, _ := b.leased(c.Ref, r)
 	if a == nil {
 		return
 	}
 	b.effect(a)
-	a.queue.counters.Released++
+	a.Queue.counters.Released++
 	a.lift()
 	a.why, a.left = released, b.clock
 	a.attempt--
@@ -140,34 +140,34 @@ func (b *books) release(c *fsm.Release, r *fsm.Result) {
 		b.set(a, fsm.Delayed, due)
 		b.becomes(24, a, r, due)
 	default:
-		b.set(a, fsm.Ready, a.due)
-		b.becomes(24, a, r, a.due)
+		b.set(a, fsm.Ready, a.Due)
+		b.becomes(24, a, r, a.Due)
 	}
 }
 
-// extend books a longer lease.
-func (b *books) extend(c *fsm.Extend, r *fsm.Result) {
+// extend records a longer lease.
+func (b *Shard) extend(c *fsm.Extend, r *fsm.Result) {
 	a, _ := b.leased(c.Ref, r)
 	if a == nil {
 		return
 	}
 	b.effect(a)
-	a.queue.counters.Extended++
+	a.Queue.counters.Extended++
 	a.lift()
 	if c.TTR > 0 {
 		a.length = c.TTR
 	}
-	until := max(a.until, b.clock.After(a.length))
-	b.found.look(18)
+	until := max(a.Until, b.clock.After(a.length))
+	b.look(18)
 	if r.Until != until {
-		b.violated(18, "the lease of job %d was extended until %d, should be until %d", a.serial, r.Until, until)
+		b.violated(18, "the lease of job %d was extended until %d, should be until %d", a.Serial, r.Until, until)
 	}
-	a.until = r.Until
-	b.set(a, fsm.Reserved, a.due)
+	a.Until = r.Until
+	b.set(a, fsm.Reserved, a.Due)
 }
 
 // named finds the held job that a command names, or what it is to be answered without one.
-func (b *books) named(queue, id string) (*account, fsm.State) {
+func (b *Shard) named(queue, id string) (*Job, fsm.State) {
 	q := b.queues[queue]
 	if q == nil {
 		return nil, fsm.StateNone
@@ -178,17 +178,17 @@ func (b *books) named(queue, id string) (*account, fsm.State) {
 	}
 	if _, _, generated := fsm.ParseID(id); !generated {
 		if a := b.ended(q, id); a != nil {
-			b.now.job = a
-			return nil, a.state
+			b.now.Job = a
+			return nil, a.State
 		}
 	}
 	return nil, fsm.StateNone
 }
 
-// cancel books a cancellation.
-func (b *books) cancel(c *fsm.Cancel, r *fsm.Result) {
+// cancel records a cancellation.
+func (b *Shard) cancel(c *fsm.Cancel, r *fsm.Result) {
 	a, state := b.named(c.Queue, c.ID)
-	b.found.look(23)
+	b.look(23)
 	switch {
 	case a == nil:
 		if b.expect(23, r.Code, fsm.JobNotFound) && r.State != state {
@@ -196,33 +196,33 @@ func (b *books) cancel(c *fsm.Cancel, r *fsm.Result) {
 				r.State, state)
 		}
 		return
-	case a.state == fsm.Reserved && !c.Force:
-		b.now.job = a
+	case a.State == fsm.Reserved && !c.Force:
+		b.now.Job = a
 		b.expect(23, r.Code, fsm.JobReserved)
 		if r.Code != fsm.OK {
 			return
 		}
 	default:
-		b.now.job = a
+		b.now.Job = a
 		if !b.expect(23, r.Code, fsm.OK) {
 			return
 		}
 	}
-	if r.State != a.state {
-		b.violated(23, "job %d was cancelled in state %d, it had %d", a.serial, r.State, a.state)
+	if r.State != a.State {
+		b.violated(23, "job %d was cancelled in state %d, it had %d", a.Serial, r.State, a.State)
 	}
 	b.effect(a)
-	a.queue.counters.Cancelled++
+	a.Queue.counters.Cancelled++
 	a.lift()
 	a.why = cancelled
 	b.end(a, fsm.Cancelled)
-	b.found.count("jobs cancelled", 1)
+	b.count("jobs cancelled", 1)
 }
 
-// reschedule books a new due time.
-func (b *books) reschedule(c *fsm.Reschedule, r *fsm.Result) {
+// reschedule records a new due time.
+func (b *Shard) reschedule(c *fsm.Reschedule, r *fsm.Result) {
 	a, state := b.named(c.Queue, c.ID)
-	b.found.look(24)
+	b.look(24)
 	switch {
 	case a == nil:
 		if b.expect(24, r.Code, fsm.JobNotFound) && r.State != state {
@@ -230,10 +230,10 @@ func (b *books) reschedule(c *fsm.Reschedule, r *fsm.Result) {
 				r.State, state)
 		}
 		return
-	case a.state == fsm.Reserved:
+	case a.State == fsm.Reserved:
 		b.expect(24, r.Code, fsm.JobReserved)
 		return
-	case a.state == fsm.Dead:
+	case a.State == fsm.Dead:
 		b.expect(24, r.Code, fsm.JobNotFound)
 		return
 	}
@@ -245,12 +245,9 @@ func (b *books) reschedule(c *fsm.Reschedule, r *fsm.Result) {
 		due = c.DueAt.Ceil()
 	}
 	b.effect(a)
-	a.queue.counters.Rescheduled++
+	a.Queue.counters.Rescheduled++
 	a.lift()
 	a.left = b.clock
 	b.wait(a, due)
 	b.becomes(24, a, r, due)
 }
-
-// sinceOf is when a waiting job became available: when it fell due, or later if it was put or given back after that.
-func sinceOf(a *account) fsm.Time { return max(a.due, a.left, a.created) }

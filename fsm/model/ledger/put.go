@@ -1,4 +1,4 @@
-package checker
+package ledger
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 // home finds the queue that a put or a configuration names, and settles it; an unknown one is made.
 // The code says why not.
-func (b *books) home(name string, partition, partitions uint32) (*ledger, fsm.Code) {
+func (b *Shard) home(name string, partition, partitions uint32) (*Queue, fsm.Code) {
 	q := b.queues[name]
 	if q == nil {
 		if partition != 0 || partitions != 1 {
@@ -19,16 +19,16 @@ func (b *books) home(name string, partition, partitions uint32) (*ledger, fsm.Co
 		return b.createQueue(name, 0, 1), fsm.OK
 	}
 	b.settle(q)
-	if q.partition != partition || q.partitions != partitions {
+	if q.Partition != partition || q.Partitions != partitions {
 		return nil, fsm.QueueChanged
 	}
 	return q, fsm.OK
 }
 
-// put books a put.
-func (b *books) put(c *fsm.Put, r *fsm.Result) {
+// put records a put.
+func (b *Shard) put(c *fsm.Put, r *fsm.Result) {
 	if r.Code == fsm.Quota {
-		b.found.count("puts refused by quota", 1)
+		b.count("puts refused by quota", 1)
 		return
 	}
 	q, code := b.home(c.Queue, c.Partition, c.Partitions)
@@ -40,7 +40,7 @@ func (b *books) put(c *fsm.Put, r *fsm.Result) {
 		b.repeat(first, c, r)
 		return
 	}
-	b.found.look(37)
+	b.look(37)
 	size := bytesOf(c)
 	wait := b.rateWait(q)
 	switch full := b.full(q, size); {
@@ -67,11 +67,11 @@ func (b *books) put(c *fsm.Put, r *fsm.Result) {
 }
 
 // namesake returns the job that a put must be answered as a repeat of, or as a conflict with; nil if it makes a job.
-func (b *books) namesake(q *ledger, c *fsm.Put) *account {
+func (b *Shard) namesake(q *Queue, c *fsm.Put) *Job {
 	if c.ID == "" {
 		return nil
 	}
-	if a := q.byID[c.ID]; a != nil && a.state.Held() {
+	if a := q.byID[c.ID]; a != nil && a.State.Held() {
 		return a
 	}
 	if c.Again {
@@ -80,15 +80,15 @@ func (b *books) namesake(q *ledger, c *fsm.Put) *account {
 	return b.ended(q, c.ID)
 }
 
-// repeat books a put whose id is taken.
-func (b *books) repeat(first *account, c *fsm.Put, r *fsm.Result) {
-	b.found.look(5)
-	same := sameContent(first.put, c) || first.adopted && r.Code == fsm.OK
+// repeat records a put whose id is taken.
+func (b *Shard) repeat(first *Job, c *fsm.Put, r *fsm.Result) {
+	b.look(5)
+	same := SameContent(first.Put, c) || first.Adopted && r.Code == fsm.OK
 	switch {
 	case r.Created:
 		b.violated(5, "the id %q of %s was put again as job %d; it is that of job %d of entry %d", c.ID, c.Queue, r.Serial,
-			first.serial, first.index)
-		b.create(first.queue, c, r)
+			first.Serial, first.Index)
+		b.create(first.Queue, c, r)
 		return
 	case same && r.Code != fsm.OK:
 		b.violated(5, "a repeat of %s %q was refused with code %d", c.Queue, c.ID, r.Code)
@@ -99,16 +99,16 @@ func (b *books) repeat(first *account, c *fsm.Put, r *fsm.Result) {
 	case !same:
 		return
 	}
-	first.queue.counters.Duplicate++
-	b.now.job = first
-	if r.Serial != first.serial || r.Due != first.first || r.State != first.state {
+	first.Queue.counters.Duplicate++
+	b.now.Job = first
+	if r.Serial != first.Serial || r.Due != first.FirstDue || r.State != first.State {
 		b.violated(5, "a repeat of %s %q was answered as job %d, due %d, state %d; it is job %d, due %d, state %d",
-			c.Queue, c.ID, r.Serial, r.Due, r.State, first.serial, first.first, first.state)
+			c.Queue, c.ID, r.Serial, r.Due, r.State, first.Serial, first.FirstDue, first.State)
 	}
 }
 
-// create books a job that was made.
-func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
+// create records a job that was made.
+func (b *Shard) create(q *Queue, c *fsm.Put, r *fsm.Result) {
 	due := b.clock.After(0)
 	switch {
 	case c.Given.Has(fsm.GivenDelay):
@@ -116,14 +116,14 @@ func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
 	case c.Given.Has(fsm.GivenDueAt):
 		due = c.DueAt.Ceil()
 	}
-	a := &account{
-		queue: q, put: c, id: c.ID, index: b.entry.index, serial: r.Serial, created: b.clock, due: due, first: due,
-		left: b.clock, bytes: bytesOf(c), at: b.entry.at,
+	a := &Job{
+		Queue: q, Put: c, ID: c.ID, Index: b.entry.Index, Serial: r.Serial, Created: b.clock, Due: due, FirstDue: due,
+		left: b.clock, bytes: bytesOf(c), PutAt: b.entry.At,
 	}
 	if c.Given.Has(fsm.GivenTTL) {
-		a.ttl = b.clock.After(c.TTL)
+		a.TTL = b.clock.After(c.TTL)
 	}
-	b.found.look(6)
+	b.look(6)
 	if r.Serial <= b.serial {
 		b.violated(6, "job %d was made after serial %d was given out", r.Serial, b.serial)
 	}
@@ -131,7 +131,7 @@ func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
 	if r.Due != due {
 		b.violated(8, "job %d is due at %d, should be at %d", r.Serial, r.Due, due)
 	}
-	if q.settings.PutsPerSecond > 0 {
+	if q.Settings.PutsPerSecond > 0 {
 		period, _ := ratePeriod(q)
 		q.rateAt = max(q.rateAt, b.clock).Add(period)
 	}
@@ -139,19 +139,19 @@ func (b *books) create(q *ledger, c *fsm.Put, r *fsm.Result) {
 	if due <= b.clock {
 		state = fsm.Ready
 	}
-	if r.State != state || r.Partition != q.partition {
+	if r.State != state || r.Partition != q.Partition {
 		b.violated(24, "job %d is born in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition,
-			state, q.partition)
+			state, q.Partition)
 	}
 	q.counters.Put++
 	q.counts.Bytes += a.bytes
 	b.set(a, state, due)
-	b.jobs[r.Serial] = a
+	b.keep(a)
 	if c.ID != "" {
 		q.byID[c.ID] = a
 	}
 	b.effect(a)
-	b.found.count("jobs put", 1)
+	b.count("jobs put", 1)
 }
 
 // bytesOf is what a job counts against a queue's limit.
@@ -163,8 +163,8 @@ func bytesOf(c *fsm.Put) uint64 {
 	return uint64(n)
 }
 
-// sameContent reports whether two puts ask for the same.
-func sameContent(x, y *fsm.Put) bool {
+// SameContent reports whether two puts ask for the same.
+func SameContent(x, y *fsm.Put) bool {
 	return x.Given == y.Given && x.Delay == y.Delay && x.DueAt == y.DueAt && x.TTR == y.TTR && x.TTL == y.TTL &&
 		x.Priority == y.Priority &&
 		x.MaxAttempts == y.MaxAttempts && slices.Equal(x.RetryDelays, y.RetryDelays) && slices.Equal(x.Headers, y.Headers) &&
@@ -172,20 +172,20 @@ func sameContent(x, y *fsm.Put) bool {
 }
 
 // share is a partition's part of a queue's limit.
-func (q *ledger) share(limit uint64) uint64 {
+func (q *Queue) share(limit uint64) uint64 {
 	if limit == 0 {
 		return 0
 	}
-	return max(1, limit/uint64(max(1, q.partitions)))
+	return max(1, limit/uint64(max(1, q.Partitions)))
 }
 
-func (b *books) full(q *ledger, size uint64) bool {
-	jobs, most := q.share(q.settings.MaxJobs), q.share(q.settings.MaxBytes)
+func (b *Shard) full(q *Queue, size uint64) bool {
+	jobs, most := q.share(q.Settings.MaxJobs), q.share(q.Settings.MaxBytes)
 	return jobs > 0 && q.counts.Jobs() >= jobs || most > 0 && q.counts.Bytes+size > most
 }
 
-func ratePeriod(q *ledger) (period, ahead time.Duration) {
-	rate := min(q.share(q.settings.PutsPerSecond), 1e9)
+func ratePeriod(q *Queue) (period, ahead time.Duration) {
+	rate := min(q.share(q.Settings.PutsPerSecond), 1e9)
 	if rate == 0 {
 		return 0, 0
 	}
@@ -193,63 +193,64 @@ func ratePeriod(q *ledger) (period, ahead time.Duration) {
 	return period, time.Duration(rate-1) * period
 }
 
-func (b *books) rateWait(q *ledger) time.Duration {
-	if q.settings.PutsPerSecond == 0 {
+func (b *Shard) rateWait(q *Queue) time.Duration {
+	if q.Settings.PutsPerSecond == 0 {
 		return 0
 	}
 	_, ahead := ratePeriod(q)
 	return max(0, q.rateAt.Sub(b.clock)-ahead)
 }
 
-// replayed books an answer from memory: it must be the one that was given before. Of grants only
+// replayed records an answer from memory: it must be the one that was given before. Of grants only
 // those that are live are given again.
-func (b *books) replayed(c *command) {
-	b.found.look(36)
-	b.found.count("requests answered from memory", 1)
-	first := b.remembered[c.request.ID]
+func (b *Shard) replayed(c *Command) {
+	b.look(36)
+	b.count("requests answered from memory", 1)
+	first := b.remembered[c.Request.ID]
 	if first == nil {
-		b.violated(36, "request %q was answered from memory, and did nothing before", c.request.ID)
+		b.violated(36, "request %q was answered from memory, and did nothing before", c.Request.ID)
 		return
 	}
-	if reserve, ok := c.command.(*fsm.Reserve); ok && len(c.request.Commands) == 1 {
+	if reserve, ok := c.Command.(*fsm.Reserve); ok && len(c.Request.Commands) == 1 {
 		b.replayedGrants(reserve, c)
 		return
 	}
-	before := b.log.at(first.entry.index, first.number-uint32(positionOf(first))+uint32(positionOf(c)))
-	if before == nil || before.request.ID != c.request.ID {
-		b.violated(36, "request %q was answered from memory with other commands than before", c.request.ID)
+	at := int(first.Number) - positionOf(first) + positionOf(c)
+	if at >= len(first.Entry.Commands) || first.Entry.Commands[at].Request.ID != c.Request.ID {
+		b.violated(36, "request %q was answered from memory with other commands than before", c.Request.ID)
 		return
 	}
-	c.job = before.job
-	was, is := before.result, c.result
+	before := &first.Entry.Commands[at]
+	c.Job = before.Job
+	was, is := before.Result, c.Result
 	is.Replayed = was.Replayed
-	if !sameResult(&was, &is) {
-		b.violated(36, "request %q was answered %+v from memory, it was %+v at entry %d.%d", c.request.ID, is, was,
-			before.entry.index, before.number)
+	if !SameResult(&was, &is) {
+		b.violated(36, "request %q was answered %+v from memory, it was %+v at entry %d.%d", c.Request.ID, is, was,
+			before.Entry.Index, before.Number)
 	}
 }
 
 // positionOf is where a command is in its request.
-func positionOf(c *command) int {
-	return slices.IndexFunc(c.request.Commands, func(other fsm.Command) bool { return other == c.command })
+func positionOf(c *Command) int {
+	return slices.IndexFunc(c.Request.Commands, func(other fsm.Command) bool { return other == c.Command })
 }
 
-func sameResult(x, y *fsm.Result) bool {
+func SameResult(x, y *fsm.Result) bool {
 	return x.Code == y.Code && x.State == y.State && x.Created == y.Created && x.More == y.More &&
 		x.Partition == y.Partition && x.Serial == y.Serial &&
 		x.Due == y.Due && x.Until == y.Until && x.Count == y.Count && x.Wait == y.Wait && slices.Equal(x.Grants, y.Grants)
 }
 
-func (b *books) replayedGrants(_ *fsm.Reserve, c *command) {
-	for i := range c.result.Grants {
-		g := &c.result.Grants[i]
+func (b *Shard) replayedGrants(_ *fsm.Reserve, c *Command) {
+	for i := range c.Result.Grants {
+		g := &c.Result.Grants[i]
 		l := b.leases[g.Fence]
 		switch {
-		case l == nil || l.account.serial != g.Serial || l.command.request.ID != c.request.ID:
+		case l == nil || l.Job.Serial != g.Serial || l.Command.Request.ID != c.Request.ID:
 			b.violated(36, "request %q was answered with the lease %d of job %d from memory, and was not granted it",
-				c.request.ID, g.Fence, g.Serial)
-		case l.account.state != fsm.Reserved || l.account.fence != g.Fence || l.account.until <= b.clock:
-			b.violated(15, "request %q was answered with the lease %d of job %d, which is over", c.request.ID, g.Fence, g.Serial)
+				c.Request.ID, g.Fence, g.Serial)
+		case l.Job.State != fsm.Reserved || l.Job.fence != g.Fence || l.Job.Until <= b.clock:
+			b.violated(15, "request %q was answered with the lease %d of job %d, which is over", c.Request.ID, g.Fence, g.Serial)
 		}
 	}
 }

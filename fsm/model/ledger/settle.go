@@ -1,4 +1,4 @@
-package checker
+package ledger
 
 import (
 	"math/big"
@@ -9,16 +9,16 @@ import (
 
 // settle does for a queue what has fallen due, once an entry, in the order of the rules: leases
 // lapse, jobs expire, jobs are moved.
-func (b *books) settle(q *ledger) {
-	if q.settled == b.entry.index || b.restoring {
+func (b *Shard) settle(q *Queue) {
+	if q.settled == b.entry.Index || b.restoring {
 		return
 	}
-	q.settled = b.entry.index
+	q.settled = b.entry.Index
 	b.step(q)
 }
 
 // step settles up to fsm.StepMax jobs of each kind and returns how many it touched.
-func (b *books) step(q *ledger) (n uint64) {
+func (b *Shard) step(q *Queue) (n uint64) {
 	for k := 0; k < fsm.StepMax; k++ {
 		a := q.leases.due(b.clock)
 		if a == nil {
@@ -48,31 +48,31 @@ func (b *books) step(q *ledger) (n uint64) {
 }
 
 // lapse ends a lease that nobody ended.
-func (b *books) lapse(a *account) {
-	a.queue.counters.Lapsed++
+func (b *Shard) lapse(a *Job) {
+	a.Queue.counters.Lapsed++
 	a.lift()
-	a.why, a.left = lapsed, a.until
+	a.why, a.left = lapsed, a.Until
 	switch {
 	case b.exhausted(a):
 		b.die(a)
 	case b.overTTL(a):
 		b.expireJob(a)
 	default:
-		b.set(a, fsm.Ready, a.until)
+		b.set(a, fsm.Ready, a.Until)
 	}
 }
 
 // exhausted reports whether a job has no attempt left.
-func (b *books) exhausted(a *account) bool {
+func (b *Shard) exhausted(a *Job) bool {
 	limit := attemptsOf(a)
 	return limit > 0 && a.attempt >= limit
 }
 
 // attemptsOf is how many attempts a job may fail; 0 for any number.
-func attemptsOf(a *account) uint32 {
-	switch s := &a.queue.settings; {
-	case a.put.Given.Has(fsm.GivenMaxAttempts):
-		return a.put.MaxAttempts
+func attemptsOf(a *Job) uint32 {
+	switch s := &a.Queue.Settings; {
+	case a.Put.Given.Has(fsm.GivenMaxAttempts):
+		return a.Put.MaxAttempts
 	case s.MaxAttemptsSet:
 		return s.MaxAttempts
 	default:
@@ -81,10 +81,10 @@ func attemptsOf(a *account) uint32 {
 }
 
 // lengthOf is the length of a lease where the reserve names none.
-func lengthOf(a *account) time.Duration {
-	switch s := &a.queue.settings; {
-	case a.put.Given.Has(fsm.GivenTTR) && a.put.TTR > 0:
-		return a.put.TTR
+func lengthOf(a *Job) time.Duration {
+	switch s := &a.Queue.Settings; {
+	case a.Put.Given.Has(fsm.GivenTTR) && a.Put.TTR > 0:
+		return a.Put.TTR
 	case s.TTR > 0:
 		return s.TTR
 	default:
@@ -94,11 +94,11 @@ func lengthOf(a *account) time.Duration {
 
 // retryDelayOf returns the bounds of what follows a job's present attempt, if it fails. Only the
 // default delays deviate, by up to a tenth; queues of the first format have none.
-func retryDelayOf(a *account) (least, most time.Duration) {
-	delays := a.queue.settings.RetryDelays
-	if a.put.Given.Has(fsm.GivenRetryDelays) {
-		delays = a.put.RetryDelays
-	} else if len(delays) == 0 && a.queue.format > fsm.FirstFormat {
+func retryDelayOf(a *Job) (least, most time.Duration) {
+	delays := a.Queue.Settings.RetryDelays
+	if a.Put.Given.Has(fsm.GivenRetryDelays) {
+		delays = a.Put.RetryDelays
+	} else if len(delays) == 0 && a.Queue.format > fsm.FirstFormat {
 		seconds := [...]time.Duration{1, 5, 30, 120, 600, 1800, 3600}
 		delay := seconds[min(int(a.attempt), len(seconds))-1] * time.Second
 		return delay - delay/10, delay + delay/10
@@ -110,43 +110,43 @@ func retryDelayOf(a *account) (least, most time.Duration) {
 	return delay, delay
 }
 
-func (b *books) overTTL(a *account) bool { return a.ttl != 0 && a.ttl <= b.clock }
+func (b *Shard) overTTL(a *Job) bool { return a.TTL != 0 && a.TTL <= b.clock }
 
 // die puts a lifted job among the dead letters.
-func (b *books) die(a *account) {
-	b.found.look(22)
-	a.queue.counters.Died++
-	b.set(a, fsm.Dead, a.due)
+func (b *Shard) die(a *Job) {
+	b.look(22)
+	a.Queue.counters.Died++
+	b.set(a, fsm.Dead, a.Due)
 }
 
 // expireJob ends a lifted job whose ttl has passed, or makes it dead.
-func (b *books) expireJob(a *account) fsm.State {
-	if a.queue.settings.ExpireToDead {
-		a.ttl = 0
+func (b *Shard) expireJob(a *Job) fsm.State {
+	if a.Queue.Settings.ExpireToDead {
+		a.TTL = 0
 		b.die(a)
 		return fsm.Dead
 	}
-	a.queue.counters.Expired++
+	a.Queue.counters.Expired++
 	b.end(a, fsm.Expired)
 	return fsm.Expired
 }
 
 // move makes a job ready that is due, unless it fell due in an outage for which its queue has a policy.
-func (b *books) move(a *account) {
-	q := a.queue
+func (b *Shard) move(a *Job) {
+	q := a.Queue
 	a.lift()
-	if q.overdueFrom < a.due && a.due <= q.overdueTo {
+	if q.overdueFrom < a.Due && a.Due <= q.overdueTo {
 		switch {
-		case q.settings.Overdue == fsm.SpreadOverdue && q.settings.OverduePeriod > 0:
-			b.set(a, fsm.Delayed, spread(a.due, q.overdueFrom, q.overdueTo, q.settings.OverduePeriod))
+		case q.Settings.Overdue == fsm.SpreadOverdue && q.Settings.OverduePeriod > 0:
+			b.set(a, fsm.Delayed, spread(a.Due, q.overdueFrom, q.overdueTo, q.Settings.OverduePeriod))
 			return
-		case q.settings.Overdue == fsm.DropOverdue:
+		case q.Settings.Overdue == fsm.DropOverdue:
 			q.counters.Expired++
 			b.end(a, fsm.Expired)
 			return
 		}
 	}
-	b.set(a, fsm.Ready, a.due)
+	b.set(a, fsm.Ready, a.Due)
 }
 
 // spread maps a due time of the window (from, to] to the period after it, rounded up.
@@ -161,7 +161,7 @@ func spread(due, from, to fsm.Time, period time.Duration) fsm.Time {
 }
 
 // deadline is the next time at which something of a queue falls due, 0 for never.
-func (q *ledger) deadline() (next fsm.Time) {
+func (q *Queue) deadline() (next fsm.Time) {
 	for _, h := range [...]*agenda{&q.leases, &q.ttls, &q.delayed} {
 		if t := h.first(); t != nil && (next == 0 || t.at < next) {
 			next = t.at
@@ -171,7 +171,7 @@ func (q *ledger) deadline() (next fsm.Time) {
 }
 
 // overdue returns the queue whose deadline came first, nil if none has come.
-func (b *books) overdue() (first *ledger) {
+func (b *Shard) overdue() (first *Queue) {
 	var at fsm.Time
 	for _, q := range b.queues {
 		d := q.deadline()
@@ -182,8 +182,8 @@ func (b *books) overdue() (first *ledger) {
 	return first
 }
 
-// expire books the leader's own step.
-func (b *books) expire(r *fsm.Result) {
+// expire records the leader's own step.
+func (b *Shard) expire(r *fsm.Result) {
 	var n uint64
 	for n < fsm.StepMax {
 		q := b.overdue()
@@ -192,15 +192,15 @@ func (b *books) expire(r *fsm.Result) {
 		}
 		n += b.step(q)
 	}
-	b.found.look(22)
+	b.look(22)
 	if more := b.overdue() != nil; r.Count != n || r.More != more {
-		b.violated(22, "an expiry touched %d jobs and left more: %v; by the books %d, %v", r.Count, r.More, n, more)
+		b.violated(22, "an expiry touched %d jobs and left more: %v; by the ledger %d, %v", r.Count, r.More, n, more)
 	}
 }
 
-// lead books the beginning of a term: leases are held on, and an outage is noted.
-func (b *books) lead(c *fsm.Lead) {
-	b.found.count("terms", 1)
+// lead records the beginning of a term: leases are held on, and an outage is noted.
+func (b *Shard) lead(c *fsm.Lead) {
+	b.count("terms", 1)
 	from, outage := b.clock, time.Duration(0)
 	if q := b.overdue(); q != nil && !b.restoring {
 		from = max(b.before, q.deadline()-1)
@@ -208,11 +208,11 @@ func (b *books) lead(c *fsm.Lead) {
 	}
 	floor := b.clock.After(c.Grace)
 	for _, q := range b.queues {
-		after := q.settings.OverdueAfter
+		after := q.Settings.OverdueAfter
 		if after == 0 {
 			after = fsm.DefaultOverdueAfter
 		}
-		if q.settings.Overdue != fsm.FireOverdue && outage >= after {
+		if q.Settings.Overdue != fsm.FireOverdue && outage >= after {
 			q.overdueFrom, q.overdueTo = from, b.clock
 		}
 		for {
@@ -222,8 +222,8 @@ func (b *books) lead(c *fsm.Lead) {
 			}
 			a := t.account
 			a.lift()
-			a.until = floor
-			b.set(a, fsm.Reserved, a.due)
+			a.Until = floor
+			b.set(a, fsm.Reserved, a.Due)
 		}
 	}
 }

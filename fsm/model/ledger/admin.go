@@ -1,4 +1,4 @@
-package checker
+package ledger
 
 import (
 	"github.com/belfrydb/belfry/fsm"
@@ -6,7 +6,7 @@ import (
 
 // present returns the queue of a command that takes one which is there, settled; nil if it is not,
 // or the answer is not what it must be.
-func (b *books) present(i invariant, queue string, code fsm.Code) *ledger {
+func (b *Shard) present(i Rule, queue string, code fsm.Code) *Queue {
 	q := b.queues[queue]
 	if q == nil {
 		b.expect(i, code, fsm.QueueNotFound)
@@ -19,15 +19,15 @@ func (b *books) present(i invariant, queue string, code fsm.Code) *ledger {
 	return q
 }
 
-// redrive books that dead jobs were made ready.
-func (b *books) redrive(c *fsm.Redrive, r *fsm.Result) {
+// redrive records that dead jobs were made ready.
+func (b *Shard) redrive(c *fsm.Redrive, r *fsm.Result) {
 	q := b.present(22, c.Queue, r.Code)
 	if q == nil {
 		return
 	}
 	var n uint64
 	for _, id := range c.IDs {
-		if a := b.held(q, id); a != nil && a.state == fsm.Dead {
+		if a := b.held(q, id); a != nil && a.State == fsm.Dead {
 			b.revive(a)
 			n++
 		}
@@ -42,16 +42,16 @@ func (b *books) redrive(c *fsm.Redrive, r *fsm.Result) {
 	if n > 0 {
 		b.effect(nil)
 	}
-	b.found.look(22)
+	b.look(22)
 	if r.Count != n {
 		b.violated(22, "%d dead jobs of %s were redriven, should be %d", r.Count, c.Queue, n)
 	}
 }
 
-func (b *books) revive(a *account) {
-	a.queue.counters.Redriven++
+func (b *Shard) revive(a *Job) {
+	a.Queue.counters.Redriven++
 	a.lift()
-	a.attempt, a.ttl, a.left = 0, 0, b.clock
+	a.attempt, a.TTL, a.left = 0, 0, b.clock
 	a.redrives++
 	b.set(a, fsm.Ready, b.clock.After(0))
 }
@@ -64,7 +64,7 @@ func stepLimit(most uint32) uint64 {
 }
 
 // orders are the orders in which jobs are purged, with the state of each.
-func (q *ledger) orders() [4]struct {
+func (q *Queue) orders() [4]struct {
 	state fsm.State
 	order *agenda
 } {
@@ -75,7 +75,7 @@ func (q *ledger) orders() [4]struct {
 }
 
 // remove ends up to limit jobs in the given states, and says how many, and whether there are more.
-func (b *books) remove(q *ledger, states fsm.StateSet, limit uint64, state fsm.State) (n uint64, more bool) {
+func (b *Shard) remove(q *Queue, states fsm.StateSet, limit uint64, state fsm.State) (n uint64, more bool) {
 	for _, o := range q.orders() {
 		if !states.Has(o.state) {
 			continue
@@ -89,8 +89,8 @@ func (b *books) remove(q *ledger, states fsm.StateSet, limit uint64, state fsm.S
 			a.lift()
 			a.why, a.gone = purged, state == fsm.StateNone
 			b.end(a, state)
-			if a.gone && a.id != "" {
-				delete(q.byID, a.id)
+			if a.gone && a.ID != "" {
+				delete(q.byID, a.ID)
 			}
 			n++
 		}
@@ -98,8 +98,8 @@ func (b *books) remove(q *ledger, states fsm.StateSet, limit uint64, state fsm.S
 	return n, false
 }
 
-// purge books that jobs were removed.
-func (b *books) purge(c *fsm.Purge, r *fsm.Result) {
+// purge records that jobs were removed.
+func (b *Shard) purge(c *fsm.Purge, r *fsm.Result) {
 	q := b.present(24, c.Queue, r.Code)
 	if q == nil {
 		return
@@ -108,48 +108,48 @@ func (b *books) purge(c *fsm.Purge, r *fsm.Result) {
 	if n > 0 {
 		b.effect(nil)
 	}
-	b.found.look(24)
-	b.found.count("jobs purged", int64(n))
+	b.look(24)
+	b.count("jobs purged", int64(n))
 	if r.Count != n || r.More != more {
 		b.violated(24, "%d jobs of %s were purged (more: %v), should be %d (%v)", r.Count, c.Queue, r.More, n, more)
 	}
 }
 
-// configure books new settings.
-func (b *books) configure(c *fsm.Configure, r *fsm.Result) {
+// configure records new settings.
+func (b *Shard) configure(c *fsm.Configure, r *fsm.Result) {
 	if r.Code == fsm.Quota {
 		return
 	}
 	known := b.queues[c.Queue] != nil
 	q, code := b.home(c.Queue, c.Partition, c.Partitions)
-	b.found.look(24)
+	b.look(24)
 	if !b.expect(24, r.Code, code) || code != fsm.OK {
 		return
 	}
 	if c.Version <= q.version {
-		b.now.effect = !known
+		b.now.Effect = !known
 		return
 	}
-	window, forever := dedupWindow(&q.settings)
+	window, forever := dedupWindow(&q.Settings)
 	for id, a := range q.byID {
-		if !forever && !a.state.Held() && a.left.Add(window) <= b.before {
+		if !forever && !a.State.Held() && a.left.Add(window) <= b.before {
 			delete(q.byID, id) // it was forgotten with the entry before, and stays so if the window grows
 		}
 	}
-	q.version, q.settings = c.Version, c.Settings
-	q.withheld = q.withheld || c.Settings.Paused || c.Settings.MaxInFlight > 0
+	q.version, q.Settings = c.Version, c.Settings
+	q.Withheld = q.Withheld || c.Settings.Paused || c.Settings.MaxInFlight > 0
 	b.effect(nil)
 }
 
-// open books that a queue's partition was made.
-func (b *books) open(c *fsm.Open, r *fsm.Result) {
+// open records that a queue's partition was made.
+func (b *Shard) open(c *fsm.Open, r *fsm.Result) {
 	if r.Code == fsm.Quota {
 		return
 	}
-	b.found.look(24)
+	b.look(24)
 	if q := b.queues[c.Queue]; q != nil {
 		b.settle(q)
-		if q.partition != c.Partition || q.partitions != c.Partitions {
+		if q.Partition != c.Partition || q.Partitions != c.Partitions {
 			b.expect(30, r.Code, fsm.QueueExists)
 			return
 		}
@@ -162,16 +162,16 @@ func (b *books) open(c *fsm.Open, r *fsm.Result) {
 	}
 }
 
-// deleteQueue books that a queue went, or a part of what it holds.
-func (b *books) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
-	b.found.look(24)
+// deleteQueue records that a queue went, or a part of what it holds.
+func (b *Shard) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
+	b.look(24)
 	q := b.present(24, c.Queue, r.Code)
 	if q == nil {
 		return
 	}
 	n, _ := b.remove(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)
 	b.effect(nil)
-	b.found.count("jobs deleted with their queue", int64(n))
+	b.count("jobs deleted with their queue", int64(n))
 	if r.Count != n {
 		b.violated(24, "%d jobs went with queue %s, should be %d", r.Count, c.Queue, n)
 	}
@@ -183,25 +183,25 @@ func (b *books) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
 	}
 }
 
-// adopt takes the books' state over from the machine, after an entry that gave a shard other times
+// Adopt takes the ledger's state over from the machine, after an entry that gave a shard other times
 // or other jobs: a clock that was set back, or a restore. What such an entry does is held against
 // the model of fsm, not here.
-func (b *books) adopt(m *fsm.Machine) {
+func (b *Shard) Adopt(m *fsm.Machine) {
 	mark := m.Restored()
 	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()
-	b.found.count("states taken over from the machine", 1)
+	b.count("states taken over from the machine", 1)
 	for _, v := range m.Queues("", 1<<30) {
 		b.adoptQueue(m, &v)
 	}
 }
 
 // adoptQueue takes one queue over, with its held jobs.
-func (b *books) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
+func (b *Shard) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
 	q := b.queues[v.Name]
 	if q == nil {
 		q = b.createQueue(v.Name, v.Partition, v.Partitions)
 	}
-	q.version, q.settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
+	q.version, q.Settings, q.counters, q.counts = v.Version, v.Settings, v.Counters, fsm.Counts{Bytes: v.Counts.Bytes}
 	q.format = v.Format
 	q.delayed, q.ready, q.leases, q.ttls, q.dead = agenda{}, agenda{}, agenda{}, agenda{}, agenda{}
 	for _, state := range [...]fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead} {
@@ -212,21 +212,21 @@ func (b *books) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
 	}
 }
 
-func (b *books) adoptJob(q *ledger, j *fsm.Job) {
+func (b *Shard) adoptJob(q *Queue, j *fsm.Job) {
 	a := b.jobs[j.Serial]
 	if a == nil {
-		a = &account{queue: q, serial: j.Serial, index: b.entry.index, put: putOf(j), adopted: true}
+		a = &Job{Queue: q, Serial: j.Serial, Index: b.entry.Index, Put: putOf(j), Adopted: true}
 		if !j.Generated {
-			a.id = j.ID
-			q.byID[a.id] = a
+			a.ID = j.ID
+			q.byID[a.ID] = a
 		}
-		b.jobs[j.Serial] = a
-		a.bytes = bytesOf(a.put)
+		b.keep(a)
+		a.bytes = bytesOf(a.Put)
 	}
 	if j.Fence != a.fence {
 		a.why = lapsed // before the backup
 	}
-	a.created, a.first, a.ttl, a.fence, a.until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
+	a.Created, a.FirstDue, a.TTL, a.fence, a.Until, a.length = j.Created, j.FirstDue, j.TTL, j.Fence, j.Until, j.LeaseTTR
 	a.attempt, a.redrives, a.lastError, a.left = j.Attempt, j.Redrives, j.LastError, b.clock
 	a.version++
 	b.set(a, j.State, j.Due)

@@ -1,0 +1,162 @@
+package ledger
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// found keeps which rules were broken.
+type found struct{ rules []Rule }
+
+// Look implements Report.
+func (*found) Look(Rule) {}
+
+// Violated implements Report.
+func (f *found) Violated(rule Rule, _ fsm.Time, _ string) { f.rules = append(f.rules, rule) }
+
+// Count implements Report.
+func (*found) Count(string, int64) {}
+
+// at is a shard time in seconds.
+func at(seconds float64) fsm.Time { return fsm.Time(seconds * float64(time.Second)) }
+
+// between is the time from one shard time to another.
+func between(from, to float64) time.Duration {
+	return time.Duration((to - from) * float64(time.Second))
+}
+
+// line is one command with its result, at a time in seconds.
+type line struct {
+	clock   float64
+	command fsm.Command
+	result  fsm.Result
+}
+
+// ref names the lease of job 1.
+func ref(fence uint64) fsm.Ref { return fsm.Ref{Queue: "q", Serial: 1, Fence: fence} }
+
+func putLine(clock float64, id string, serial uint64, due float64) line {
+	put := &fsm.Put{Queue: "q", ID: id, Partitions: 1, Given: fsm.GivenMaxAttempts | fsm.GivenDueAt, MaxAttempts: 2,
+		DueAt: at(due)}
+	return line{clock, put, fsm.Result{Created: true, Serial: serial, Due: at(due), State: fsm.Delayed}}
+}
+
+// grantLine is a grant of job 1, which fell due at a time.
+func grantLine(clock, due float64, fence uint64, attempt uint32, until float64) line {
+	g := fsm.Grant{Queue: "q", Serial: 1, Fence: fence, Attempt: attempt, Due: at(due), Until: at(until)}
+	return line{clock, &fsm.Reserve{Queues: []string{"q"}, Max: 1, TTR: between(clock, until)},
+		fsm.Result{Grants: []fsm.Grant{g}}}
+}
+
+func ackLine(clock float64, fence uint64, code fsm.Code) line {
+	r := fsm.Result{Code: code}
+	if code == fsm.OK {
+		r.State = fsm.Acked
+	}
+	return line{clock, &fsm.Ack{Ref: ref(fence)}, r}
+}
+
+func releaseLine(clock float64, fence uint64, due float64) line {
+	return line{clock, &fsm.Release{Ref: ref(fence)}, fsm.Result{State: fsm.Ready, Due: at(due)}}
+}
+
+func extendLine(clock float64, fence uint64, until float64) line {
+	return line{clock, &fsm.Extend{Ref: ref(fence), TTR: between(clock, until)}, fsm.Result{Until: at(until)}}
+}
+
+func leadLine(clock float64, grace time.Duration) line {
+	return line{clock, &fsm.Lead{Grace: grace}, fsm.Result{}}
+}
+
+// logCase is a log, and the rule that it breaks; 0 if it breaks none.
+type logCase struct {
+	log  []line
+	want Rule
+}
+
+func logCases() map[string]logCase {
+	put, grant := putLine(1, "a", 1, 5), grantLine(5, 5, 2, 1, 15)
+	cancel := line{3, &fsm.Cancel{Queue: "q", ID: "a"}, fsm.Result{State: fsm.Delayed}}
+	nack := line{6, &fsm.Nack{Ref: ref(2), DelayGiven: true, Delay: 14 * time.Second},
+		fsm.Result{State: fsm.Delayed, Due: at(20)}}
+	early := line{1, &fsm.Put{Queue: "q", Partitions: 1, Given: fsm.GivenDelay, Delay: 4 * time.Second},
+		fsm.Result{Created: true, Serial: 1, Due: at(4), State: fsm.Delayed}}
+	return map[string]logCase{
+		"a whole life": {[]line{put, grant, ackLine(14, 2, fsm.OK), ackLine(20, 2, fsm.OK)}, 0},
+		"a lapse": {
+			[]line{put, grant, ackLine(15, 2, fsm.StaleLease), grantLine(15, 15, 3, 2, 20)}, 0,
+		},
+		"a late ack that nobody overtook": {[]line{put, grant, ackLine(15, 2, fsm.OK)}, 16},
+		"an ack with an old fence": {
+			[]line{put, grant, grantLine(15, 15, 3, 2, 20), ackLine(16, 2, fsm.OK)}, 16,
+		},
+		"a live lease called stale":          {[]line{put, grant, ackLine(14, 2, fsm.StaleLease)}, 18},
+		"a grant before the due time":        {[]line{put, grantLine(4, 5, 2, 1, 15)}, 8},
+		"a put that is due before its delay": {[]line{early}, 8},
+		// The machine extends leases to whole milliseconds, rounded up.
+		"an ack in the millisecond in which the grace ends": {
+			[]line{put, grant, leadLine(14.5002, time.Second), ackLine(15.5006, 2, fsm.OK)},
+			0},
+		"an ack after the grace": {
+			[]line{put, grant, leadLine(14.5002, time.Second), ackLine(15.502, 2, fsm.OK)}, 16,
+		},
+		"two holders": {[]line{put, grant, grantLine(14, 5, 3, 2, 20)}, 15},
+		"a grant of what was acked": {
+			[]line{put, grant, ackLine(14, 2, fsm.OK), grantLine(16, 5, 3, 2, 20)}, 19,
+		},
+		"a grant of what was cancelled": {[]line{put, cancel, grant}, 23},
+		"a grant of what was never put": {[]line{grant}, 2},
+		"a fence that does not grow":    {[]line{put, grant, grantLine(15, 15, 2, 2, 20)}, 15},
+		"a serial that comes again":     {[]line{put, putLine(1, "b", 1, 5)}, 6},
+		"an id that is put twice":       {[]line{put, putLine(1, "a", 2, 5)}, 5},
+		"an attempt too many": {
+			[]line{put, grant, grantLine(15, 15, 3, 2, 20), grantLine(20, 20, 4, 3, 25)}, 22,
+		},
+		"an attempt not counted": {[]line{put, grant, grantLine(15, 15, 3, 1, 20)}, 21},
+		"a release gives the attempt back": {
+			[]line{put, grant, releaseLine(6, 2, 5), grantLine(6, 5, 3, 1, 20)}, 0,
+		},
+		"a grant before the delay of a nack is over": {[]line{put, grant, nack, grantLine(19, 20, 3, 2, 25)}, 8},
+		"an extended lease": {
+			[]line{put, grant, extendLine(14, 2, 30), ackLine(29, 2, fsm.OK)}, 0,
+		},
+		"an extension that shortens": {[]line{put, grant, extendLine(14, 2, 14.5)}, 18},
+		"a new leader's grace is kept": {
+			[]line{put, grant, leadLine(14.5, time.Second), grantLine(15.2, 5, 3, 2, 20)}, 15,
+		},
+		"a new leader's grace prolongs": {
+			[]line{put, grant, leadLine(14.5, time.Second), ackLine(15.2, 2, fsm.OK)}, 0,
+		},
+		"a job that was passed over": {
+			[]line{put, {6, &fsm.Reserve{Queues: []string{"q"}, Max: 1}, fsm.Result{}}}, 14,
+		},
+		"a put answered as another's": {[]line{put, {2, &fsm.Put{Queue: "q", ID: "b", Partitions: 1}, fsm.Result{Serial: 1}}},
+			5},
+		"a reserved job is cancelled": {
+			[]line{put, grant, {6, &fsm.Cancel{Queue: "q", ID: "a"}, fsm.Result{State: fsm.Reserved}}},
+			23},
+		"an ended job is cancelled": {[]line{put, cancel, cancel}, 23},
+	}
+}
+
+// The ledger finds what is wrong with a log, and nothing wrong with a log that is right.
+func TestShard(t *testing.T) {
+	for name, tc := range logCases() {
+		t.Run(name, func(t *testing.T) {
+			var f found
+			s := New(Config{Report: &f})
+			for i, l := range tc.log {
+				e := &Entry{Index: uint64(i + 1), Format: fsm.LatestFormat, Clock: at(l.clock), At: at(l.clock)}
+				e.Commands = []Command{{Entry: e, Request: &fsm.Request{Commands: []fsm.Command{l.command}},
+					Command: l.command, Result: l.result}}
+				s.Enter(e)
+			}
+			if tc.want == 0 && len(f.rules) > 0 || tc.want != 0 && !slices.Contains(f.rules, tc.want) {
+				t.Errorf("found %v, want %v", f.rules, tc.want)
+			}
+		})
+	}
+}
