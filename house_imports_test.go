@@ -203,10 +203,29 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "mirror",
-		may:      []string{"client", "rpc/belfry/...", "mirror/..."},
-		testMay:  []string{"client/belfrytest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
-		external: []string{"github.com/redis/go-redis", "connectrpc.com/connect", "google.golang.org/protobuf", "golang.org/x/sync"},
+		may:      []string{"client", "mirror/pair", "mirror/redisconn", "mirror/redisson"},
+		testMay:  []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/lmstfy", "mirror/oneway", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
+	},
+	{
+		dir:      "mirror/oneway",
+		may:      []string{"client", "mirror/pair", "mirror/redisconn"},
+		testMay:  []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/fromyouzan", "mirror/lmstfy", "mirror/youzan", "mirror/redistest", "mirror/redistest/sourcetest"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "what imports from other services have in common knows none of them",
+	},
+	{
+		dir:      "mirror/fromlmstfy",
+		may:      []string{"client", "mirror/lmstfy", "mirror/oneway", "mirror/pair", "mirror/redisconn"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "an import from one service knows no other, and nothing of Redisson",
+	},
+	{
+		dir:      "mirror/fromyouzan",
+		may:      []string{"client", "mirror/oneway", "mirror/pair", "mirror/redisconn", "mirror/youzan"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "an import from one service knows no other, and nothing of Redisson",
 	},
 	{
 		dir:      "mirror/pair",
@@ -220,6 +239,19 @@ var importTable = []importRow{
 		testMay:  []string{"mirror/redistest"},
 		external: []string{"github.com/redis/go-redis"},
 		reason:   "it reaches a Redis of any kind, and knows neither Belfry nor what a mirror does",
+	},
+	{
+		dir:      "mirror/redistest",
+		may:      []string{"mirror/redistest/aof"},
+		testMay:  []string{"mirror/redistest"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "Redis and stand-ins of other programs, for tests",
+	},
+	{
+		dir:      "mirror/redistest/aof",
+		testMay:  []string{"mirror/redistest"},
+		external: []string{"github.com/redis/go-redis"},
+		reason:   "it reads the log of a Redis without its help; only its tests start one",
 	},
 	{
 		dir:    "mirror/redisson",

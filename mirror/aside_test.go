@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestSetAside moves what Belfry cannot take out of the way as it is, brings the others over, and gives all of it back.
+// TestSetAside moves what Belfry cannot take out of the way as it is, brings the others over, and
+// gives all of it back.
 func TestSetAside(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	soon := time.Now().Add(time.Hour).UnixMilli()
@@ -62,7 +63,8 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("%d are aside, %d left, %d in Belfry", len(aside), len(entries(t, r, "orders")), delayed(t, c, "orders"))
 	}
 	var checks []pair.Check
-	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1, Checked: func(all []pair.Check) { checks = all }})
+	back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1,
+		Checked: func(all []pair.Check) { checks = all }})
 	if err != nil || back.Aside != 10 || back.Original != 7 || back.Orphans != 2 {
 		t.Errorf("the rollback counted %+v, %v", back, err)
 	}
@@ -75,28 +77,36 @@ func TestSetAside(t *testing.T) {
 		t.Errorf("%d entries came, %d are back, and they are not the same", len(before), len(after))
 	}
 	places := r.LRange(t.Context(), listKey, 0, -1).Val()
-	if orphans := slices.DeleteFunc(slices.Clone(places), func(m string) bool { _, ok := before[m]; return ok }); len(places) != 19 || !slices.Equal(orphans, []string{"an orphan", "another"}) {
+	if orphans := slices.DeleteFunc(slices.Clone(places), func(m string) bool {
+		_,
+			ok := before[m]
+		return ok
+	}); len(places) != 19 || !slices.Equal(orphans, []string{"an orphan", "another"}) {
 		t.Errorf("the list has %d places, without due times %q", len(places), orphans)
 	}
-	if n := r.Exists(t.Context(), "belfry_aside:{orders}", "belfry_handover:{orders}", "belfry_orphans:{orders}").Val(); n != 0 {
+	if n := r.Exists(t.Context(), "belfry_aside:{orders}", "belfry_handover:{orders}",
+		"belfry_orphans:{orders}").Val(); n != 0 {
 		t.Errorf("%d keys of the mirror still have entries", n)
 	}
 }
 
-// TestFollowerStopsAtBadEntry has one come while an import follows: it is told, and the entry is where it was.
+// TestFollowerStopsAtBadEntry has one come while an import follows: it is told, and the entry is
+// where it was.
 func TestFollowerStopsAtBadEntry(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offer(t, r, "orders", "a")
 	first := true
-	_, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", Follow: true, Share: 1, Progress: func(mirror.ImportCounts) {
-		if first {
-			first = false
-			add(t, r, "-5", member(1, "x"))
-			offer(t, r, "orders", "b")
-		}
-	}})
+	_, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", Follow: true, Share: 1,
+		Progress: func(mirror.ImportCounts) {
+			if first {
+				first = false
+				add(t, r, "-5", member(1, "x"))
+				offer(t, r, "orders", "b")
+			}
+		}})
 	var bad *mirror.BadEntry
-	if !errors.As(err, &bad) || string(bad.Member) != member(1, "x") || bad.Score != "-5" || !strings.Contains(err.Error(), "negative") {
+	if !errors.As(err, &bad) || string(bad.Member) != member(1, "x") || bad.Score != "-5" ||
+		!strings.Contains(err.Error(), "negative") {
 		t.Errorf("the import ended with %v", err)
 	}
 	if diff := cmp.Diff(map[string]string{member(1, "x"): "-5"}, entries(t, r, "orders")); diff != "" {
@@ -107,7 +117,8 @@ func TestFollowerStopsAtBadEntry(t *testing.T) {
 	}
 }
 
-// TestClaimsStayBounded has payloads of 1 MiB, as large as a body may be, after small ones: from the list, and as ghosts.
+// TestClaimsStayBounded has payloads of 1 MiB, as large as a body may be, after small ones: from
+// the list, and as ghosts.
 func TestClaimsStayBounded(t *testing.T) {
 	for _, ghosts := range []bool{false, true} {
 		r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -124,9 +135,10 @@ func TestClaimsStayBounded(t *testing.T) {
 			}
 		}
 		var last, most int64
-		counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", Share: 1, Progress: func(n mirror.ImportCounts) {
-			last, most = n.Claimed, max(most, n.Claimed-last-31*isOne(last == 0))
-		}})
+		counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", Share: 1,
+			Progress: func(n mirror.ImportCounts) {
+				last, most = n.Claimed, max(most, n.Claimed-last-31*isOne(last == 0))
+			}})
 		if err != nil || counts.Acked != 51 || counts.Committed != 51 {
 			t.Fatalf("the import counted %+v, %v", counts, err)
 		}
@@ -148,7 +160,8 @@ func TestBytesStay(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	want := map[string]bool{"\xff\xfe\x00": true, "": true, "\x00": true, "订单": true, "a\nb": true}
 	offer(t, r, "\xff{q}\x00", "\xff\xfe\x00", "", "\x00", "订单", "a\nb")
-	if _, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "\xff{q}\x00", Queue: "orders"}); err != nil {
+	if _, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "\xff{q}\x00",
+		Queue: "orders"}); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}

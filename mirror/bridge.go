@@ -17,21 +17,29 @@ import (
 
 // BridgeOptions say what [Bridge] does. RedisQueue must be set; what else is zero has its default.
 type BridgeOptions struct {
-	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry.
+	// Default: RedisQueue.
 	RedisQueue, Queue string
 	// Codec is how payloads are encoded, both ways. Default: bodies are payloads as they are.
 	Codec redisson.Codec
-	// SetAside moves entries that Belfry cannot take to a key of their own, instead of stopping at them.
+	// SetAside moves entries that Belfry cannot take to a key of their own, instead of stopping at
+	// them.
 	SetAside bool
-	// NoIn leaves what Redisson's processes offer to them; NoOut leaves jobs that fall due to the consumers of Belfry.
+	// NoIn leaves what Redisson's processes offer to them; NoOut leaves jobs that fall due to the
+	// consumers of Belfry.
 	NoIn, NoOut bool
-	// Again decides that the jobs come over again after an export or a rollback took them back. Without it the bridge waits then, with [ErrTakenBack] as a notice, until somebody decides that.
+	// Again decides that the jobs come over again after an export or a rollback took them back.
+	// Without it the bridge waits then, with [ErrTakenBack] as a notice, until somebody decides
+	// that.
 	Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
-	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5
+	// min, default 15 s. If Belfry cannot be reached for as long, the work ends.
 	Hold time.Duration
-	// Replicas is how many replicas of Redis must have what is put on the ready list before the job is acked in Belfry: what Redis had answered is lost otherwise when another server takes over. Default: none.
+	// Replicas is how many replicas of Redis must have what is put on the ready list before the job
+	// is acked in Belfry: what Redis had answered is lost otherwise when another server takes over.
+	// Default: none.
 	Replicas int
 	// Notice is told what it waits for. May be nil; it must not block.
 	Notice func(error)
@@ -43,9 +51,11 @@ type BridgeOptions struct {
 type BridgeCounts struct {
 	// In is what came over from Redisson. The last report, after the end, has what stays claimed.
 	In ImportCounts
-	// Out are jobs put on the ready list, and Repeated those of a predecessor that had put them there already.
+	// Out are jobs put on the ready list, and Repeated those of a predecessor that had put them
+	// there already.
 	Out, Repeated int64
-	// Dead are jobs that the codec cannot encode, or for which none was named: they are dead now, and their last error says why.
+	// Dead are jobs that the codec cannot encode, or for which none was named: they are dead now,
+	// and their last error says why.
 	Dead int64
 	// Lateness is how late the last of them was.
 	Lateness time.Duration
@@ -66,16 +76,20 @@ type ringer struct {
 	report func(BridgeCounts)
 }
 
-// Bridge keeps Redisson's consumers and producers running on top of Belfry until ctx ends: what they offer comes to Belfry, and what falls due there goes on their ready list. One process at a time does it for a
-// queue, the others wait; so it may be started on every node. It may be killed anywhere. An export or a rollback has it let go of the queue and wait.
+// Bridge keeps Redisson's consumers and producers running on top of Belfry until ctx ends: what
+// they offer comes to Belfry, and what falls due there goes on their ready list. One process at a
+// time does it for a queue, the others wait; so it may be started on every node. It may be killed
+// anywhere. An export or a rollback has it let go of the queue and wait.
 //
-// A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside; what Redis or Belfry refuse for good; that of ctx.
+// A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside;
+// what Redis or Belfry refuse for good; that of ctx.
 func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o BridgeOptions) error {
 	l := newLink(r, c, pair.Options{
 		RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Replicas: o.Replicas, Notice: o.Notice,
 	})
 	sums := &totals{tell: o.Progress}
-	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Again: o.Again, Progress: sums.in})
+	i := newImporter(l, ImportOptions{Codec: o.Codec, SetAside: o.SetAside, Follow: true, Again: o.Again,
+		Progress: sums.in})
 	check := i.check
 	if o.NoIn {
 		check = i.link.check
@@ -87,7 +101,8 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 	err := i.turn(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
-			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err } // nor leave what an import had claimed where nobody finds it
+			// nor leave what an import had claimed where nobody finds it
+			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err }
 		}
 		if err := i.Persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
 			return err
@@ -114,7 +129,8 @@ func (g *ringer) run(ctx context.Context) error {
 		err := g.forget(ctx) // what an earlier turn could not
 		var jobs []*client.Job
 		if err == nil {
-			jobs, err = g.Belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.Queue}, Max: ringJobs, Wait: ringWait, TTR: g.ttr})
+			jobs, err = g.Belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.Queue}, Max: ringJobs,
+				Wait: ringWait, TTR: g.ttr})
 		}
 		if err == nil {
 			err = g.finishRing(ctx, jobs)
@@ -128,11 +144,14 @@ func (g *ringer) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be acked.
+// finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be
+// acked.
 func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
 	pushing, endPush := pair.Outliving(ctx, pair.LingerMax/2)
 	defer endPush()
-	pushing, stopPush := context.WithTimeout(pushing, g.ttr/2) // what was not put there by then is given back before its lease ends, which would count an attempt
+	// what was not put there by then is given back before its lease ends, which would count an
+	// attempt
+	pushing, stopPush := context.WithTimeout(pushing, g.ttr/2)
 	defer stopPush()
 	ctx, end := pair.Outliving(ctx, pair.LingerMax)
 	defer end()
@@ -169,7 +188,9 @@ func (t *totals) told() {
 	}
 }
 
-// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for become dead, with the reason as their last error. What Redis does not take until pushing ends is given back.
+// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for
+// become dead, with the reason as their last error. What Redis does not take until pushing ends is
+// given back.
 func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 	jobs, payloads, err := g.encode(ctx, jobs)
 	if err != nil {
@@ -194,7 +215,8 @@ func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 	return nil
 }
 
-// push runs the script, again if the answer does not come, until ctx ends: what is on the list already is not put there twice.
+// push runs the script, again if the answer does not come, until ctx ends: what is on the list
+// already is not put there twice.
 func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
 	for retry := (pair.Backoff{}); ; {
 		reply, _, err := g.Script(ctx, ringScript, []string{g.keys.Ready, g.keys.rung}, args...)
@@ -207,7 +229,8 @@ func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
 	}
 }
 
-// encode makes the payloads of jobs, and makes those dead that have none. After an error it returns all jobs.
+// encode makes the payloads of jobs, and makes those dead that have none. After an error it returns
+// all jobs.
 func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.Job, payloads [][]byte, err error) {
 	for _, job := range jobs {
 		payload, err := payloadOf(job, g.codec)
@@ -225,7 +248,8 @@ func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.
 	return fit, payloads, nil
 }
 
-// finish acks jobs that are on the ready list, and forgets those that are gone. One whose lease lapsed comes again and is known.
+// finish acks jobs that are on the ready list, and forgets those that are gone. One whose lease
+// lapsed comes again and is known.
 func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
 	leases := make([]string, len(jobs))
 	for n, job := range jobs {
@@ -253,7 +277,8 @@ func (g *ringer) forget(ctx context.Context) error {
 	if len(g.gone) == 0 {
 		return nil
 	}
-	err := g.ScriptUnreplicated(ctx, forgetScript, []string{g.keys.rung}, g.gone...) // an id that a failover brings back does no harm
+	// an id that a failover brings back does no harm
+	err := g.ScriptUnreplicated(ctx, forgetScript, []string{g.keys.rung}, g.gone...)
 	if err == nil {
 		g.gone = nil
 	}

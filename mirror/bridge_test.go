@@ -15,7 +15,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestBridge has Redisson's producers and consumers go on while Belfry keeps the jobs, and a job of Belfry's own reach those consumers.
+// TestBridge has Redisson's producers and consumers go on while Belfry keeps the jobs, and a job of
+// Belfry's own reach those consumers.
 func TestBridge(t *testing.T) {
 	r, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now)

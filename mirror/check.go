@@ -35,12 +35,14 @@ func (l *link) check(ctx context.Context) error {
 // nothing is a script that Redis runs for whoever may run scripts over its keys.
 var nothing = redis.NewScript("return 0")
 
-// rights refuses a user who may not run scripts over the keys, and a queue whose keys are no one's to use together.
+// rights refuses a user who may not run scripts over the keys, and a queue whose keys are no one's
+// to use together.
 func (l *link) rights(ctx context.Context) error {
 	if err := nothing.Run(ctx, l.Redis, nil).Err(); err != nil {
 		return pair.Explain(err)
 	}
-	if err := nothing.Eval(ctx, l.Redis, nil).Err(); err != nil { // as where another server takes over, which has no script yet
+	// as where another server takes over, which has no script yet
+	if err := nothing.Eval(ctx, l.Redis, nil).Err(); err != nil {
 		return pair.Explain(err)
 	}
 	names := make([]string, 0, len(l.keys.all()))
@@ -48,7 +50,8 @@ func (l *link) rights(ctx context.Context) error {
 		names = append(names, key.Key)
 		err := nothing.Run(ctx, l.Redis, []string{key.Key}).Err()
 		if redis.HasErrorPrefix(err, "NOPERM") {
-			return redisconn.Explained(fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w", key.Key, key.Key, err))
+			return redisconn.Explained(fmt.Errorf("the Redis user may not read and write the key %s; it needs ~%s: %w",
+				key.Key, key.Key, err))
 		}
 		if err != nil {
 			return pair.Explain(err)
@@ -60,7 +63,8 @@ func (l *link) rights(ctx context.Context) error {
 	// A time in the past has Redisson's processes look for what is due, which they may do at any time.
 	err := l.Redis.Publish(ctx, l.keys.Channel, "0").Err()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return redisconn.Explained(fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w", l.keys.Channel, l.keys.Channel, err))
+		return redisconn.Explained(fmt.Errorf("the Redis user may not publish to %s; it needs &%s and +publish: %w",
+			l.keys.Channel, l.keys.Channel, err))
 	}
 	if err != nil {
 		return pair.Explain(err)
@@ -71,7 +75,8 @@ func (l *link) rights(ctx context.Context) error {
 	return nil
 }
 
-// changes tries commands that change, so that they do not: a replica refuses them, and a script that is refused one in its midst leaves half of its work.
+// changes tries commands that change, so that they do not: a replica refuses them, and a script
+// that is refused one in its midst leaves half of its work.
 func (l *link) changes(ctx context.Context) error {
 	const nobody = "belfry.mirror: no such member"
 	_, err := l.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -146,12 +151,14 @@ func (i *importer) check(ctx context.Context) error {
 		return err
 	}
 	if found.Bad > 0 {
-		return fmt.Errorf("%d entries cannot be brought over, and nothing was changed; mend them, or set them aside with --set-aside; the first: %s", found.Bad, found.FirstBad)
+		return fmt.Errorf("%d entries cannot be brought over, and nothing was changed; mend them, or set them aside with "+
+			"--set-aside; the first: %s", found.Bad, found.FirstBad)
 	}
 	return nil
 }
 
-// exists refuses a queue of which Redis knows nothing: its name is wrong. A queue that was brought over is known.
+// exists refuses a queue of which Redis knows nothing: its name is wrong. A queue that was brought
+// over is known.
 func (i *importer) exists(ctx context.Context) error {
 	keys := []string{i.keys.Timer, i.keys.List, i.keys.state}
 	if i.ready {
@@ -164,7 +171,8 @@ func (i *importer) exists(ctx context.Context) error {
 	if n, err := redisconn.Subscribers(ctx, i.Redis, i.keys.Channel); err != nil || n > 0 {
 		return err
 	}
-	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are", pair.ErrNoQueue, i.RedisQueue, i.keys.Timer)
+	return fmt.Errorf("%w %q: there is no key %s; 'belfry mirror inspect' shows those that there are",
+		pair.ErrNoQueue, i.RedisQueue, i.keys.Timer)
 }
 
 // listenMax is how long Redis may take to answer that it has a listener.
@@ -178,7 +186,8 @@ func (i *importer) listen(ctx context.Context) (*redis.PubSub, error) {
 		return offers, nil
 	}
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		err = redisconn.Explained(fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w", i.keys.Channel, i.keys.Channel, err))
+		err = redisconn.Explained(fmt.Errorf("the Redis user may not subscribe to %s; it needs &%s and +subscribe: %w",
+			i.keys.Channel, i.keys.Channel, err))
 	}
 	return nil, errors.Join(err, offers.Close())
 }

@@ -38,11 +38,13 @@ func TestRedisCluster(t *testing.T) {
 	if names, err := mirror.FindQueues(t.Context(), r); err != nil || !slices.Equal(names, []string{"{shop}:orders"}) {
 		t.Errorf("found %q, %v", names, err)
 	}
-	counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "{shop}:orders", Queue: "orders", Share: 1})
+	counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "{shop}:orders", Queue: "orders",
+		Share: 1})
 	if err != nil || counts.Acked != 700 {
 		t.Fatalf("the import counted %+v, %v", counts, err)
 	}
-	back, err := mirror.Export(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "{shop}:orders", Queue: "orders", Share: 1})
+	back, err := mirror.Export(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "{shop}:orders", Queue: "orders",
+		Share: 1})
 	if err != nil || back.Original != 700 {
 		t.Fatalf("the export counted %+v, %v", back, err)
 	}

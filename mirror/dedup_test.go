@@ -12,7 +12,9 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -37,27 +39,33 @@ func importTo(t *testing.T, r *redis.Client, c *client.Client, redisQueue string
 	}
 }
 
-// TestFinalizeOneOfTwo: of two Redis queues that come to one queue, the last to be ended has it remember ids as before the first import.
+// TestFinalizeOneOfTwo: of two Redis queues that come to one queue, the last to be ended has it
+// remember ids as before the first import.
 func TestFinalizeOneOfTwo(t *testing.T) {
 	for _, was := range []bool{false, true} {
 		for _, order := range [][]string{{"r1", "r2"}, {"r2", "r1"}} {
 			t.Run(fmt.Sprint(order[0], " first, ids remembered before: ", was), func(t *testing.T) {
 				r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1, &client.QueueSettings{DedupForever: new(was)}); err != nil {
+				if _, err := c.Admin().CreateQueue(t.Context(), "all", 1,
+					&client.QueueSettings{DedupForever: new(was)}); err != nil {
 					t.Fatal(err)
 				}
 				importTo(t, r, c, "r1")
 				importTo(t, r, c, "r2")
 				for n, redisQueue := range order {
 					var told []string
-					o := FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1, Notice: func(err error) { told = append(told, err.Error()) }}
+					o := FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1,
+						Notice: func(err error) { told = append(told, err.Error()) }}
 					if _, err := Finalize(t.Context(), r, c, o); err != nil {
 						t.Fatal(err)
 					}
 					if got, want := remembersForever(t, c), was || n == 0; got != want {
 						t.Errorf("ids are remembered after %s: %v, want %v", redisQueue, got, want)
 					}
-					if got, want := slices.ContainsFunc(told, func(text string) bool { return strings.Contains(text, "also comes from "+order[1]) }), n == 0; got != want {
+					if got, want := slices.ContainsFunc(told, func(text string) bool {
+						return strings.Contains(text,
+							"also comes from "+order[1])
+					}), n == 0; got != want {
 						t.Errorf("%s: it told %q", redisQueue, told)
 					}
 				}
@@ -66,7 +74,8 @@ func TestFinalizeOneOfTwo(t *testing.T) {
 	}
 }
 
-// TestDedupKilled: whoever ended one import was killed after it had the queue forget ids and before it looked whether another had begun.
+// TestDedupKilled: whoever ended one import was killed after it had the queue forget ids and before
+// it looked whether another had begun.
 func TestDedupKilled(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	importTo(t, r, c, "r1")
@@ -76,7 +85,8 @@ func TestDedupKilled(t *testing.T) {
 	}
 	forgetNote(t, c, "was")
 	for n, redisQueue := range []string{"r1", "r2"} {
-		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: redisQueue, Queue: "all", Share: 1}); err != nil {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: redisQueue, Queue: "all",
+			Share: 1}); err != nil {
 			t.Fatal(err)
 		}
 		if got := remembersForever(t, c); got != (n == 0) {
@@ -85,7 +95,8 @@ func TestDedupKilled(t *testing.T) {
 	}
 }
 
-// TestFinalizeLostState: Redis has lost what the mirror kept, and the queue still remembers ids without end.
+// TestFinalizeLostState: Redis has lost what the mirror kept, and the queue still remembers ids
+// without end.
 func TestFinalizeLostState(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	importTo(t, r, c, "r1")
@@ -93,18 +104,21 @@ func TestFinalizeLostState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "r1", Queue: "all", Share: 1}); err != nil || remembersForever(t, c) {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "r1", Queue: "all",
+			Share: 1}); err != nil || remembersForever(t, c) {
 			t.Errorf("it ended with %v; ids are remembered: %v", err, remembersForever(t, c))
 		}
 	}
 }
 
-// TestFinalizeSourceLostState is TestFinalizeLostState for another service, and for each queue that jobs came to.
+// TestFinalizeSourceLostState is TestFinalizeLostState for another service, and for each queue that
+// jobs came to.
 func TestFinalizeSourceLostState(t *testing.T) {
 	for _, lost := range []string{"all", "all.dead"} {
 		r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-		o := LmstfyOptions{SourceOptions: SourceOptions{Queue: "all", Share: 1, Stopped: true}, Dead: DeadQueue, Source: lmstfy.Queue{Namespace: "ns", Name: "q"}}
-		if _, err := ImportLmstfy(t.Context(), r, c, o); err != nil {
+		o := fromlmstfy.Options{Options: oneway.Options{Queue: "all", Share: 1, Stopped: true},
+			Dead: fromlmstfy.DeadQueue, Source: lmstfy.Queue{Namespace: "ns", Name: "q"}}
+		if _, err := fromlmstfy.Import(t.Context(), r, c, o); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.FlushAll(t.Context()).Err(); err != nil {
@@ -114,7 +128,7 @@ func TestFinalizeSourceLostState(t *testing.T) {
 			forgetNote(t, c, "mark:"+hashed("lmstfy:ns/q\x00all"))
 		}
 		for range 2 {
-			_, err := FinalizeLmstfy(t.Context(), r, c, o)
+			_, err := fromlmstfy.Finalize(t.Context(), r, c, o)
 			queue, failed := c.Admin().Queue(t.Context(), lost)
 			if err != nil || failed != nil || isSet(queue.Settings.DedupForever) {
 				t.Errorf("it ended with %v; the queue %s has %v, %v", err, lost, queue.Settings, failed)

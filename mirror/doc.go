@@ -1,2 +1,4 @@
-// Package mirror brings jobs from Redis to Belfry and back while both run: Redisson's delayed queues both ways, those of lmstfy and of Youzan's design one way.
+// Package mirror moves the jobs of Redisson's delayed queues between Redis and Belfry, both ways,
+// while both run: import, export, rollback, a bridge that keeps Redisson's consumers going, and the
+// end.
 package mirror

@@ -16,7 +16,9 @@ import (
 // entry is one entry of a delayed queue as Redis has it.
 type entry struct{ member, score string }
 
-// HeaderMember is the header of a job that came from Redisson: the format, the random part of its member and, if the body is not the payload itself, the codec. With it an export makes the same member again.
+// HeaderMember is the header of a job that came from Redisson: the format, the random part of its
+// member and, if the body is not the payload itself, the codec. With it an export makes the same
+// member again.
 const HeaderMember = "Redisson-Member"
 
 // origin is what HeaderMember says.
@@ -62,7 +64,8 @@ func originOf(job *client.Job) (origin, bool, error) {
 	return o, true, nil
 }
 
-// payloadOf makes the payload of a job's body: as it came, or by the codec that is named for the queue.
+// payloadOf makes the payload of a job's body: as it came, or by the codec that is named for the
+// queue.
 func payloadOf(job *client.Job, codec redisson.Codec) ([]byte, error) {
 	from, came, err := originOf(job)
 	if err != nil {
@@ -81,7 +84,8 @@ func payloadOf(job *client.Job, codec redisson.Codec) ([]byte, error) {
 	return payload, nil
 }
 
-// tagOf names a job in Redis. An id may come again after its job has ended; the time of the put does not.
+// tagOf names a job in Redis. An id may come again after its job has ended; the time of the put
+// does not.
 func tagOf(job *client.Job) string {
 	return strconv.FormatInt(job.CreatedAt.UnixNano(), 36) + " " + job.ID
 }
@@ -92,7 +96,8 @@ func untag(tag string) (created, id string) {
 	return created, id
 }
 
-// entryID is the id that an entry's job has: the same whoever brings it over, and how often, until the epoch changes.
+// entryID is the id that an entry's job has: the same whoever brings it over, and how often, until
+// the epoch changes.
 func entryID(epoch int, redisQueue, member string) string {
 	h := sha256.New()
 	for _, part := range []string{"redisson", strconv.Itoa(epoch), redisQueue} {

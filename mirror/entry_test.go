@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-// TestEntryID pins the id of a known member: another one would bring all entries over a second time. Whatever tells entries apart changes it.
+// TestEntryID pins the id of a known member: another one would bring all entries over a second
+// time. Whatever tells entries apart changes it.
 func TestEntryID(t *testing.T) {
 	member := redisson.Member{Generation: redisson.New, Random: [8]byte{0, 1, 2, 3, 4, 5, 6, 7}, Payload: []byte("hello")}
 	v1 := string(member.Append(nil))
@@ -20,7 +21,8 @@ func TestEntryID(t *testing.T) {
 		t.Errorf("the id is %s", id)
 	}
 	ids := map[string]bool{
-		entryID(1, "orders", v1): true, entryID(2, "orders", v1): true, entryID(12, "orders", v1): true, entryID(1, "orders2", v1): true,
+		entryID(1, "orders", v1): true, entryID(2, "orders", v1): true, entryID(12, "orders", v1): true,
+		entryID(1, "orders2", v1):    true,
 		entryID(1, "orders", v1+"x"): true, entryID(1, "订单", v1): true, entryID(1, "orders", ""): true,
 	}
 	if len(ids) != 7 {
@@ -43,16 +45,20 @@ func TestOrigin(t *testing.T) {
 		t.Errorf("a job without the header: %v, %v", came, err)
 	}
 	for _, text := range []string{
-		"", "new", "new/0001020304050607", "new/00010203040506/opaque", "new/000102030405060708/opaque", "new/000102030405060g/opaque",
+		"", "new", "new/0001020304050607", "new/00010203040506/opaque", "new/000102030405060708/opaque",
+		"new/000102030405060g/opaque",
 		"newer/0001020304050607/opaque", "new/0001020304050607/zip", "new/0001020304050607/opaque/",
 	} {
-		if _, came, err := originOf(&client.Job{ID: "redisson:42", Headers: map[string]string{HeaderMember: text}}); came || err == nil || !strings.Contains(err.Error(), "job redisson:42") {
+		if _, came, err := originOf(&client.Job{ID: "redisson:42",
+			Headers: map[string]string{HeaderMember: text}}); came || err == nil || !strings.Contains(err.Error(),
+			"job redisson:42") {
 			t.Errorf("%q: %v, %v", text, came, err)
 		}
 	}
 }
 
-// TestPayload makes the payload that came again, whatever codec is named now, and one by the codec for a job of Belfry's own.
+// TestPayload makes the payload that came again, whatever codec is named now, and one by the codec
+// for a job of Belfry's own.
 func TestPayload(t *testing.T) {
 	came := func(codec redisson.Codec) map[string]string {
 		return map[string]string{HeaderMember: origin{generation: redisson.New, codec: codec}.text()}
@@ -69,7 +75,8 @@ func TestPayload(t *testing.T) {
 		{"opaque came, none named", came(redisson.Opaque), redisson.Opaque, "x", "x", false},
 		{"decoded came", came(redisson.Kryo5String), redisson.JSON, "hello", "\x03hell\xef", false},
 		{"own", nil, redisson.Kryo5String, "hello", "\x03hell\xef", false},
-		{"own, with the headers of one that came", came(redisson.Opaque), redisson.Kryo5String, "hello", "\x03hell\xef", false},
+		{"own, with the headers of one that came", came(redisson.Opaque), redisson.Kryo5String, "hello", "\x03hell\xef",
+			false},
 		{"own, none named", nil, redisson.Opaque, "hello", "", true},
 		{"own, not possible", nil, redisson.JSON, "{", "", true},
 	} {

@@ -15,17 +15,24 @@ import (
 
 // ExportOptions say what [Export] does. RedisQueue must be set; what else is zero has its default.
 type ExportOptions struct {
-	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry.
+	// Default: RedisQueue.
 	RedisQueue, Queue string
-	// Format is that of the fleet of Redisson: Old up to 3.21.0, New since 3.21.1. Default: that of the entries that Redis has, else of those that the jobs came from.
+	// Format is that of the fleet of Redisson: Old up to 3.21.0, New since 3.21.1. Default: that of
+	// the entries that Redis has, else of those that the jobs came from.
 	Format redisson.Generation
-	// Codec makes payloads of the bodies of jobs that did not come from Redisson. Without one the export refuses to begin if there is such a job, and ends with an error if one is put meanwhile.
+	// Codec makes payloads of the bodies of jobs that did not come from Redisson. Without one the
+	// export refuses to begin if there is such a job, and ends with an error if one is put
+	// meanwhile.
 	Codec redisson.Codec
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
-	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5
+	// min, default 15 s. If Belfry cannot be reached for as long, the work ends.
 	Hold time.Duration
-	// Replicas is how many replicas of Redis must have the entry of a job before it is removed from Belfry: what Redis had answered is lost otherwise when another server takes over. Default: none.
+	// Replicas is how many replicas of Redis must have the entry of a job before it is removed from
+	// Belfry: what Redis had answered is lost otherwise when another server takes over. Default:
+	// none.
 	Replicas int
 	// Notice is told what it waits for. May be nil; it must not block.
 	Notice func(error)
@@ -39,17 +46,20 @@ type ExportOptions struct {
 type ExportCounts struct {
 	// Total is how many jobs were delayed or ready when it began.
 	Total int64 `json:"total"`
-	// Returned are jobs that are entries of Redis now and gone from Belfry. There says how many of them Redis had already.
+	// Returned are jobs that are entries of Redis now and gone from Belfry. There says how many of
+	// them Redis had already.
 	Returned int64 `json:"returned"`
 	There    int64 `json:"there"`
-	// Original are those of Returned that went back as the very member that came; Repacked those that came in the other format.
+	// Original are those of Returned that went back as the very member that came; Repacked those
+	// that came in the other format.
 	Original int64 `json:"original"`
 	Repacked int64 `json:"repacked"`
 	// Reduced are jobs with attempts, a priority, a TTL or headers, for which Redisson has no place.
 	Reduced int64 `json:"reduced"`
 	// Aside are entries that an import had set aside and that are back where they were.
 	Aside int64 `json:"aside"`
-	// Orphans are places of the list without a due time that an import had taken away and that are at its end again.
+	// Orphans are places of the list without a due time that an import had taken away and that are
+	// at its end again.
 	Orphans int64 `json:"orphans"`
 	// Dead are dead jobs, which stay in Belfry.
 	Dead int64 `json:"dead"`
@@ -77,20 +87,26 @@ type exporter struct {
 	claimed  int64 // what was on its way to Belfry when it began
 }
 
-// Export moves the jobs of a queue of Belfry back to Redisson's delayed queue, those that came from there as they were. It pauses the queue and leaves it so, waits for jobs that are
-// reserved, and may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. A bridge and an import that follows let it have the queue, and then wait; any other process is waited for. Nobody else should change jobs of the queue meanwhile; puts are taken along.
+// Export moves the jobs of a queue of Belfry back to Redisson's delayed queue, those that came from
+// there as they were. It pauses the queue and leaves it so, waits for jobs that are reserved, and
+// may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. A bridge and
+// an import that follows let it have the queue, and then wait; any other process is waited for.
+// Nobody else should change jobs of the queue meanwhile; puts are taken along.
 //
-// Errors: a format that disagrees with what Redis has, or none and nothing or too much that says it; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
+// Errors: a format that disagrees with what Redis has, or none and nothing or too much that says
+// it; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
 func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
 	return export(ctx, r, c, o, false)
 }
 
 // export is Export, and takes along what was set aside if asked to.
-func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions, aside bool) (ExportCounts, error) {
+func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions,
+	aside bool) (ExportCounts, error) {
 	e := &exporter{link: newLink(r, c, pair.Options{
 		RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Replicas: o.Replicas, Notice: o.Notice,
 	}), format: o.Format, codec: o.Codec, progress: o.Progress, batch: pair.BatchMax}
-	e.sequence = uint64(time.Now().UnixMilli()) << 20 //nolint:gosec // above that of any earlier export, and positive for long
+	// Above that of any earlier export.
+	e.sequence = uint64(time.Now().UnixMilli()) << 20 //nolint:gosec // positive for long
 	defer func() {
 		if o.Checked != nil {
 			o.Checked(e.checks)
@@ -127,8 +143,9 @@ func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o Ex
 	return e.counts, err
 }
 
-// prepare brings everything into Belfry that is on its way there, begins a new epoch and pauses the queue. The epoch comes first: it also says that the jobs are taken back, and keeps a bridge from bringing entries
-// into a paused queue if this process is killed here.
+// prepare brings everything into Belfry that is on its way there, begins a new epoch and pauses the
+// queue. The epoch comes first: it also says that the jobs are taken back, and keeps a bridge from
+// bringing entries into a paused queue if this process is killed here.
 func (e *exporter) prepare(ctx context.Context) error {
 	if err := e.checkClaimed(ctx); err != nil {
 		return err
@@ -173,7 +190,8 @@ func (e *exporter) pause(ctx context.Context) error {
 // sampled is how many entries or jobs are looked at to learn a format.
 const sampled = 100
 
-// chooseFormat finds out what the fleet reads, and refuses a format that disagrees with it: entries in another stop every process of Redisson.
+// chooseFormat finds out what the fleet reads, and refuses a format that disagrees with it: entries
+// in another stop every process of Redisson.
 func (e *exporter) chooseFormat(ctx context.Context) error {
 	seen, where := map[redisson.Generation]int{}, "Redis has entries"
 	for _, span := range []struct {
@@ -206,13 +224,15 @@ func (e *exporter) chooseFormat(ctx context.Context) error {
 	case len(seen) == 0 && e.format == redisson.Unknown:
 		return errNoFormat
 	case len(seen) == 2 && e.format == redisson.Unknown:
-		return fmt.Errorf("%s in both formats; name the one that the processes of Redisson read with --redisson-format: old up to version 3.21.0, new since 3.21.1", where)
+		return fmt.Errorf("%s in both formats; name the one that the processes of Redisson read with --redisson-format: "+
+			"old up to version 3.21.0, new since 3.21.1", where)
 	case e.format == redisson.Unknown && seen[redisson.Old] > 0:
 		e.format = redisson.Old
 	case e.format == redisson.Unknown:
 		e.format = redisson.New
 	case len(seen) == 1 && seen[e.format] == 0:
-		return fmt.Errorf("%s, but not in the format %s: its processes could not read what is written, and would stop", where, e.format)
+		return fmt.Errorf("%s, but not in the format %s: its processes could not read what is written, and would stop",
+			where, e.format)
 	}
 	found := e.format.String() + ", as " + where + " in it"
 	if named && seen[e.format] == 0 {
@@ -225,7 +245,8 @@ func (e *exporter) chooseFormat(ctx context.Context) error {
 const formatCheck = "the format is that which Redisson reads"
 
 // errNoFormat says that a format must be named.
-var errNoFormat = errors.New("nothing says which format the processes of Redisson read; name it with --redisson-format: old up to version 3.21.0, new since 3.21.1")
+var errNoFormat = errors.New("nothing says which format the processes of Redisson read; name it with " +
+	"--redisson-format: old up to version 3.21.0, new since 3.21.1")
 
 // run moves jobs until there are none.
 func (e *exporter) run(ctx context.Context) error {
@@ -250,8 +271,9 @@ func (e *exporter) run(ctx context.Context) error {
 	}
 }
 
-// pass moves the jobs that are there, after what an interrupted pass left, and says how many, and how many are left: consumers hold them or did so a moment ago, or they fell due
-// or were put meanwhile.
+// pass moves the jobs that are there, after what an interrupted pass left, and says how many, and
+// how many are left: consumers hold them or did so a moment ago, or they fell due or were put
+// meanwhile.
 func (e *exporter) pass(ctx context.Context) (moved, left int, err error) {
 	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
 		return 0, 0, err
@@ -283,7 +305,8 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 			args[n] = entry.member
 		}
 		// The script does not mind which key they wait in.
-		reply, _, err := e.Script(ctx, restoreScript, []string{e.keys.Timer, e.keys.List, e.keys.aside, e.keys.Channel}, args...)
+		reply, _, err := e.Script(ctx, restoreScript, []string{e.keys.Timer, e.keys.List, e.keys.aside, e.keys.Channel},
+			args...)
 		if err != nil {
 			return err
 		}
@@ -295,7 +318,8 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 	}
 }
 
-// restoreOrphans gives places of the list back that have no due time, to its end: they do not ring there either.
+// restoreOrphans gives places of the list back that have no due time, to its end: they do not ring
+// there either.
 func (e *exporter) restoreOrphans(ctx context.Context) error {
 	for {
 		reply, took, err := e.Script(ctx, orphansScript, []string{e.keys.orphans, e.keys.List}, e.batch, returnBytes)
@@ -311,7 +335,8 @@ func (e *exporter) restoreOrphans(ctx context.Context) error {
 	}
 }
 
-// kick has the processes of Redisson look: a time in the past makes each transfer what is due and set its timer anew.
+// kick has the processes of Redisson look: a time in the past makes each transfer what is due and
+// set its timer anew.
 func (e *exporter) kick(ctx context.Context) error {
 	return e.Redis.Publish(ctx, e.keys.Channel, "0").Err()
 }

@@ -22,7 +22,8 @@ func (b before) Do(req *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(req)
 }
 
-// TestExportJobThatComesBack: a job that a consumer held while an export listed the others, and gave back before the export asked how many are held, goes along.
+// TestExportJobThatComesBack: a job that a consumer held while an export listed the others, and
+// gave back before the export asked how many are held, goes along.
 func TestExportJobThatComesBack(t *testing.T) {
 	r, server := redistest.Start(t).Client(), belfrytest.Start(t)
 	c := server.Client(t)
@@ -48,7 +49,8 @@ func TestExportJobThatComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watched.Close()
-	counts, err := mirror.Export(t.Context(), r, watched, mirror.ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes})
+	counts, err := mirror.Export(t.Context(), r, watched, mirror.ExportOptions{RedisQueue: "orders",
+		Format: redisson.New, Codec: redisson.Bytes})
 	if err != nil || counts.Returned != 1 {
 		t.Errorf("the export counted %+v, error %v", counts, err)
 	}

@@ -51,7 +51,8 @@ func ready(t *testing.T, app *redissontest.Client) []string {
 	return texts
 }
 
-// TestExportOwnJobs has jobs of Belfry's own ring at Redisson in the order of their times, and within a millisecond in that of their puts.
+// TestExportOwnJobs has jobs of Belfry's own ring at Redisson in the order of their times, and
+// within a millisecond in that of their puts.
 func TestExportOwnJobs(t *testing.T) {
 	for format, generation := range map[redisson.Generation]redissontest.Generation{
 		redisson.Old: redissontest.OldGeneration, redisson.New: redissontest.NewGeneration,
@@ -66,11 +67,13 @@ func TestExportOwnJobs(t *testing.T) {
 			if _, err := news.Receive(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			counts, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: format, Codec: redisson.Bytes, Share: 1})
+			counts, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: format,
+				Codec: redisson.Bytes, Share: 1})
 			if err != nil || counts.Returned != 3 || counts.Original != 0 || counts.Total != 3 {
 				t.Fatalf("the export counted %+v, %v", counts, err)
 			}
-			if again, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: format, Share: 1}); err != nil || again.Returned != 0 {
+			if again, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: format,
+				Share: 1}); err != nil || again.Returned != 0 {
 				t.Errorf("the second export counted %+v, %v", again, err)
 			}
 			if diff := cmp.Diff([]string{"0", fmt.Sprint(base.UnixMilli() + 1000), "0"}, heard(t, r, news)[:3]); diff != "" {
@@ -127,12 +130,14 @@ func TestExportKeepsOrder(t *testing.T) {
 	var want []string
 	for n := range 1200 {
 		body := fmt.Sprintf("order %d", n)
-		want, puts = append(want, body), append(puts, client.Put{Queue: "orders", Body: []byte(body), Options: []client.PutOption{client.At(base)}})
+		want, puts = append(want, body), append(puts, client.Put{Queue: "orders", Body: []byte(body),
+			Options: []client.PutOption{client.At(base)}})
 	}
 	if _, err := c.PutBatch(t.Context(), puts); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.String, Share: 1}); err != nil {
+	if _, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: redisson.New,
+		Codec: redisson.String, Share: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for next := "more"; next != ""; {
@@ -148,6 +153,7 @@ func TestExportKeepsOrder(t *testing.T) {
 
 // TestExportFormat chooses, finds out and refuses formats.
 func TestExportFormat(t *testing.T) {
+	const oldFleet, newFleet = redissontest.OldGeneration, redissontest.NewGeneration
 	const says, named = "nothing says which format", "not in the format"
 	for _, test := range []struct {
 		name   string
@@ -158,20 +164,19 @@ func TestExportFormat(t *testing.T) {
 		want   redisson.Generation
 		refuse string
 	}{
-		{name: "as Redis has it: old", redis: []redissontest.Generation{redissontest.OldGeneration}, own: true, want: redisson.Old},
-		{name: "as Redis has it: new", redis: []redissontest.Generation{redissontest.NewGeneration}, own: true, want: redisson.New},
-		{name: "as it came: old", came: redissontest.OldGeneration, own: true, want: redisson.Old},
-		{name: "as it came: new", came: redissontest.NewGeneration, own: true, want: redisson.New},
-		{name: "Redis goes before what came", redis: []redissontest.Generation{redissontest.NewGeneration}, came: redissontest.OldGeneration, want: redisson.New},
-		{name: "named: the fleet was upgraded meanwhile", came: redissontest.OldGeneration, format: redisson.New, want: redisson.New},
+		{name: "as Redis has it: old", redis: []redissontest.Generation{oldFleet}, own: true, want: redisson.Old},
+		{name: "as Redis has it: new", redis: []redissontest.Generation{newFleet}, own: true, want: redisson.New},
+		{name: "as it came: old", came: oldFleet, own: true, want: redisson.Old},
+		{name: "as it came: new", came: newFleet, own: true, want: redisson.New},
+		{name: "Redis goes before what came", redis: []redissontest.Generation{newFleet}, came: oldFleet, want: redisson.New},
+		{name: "named: the fleet was upgraded meanwhile", came: oldFleet, format: redisson.New, want: redisson.New},
 		{name: "named: nothing else says it", own: true, format: redisson.Old, want: redisson.Old},
 		{name: "nothing says it", own: true, refuse: says},
-		{name: "named against Redis", redis: []redissontest.Generation{redissontest.NewGeneration}, own: true, format: redisson.Old, refuse: named},
-		{name: "both", redis: []redissontest.Generation{redissontest.OldGeneration, redissontest.NewGeneration}, own: true, refuse: "in both formats"},
-		{
-			name: "both, and named", redis: []redissontest.Generation{redissontest.OldGeneration, redissontest.NewGeneration}, own: true, format: redisson.Old,
-			want: redisson.Old,
-		},
+		{name: "named against Redis", redis: []redissontest.Generation{newFleet}, own: true,
+			format: redisson.Old, refuse: named},
+		{name: "both", redis: []redissontest.Generation{oldFleet, newFleet}, own: true, refuse: "in both formats"},
+		{name: "both, and named", redis: []redissontest.Generation{oldFleet, newFleet}, own: true, format: redisson.Old,
+			want: redisson.Old},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -203,7 +208,8 @@ func TestExportFormat(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			there := slices.DeleteFunc(r.ZRange(t.Context(), timerKey, 0, -1).Val(), func(m string) bool { return strings.HasSuffix(m, "there") })
+			there := slices.DeleteFunc(r.ZRange(t.Context(), timerKey, 0, -1).Val(),
+				func(m string) bool { return strings.HasSuffix(m, "there") })
 			for _, text := range there {
 				if m, err := redisson.ParseMember([]byte(text), redisson.New); err != nil || m.Generation != test.want {
 					t.Errorf("%s is in the format %v, %v", m.Payload, m.Generation, err)
@@ -227,7 +233,8 @@ func TestExportEmpty(t *testing.T) {
 	}
 }
 
-// TestRollbackOfClaims has an import killed after its first claim: what it claimed says the format, and goes back.
+// TestRollbackOfClaims has an import killed after its first claim: what it claimed says the format,
+// and goes back.
 func TestRollbackOfClaims(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.OldGeneration, time.Now)
@@ -249,7 +256,8 @@ func TestRollbackOfClaims(t *testing.T) {
 	if n := r.ZCard(t.Context(), i.keys.handover).Val(); err != nil || n != 1 {
 		t.Fatalf("%d are claimed: %v", n, err)
 	}
-	if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders"}); err != nil || counts.Original != 1 {
+	if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders"}); err != nil ||
+		counts.Original != 1 {
 		t.Errorf("the rollback counted %+v, %v", counts, err)
 	}
 	if after := r.Dump(t.Context(), timerKey).Val(); after != before {
@@ -272,7 +280,8 @@ func (i *interruption) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		err := next(ctx, cmd)
 		if err == nil && strings.HasPrefix(cmd.Name(), "eval") && slices.ContainsFunc(cmd.Args(), func(arg any) bool {
 			text, ok := arg.(string)
-			return ok && (text == i.after.Hash() || strings.HasPrefix(text, pair.Guard) && redis.NewScript(text).Hash() == i.after.Hash())
+			return ok && (text == i.after.Hash() || strings.HasPrefix(text, pair.Guard) &&
+				redis.NewScript(text).Hash() == i.after.Hash())
 		}) {
 			i.stop()
 		}
@@ -294,20 +303,22 @@ func interruptExport(t *testing.T, server *redistest.Server, c *client.Client, d
 		cancel()
 		die()
 	}})
-	if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1, Hold: pair.HoldMin}); !errors.Is(err, context.Canceled) {
+	if _, err := Export(ctx, cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes,
+		Share: 1, Hold: pair.HoldMin}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the export ended with %v", err)
 	}
 }
 
-// TestExportInterrupted ends an export between the write and the cancel. Whether an import comes next or an export: each job is in one place, once. One that is stopped in good order cancels first.
+// TestExportInterrupted ends an export between the write and the cancel. Whether an import comes
+// next or an export: each job is in one place, once. One that is stopped in good order cancels
+// first.
 func TestExportInterrupted(t *testing.T) {
 	for _, next := range []string{"import", "export", "stopped"} {
 		t.Run(next, func(t *testing.T) {
 			server, belfry := redistest.Start(t), belfrytest.Start(t)
 			r, c, killed := server.Client(), belfry.Client(t), belfry.Client(t)
 			app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
-			due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-			want := map[string]int{}
+			due, want := time.Now().Add(time.Hour).Truncate(time.Millisecond), map[string]int{}
 			for n := range 30 {
 				text := fmt.Sprintf("came %d", n)
 				want[text] = 1
@@ -330,10 +341,13 @@ func TestExportInterrupted(t *testing.T) {
 			} else {
 				interruptExport(t, server, killed, func() { killed.Close() })
 			}
-			if n := r.SCard(t.Context(), "belfry_returned:{orders}").Val(); n != both || int64(len(bodies(t, c))) != both || r.ZCard(t.Context(), timerKey).Val() != 60 {
+			n, inRedis := r.SCard(t.Context(), "belfry_returned:{orders}").Val(), r.ZCard(t.Context(), timerKey).Val()
+			if n != both || int64(len(bodies(t, c))) != both || inRedis != 60 {
 				t.Fatalf("%d jobs are in both, %d in Belfry", n, len(bodies(t, c)))
 			}
-			if found, err := Inspect(t.Context(), r, "orders"); err != nil || slices.ContainsFunc(found.Warnings, func(w string) bool { return strings.Contains(w, "an export was killed: 60 jobs") }) != (both > 0) {
+			warns := func(w string) bool { return strings.Contains(w, "an export was killed: 60 jobs") }
+			found, err := Inspect(t.Context(), r, "orders")
+			if err != nil || slices.ContainsFunc(found.Warnings, warns) != (both > 0) {
 				t.Errorf("the warnings are %q, %v", found.Warnings, err)
 			}
 			if next == "import" {
@@ -348,11 +362,9 @@ func TestExportInterrupted(t *testing.T) {
 					t.Errorf("bodies in Belfry (-want +got):\n%s", diff)
 				}
 			} else {
-				if _, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Codec: redisson.Bytes, Share: 1}); err != nil {
-					t.Error(err)
-				}
-				if left := bodies(t, c); len(left) > 0 {
-					t.Errorf("Belfry still has %v", left)
+				o := ExportOptions{RedisQueue: "orders", Codec: redisson.Bytes, Share: 1}
+				if _, err := Export(t.Context(), r, c, o); err != nil || len(bodies(t, c)) > 0 {
+					t.Errorf("Belfry still has %v; %v", bodies(t, c), err)
 				}
 				if _, err := app.Transfer(t.Context(), due.UnixMilli()); err != nil {
 					t.Fatal(err)
@@ -389,12 +401,14 @@ func bodies(t *testing.T, c *client.Client) map[string]int {
 	return found
 }
 
-// TestExportReduced counts the jobs that have what Redisson cannot hold, and waits for the one that is reserved.
+// TestExportReduced counts the jobs that have what Redisson cannot hold, and waits for the one that
+// is reserved.
 func TestExportReduced(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	later := client.In(time.Hour)
 	for body, options := range map[string][]client.PutOption{
-		"plain": {later}, "priority": {later, client.Priority(-1)}, "header": {later, client.Header("k", "v")}, "ttl": {later, client.TTL(2 * time.Hour)},
+		"plain": {later}, "priority": {later, client.Priority(-1)}, "header": {later, client.Header("k", "v")},
+		"ttl":     {later, client.TTL(2 * time.Hour)},
 		"attempt": nil,
 	} {
 		if _, err := c.Put(t.Context(), "orders", []byte(body), options...); err != nil {
@@ -426,7 +440,8 @@ func TestExportReduced(t *testing.T) {
 	go func() {
 		var err error
 		counts, err = Export(t.Context(), r, c, ExportOptions{
-			RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1, Notice: func(err error) { told <- err.Error() },
+			RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1,
+			Notice: func(err error) { told <- err.Error() },
 		})
 		ended <- err
 	}()

@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestExportNeedsCodec: a job that did not come from Redisson has no payload unless a codec is named, in whatever state it is.
+// TestExportNeedsCodec: a job that did not come from Redisson has no payload unless a codec is
+// named, in whatever state it is.
 func TestExportNeedsCodec(t *testing.T) {
 	for _, state := range []client.State{"DELAYED", "READY", "RESERVED"} {
 		t.Run(string(state), func(t *testing.T) {
@@ -51,19 +52,22 @@ func TestExportNeedsCodec(t *testing.T) {
 func TestExportFormatOfReadyJobs(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	for _, generation := range []redissontest.Generation{redissontest.OldGeneration, redissontest.NewGeneration} {
-		if err := redissontest.New(r, "orders", generation, time.Now).Offer(t.Context(), []byte("due"), time.Now().Add(-time.Hour)); err != nil {
+		if err := redissontest.New(r, "orders", generation, time.Now).Offer(t.Context(), []byte("due"),
+			time.Now().Add(-time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	add(t, r, "-5", member(1, "negative"))
-	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", SetAside: true, Share: 1}); err != nil || counts.SetAside != 1 || counts.Acked != 2 {
+	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", SetAside: true,
+		Share: 1}); err != nil || counts.SetAside != 1 || counts.Acked != 2 {
 		t.Fatalf("the import counted %+v, %v", counts, err)
 	}
 	refused(t, r, c, func() error {
 		_, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Share: 1})
 		return err
 	}, "both formats", "--redisson-format")
-	if _, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Format: redisson.Old, Share: 1}); err != nil {
+	if _, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders", Format: redisson.Old,
+		Share: 1}); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-// goingBack returns the states of jobs that an export takes, the last once they are not held any more.
+// goingBack returns the states of jobs that an export takes, the last once they are not held any
+// more.
 func goingBack() []client.State { return []client.State{"READY", "DELAYED", "RESERVED"} }
 
 // checked notes what was found about one thing; what was found about it before no longer counts.
@@ -87,7 +88,8 @@ func (e *exporter) checkCodec(ctx context.Context) error {
 			if there, err := e.isThere(ctx, tagOf(job)); err != nil {
 				return err
 			} else if !there {
-				return fmt.Errorf("job %s did not come from Redisson, so that nothing says how it reads payloads, and nothing was changed; name what makes them with --codec", job.ID)
+				return fmt.Errorf("job %s did not come from Redisson, so that nothing says how it reads payloads, and nothing "+
+					"was changed; name what makes them with --codec", job.ID)
 			}
 		}
 	}
@@ -122,14 +124,17 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
-	e.checked("no job of the queue is left to ring", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d dead ones stay", queue.Delayed, queue.Ready, queue.Reserved, queue.Dead),
+	e.checked("no job of the queue is left to ring", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d "+
+		"dead ones stay", queue.Delayed, queue.Ready, queue.Reserved, queue.Dead),
 		queue.Delayed+queue.Ready+queue.Reserved == 0)
-	e.checked("the queue is paused", "nothing is handed out, also of what is put from now on", isSet(queue.Settings.Paused))
+	e.checked("the queue is paused", "nothing is handed out, also of what is put from now on",
+		isSet(queue.Settings.Paused))
 	var timer, list, aside, orphans *redis.IntCmd
 	var left []string
 	exists := map[string]*redis.IntCmd{}
 	_, err = e.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
-		timer, list, aside, orphans = p.ZCard(ctx, e.keys.Timer), p.LLen(ctx, e.keys.List), p.ZCard(ctx, e.keys.aside), p.LLen(ctx, e.keys.orphans)
+		timer, list, aside, orphans = p.ZCard(ctx, e.keys.Timer), p.LLen(ctx, e.keys.List), p.ZCard(ctx, e.keys.aside),
+			p.LLen(ctx, e.keys.orphans)
 		for _, key := range e.keys.own() {
 			exists[key] = p.Exists(ctx, key)
 		}
@@ -138,15 +143,19 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.checked("nothing is set aside any more", fmt.Sprintf("%d went back, %d are left", e.counts.Aside, aside.Val()), aside.Val() == 0)
-	e.checked("every orphan is in the list again", fmt.Sprintf("%d went back, %d are left", e.counts.Orphans, orphans.Val()), orphans.Val() == 0)
-	e.checked("each entry of Redis has a place in the list", fmt.Sprintf("%s has %d, %s %d", e.keys.Timer, timer.Val(), e.keys.List, list.Val()), timer.Val() <= list.Val())
+	e.checked("nothing is set aside any more", fmt.Sprintf("%d went back, %d are left", e.counts.Aside, aside.Val()),
+		aside.Val() == 0)
+	e.checked("every orphan is in the list again", fmt.Sprintf("%d went back, %d are left", e.counts.Orphans,
+		orphans.Val()), orphans.Val() == 0)
+	e.checked("each entry of Redis has a place in the list", fmt.Sprintf("%s has %d, %s %d", e.keys.Timer,
+		timer.Val(), e.keys.List, list.Val()), timer.Val() <= list.Val())
 	for _, key := range e.keys.own() {
 		if exists[key].Val() > 0 {
 			left = append(left, key)
 		}
 	}
-	e.checked("of the mirror's keys its note alone is left", strings.Join(left, ", "), len(left) == 1 && left[0] == e.keys.state)
+	e.checked("of the mirror's keys its note alone is left", strings.Join(left, ", "), len(left) == 1 &&
+		left[0] == e.keys.state)
 	processes, err := redisconn.Subscribers(ctx, e.Redis, e.keys.Channel)
 	if err != nil {
 		return err

@@ -44,7 +44,8 @@ type running struct {
 // bridge runs a bridge of the queue orders.
 func bridge(t *testing.T, r redis.UniversalClient, c *client.Client, o mirror.BridgeOptions) *running {
 	ctx, stop := context.WithCancel(t.Context())
-	b := &running{t: t, stop: stop, done: make(chan error, 1), notices: make(chan string, 10_000), acked: make(chan int64, 10_000)}
+	b := &running{t: t, stop: stop, done: make(chan error, 1), notices: make(chan string, 10_000),
+		acked: make(chan int64, 10_000)}
 	o.Codec, o.Share = redisson.Bytes, 1
 	if o.RedisQueue == "" {
 		o.RedisQueue = "orders"
@@ -127,10 +128,12 @@ func empty(t *testing.T, c *client.Client) {
 	}
 }
 
-// TestSentinelFailover: a bridge goes on when a Sentinel has made the replica the primary, because the primary died or hangs.
+// TestSentinelFailover: a bridge goes on when a Sentinel has made the replica the primary, because
+// the primary died or hangs.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
-	for name, fail := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill, "hangs": (*redistest.Server).Pause} {
+	for name, fail := range map[string]func(*redistest.Server){"killed": (*redistest.Server).Kill,
+		"hangs": (*redistest.Server).Pause} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			primary, c := redistest.Start(t), belfrytest.Start(t).Client(t)
@@ -152,13 +155,16 @@ func TestSentinelUnknown(t *testing.T) {
 	primary := redistest.Start(t)
 	primary.Replica(t)
 	_, url := primary.Sentinel(t)
-	err := mirror.Bridge(t.Context(), connect(t, url+"s"), belfrytest.Start(t).Client(t), mirror.BridgeOptions{RedisQueue: "orders"})
-	if err == nil || !strings.Contains(err.Error(), "no Sentinel knows a primary of the name") || strings.Count(err.Error(), "no Sentinel") != 1 {
+	err := mirror.Bridge(t.Context(), connect(t, url+"s"), belfrytest.Start(t).Client(t),
+		mirror.BridgeOptions{RedisQueue: "orders"})
+	if err == nil || !strings.Contains(err.Error(), "no Sentinel knows a primary of the name") ||
+		strings.Count(err.Error(), "no Sentinel") != 1 {
 		t.Errorf("it ended with %v", err)
 	}
 }
 
-// TestStates puts Redis into states in which it refuses to write, while entries wait there and jobs fall due. The bridge says so and goes on afterwards; one that begins meanwhile is refused.
+// TestStates puts Redis into states in which it refuses to write, while entries wait there and jobs
+// fall due. The bridge says so and goes on afterwards; one that begins meanwhile is refused.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	s, other, c := redistest.Start(t), redistest.Start(t), belfrytest.Start(t).Client(t)
@@ -190,7 +196,8 @@ func TestStates(t *testing.T) {
 		{"maxmemory", setting("maxmemory", "1"), setting("maxmemory", "0")},
 		{"lacks replicas", setting("min-replicas-to-write", "1"), setting("min-replicas-to-write", "0")},
 		{"cannot write to its disk", s.CannotSave, s.CanSave},
-		{"a read-only replica; name its primary", follow(host, port), follow("NO", "ONE")}, // the other has nothing: what Redis had is forgotten as well
+		// the other has nothing: what Redis had is forgotten as well
+		{"a read-only replica; name its primary", follow(host, port), follow("NO", "ONE")},
 	} {
 		put := fmt.Sprintf("put %d", n)
 		test.enter()
@@ -209,7 +216,8 @@ func TestStates(t *testing.T) {
 	through(t, s, c, "orders", "at last")
 }
 
-// TestFollowStates is the same for an import that follows, whose entries came while Redis still wrote.
+// TestFollowStates is the same for an import that follows, whose entries came while Redis still
+// wrote.
 func TestFollowStates(t *testing.T) {
 	t.Parallel()
 	s, c := redistest.Start(t), belfrytest.Start(t).Client(t)
@@ -217,7 +225,8 @@ func TestFollowStates(t *testing.T) {
 	b := bridge(t, r, c, mirror.BridgeOptions{NoOut: true})
 	offer(t, r, "orders", "x")
 	b.took(1)
-	for n, setting := range []struct{ name, refuses, takes string }{{"maxmemory", "1", "0"}, {"min-replicas-to-write", "1", "0"}} {
+	for n, setting := range []struct{ name, refuses, takes string }{{"maxmemory", "1", "0"}, {"min-replicas-to-write",
+		"1", "0"}} {
 		entry := member(byte(n+1), "x")
 		if _, err := r.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 			p.ZAdd(t.Context(), timerKey, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: entry})
@@ -235,7 +244,8 @@ func TestFollowStates(t *testing.T) {
 	}
 }
 
-// TestReplicas: a job is acked once a replica has its payload. What the primary had answered before it died, and the replica does not have, rings there once more; without that it is lost.
+// TestReplicas: a job is acked once a replica has its payload. What the primary had answered before
+// it died, and the replica does not have, rings there once more; without that it is lost.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{0, 1} {
@@ -246,7 +256,8 @@ func TestReplicas(t *testing.T) {
 			replica.Replica(t) // what the replica needs once it is the primary
 			var address atomic.Value
 			address.Store(primary.Address())
-			r := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			r := redis.NewClient(&redis.Options{MaxRetries: -1, Dialer: func(ctx context.Context, network,
+				_ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, network, address.Load().(string))
 			}})
 			defer r.Close()
@@ -276,14 +287,16 @@ func TestReplicas(t *testing.T) {
 			}
 			if replicas > 0 {
 				want["late"] = true
-				take(t, redissontest.New(replica.Client(), "orders", redissontest.NewGeneration, time.Now), want, func() bool { return len(want) == 0 })
+				take(t, redissontest.New(replica.Client(), "orders", redissontest.NewGeneration, time.Now), want,
+					func() bool { return len(want) == 0 })
 			}
 			through(t, replica, c, "orders", "after")
 		})
 	}
 }
 
-// TestReplicasExport: a job leaves Belfry once a replica has its entry, and an export that could not have that does not begin.
+// TestReplicasExport: a job leaves Belfry once a replica has its entry, and an export that could
+// not have that does not begin.
 func TestReplicasExport(t *testing.T) {
 	t.Parallel()
 	primary, c := redistest.Start(t), belfrytest.Start(t).Client(t)
@@ -336,13 +349,15 @@ func TestReplicasExport(t *testing.T) {
 	}
 }
 
-// TestDialFails has the connections that a bridge makes fail for a while, from each of them on, one bridge after the other.
+// TestDialFails has the connections that a bridge makes fail for a while, from each of them on, one
+// bridge after the other.
 func TestDialFails(t *testing.T) {
 	t.Parallel()
 	s, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	for bad, made := int64(1), int64(1); bad <= made; bad++ {
 		var dials atomic.Int64
-		r := redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		r := redis.NewClient(&redis.Options{MaxRetries: -1, DialerRetries: 1, Dialer: func(ctx context.Context, network,
+			_ string) (net.Conn, error) {
 			if n := dials.Add(1); n >= bad && n < bad+3 { // one that listens is tried twice at once
 				return nil, &net.OpError{Op: "dial", Err: errors.New("it fails")}
 			}

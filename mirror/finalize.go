@@ -12,23 +12,31 @@ import (
 	"github.com/belfrydb/belfry/mirror/pair"
 )
 
-// FinalizeOptions say what [Finalize] does. RedisQueue must be set; what else is zero has its default.
+// FinalizeOptions say what [Finalize] does. RedisQueue must be set; what else is zero has its
+// default.
 type FinalizeOptions struct {
-	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry.
+	// Default: RedisQueue.
 	RedisQueue, Queue string
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
-	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s.
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5
+	// min, default 15 s.
 	Hold time.Duration
-	// Notice is told what it waits for, that the queue is paused, and how many orphans go. May be nil; it must not block.
+	// Notice is told what it waits for, that the queue is paused, and how many orphans go. May be
+	// nil; it must not block.
 	Notice func(error)
 }
 
-// Finalize ends a migration: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again, if it did so before the first import. It refuses if anything of the queue
-// is left in Redis or a process of Redisson listens, unless a rollback took the jobs back: then only what the mirror itself has must be gone. It returns what it checked, and waits for a process that mirrors the queue.
-// Repeating it changes nothing. The error is [ErrNoQueue] if nobody ever worked on this pair of queues and nothing is left either.
+// Finalize ends a migration: it removes the mirror's keys from Redis, and the queue remembers the
+// ids of ended jobs for its dedup window again, if it did so before the first import. It refuses if
+// anything of the queue is left in Redis or a process of Redisson listens, unless a rollback took
+// the jobs back: then only what the mirror itself has must be gone. It returns what it checked, and
+// waits for a process that mirrors the queue. Repeating it changes nothing. The error is
+// [ErrNoQueue] if nobody ever worked on this pair of queues and nothing is left either.
 func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o FinalizeOptions) ([]pair.Check, error) {
-	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold,
+		Notice: o.Notice})
 	var done bool
 	if err := l.Begin(ctx, func(ctx context.Context) (err error) {
 		if err = l.check(ctx); err == nil {
@@ -66,7 +74,8 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 		if orphans, err := r.LLen(ctx, k.orphans).Result(); err != nil {
 			return err
 		} else if orphans > 0 {
-			l.Notice(fmt.Errorf("%d places of Redisson's list that would never have rung are removed with %s", orphans, k.orphans))
+			l.Notice(fmt.Errorf("%d places of Redisson's list that would never have rung are removed with %s", orphans,
+				k.orphans))
 		}
 		return l.RemoveKeys(ctx, k.orphans, k.handover, k.aside, k.returned, k.rung, k.readyHand)
 	}
@@ -74,7 +83,8 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 	return checks, err
 }
 
-// ended looks whether a migration can be ended; the error says what is left. Of one that was taken back only what the mirror has counts.
+// ended looks whether a migration can be ended; the error says what is left. Of one that was taken
+// back only what the mirror has counts.
 func (l *link) ended(ctx context.Context, epoch int) (checks []pair.Check, err error) {
 	back, err := l.TakenBack(ctx, epoch)
 	if err != nil {
@@ -82,7 +92,8 @@ func (l *link) ended(ctx context.Context, epoch int) (checks []pair.Check, err e
 	}
 	if back {
 		checks, err = sizesOf(ctx, l.Redis, l.keys.endsEmpty())
-		checks = append([]pair.Check{{What: "the jobs are Redisson's again", Found: fmt.Sprintf("epoch %d", epoch), OK: true}}, checks...)
+		checks = append([]pair.Check{{What: "the jobs are Redisson's again", Found: fmt.Sprintf("epoch %d", epoch),
+			OK: true}}, checks...)
 	} else {
 		checks, err = Drained(ctx, l.Redis, l.RedisQueue)
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestFinalizeAfterRollback: whoever went back removes the mirror's keys although Redisson goes on, so that another cluster may have the queue.
+// TestFinalizeAfterRollback: whoever went back removes the mirror's keys although Redisson goes on,
+// so that another cluster may have the queue.
 func TestFinalizeAfterRollback(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offer(t, r, "orders", "a")
@@ -38,11 +39,13 @@ func TestFinalizeAfterRollback(t *testing.T) {
 	if left := r.TTL(t.Context(), "belfry_mirror:{orders}").Val(); left <= 0 {
 		t.Errorf("the fence stays for %v", left)
 	}
-	if err := r.HSet(t.Context(), "belfry_mirror:{orders}", "fence", 1<<40).Err(); err != nil { // higher than that of any other
+	// higher than that of any other
+	if err := r.HSet(t.Context(), "belfry_mirror:{orders}", "fence", 1<<40).Err(); err != nil {
 		t.Fatal(err)
 	}
 	other := belfrytest.Start(t).Client(t)
-	if counts, err := mirror.Import(t.Context(), r, other, mirror.ImportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Acked != 1 {
+	if counts, err := mirror.Import(t.Context(), r, other, mirror.ImportOptions{RedisQueue: "orders",
+		Share: 1}); err != nil || counts.Acked != 1 {
 		t.Errorf("another cluster imported %+v, %v", counts, err)
 	}
 	if err := finalize(c); err == nil || !strings.Contains(err.Error(), "mirrored to the queue") {

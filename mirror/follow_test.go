@@ -20,7 +20,8 @@ import (
 func TestFollowReconnects(t *testing.T) {
 	t.Parallel()
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
-	if err := redissontest.New(server.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("x"), time.Now().Add(time.Hour)); err != nil {
+	if err := redissontest.New(server.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(),
+		[]byte("x"), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	for failing := int64(1); ; failing++ {
@@ -35,11 +36,12 @@ func TestFollowReconnects(t *testing.T) {
 			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
-		_, err := mirror.Import(ctx, r, c, mirror.ImportOptions{RedisQueue: "orders", Follow: true, Share: 1, Progress: func(n mirror.ImportCounts) {
-			if n.Left == 0 {
-				stop()
-			}
-		}})
+		_, err := mirror.Import(ctx, r, c, mirror.ImportOptions{RedisQueue: "orders", Follow: true, Share: 1,
+			Progress: func(n mirror.ImportCounts) {
+				if n.Left == 0 {
+					stop()
+				}
+			}})
 		stop()
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("connections %d and the next could not be made, and the import ended with %v", failing, err)

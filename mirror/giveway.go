@@ -11,11 +11,15 @@ import (
 // askEvery is how often standing work looks whether it may begin.
 const askEvery = time.Second
 
-// ErrTakenBack says that an export or a rollback took the jobs back to Redisson, and nobody decided since that they come over again.
-var ErrTakenBack = errors.New("the jobs were taken back to Redisson; 'belfry mirror import', 'cutover' or 'run --again' brings them over again")
+// ErrTakenBack says that an export or a rollback took the jobs back to Redisson, and nobody decided
+// since that they come over again.
+var ErrTakenBack = errors.New("the jobs were taken back to Redisson; 'belfry mirror import', 'cutover' or 'run " +
+	"--again' brings them over again")
 
-// turn does work while this process has the hold. It does not undo a rollback: if the jobs were taken back, standing work waits until somebody decides that they come over again, and other work is that decision, unless
-// the rollback came after it. A process that follows lets go of the hold when an export asks for it: standing work waits then, other ends with an error.
+// turn does work while this process has the hold. It does not undo a rollback: if the jobs were
+// taken back, standing work waits until somebody decides that they come over again, and other work
+// is that decision, unless the rollback came after it. A process that follows lets go of the hold
+// when an export asks for it: standing work waits then, other ends with an error.
 func (i *importer) turn(ctx context.Context, work func(ctx context.Context) error) error {
 	asked := 0 // the epoch in which this process was told to bring entries over
 	if i.again {
@@ -77,7 +81,8 @@ func (i *importer) mayBegin(ctx context.Context, asked int) error {
 	return err
 }
 
-// givingWay does work that may begin, and ends it when an export asks for the hold, if it is work that follows.
+// givingWay does work that may begin, and ends it when an export asks for the hold, if it is work
+// that follows.
 func (i *importer) givingWay(ctx context.Context, asked int, work func(ctx context.Context) error) error {
 	if err := i.mayBegin(ctx, asked); err != nil { // it may have changed while the hold was waited for
 		return err

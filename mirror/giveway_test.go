@@ -17,13 +17,16 @@ import (
 )
 
 // standing are the kinds of work that stand beside a rollback, each until ctx ends.
-func standing(r redis.UniversalClient, c *client.Client) map[string]func(ctx context.Context, again bool, notice func(error), waits func(bool)) error {
+func standing(r redis.UniversalClient, c *client.Client) map[string]func(ctx context.Context, again bool,
+	notice func(error), waits func(bool)) error {
 	return map[string]func(ctx context.Context, again bool, notice func(error), waits func(bool)) error{
 		"bridge": func(ctx context.Context, again bool, notice func(error), waits func(bool)) error {
-			return Bridge(ctx, r, c, BridgeOptions{RedisQueue: "orders", Share: 1, Again: again, Notice: notice, Progress: func(n BridgeCounts) { waits(n.In.TakenBack) }})
+			return Bridge(ctx, r, c, BridgeOptions{RedisQueue: "orders", Share: 1, Again: again, Notice: notice,
+				Progress: func(n BridgeCounts) { waits(n.In.TakenBack) }})
 		},
 		"import that follows": func(ctx context.Context, again bool, notice func(error), waits func(bool)) error {
-			_, err := Import(ctx, r, c, ImportOptions{RedisQueue: "orders", Share: 1, Follow: true, Again: again, Notice: notice, Progress: func(n ImportCounts) { waits(n.TakenBack) }})
+			_, err := Import(ctx, r, c, ImportOptions{RedisQueue: "orders", Share: 1, Follow: true, Again: again,
+				Notice: notice, Progress: func(n ImportCounts) { waits(n.TakenBack) }})
 			return err
 		},
 	}
@@ -38,7 +41,8 @@ func until[T comparable](from <-chan T, want T) {
 	}
 }
 
-// TestRollbackIsKept: a bridge lets a rollback have the queue, and leaves what went back with Redisson until somebody decides otherwise: so does one that is started later.
+// TestRollbackIsKept: a bridge lets a rollback have the queue, and leaves what went back with
+// Redisson until somebody decides otherwise: so does one that is started later.
 func TestRollbackIsKept(t *testing.T) {
 	for name := range standing(nil, nil) {
 		t.Run(name, func(t *testing.T) {
@@ -67,7 +71,8 @@ func TestRollbackIsKept(t *testing.T) {
 			told, waits, stop := start(false)
 			offer("a")
 			until(waits, false)
-			if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Original != 1 {
+			if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1}); err != nil ||
+				counts.Original != 1 {
 				t.Fatalf("the rollback counted %+v, %v", counts, err)
 			}
 			until(told, "waiting: "+ErrTakenBack.Error())
@@ -87,11 +92,13 @@ func TestRollbackIsKept(t *testing.T) {
 			offer("c")
 			until(waits, false)
 			stop()
-			if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1}); err != nil || r.ZCard(t.Context(), timerKey).Val() != 3 {
+			if counts, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1}); err != nil ||
+				r.ZCard(t.Context(), timerKey).Val() != 3 {
 				t.Errorf("the second rollback counted %+v, %v", counts, err)
 			}
 			// An import that does not follow decides as well.
-			if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Acked != 3 {
+			if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1}); err != nil ||
+				counts.Acked != 3 {
 				t.Errorf("the import counted %+v, %v", counts, err)
 			}
 			_, waits, stop = start(false)
@@ -105,7 +112,8 @@ func TestRollbackIsKept(t *testing.T) {
 	}
 }
 
-// TestRollbackOfSeveral: each node has a bridge, one of which works; all of them let the rollback go first.
+// TestRollbackOfSeveral: each node has a bridge, one of which works; all of them let the rollback
+// go first.
 func TestRollbackOfSeveral(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	ctx, stop := context.WithCancel(t.Context())
@@ -140,7 +148,8 @@ func TestRollbackOfSeveral(t *testing.T) {
 	}
 }
 
-// TestRollbackHalfBegun is killed between two of its first steps: a bridge does not bring entries into the queue, be it paused by then or not.
+// TestRollbackHalfBegun is killed between two of its first steps: a bridge does not bring entries
+// into the queue, be it paused by then or not.
 func TestRollbackHalfBegun(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
@@ -159,11 +168,14 @@ func TestRollbackHalfBegun(t *testing.T) {
 	}
 }
 
-// TestRollbackFirst: who decided to bring entries over, and was overtaken by a rollback while waiting, does not undo it.
+// TestRollbackFirst: who decided to bring entries over, and was overtaken by a rollback while
+// waiting, does not undo it.
 func TestRollbackFirst(t *testing.T) {
-	for name, work := range map[string]func(context.Context, redis.UniversalClient, *client.Client, ImportOptions) (ImportCounts, error){
+	for name, work := range map[string]func(context.Context, redis.UniversalClient, *client.Client,
+		ImportOptions) (ImportCounts, error){
 		"import": Import,
-		"cutover": func(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
+		"cutover": func(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts,
+			error) {
 			return Cutover(ctx, r, c, CutoverOptions{ImportOptions: o, Quiet: time.Millisecond})
 		},
 	} {
@@ -176,7 +188,8 @@ func TestRollbackFirst(t *testing.T) {
 			told, ended := make(chan error, 100), make(chan error, 1)
 			withLink(t, r, c, func(ctx context.Context, l *link) error {
 				go func() {
-					_, err := work(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1, Notice: func(err error) { told <- err }})
+					_, err := work(t.Context(), r, c, ImportOptions{RedisQueue: "orders", Share: 1,
+						Notice: func(err error) { told <- err }})
 					ended <- err
 				}()
 				until(told, pair.ErrHeld)
@@ -201,11 +214,13 @@ func TestCutoverGivesWay(t *testing.T) {
 	}
 	looked, ended := make(chan struct{}, 10000), make(chan error, 1)
 	go func() {
-		_, err := Cutover(t.Context(), r, c, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders", Share: 1}, Quiet: time.Hour, Looked: func([]pair.Check, time.Duration) { looked <- struct{}{} }})
+		_, err := Cutover(t.Context(), r, c, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders", Share: 1},
+			Quiet: time.Hour, Looked: func([]pair.Check, time.Duration) { looked <- struct{}{} }})
 		ended <- err
 	}()
 	<-looked
-	if _, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1, Format: redisson.New}); err != nil {
+	if _, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Share: 1,
+		Format: redisson.New}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; !errors.Is(err, pair.ErrWished) {
@@ -213,13 +228,15 @@ func TestCutoverGivesWay(t *testing.T) {
 	}
 }
 
-// TestWaitingIsShown: a bridge shows that it waits while an export has the queue, and that it does no longer when it goes on, though Redis does not answer then.
+// TestWaitingIsShown: a bridge shows that it waits while an export has the queue, and that it does
+// no longer when it goes on, though Redis does not answer then.
 func TestWaitingIsShown(t *testing.T) {
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	ctx, stop := context.WithCancel(t.Context())
 	waits, ended := make(chan bool, 10000), make(chan error, 1)
 	go func() {
-		ended <- Bridge(ctx, server.Client(), c, BridgeOptions{RedisQueue: "orders", Share: 1, Progress: func(n BridgeCounts) { waits <- n.In.TakenBack }})
+		ended <- Bridge(ctx, server.Client(), c, BridgeOptions{RedisQueue: "orders", Share: 1,
+			Progress: func(n BridgeCounts) { waits <- n.In.TakenBack }})
 	}()
 	until(waits, false)
 	l := newLink(server.Client(), c, pair.Options{RedisQueue: "orders", Share: 1})

@@ -21,7 +21,8 @@ type claimed struct {
 
 // claim takes the next entries out of Redisson's reach.
 func (i *importer) claim(ctx context.Context) (claimed, error) {
-	reply, err := i.script(ctx, claimScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.orphans}, i.batch, pair.ClaimBytes)
+	reply, err := i.script(ctx, claimScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.orphans},
+		i.batch, pair.ClaimBytes)
 	if err != nil {
 		return claimed{}, err
 	}
@@ -63,7 +64,8 @@ func entriesOf(values []any) ([]entry, error) {
 	return entries, nil
 }
 
-// commit puts entries of the hand-over key into Belfry and then removes them from there. What Belfry cannot take is set aside, or given back and the first of them returned.
+// commit puts entries of the hand-over key into Belfry and then removes them from there. What
+// Belfry cannot take is set aside, or given back and the first of them returned.
 func (i *importer) commit(ctx context.Context, entries []entry) error {
 	var bad []*BadEntry
 	refuse := func(e entry, why error) {
@@ -120,7 +122,8 @@ func (i *importer) refused(ctx context.Context, bad []*BadEntry) error {
 		members[n] = b.Member
 	}
 	if !i.setAside {
-		_, err := i.script(ctx, restoreScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.Channel}, members...)
+		_, err := i.script(ctx, restoreScript, []string{i.keys.Timer, i.keys.List, i.keys.handover, i.keys.Channel},
+			members...)
 		if err != nil {
 			return err // they are still claimed, and will be met again
 		}

@@ -23,18 +23,24 @@ type ImportOptions struct {
 	Queue string
 	// Codec says how payloads become bodies. Default: as they are.
 	Codec redisson.Codec
-	// SetAside moves entries that Belfry cannot take to a key of their own, instead of refusing to begin or stopping at them.
+	// SetAside moves entries that Belfry cannot take to a key of their own, instead of refusing to
+	// begin or stopping at them.
 	SetAside bool
-	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those consumers should have been stopped; each payload goes to one side only.
+	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those
+	// consumers should have been stopped; each payload goes to one side only.
 	Ready bool
-	// Follow goes on with what Redisson's processes offer, until the context ends. It lets an export or a rollback have the queue, and waits after it, with [ErrTakenBack] as a notice, until somebody decides that the
-	// jobs come over again: by an import without Follow, or one with Again.
+	// Follow goes on with what Redisson's processes offer, until the context ends. It lets an
+	// export or a rollback have the queue, and waits after it, with [ErrTakenBack] as a notice,
+	// until somebody decides that the jobs come over again: by an import without Follow, or one
+	// with Again.
 	Follow, Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
-	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s. If Belfry cannot be reached for as long, the work ends.
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5
+	// min, default 15 s. If Belfry cannot be reached for as long, the work ends.
 	Hold time.Duration
-	// Notice is told what it waits for: another process that mirrors the queue, Redis or Belfry being out of reach. May be nil; it must not block.
+	// Notice is told what it waits for: another process that mirrors the queue, Redis or Belfry
+	// being out of reach. May be nil; it must not block.
 	Notice func(error)
 	// Progress is called after each batch. May be nil; it must not block.
 	Progress func(ImportCounts)
@@ -44,27 +50,35 @@ type ImportOptions struct {
 type ImportCounts struct {
 	// Total is how many entries Redis had when it began.
 	Total int64 `json:"total"`
-	// Claimed, Committed and Acked are entries on their way: taken out of Redisson's reach, put into Belfry, and gone from Redis.
+	// Claimed, Committed and Acked are entries on their way: taken out of Redisson's reach, put
+	// into Belfry, and gone from Redis.
 	Claimed   int64 `json:"claimed"`
 	Committed int64 `json:"committed"`
 	Acked     int64 `json:"acked"`
-	// Repeated are those of Committed that Belfry had already: an earlier run was interrupted after it had put them.
+	// Repeated are those of Committed that Belfry had already: an earlier run was interrupted after
+	// it had put them.
 	Repeated int64 `json:"repeated"`
-	// Decoded are entries whose payload the codec could read; the others' bodies are the payload itself.
+	// Decoded are entries whose payload the codec could read; the others' bodies are the payload
+	// itself.
 	Decoded int64 `json:"decoded"`
-	// SetAside are entries that Belfry cannot take; Orphans are members that were in the list only and will never ring.
+	// SetAside are entries that Belfry cannot take; Orphans are members that were in the list only
+	// and will never ring.
 	SetAside int64 `json:"setAside"`
 	Orphans  int64 `json:"orphans"`
 	// Left is how many entries Redis had at the last look that are not claimed.
 	Left int64 `json:"left"`
-	// Earliest is when the first entry that Redis had at the last look was or is due, one that is claimed and not gone from Redis yet as well; zero if there was none. Now less that is how far behind the import is.
+	// Earliest is when the first entry that Redis had at the last look was or is due, one that is
+	// claimed and not gone from Redis yet as well; zero if there was none. Now less that is how far
+	// behind the import is.
 	Earliest time.Time `json:"-"`
-	// Looked is when that look was, zero if there was none yet: while Redis does not answer, or Belfry does not take what was claimed, it stays where it was.
+	// Looked is when that look was, zero if there was none yet: while Redis does not answer, or
+	// Belfry does not take what was claimed, it stays where it was.
 	Looked time.Time `json:"-"`
 	// TakenBack says that it waits, because an export or a rollback takes or took the jobs back.
 	TakenBack bool `json:"-"`
-	// Stranded are entries, and payloads of the ready list, that were claimed and not brought over when a run ended with an error. [Settle] brings them over, and so does the next run. StrandedUnknown says that Redis did not
-	// answer, so that they could not be counted.
+	// Stranded are entries, and payloads of the ready list, that were claimed and not brought over
+	// when a run ended with an error. [Settle] brings them over, and so does the next run.
+	// StrandedUnknown says that Redis did not answer, so that they could not be counted.
 	Stranded        int64 `json:"stranded"`
 	StrandedUnknown bool  `json:"strandedUnknown,omitempty"`
 	// Slowest is the longest that one script took, as seen from here.
@@ -72,7 +86,8 @@ type ImportCounts struct {
 }
 
 const (
-	// followWait is how often a follower looks: Redisson announces only entries that are due before all others.
+	// followWait is how often a follower looks: Redisson announces only entries that are due before
+	// all others.
 	followWait = time.Second
 )
 
@@ -97,22 +112,28 @@ type importer struct {
 	counts    ImportCounts
 }
 
-// Import moves the entries of a delayed queue of Redisson to a queue of Belfry. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Redisson's
-// processes may go on meanwhile; each entry is delivered by them or comes here. The queue remembers ids without end from then on.
+// Import moves the entries of a delayed queue of Redisson to a queue of Belfry. It may be
+// interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Redisson's
+// processes may go on meanwhile; each entry is delivered by them or comes here. The queue remembers
+// ids without end from then on.
 //
-// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: [ErrNoQueue] unless Follow; entries that Belfry
-// cannot take, as [*BadEntry] if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good; [ErrTakenBack] if a
-// rollback came while it waited for its turn; that of ctx.
+// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the
+// time being. Errors: [ErrNoQueue] unless Follow; entries that Belfry cannot take, as [*BadEntry]
+// if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good;
+// [ErrTakenBack] if a rollback came while it waited for its turn; that of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
-	return newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o).all(ctx)
+	return newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share,
+		Hold: o.Hold, Notice: o.Notice}), o).all(ctx)
 }
 
-// Rehearse makes all the checks of an import and returns what it would find, in Redis and in Belfry. It changes nothing.
+// Rehearse makes all the checks of an import and returns what it would find, in Redis and in
+// Belfry. It changes nothing.
 //
 // Errors: those with which [Import] would refuse to begin, but for entries that Belfry cannot take.
 func Rehearse(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (*Finding, error) {
 	o.SetAside = true // what cannot be brought over is in the finding
-	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o)
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share,
+		Hold: o.Hold, Notice: o.Notice}), o)
 	if err := i.check(ctx); err != nil {
 		return nil, err
 	}
@@ -132,8 +153,10 @@ func Rehearse(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 func newImporter(l link, o ImportOptions) *importer {
 	listening := make(chan struct{})
 	return &importer{
-		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, again: o.Again || !o.Follow, standing: o.Follow, progress: o.Progress,
-		listening: listening, heard: sync.OnceFunc(func() { close(listening) }), batch: pair.BatchMax, behind: true, seen: map[redisson.Generation]int64{},
+		link: l, codec: o.Codec, setAside: o.SetAside, ready: o.Ready, follow: o.Follow, again: o.Again || !o.Follow,
+		standing: o.Follow, progress: o.Progress,
+		listening: listening, heard: sync.OnceFunc(func() { close(listening) }), batch: pair.BatchMax, behind: true,
+		seen: map[redisson.Generation]int64{},
 	}
 }
 
@@ -180,7 +203,8 @@ func (l *link) warnPaused(ctx context.Context) error {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
 	if isSet(queue.Settings.Paused) {
-		l.Notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that", l.Queue))
+		l.Notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that",
+			l.Queue))
 	}
 	return nil
 }
@@ -188,7 +212,8 @@ func (l *link) warnPaused(ctx context.Context) error {
 // isSet reports whether a setting is there and true.
 func isSet(setting *bool) bool { return setting != nil && *setting }
 
-// run moves entries until there are none, or for ever if it follows. When ctx ends it brings over what it has claimed.
+// run moves entries until there are none, or for ever if it follows. When ctx ends it brings over
+// what it has claimed.
 func (i *importer) run(ctx context.Context) error {
 	err := i.moveAll(ctx)
 	if ctx.Err() != nil {
@@ -239,7 +264,8 @@ func (i *importer) moveAll(ctx context.Context) error {
 	}
 }
 
-// look finds out when the first entry that is left is due, and tells. What has no due time does not count.
+// look finds out when the first entry that is left is due, and tells. What has no due time does not
+// count.
 func (i *importer) look(ctx context.Context) error {
 	heads := make([]*redis.ZSliceCmd, 2)
 	_, err := i.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -254,7 +280,8 @@ func (i *importer) look(ctx context.Context) error {
 	i.counts.Looked, i.counts.Earliest = time.Now(), time.Time{}
 	for _, head := range heads {
 		for _, first := range head.Val() {
-			if due := time.UnixMilli(int64(first.Score)); first.Score > 0 && (i.counts.Earliest.IsZero() || due.Before(i.counts.Earliest)) {
+			if due := time.UnixMilli(int64(first.Score)); first.Score > 0 && (i.counts.Earliest.IsZero() ||
+				due.Before(i.counts.Earliest)) {
 				i.counts.Earliest = due
 			}
 		}
@@ -263,7 +290,8 @@ func (i *importer) look(ctx context.Context) error {
 	return nil
 }
 
-// cycle moves one batch, after what an earlier one left behind. It returns how many places of Redis' keys it took.
+// cycle moves one batch, after what an earlier one left behind. It returns how many places of
+// Redis' keys it took.
 func (i *importer) cycle(ctx context.Context) (int, error) {
 	if i.behind {
 		if err := i.catchUp(ctx); err != nil {
@@ -295,7 +323,8 @@ func (i *importer) cycle(ctx context.Context) (int, error) {
 	return c.taken + rung, nil
 }
 
-// catchUp commits what the hand-over keys have, that of the ready list also if it is not to be taken along: whoever claimed it may not come again.
+// catchUp commits what the hand-over keys have, that of the ready list also if it is not to be
+// taken along: whoever claimed it may not come again.
 func (i *importer) catchUp(ctx context.Context) error {
 	for {
 		left, err := i.left(ctx, i.keys.handover)

@@ -21,33 +21,40 @@ import (
 type Finding struct {
 	// Queue is the name that Redisson's processes use.
 	Queue string `json:"queue"`
-	// Timer is how many entries will ring, List how many places the order list has, Ready how many have rung and wait for a consumer.
+	// Timer is how many entries will ring, List how many places the order list has, Ready how many
+	// have rung and wait for a consumer.
 	Timer int64 `json:"timer"`
 	List  int64 `json:"list"`
 	Ready int64 `json:"ready"`
-	// Orphans are places of the list without an entry in the timer: they never ring. Ghosts are entries of the timer that are not in the list.
+	// Orphans are places of the list without an entry in the timer: they never ring. Ghosts are
+	// entries of the timer that are not in the list.
 	Orphans int64 `json:"orphans"`
 	Ghosts  int64 `json:"ghosts"`
-	// Old and New are entries in the format of Redisson up to 3.21.0, and since 3.21.1. Bad are those that Belfry cannot take, FirstBad says why of one.
+	// Old and New are entries in the format of Redisson up to 3.21.0, and since 3.21.1. Bad are
+	// those that Belfry cannot take, FirstBad says why of one.
 	Old      int64  `json:"old"`
 	New      int64  `json:"new"`
 	Bad      int64  `json:"bad"`
 	FirstBad string `json:"firstBad,omitempty"`
 	// Codecs are guesses at how payloads are encoded, with how many looked so.
 	Codecs map[string]int64 `json:"codecs,omitempty"`
-	// Overdue are entries that were due at the time of Redis; Due counts the others by how soon they are, in the order of [DueBounds].
+	// Overdue are entries that were due at the time of Redis; Due counts the others by how soon
+	// they are, in the order of [DueBounds].
 	Overdue int64   `json:"overdue"`
 	Due     []int64 `json:"due,omitempty"`
 	// Earliest and Latest are due times; zero if there is no entry.
 	Earliest time.Time `json:"earliest,omitzero"`
 	Latest   time.Time `json:"latest,omitzero"`
-	// Processes is how many connections listen for new entries: at least one for each live process of Redisson.
+	// Processes is how many connections listen for new entries: at least one for each live process
+	// of Redisson.
 	Processes int64 `json:"processes"`
-	// HandedOver are entries that an import has claimed and not put yet, Aside those that it set aside, Lost the orphans that it found.
+	// HandedOver are entries that an import has claimed and not put yet, Aside those that it set
+	// aside, Lost the orphans that it found.
 	HandedOver int64 `json:"handedOver"`
 	Aside      int64 `json:"aside"`
 	Lost       int64 `json:"lost"`
-	// Listed are the bad entries and the orphans, those that an import set aside too: up to [ListedMax] of each key. A scan may give one twice.
+	// Listed are the bad entries and the orphans, those that an import set aside too: up to
+	// [ListedMax] of each key. A scan may give one twice.
 	Listed []Listed `json:"listed,omitempty"`
 	// Owner is the cluster that mirrors the queue; empty if none did.
 	Owner string `json:"owner,omitempty"`
@@ -60,7 +67,8 @@ type Finding struct {
 
 // DueBounds returns the upper bounds of Finding.Due; the last class has none.
 func DueBounds() []time.Duration {
-	return []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour, 30 * 24 * time.Hour}
+	return []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour,
+		30 * 24 * time.Hour}
 }
 
 const (
@@ -68,7 +76,8 @@ const (
 	sniffed = 2000
 )
 
-// FindQueues returns the names of the delayed queues of Redisson that Redis has, sorted. It reads the names of all keys, a page at a time.
+// FindQueues returns the names of the delayed queues of Redisson that Redis has, sorted. It reads
+// the names of all keys, a page at a time.
 func FindQueues(ctx context.Context, r redis.UniversalClient) ([]string, error) {
 	var mu sync.Mutex
 	names := map[string]bool{}
@@ -104,7 +113,8 @@ func FindQueues(ctx context.Context, r redis.UniversalClient) ([]string, error) 
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// nameOf is the name of a queue by what follows the prefix in its keys. Of "orders" and "{orders}", which have the same keys, it is the first.
+// nameOf is the name of a queue by what follows the prefix in its keys. Of "orders" and "{orders}",
+// which have the same keys, it is the first.
 func nameOf(tagged string) string {
 	if inner, ok := strings.CutPrefix(tagged, "{"); ok && strings.HasSuffix(inner, "}") && !strings.Contains(inner, "{") {
 		return strings.TrimSuffix(inner, "}")
@@ -112,7 +122,8 @@ func nameOf(tagged string) string {
 	return tagged
 }
 
-// Inspect looks at one delayed queue of Redisson. It changes nothing, and reads all entries a page at a time; what others do meanwhile makes its numbers approximate. The error is [ErrNoQueue] if
+// Inspect looks at one delayed queue of Redisson. It changes nothing, and reads all entries a page
+// at a time; what others do meanwhile makes its numbers approximate. The error is [ErrNoQueue] if
 // Redis has no key of it, the mirror's own among them, and nobody listens.
 func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Finding, error) {
 	found, err := inspect(ctx, r, queue)
@@ -123,20 +134,24 @@ func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Findi
 	for _, key := range keysOf(queue).all() {
 		names = append(names, key.Key)
 	}
-	kinds, err := redisconn.TypesOf(ctx, r, names...) // each for itself: of some names a Redis Cluster has them in different slots
+	// each for itself: of some names a Redis Cluster has them in different slots
+	kinds, err := redisconn.TypesOf(ctx, r, names...)
 	if err != nil {
 		return nil, pair.Explain(err)
 	}
 	if !slices.ContainsFunc(kinds, func(kind string) bool { return kind != "none" }) {
-		return nil, fmt.Errorf("%w %q: there is no key %s; without a name 'belfry mirror inspect' shows those that there are", pair.ErrNoQueue, queue, names[0])
+		return nil, fmt.Errorf("%w %q: there is no key %s; without a name 'belfry mirror inspect' shows those that there "+
+			"are", pair.ErrNoQueue, queue, names[0])
 	}
 	return found, nil
 }
 
 // inspect is Inspect also for a queue that is not there yet.
 func inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Finding, error) {
-	s := &survey{redis: r, keys: keysOf(queue), found: &Finding{Queue: queue, Codecs: map[string]int64{}, Due: make([]int64, len(DueBounds())+1)}, listed: map[string]int{}}
-	for _, step := range []func(context.Context) error{s.types, s.sizes, s.entries, s.order, s.quarantine, s.circumstances} {
+	s := &survey{redis: r, keys: keysOf(queue), found: &Finding{Queue: queue, Codecs: map[string]int64{},
+		Due: make([]int64, len(DueBounds())+1)}, listed: map[string]int{}}
+	for _, step := range []func(context.Context) error{s.types, s.sizes, s.entries, s.order, s.quarantine,
+		s.circumstances} {
 		if err := step(ctx); err != nil {
 			return nil, pair.Explain(err)
 		}
@@ -180,7 +195,8 @@ func (s *survey) sizes(ctx context.Context) error {
 		return err
 	}
 	f := s.found
-	f.Timer, f.List, f.Ready, f.HandedOver, f.Aside, f.Lost = timer.Val(), list.Val(), ready.Val(), handed.Val(), aside.Val(), lost.Val()
+	f.Timer, f.List, f.Ready, f.HandedOver, f.Aside, f.Lost = timer.Val(), list.Val(), ready.Val(), handed.Val(),
+		aside.Val(), lost.Val()
 	f.Owner, _ = owner.Val()[0].(string)
 	s.returned = returned.Val()
 	s.now = now.Val()
@@ -296,23 +312,30 @@ func (s *survey) warn() {
 	}
 	add(!canBeName(f.Queue), "no queue of Belfry can have this name: name another with --belfry-queue")
 	add(f.Old+f.New > sniffed, "codecs are guessed from %d of %d payloads", sniffed, f.Old+f.New)
-	add(f.Bad > 0, "%d entries cannot be brought over: the import refuses to begin, or sets them aside with --set-aside", f.Bad)
+	add(f.Bad > 0, "%d entries cannot be brought over: the import refuses to begin, or sets them aside with "+
+		"--set-aside", f.Bad)
 	add(f.Old > 0 && f.New > 0, "entries are in both formats: no version of Redisson can read all of them; the import can")
 	add(f.Orphans > 0, "%d places of the list have no due time and will never ring: the import sets them aside", f.Orphans)
-	add(f.Ghosts > 0, "%d entries will ring although size() and contains() do not see them: the import takes them", f.Ghosts)
+	add(f.Ghosts > 0, "%d entries will ring although size() and contains() do not see them: the import takes them",
+		f.Ghosts)
 	add(s.ttl, "the keys have a time to live: Redis will delete all entries at its end")
-	add(s.bound, "the destination is a bounded queue: its consumers release a semaphore, which an import of the ready list would not")
-	add(!redisson.SameSlot(f.Queue), "Redis Cluster would keep the keys of this name in different slots: Redisson cannot use it there")
+	add(s.bound, "the destination is a bounded queue: its consumers release a semaphore, which an import of the ready "+
+		"list would not")
+	add(!redisson.SameSlot(f.Queue), "Redis Cluster would keep the keys of this name in different slots: Redisson "+
+		"cannot use it there")
 	add(f.Timer+f.List > 0 && f.Processes == 0, "no process of Redisson listens: nothing rings until one does")
-	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives them back", f.Aside, f.Lost)
+	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives "+
+		"them back", f.Aside, f.Lost)
 	add(f.HandedOver > 0, "an import was interrupted: %d entries are claimed; run it again, or roll back", f.HandedOver)
-	add(s.returned > 0, "an export was killed: %d jobs are here, and Belfry may hand them out too once the queue is resumed; run it again before", s.returned)
+	add(s.returned > 0, "an export was killed: %d jobs are here, and Belfry may hand them out too once the queue is "+
+		"resumed; run it again before", s.returned)
 }
 
 // nameLetters may be in a part of a queue's name.
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._:-"
 
-// canBeName reports whether a queue of Belfry can have a name: one part or two, with a slash between.
+// canBeName reports whether a queue of Belfry can have a name: one part or two, with a slash
+// between.
 func canBeName(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part == "." || part == ".." || strings.Trim(part, nameLetters) != "" {

@@ -38,7 +38,8 @@ func keysOf(queue string) keys {
 func (k keys) all() []redisconn.TypedKey {
 	return []redisconn.TypedKey{
 		redisconn.SortedSet(k.Timer), redisconn.List(k.List), redisconn.List(k.Ready),
-		redisconn.Hash(k.state), redisconn.SortedSet(k.handover), redisconn.List(k.orphans), redisconn.SortedSet(k.aside), redisconn.Set(k.returned), redisconn.Set(k.rung),
+		redisconn.Hash(k.state), redisconn.SortedSet(k.handover), redisconn.List(k.orphans),
+		redisconn.SortedSet(k.aside), redisconn.Set(k.returned), redisconn.Set(k.rung),
 		redisconn.Hash(k.readyHand),
 	}
 }

@@ -34,7 +34,8 @@ func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestHeldBack: the network delivers each script a second time once all work is done, as it may when an answer did not come and the script was sent again. Redis refuses it.
+// TestHeldBack: the network delivers each script a second time once all work is done, as it may
+// when an answer did not come and the script was sent again. Redis refuses it.
 func TestHeldBack(t *testing.T) {
 	for name, work := range map[string]func(ctx context.Context, l *link, job *client.Job) error{
 		"ring": func(ctx context.Context, l *link, job *client.Job) error {
@@ -88,7 +89,8 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// TestForgetsLater: Redis fails between the ack of a job and the forgetting of its id. It forgets that in the next turn.
+// TestForgetsLater: Redis fails between the ack of a job and the forgetting of its id. It forgets
+// that in the next turn.
 func TestForgetsLater(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	if _, err := c.Put(t.Context(), "orders", []byte("x"), client.TTR(time.Hour)); err != nil {

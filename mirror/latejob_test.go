@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestExportLateFormat: jobs that come after the checks of an export, when there was none, say their format themselves.
+// TestExportLateFormat: jobs that come after the checks of an export, when there was none, say
+// their format themselves.
 func TestExportLateFormat(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -33,7 +34,8 @@ func TestExportLateFormat(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, generation := range test.came {
-				if err := redissontest.New(r, "orders", generation, time.Now).Offer(t.Context(), []byte("late"), time.Now().Add(time.Hour)); err != nil {
+				if err := redissontest.New(r, "orders", generation, time.Now).Offer(t.Context(), []byte("late"),
+					time.Now().Add(time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -47,7 +49,8 @@ func TestExportLateFormat(t *testing.T) {
 				return e.run(ctx)
 			})
 			if test.refuse != "" {
-				if err == nil || !strings.Contains(err.Error(), test.refuse) || len(r.ZRange(t.Context(), timerKey, 0, -1).Val()) != 0 {
+				if err == nil || !strings.Contains(err.Error(), test.refuse) || len(r.ZRange(t.Context(), timerKey, 0,
+					-1).Val()) != 0 {
 					t.Errorf("it was not refused: %v", err)
 				}
 				return

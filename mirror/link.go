@@ -17,14 +17,17 @@ type link struct {
 	keys keys
 }
 
-// newLink returns a link that has looked at neither side. It fills in what o does not say: the two sides, and the keys of the pair.
+// newLink returns a link that has looked at neither side. It fills in what o does not say: the two
+// sides, and the keys of the pair.
 func newLink(r redis.UniversalClient, c *client.Client, o pair.Options) link {
 	k := keysOf(o.RedisQueue)
 	o.Redis, o.Belfry, o.StateKey, o.TrialKey = r, c, k.state, k.trial
 	return link{pair.New(o), k}
 }
 
-// settle has Redis refuse the scripts of whoever had the hold before, and cancels the jobs that an export wrote back or a bridge put on the ready list and did not come to remove. Afterwards no job is in both.
+// settle has Redis refuse the scripts of whoever had the hold before, and cancels the jobs that an
+// export wrote back or a bridge put on the ready list and did not come to remove. Afterwards no job
+// is in both.
 func (l *link) settle(ctx context.Context) error {
 	if err := l.RefuseEarlier(ctx); err != nil {
 		return err
@@ -73,7 +76,8 @@ func (l *link) settleTags(ctx context.Context, key string) error {
 	}
 }
 
-// cancel removes jobs from Belfry that Redis has, and forgets their tags, which a key keeps. One that is reserved is taken from its consumer.
+// cancel removes jobs from Belfry that Redis has, and forgets their tags, which a key keeps. One
+// that is reserved is taken from its consumer.
 func (l *link) cancel(ctx context.Context, key string, tags []string) error {
 	if err := pair.Each(ctx, tags, func(ctx context.Context, tag string) error {
 		_, id := untag(tag)

@@ -18,13 +18,15 @@ const (
 // listedPage is how many are read at a time: what is set aside may be long.
 const listedPage = 16
 
-// A Listed is an entry that Belfry cannot take, one that was set aside, or a place of the list that never rings.
+// A Listed is an entry that Belfry cannot take, one that was set aside, or a place of the list that
+// never rings.
 type Listed struct {
 	// Key is where it is.
 	Key string `json:"key"`
 	// Score is that of Redis; empty if it has none.
 	Score string `json:"score,omitempty"`
-	// Bytes is how long the member is, Member its first [ListedBytes] as text of ASCII: what is no printable letter is written as in Go, such as \x00.
+	// Bytes is how long the member is, Member its first [ListedBytes] as text of ASCII: what is no
+	// printable letter is written as in Go, such as \x00.
 	Bytes  int    `json:"bytes"`
 	Member string `json:"member"`
 	// Whole is the member itself, or its first [WholeBytes]; base64 in JSON.
@@ -40,7 +42,8 @@ func (s *survey) list(key string, e entry, why string) {
 	}
 	s.listed[key]++
 	shown := strconv.QuoteToASCII(e.member[:min(len(e.member), ListedBytes)])
-	s.found.Listed = append(s.found.Listed, Listed{Key: key, Score: e.score, Bytes: len(e.member), Member: shown[1 : len(shown)-1], Whole: []byte(e.member[:min(len(e.member), WholeBytes)]), Why: why})
+	s.found.Listed = append(s.found.Listed, Listed{Key: key, Score: e.score, Bytes: len(e.member),
+		Member: shown[1 : len(shown)-1], Whole: []byte(e.member[:min(len(e.member), WholeBytes)]), Why: why})
 }
 
 const (

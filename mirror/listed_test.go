@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestInspectLists shows what cannot be brought over, before an import and after it was set aside: where, why, how long, and no byte that a terminal heeds.
+// TestInspectLists shows what cannot be brought over, before an import and after it was set aside:
+// where, why, how long, and no byte that a terminal heeds.
 func TestInspectLists(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offer(t, r, "orders", "good")
@@ -21,7 +22,8 @@ func TestInspectLists(t *testing.T) {
 	if err := r.RPush(t.Context(), listKey, "an orphan").Err(); err != nil {
 		t.Fatal(err)
 	}
-	wholes := map[int]string{25: member(1, "negative"), 9: "an orphan", 1048585: "\x1b[31mred\xff" + strings.Repeat("x", mirror.WholeBytes-9)}
+	wholes := map[int]string{25: member(1, "negative"), 9: "an orphan", 1048585: "\x1b[31mred\xff" +
+		strings.Repeat("x", mirror.WholeBytes-9)}
 	look := func(bad, orphans string) {
 		t.Helper()
 		found, err := mirror.Inspect(t.Context(), r, "orders")
@@ -45,7 +47,8 @@ func TestInspectLists(t *testing.T) {
 		}
 	}
 	look(timerKey, listKey)
-	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", SetAside: true, Share: 1}); err != nil || counts.SetAside != 2 || counts.Orphans != 1 {
+	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", SetAside: true,
+		Share: 1}); err != nil || counts.SetAside != 2 || counts.Orphans != 1 {
 		t.Fatalf("the import counted %+v, %v", counts, err)
 	}
 	look("belfry_aside:{orders}", "belfry_orphans:{orders}")
@@ -55,7 +58,8 @@ func TestInspectLists(t *testing.T) {
 func TestInspectListsSome(t *testing.T) {
 	r := redistest.Start(t).Client()
 	want := map[string]int{}
-	for key, command := range map[string]string{timerKey: "ZADD", "belfry_aside:{orders}": "ZADD", listKey: "RPUSH", "belfry_orphans:{orders}": "RPUSH"} {
+	for key, command := range map[string]string{timerKey: "ZADD", "belfry_aside:{orders}": "ZADD", listKey: "RPUSH",
+		"belfry_orphans:{orders}": "RPUSH"} {
 		args := []any{command, key}
 		for n := range mirror.ListedMax + 20 {
 			if command == "ZADD" {

@@ -11,11 +11,14 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestLook: how far behind an import is goes by the first entry that is due, claimed or not, and not by one without a due time. Each look that Redis answers is told, and when it was; no other counts.
+// TestLook: how far behind an import is goes by the first entry that is due, claimed or not, and
+// not by one without a due time. Each look that Redis answers is told, and when it was; no other
+// counts.
 func TestLook(t *testing.T) {
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	r, told := server.Client(), ImportCounts{}
-	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{Progress: func(n ImportCounts) { told = n }})
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}),
+		ImportOptions{Progress: func(n ImportCounts) { told = n }})
 	now := time.Now().Truncate(time.Millisecond)
 	add := func(key string, due time.Time) {
 		if err := r.ZAdd(t.Context(), key, redis.Z{Member: due.String(), Score: float64(due.UnixMilli())}).Err(); err != nil {

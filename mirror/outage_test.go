@@ -15,7 +15,9 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestOutageCountsNoAttempt: Redis is away for longer than a bridge's leases last. The job that it has in hand is given back before, as if it had not been taken; and so if the bridge is stopped meanwhile.
+// TestOutageCountsNoAttempt: Redis is away for longer than a bridge's leases last. The job that it
+// has in hand is given back before, as if it had not been taken; and so if the bridge is stopped
+// meanwhile.
 func TestOutageCountsNoAttempt(t *testing.T) {
 	for name, stopped := range map[string]bool{"running": false, "stopped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,8 @@ func TestOutageCountsNoAttempt(t *testing.T) {
 	}
 }
 
-// TestClaimedIsDecoded: a bridge that leaves new entries to Redisson puts those that an import had claimed as its codec says.
+// TestClaimedIsDecoded: a bridge that leaves new entries to Redisson puts those that an import had
+// claimed as its codec says.
 func TestClaimedIsDecoded(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	payload, err := redisson.Kryo5String.Encode([]byte("hello"))
@@ -58,19 +61,25 @@ func TestClaimedIsDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	member := redisson.Member{Generation: redisson.New, Payload: payload}.Append(nil)
-	if err := r.ZAdd(t.Context(), keysOf("orders").handover, redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: member}).Err(); err != nil {
+	if err := r.ZAdd(t.Context(), keysOf("orders").handover,
+		redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMilli()), Member: member}).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Admin().CreateQueue(t.Context(), "orders", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	withLink(t, r, c, func(ctx context.Context, l *link) error { _, err := l.bringIn(ctx, redisson.Kryo5String); return err })
+	withLink(t, r, c, func(ctx context.Context, l *link) error {
+		_, err := l.bringIn(ctx,
+			redisson.Kryo5String)
+		return err
+	})
 	if got := bodies(t, c); got["hello"] != 1 {
 		t.Errorf("the bodies are %v", got)
 	}
 }
 
-// TestImportDuringRollback: an import that is started while a rollback is under way does not undo it.
+// TestImportDuringRollback: an import that is started while a rollback is under way does not undo
+// it.
 func TestImportDuringRollback(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	putAll(t, c, time.Now().Add(time.Hour), nil, "a")
@@ -86,12 +95,14 @@ func TestImportDuringRollback(t *testing.T) {
 			t.Errorf("the import ended with %v", err)
 		}
 	}})
-	if counts, err := Rollback(t.Context(), cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1}); err != nil || counts.Returned != 1 || !refused {
+	if counts, err := Rollback(t.Context(), cut, c, ExportOptions{RedisQueue: "orders", Format: redisson.New,
+		Codec: redisson.Bytes, Share: 1}); err != nil || counts.Returned != 1 || !refused {
 		t.Errorf("the rollback counted %+v, %v", counts, err)
 	}
 }
 
-// TestQuietBeginsAnew: what is offered and brought over between two looks of a cut-over counts as well.
+// TestQuietBeginsAnew: what is offered and brought over between two looks of a cut-over counts as
+// well.
 func TestQuietBeginsAnew(t *testing.T) {
 	r := redistest.Start(t).Client()
 	looks, moves := 0, int64(0)
@@ -99,7 +110,8 @@ func TestQuietBeginsAnew(t *testing.T) {
 		moves = min(moves+1, 20)
 		return moves
 	}
-	err := watch(t.Context(), r, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders"}, Quiet: time.Millisecond, Looked: func([]pair.Check, time.Duration) { looks++ }}, moved)
+	err := watch(t.Context(), r, CutoverOptions{ImportOptions: ImportOptions{RedisQueue: "orders"},
+		Quiet: time.Millisecond, Looked: func([]pair.Check, time.Duration) { looks++ }}, moved)
 	if !errors.Is(err, errQuiet) || looks < 10 {
 		t.Errorf("it ended after %d looks with %v", looks, err)
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// Drained looks whether everything of a Redis queue is in Belfry: nothing in Redis, nothing claimed or set aside, no process of Redisson that listens. It changes nothing.
+// Drained looks whether everything of a Redis queue is in Belfry: nothing in Redis, nothing claimed
+// or set aside, no process of Redisson that listens. It changes nothing.
 func Drained(ctx context.Context, r redis.UniversalClient, redisQueue string) ([]pair.Check, error) {
 	return drained(ctx, r, redisQueue, 0)
 }
@@ -34,7 +35,8 @@ func drained(ctx context.Context, r redis.UniversalClient, redisQueue string, ow
 		return nil, pair.Explain(err)
 	}
 	processes = max(0, processes-own)
-	return append(checks, pair.Check{What: "no process of Redisson listens", Found: fmt.Sprintf("%d listen", processes), OK: processes == 0}), nil
+	return append(checks, pair.Check{What: "no process of Redisson listens", Found: fmt.Sprintf("%d listen",
+		processes), OK: processes == 0}), nil
 }
 
 // An emptyKey is a key that must be empty before a migration ends, and what that says.
@@ -88,7 +90,8 @@ const cutoverEvery = time.Second
 // CutoverOptions say what [Cutover] does.
 type CutoverOptions struct {
 	ImportOptions
-	// Quiet is for how long there must have been nothing to do: longer than the longest deployment of a producer. Default 10 min.
+	// Quiet is for how long there must have been nothing to do: longer than the longest deployment
+	// of a producer. Default 10 min.
 	Quiet time.Duration
 	// Looked is told what was checked each time something changed. May be nil; it must not block.
 	Looked func(checks []pair.Check, quiet time.Duration)
@@ -96,7 +99,9 @@ type CutoverOptions struct {
 
 const quietDefault = 10 * time.Minute
 
-// Cutover follows Redisson's producers until they are gone: it imports what they offer, and ends when nothing of the queue was left in Redis and no process listened for o.Quiet. It may be interrupted and run again.
+// Cutover follows Redisson's producers until they are gone: it imports what they offer, and ends
+// when nothing of the queue was left in Redis and no process listened for o.Quiet. It may be
+// interrupted and run again.
 //
 // Errors: those of [Import]; that a rollback asked for the queue meanwhile.
 func Cutover(ctx context.Context, r redis.UniversalClient, c *client.Client, o CutoverOptions) (ImportCounts, error) {
@@ -104,7 +109,8 @@ func Cutover(ctx context.Context, r redis.UniversalClient, c *client.Client, o C
 		o.Quiet = quietDefault
 	}
 	o.Follow, o.Again = true, true
-	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice}), o.ImportOptions)
+	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share,
+		Hold: o.Hold, Notice: o.Notice}), o.ImportOptions)
 	i.standing = false // it is a step that somebody takes, and looks at
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -129,7 +135,8 @@ func Cutover(ctx context.Context, r redis.UniversalClient, c *client.Client, o C
 // errQuiet ends a cut-over that has come to its end.
 var errQuiet = errors.New("the queue was quiet for long enough")
 
-// watch looks at the queue until it was drained for long enough and nothing was moved meanwhile. It returns errQuiet, or why it cannot look.
+// watch looks at the queue until it was drained for long enough and nothing was moved meanwhile. It
+// returns errQuiet, or why it cannot look.
 func watch(ctx context.Context, r redis.UniversalClient, o CutoverOptions, moved func() int64) error {
 	var since time.Time
 	before := moved()
@@ -138,7 +145,8 @@ func watch(ctx context.Context, r redis.UniversalClient, o CutoverOptions, moved
 		switch {
 		case err != nil && !pair.Passing(err):
 			return err
-		case err != nil || pair.Failed(checks) != nil || moved() != before: // what comes and goes between two looks counts as well
+		// what comes and goes between two looks counts as well
+		case err != nil || pair.Failed(checks) != nil || moved() != before:
 			since, before = time.Time{}, moved()
 		case since.IsZero():
 			since = time.Now()
@@ -159,7 +167,8 @@ func watch(ctx context.Context, r redis.UniversalClient, o CutoverOptions, moved
 	}
 }
 
-// Rollback takes a migration back: what was claimed and what was set aside goes back to Redisson as well as all jobs of Belfry; see [Export].
+// Rollback takes a migration back: what was claimed and what was set aside goes back to Redisson as
+// well as all jobs of Belfry; see [Export].
 func Rollback(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
 	return export(ctx, r, c, o, true)
 }

@@ -42,7 +42,8 @@ func TestDrained(t *testing.T) {
 		{"belfry_returned:{orders}", "set", "every job that went back is gone from Belfry"},
 		{"belfry_rung:{orders}", "set", "every job put on the ready list is acked"},
 	} {
-		command := map[string][]any{"zset": {"ZADD", test.key, 1, "x"}, "list": {"RPUSH", test.key, "x"}, "set": {"SADD", test.key, "x"}, "hash": {"HSET", test.key, "x", "x"}}[test.kind]
+		command := map[string][]any{"zset": {"ZADD", test.key, 1, "x"}, "list": {"RPUSH", test.key, "x"}, "set": {"SADD",
+			test.key, "x"}, "hash": {"HSET", test.key, "x", "x"}}[test.kind]
 		if err := r.Do(t.Context(), command...).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,8 @@ func TestDrained(t *testing.T) {
 		if diff := cmp.Diff([]string{test.says}, wrong(checks)); err != nil || len(checks) != 9 || diff != "" {
 			t.Errorf("%s: %d checks, %v; not as they must be (-want +got):\n%s", test.key, len(checks), err, diff)
 		}
-		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders"}); err == nil || !strings.Contains(err.Error(), test.says+" ("+test.key+" has 1)") {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders"}); err == nil ||
+			!strings.Contains(err.Error(), test.says+" ("+test.key+" has 1)") {
 			t.Errorf("finalize with %s: %v", test.key, err)
 		}
 		if n := r.DBSize(t.Context()).Val(); n != 1 {
@@ -76,7 +78,8 @@ func TestDrained(t *testing.T) {
 	}
 }
 
-// TestFinalize removes what the mirror keeps in Redis and has the queue forget ids again. Repeating it changes nothing.
+// TestFinalize removes what the mirror keeps in Redis and has the queue forget ids again. Repeating
+// it changes nothing.
 func TestFinalize(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -93,24 +96,30 @@ func TestFinalize(t *testing.T) {
 		}
 		return isSet(queue.Settings.DedupForever)
 	}
-	if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil || counts.Orphans != 1 || !forever() {
+	if counts, err := Import(t.Context(), r, c, ImportOptions{RedisQueue: "orders"}); err != nil ||
+		counts.Orphans != 1 || !forever() {
 		t.Fatalf("the import counted %+v, %v; ids are remembered: %v", counts, err, forever())
 	}
 	var told []string
 	for range 2 {
-		if checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil || pair.Failed(checks) != nil || forever() {
+		if checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders",
+			Notice: func(err error) { told = append(told, err.Error()) }}); err != nil || pair.Failed(checks) != nil ||
+			forever() {
 			t.Errorf("finalize: %v, %v; ids are remembered: %v", checks, err, forever())
 		}
 		// The fence stays for a while, so that whoever was overtaken stays refused.
-		state, left := r.HKeys(t.Context(), "belfry_mirror:{orders}").Val(), r.TTL(t.Context(), "belfry_mirror:{orders}").Val()
-		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(slices.Sorted(slices.Values(state)), []string{"ended", "fence"}) || left <= 0 {
+		state, left := r.HKeys(t.Context(), "belfry_mirror:{orders}").Val(), r.TTL(t.Context(),
+			"belfry_mirror:{orders}").Val()
+		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(slices.Sorted(slices.Values(state)),
+			[]string{"ended", "fence"}) || left <= 0 {
 			t.Errorf("%d keys are left, the state has %v for %v", n, state, left)
 		}
 	}
 	if left := bodies(t, c); len(left) != 1 {
 		t.Errorf("Belfry has %v", left)
 	}
-	if want := []string{"1 places of Redisson's list that would never have rung are removed with belfry_orphans:{orders}"}; !slices.Equal(told, want) {
+	if want := []string{"1 places of Redisson's list that would never have rung are removed with " +
+		"belfry_orphans:{orders}"}; !slices.Equal(told, want) {
 		t.Errorf("it told %q, want %q", told, want)
 	}
 }
@@ -124,7 +133,8 @@ func holdUntil(t *testing.T, l link, held, release chan struct{}) error {
 	})
 }
 
-// TestCutover follows a process of Redisson, tells what is in the way, and ends when the process has.
+// TestCutover follows a process of Redisson, tells what is in the way, and ends when the process
+// has.
 func TestCutover(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -194,7 +204,8 @@ func TestCutover(t *testing.T) {
 	}
 }
 
-// TestFinalizeKeepsSettings: a queue that remembered ids without end before the first import does so afterwards, and one that is paused is named. Another migration looks anew.
+// TestFinalizeKeepsSettings: a queue that remembered ids without end before the first import does
+// so afterwards, and one that is paused is named. Another migration looks anew.
 func TestFinalizeKeepsSettings(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -214,7 +225,8 @@ func TestFinalizeKeepsSettings(t *testing.T) {
 			}
 		}
 		var told []string
-		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told = append(told, err.Error()) }}); err != nil {
+		if _, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders",
+			Notice: func(err error) { told = append(told, err.Error()) }}); err != nil {
 			t.Fatal(err)
 		}
 		if len(told) != 1 || !strings.Contains(told[0], "is paused") {
@@ -227,7 +239,8 @@ func TestFinalizeKeepsSettings(t *testing.T) {
 	}
 }
 
-// TestFinalizeSettles: what a killed export or bridge left in both is gone from Belfry, so that only what Redis has is in the way.
+// TestFinalizeSettles: what a killed export or bridge left in both is gone from Belfry, so that
+// only what Redis has is in the way.
 func TestFinalizeSettles(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	if _, err := c.Put(t.Context(), "orders", []byte("x")); err != nil {
@@ -239,7 +252,8 @@ func TestFinalizeSettles(t *testing.T) {
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
 		_, _, err := l.Script(ctx, ringScript, []string{l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
 		go func() { // which waits, and says so
-			checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders", Notice: func(err error) { told <- err }})
+			checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders",
+				Notice: func(err error) { told <- err }})
 			if diff := cmp.Diff([]string{"no job waits on the ready list"}, wrong(checks)); diff != "" {
 				t.Errorf("not as they must be (-want +got):\n%s", diff)
 			}

@@ -15,8 +15,10 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-// readyScript moves up to ARGV[5] payloads, or a few more than ARGV[6] bytes of them, from the head of the ready list into the hand-over hash, each under the name ARGV[4], which is made up
-// for the claim, and a number that grows: a payload has no name of its own, the same one may be there twice, and the claim may be sent twice. KEYS: state, ready, hand-over. It returns how many.
+// readyScript moves up to ARGV[5] payloads, or a few more than ARGV[6] bytes of them, from the head
+// of the ready list into the hand-over hash, each under the name ARGV[4], which is made up for the
+// claim, and a number that grows: a payload has no name of its own, the same one may be there
+// twice, and the claim may be sent twice. KEYS: state, ready, hand-over. It returns how many.
 var readyScript = redis.NewScript(pair.Guard + `
 local limit, room, taken = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 while taken < limit and room > 0 do
@@ -37,7 +39,8 @@ type rung struct{ name, payload string }
 
 // takeReady moves a batch of the ready list. It returns how many payloads it took.
 func (i *importer) takeReady(ctx context.Context) (int, error) {
-	reply, err := i.script(ctx, readyScript, []string{i.keys.Ready, i.keys.readyHand}, rand.Text(), i.batch, pair.ClaimBytes)
+	reply, err := i.script(ctx, readyScript, []string{i.keys.Ready, i.keys.readyHand}, rand.Text(), i.batch,
+		pair.ClaimBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -66,7 +69,8 @@ func (i *importer) catchUpReady(ctx context.Context) error {
 	}
 }
 
-// commitReady puts payloads of the hand-over hash into Belfry as jobs that are due, and removes them from there.
+// commitReady puts payloads of the hand-over hash into Belfry as jobs that are due, and removes
+// them from there.
 func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 	if len(payloads) == 0 {
 		return nil
@@ -91,7 +95,8 @@ func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
 		i.counts.Repeated += one(r.Err != nil || !r.Created)
 		names = append(names, payloads[n].name)
 	}, func(n int, why error) {
-		bad = fmt.Errorf("a payload of the ready list, %d bytes, cannot be a job; it is in %s of %s: %w", len(payloads[n].payload), payloads[n].name, i.keys.readyHand, why)
+		bad = fmt.Errorf("a payload of the ready list, %d bytes, cannot be a job; it is in %s of %s: %w",
+			len(payloads[n].payload), payloads[n].name, i.keys.readyHand, why)
 	})
 	if err != nil {
 		return err

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestReadyList brings a ready list over, with payloads that are there twice, after an import that was interrupted between claim and put.
+// TestReadyList brings a ready list over, with payloads that are there twice, after an import that
+// was interrupted between claim and put.
 func TestReadyList(t *testing.T) {
 	r, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	want := map[string]int{}
@@ -25,7 +26,8 @@ func TestReadyList(t *testing.T) {
 		t.Fatal(err)
 	}
 	want["claimed before"]++
-	counts, err := mirror.Import(t.Context(), r.Client(), c, mirror.ImportOptions{RedisQueue: "orders", Ready: true, Share: 1})
+	counts, err := mirror.Import(t.Context(), r.Client(), c, mirror.ImportOptions{RedisQueue: "orders", Ready: true,
+		Share: 1})
 	if err != nil || counts.Claimed != 1300 || counts.Committed != 1301 || counts.Acked != 1301 || counts.Repeated != 0 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}

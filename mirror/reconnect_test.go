@@ -60,7 +60,8 @@ func TestReconnects(t *testing.T) {
 		run  func(ctx context.Context, r *redis.Client, c *client.Client) error
 	}{
 		"import": {func(t *testing.T, r *redis.Client, _ *client.Client) {
-			if err := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("x"), due); err != nil {
+			if err := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("x"),
+				due); err != nil {
 				t.Fatal(err)
 			}
 		}, func(ctx context.Context, r *redis.Client, c *client.Client) error {
@@ -75,7 +76,8 @@ func TestReconnects(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, func(ctx context.Context, r *redis.Client, c *client.Client) error {
-			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1})
+			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: "orders", Format: redisson.New,
+				Codec: redisson.Bytes, Share: 1})
 			return err
 		}},
 	}

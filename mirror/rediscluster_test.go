@@ -16,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestRedisClusterMoves: a bridge goes on while the slot of its queue moves to another server, and when the server that has it dies.
+// TestRedisClusterMoves: a bridge goes on while the slot of its queue moves to another server, and
+// when the server that has it dies.
 func TestRedisClusterMoves(t *testing.T) {
 	t.Parallel()
 	const queue = "{cb}:orders" // whose slot the first server has, which has a replica
@@ -39,7 +40,8 @@ func TestRedisClusterMoves(t *testing.T) {
 		b.noticed("TRYAGAIN")
 	})
 	want := map[string]bool{"while it moves": true}
-	take(t, redissontest.New(other.Client(), queue, redissontest.NewGeneration, time.Now), want, func() bool { return len(want) == 0 })
+	take(t, redissontest.New(other.Client(), queue, redissontest.NewGeneration, time.Now), want,
+		func() bool { return len(want) == 0 })
 	through(t, other, c, queue, "after it has moved")
 }
 
@@ -63,15 +65,17 @@ func (f forgetful) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestRedisClusterAnswerLost: a client of a Redis Cluster sends a script again by itself if it gets no answer, which Redis refuses.
+// TestRedisClusterAnswerLost: a client of a Redis Cluster sends a script again by itself if it gets
+// no answer, which Redis refuses.
 func TestRedisClusterAnswerLost(t *testing.T) {
 	t.Parallel()
 	s, c := redistest.Start(t, redistest.WithCluster()), belfrytest.Start(t).Client(t)
-	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Address()}, MaxRetries: -1, NewClient: func(o *redis.Options) *redis.Client {
-		one := redis.NewClient(o)
-		one.AddHook(forgetful{new(atomic.Int64)})
-		return one
-	}})
+	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{s.Address()}, MaxRetries: -1,
+		NewClient: func(o *redis.Options) *redis.Client {
+			one := redis.NewClient(o)
+			one.AddHook(forgetful{new(atomic.Int64)})
+			return one
+		}})
 	defer r.Close()
 	bridge(t, r, c, mirror.BridgeOptions{})
 	through(t, s, c, "orders", "once each")

@@ -24,20 +24,6 @@ const (
 	listKey  = "redisson_delay_queue:{orders}"
 )
 
-// dump is everything that Redis has.
-func dump(t *testing.T, r *redis.Client) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	scan := r.Scan(t.Context(), 0, "*", 1000).Iterator()
-	for scan.Next(t.Context()) {
-		all[scan.Val()] = fmt.Sprint(r.Dump(t.Context(), scan.Val()).Val(), r.PTTL(t.Context(), scan.Val()).Val() > 0)
-	}
-	if err := scan.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
-}
-
 // queues are the queues that Belfry has, and how many jobs, and whether they are paused.
 func queues(t *testing.T, c *client.Client) []string {
 	t.Helper()
@@ -51,10 +37,11 @@ func queues(t *testing.T, c *client.Client) []string {
 	return names
 }
 
-// refused runs something that should be refused with one line that has all the words, and looks that neither side has changed.
+// refused runs something that should be refused with one line that has all the words, and looks
+// that neither side has changed.
 func refused(t *testing.T, r *redis.Client, c *client.Client, work func() error, words ...string) {
 	t.Helper()
-	before, made := dump(t, r), queues(t, c)
+	before, made := redistest.Dump(t, r), queues(t, c)
 	err := work()
 	if err == nil {
 		t.Fatal("it was not refused")
@@ -67,7 +54,7 @@ func refused(t *testing.T, r *redis.Client, c *client.Client, work func() error,
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "@user_script") {
 		t.Errorf("the error is not for people: %v", err)
 	}
-	if after := dump(t, r); !maps.Equal(before, after) {
+	if after := redistest.Dump(t, r); !maps.Equal(before, after) {
 		t.Errorf("Redis has changed (-before +after):\n%s", cmp.Diff(before, after))
 	}
 	if diff := cmp.Diff(made, queues(t, c)); diff != "" {
@@ -89,7 +76,8 @@ func offer(t *testing.T, r *redis.Client, queue string, payloads ...string) {
 // member is one of the new generation.
 func member(number byte, payload string) string {
 	size := len(payload)
-	return "\x08rand\x00\x00\x00" + string([]byte{number, byte(size), byte(size >> 8), byte(size >> 16), 0, 0, 0, 0, 0}) + payload
+	return "\x08rand\x00\x00\x00" + string([]byte{number, byte(size), byte(size >> 8), byte(size >> 16), 0, 0, 0, 0,
+		0}) + payload
 }
 
 // add adds an entry with any score and member.
@@ -107,7 +95,8 @@ func add(t *testing.T, r *redis.Client, score any, member string) {
 func TestRefusesWrongTypes(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	for _, key := range []string{
-		timerKey, listKey, "orders", "belfry_mirror:{orders}", "belfry_handover:{orders}", "belfry_orphans:{orders}", "belfry_aside:{orders}",
+		timerKey, listKey, "orders", "belfry_mirror:{orders}", "belfry_handover:{orders}", "belfry_orphans:{orders}",
+		"belfry_aside:{orders}",
 		"belfry_returned:{orders}", "belfry_rung:{orders}",
 	} {
 		t.Run(key, func(t *testing.T) {
@@ -205,7 +194,8 @@ func TestRefusesNamesInCluster(t *testing.T) {
 		}, "different slots of the Redis Cluster")
 	}
 	offer(t, r, "{svc}:orders", "a")
-	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "{svc}:orders", Queue: "orders"}); err != nil || counts.Acked != 1 {
+	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "{svc}:orders",
+		Queue: "orders"}); err != nil || counts.Acked != 1 {
 		t.Errorf("a name with a hash tag: %+v, %v", counts, err)
 	}
 }
@@ -238,16 +228,17 @@ func TestRefusesUsers(t *testing.T) {
 		"the mirror's keys": {"~belfry_*", nil, []string{"~belfry_mirror:{orders}"}},
 		"the ready list":    {"~orders", nil, []string{"key orders"}},
 		"only reading":      {"~redisson_*", []string{"%R~redisson_*"}, []string{"~" + timerKey, "write"}},
-		"the channel":       {"&redisson_delay_queue_channel:*", nil, []string{"may not publish", "&redisson_delay_queue_channel:{orders}"}},
-		"eval":              {"", []string{"-evalsha", "-eval"}, []string{"evalsha", "lacks a right"}},
-		"publish":           {"", []string{"-publish"}, []string{"may not publish", "+publish"}},
-		"subscribe":         {"", []string{"-subscribe"}, []string{"may not subscribe", "+subscribe"}},
-		"zadd":              {"", []string{"-zadd"}, []string{"zadd", "lacks a right"}},
-		"zrem":              {"", []string{"-zrem"}, []string{"zrem", "lacks a right"}},
-		"ltrim":             {"", []string{"-ltrim"}, []string{"ltrim", "lacks a right"}},
-		"srem":              {"", []string{"-srem"}, []string{"srem", "lacks a right"}},
-		"time":              {"", []string{"-time"}, []string{"time", "lacks a right"}},
-		"pubsub":            {"", []string{"-pubsub"}, []string{"pubsub", "lacks a right"}},
+		"the channel": {"&redisson_delay_queue_channel:*", nil, []string{"may not publish",
+			"&redisson_delay_queue_channel:{orders}"}},
+		"eval":      {"", []string{"-evalsha", "-eval"}, []string{"evalsha", "lacks a right"}},
+		"publish":   {"", []string{"-publish"}, []string{"may not publish", "+publish"}},
+		"subscribe": {"", []string{"-subscribe"}, []string{"may not subscribe", "+subscribe"}},
+		"zadd":      {"", []string{"-zadd"}, []string{"zadd", "lacks a right"}},
+		"zrem":      {"", []string{"-zrem"}, []string{"zrem", "lacks a right"}},
+		"ltrim":     {"", []string{"-ltrim"}, []string{"ltrim", "lacks a right"}},
+		"srem":      {"", []string{"-srem"}, []string{"srem", "lacks a right"}},
+		"time":      {"", []string{"-time"}, []string{"time", "lacks a right"}},
+		"pubsub":    {"", []string{"-pubsub"}, []string{"pubsub", "lacks a right"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rules := append([]string(nil), test.with...)
@@ -272,10 +263,12 @@ func TestRefusesUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err != nil || counts.Acked != 1 {
+	if counts, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err != nil ||
+		counts.Acked != 1 {
 		t.Errorf("with all rights: %+v, %v", counts, err)
 	}
-	if back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders"}); err != nil || back.Original != 1 {
+	if back, err := mirror.Rollback(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "orders"}); err != nil ||
+		back.Original != 1 {
 		t.Errorf("back with all rights: %+v, %v", back, err)
 	}
 }
@@ -315,13 +308,15 @@ func TestRefusesSecondMirror(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				refused(t, r, there, func() error { return work(t.Context()) }, "mirrored to the queue orders of the Belfry cluster "+id, "finalize there first")
+				refused(t, r, there, func() error { return work(t.Context()) },
+					"mirrored to the queue orders of the Belfry cluster "+id, "finalize there first")
 			})
 		}
 	}
 }
 
-// TestRefusesLowerFence is what a process meets that was overtaken, or a Belfry that was restored from an older backup.
+// TestRefusesLowerFence is what a process meets that was overtaken, or a Belfry that was restored
+// from an older backup.
 func TestRefusesLowerFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offer(t, r, "orders", "a")

@@ -10,7 +10,9 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestResumeTooEarly resumes a queue after an export was killed between the write and the cancel, which the page says not to do: Belfry hands out a job that Redis has. The next export takes it from its consumer.
+// TestResumeTooEarly resumes a queue after an export was killed between the write and the cancel,
+// which the page says not to do: Belfry hands out a job that Redis has. The next export takes it
+// from its consumer.
 func TestResumeTooEarly(t *testing.T) {
 	server, belfry := redistest.Start(t), belfrytest.Start(t)
 	r, c, killed := server.Client(), belfry.Client(t), belfry.Client(t)
@@ -26,7 +28,8 @@ func TestResumeTooEarly(t *testing.T) {
 	if n := r.ZCard(t.Context(), timerKey).Val(); n != 1 {
 		t.Errorf("Redis has %d entries", n)
 	}
-	if counts, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: redisson.New}); err != nil || counts.Returned != 0 {
+	if counts, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders",
+		Format: redisson.New}); err != nil || counts.Returned != 0 {
 		t.Errorf("the next export counted %+v, %v", counts, err)
 	}
 	if err := job.Ack(t.Context()); !errors.Is(err, client.ErrStaleLease) {

@@ -71,7 +71,8 @@ func (e *exporter) returnState(ctx context.Context, state client.State) (int, er
 	return total, flush()
 }
 
-// returnIDs moves jobs back: it reads them, writes them into Redis in pieces that keep Redis quick, and removes them from Belfry.
+// returnIDs moves jobs back: it reads them, writes them into Redis in pieces that keep Redis quick,
+// and removes them from Belfry.
 func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	jobs := make([]*client.Job, len(ids))
 	places := make([]int, len(ids))
@@ -115,7 +116,8 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	return total, nil
 }
 
-// write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: what is in Redis should not be in Belfry as well when somebody stops the export.
+// write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: what is in Redis
+// should not be in Belfry as well when somebody stops the export.
 func (e *exporter) write(ctx context.Context, jobs []returned) error {
 	if err := e.AwaitRest(ctx); err != nil {
 		return err
@@ -127,7 +129,8 @@ func (e *exporter) write(ctx context.Context, jobs []returned) error {
 		args = append(args, job.tag, job.score, job.member)
 		tags[n] = job.tag
 	}
-	reply, took, err := e.Script(ctx, returnScript, []string{e.keys.Timer, e.keys.List, e.keys.returned, e.keys.Channel}, args...)
+	reply, took, err := e.Script(ctx, returnScript, []string{e.keys.Timer, e.keys.List, e.keys.returned,
+		e.keys.Channel}, args...)
 	if err != nil {
 		return err
 	}

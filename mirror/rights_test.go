@@ -38,7 +38,8 @@ func documented(t *testing.T) []string {
 	return strings.Fields(strings.NewReplacer("\\\n", " ", "'", "").Replace(string(block[1])))
 }
 
-// An operation is what a user may do with a queue: prepare is done as one with all rights, work as the user, to its end.
+// An operation is what a user may do with a queue: prepare is done as one with all rights, work as
+// the user, to its end.
 type operation struct {
 	prepare, work func(ctx context.Context, r redis.UniversalClient, queue string) error
 }
@@ -71,23 +72,28 @@ func operations(c *client.Client) map[string]operation {
 		}},
 		"run": {none, func(ctx context.Context, r redis.UniversalClient, queue string) error {
 			return until(ctx, func(ctx context.Context, stop func()) error {
-				return mirror.Bridge(ctx, r, c, mirror.BridgeOptions{RedisQueue: queue, SetAside: true, Codec: redisson.Bytes, Share: 1, Progress: func(n mirror.BridgeCounts) {
-					if n.Out > 0 && n.In.Acked > 0 {
-						stop()
-					}
-				}})
+				return mirror.Bridge(ctx, r, c, mirror.BridgeOptions{RedisQueue: queue, SetAside: true, Codec: redisson.Bytes,
+					Share: 1, Progress: func(n mirror.BridgeCounts) {
+						if n.Out > 0 && n.In.Acked > 0 {
+							stop()
+						}
+					}})
 			})
 		}},
 		"cutover": {none, func(ctx context.Context, r redis.UniversalClient, queue string) error {
 			return until(ctx, func(ctx context.Context, stop func()) error {
 				_, err := mirror.Cutover(ctx, r, c, mirror.CutoverOptions{
-					ImportOptions: mirror.ImportOptions{RedisQueue: queue, SetAside: true, Share: 1}, Looked: func([]pair.Check, time.Duration) { stop() },
+					ImportOptions: mirror.ImportOptions{RedisQueue: queue, SetAside: true, Share: 1}, Looked: func([]pair.Check,
+						time.Duration) {
+						stop()
+					},
 				})
 				return err
 			})
 		}},
 		"rollback": {come, func(ctx context.Context, r redis.UniversalClient, queue string) error {
-			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: queue, Format: redisson.New, Codec: redisson.Bytes, Share: 1})
+			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: queue, Format: redisson.New,
+				Codec: redisson.Bytes, Share: 1})
 			return err
 		}},
 		"finalize": {func(ctx context.Context, r redis.UniversalClient, queue string) error {
@@ -99,13 +105,15 @@ func operations(c *client.Client) map[string]operation {
 	}
 }
 
-// fill has a queue with an entry that is due, one that cannot be brought over, and a payload on the ready list.
+// fill has a queue with an entry that is due, one that cannot be brought over, and a payload on the
+// ready list.
 func fill(t *testing.T, r *redis.Client, queue string) {
 	t.Helper()
 	if err := errors.Join(r.FlushDB(t.Context()).Err(), r.ScriptFlush(t.Context()).Err()); err != nil {
 		t.Fatal(err)
 	}
-	if err := redissontest.New(r, queue, redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("due"), time.Now()); err != nil {
+	if err := redissontest.New(r, queue, redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("due"),
+		time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.Pipelined(t.Context(), func(p redis.Pipeliner) error {
@@ -120,13 +128,16 @@ func fill(t *testing.T, r *redis.Client, queue string) {
 	}
 }
 
-// TestRights lets a user do everything with the rights that the page lists, and takes them away one by one: what then cannot be done is refused with a line that names the right, and Redis is as it was.
+// TestRights lets a user do everything with the rights that the page lists, and takes them away one
+// by one: what then cannot be done is refused with a line that names the right, and Redis is as it
+// was.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	rights, cases := documented(t), 0
 	for _, without := range append([]string{""}, rights...) {
-		if slices.Contains([]string{"-@all", "resetkeys", "resetchannels", "+ping"}, without) { // pings are for connections on which nothing comes for long
+		// pings are for connections on which nothing comes for long
+		if slices.Contains([]string{"-@all", "resetkeys", "resetchannels", "+ping"}, without) {
 			continue
 		}
 		granted := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return right == without })
@@ -138,8 +149,9 @@ func TestRights(t *testing.T) {
 			if err := one.prepare(t.Context(), server.Client(), queue); err != nil {
 				t.Fatal(err)
 			}
-			user := server.User("app", strings.Split(strings.ReplaceAll(strings.Join(granted, " "), "~orders", "~"+queue), " ")...)
-			before := dump(t, server.Client())
+			user := server.User("app", strings.Split(strings.ReplaceAll(strings.Join(granted, " "), "~orders", "~"+queue),
+				" ")...)
+			before := redistest.Dump(t, server.Client())
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			err := one.work(ctx, connect(t, user), queue)
 			cancel()
@@ -147,10 +159,11 @@ func TestRights(t *testing.T) {
 				continue
 			}
 			needed = true
-			if word := strings.Trim(without, "+~&*:"); word == "" || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), "the Redis user ") {
+			if word := strings.Trim(without, "+~&*:"); word == "" || strings.Contains(err.Error(), "\n") ||
+				!strings.Contains(err.Error(), word) || !strings.Contains(err.Error(), "the Redis user ") {
 				t.Errorf("%s without %s: %v", name, without, err)
 			}
-			if after := dump(t, server.Client()); !maps.Equal(before, after) {
+			if after := redistest.Dump(t, server.Client()); !maps.Equal(before, after) {
 				t.Errorf("%s without %s has changed Redis (%v):\n%s", name, without, err, cmp.Diff(before, after))
 			}
 		}

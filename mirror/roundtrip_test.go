@@ -42,7 +42,8 @@ func scores(t *testing.T, r *redis.Client, key string) map[string]string {
 	return found
 }
 
-// TestRoundTrip brings entries of both formats over and back: the same members with the same due times, in the timer and in the list.
+// TestRoundTrip brings entries of both formats over and back: the same members with the same due
+// times, in the timer and in the list.
 func TestRoundTrip(t *testing.T) {
 	for _, generation := range []redissontest.Generation{redissontest.OldGeneration, redissontest.NewGeneration} {
 		t.Run(fmt.Sprint(generation), func(t *testing.T) {
@@ -50,7 +51,8 @@ func TestRoundTrip(t *testing.T) {
 			app := redissontest.New(r.Client(), "orders", generation, time.Now)
 			due := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 			for n := range 1200 {
-				if err := app.Offer(t.Context(), fmt.Appendf(nil, "order %d", n), due.Add(time.Duration(n%7)*time.Second)); err != nil {
+				if err := app.Offer(t.Context(), fmt.Appendf(nil, "order %d", n),
+					due.Add(time.Duration(n%7)*time.Second)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -5,9 +5,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// claimScript moves up to ARGV[4] entries, or a few more than ARGV[5] bytes of them, from Redisson's keys into the hand-over key: from the head of the list, and when that is empty what is
-// in the timer alone. A member without a score goes to the orphans, unless it is a second one of a claimed entry.
-// KEYS: state, timer, list, hand-over, orphans. It returns how many places of the list and ghosts it took, how many orphans it found, how many entries the hand-over key and the
+// claimScript moves up to ARGV[4] entries, or a few more than ARGV[5] bytes of them, from
+// Redisson's keys into the hand-over key: from the head of the list, and when that is empty what is
+// in the timer alone. A member without a score goes to the orphans, unless it is a second one of a
+// claimed entry. KEYS: state, timer, list, hand-over, orphans. It returns how many places of the
+// list and ghosts it took, how many orphans it found, how many entries the hand-over key and the
 // timer have, and the entries as member and score.
 var claimScript = redis.NewScript(pair.Guard + `
 local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -49,7 +51,9 @@ reply[1], reply[2], reply[3], reply[4] = taken, orphans, redis.call('ZCARD', KEY
 return reply
 `)
 
-// leftScript reads entries from the hand-over key, or those set aside, up to ARGV[1], or a few more than ARGV[2] bytes of them. Within a script Redis gives scores as the text that it keeps. KEYS: hand-over or aside.
+// leftScript reads entries from the hand-over key, or those set aside, up to ARGV[1], or a few more
+// than ARGV[2] bytes of them. Within a script Redis gives scores as the text that it keeps. KEYS:
+// hand-over or aside.
 var leftScript = redis.NewScript(`
 local room, reply = tonumber(ARGV[2]), {}
 for at = 0, tonumber(ARGV[1]) - 1 do
@@ -69,7 +73,8 @@ for i = 4, #ARGV do removed = removed + redis.call('ZREM', KEYS[2], ARGV[i]) end
 return removed
 `)
 
-// asideScript moves the members ARGV[4..] from the hand-over key to the entries set aside. KEYS: state, hand-over, aside.
+// asideScript moves the members ARGV[4..] from the hand-over key to the entries set aside. KEYS:
+// state, hand-over, aside.
 var asideScript = redis.NewScript(pair.Guard + `
 local moved = 0
 for i = 4, #ARGV do
@@ -83,7 +88,8 @@ end
 return moved
 `)
 
-// restoreScript gives the members ARGV[4..] of the hand-over key back to Redisson, and wakes its processes if the first of all is among them. KEYS: state, timer, list, hand-over, channel.
+// restoreScript gives the members ARGV[4..] of the hand-over key back to Redisson, and wakes its
+// processes if the first of all is among them. KEYS: state, timer, list, hand-over, channel.
 var restoreScript = redis.NewScript(pair.Guard + `
 local restored, mine = 0, {}
 for i = 4, #ARGV do
@@ -102,7 +108,8 @@ if head[1] and mine[head[1]] then redis.call('PUBLISH', KEYS[5], head[2]) end
 return restored
 `)
 
-// orphansScript moves up to ARGV[4] orphans, or a few more than ARGV[5] bytes of them, to the end of the list. KEYS: state, orphans, list. It returns how many.
+// orphansScript moves up to ARGV[4] orphans, or a few more than ARGV[5] bytes of them, to the end
+// of the list. KEYS: state, orphans, list. It returns how many.
 var orphansScript = redis.NewScript(pair.Guard + `
 local limit, room, moved = tonumber(ARGV[4]), tonumber(ARGV[5]), 0
 while moved < limit and room > 0 do
@@ -115,8 +122,10 @@ end
 return moved
 `)
 
-// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry: ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
-// Redisson's processes are woken if the first of all is among those written. KEYS: state, timer, list, returned, channel. It returns how many were written.
+// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry:
+// ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
+// Redisson's processes are woken if the first of all is among those written. KEYS: state, timer,
+// list, returned, channel. It returns how many were written.
 var returnScript = redis.NewScript(pair.Guard + `
 local written, mine = 0, {}
 for i = 4, #ARGV, 3 do
@@ -135,8 +144,9 @@ if head[1] and mine[head[1]] then redis.call('PUBLISH', KEYS[5], head[2]) end
 return written
 `)
 
-// ringScript puts the payloads of due jobs on the ready list and keeps their ids until they are gone from Belfry: ARGV[4..] are id and payload of each. One whose id is there already has been put there before.
-// KEYS: state, ready, rung. It returns how many were put.
+// ringScript puts the payloads of due jobs on the ready list and keeps their ids until they are
+// gone from Belfry: ARGV[4..] are id and payload of each. One whose id is there already has been
+// put there before. KEYS: state, ready, rung. It returns how many were put.
 var ringScript = redis.NewScript(pair.Guard + `
 local rung = 0
 for i = 4, #ARGV, 2 do
@@ -149,7 +159,8 @@ end
 return rung
 `)
 
-// forgetScript forgets ids ARGV[4..] of jobs that are gone from Belfry. KEYS: state, returned or rung.
+// forgetScript forgets ids ARGV[4..] of jobs that are gone from Belfry. KEYS: state, returned or
+// rung.
 var forgetScript = redis.NewScript(pair.Guard + `
 local gone = 0
 for i = 4, #ARGV do gone = gone + redis.call('SREM', KEYS[2], ARGV[i]) end

@@ -18,12 +18,15 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestScriptsThatFail end in their midst, because a key is not what it was: nothing says that what was not written is there.
+// TestScriptsThatFail end in their midst, because a key is not what it was: nothing says that what
+// was not written is there.
 func TestScriptsThatFail(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	putAll(t, c, time.Now().Add(time.Hour), nil, "own")
-	e := &exporter{link: newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), format: redisson.New, codec: redisson.Bytes, batch: pair.BatchMax}
-	if err := errors.Join(e.check(t.Context()), e.WithHold(t.Context(), func(context.Context) error { return nil })); err != nil {
+	e := &exporter{link: newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), format: redisson.New,
+		codec: redisson.Bytes, batch: pair.BatchMax}
+	if err := errors.Join(e.check(t.Context()), e.WithHold(t.Context(),
+		func(context.Context) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.MSet(t.Context(), timerKey, "text", "orders", "text").Err(); err != nil {
@@ -33,7 +36,8 @@ func TestScriptsThatFail(t *testing.T) {
 		t.Errorf("writing back: %v", err)
 	}
 	g := &ringer{link: e.link, codec: redisson.Bytes, report: func(BridgeCounts) {}}
-	if err := g.ring(t.Context(), t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+	if err := g.ring(t.Context(), t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil ||
+		!strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("ringing: %v", err)
 	}
 	if n := r.Exists(t.Context(), e.keys.returned, e.keys.rung).Val(); n != 0 {
@@ -47,7 +51,8 @@ func TestScriptsThatFail(t *testing.T) {
 	}
 }
 
-// TestClaimAndRestore claims entries and gives them back: they are as they were, and only the first to ring is announced.
+// TestClaimAndRestore claims entries and gives them back: they are as they were, and only the first
+// to ring is announced.
 func TestClaimAndRestore(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -56,12 +61,14 @@ func TestClaimAndRestore(t *testing.T) {
 		due     int64
 	}{{"a", 5000}, {"b", 1000}, {"c", 1000}} {
 		random := string(binary.BigEndian.AppendUint64(nil, uint64(n+1)))
-		if err := app.OfferAs(t.Context(), random, []byte(entry.payload), time.UnixMilli(1700000000000+entry.due)); err != nil {
+		if err := app.OfferAs(t.Context(), random, []byte(entry.payload),
+			time.UnixMilli(1700000000000+entry.due)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	i := newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
-	if err := errors.Join(i.check(t.Context()), i.WithHold(t.Context(), func(context.Context) error { return nil })); err != nil {
+	if err := errors.Join(i.check(t.Context()), i.WithHold(t.Context(),
+		func(context.Context) error { return nil })); err != nil {
 		t.Fatal(err)
 	}
 	news := r.Subscribe(t.Context(), i.keys.Channel)
@@ -70,7 +77,8 @@ func TestClaimAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	sizes := func() [3]int64 {
-		return [3]int64{r.ZCard(t.Context(), timerKey).Val(), r.LLen(t.Context(), listKey).Val(), r.ZCard(t.Context(), i.keys.handover).Val()}
+		return [3]int64{r.ZCard(t.Context(), timerKey).Val(), r.LLen(t.Context(), listKey).Val(), r.ZCard(t.Context(),
+			i.keys.handover).Val()}
 	}
 	i.batch = 10
 	got, err := i.claim(t.Context())

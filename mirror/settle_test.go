@@ -39,13 +39,15 @@ func reserveOne(t *testing.T, c *client.Client) *client.Job {
 	return jobs[0]
 }
 
-// TestSettleRung: a bridge dies after it has put a job on the ready list and before it acks it. Whoever comes next removes the job, be it reserved or not: an export does not make
-// an entry of it, and a finished migration does not wait for it.
+// TestSettleRung: a bridge dies after it has put a job on the ready list and before it acks it.
+// Whoever comes next removes the job, be it reserved or not: an export does not make an entry of
+// it, and a finished migration does not wait for it.
 func TestSettleRung(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		for name, next := range map[string]func(redis.UniversalClient, *client.Client) error{
 			"export": func(r redis.UniversalClient, c *client.Client) error {
-				_, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: redisson.New, Codec: redisson.Bytes})
+				_, err := Export(t.Context(), r, c, ExportOptions{RedisQueue: "orders", Format: redisson.New,
+					Codec: redisson.Bytes})
 				return err
 			},
 			"import": func(r redis.UniversalClient, c *client.Client) error {
@@ -86,7 +88,8 @@ func TestSettleRung(t *testing.T) {
 	}
 }
 
-// TestFence: who had the hold before is refused as soon as another has settled, also if that one had nothing to write.
+// TestFence: who had the hold before is refused as soon as another has settled, also if that one
+// had nothing to write.
 func TestFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
@@ -102,7 +105,8 @@ func TestFence(t *testing.T) {
 
 // TestHoldLength: the lease of the hold lasts as long as was asked for.
 func TestHoldLength(t *testing.T) {
-	for asked, want := range map[time.Duration]time.Duration{0: pair.HoldDefault, pair.HoldMin: pair.HoldMin, pair.HoldMin - 1: pair.HoldDefault, pair.HoldMax: pair.HoldMax, pair.HoldMax + 1: pair.HoldDefault} {
+	for asked, want := range map[time.Duration]time.Duration{0: pair.HoldDefault, pair.HoldMin: pair.HoldMin,
+		pair.HoldMin - 1: pair.HoldDefault, pair.HoldMax: pair.HoldMax, pair.HoldMax + 1: pair.HoldDefault} {
 		if l := newLink(nil, nil, pair.Options{RedisQueue: "orders", Share: 1, Hold: asked}); l.Hold != want {
 			t.Errorf("of %v became %v", asked, l.Hold)
 		}
@@ -112,7 +116,8 @@ func TestHoldLength(t *testing.T) {
 	l := newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1, Hold: pair.HoldMin})
 	if err := l.WithHold(t.Context(), func(ctx context.Context) error {
 		_, until, err := l.Holder(ctx)
-		if err == nil && time.Until(until) > 2*pair.HoldMin { // not the default; the clocks of a shard and of this process may differ a little
+		// not the default; the clocks of a shard and of this process may differ a little
+		if err == nil && time.Until(until) > 2*pair.HoldMin {
 			t.Errorf("the lease ends in %v", time.Until(until))
 		}
 		return err
@@ -121,7 +126,8 @@ func TestHoldLength(t *testing.T) {
 	}
 }
 
-// TestReadyClaimed: an import dies after it has claimed a payload of the ready list. Whoever comes next takes it along, also if not asked for the ready list.
+// TestReadyClaimed: an import dies after it has claimed a payload of the ready list. Whoever comes
+// next takes it along, also if not asked for the ready list.
 func TestReadyClaimed(t *testing.T) {
 	for name, next := range map[string]func(redis.UniversalClient, *client.Client) error{
 		"export": func(r redis.UniversalClient, c *client.Client) error {

@@ -18,9 +18,11 @@ type Target struct {
 	Ready    int `json:"ready"`
 	Reserved int `json:"reserved"`
 	Dead     int `json:"dead"`
-	// DedupForever says whether it remembers ids without end, which an import has it do, until [Finalize].
+	// DedupForever says whether it remembers ids without end, which an import has it do, until
+	// [Finalize].
 	DedupForever bool `json:"dedupForever"`
-	// Epoch is how often the entries were brought over, once more after each export; TakenBack says that the last export took them back, and nobody decided since that they come again.
+	// Epoch is how often the entries were brought over, once more after each export; TakenBack says
+	// that the last export took them back, and nobody decided since that they come again.
 	Epoch     int  `json:"epoch"`
 	TakenBack bool `json:"takenBack"`
 	// HeldUntil is the end of the lease of a process that mirrors the queue now; zero if none does.
@@ -56,8 +58,10 @@ func (f *Finding) aim(t *Target) {
 			f.Warnings = append(f.Warnings, fmt.Sprintf(format, args...))
 		}
 	}
-	add(t.Paused, "the queue %s of Belfry is paused: nothing that is brought over is handed out until 'belfry queue resume %[1]s'", t.Queue)
-	add(t.TakenBack, "the jobs were taken back to Redisson: an import brings them over again, with --follow only if --again is given")
+	add(t.Paused, "the queue %s of Belfry is paused: nothing that is brought over is handed out until 'belfry queue "+
+		"resume %[1]s'", t.Queue)
+	add(t.TakenBack, "the jobs were taken back to Redisson: an import brings them over again, with --follow only if "+
+		"--again is given")
 	add(!t.HeldUntil.IsZero(), "another process mirrors this queue: an import waits until it ends")
 }
 

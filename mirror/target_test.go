@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestRehearse says what there is of the queue of Belfry at each stage of a migration, and makes none.
+// TestRehearse says what there is of the queue of Belfry at each stage of a migration, and makes
+// none.
 func TestRehearse(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -39,7 +40,10 @@ func TestRehearse(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", stage, diff)
 		}
 		for _, text := range []string{takenBack, paused, held} {
-			if got := slices.ContainsFunc(found.Warnings, func(w string) bool { return strings.Contains(w, text) }); got != slices.Contains(warned, text) {
+			if got := slices.ContainsFunc(found.Warnings, func(w string) bool {
+				return strings.Contains(w,
+					text)
+			}); got != slices.Contains(warned, text) {
 				t.Errorf("%s: it warned %q", stage, found.Warnings)
 			}
 		}
@@ -47,7 +51,8 @@ func TestRehearse(t *testing.T) {
 			t.Errorf("%s: it would %s", stage, got)
 		}
 	}
-	const one, none = "bring over 1 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take them", "bring over 0 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take them"
+	const one, none = "bring over 1 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take " +
+		"them", "bring over 0 entries; leave the 1 on the ready list to Redisson's consumers; with --ready take them"
 	look("before", Target{Epoch: 1}, one)
 	if _, err := c.Admin().Queue(t.Context(), "orders"); !pair.IsGone(err) {
 		t.Errorf("it made the queue: %v", err)
@@ -64,7 +69,8 @@ func TestRehearse(t *testing.T) {
 	if _, err := Rollback(t.Context(), r, c, ExportOptions{RedisQueue: "orders"}); err != nil {
 		t.Fatal(err)
 	}
-	look("rolled back", Target{Exists: true, Paused: true, DedupForever: true, Epoch: 2, TakenBack: true}, one, takenBack, paused)
+	look("rolled back", Target{Exists: true, Paused: true, DedupForever: true, Epoch: 2, TakenBack: true}, one,
+		takenBack, paused)
 	if err := r.ZAdd(t.Context(), timerKey, redis.Z{Member: "short", Score: 1}).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -72,5 +78,6 @@ func TestRehearse(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("with what does not fit", Target{Exists: true, Paused: true, DedupForever: true, Epoch: 2, TakenBack: true},
-		"refuse to begin; with --set-aside bring over 1 entries and set 1 aside; set 1 orphans aside; leave the 1 on the ready list to Redisson's consumers; with --ready take them", takenBack, paused)
+		"refuse to begin; with --set-aside bring over 1 entries and set 1 aside; set 1 orphans aside; leave the 1 on the "+
+			"ready list to Redisson's consumers; with --ready take them", takenBack, paused)
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// trust is the configuration of a client that knows an authority, and has a certificate if there is a file of one.
+// trust is the configuration of a client that knows an authority, and has a certificate if there is
+// a file of one.
 func trust(t *testing.T, a *redistest.Authority, cert, key string) *tls.Config {
 	t.Helper()
 	text, err := os.ReadFile(a.File)
@@ -49,13 +50,15 @@ func access(t *testing.T, a redisconn.Access, url string) redis.UniversalClient 
 	return r
 }
 
-// TestTLS brings a queue over from servers that speak TLS only, and says what is wrong where it cannot.
+// TestTLS brings a queue over from servers that speak TLS only, and says what is wrong where it
+// cannot.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a, other := redistest.NewAuthority(t), redistest.NewAuthority(t)
 	cert, key := a.Issue(t, "mirror")
 	known, full := trust(t, a, "", ""), trust(t, a, cert, key)
-	open, closed, plain := redistest.Start(t, redistest.WithTLS(a)), redistest.Start(t, redistest.WithMutualTLS(a)), redistest.Start(t)
+	open, closed, plain := redistest.Start(t, redistest.WithTLS(a)), redistest.Start(t, redistest.WithMutualTLS(a)),
+		redistest.Start(t)
 	c := belfrytest.Start(t).Client(t)
 	for _, good := range []struct {
 		server *redistest.Server
@@ -65,7 +68,8 @@ func TestTLS(t *testing.T) {
 		if err := app.Offer(t.Context(), []byte("x"), time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		counts, err := mirror.Import(t.Context(), access(t, redisconn.Access{TLS: good.with}, good.server.URL()), c, mirror.ImportOptions{RedisQueue: "orders", Share: 1})
+		counts, err := mirror.Import(t.Context(), access(t, redisconn.Access{TLS: good.with}, good.server.URL()), c,
+			mirror.ImportOptions{RedisQueue: "orders", Share: 1})
 		if err != nil || counts.Acked != 1 {
 			t.Errorf("it counted %+v, %v", counts, err)
 		}
@@ -79,12 +83,16 @@ func TestTLS(t *testing.T) {
 		passes bool // as what a Redis that is silent or goes for a moment says
 		words  []string
 	}{
-		"an unknown authority":    {open.URL(), nil, false, []string{"an authority that this machine does not know", "--redis-ca"}},
-		"the wrong authority":     {open.URL(), trust(t, other, "", ""), false, []string{"an authority that this machine does not know", "--redis-ca"}},
-		"no certificate":          {closed.URL(), known, false, []string{"TLS handshake was refused", "--redis-cert and --redis-key"}},
+		"an unknown authority": {open.URL(), nil, false, []string{"an authority that this machine does not know",
+			"--redis-ca"}},
+		"the wrong authority": {open.URL(), trust(t, other, "", ""), false,
+			[]string{"an authority that this machine does not know", "--redis-ca"}},
+		"no certificate": {closed.URL(), known, false, []string{"TLS handshake was refused",
+			"--redis-cert and --redis-key"}},
 		"a certificate of others": {closed.URL(), stranger, false, []string{"TLS handshake was refused"}},
 		"another host":            {open.URL(), named, false, []string{"for another host", "--redis-tls-name"}},
-		"TLS where there is none": {"rediss://" + plain.Address() + "?dial_timeout=100ms", known, true, []string{"no answer in time", "does not speak TLS", "redis://"}},
+		"TLS where there is none": {"rediss://" + plain.Address() + "?dial_timeout=100ms", known, true,
+			[]string{"no answer in time", "does not speak TLS", "redis://"}},
 		"none where there is TLS": {"redis://" + open.Address(), nil, true, []string{"rediss://"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,13 +108,14 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (redisconn.Access{TLS: known}).Connect(plain.URL()); err == nil || !strings.Contains(err.Error(), "without TLS") {
+	if _, err := (redisconn.Access{TLS: known}).Connect(plain.URL()); err == nil || !strings.Contains(err.Error(),
+		"without TLS") {
 		t.Errorf("certificates without TLS: %v", err)
 	}
 }
 
-// TestResetAfterTheHandshakeNamesTheCertificate: the reset of a connection may overtake the alert that refuses a
-// client without a certificate.
+// TestResetAfterTheHandshakeNamesTheCertificate: the reset of a connection may overtake the alert
+// that refuses a client without a certificate.
 func TestResetAfterTheHandshakeNamesTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
@@ -127,18 +136,21 @@ func TestResetAfterTheHandshakeNamesTheCertificate(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}).HandshakeContext(t.Context())
+			_ = tls.Server(c, &tls.Config{Certificates: []tls.Certificate{pair},
+				MinVersion: tls.VersionTLS12}).HandshakeContext(t.Context())
 			_ = c.(*net.TCPConn).SetLinger(0)
 			_ = c.Close()
 		}
 	})
-	err = redisconn.Reach(t.Context(), access(t, redisconn.Access{TLS: trust(t, a, "", "")}, "rediss://"+l.Addr().String()))
+	err = redisconn.Reach(t.Context(), access(t, redisconn.Access{TLS: trust(t, a, "", "")},
+		"rediss://"+l.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), "--redis-cert and --redis-key") {
 		t.Errorf("it said %v", err)
 	}
 }
 
-// TestTLSCluster: each node of a Redis Cluster has a certificate for its own address, and the URL may name another one.
+// TestTLSCluster: each node of a Redis Cluster has a certificate for its own address, and the URL
+// may name another one.
 func TestTLSCluster(t *testing.T) {
 	t.Parallel()
 	a := redistest.NewAuthority(t)
@@ -146,7 +158,8 @@ func TestTLSCluster(t *testing.T) {
 	cert, key := a.Issue(t, "mirror")
 	offer(t, s.Client(), "orders", "x")
 	r := access(t, redisconn.Access{TLS: trust(t, a, cert, key)}, strings.Replace(s.URL(), "rediss", "rediss+cluster", 1))
-	if counts, err := mirror.Import(t.Context(), r, belfrytest.Start(t).Client(t), mirror.ImportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Acked != 1 {
+	if counts, err := mirror.Import(t.Context(), r, belfrytest.Start(t).Client(t),
+		mirror.ImportOptions{RedisQueue: "orders", Share: 1}); err != nil || counts.Acked != 1 {
 		t.Errorf("it counted %+v, %v", counts, err)
 	}
 }
@@ -156,18 +169,21 @@ func TestPasswords(t *testing.T) {
 	t.Parallel()
 	const password = `p@ss/w:rd?#%&+ "ü`
 	s, c := redistest.Start(t), belfrytest.Start(t).Client(t)
-	if err := s.Client().ACLSetUser(t.Context(), "us@r:/", "reset", "on", ">"+password, "+@all", "~*", "&*").Err(); err != nil {
+	if err := s.Client().ACLSetUser(t.Context(), "us@r:/", "reset", "on", ">"+password, "+@all", "~*",
+		"&*").Err(); err != nil {
 		t.Fatal(err)
 	}
 	offer(t, s.Client(), "orders", "x")
 	s.Replica(t)
 	sentinel, at := s.Sentinel(t)
-	if err := sentinel.Client().ACLSetUser(t.Context(), "watcher", "reset", "on", ">secret", "+@all", "&*").Err(); err != nil {
+	if err := sentinel.Client().ACLSetUser(t.Context(), "watcher", "reset", "on", ">secret", "+@all",
+		"&*").Err(); err != nil {
 		t.Fatal(err)
 	}
 	at = strings.Replace(at, "://", "://us%40r%3A%2F@", 1)
 	r := access(t, redisconn.Access{Password: password}, at+"&sentinel_username=watcher&sentinel_password=wrong")
-	if _, err := mirror.Rehearse(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err == nil || !strings.Contains(err.Error(), "sentinel_password") {
+	if _, err := mirror.Rehearse(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders"}); err == nil ||
+		!strings.Contains(err.Error(), "sentinel_password") {
 		t.Errorf("with a wrong password for the Sentinel: %v", err)
 	}
 	for _, one := range []struct {

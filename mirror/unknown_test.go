@@ -12,25 +12,32 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestRefusesUnknownQueue: a name that nobody knows is wrong, and nothing is paused, made or ended in it.
+// TestRefusesUnknownQueue: a name that nobody knows is wrong, and nothing is paused, made or ended
+// in it.
 func TestRefusesUnknownQueue(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	if _, err := c.Put(t.Context(), "orders", []byte("own"), client.In(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	source := mirror.LmstfyOptions{SourceOptions: mirror.SourceOptions{Queue: "orders", Share: 1}, Source: source()}
+	source := fromlmstfy.Options{Options: oneway.Options{Queue: "orders", Share: 1},
+		Source: lmstfy.Queue{Namespace: "ns1", Name: "q1"}}
 	for name, work := range map[string]func(context.Context) error{
 		"rollback": func(ctx context.Context) error {
-			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: "typo", Queue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1})
+			_, err := mirror.Rollback(ctx, r, c, mirror.ExportOptions{RedisQueue: "typo", Queue: "orders",
+				Format: redisson.New, Codec: redisson.Bytes, Share: 1})
 			return err
 		},
 		"cutover": func(ctx context.Context) error {
-			_, err := mirror.Cutover(ctx, r, c, mirror.CutoverOptions{ImportOptions: mirror.ImportOptions{RedisQueue: "typo", Share: 1}, Quiet: time.Millisecond})
+			_, err := mirror.Cutover(ctx, r, c,
+				mirror.CutoverOptions{ImportOptions: mirror.ImportOptions{RedisQueue: "typo", Share: 1}, Quiet: time.Millisecond})
 			return err
 		},
 		"finalize": func(ctx context.Context) error {
@@ -38,7 +45,7 @@ func TestRefusesUnknownQueue(t *testing.T) {
 			return err
 		},
 		"finalize of another service": func(ctx context.Context) error {
-			_, err := mirror.FinalizeLmstfy(ctx, r, c, source)
+			_, err := fromlmstfy.Finalize(ctx, r, c, source)
 			return err
 		},
 		"inspect": func(ctx context.Context) error {
@@ -54,14 +61,17 @@ func TestRefusesUnknownQueue(t *testing.T) {
 			}
 		})
 	}
-	// Jobs that were born here go to an empty queue of Redisson all the same, and from then on it is known.
-	if counts, err := mirror.Export(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "new", Queue: "orders", Format: redisson.New, Codec: redisson.Bytes, Share: 1}); err != nil || counts.Returned != 1 {
+	// Jobs that were born here go to an empty queue of Redisson all the same, and from then on it
+	// is known.
+	if counts, err := mirror.Export(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "new", Queue: "orders",
+		Format: redisson.New, Codec: redisson.Bytes, Share: 1}); err != nil || counts.Returned != 1 {
 		t.Errorf("the export counted %+v, %v", counts, err)
 	}
 	if err := r.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mirror.Finalize(t.Context(), r, c, mirror.FinalizeOptions{RedisQueue: "new", Queue: "orders", Share: 1}); err != nil {
+	if _, err := mirror.Finalize(t.Context(), r, c, mirror.FinalizeOptions{RedisQueue: "new", Queue: "orders",
+		Share: 1}); err != nil {
 		t.Error(err)
 	}
 }
@@ -80,7 +90,8 @@ func TestInspectOwnKeys(t *testing.T) {
 // TestInspectNames warns of names that no queue of Belfry has, as Belfry itself sees it.
 func TestInspectNames(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	for _, name := range []string{"orders", "shop/orders", "a.b_c:d-E9", "a/b/c", "/orders", "..", "shop/.", "my orders", "größe", "a{b}c", strings.Repeat("n", 256), strings.Repeat("n", 257)} {
+	for _, name := range []string{"orders", "shop/orders", "a.b_c:d-E9", "a/b/c", "/orders", "..", "shop/.",
+		"my orders", "größe", "a{b}c", strings.Repeat("n", 256), strings.Repeat("n", 257)} {
 		offer(t, r, name, "a")
 		_, err := c.Admin().Queue(t.Context(), name)
 		refuses := !errors.Is(err, client.Reason("QUEUE_NOT_FOUND"))
@@ -88,7 +99,10 @@ func TestInspectNames(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if warns := slices.ContainsFunc(found.Warnings, func(w string) bool { return strings.Contains(w, "--belfry-queue") }); warns != refuses {
+		if warns := slices.ContainsFunc(found.Warnings, func(w string) bool {
+			return strings.Contains(w,
+				"--belfry-queue")
+		}); warns != refuses {
 			t.Errorf("%q: Belfry refuses it: %v; warnings %q", name, refuses, found.Warnings)
 		}
 	}
@@ -107,7 +121,10 @@ func TestInspectSample(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if says := slices.ContainsFunc(found.Warnings, func(w string) bool { return strings.Contains(w, "codecs are guessed from 2000 of 2001 payloads") }); says != (more == 1) {
+		if says := slices.ContainsFunc(found.Warnings, func(w string) bool {
+			return strings.Contains(w,
+				"codecs are guessed from 2000 of 2001 payloads")
+		}); says != (more == 1) {
 			t.Errorf("of %d entries it warned %q", found.New, found.Warnings)
 		}
 	}

@@ -14,13 +14,15 @@ import (
 
 // SettleOptions say what [Settle] does. RedisQueue must be set; what else is zero has its default.
 type SettleOptions struct {
-	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry. Default: RedisQueue.
+	// RedisQueue is the name that Redisson's processes give the queue, Queue that of Belfry.
+	// Default: RedisQueue.
 	RedisQueue, Queue string
 	// Codec says how payloads become bodies, as for the run that claimed them. Default: as they are.
 	Codec redisson.Codec
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
-	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5 min, default 15 s.
+	// Hold is for how long no other process may do the work after this one was killed: 1 s to 5
+	// min, default 15 s.
 	Hold time.Duration
 	// Notice is told what it waits for. May be nil; it must not block.
 	Notice func(error)
@@ -28,9 +30,11 @@ type SettleOptions struct {
 
 // Unsettled is what runs that were stopped or killed left half done.
 type Unsettled struct {
-	// Claimed are entries, and payloads of the ready list, that were taken out of Redisson's reach and may not be in Belfry.
+	// Claimed are entries, and payloads of the ready list, that were taken out of Redisson's reach
+	// and may not be in Belfry.
 	Claimed int64 `json:"claimed"`
-	// InBoth are jobs that Redis has and that may still be in Belfry: an export wrote them back, or a bridge put them on the ready list.
+	// InBoth are jobs that Redis has and that may still be in Belfry: an export wrote them back, or
+	// a bridge put them on the ready list.
 	InBoth int64 `json:"inBoth"`
 	// Held says that a process mirrors the queue now. What is claimed then is on its way.
 	Held bool `json:"held"`
@@ -40,14 +44,17 @@ type Unsettled struct {
 type Settled struct {
 	// Before is what there was when it began.
 	Before Unsettled `json:"before"`
-	// BroughtOver are claimed entries that are in Belfry and gone from Redis. GivenBack are those that Belfry cannot take: they are Redisson's again.
+	// BroughtOver are claimed entries that are in Belfry and gone from Redis. GivenBack are those
+	// that Belfry cannot take: they are Redisson's again.
 	BroughtOver int64 `json:"broughtOver"`
 	GivenBack   int64 `json:"givenBack"`
 }
 
-// LookUnsettled counts what is half done. It changes nothing. The error is [ErrNoQueue] if this pair of queues was never mirrored.
+// LookUnsettled counts what is half done. It changes nothing. The error is [ErrNoQueue] if this
+// pair of queues was never mirrored.
 func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Unsettled, error) {
-	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold,
+		Notice: o.Notice})
 	if err := l.Begin(ctx, l.checkMirrored); err != nil {
 		return Unsettled{}, err
 	}
@@ -59,12 +66,17 @@ func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Clien
 	return found, err
 }
 
-// Settle finishes what runs that were stopped or killed left half done, and claims nothing new: claimed entries are put into Belfry, or given back to Redisson if Belfry cannot take them, and jobs that Redis has are removed from
-// Belfry. A bridge and an import that follows let it have the queue and go on after it; any other process is waited for. It may be interrupted anywhere and repeated, and changes nothing where nothing is half done.
+// Settle finishes what runs that were stopped or killed left half done, and claims nothing new:
+// claimed entries are put into Belfry, or given back to Redisson if Belfry cannot take them, and
+// jobs that Redis has are removed from Belfry. A bridge and an import that follows let it have the
+// queue and go on after it; any other process is waited for. It may be interrupted anywhere and
+// repeated, and changes nothing where nothing is half done.
 //
-// Errors: [ErrNoQueue] if this pair of queues was never mirrored; what Redis or Belfry refuse for good; that of ctx.
+// Errors: [ErrNoQueue] if this pair of queues was never mirrored; what Redis or Belfry refuse for
+// good; that of ctx.
 func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Settled, error) {
-	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Notice: o.Notice})
+	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold,
+		Notice: o.Notice})
 	var done Settled
 	if err := l.Begin(ctx, l.checkMirrored); err != nil {
 		return done, err
@@ -113,7 +125,8 @@ func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
 	return Unsettled{Claimed: entries.Val() + payloads.Val(), InBoth: returned.Val() + rung.Val()}, nil
 }
 
-// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what Belfry cannot take goes back to Redisson.
+// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what
+// Belfry cannot take goes back to Redisson.
 func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
 	if err := l.settle(ctx); err != nil {
 		return ImportCounts{}, err
@@ -123,7 +136,8 @@ func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts,
 	return i.counts, err
 }
 
-// bringOverClaimed is catchUp that goes on at what Belfry cannot take, which is given back or set aside.
+// bringOverClaimed is catchUp that goes on at what Belfry cannot take, which is given back or set
+// aside.
 func (i *importer) bringOverClaimed(ctx context.Context) error {
 	var bad *BadEntry
 	for {
@@ -133,7 +147,9 @@ func (i *importer) bringOverClaimed(ctx context.Context) error {
 	}
 }
 
-// windUp brings over what is claimed when ctx has ended, so that a follower that is stopped leaves nothing behind. It first has Redis refuse a claim that is still on its way. What it cannot do within lingerMax stays claimed.
+// windUp brings over what is claimed when ctx has ended, so that a follower that is stopped leaves
+// nothing behind. It first has Redis refuse a claim that is still on its way. What it cannot do
+// within lingerMax stays claimed.
 func (i *importer) windUp(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), client.ErrStaleLease) {
 		return // another process may have the hold

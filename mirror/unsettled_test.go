@@ -75,7 +75,8 @@ func (h afterClaim) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestStoppedFollowerLeavesNothingClaimed stops a follower at the worst moment, when it has just claimed a batch: each entry is Redisson's or Belfry's then, and none is between.
+// TestStoppedFollowerLeavesNothingClaimed stops a follower at the worst moment, when it has just
+// claimed a batch: each entry is Redisson's or Belfry's then, and none is between.
 func TestStoppedFollowerLeavesNothingClaimed(t *testing.T) {
 	const entries = 3000
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
@@ -90,9 +91,12 @@ func TestStoppedFollowerLeavesNothingClaimed(t *testing.T) {
 			t.Fatalf("it ended with %v", err)
 		}
 		k := keysOf("orders")
-		waiting, claimed, delayed := r.ZCard(t.Context(), k.Timer).Val(), r.ZCard(t.Context(), k.handover).Val(), delayedJobs(t, c)
-		if claimed != 0 || counts.Claimed == 0 && waiting > 0 || counts.Stranded != 0 || counts.StrandedUnknown || waiting+delayed != entries {
-			t.Errorf("round %d: %d wait, %d are claimed, %d are in Belfry; counted %+v", round, waiting, claimed, delayed, counts)
+		waiting, claimed, delayed := r.ZCard(t.Context(), k.Timer).Val(), r.ZCard(t.Context(), k.handover).Val(),
+			delayedJobs(t, c)
+		if claimed != 0 || counts.Claimed == 0 && waiting > 0 || counts.Stranded != 0 || counts.StrandedUnknown ||
+			waiting+delayed != entries {
+			t.Errorf("round %d: %d wait, %d are claimed, %d are in Belfry; counted %+v", round, waiting, claimed, delayed,
+				counts)
 		}
 		if err := r.Close(); err != nil {
 			t.Error(err)
@@ -103,7 +107,8 @@ func TestStoppedFollowerLeavesNothingClaimed(t *testing.T) {
 	}
 }
 
-// TestStrandedIsCounted: what a run could not bring over is in its counts, and that it is not known if Redis does not answer.
+// TestStrandedIsCounted: what a run could not bring over is in its counts, and that it is not known
+// if Redis does not answer.
 func TestStrandedIsCounted(t *testing.T) {
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	r := server.Client()
@@ -125,7 +130,8 @@ func TestStrandedIsCounted(t *testing.T) {
 	}
 }
 
-// TestSettle finishes what a killed run left, claims nothing new, and changes nothing the second time.
+// TestSettle finishes what a killed run left, claims nothing new, and changes nothing the second
+// time.
 func TestSettle(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	o := SettleOptions{RedisQueue: "orders", Codec: redisson.Bytes, Share: 1}
@@ -150,14 +156,16 @@ func TestSettle(t *testing.T) {
 		if diff := cmp.Diff(want, done); diff != "" || err != nil {
 			t.Errorf("round %d: %v (-want +got):\n%s", round, err, diff)
 		}
-		if waiting, delayed := r.ZCard(t.Context(), k.Timer).Val(), delayedJobs(t, c); waiting != 21 || delayed != 30 || r.Exists(t.Context(), k.handover).Val() != 0 {
+		if waiting, delayed := r.ZCard(t.Context(), k.Timer).Val(), delayedJobs(t, c); waiting != 21 || delayed != 30 ||
+			r.Exists(t.Context(), k.handover).Val() != 0 {
 			t.Errorf("round %d: %d wait in Redis, %d in Belfry", round, waiting, delayed)
 		}
 		want = Settled{}
 	}
 }
 
-// TestSettleBesideAFollower settles while a follower runs: the follower lets go, and goes on afterwards.
+// TestSettleBesideAFollower settles while a follower runs: the follower lets go, and goes on
+// afterwards.
 func TestSettleBesideAFollower(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offerMany(t, r, 10)
@@ -167,12 +175,13 @@ func TestSettleBesideAFollower(t *testing.T) {
 	var left = make(chan int64, 1)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Import(ctx, r, c, ImportOptions{RedisQueue: "orders", Follow: true, Share: 1, Progress: func(n ImportCounts) {
-			select {
-			case left <- n.Left:
-			default:
-			}
-		}})
+		_, err := Import(ctx, r, c, ImportOptions{RedisQueue: "orders", Follow: true, Share: 1,
+			Progress: func(n ImportCounts) {
+				select {
+				case left <- n.Left:
+				default:
+				}
+			}})
 		ended <- err
 	}()
 	<-left // it has the hold

@@ -13,7 +13,8 @@ import (
 // TestImportWaits: an import that begins while Redis restarts begins once Redis is back.
 func TestImportWaits(t *testing.T) {
 	s, c := redistest.Start(t, redistest.WithAOF("always")), belfrytest.Start(t).Client(t)
-	if err := redissontest.New(s.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("x"), time.Now()); err != nil {
+	if err := redissontest.New(s.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(),
+		[]byte("x"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	s.Kill()

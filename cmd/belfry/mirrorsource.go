@@ -12,7 +12,10 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/youzan"
@@ -48,7 +51,7 @@ func (f *sourceFlags) settings(c *cobra.Command) {
 // chosen adds the flags that say what made a queue.
 func (f *sourceFlags) chosen(c *cobra.Command) {
 	c.Flags().StringVar(&f.from, "from", fromRedisson, "what made the queue: redisson, lmstfy or youzan")
-	c.Flags().StringVar(&f.dead, "dead", string(mirror.DeadLeave), "with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
+	c.Flags().StringVar(&f.dead, "dead", string(fromlmstfy.DeadLeave), "with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
 	f.settings(c)
 }
 
@@ -61,7 +64,7 @@ func (f *sourceFlags) incoming(c *cobra.Command) {
 
 // checked refuses what makes no sense.
 func (f *sourceFlags) checked(all *mirrorFlags) error {
-	if _, err := mirror.ParseDeadLetters(f.dead); err != nil {
+	if _, err := fromlmstfy.ParseDeadLetters(f.dead); err != nil {
 		return usagef("--dead: %s", err)
 	}
 	if err := f.unused(); err != nil {
@@ -109,7 +112,7 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 
 // unused refuses flags that say something about another service than the one that is meant.
 func (f *sourceFlags) unused() error {
-	if f.from != fromLmstfy && f.dead != "" && f.dead != string(mirror.DeadLeave) {
+	if f.from != fromLmstfy && f.dead != "" && f.dead != string(fromlmstfy.DeadLeave) {
 		return usagef("--dead is for --from lmstfy: nothing else has dead letters")
 	}
 	standard := f.buckets == bucketsDefault && f.bucketPattern == youzan.DefaultNames().Bucket && f.queueFormat == youzan.DefaultNames().Queue
@@ -120,8 +123,8 @@ func (f *sourceFlags) unused() error {
 }
 
 // server is how the server of ouqiang/delay-queue is set up.
-func (f *sourceFlags) server() mirror.YouzanServer {
-	return mirror.YouzanServer{Names: youzan.Names{Bucket: f.bucketPattern, Queue: f.queueFormat}, Buckets: f.buckets}
+func (f *sourceFlags) server() fromyouzan.Server {
+	return fromyouzan.Server{Names: youzan.Names{Bucket: f.bucketPattern, Queue: f.queueFormat}, Buckets: f.buckets}
 }
 
 // lmstfyQueue reads NAMESPACE/QUEUE.
@@ -135,9 +138,9 @@ func lmstfyQueue(name string) (lmstfy.Queue, error) {
 
 // foundQueues are the queues that a Redis has, by what made them.
 type foundQueues struct {
-	Redisson []*mirror.Finding       `json:"redisson,omitempty"`
-	Lmstfy   []*mirror.LmstfyFinding `json:"lmstfy,omitempty"`
-	Youzan   []*mirror.YouzanFinding `json:"youzan,omitempty"`
+	Redisson []*mirror.Finding     `json:"redisson,omitempty"`
+	Lmstfy   []*fromlmstfy.Finding `json:"lmstfy,omitempty"`
+	Youzan   []*fromyouzan.Finding `json:"youzan,omitempty"`
 }
 
 // inspect looks at the named queues, or at all.
@@ -156,12 +159,12 @@ func (f *sourceFlags) inspect(ctx context.Context, r redis.UniversalClient, queu
 	case fromLmstfy:
 		err = found.lmstfy(ctx, r, queues)
 	case fromYouzan:
-		found.Youzan, err = mirror.InspectYouzan(ctx, r, f.server(), queues...)
+		found.Youzan, err = fromyouzan.Inspect(ctx, r, f.server(), queues...)
 	case "":
 		err = found.redisson(ctx, r, nil)
 		if _, cluster := r.(*redis.ClusterClient); !cluster && err == nil { // the others cannot use one
 			if err = found.lmstfy(ctx, r, nil); err == nil {
-				found.Youzan, err = mirror.InspectYouzan(ctx, r, f.server())
+				found.Youzan, err = fromyouzan.Inspect(ctx, r, f.server())
 			}
 		}
 	default:
@@ -197,12 +200,12 @@ func (found *foundQueues) lmstfy(ctx context.Context, r redis.UniversalClient, n
 	}
 	if len(queues) == 0 {
 		var err error
-		if queues, err = mirror.FindLmstfy(ctx, r); err != nil {
+		if queues, err = fromlmstfy.Find(ctx, r); err != nil {
 			return err
 		}
 	}
 	for _, queue := range queues {
-		one, err := mirror.InspectLmstfy(ctx, r, queue)
+		one, err := fromlmstfy.Inspect(ctx, r, queue)
 		if err != nil {
 			return fmt.Errorf("queue %s/%s of lmstfy: %w", queue.Namespace, queue.Name, err)
 		}
@@ -212,16 +215,16 @@ func (found *foundQueues) lmstfy(ctx context.Context, r redis.UniversalClient, n
 }
 
 // byService does work with the options of an import from the service that --from names.
-func (f *mirrorFlags) byService(o mirror.SourceOptions, lmstfy func(mirror.LmstfyOptions) error, youzan func(mirror.YouzanOptions) error) error {
+func (f *mirrorFlags) byService(o oneway.Options, lmstfy func(fromlmstfy.Options) error, youzan func(fromyouzan.Options) error) error {
 	o.Queue, o.Share, o.Hold = f.queue, f.share, f.hold
 	if f.source.from == fromYouzan {
-		return youzan(mirror.YouzanOptions{SourceOptions: o, YouzanServer: f.source.server(), Topic: f.redisQueue})
+		return youzan(fromyouzan.Options{Options: o, Server: f.source.server(), Topic: f.redisQueue})
 	}
 	queue, err := lmstfyQueue(f.redisQueue)
 	if err != nil {
 		return err
 	}
-	return lmstfy(mirror.LmstfyOptions{SourceOptions: o, Source: queue, Dead: mirror.DeadLetters(f.source.dead)})
+	return lmstfy(fromlmstfy.Options{Options: o, Source: queue, Dead: fromlmstfy.DeadLetters(f.source.dead)})
 }
 
 // finalize ends a migration, and returns what it checked.
@@ -229,11 +232,11 @@ func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *
 	if f.source.from == fromRedisson {
 		return mirror.Finalize(ctx, r, c, mirror.FinalizeOptions{RedisQueue: f.redisQueue, Queue: f.queue, Share: f.share, Hold: f.hold, Notice: notice})
 	}
-	err = f.byService(mirror.SourceOptions{Notice: notice}, func(o mirror.LmstfyOptions) (err error) {
-		checks, err = mirror.FinalizeLmstfy(ctx, r, c, o)
+	err = f.byService(oneway.Options{Notice: notice}, func(o fromlmstfy.Options) (err error) {
+		checks, err = fromlmstfy.Finalize(ctx, r, c, o)
 		return err
-	}, func(o mirror.YouzanOptions) (err error) {
-		checks, err = mirror.FinalizeYouzan(ctx, r, c, o)
+	}, func(o fromyouzan.Options) (err error) {
+		checks, err = fromyouzan.Finalize(ctx, r, c, o)
 		return err
 	})
 	return checks, err
@@ -250,9 +253,9 @@ func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.Universa
 		return a.showValue(found, func(w io.Writer) { renderFound(w, found, a.now()) })
 	}
 	bar := newEntries(a.system)
-	general := mirror.SourceOptions{
+	general := oneway.Options{
 		Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Notice: bar.until(ctx),
-		Progress: func(n mirror.SourceCounts) {
+		Progress: func(n oneway.Counts) {
 			meters.imported(f.redisQueue, mirror.ImportCounts{
 				Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside,
 				Looked: a.now(), // it comes after an answer of Redis only
@@ -260,12 +263,12 @@ func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.Universa
 			bar.entries(n.Acked+n.Gone+n.SetAside, n.Total)
 		},
 	}
-	var counts mirror.SourceCounts
-	err := f.byService(general, func(o mirror.LmstfyOptions) (err error) {
-		counts, err = mirror.ImportLmstfy(ctx, r, c, o)
+	var counts oneway.Counts
+	err := f.byService(general, func(o fromlmstfy.Options) (err error) {
+		counts, err = fromlmstfy.Import(ctx, r, c, o)
 		return err
-	}, func(o mirror.YouzanOptions) (err error) {
-		counts, err = mirror.ImportYouzan(ctx, r, c, o)
+	}, func(o fromyouzan.Options) (err error) {
+		counts, err = fromyouzan.Import(ctx, r, c, o)
 		return err
 	})
 	bar.end()

@@ -5,9 +5,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"google.golang.org/protobuf/types/known/timestamppb"
-
-	"github.com/belfrydb/belfry/mirror"
 )
 
 // renderFound shows the queues that a Redis has.
@@ -57,7 +56,7 @@ func renderFound(w io.Writer, found *foundQueues, now time.Time) {
 }
 
 // renderSource says what an import from lmstfy or ouqiang/delay-queue did.
-func renderSource(w io.Writer, n mirror.SourceCounts) {
+func renderSource(w io.Writer, n oneway.Counts) {
 	fields(w,
 		"claimed", number(n.Claimed),
 		"put", fmt.Sprintf("%s, of which Belfry had %s already", number(n.Committed), number(n.Repeated)),

@@ -30,7 +30,8 @@ func FuzzAppendTimerMember(f *testing.F) {
 	f.Fuzz(func(t *testing.T, namespace, queue string, tries uint16, id string) {
 		m := TimerMember{Namespace: namespace, Queue: queue, Tries: tries, ID: id}
 		b, err := m.Append(nil)
-		if refused := namespace == "" || queue == "" || id == "" || max(len(namespace), len(queue), len(id)) > 65535; refused != (err != nil) {
+		if refused := namespace == "" || queue == "" || id == "" || max(len(namespace), len(queue),
+			len(id)) > 65535; refused != (err != nil) {
 			t.Fatalf("%+v: that it cannot be written is %v, error is %v", m, refused, err)
 		}
 		if err != nil {
@@ -58,7 +59,8 @@ func FuzzParseElement(f *testing.F) {
 
 // FuzzParseID compares with math/big, whose digits of base 32 are others.
 func FuzzParseID(f *testing.F) {
-	for _, id := range []string{delayedID, readyID, versionedID, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ", "8ZZZZZZZZZZZZZZZZZZZZZZZZZ", ""} {
+	for _, id := range []string{delayedID, readyID, versionedID, "7ZZZZZZZZZZZZZZZZZZZZZZZZZ",
+		"8ZZZZZZZZZZZZZZZZZZZZZZZZZ", ""} {
 		f.Add(id)
 	}
 	f.Fuzz(func(t *testing.T, id string) {
@@ -67,7 +69,9 @@ func FuzzParseID(f *testing.F) {
 			return
 		}
 		version := id[:len(id)-ulidChars]
-		digits := strings.Map(func(c rune) rune { return rune("0123456789abcdefghijklmnopqrstuv"[strings.IndexRune(alphabet, c)]) }, id[len(version):])
+		digits := strings.Map(func(c rune) rune {
+			return rune("0123456789abcdefghijklmnopqrstuv"[strings.IndexRune(alphabet, c)])
+		}, id[len(version):])
 		number, ok := new(big.Int).SetString(digits, 32)
 		if !ok || number.BitLen() > 128 {
 			t.Fatalf("%q is no ULID, and was read as %+v", id, got)

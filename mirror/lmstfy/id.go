@@ -9,19 +9,21 @@ import (
 
 const (
 	ulidChars = 26
-	// alphabet is Crockford's base32, each character standing for its position. Servers write capitals only; other spellings of the same number
-	// would be other keys in Redis.
+	// alphabet is Crockford's base32, each character standing for its position. Servers write
+	// capitals only; other spellings of the same number would be other keys in Redis.
 	alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 )
 
-// An ID is what the id of a job says. It is a ULID whose last four bytes were overwritten with the delay.
+// An ID is what the id of a job says. It is a ULID whose last four bytes were overwritten with the
+// delay.
 type ID struct {
 	Version int           // 0: the ULID alone, and the job's value is its body; 1: "1" and the ULID, and the value is JSON
 	Created time.Time     // when the job was published, to the millisecond, by the server's clock
 	Delay   time.Duration // the delay it was published with, in whole seconds; a later life of the job does not change it
 }
 
-// ParseID reads the id of a job. It takes nothing that no server would have written, and no version that it does not know.
+// ParseID reads the id of a job. It takes nothing that no server would have written, and no version
+// that it does not know.
 func ParseID(id string) (ID, error) {
 	version, ulid := 0, id
 	switch {

@@ -10,7 +10,8 @@ const (
 // QueuesKey is the hash whose fields are the queues of a namespace.
 func QueuesKey(namespace string) string { return NamespacesKey + "/" + namespace }
 
-// Queue names a queue. Servers take only letters, digits, "-" and "_" in either name, so that the slashes of a key are its own.
+// Queue names a queue. Servers take only letters, digits, "-" and "_" in either name, so that the
+// slashes of a key are its own.
 type Queue struct {
 	Namespace, Name string
 }

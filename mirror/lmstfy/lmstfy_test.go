@@ -129,7 +129,8 @@ func TestParseRefusesEveryCut(t *testing.T) {
 
 func TestAppendRefuses(t *testing.T) {
 	longest := strings.Repeat("x", 65535)
-	if b, err := (TimerMember{Namespace: longest, Queue: longest, ID: longest}).Append(nil); err != nil || len(b) != 4*2+3*65535 {
+	if b, err := (TimerMember{Namespace: longest, Queue: longest, ID: longest}).Append(nil); err != nil ||
+		len(b) != 4*2+3*65535 {
 		t.Errorf("the longest member has %d bytes, %v", len(b), err)
 	}
 	type appender interface{ Append([]byte) ([]byte, error) }

@@ -25,7 +25,8 @@ type Element struct {
 	ID    string
 }
 
-// Append appends the member to b. It is an error if a name or the id is empty or has more than 65,535 bytes; then b is returned as it was.
+// Append appends the member to b. It is an error if a name or the id is empty or has more than
+// 65,535 bytes; then b is returned as it was.
 func (m TimerMember) Append(b []byte) ([]byte, error) {
 	for _, part := range []struct{ what, text string }{{"namespace", m.Namespace}, {"queue", m.Queue}, {"id", m.ID}} {
 		if err := fits(part.what, part.text); err != nil {
@@ -38,7 +39,8 @@ func (m TimerMember) Append(b []byte) ([]byte, error) {
 	return appendText(b, m.ID), nil
 }
 
-// Append appends the element to b. It is an error if the id is empty or has more than 65,535 bytes; then b is returned as it was.
+// Append appends the element to b. It is an error if the id is empty or has more than 65,535 bytes;
+// then b is returned as it was.
 func (e Element) Append(b []byte) ([]byte, error) {
 	if err := fits("id", e.ID); err != nil {
 		return b, fmt.Errorf("lmstfy: writing a list element: %w", err)
@@ -46,7 +48,8 @@ func (e Element) Append(b []byte) ([]byte, error) {
 	return appendText(binary.LittleEndian.AppendUint16(b, e.Tries), e.ID), nil
 }
 
-// ParseTimerMember reads a member of TimerKey. It takes nothing that Append would not have written; what the names and the id consist of it does not ask.
+// ParseTimerMember reads a member of TimerKey. It takes nothing that Append would not have written;
+// what the names and the id consist of it does not ask.
 func ParseTimerMember(member []byte) (TimerMember, error) {
 	r := reader{rest: member}
 	m := TimerMember{Namespace: r.text("namespace"), Queue: r.text("queue"), Tries: r.number("tries"), ID: r.text("id")}
@@ -56,7 +59,8 @@ func ParseTimerMember(member []byte) (TimerMember, error) {
 	return m, nil
 }
 
-// ParseElement reads an element of a list. It takes nothing that Append would not have written; what the id consists of it does not ask.
+// ParseElement reads an element of a list. It takes nothing that Append would not have written;
+// what the id consists of it does not ask.
 func ParseElement(element []byte) (Element, error) {
 	r := reader{rest: element}
 	e := Element{Tries: r.number("tries"), ID: r.text("id")}
@@ -80,7 +84,8 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.LittleEndian.AppendUint16(b, uint16(len(text))), text...)
 }
 
-// A reader takes a layout apart from the front. After the first error, which it keeps, all that it reads is zero.
+// A reader takes a layout apart from the front. After the first error, which it keeps, all that it
+// reads is zero.
 type reader struct {
 	rest []byte
 	err  error

@@ -34,8 +34,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Outliving returns a context that ends, with the same cause, by later than ctx does. The caller must call
-// end.
+// Outliving returns a context that ends, with the same cause, by later than ctx does. The caller
+// must call end.
 func Outliving(ctx context.Context, by time.Duration) (outlives context.Context, end context.CancelFunc) {
 	outlives, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	alarms := make(chan *time.Timer, 1)

@@ -10,8 +10,8 @@ const (
 	scriptGoal = 10 * time.Millisecond
 )
 
-// NextBatch returns how many entries the next script should take, by how long one with last entries took:
-// [BatchMin] to [BatchMax].
+// NextBatch returns how many entries the next script should take, by how long one with last entries
+// took: [BatchMin] to [BatchMax].
 func NextBatch(last int, took time.Duration) int {
 	switch {
 	case took > scriptGoal:

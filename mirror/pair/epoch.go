@@ -49,7 +49,8 @@ func (l *Link) BeginEpoch(ctx context.Context, epoch int) error {
 
 func epochID(n int) string { return "epoch:" + strconv.Itoa(n) }
 
-// TakenBack reports whether an export began an epoch, and no process decided since that entries come over again.
+// TakenBack reports whether an export began an epoch, and no process decided since that entries
+// come over again.
 func (l *Link) TakenBack(ctx context.Context, epoch int) (bool, error) {
 	if epoch == 1 {
 		return false, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// Passing is [redisconn.Passing] for scripts: too few replicas pass, and so does a turn that the guard has
-// seen before, because the library sent a script again whose answer was lost.
+// Passing is [redisconn.Passing] for scripts: too few replicas pass, and so does a turn that the
+// guard has seen before, because the library sent a script again whose answer was lost.
 func Passing(err error) bool {
 	return redisconn.Passing(err) || redisconn.HasCode(err, "BELFRYTURN") || errors.Is(err, errReplicas)
 }

@@ -14,8 +14,8 @@ import (
 // shareDefault is the part of Redis' time that scripts take if nothing else is said.
 const shareDefault = 0.25
 
-// Options say which queues a [Link] connects, and how. Redis, Belfry, RedisQueue, StateKey and TrialKey
-// must be set; what else is zero has its default.
+// Options say which queues a [Link] connects, and how. Redis, Belfry, RedisQueue, StateKey and
+// TrialKey must be set; what else is zero has its default.
 type Options struct {
 	// Redis and Belfry are the two sides.
 	Redis  redis.UniversalClient
@@ -37,9 +37,9 @@ type Options struct {
 	Notice func(error)
 }
 
-// A Link is one process's way to a pair of queues: one in Redis, and the queue of Belfry that it belongs
-// to. Nothing changes its exported fields after [New]. One goroutine at a time may use a Link; several
-// need an [Link.Outward] of their own.
+// A Link is one process's way to a pair of queues: one in Redis, and the queue of Belfry that it
+// belongs to. Nothing changes its exported fields after [New]. One goroutine at a time may use a
+// Link; several need an [Link.Outward] of their own.
 type Link struct {
 	Redis      redis.UniversalClient
 	Belfry     *client.Client
@@ -83,8 +83,8 @@ func New(o Options) Link {
 	}
 }
 
-// Outward returns a link for scripts that go the other way, to be used beside l: a bridge has one for
-// each direction. Each has its own order of scripts and its own rest.
+// Outward returns a link for scripts that go the other way, to be used beside l: a bridge has one
+// for each direction. Each has its own order of scripts and its own rest.
 func (l *Link) Outward() Link {
 	out := *l
 	out.way = newWay("out")
@@ -100,7 +100,8 @@ func (l *Link) Epoch() int { return l.epoch }
 // Slowest returns the longest that one script took, with its way there and back.
 func (l *Link) Slowest() time.Duration { return l.slowest }
 
-// AwaitRest waits until Redis was left alone for as long as the share asks. [Link.Script] does that itself.
+// AwaitRest waits until Redis was left alone for as long as the share asks. [Link.Script] does that
+// itself.
 func (l *Link) AwaitRest(ctx context.Context) error { return Sleep(ctx, time.Until(l.restEnd)) }
 
 // controlQueue is the queue in Belfry that holds what the mirror remembers about one pair of
@@ -117,9 +118,9 @@ func (l *Link) open(ctx context.Context, fence uint64) (err error) {
 	return err
 }
 
-// WithHold does work while this process, and no other, may change what belongs to the pair. It waits for
-// the hold, and tells Notice [ErrHeld] if that takes a while. The context of work ends when the hold is
-// lost; then [ErrHoldLost] is among the errors. Call [Link.Identify] first.
+// WithHold does work while this process, and no other, may change what belongs to the pair. It
+// waits for the hold, and tells Notice [ErrHeld] if that takes a while. The context of work ends
+// when the hold is lost; then [ErrHoldLost] is among the errors. Call [Link.Identify] first.
 func (l *Link) WithHold(ctx context.Context, work func(ctx context.Context) error) error {
 	return underHold(ctx, l.Belfry, l.control, l.Hold, func() { l.Notice(l.held) }, func(ctx context.Context,
 		fence uint64) error {

@@ -12,8 +12,8 @@ func (l *Link) Begin(ctx context.Context, check func(ctx context.Context) error)
 	return l.repeat(ctx, check, redisconn.Fleeting)
 }
 
-// Persist does work, again while it fails with what may pass, as when Redis restarts. Any other error it
-// returns, explained.
+// Persist does work, again while it fails with what may pass, as when Redis restarts. Any other
+// error it returns, explained.
 func (l *Link) Persist(ctx context.Context, work func(ctx context.Context) error) error {
 	return l.repeat(ctx, work, Passing)
 }
@@ -31,8 +31,8 @@ func (l *Link) repeat(ctx context.Context, work func(ctx context.Context) error,
 	}
 }
 
-// Outlast waits until another try makes sense after an error that may pass. It returns any other error,
-// explained, and the cause if ctx has ended.
+// Outlast waits until another try makes sense after an error that may pass. It returns any other
+// error, explained, and the cause if ctx has ended.
 func (l *Link) Outlast(ctx context.Context, err error, retry *Backoff) error {
 	return l.wait(ctx, err, retry, Passing)
 }

@@ -13,7 +13,8 @@ import (
 // ErrNoQueue says that Redis has nothing of a queue.
 var ErrNoQueue = errors.New("this database of Redis has no delayed queue")
 
-// Identify asks Belfry for its cluster, and returns an error if no queue of it can have the queue's name.
+// Identify asks Belfry for its cluster, and returns an error if no queue of it can have the queue's
+// name.
 func (l *Link) Identify(ctx context.Context) error {
 	cluster, err := l.Belfry.Admin().Cluster(ctx)
 	if err != nil {
@@ -32,7 +33,8 @@ func (l *Link) Identify(ctx context.Context) error {
 	return nil
 }
 
-// Writes tries the commands that cannot be tried without a change, on the trial key, and removes it.
+// Writes tries the commands that cannot be tried without a change, on the trial key, and removes
+// it.
 func (l *Link) Writes(ctx context.Context) error {
 	key := l.TrialKey
 	if err := l.Redis.Unlink(ctx, key).Err(); err != nil { // else nothing could be removed again
@@ -65,8 +67,8 @@ func (l *Link) CheckPair(ctx context.Context) error {
 	return nil
 }
 
-// Finalized reports whether there is nothing to end: neither Redis nor a queue of Belfry has a note that
-// something is under way. Both are asked, because Redis may have lost its note.
+// Finalized reports whether there is nothing to end: neither Redis nor a queue of Belfry has a note
+// that something is under way. Both are asked, because Redis may have lost its note.
 func (l *Link) Finalized(ctx context.Context, queues ...string) (bool, error) {
 	owner, err := l.Redis.HMGet(ctx, l.StateKey, "cluster").Result()
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PutAll puts jobs until Belfry has answered for each. It calls done for those that Belfry has, with
-// [client.ErrJobExists] in the result if it had the id with other content, and refused for those that it
-// will never take; n is the position in puts. What Belfry refuses for the time being is put again. It
-// returns an error if ctx ends or the client lacks a right.
+// PutAll puts jobs until Belfry has answered for each. It calls done for those that Belfry has,
+// with [client.ErrJobExists] in the result if it had the id with other content, and refused for
+// those that it will never take; n is the position in puts. What Belfry refuses for the time being
+// is put again. It returns an error if ctx ends or the client lacks a right.
 func (l *Link) PutAll(ctx context.Context, puts []client.Put, done func(n int, r client.PutResult),
 	refused func(n int, why error)) error {
 	places := make([]int, len(puts))
@@ -55,8 +55,8 @@ func IsGone(err error) bool {
 // atOnce is how many calls of Each are under way at a time.
 const atOnce = 64
 
-// Each calls f for all elements of a list, up to 64 at a time, and returns the first error. The context
-// of the others ends then. The SDK makes batches of calls that are made at the same time.
+// Each calls f for all elements of a list, up to 64 at a time, and returns the first error. The
+// context of the others ends then. The SDK makes batches of calls that are made at the same time.
 func Each[T any](ctx context.Context, all []T, f func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)

@@ -155,8 +155,8 @@ func (l *Link) noteDedup(ctx context.Context, queue string) error {
 	return notes{l.Belfry, queue}.noteWas(ctx)
 }
 
-// RestoreDedup has a queue remember ids as it did before the first import, unless jobs come from other
-// Redis queues still. Repeating it changes nothing.
+// RestoreDedup has a queue remember ids as it did before the first import, unless jobs come from
+// other Redis queues still. Repeating it changes nothing.
 func (l *Link) RestoreDedup(ctx context.Context, queue string) error {
 	n := notes{l.Belfry, queue}
 	if err := n.forget(ctx, markID(l.control)); err != nil {
@@ -219,7 +219,8 @@ func (l *Link) setBack(ctx context.Context, n notes, was bool) (again bool, err 
 	return true, rememberForever(ctx, l.Belfry, n.queue)
 }
 
-// rememberForever has a queue remember the ids of ended jobs without end, and makes it if there is none.
+// rememberForever has a queue remember the ids of ended jobs without end, and makes it if there is
+// none.
 func rememberForever(ctx context.Context, c *client.Client, queue string) error {
 	settings := &client.QueueSettings{DedupForever: new(true)}
 	_, err := c.Admin().CreateQueue(ctx, queue, 1, settings)
@@ -232,8 +233,8 @@ func rememberForever(ctx context.Context, c *client.Client, queue string) error 
 	return nil
 }
 
-// RememberIDs has a queue remember ids without end, so that a repeat is known, and writes down what it
-// remembered before. It makes the queue if there is none. Repeating it changes nothing.
+// RememberIDs has a queue remember ids without end, so that a repeat is known, and writes down what
+// it remembered before. It makes the queue if there is none. Repeating it changes nothing.
 func (l *Link) RememberIDs(ctx context.Context, queue string) error {
 	if err := l.noteDedup(ctx, queue); err != nil {
 		return err

@@ -66,8 +66,8 @@ func (l *Link) replicated(ctx context.Context, conn *redis.Conn, replicas int) e
 	return err
 }
 
-// CheckReplicas returns an error if Redis lacks the replicas that Options asks for, or if the user may not
-// wait for them.
+// CheckReplicas returns an error if Redis lacks the replicas that Options asks for, or if the user
+// may not wait for them.
 func (l *Link) CheckReplicas(ctx context.Context) error {
 	if l.replicas == 0 {
 		return nil

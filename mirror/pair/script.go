@@ -17,23 +17,25 @@ type way struct {
 
 func newWay(name string) way { return way{name, new(uint64)} }
 
-// turn returns what the guard takes for the next script. A script that arrives after it with an earlier
-// turn was held back by the network: it was sent again since, and its answer has no reader.
+// turn returns what the guard takes for the next script. A script that arrives after it with an
+// earlier turn was held back by the network: it was sent again since, and its answer has no reader.
 func (w way) turn(fence uint64) string {
 	*w.last++
 	return fmt.Sprint(fence, " ", w.name, " ", *w.last)
 }
 
-// Script runs a script that begins with [Guard], after it has left Redis alone for as long as the share
-// asks. The script's KEYS are the state and then keys; its ARGV are the guard's three and then args. It
-// returns how long the script took, with its way there and back. If Options asks for replicas, it fails
-// unless that many have what the script did. An error may come after the script was done: run it again.
+// Script runs a script that begins with [Guard], after it has left Redis alone for as long as the
+// share asks. The script's KEYS are the state and then keys; its ARGV are the guard's three and
+// then args. It returns how long the script took, with its way there and back. If Options asks for
+// replicas, it fails unless that many have what the script did. An error may come after the script
+// was done: run it again.
 func (l *Link) Script(ctx context.Context, s *redis.Script, keys []string, args ...any) (*redis.Cmd, time.Duration,
 	error) {
 	return l.runScript(ctx, l.replicas, s, keys, args)
 }
 
-// ScriptUnreplicated is [Link.Script] without a wait for replicas: for what a failover may take back.
+// ScriptUnreplicated is [Link.Script] without a wait for replicas: for what a failover may take
+// back.
 func (l *Link) ScriptUnreplicated(ctx context.Context, s *redis.Script, keys []string, args ...any) error {
 	_, _, err := l.runScript(ctx, 0, s, keys, args)
 	return err
@@ -54,15 +56,15 @@ func (l *Link) runScript(ctx context.Context, replicas int, s *redis.Script, key
 	return reply, took, nil
 }
 
-// RefuseEarlier has Redis refuse the scripts of processes that had the hold before, and those of this
-// process that are still on their way.
+// RefuseEarlier has Redis refuse the scripts of processes that had the hold before, and those of
+// this process that are still on their way.
 func (l *Link) RefuseEarlier(ctx context.Context) error {
 	_, _, err := l.Script(ctx, fenceScript, nil)
 	return err
 }
 
-// RemoveKeys ends what Redis notes about the pair and removes the key disposable. It fails if one of the
-// keys that must be empty has something.
+// RemoveKeys ends what Redis notes about the pair and removes the key disposable. It fails if one
+// of the keys that must be empty has something.
 func (l *Link) RemoveKeys(ctx context.Context, disposable string, empty ...string) error {
 	_, _, err := l.Script(ctx, endScript, append([]string{disposable}, empty...))
 	return err

@@ -61,8 +61,8 @@ func (l *Link) BeingTaken(ctx context.Context) (bool, error) {
 	return held, err
 }
 
-// UntilWished does work, and ends its context with [ErrWished] when another process asks for the hold. It
-// tells Notice when Belfry does not answer, and when it does again.
+// UntilWished does work, and ends its context with [ErrWished] when another process asks for the
+// hold. It tells Notice when Belfry does not answer, and when it does again.
 func (l *Link) UntilWished(ctx context.Context, work func(ctx context.Context) error) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -90,8 +90,8 @@ func (l *Link) UntilWished(ctx context.Context, work func(ctx context.Context) e
 	return err
 }
 
-// WithWish is [Link.WithHold] for work that others give way to: it asks for the hold, and a process in
-// [Link.UntilWished] lets go of it.
+// WithWish is [Link.WithHold] for work that others give way to: it asks for the hold, and a process
+// in [Link.UntilWished] lets go of it.
 func (l *Link) WithWish(ctx context.Context, work func(ctx context.Context) error) error {
 	wishing, stop := context.WithCancel(ctx)
 	wish := func() {

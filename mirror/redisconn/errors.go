@@ -20,15 +20,15 @@ func HasCode(err error, code string) bool {
 		strings.Contains(err.Error(), " -"+code+" ")
 }
 
-// Passing reports whether an error may be gone at the next try, for work that is under way: Redis is
-// not reached, starting, failing over, moving keys, full, busy, or lacks replicas.
+// Passing reports whether an error may be gone at the next try, for work that is under way: Redis
+// is not reached, starting, failing over, moving keys, full, busy, or lacks replicas.
 func Passing(err error) bool {
 	return Fleeting(err) || slices.ContainsFunc([]string{"READONLY", "NOREPLICAS", "MISCONF", "OOM", "MOVED", "ASK"},
 		func(code string) bool { return HasCode(err, code) })
 }
 
-// Fleeting is [Passing] for work that begins. A Redis that was named by mistake may be a replica, full
-// or without replicas as well, and its user should learn that at once.
+// Fleeting is [Passing] for work that begins. A Redis that was named by mistake may be a replica,
+// full or without replicas as well, and its user should learn that at once.
 func Fleeting(err error) bool {
 	var network net.Error
 	if errors.As(err, &network) {
@@ -61,8 +61,8 @@ func IsExplained(err error) bool {
 	return errors.As(err, &already)
 }
 
-// Explain says what an error of Redis means and what to do about it. It wraps the error, and returns
-// one that it, or [Explained], has wrapped before as it is.
+// Explain says what an error of Redis means and what to do about it. It wraps the error, and
+// returns one that it, or [Explained], has wrapped before as it is.
 func Explain(err error) error {
 	if IsExplained(err) {
 		return err

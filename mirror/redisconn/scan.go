@@ -11,8 +11,8 @@ import (
 // ScanPage is how many elements one round trip of a scan reads, about.
 const ScanPage = 500
 
-// ScanKeys calls f with each page of the keys that match a pattern, all keys if it is empty. A key may
-// come twice. It returns the first error, of Redis or of f, as it is.
+// ScanKeys calls f with each page of the keys that match a pattern, all keys if it is empty. A key
+// may come twice. It returns the first error, of Redis or of f, as it is.
 func ScanKeys(ctx context.Context, r redis.UniversalClient, pattern string, f func(keys []string) error) error {
 	for cursor := uint64(0); ; {
 		page, next, err := r.Scan(ctx, cursor, pattern, ScanPage).Result()
@@ -30,8 +30,8 @@ func ScanKeys(ctx context.Context, r redis.UniversalClient, pattern string, f fu
 	}
 }
 
-// ScanScores calls f with each page of a sorted set's members that match a pattern, all members if it
-// is empty. A page has member and score one after the other. A member may come twice.
+// ScanScores calls f with each page of a sorted set's members that match a pattern, all members if
+// it is empty. A page has member and score one after the other. A member may come twice.
 func ScanScores(ctx context.Context, r redis.UniversalClient, key, pattern string, f func(page []string) error) error {
 	for cursor := uint64(0); ; {
 		page, next, err := r.ZScan(ctx, key, cursor, pattern, ScanPage).Result()
@@ -47,8 +47,8 @@ func ScanScores(ctx context.Context, r redis.UniversalClient, key, pattern strin
 	}
 }
 
-// EachPage calls f with each page of a list, from its head. What others do to the list meanwhile may
-// hide an element or show it twice.
+// EachPage calls f with each page of a list, from its head. What others do to the list meanwhile
+// may hide an element or show it twice.
 func EachPage(ctx context.Context, r redis.UniversalClient, list string, f func(elements []string) error) error {
 	for at := int64(0); ; at += ScanPage {
 		page, err := r.LRange(ctx, list, at, at+ScanPage-1).Result()

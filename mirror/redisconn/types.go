@@ -22,8 +22,8 @@ func Hash(key string) TypedKey { return TypedKey{key, "hash"} }
 // Set names a key that holds a set.
 func Set(key string) TypedKey { return TypedKey{key, "set"} }
 
-// CheckTypes returns an error that names the first key of another type than it should have. A key that
-// does not exist is right.
+// CheckTypes returns an error that names the first key of another type than it should have. A key
+// that does not exist is right.
 func CheckTypes(ctx context.Context, r redis.UniversalClient, types []TypedKey) error {
 	names := make([]string, len(types))
 	for n, want := range types {
@@ -42,8 +42,8 @@ func CheckTypes(ctx context.Context, r redis.UniversalClient, types []TypedKey) 
 	return nil
 }
 
-// TypesOf returns the types of keys in their order, "none" for one that does not exist. It sends one
-// command for each key, so that the keys may be in different slots of a Redis Cluster.
+// TypesOf returns the types of keys in their order, "none" for one that does not exist. It sends
+// one command for each key, so that the keys may be in different slots of a Redis Cluster.
 func TypesOf(ctx context.Context, r redis.UniversalClient, keys ...string) ([]string, error) {
 	kinds := make([]string, len(keys))
 	replies := make([]*redis.StatusCmd, len(keys))

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// A Codec says how the payloads of a queue and the bodies of jobs become each other. In Redisson it belongs to the queue, not to
-// the client, and nothing in Redis names it: people name it, it is never concluded from payloads.
+// A Codec says how the payloads of a queue and the bodies of jobs become each other. In Redisson it
+// belongs to the queue, not to the client, and nothing in Redis names it: people name it, it is
+// never concluded from payloads.
 type Codec uint8
 
 // The codecs.
@@ -19,9 +20,9 @@ const (
 	Opaque Codec = iota
 	// String is StringCodec, also LongCodec and the like: the body is the payload, and UTF-8.
 	String
-	// JSON is JsonJacksonCodec and TypedJsonJacksonCodec: the body is the payload, one JSON text. A Java string is a JSON string
-	// there, with its quotes. JsonJacksonCodec reads objects and collections only with the names of classes in the text, which a
-	// body for it must bring along.
+	// JSON is JsonJacksonCodec and TypedJsonJacksonCodec: the body is the payload, one JSON text. A
+	// Java string is a JSON string there, with its quotes. JsonJacksonCodec reads objects and
+	// collections only with the names of classes in the text, which a body for it must bring along.
 	JSON
 	// Kryo5String is a string of Kryo5Codec without references. The body is the string.
 	Kryo5String
@@ -56,11 +57,13 @@ func ParseCodec(s string) (Codec, error) {
 	return Opaque, fmt.Errorf("there is no codec %q; want one of %q", s, codecNames())
 }
 
-// Decode returns the body that a payload stands for. It is ok only if [Codec.Encode] makes the same payload of the body again.
-// Otherwise, and always with [Opaque], body is the payload, which then stays opaque. The body may be a part of payload.
+// Decode returns the body that a payload stands for. It is ok only if [Codec.Encode] makes the same
+// payload of the body again. Otherwise, and always with [Opaque], body is the payload, which then
+// stays opaque. The body may be a part of payload.
 //
-// Two kinds of strings are never ok: those with half a surrogate pair, which are no UTF-8; and those of Kryo5String that begin
-// with U+0001 and may as well be another string, written with references.
+// Two kinds of strings are never ok: those with half a surrogate pair, which are no UTF-8; and
+// those of Kryo5String that begin with U+0001 and may as well be another string, written with
+// references.
 func (c Codec) Decode(payload []byte) (body []byte, ok bool) {
 	body = payload
 	if read := c.reader(); read != nil {
@@ -77,8 +80,9 @@ func (c Codec) Decode(payload []byte) (body []byte, ok bool) {
 	return body, true
 }
 
-// Encode returns the payload that stands for a body, which may be the body itself. The error says why there is none: the body is not
-// UTF-8, or not JSON, or the codec is [Opaque], which cannot write a job that did not come from Redisson.
+// Encode returns the payload that stands for a body, which may be the body itself. The error says
+// why there is none: the body is not UTF-8, or not JSON, or the codec is [Opaque], which cannot
+// write a job that did not come from Redisson.
 func (c Codec) Encode(body []byte) ([]byte, error) {
 	switch c {
 	case Bytes:
@@ -107,7 +111,8 @@ func (c Codec) Encode(body []byte) ([]byte, error) {
 	}
 }
 
-// A reader takes a string off the front of a payload. It may take more forms than the codec writes, since Decode compares.
+// A reader takes a string off the front of a payload. It may take more forms than the codec writes,
+// since Decode compares.
 type reader func(payload []byte) (units []uint16, rest []byte, ok bool)
 
 // reader returns how the codec reads strings, nil if their payload is their text.

@@ -50,14 +50,16 @@ func TestValuesOfCodecs(t *testing.T) {
 		{JSON, order, order},
 		{JSON, `["java.lang.Long",1]`, `["java.lang.Long",1]`},
 		{JSON, `"{\"orderId\":1001}"`, `"{\"orderId\":1001}"`},
-		{JSON, `{"@class":"com.x.Order","big":["java.lang.Long",7],"id":"A-1"}`, `{"@class":"com.x.Order","big":["java.lang.Long",7],"id":"A-1"}`},
+		{JSON, `{"@class":"com.x.Order","big":["java.lang.Long",7],"id":"A-1"}`,
+			`{"@class":"com.x.Order","big":["java.lang.Long",7],"id":"A-1"}`},
 		{JSON, " {\n}\n", " {\n}\n"},
 		{Kryo5String, "\x03hell\xef", "hello"},
 		{Kryo5String, "\x03" + order[:15] + "\xfd", order},
 		{RiverString, "\x04\x3e\x10" + order, order},
 		{FSTString, "\xfc\x10" + order, order},
 		{Kryo5String, "\x03a\xff", "a\x7f"},
-		{Kryo5String, "\x03\x83\xdf\xbf\xe0\xa0\x80", "\u07ff\u0800"}, // the last character of two bytes and the first of three
+		// the last character of two bytes and the first of three
+		{Kryo5String, "\x03\x83\xdf\xbf\xe0\xa0\x80", "\u07ff\u0800"},
 		{Kryo5String, "\x03\x87测试延迟消息", "测试延迟消息"},
 		{Kryo5String, "\x03\x83\xed\xa0\xbd\xed\xb8\x80", "\U0001f600"},
 		{RiverString, "\x04\x3e\x02\xed\xa0\xbd\xed\xb8\x80", "\U0001f600"},
@@ -76,12 +78,15 @@ func TestLengthsOfStrings(t *testing.T) {
 		heads map[int]string
 	}{
 		{Kryo5String, map[int]string{
-			0: "0381", 1: "0382", 2: "03", 32: "03", 33: "03a2", 62: "03bf", 63: "03c001", 64: "03c101", 8190: "03ff7f", 8191: "03c08001", 70000: "03f1c508",
+			0: "0381", 1: "0382", 2: "03", 32: "03", 33: "03a2", 62: "03bf", 63: "03c001", 64: "03c101", 8190: "03ff7f",
+			8191: "03c08001", 70000: "03f1c508",
 		}},
 		{RiverString, map[int]string{
-			0: "043d", 1: "043e01", 255: "043eff", 256: "043e00", 257: "043f0101", 65535: "043fffff", 65536: "043f0000", 65537: "044000010001",
+			0: "043d", 1: "043e01", 255: "043eff", 256: "043e00", 257: "043f0101", 65535: "043fffff", 65536: "043f0000",
+			65537: "044000010001",
 		}},
-		{FSTString, map[int]string{0: "fc00", 1: "fc01", 127: "fc7f", 128: "fc808000", 32767: "fc80ff7f", 32768: "fc8100800000", 70000: "fc8170110100"}},
+		{FSTString, map[int]string{0: "fc00", 1: "fc01", 127: "fc7f", 128: "fc808000", 32767: "fc80ff7f",
+			32768: "fc8100800000", 70000: "fc8170110100"}},
 	} {
 		for n, head := range v.heads {
 			body := bytes.Repeat([]byte("x"), n)
@@ -94,7 +99,8 @@ func TestLengthsOfStrings(t *testing.T) {
 	}
 }
 
-// opaquePayloads are payloads of which the codec would not make the same bytes again, in hexadecimal.
+// opaquePayloads are payloads of which the codec would not make the same bytes again, in
+// hexadecimal.
 var opaquePayloads = []struct {
 	codec        Codec
 	name, digits string
@@ -180,10 +186,12 @@ func TestPayloadsThatStayOpaque(t *testing.T) {
 	}
 }
 
-// TestMadeUpLengths: a payload that claims to be long is refused before there is memory for what it claims.
+// TestMadeUpLengths: a payload that claims to be long is refused before there is memory for what it
+// claims.
 func TestMadeUpLengths(t *testing.T) {
 	for _, c := range []Codec{Kryo5String, RiverString, FSTString} {
-		payload := unhex(t, map[Codec]string{Kryo5String: "03ffffff7f61", RiverString: "0440ffffffff61", FSTString: "fc81ffffffff61"}[c])
+		payload := unhex(t, map[Codec]string{Kryo5String: "03ffffff7f61", RiverString: "0440ffffffff61",
+			FSTString: "fc81ffffffff61"}[c])
 		if n := testing.AllocsPerRun(10, func() { c.Decode(payload) }); n > 0 {
 			t.Errorf("%s allocates %v times to refuse %x", c, n, payload)
 		}
@@ -237,7 +245,8 @@ func FuzzCodec(f *testing.F) {
 			}
 		}
 	}
-	for _, payload := range []string{`{"a":[1]}`, "\x03\x01hell\xef", "\x03\x83\xed\xa0\xbd\xed\xb8\x80", "\x01\x00java.util.HashMa\xf0", "\xac\xed\x00\x05"} {
+	for _, payload := range []string{`{"a":[1]}`, "\x03\x01hell\xef", "\x03\x83\xed\xa0\xbd\xed\xb8\x80",
+		"\x01\x00java.util.HashMa\xf0", "\xac\xed\x00\x05"} {
 		f.Add([]byte(payload))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -2,8 +2,8 @@ package redisson
 
 import "strings"
 
-// Keys are where one delayed queue lives in Redis. The names are the same in all versions of Redisson, and whether Redis is
-// one server, has sentinels or is a cluster.
+// Keys are where one delayed queue lives in Redis. The names are the same in all versions of
+// Redisson, and whether Redis is one server, has sentinels or is a cluster.
 type Keys struct {
 	// Ready is the list from which consumers take payloads: the destination queue itself.
 	Ready string
@@ -11,14 +11,16 @@ type Keys struct {
 	Timer string
 	// List is the list of the same members in the order of the offers.
 	List string
-	// Channel is a channel of Pub/Sub and no key. A message is the due time of a new head, in Unix milliseconds as decimal text.
+	// Channel is a channel of Pub/Sub and no key. A message is the due time of a new head, in Unix
+	// milliseconds as decimal text.
 	Channel string
-	// Semaphore exists only if the destination is a bounded queue. Taking from Ready without releasing it loses capacity.
+	// Semaphore exists only if the destination is a bounded queue. Taking from Ready without
+	// releasing it loses capacity.
 	Semaphore string
 }
 
-// KeysOf returns the keys of the delayed queue whose destination has this name, as Redis knows it: after the name mapper of
-// the client, if that has one.
+// KeysOf returns the keys of the delayed queue whose destination has this name, as Redis knows it:
+// after the name mapper of the client, if that has one.
 func KeysOf(queue string) Keys {
 	return Keys{
 		Ready:     queue,
@@ -29,8 +31,9 @@ func KeysOf(queue string) Keys {
 	}
 }
 
-// KeyOf returns the key of the given kind that belongs to a queue, in the slot of the queue's other keys if they share one.
-// Redisson makes its keys so, and the mirror those that it adds. The prefix holds no brace.
+// KeyOf returns the key of the given kind that belongs to a queue, in the slot of the queue's other
+// keys if they share one. Redisson makes its keys so, and the mirror those that it adds. The prefix
+// holds no brace.
 func KeyOf(prefix, queue string) string {
 	if strings.Contains(queue, "{") {
 		return prefix + ":" + queue
@@ -38,12 +41,14 @@ func KeyOf(prefix, queue string) string {
 	return prefix + ":{" + queue + "}"
 }
 
-// SameSlot reports whether Redis Cluster keeps all keys of a queue in one slot. Where it does not, as for the names "a{b", "a}b"
-// and "{}x", Redisson's scripts fail with CROSSSLOT; without a cluster such a queue works.
+// SameSlot reports whether Redis Cluster keeps all keys of a queue in one slot. Where it does not,
+// as for the names "a{b", "a}b" and "{}x", Redisson's scripts fail with CROSSSLOT; without a
+// cluster such a queue works.
 func SameSlot(queue string) bool { return hashed(queue) == hashed(KeyOf("x", queue)) }
 
-// hashed returns the part of a key that decides about its slot: what is between the first opening brace and the first closing
-// one after it, or the whole key if there is nothing between them or no such pair.
+// hashed returns the part of a key that decides about its slot: what is between the first opening
+// brace and the first closing one after it, or the whole key if there is nothing between them or no
+// such pair.
 func hashed(key string) string {
 	if _, after, ok := strings.Cut(key, "{"); ok {
 		if tag, _, ok := strings.Cut(after, "}"); ok && tag != "" {

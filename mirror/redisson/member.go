@@ -6,8 +6,9 @@ import (
 	"math"
 )
 
-// A Generation is a layout of packed members. Redisson reads only its own: a member of the other among those that are due
-// stops the queue for every client. A queue may hold both if its clients were upgraded while entries were pending.
+// A Generation is a layout of packed members. Redisson reads only its own: a member of the other
+// among those that are due stops the queue for every client. A queue may hold both if its clients
+// were upgraded while entries were pending.
 type Generation uint8
 
 // The generations.
@@ -39,8 +40,9 @@ func ParseGeneration(s string) (Generation, error) {
 	return Unknown, fmt.Errorf(`there is no generation %q; want "old" (up to Redisson 3.21.0) or "new" (from 3.21.1 on)`, s)
 }
 
-// The layouts, without padding; numbers are little endian. Redis packs members in Lua with the sizes and the byte order of its
-// machine: these are those of 64 bits and little endian. What others write is malformed here.
+// The layouts, without padding; numbers are little endian. Redis packs members in Lua with the
+// sizes and the byte order of its machine: these are those of 64 bits and little endian. What
+// others write is malformed here.
 //
 //	new: 0  1  the length of the random, 8        old: 0   8  the random, a float64
 //	     1  8  the random                              8   8  n
@@ -52,17 +54,20 @@ const (
 	newBytes    = 1 + randomBytes + 8 // a new member without payload
 )
 
-// A Member is an entry of a delayed queue as its timer and its list hold it. Entries of equal content differ by the random.
+// A Member is an entry of a delayed queue as its timer and its list hold it. Entries of equal
+// content differ by the random.
 type Member struct {
 	Generation Generation
-	// Random makes the member unique. Redis orders members of equal score by their bytes, so that eight big endian bytes of a
-	// growing number keep the order in the new generation. In the old one it is a little endian float64, see [OldRandom]; nobody reads it.
+	// Random makes the member unique. Redis orders members of equal score by their bytes, so that
+	// eight big endian bytes of a growing number keep the order in the new generation. In the old
+	// one it is a little endian float64, see [OldRandom]; nobody reads it.
 	Random [randomBytes]byte
 	// Payload is what the codec of the queue made of the element.
 	Payload []byte
 }
 
-// Append packs the member at the end of b and returns the result. [Unknown] is packed as [New]: who may not guess asks before.
+// Append packs the member at the end of b and returns the result. [Unknown] is packed as [New]: who
+// may not guess asks before.
 func (m Member) Append(b []byte) []byte {
 	if m.Generation != Old {
 		b = append(b, randomBytes)
@@ -72,11 +77,12 @@ func (m Member) Append(b []byte) []byte {
 	return append(b, m.Payload...)
 }
 
-// ParseMember unpacks a member; its payload is a part of b. [Member.Append] makes exactly b of it again.
+// ParseMember unpacks a member; its payload is a part of b. [Member.Append] makes exactly b of it
+// again.
 //
-// One kind of member is valid in both generations: 17 bytes that are a new one without payload, or an old one whose payload is
-// one zero byte. It is taken for one of the majority of its queue, and for a new one if that is [Unknown]. An error says why b is
-// of neither generation.
+// One kind of member is valid in both generations: 17 bytes that are a new one without payload, or
+// an old one whose payload is one zero byte. It is taken for one of the majority of its queue, and
+// for a new one if that is [Unknown]. An error says why b is of neither generation.
 func ParseMember(b []byte, majority Generation) (Member, error) {
 	isOld := len(b) >= oldBytes && payloadLength(b, oldBytes) == uint64(len(b)-oldBytes)
 	isNew := len(b) >= newBytes && b[0] == randomBytes && payloadLength(b, newBytes) == uint64(len(b)-newBytes)
@@ -111,7 +117,8 @@ func errMalformed(b []byte) error {
 		len(b), payloadLength(b, oldBytes), len(b)-oldBytes, why)
 }
 
-// OldRandom returns the random of an old member: n as a float64, which keeps 53 bits of it. Numbers up to 2^53 stay distinct.
+// OldRandom returns the random of an old member: n as a float64, which keeps 53 bits of it. Numbers
+// up to 2^53 stay distinct.
 func OldRandom(n int64) [randomBytes]byte {
 	return [randomBytes]byte(binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(n))))
 }

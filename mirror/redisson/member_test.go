@@ -52,8 +52,9 @@ func TestMembersOfLiveClients(t *testing.T) {
 	}
 }
 
-// TestOldMemberThatNewClientsRead: the random begins with 07, which a new client takes for its length, and finds the rest
-// in place. The generation is still the old one, and both read the same payload.
+// TestOldMemberThatNewClientsRead: the random begins with 07, which a new client takes for its
+// length, and finds the rest in place. The generation is still the old one, and both read the same
+// payload.
 func TestOldMemberThatNewClientsRead(t *testing.T) {
 	m, err := ParseMember(unhex(t, "07000000000000000600000000000000736e65616b79"), New)
 	if err != nil || m.Generation != Old || string(m.Payload) != "sneaky" {
@@ -77,11 +78,13 @@ func TestAmbiguousMember(t *testing.T) {
 	}
 }
 
-// TestOnlyOneKindOfMemberIsAmbiguous: whatever the length, no other member of one generation is one of the other too.
+// TestOnlyOneKindOfMemberIsAmbiguous: whatever the length, no other member of one generation is one
+// of the other too.
 func TestOnlyOneKindOfMemberIsAmbiguous(t *testing.T) {
 	for payload := range 5000 {
 		b := Member{Generation: New, Payload: make([]byte, payload)}.Append(nil)
-		// The length field of an old member takes in the last byte of the random and all but the last of the new one's.
+		// The length field of an old member takes in the last byte of the random and all but the
+		// last of the new one's.
 		binary.LittleEndian.PutUint64(b[8:], uint64(len(b)-16))
 		m, err := ParseMember(b, New)
 		if err != nil || m.Generation != Old && payload != 0 || m.Generation != New && payload == 0 {
@@ -93,17 +96,24 @@ func TestOnlyOneKindOfMemberIsAmbiguous(t *testing.T) {
 func TestMalformedMembers(t *testing.T) {
 	const random = "0001020304050607"
 	for name, v := range map[string]struct{ member, want string }{
-		"nothing":            {"", "0 bytes are no member, which has at least 16"},
-		"too short":          {"08" + random + "05000000000000", "for an old one the payload has 1287 bytes but 0 follow, for a new one it has at least 17 bytes"},
-		"15 bytes":           {random + "00000000000000", "15 bytes are no member, which has at least 16"},
-		"another length":     {"09" + random + "0000000000000000", "for a new one it begins with 0x09, not 0x08"},
-		"old, cut off":       {"00" + random[2:] + "0600000000000000" + "68656c6c6f", "for an old one the payload has 6 bytes but 5 follow"},
-		"new, cut off":       {"08" + random + "0600000000000000" + "68656c6c6f", "for a new one the payload has 6 bytes but 5 follow"},
-		"new, a byte more":   {"08" + random + "0400000000000000" + "68656c6c6f", "for a new one the payload has 4 bytes but 5 follow"},
-		"a negative length":  {"08" + random + "ffffffffffffffff", "for a new one the payload has 18446744073709551615 bytes but 0 follow"},
-		"32 bits, new":       {"08" + random + "05000000" + "68656c6c6f", "for a new one the payload has"},
-		"big endian, new":    {"08" + random + "0000000000000005" + "68656c6c6f", "for a new one the payload has 360287970189639680 bytes but 5 follow"},
-		"big endian, old":    {"c045000000000000" + "0000000000000005" + "68656c6c6f", "for an old one the payload has 360287970189639680 bytes but 5 follow"},
+		"nothing": {"", "0 bytes are no member, which has at least 16"},
+		"too short": {"08" + random + "05000000000000", "for an old one the payload has 1287 bytes but 0 follow, " +
+			"for a new one it has at least 17 bytes"},
+		"15 bytes":       {random + "00000000000000", "15 bytes are no member, which has at least 16"},
+		"another length": {"09" + random + "0000000000000000", "for a new one it begins with 0x09, not 0x08"},
+		"old, cut off": {"00" + random[2:] + "0600000000000000" + "68656c6c6f",
+			"for an old one the payload has 6 bytes but 5 follow"},
+		"new, cut off": {"08" + random + "0600000000000000" + "68656c6c6f",
+			"for a new one the payload has 6 bytes but 5 follow"},
+		"new, a byte more": {"08" + random + "0400000000000000" + "68656c6c6f",
+			"for a new one the payload has 4 bytes but 5 follow"},
+		"a negative length": {"08" + random + "ffffffffffffffff", "for a new one the payload has 18446744073709551615 " +
+			"bytes but 0 follow"},
+		"32 bits, new": {"08" + random + "05000000" + "68656c6c6f", "for a new one the payload has"},
+		"big endian, new": {"08" + random + "0000000000000005" + "68656c6c6f",
+			"for a new one the payload has 360287970189639680 bytes but 5 follow"},
+		"big endian, old": {"c045000000000000" + "0000000000000005" + "68656c6c6f",
+			"for an old one the payload has 360287970189639680 bytes but 5 follow"},
 		"not a member, text": {hex.EncodeToString([]byte("put here by hand, in haste")), "begins with 0x70"},
 	} {
 		m, err := ParseMember(unhex(t, v.member), Unknown)
@@ -121,7 +131,8 @@ func TestMembersOfAGrowingNumberKeepOrder(t *testing.T) {
 		binary.BigEndian.PutUint64(m.Random[:], uint64(i+1))
 		packed = append(packed, hex.EncodeToString(m.Append(nil)))
 	}
-	want := []string{"080000000000000001010000000000000061", "080000000000000002010000000000000062", "080000000000000003010000000000000063"}
+	want := []string{"080000000000000001010000000000000061", "080000000000000002010000000000000062",
+		"080000000000000003010000000000000063"}
 	if diff := cmp.Diff(want, packed); diff != "" || !slices.IsSorted(packed) {
 		t.Errorf("members (-want +got):\n%s", diff)
 	}

@@ -14,7 +14,8 @@ func TestScores(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int64{
-		"0": 0, "-0": 0, "1": 1, "1700000000123": 1700000000123, "9007199254740992": 1 << 53, "99999999999999984": 99999999999999984,
+		"0": 0, "-0": 0, "1": 1, "1700000000123": 1700000000123, "9007199254740992": 1 << 53,
+		"99999999999999984": 99999999999999984,
 	} {
 		if ms, err := ParseScore(text); err != nil || ms != want {
 			t.Errorf("%s is %d, %v; want %d", text, ms, err, want)
@@ -56,7 +57,8 @@ func TestScoresThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzScore: what is read is written the same way, and every whole number of the range that Redis may write is read.
+// FuzzScore: what is read is written the same way, and every whole number of the range that Redis
+// may write is read.
 func FuzzScore(f *testing.F) {
 	for _, text := range []string{"0", "-0", "1700000000123", "1700000000123.5", "1e+17", "inf", "nan", "-1", "007"} {
 		f.Add(text, 1700000000123.0)

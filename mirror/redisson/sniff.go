@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// Sniff guesses what wrote a payload, for people who look at a queue. Nothing may be read or written by what it says: a payload,
-// above all a short one, may be valid in several codecs.
+// Sniff guesses what wrote a payload, for people who look at a queue. Nothing may be read or
+// written by what it says: a payload, above all a short one, may be valid in several codecs.
 //
-// It returns the name of a [Codec] that decodes the payload, or one of these: "json-jackson", JSON with the names of classes, which
-// codec json takes as well; "kryo5-string with references"; "kryo5 C", an object of the Java class C; "jdk", Java's own serialization;
-// "unknown". A text in UTF-8 without control characters is "string".
+// It returns the name of a [Codec] that decodes the payload, or one of these: "json-jackson", JSON
+// with the names of classes, which codec json takes as well; "kryo5-string with references"; "kryo5
+// C", an object of the Java class C; "jdk", Java's own serialization; "unknown". A text in UTF-8
+// without control characters is "string".
 func Sniff(payload []byte) (name string) {
 	for _, c := range []Codec{Kryo5String, RiverString, FSTString} {
 		if _, ok := c.Decode(payload); ok {
@@ -44,7 +45,8 @@ func Sniff(payload []byte) (name string) {
 // isControl reports whether a character is one that texts do not have.
 func isControl(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r) }
 
-// kryo5ClassName returns the class of an object of Kryo5Codec that carries its name: 01, 00, and the name.
+// kryo5ClassName returns the class of an object of Kryo5Codec that carries its name: 01, 00, and
+// the name.
 func kryo5ClassName(payload []byte) (class string, ok bool) {
 	name, ok := bytes.CutPrefix(payload, []byte{1, 0})
 	if !ok {

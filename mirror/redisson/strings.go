@@ -2,8 +2,8 @@ package redisson
 
 import "encoding/binary"
 
-// The strings of three codecs. All count in UTF-16 units. Kryo and River write the text as CESU-8, which is UTF-8 of single units: a
-// character beyond U+FFFF is two of them and takes six bytes.
+// The strings of three codecs. All count in UTF-16 units. Kryo and River write the text as CESU-8,
+// which is UTF-8 of single units: a character beyond U+FFFF is two of them and takes six bytes.
 
 // The bytes with which strings begin.
 const (
@@ -21,8 +21,9 @@ const (
 	fstWide   = 0xff // a unit of two bytes follows, little endian
 )
 
-// appendKryo5 appends a string of Kryo5Codec: two to 32 characters of ASCII, whose end is bit 7 of the last one; or else the
-// number of units plus one in groups of bits, the lowest first, and then CESU-8.
+// appendKryo5 appends a string of Kryo5Codec: two to 32 characters of ASCII, whose end is bit 7 of
+// the last one; or else the number of units plus one in groups of bits, the lowest first, and then
+// CESU-8.
 func appendKryo5(b []byte, units []uint16) []byte {
 	b = append(b, kryo5Class)
 	if 2 <= len(units) && len(units) <= 32 && isASCII(units) {
@@ -34,8 +35,8 @@ func appendKryo5(b []byte, units []uint16) []byte {
 	return appendCESU(b, units)
 }
 
-// appendKryo5Length appends a number: six bits, then seven at a time. Bit 7 of the first byte tells it from ASCII, and bit 6 says
-// that more follow; in the others that is bit 7.
+// appendKryo5Length appends a number: six bits, then seven at a time. Bit 7 of the first byte tells
+// it from ASCII, and bit 6 says that more follow; in the others that is bit 7.
 func appendKryo5Length(b []byte, n uint64) []byte {
 	if n < 1<<6 {
 		return append(b, 0x80|byte(n))
@@ -52,7 +53,8 @@ func readKryo5(b []byte) (units []uint16, rest []byte, ok bool) {
 	return readKryo5Text(b[1:])
 }
 
-// readKryo5Text reads a string without the number of its class, as the names of classes are written.
+// readKryo5Text reads a string without the number of its class, as the names of classes are
+// written.
 func readKryo5Text(b []byte) (units []uint16, rest []byte, ok bool) {
 	if len(b) > 0 && b[0]&0x80 == 0 {
 		for i, c := range b {
@@ -84,8 +86,9 @@ func readKryo5Length(b []byte) (n uint64, rest []byte, ok bool) {
 	return high<<6 | uint64(b[0]&0x3f), b[1+size:], true
 }
 
-// maybeReference reports whether a string of Kryo5Codec may as well be one with references, which puts 01 before an object that
-// it meets for the first time. Without references that is the character U+0001 of a string of ASCII.
+// maybeReference reports whether a string of Kryo5Codec may as well be one with references, which
+// puts 01 before an object that it meets for the first time. Without references that is the
+// character U+0001 of a string of ASCII.
 func maybeReference(payload []byte) bool {
 	if len(payload) < 2 || payload[0] != kryo5Class || payload[1] != 1 {
 		return false
@@ -94,7 +97,8 @@ func maybeReference(payload []byte) bool {
 	return ok && len(rest) == 0
 }
 
-// appendRiver appends a string of MarshallingCodec: the shortest form of its length, then CESU-8, where U+0000 is two bytes too.
+// appendRiver appends a string of MarshallingCodec: the shortest form of its length, then CESU-8,
+// where U+0000 is two bytes too.
 func appendRiver(b []byte, units []uint16) []byte {
 	b = append(b, riverProtocol)
 	switch n := len(units); {
@@ -138,7 +142,8 @@ func readRiver(b []byte) (units []uint16, rest []byte, ok bool) {
 	return readCESU(b, n)
 }
 
-// appendFST appends a string of FstCodec: its length, then a byte for each unit below 255 and three for each other.
+// appendFST appends a string of FstCodec: its length, then a byte for each unit below 255 and three
+// for each other.
 func appendFST(b []byte, units []uint16) []byte {
 	b = append(b, fstClass)
 	switch n := len(units); {

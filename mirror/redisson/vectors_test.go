@@ -14,7 +14,8 @@ type vectors struct {
 	Strings []stringVector
 }
 
-// A memberVector is an entry that a script of Redisson packed. Random is hexadecimal in the new generation and decimal in the old one.
+// A memberVector is an entry that a script of Redisson packed. Random is hexadecimal in the new
+// generation and decimal in the old one.
 type memberVector struct {
 	Format, Codec, Random, Payload, Member string
 
@@ -27,7 +28,8 @@ type stringVector struct{ UTF8, Kryo5, River, FST string }
 
 // moreMembers are those that the file lacks.
 var moreMembers = []memberVector{
-	{"new", "json-jackson", "0001020304050607", "2268656c6c6f22", "08000102030405060707000000000000002268656c6c6f22", 0, "0"},
+	{"new", "json-jackson", "0001020304050607", "2268656c6c6f22", "08000102030405060707000000000000002268656c6c6f22",
+		0, "0"},
 	{"new", "kryo5", "0001020304050607", "0368656c6cef", "08000102030405060706000000000000000368656c6cef", 0, "0"},
 	{"new", "kryo5", "0001020304050607", "09f6a1abfef962", "080001020304050607070000000000000009f6a1abfef962", 0, "0"},
 	{"old", "json-jackson", "0", "2268656c6c6f22", "000000000000000007000000000000002268656c6c6f22", 0, "0"},

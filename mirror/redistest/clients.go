@@ -16,7 +16,8 @@ import (
 // slowMin is how long a command takes that the server notes.
 const slowMin = time.Millisecond
 
-// CutClients closes the connections of all clients and subscribers but the one that asks for it, and returns how many. Replicas stay connected.
+// CutClients closes the connections of all clients and subscribers but the one that asks for it,
+// and returns how many. Replicas stay connected.
 func (s *Server) CutClients() int {
 	s.t.Helper()
 	cut := 0
@@ -30,8 +31,9 @@ func (s *Server) CutClients() int {
 	return cut
 }
 
-// User makes a user, or replaces it, with a password and nothing but the rules that are given, such as "+@read" and "~orders*", and returns where
-// clients reach the server as that user. It outlives the server's process.
+// User makes a user, or replaces it, with a password and nothing but the rules that are given, such
+// as "+@read" and "~orders*", and returns where clients reach the server as that user. It outlives
+// the server's process.
 func (s *Server) User(name string, rules ...string) string {
 	s.t.Helper()
 	password := "password-of-" + name
@@ -45,7 +47,8 @@ func (s *Server) User(name string, rules ...string) string {
 	return (&url.URL{Scheme: "redis", User: url.UserPassword(name, password), Host: s.address}).String()
 }
 
-// Replica starts a replica of the server, which refuses to write, and returns when it has what the server has.
+// Replica starts a replica of the server, which refuses to write, and returns when it has what the
+// server has.
 func (s *Server) Replica(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.address)
@@ -68,11 +71,13 @@ func (s *Server) follows(ctx context.Context) error {
 	return err
 }
 
-// Slowest returns the command that blocked the server longest since it was started last, of those that keep is true for; nil keeps all. It is
-// the zero value if none took a millisecond. The error says so if the server has forgotten some.
+// Slowest returns the command that blocked the server longest since it was started last, of those
+// that keep is true for; nil keeps all. It is the zero value if none took a millisecond. The error
+// says so if the server has forgotten some.
 //
-// A script is one command, and so is each that it calls. What a command waits for, as BLPOP does, does not count. Of slow commands the last 100,000 are
-// remembered; where there are more, WithConfig has the server note slower ones only ("slowlog-log-slower-than", in microseconds).
+// A script is one command, and so is each that it calls. What a command waits for, as BLPOP does,
+// does not count. Of slow commands the last 100,000 are remembered; where there are more,
+// WithConfig has the server note slower ones only ("slowlog-log-slower-than", in microseconds).
 func (s *Server) Slowest(ctx context.Context, keep func(redis.SlowLog) bool) (redis.SlowLog, error) {
 	var slowest redis.SlowLog
 	all, err := s.client.SlowLogGet(ctx, -1).Result()
@@ -98,7 +103,8 @@ func Commands(names ...string) func(redis.SlowLog) bool {
 	}
 }
 
-// FromClient keeps commands of connections that bear a name. What a script calls comes from no connection.
+// FromClient keeps commands of connections that bear a name. What a script calls comes from no
+// connection.
 func FromClient(name string) func(redis.SlowLog) bool {
 	return func(entry redis.SlowLog) bool { return entry.ClientName == name }
 }
@@ -110,7 +116,9 @@ func (s *Server) CutReplicas() {
 	s.do(s.t, "CLIENT", "KILL", "TYPE", "replica")
 }
 
-// MendReplicas has the replicas find the server again. SYNC stays refused: a replica whose PSYNC was refused a moment ago asks by it next, and one that came so tells the server never what it has, for which WAIT waits.
+// MendReplicas has the replicas find the server again. SYNC stays refused: a replica whose PSYNC
+// was refused a moment ago asks by it next, and one that came so tells the server never what it
+// has, for which WAIT waits.
 func (s *Server) MendReplicas() {
 	s.t.Helper()
 	s.do(s.t, "ACL", "SETUSER", "default", "+psync")

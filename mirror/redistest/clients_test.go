@@ -80,7 +80,8 @@ func TestReplica(t *testing.T) {
 	if value, err := replica.Client().Get(t.Context(), "key").Result(); err != nil || value != "value" {
 		t.Errorf("it has %q, %v", value, err)
 	}
-	if err := replica.Client().Set(t.Context(), "key", "other", 0).Err(); err == nil || !strings.HasPrefix(err.Error(), "READONLY") {
+	if err := replica.Client().Set(t.Context(), "key", "other", 0).Err(); err == nil ||
+		!strings.HasPrefix(err.Error(), "READONLY") {
 		t.Errorf("writing: %v", err)
 	}
 }
@@ -92,7 +93,8 @@ local from = us()
 while us() - from < tonumber(ARGV[1]) do end
 `
 
-// TestSlowest: of the commands that are asked about, the one that took longest is found, and how long it took.
+// TestSlowest: of the commands that are asked about, the one that took longest is found, and how
+// long it took.
 func TestSlowest(t *testing.T) {
 	s := Start(t)
 	if slowest, err := s.Slowest(t.Context(), Commands("eval")); err != nil || slowest.Duration != 0 {
@@ -117,13 +119,15 @@ func TestSlowest(t *testing.T) {
 		{"the other", FromClient("redistest"), "evalsha", long},
 	} {
 		got, err := s.Slowest(t.Context(), tc.keep)
-		if err != nil || got.Duration < tc.least || (tc.least == 0) != (got.Duration == 0) || tc.least > 0 && got.Args[0] != tc.command {
+		if err != nil || got.Duration < tc.least || (tc.least == 0) != (got.Duration == 0) || tc.least > 0 &&
+			got.Args[0] != tc.command {
 			t.Errorf("of %s: %v, %v", tc.name, got, err)
 		}
 	}
 }
 
-// TestSlowestForgotten: a server that has noted more than it remembers cannot say which was slowest.
+// TestSlowestForgotten: a server that has noted more than it remembers cannot say which was
+// slowest.
 func TestSlowestForgotten(t *testing.T) {
 	s := Start(t, WithConfig("slowlog-log-slower-than", "0"), WithConfig("slowlog-max-len", "2"))
 	if _, err := s.Slowest(t.Context(), nil); err == nil {

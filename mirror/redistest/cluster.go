@@ -18,11 +18,13 @@ type Cluster struct {
 	Primaries, Replicas []*Server
 }
 
-// StartCluster runs a Redis Cluster and returns when all of its servers say that it is ready. One that is silent for two seconds has failed.
+// StartCluster runs a Redis Cluster and returns when all of its servers say that it is ready. One
+// that is silent for two seconds has failed.
 func StartCluster(t testing.TB, primaries, replicas int, opts ...Option) *Cluster {
 	t.Helper()
 	c := &Cluster{}
-	opts = append(opts, WithConfig("cluster-enabled", "yes"), WithConfig("cluster-node-timeout", "2000"), func(s *settings) { s.cluster, s.member = true, true })
+	opts = append(opts, WithConfig("cluster-enabled", "yes"), WithConfig("cluster-node-timeout", "2000"),
+		func(s *settings) { s.cluster, s.member = true, true })
 	for n := range primaries + replicas {
 		s := Start(t, opts...)
 		s.do(t, "CLUSTER", "SET-CONFIG-EPOCH", n+1)
@@ -94,7 +96,8 @@ func (c *Cluster) Owner(t testing.TB, key string) (*Server, int64) {
 	return nil, slot
 }
 
-// Move gives a slot to another primary. Between begins once both know that it moves, while keys are still where they were; then they go, and then it is theirs.
+// Move gives a slot to another primary. Between begins once both know that it moves, while keys are
+// still where they were; then they go, and then it is theirs.
 func (c *Cluster) Move(t testing.TB, slot int64, from, to *Server, between func()) {
 	t.Helper()
 	to.do(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", from.ID(t))

@@ -50,7 +50,8 @@ func TestStartCluster(t *testing.T) {
 	}
 }
 
-// TestTLS: the server answers those who know its authority, and wants a certificate of theirs if told to.
+// TestTLS: the server answers those who know its authority, and wants a certificate of theirs if
+// told to.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	a := NewAuthority(t)

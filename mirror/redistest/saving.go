@@ -6,7 +6,8 @@ import (
 	"os"
 )
 
-// CannotSave has the server fail to write its data to disk, and refuse to change them therefore, until CanSave.
+// CannotSave has the server fail to write its data to disk, and refuse to change them therefore,
+// until CanSave.
 func (s *Server) CannotSave() {
 	s.t.Helper()
 	if err := os.Mkdir(s.file("dump.rdb"), 0o700); err != nil { // in the place of the file

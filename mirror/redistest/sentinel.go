@@ -12,8 +12,9 @@ import (
 // sentinelName is what a Sentinel calls its primary.
 const sentinelName = "primary"
 
-// Sentinel starts a Sentinel that watches the server and alone decides that another is the primary, once the server was silent for a second. It returns when the Sentinel knows the server's replicas, of which there
-// must be one, and the URL under which clients find the primary.
+// Sentinel starts a Sentinel that watches the server and alone decides that another is the primary,
+// once the server was silent for a second. It returns when the Sentinel knows the server's
+// replicas, of which there must be one, and the URL under which clients find the primary.
 func (s *Server) Sentinel(t testing.TB) (*Server, string) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(s.address)
@@ -22,7 +23,8 @@ func (s *Server) Sentinel(t testing.TB) (*Server, string) {
 	}
 	sentinel := prepare(t)
 	sentinel.settings.sentinel = true
-	text := fmt.Sprintf("sentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel failover-timeout %[1]s 10000\n", sentinelName, host, port)
+	text := fmt.Sprintf("sentinel monitor %s %s %s 1\nsentinel down-after-milliseconds %[1]s 1000\nsentinel "+
+		"failover-timeout %[1]s 10000\n", sentinelName, host, port)
 	if err := os.WriteFile(sentinel.file("sentinel"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,8 @@ func (s *Server) Sentinel(t testing.TB) (*Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return sentinel, (&url.URL{Scheme: "redis+sentinel", Host: sentinel.address, RawQuery: "master_name=" + sentinelName}).String()
+	return sentinel, (&url.URL{Scheme: "redis+sentinel", Host: sentinel.address, RawQuery: "master_name=" +
+		sentinelName}).String()
 }
 
 // Primary waits until the Sentinel says that another server than this one is the primary.

@@ -1,5 +1,5 @@
-// Package redistest runs real Redis servers for tests, which kill them and start them again, cut their connections and ask how long they
-// were blocked. Imported by tests only.
+// Package redistest runs real Redis servers for tests, which kill them and start them again, cut
+// their connections and ask how long they were blocked. Imported by tests only.
 package redistest
 
 import (
@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// Ports below those that the system gives to outgoing connections; that of a cluster's bus is 10,000 above the server's.
+	// Ports below those that the system gives to outgoing connections; that of a cluster's bus is
+	// 10,000 above the server's.
 	portMin = 10_000
 	portMax = 22_000
 	// addressesMax is how many addresses Start tries.
@@ -53,8 +54,9 @@ func WithConfig(directive string, values ...string) Option {
 	return func(s *settings) { s.args = append(append(s.args, "--"+directive), values...) }
 }
 
-// WithAOF has the server write an append-only file, without which it forgets everything when it ends. It is synced as Redis calls it: "always",
-// before each answer, or "everysec". Either survives the end of the process, by whatever signal.
+// WithAOF has the server write an append-only file, without which it forgets everything when it
+// ends. It is synced as Redis calls it: "always", before each answer, or "everysec". Either
+// survives the end of the process, by whatever signal.
 func WithAOF(appendfsync string) Option {
 	return func(s *settings) {
 		WithConfig("appendonly", "yes")(s)
@@ -62,7 +64,8 @@ func WithAOF(appendfsync string) Option {
 	}
 }
 
-// WithCluster has the server be a Redis Cluster of one node, which owns all slots. It refuses commands over keys of several slots.
+// WithCluster has the server be a Redis Cluster of one node, which owns all slots. It refuses
+// commands over keys of several slots.
 func WithCluster() Option {
 	return func(s *settings) {
 		WithConfig("cluster-enabled", "yes")(s)
@@ -70,8 +73,9 @@ func WithCluster() Option {
 	}
 }
 
-// Server is a Redis server on loopback that can be stopped and killed and started again at the same address with the same data. Its methods
-// are for the test's own goroutine, except Client, URL, Address, Slowest and Log. What fails, fails the test.
+// Server is a Redis server on loopback that can be stopped and killed and started again at the same
+// address with the same data. Its methods are for the test's own goroutine, except Client, URL,
+// Address, Slowest and Log. What fails, fails the test.
 type Server struct {
 	t        testing.TB
 	path     string
@@ -87,8 +91,9 @@ type Server struct {
 	err   error
 }
 
-// Start runs a server and returns when it answers. It keeps nothing on disk unless told to, has one user without a password and all rights, and
-// notes every command of a millisecond or more. It is killed when the test ends. Without redis-server on the machine the test fails.
+// Start runs a server and returns when it answers. It keeps nothing on disk unless told to, has one
+// user without a password and all rights, and notes every command of a millisecond or more. It is
+// killed when the test ends. Without redis-server on the machine the test fails.
 func Start(t testing.TB, opts ...Option) *Server {
 	t.Helper()
 	s := prepare(t, opts...)
@@ -137,8 +142,9 @@ func prepare(t testing.TB, opts ...Option) *Server {
 
 func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 
-// randomAddress returns an address that is probably free, on a host that belongs to this process: a server that is down finds its own free
-// when it comes back, whatever other processes take meanwhile.
+// randomAddress returns an address that is probably free, on a host that belongs to this process: a
+// server that is down finds its own free when it comes back, whatever other processes take
+// meanwhile.
 func randomAddress() string {
 	id := os.Getpid() // at most 22 bits on Linux, where all of 127.0.0.0/8 is loopback
 	host := fmt.Sprintf("127.%d.%d.%d", 128+id>>16&63, id>>8&255, id&255)
@@ -198,14 +204,16 @@ func (s *Server) arguments(host, port string) []string {
 		return []string{s.file("sentinel"), "--sentinel", "--bind", host, "--port", port, "--dir", s.dir}
 	}
 	args := []string{
-		"--bind", host, "--dir", s.dir, "--aclfile", s.file("users"), "--save", "", "--repl-diskless-sync-delay", "0", "--replica-announce-ip", host,
+		"--bind", host, "--dir", s.dir, "--aclfile", s.file("users"), "--save", "", "--repl-diskless-sync-delay", "0",
+		"--replica-announce-ip", host,
 		"--slowlog-log-slower-than", strconv.Itoa(int(slowMin.Microseconds())), "--slowlog-max-len", "100000",
 	}
 	if s.settings.tls == nil {
 		args = append(args, "--port", port)
 	} else {
 		cert, key := s.settings.tls.Issue(s.t, host)
-		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", s.settings.tls.File)
+		args = append(args, "--port", "0", "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key,
+			"--tls-ca-cert-file", s.settings.tls.File)
 	}
 	args = append(args, s.settings.args...)
 	if s.settings.cluster {
@@ -238,9 +246,11 @@ func (s *Server) await(what string, ready func(context.Context) error) error {
 	}
 }
 
-// answers is an error until the server answers commands, and it is this one and no other at its address.
+// answers is an error until the server answers commands, and it is this one and no other at its
+// address.
 func (s *Server) answers(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.address) // the client would write each refusal to standard error
+	// the client would write each refusal to standard error
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", s.address)
 	if err != nil {
 		return err
 	}
@@ -255,7 +265,8 @@ func (s *Server) answers(ctx context.Context) error {
 	return err
 }
 
-// ownsSlots gives the server all slots, if it does not have them, and is an error until it serves them.
+// ownsSlots gives the server all slots, if it does not have them, and is an error until it serves
+// them.
 func (s *Server) ownsSlots(ctx context.Context) error {
 	info, err := s.client.ClusterInfo(ctx).Result()
 	switch {
@@ -286,7 +297,8 @@ func (s *Server) info(ctx context.Context, section, field string) (string, error
 // Kill sends SIGKILL and waits for the end of the process, if it runs.
 func (s *Server) Kill() { _ = s.signalAndWait(syscall.SIGKILL) } // that it was killed
 
-// Pause has the process do nothing, as on a machine that hangs, until Resume. Connections stay open.
+// Pause has the process do nothing, as on a machine that hangs, until Resume. Connections stay
+// open.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume ends a pause.
@@ -319,8 +331,8 @@ func (s *Server) signalAndWait(signal syscall.Signal) error {
 	return s.err
 }
 
-// Restart starts the server again at the same address with the same data, and returns when it has read them. If it still runs it is killed
-// first, as in a crash.
+// Restart starts the server again at the same address with the same data, and returns when it has
+// read them. If it still runs it is killed first, as in a crash.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -329,8 +341,8 @@ func (s *Server) Restart() {
 	}
 }
 
-// Client returns a client of the server with all rights. It never sends a command twice: what fails may have been done. It is closed when the
-// test ends.
+// Client returns a client of the server with all rights. It never sends a command twice: what fails
+// may have been done. It is closed when the test ends.
 func (s *Server) Client() *redis.Client { return s.client }
 
 // Address returns the server's host and port.

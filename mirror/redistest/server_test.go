@@ -10,7 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestRestart: with an append-only file everything outlives the process, without one nothing does; the address stays.
+// TestRestart: with an append-only file everything outlives the process, without one nothing does;
+// the address stays.
 func TestRestart(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -22,7 +23,8 @@ func TestRestart(t *testing.T) {
 		{"killed, synced every second", []Option{WithAOF("everysec")}, (*Server).Kill, true},
 		{"killed by the restart", []Option{WithAOF("always")}, func(*Server) {}, true},
 		{"stopped", []Option{WithAOF("everysec")}, (*Server).Stop, true},
-		{"killed by the restart, with what a stop would save", []Option{WithConfig("save", "3600", "1")}, func(*Server) {}, false},
+		{"killed by the restart, with what a stop would save", []Option{WithConfig("save", "3600", "1")},
+			func(*Server) {}, false},
 		{"stopped, with what a stop saves", []Option{WithConfig("save", "3600", "1")}, (*Server).Stop, true},
 		{"killed, without a file", nil, (*Server).Kill, false},
 		{"stopped, without a file", nil, (*Server).Stop, false},
@@ -58,7 +60,8 @@ func TestKill(t *testing.T) {
 	s.Stop()
 }
 
-// TestTakenAddress: a server that finds its address taken says so, and never takes another's answers for its own.
+// TestTakenAddress: a server that finds its address taken says so, and never takes another's
+// answers for its own.
 func TestTakenAddress(t *testing.T) {
 	first := Start(t)
 	second := prepare(t)
@@ -90,7 +93,8 @@ func (f *fatal) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// TestMissingProgram: where redis-server is not installed, the test fails and says what installs it.
+// TestMissingProgram: where redis-server is not installed, the test fails and says what installs
+// it.
 func TestMissingProgram(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	f := &fatal{TB: t}
@@ -105,7 +109,8 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
-// TestCluster: the server owns all slots, also when it comes back, and refuses a script over two of them.
+// TestCluster: the server owns all slots, also when it comes back, and refuses a script over two of
+// them.
 func TestCluster(t *testing.T) {
 	s := Start(t, WithCluster(), WithAOF("always"))
 	for _, begin := range []func(){func() {}, s.Restart} {

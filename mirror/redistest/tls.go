@@ -31,7 +31,8 @@ func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{}
 	a.cert = &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	a.key = newKey(t)
@@ -44,11 +45,13 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for hosts, by name or address, and its key, for servers and for clients. It returns the files, PEM.
+// Issue makes a certificate for hosts, by name or address, and its key, for servers and for
+// clients. It returns the files, PEM.
 func (a *Authority) Issue(t testing.TB, hosts ...string) (cert, key string) {
 	t.Helper()
 	c := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: hosts[0]},
+		NotBefore: a.cert.NotBefore, NotAfter: a.cert.NotAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {
@@ -83,7 +86,8 @@ func (a *Authority) sign(t testing.TB, c *x509.Certificate, of *ecdsa.PrivateKey
 	}
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed}, key: {Type: "PRIVATE KEY", Bytes: private}} {
+	for file, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: signed},
+		key: {Type: "PRIVATE KEY", Bytes: private}} {
 		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +119,8 @@ func WithTLS(a *Authority) Option {
 	}
 }
 
-// WithMutualTLS is WithTLS for a server that wants a certificate of the same authority from each client.
+// WithMutualTLS is WithTLS for a server that wants a certificate of the same authority from each
+// client.
 func WithMutualTLS(a *Authority) Option {
 	return func(s *settings) {
 		WithTLS(a)(s)

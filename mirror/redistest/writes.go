@@ -2,7 +2,8 @@ package redistest
 
 import "github.com/belfrydb/belfry/mirror/redistest/aof"
 
-// WithWrites has the server keep every command that changes something, synced before each answer, so that Writes and Commands can tell them.
+// WithWrites has the server keep every command that changes something, synced before each answer,
+// so that Writes and Commands can tell them.
 func WithWrites() Option {
 	return func(s *settings) {
 		WithAOF("always")(s)
@@ -10,8 +11,10 @@ func WithWrites() Option {
 	}
 }
 
-// Writes returns every command that changed something since the server was started first, in order and as its append-only file has them: a script as what it did between MULTI and EXEC, BLPOP as LPOP,
-// and what changed nothing not at all. What a server that was killed did without keeping it is not among them, nor was it answered. The server must have been started WithWrites.
+// Writes returns every command that changed something since the server was started first, in order
+// and as its append-only file has them: a script as what it did between MULTI and EXEC, BLPOP as
+// LPOP, and what changed nothing not at all. What a server that was killed did without keeping it
+// is not among them, nor was it answered. The server must have been started WithWrites.
 func (s *Server) Writes() [][]string {
 	s.t.Helper()
 	commands := s.Commands()

@@ -22,7 +22,8 @@ func FuzzParse(f *testing.F) {
 		if again, err := Parse(b); err != nil || again != j {
 			t.Fatalf("%x is read as %+v, written as %x and read as %+v, %v", value, j, b, again, err)
 		}
-		if bodiless := []byte("\xa15\xa0"); len(b) > len(value)+len(bodiless) || len(b) > len(value) && !bytes.HasSuffix(b, bodiless) {
+		if bodiless := []byte("\xa15\xa0"); len(b) > len(value)+len(bodiless) || len(b) > len(value) &&
+			!bytes.HasSuffix(b, bodiless) {
 			t.Errorf("%x is written in more bytes, %x", value, b)
 		}
 	})

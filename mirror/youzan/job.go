@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// ValueBytesMax is the length of the longest value that is read or written, 16 MiB. It is far above Belfry's longest body, so that a job that is too long
-// for Belfry can still be named by its id.
+// ValueBytesMax is the length of the longest value that is read or written, 16 MiB. It is far above
+// Belfry's longest body, so that a job that is too long for Belfry can still be named by its id.
 const ValueBytesMax = 16 << 20
 
 // The keys of the map.
@@ -27,8 +27,9 @@ type Job struct {
 	Body  string // any bytes
 }
 
-// Append appends the job to b as a server writes it: the keys in order, every number and length in its shortest form. It is an error if that takes more
-// than ValueBytesMax; then b is returned as it was.
+// Append appends the job to b as a server writes it: the keys in order, every number and length in
+// its shortest form. It is an error if that takes more than ValueBytesMax; then b is returned as it
+// was.
 func (j Job) Append(b []byte) ([]byte, error) {
 	v := append(b, fixmap|5)
 	v = appendText(appendText(v, keyTopic), j.Topic)
@@ -47,8 +48,10 @@ func Begins(value string) bool {
 	return value != "" && (value[0]&0xf0 == fixmap || value[0] == map16)
 }
 
-// Parse reads the value of a job. The keys may come in any order, numbers and lengths in any form of msgpack. What no server writes is an error: a key twice,
-// a key that no job has, a topic, id, due second or TTR that is missing, bytes after the end. A missing body is empty: servers read it so.
+// Parse reads the value of a job. The keys may come in any order, numbers and lengths in any form
+// of msgpack. What no server writes is an error: a key twice, a key that no job has, a topic, id,
+// due second or TTR that is missing, bytes after the end. A missing body is empty: servers read it
+// so.
 func Parse(value []byte) (Job, error) {
 	if len(value) > ValueBytesMax {
 		return Job{}, fmt.Errorf("youzan: a value of %d bytes: at most %d are read", len(value), ValueBytesMax)

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// The first bytes of msgpack's forms, as far as jobs need them (its specification is at https://github.com/msgpack/msgpack/blob/master/spec.md). What
-// follows a first byte is big endian.
+// The first bytes of msgpack's forms, as far as jobs need them (its specification is at
+// https://github.com/msgpack/msgpack/blob/master/spec.md). What follows a first byte is big endian.
 const (
 	fixmap   = 0x80 // and the number of entries, to 0x8f
 	fixstr   = 0xa0 // and the length, to 0xbf
@@ -52,7 +52,8 @@ func appendNumber(b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, first+3), uint64(n))
 }
 
-// A reader takes a value apart from the front. After the first error, which it keeps, all that it reads is zero.
+// A reader takes a value apart from the front. After the first error, which it keeps, all that it
+// reads is zero.
 type reader struct {
 	value []byte
 	at    int

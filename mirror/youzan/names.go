@@ -20,9 +20,11 @@ type Names struct {
 // DefaultNames are those of a server without settings. It has three buckets then.
 func DefaultNames() Names { return Names{Bucket: "dq_bucket_%d", Queue: "dq_queue_%s"} }
 
-// Check reports patterns that do not name a key for each bucket and topic. Nothing else of Names is to be used before.
+// Check reports patterns that do not name a key for each bucket and topic. Nothing else of Names is
+// to be used before.
 func (n Names) Check() error {
-	for _, p := range []struct{ what, pattern, verb string }{{"buckets", n.Bucket, bucketVerb}, {"queues", n.Queue, queueVerb}} {
+	for _, p := range []struct{ what, pattern, verb string }{{"buckets", n.Bucket, bucketVerb}, {"queues", n.Queue,
+		queueVerb}} {
 		if strings.Count(p.pattern, "%") != 1 || !strings.Contains(p.pattern, p.verb) {
 			return fmt.Errorf("youzan: the pattern %q of %s must have one %s, and no other %%", p.pattern, p.what, p.verb)
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 // What a real server wrote.
-const orderHex = "85 a131 a5 6f72646572 a132 ab 3135373032333938333231 a133 ce 6b018336 a134 78 a135 b1 7b22756964223a2031303832393337387d"
+const orderHex = "85 a131 a5 6f72646572 a132 ab 3135373032333938333231 a133 ce 6b018336 a134 78 a135 b1 " +
+	"7b22756964223a2031303832393337387d"
 
 func order() Job {
 	return Job{Topic: "order", ID: "15702398321", Due: 1795261238, TTR: 120, Body: `{"uid": 10829378}`}
@@ -69,7 +70,8 @@ func TestJob(t *testing.T) {
 		change(&j)
 		return j
 	}
-	const head, tail = "85 a131 a5 6f72646572 a132 ab 3135373032333938333231 a133 ce 6b018336 a134", " a135 b1 7b22756964223a2031303832393337387d"
+	const head, tail = "85 a131 a5 6f72646572 a132 ab 3135373032333938333231 a133 ce 6b018336 a134",
+		" a135 b1 7b22756964223a2031303832393337387d"
 	for _, tt := range []struct {
 		bytes string
 		want  Job
@@ -85,7 +87,10 @@ func TestJob(t *testing.T) {
 		{head + "78 a135 da0100" + strings.Repeat("78", 256), with(func(j *Job) { j.Body = strings.Repeat("x", 256) })},
 		{head + "78 a135 da012c" + strings.Repeat("78", 300), with(func(j *Job) { j.Body = strings.Repeat("x", 300) })},
 		{head + "78 a135 daffff" + strings.Repeat("78", 65535), with(func(j *Job) { j.Body = strings.Repeat("x", 65535) })},
-		{head + "78 a135 db00010000" + strings.Repeat("78", 65536), with(func(j *Job) { j.Body = strings.Repeat("x", 65536) })},
+		{head + "78 a135 db00010000" + strings.Repeat("78", 65536), with(func(j *Job) {
+			j.Body = strings.Repeat("x",
+				65536)
+		})},
 		{head + "78 a135 a2ff00", with(func(j *Job) { j.Body = "\xff\x00" })},
 		{"85 a131a0 a132a0 a13300 a13400 a135a0", Job{}},
 	} {
@@ -227,10 +232,12 @@ func TestLongestValue(t *testing.T) {
 		t.Errorf("the longest value does not survive being read: %v", err)
 	}
 	tooLong := Job{ID: "long", Body: longest.Body}
-	if got, err := tooLong.Append([]byte("x")); err == nil || string(got) != "x" || !strings.Contains(err.Error(), `job "long": it takes 16777220 bytes, at most 16777216`) {
+	if got, err := tooLong.Append([]byte("x")); err == nil || string(got) != "x" || !strings.Contains(err.Error(),
+		`job "long": it takes 16777220 bytes, at most 16777216`) {
 		t.Errorf("what is too long is written in %d bytes, %v", len(got), err)
 	}
-	if _, err := Parse(append(value, 0)); err == nil || !strings.Contains(err.Error(), "16777217 bytes: at most 16777216 are read") {
+	if _, err := Parse(append(value, 0)); err == nil || !strings.Contains(err.Error(),
+		"16777217 bytes: at most 16777216 are read") {
 		t.Errorf("what is too long is read, or refused for another reason: %v", err)
 	}
 }

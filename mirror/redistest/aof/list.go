@@ -12,7 +12,8 @@ type Actor string
 
 // Who changes a ready list. A script is told by the other keys that it wrote.
 const (
-	// Consumer is a command of its own: take(), poll() and the like, or a producer that offers without a delay.
+	// Consumer is a command of its own: take(), poll() and the like, or a producer that offers
+	// without a delay.
 	Consumer Actor = "a client's command"
 	// Redisson is a script that wrote Redisson's own keys as well: a transfer of what was due.
 	Redisson Actor = "a script of Redisson"
@@ -46,7 +47,8 @@ type List struct {
 	fates map[string]*Fate
 }
 
-// ListOf replays what was done to a list. The error names a command on it whose effect is not known here.
+// ListOf replays what was done to a list. The error names a command on it whose effect is not known
+// here.
 func ListOf(commands []Command, database int, key string) (*List, error) {
 	l := &List{key: key, fates: map[string]*Fate{}}
 	selected := 0
@@ -72,7 +74,8 @@ func ListOf(commands []Command, database int, key string) (*List, error) {
 	return l, nil
 }
 
-// units groups commands: each stands for itself, or with the others between MULTI and EXEC. What has no EXEC was not done.
+// units groups commands: each stands for itself, or with the others between MULTI and EXEC. What
+// has no EXEC was not done.
 func units(commands []Command) (all [][]Command) {
 	var open []Command
 	inside := false
@@ -94,7 +97,10 @@ func units(commands []Command) (all [][]Command) {
 // actorOf tells who did a unit.
 func actorOf(unit []Command) Actor {
 	touches := func(prefix string) bool {
-		return slices.ContainsFunc(unit, func(c Command) bool { return len(c.Args) > 1 && strings.HasPrefix(c.Args[1], prefix) })
+		return slices.ContainsFunc(unit, func(c Command) bool {
+			return len(c.Args) > 1 && strings.HasPrefix(c.Args[1],
+				prefix)
+		})
 	}
 	switch {
 	case touches("belfry_"):
@@ -199,7 +205,8 @@ func index(at, size int) int {
 	return at
 }
 
-// removeValue takes away up to so many elements of a value: the first ones, the last ones if count is below 0, all if it is 0.
+// removeValue takes away up to so many elements of a value: the first ones, the last ones if count
+// is below 0, all if it is 0.
 func (l *List) removeValue(value string, count int, step Step) {
 	for left := max(count, -count); count == 0 || left > 0; left-- {
 		at := slices.Index(l.now, value)
@@ -241,8 +248,9 @@ func (l *List) Of(value string) Fate {
 	return f
 }
 
-// Judge says why a value that was received so many times was not received once more. explained is true if a consumer popped it and the
-// answer did not come: that is the client's loss, by Redisson's own rules. Else the text says what went wrong on the way to the list.
+// Judge says why a value that was received so many times was not received once more. explained is
+// true if a consumer popped it and the answer did not come: that is the client's loss, by
+// Redisson's own rules. Else the text says what went wrong on the way to the list.
 func (f Fate) Judge(received int) (text string, explained bool) {
 	var consumed []Step
 	for _, step := range f.Popped {
@@ -253,7 +261,8 @@ func (f Fate) Judge(received int) (text string, explained bool) {
 	switch {
 	case len(consumed) > received:
 		last := consumed[len(consumed)-1]
-		return fmt.Sprintf("popped from the ready list, %s, whose answer did not come: at most once, as ever with Redisson", last), true
+		return fmt.Sprintf("popped from the ready list, %s, whose answer did not come: at most once, as ever with "+
+			"Redisson", last), true
 	case len(f.Pushed) == 0:
 		return "it never arrived on the ready list", false
 	case f.Left > 0:

@@ -1,6 +1,7 @@
-// Package aof reads the append-only file of a Redis server, and tells what became of a payload of a list. The file says what Redis
-// did and whose command it was, also where nobody got the answer. So it can tell a job that a client popped before its answer died
-// with Redis, which is Redisson's at-most-once, from one that never arrived or that the mirror removed.
+// Package aof reads the append-only file of a Redis server, and tells what became of a payload of a
+// list. The file says what Redis did and whose command it was, also where nobody got the answer. So
+// it can tell a job that a client popped before its answer died with Redis, which is Redisson's
+// at-most-once, from one that never arrived or that the mirror removed.
 package aof
 
 import (
@@ -23,19 +24,23 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Offset) }
 
-// Command is a command that changed something, as Redis wrote it down: BLPOP is LPOP, and a script is what it did, between MULTI and EXEC.
+// Command is a command that changed something, as Redis wrote it down: BLPOP is LPOP, and a script
+// is what it did, between MULTI and EXEC.
 type Command struct {
 	At   Place
 	Args []string
 }
 
-// ErrRewritten says that the beginning is gone: Redis has rewritten the file. It does not where auto-aof-rewrite-percentage is 0.
+// ErrRewritten says that the beginning is gone: Redis has rewritten the file. It does not where
+// auto-aof-rewrite-percentage is 0.
 var ErrRewritten = errors.New("the append-only file was rewritten, so what was before is not known")
 
-// Read returns the commands that a server kept in its data directory, in order. That is a file appendonly.aof, or since Redis 7 a base and
-// the files after it in appendonlydir, as its manifest names them. A last command that is cut off is left out, as Redis itself does.
+// Read returns the commands that a server kept in its data directory, in order. That is a file
+// appendonly.aof, or since Redis 7 a base and the files after it in appendonlydir, as its manifest
+// names them. A last command that is cut off is left out, as Redis itself does.
 //
-// Errors: [ErrRewritten] if the base has keys in the form of a snapshot; a file that cannot be read or is damaged in its middle.
+// Errors: [ErrRewritten] if the base has keys in the form of a snapshot; a file that cannot be read
+// or is damaged in its middle.
 func Read(dir string) ([]Command, error) {
 	manifests, err := filepath.Glob(filepath.Join(dir, "appendonlydir", "*.manifest"))
 	switch {
@@ -61,7 +66,8 @@ func Read(dir string) ([]Command, error) {
 	return all, nil
 }
 
-// readManifest returns the files that make up the data, in order: lines such as "file appendonly.aof.1.incr.aof seq 1 type i".
+// readManifest returns the files that make up the data, in order: lines such as "file
+// appendonly.aof.1.incr.aof seq 1 type i".
 func readManifest(path string) (names []string, err error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the caller names the directory
 	if err != nil {

@@ -1,5 +1,7 @@
-// Package redissontest stands for live Redisson processes in tests of the mirror: what they keep in Redis and how they act, byte for byte and with
-// their faults, in scripts of its own. It shares no code with the mirror, so that a mistake is not made on both sides. Imported by tests and by the fault tests of jepsen only.
+// Package redissontest stands for live Redisson processes in tests of the mirror: what they keep in
+// Redis and how they act, byte for byte and with their faults, in scripts of its own. It shares no
+// code with the mirror, so that a mistake is not made on both sides. Imported by tests and by the
+// fault tests of jepsen only.
 package redissontest
 
 import (
@@ -21,7 +23,8 @@ type Generation int
 const (
 	// OldGeneration is Redisson 2.7.0 to 3.21.0: a random double, the payload's length, the payload.
 	OldGeneration Generation = iota + 1
-	// NewGeneration is Redisson 3.21.1 to 4.7.0: eight random bytes with their length, the payload's length, the payload.
+	// NewGeneration is Redisson 3.21.1 to 4.7.0: eight random bytes with their length, the
+	// payload's length, the payload.
 	NewGeneration
 )
 
@@ -46,7 +49,8 @@ func (g Generation) random() string {
 // transferMax is how many entries one transfer moves.
 const transferMax = 100
 
-// Client is one delayed queue in one Redisson process. Its methods may be called from any goroutine.
+// Client is one delayed queue in one Redisson process. Its methods may be called from any
+// goroutine.
 type Client struct {
 	redis      *redis.Client
 	generation Generation
@@ -74,7 +78,8 @@ func keyOf(prefix, queue string) string {
 	return prefix + ":{" + queue + "}"
 }
 
-// Observe has a function called by Run after each transfer with what that answered. To be called before Run.
+// Observe has a function called by Run after each transfer with what that answered. To be called
+// before Run.
 func (c *Client) Observe(observe func(next string, err error)) { c.observe = observe }
 
 // eval runs a script with the generation's functions in front.
@@ -87,8 +92,9 @@ func (c *Client) Offer(ctx context.Context, payload []byte, due time.Time) error
 	return c.OfferAs(ctx, c.generation.random(), payload, due)
 }
 
-// OfferAs is Offer with random given: eight bytes, or for the old generation a number of 64 bits in decimal. With equal random and payload it is
-// an offer that a client sends again, as Redisson did until 3.16.3: the timer has one entry and the list two.
+// OfferAs is Offer with random given: eight bytes, or for the old generation a number of 64 bits in
+// decimal. With equal random and payload it is an offer that a client sends again, as Redisson did
+// until 3.16.3: the timer has one entry and the list two.
 func (c *Client) OfferAs(ctx context.Context, random string, payload []byte, due time.Time) error {
 	err := c.eval(ctx, offerScript, []string{c.ready, c.timer, c.list, c.channel}, due.UnixMilli(), random, payload).Err()
 	if errors.Is(err, redis.Nil) { // the script has no answer
@@ -97,8 +103,9 @@ func (c *Client) OfferAs(ctx context.Context, random string, payload []byte, due
 	return err
 }
 
-// Transfer moves up to 100 entries that are due at nowMs, in milliseconds since 1970, to the ready list, and returns the score of the one that is due
-// next as Redis writes it, or "" if there is none.
+// Transfer moves up to 100 entries that are due at nowMs, in milliseconds since 1970, to the ready
+// list, and returns the score of the one that is due next as Redis writes it, or "" if there is
+// none.
 func (c *Client) Transfer(ctx context.Context, nowMs int64) (next string, err error) {
 	next, err = c.eval(ctx, transferScript, []string{c.ready, c.timer, c.list}, nowMs, transferMax).Text()
 	if errors.Is(err, redis.Nil) {
@@ -107,11 +114,13 @@ func (c *Client) Transfer(ctx context.Context, nowMs int64) (next string, err er
 	return next, err
 }
 
-// Take pops the head of the ready list and waits for it up to timeout, in whole seconds and at least one; ok is false if there was none. With 0 it
-// waits until ctx ends. What is popped is gone from Redis.
+// Take pops the head of the ready list and waits for it up to timeout, in whole seconds and at
+// least one; ok is false if there was none. With 0 it waits until ctx ends. What is popped is gone
+// from Redis.
 func (c *Client) Take(ctx context.Context, timeout time.Duration) (payload []byte, ok bool, err error) {
 	for {
-		// One at a time, and not for longer than a second, so that ctx is heeded and nothing popped when nobody waits for it any more.
+		// One at a time, and not for longer than a second, so that ctx is heeded and nothing popped
+		// when nobody waits for it any more.
 		popped, err := c.redis.BLPop(context.WithoutCancel(ctx), time.Second, c.ready).Result()
 		if err == nil {
 			return []byte(popped[1]), true, nil
@@ -161,13 +170,14 @@ func (c *Client) Remove(ctx context.Context, payload []byte) (bool, error) {
 	return c.eval(ctx, removeScript, []string{c.timer, c.list}, payload).Bool()
 }
 
-// Poll cancels the entry that was offered first, whenever it is due, and returns it; ok is false if there is none.
+// Poll cancels the entry that was offered first, whenever it is due, and returns it; ok is false if
+// there is none.
 func (c *Client) Poll(ctx context.Context) (payload []byte, ok bool, err error) {
 	return payloadOf(c.eval(ctx, pollScript, []string{c.timer, c.list}))
 }
 
-// RetainAll removes all entries but those with one of the payloads from the order list, and not from the timer, which delivers them all the
-// same. It reports whether there were any.
+// RetainAll removes all entries but those with one of the payloads from the order list, and not
+// from the timer, which delivers them all the same. It reports whether there were any.
 func (c *Client) RetainAll(ctx context.Context, keep ...[]byte) (bool, error) {
 	args := make([]any, len(keep))
 	for i, payload := range keep {

@@ -23,7 +23,8 @@ const (
 	at = 1_700_000_000_123
 )
 
-// queue is a queue on a server of its own, of which a test sees what is in Redis and what is published.
+// queue is a queue on a server of its own, of which a test sees what is in Redis and what is
+// published.
 type queue struct {
 	*testing.T
 	*Client
@@ -156,7 +157,8 @@ func unhex(t *testing.T, text string) string {
 func TestKeys(t *testing.T) {
 	for queue, want := range map[string]string{
 		"orders": "redisson_delay_queue_timeout:{orders}", "{svc}:orders": "redisson_delay_queue_timeout:{svc}:orders",
-		"svc:{orders}": "redisson_delay_queue_timeout:svc:{orders}", "a{b": "redisson_delay_queue_timeout:a{b", "a}b": "redisson_delay_queue_timeout:{a}b}",
+		"svc:{orders}": "redisson_delay_queue_timeout:svc:{orders}", "a{b": "redisson_delay_queue_timeout:a{b",
+		"a}b": "redisson_delay_queue_timeout:{a}b}",
 	} {
 		if got := New(nil, queue, NewGeneration, time.Now).timer; got != want {
 			t.Errorf("the timer of %s is %s, want %s", queue, got, want)
@@ -164,7 +166,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestMembers: vectors V1 to V20 of what each version of Redisson puts into the timer, and the very same into the list.
+// TestMembers: vectors V1 to V20 of what each version of Redisson puts into the timer, and the very
+// same into the list.
 func TestMembers(t *testing.T) {
 	const first, second = "0001020304050607", "fffefdfcfbfaf9f8"
 	for _, tc := range []struct {
@@ -175,8 +178,10 @@ func TestMembers(t *testing.T) {
 		{"V2", first, "", "0800010203040506070000000000000000"},
 		{"V3", first, "e6b58be8af95", "0800010203040506070600000000000000e6b58be8af95"},
 		{"V4", first, "2268656c6c6f22", "08000102030405060707000000000000002268656c6c6f22"},
-		{"V5", first, "5b226a6176612e6c616e672e4c6f6e67222c315d", "08000102030405060714000000000000005b226a6176612e6c616e672e4c6f6e67222c315d"},
-		{"V6", first, "7b226f726465724964223a313030317d", "08000102030405060710000000000000007b226f726465724964223a313030317d"},
+		{"V5", first, "5b226a6176612e6c616e672e4c6f6e67222c315d",
+			"08000102030405060714000000000000005b226a6176612e6c616e672e4c6f6e67222c315d"},
+		{"V6", first, "7b226f726465724964223a313030317d",
+			"08000102030405060710000000000000007b226f726465724964223a313030317d"},
 		{"V7", first, "0368656c6cef", "08000102030405060706000000000000000368656c6cef"},
 		{"V8", first, "09f6a1abfef962", "080001020304050607070000000000000009f6a1abfef962"},
 		{"V9", first, "043e0568656c6c6f", "0800010203040506070800000000000000043e0568656c6c6f"},
@@ -213,7 +218,8 @@ func TestMembers(t *testing.T) {
 	}
 }
 
-// TestB1toB7: only a new head is published, and what is due goes by score, then by the member's bytes.
+// TestB1toB7: only a new head is published, and what is due goes by score, then by the member's
+// bytes.
 func TestB1toB7(t *testing.T) {
 	q := newQueue(t, NewGeneration)
 	const early = "\x22hello\x22"
@@ -260,7 +266,8 @@ func TestB8(t *testing.T) {
 	}
 }
 
-// TestB9B10: a member of the other generation stops each transfer halfway, and what is before it is delivered each time.
+// TestB9B10: a member of the other generation stops each transfer halfway, and what is before it is
+// delivered each time.
 func TestB9B10(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -287,7 +294,8 @@ func TestB9B10(t *testing.T) {
 	}
 }
 
-// TestB11: one old member in 256 begins like a new one, and is read by either generation, to the same payload.
+// TestB11: one old member in 256 begins like a new one, and is read by either generation, to the
+// same payload.
 func TestB11(t *testing.T) {
 	for _, generation := range []Generation{OldGeneration, NewGeneration} {
 		q := newQueue(t, generation)
@@ -371,7 +379,8 @@ func (q *queue) wantNone() {
 			q.Errorf("%s of nothing is %q, %v", name, payload, err)
 		}
 	}
-	for name, read := range map[string]func(context.Context) ([][]byte, error){"readAll": q.ReadAll, "takeAll": q.TakeAll} {
+	for name, read := range map[string]func(context.Context) ([][]byte, error){"readAll": q.ReadAll,
+		"takeAll": q.TakeAll} {
 		if all, err := read(q.Context()); len(all) > 0 || err != nil {
 			q.Errorf("%s of nothing is %q, %v", name, all, err)
 		}

@@ -35,7 +35,8 @@ func TestB17(t *testing.T) {
 	q.wantList(q.list, []string{member, member})
 }
 
-// TestB20: a new member with no payload whose random ends in 1 is an old one with a payload of one zero: each generation reads its own.
+// TestB20: a new member with no payload whose random ends in 1 is an old one with a payload of one
+// zero: each generation reads its own.
 func TestB20(t *testing.T) {
 	for generation, want := range map[Generation]string{NewGeneration: "", OldGeneration: "\x00"} {
 		q := newQueue(t, generation)
@@ -45,7 +46,8 @@ func TestB20(t *testing.T) {
 	}
 }
 
-// TestB21: names whose braces Redis reads differently cannot be offered to in a cluster, and others can.
+// TestB21: names whose braces Redis reads differently cannot be offered to in a cluster, and others
+// can.
 func TestB21(t *testing.T) {
 	server := redistest.Start(t, redistest.WithCluster())
 	for name, works := range map[string]bool{
@@ -59,7 +61,8 @@ func TestB21(t *testing.T) {
 	}
 }
 
-// TestTake: what is ready comes in order and once, and who waits for nothing is told so when his time is up.
+// TestTake: what is ready comes in order and once, and who waits for nothing is told so when his
+// time is up.
 func TestTake(t *testing.T) {
 	q := newQueue(t, NewGeneration)
 	for _, payload := range []string{"a", "b", "c", "d"} {

@@ -1,7 +1,7 @@
 package redissontest
 
-// What each generation packs into a member, and takes out of it. A number before c0 is the length of the string that c0 stands for, and is
-// not handed out when it is read.
+// What each generation packs into a member, and takes out of it. A number before c0 is the length
+// of the string that c0 stands for, and is not handed out when it is read.
 const (
 	packOld = `
 local function pack(random, payload) return struct.pack('dLc0', tonumber(random), #payload, payload) end
@@ -19,7 +19,8 @@ end
 `
 )
 
-// Scripts over the ready list, the timer, the order list and the channel, in this order where they take them all.
+// Scripts over the ready list, the timer, the order list and the channel, in this order where they
+// take them all.
 const (
 	// KEYS ready timer list channel, ARGV due random payload.
 	offerScript = `
@@ -30,7 +31,8 @@ if redis.call('ZRANGE', KEYS[2], 0, 0)[1] == member then
   redis.call('PUBLISH', KEYS[4], ARGV[1])
 end
 `
-	// KEYS ready timer list, ARGV now limit. What was pushed before a member that cannot be read stays pushed.
+	// KEYS ready timer list, ARGV now limit. What was pushed before a member that cannot be read
+	// stays pushed.
 	transferScript = `
 local due = redis.call('ZRANGEBYSCORE', KEYS[2], 0, ARGV[1], 'LIMIT', 0, ARGV[2])
 for _, member in ipairs(due) do

@@ -13,7 +13,8 @@ import (
 // soonMs is up to when what is due is transferred at once and not by the timer.
 const soonMs = 10
 
-// worker is what one call of Run has in hand. All but transfers and replies belongs to Run's goroutine.
+// worker is what one call of Run has in hand. All but transfers and replies belongs to Run's
+// goroutine.
 type worker struct {
 	clock      func() time.Time
 	transfer   func(ctx context.Context, nowMs int64) (next string, err error)
@@ -31,10 +32,12 @@ type reply struct {
 	err  error
 }
 
-// Run does what a Redisson process does for a queue as long as it has an object for it, until ctx ends. It transfers what is due whenever it has subscribed to
-// the queue's channel, and when the timer fires, which the last message or reply has set, whatever was set before. A reply that is
-// overtaken by a message with an earlier time therefore delays what is due then. A transfer that fails, or says a time that is no whole number, is
-// done again after five seconds. The timer is exact, where Redisson's is up to 100 ms late.
+// Run does what a Redisson process does for a queue as long as it has an object for it, until ctx
+// ends. It transfers what is due whenever it has subscribed to the queue's channel, and when the
+// timer fires, which the last message or reply has set, whatever was set before. A reply that is
+// overtaken by a message with an earlier time therefore delays what is due then. A transfer that
+// fails, or says a time that is no whole number, is done again after five seconds. The timer is
+// exact, where Redisson's is up to 100 ms late.
 func (c *Client) Run(ctx context.Context) {
 	subscription := c.redis.Subscribe(ctx, c.channel)
 	defer subscription.Close() //nolint:errcheck // nothing is left to be read

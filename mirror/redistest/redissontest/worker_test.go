@@ -34,8 +34,9 @@ func due(in int64) reply {
 	return reply{next: strconv.FormatInt(beginMs+in, 10)}
 }
 
-// schedule is what a worker hears, what its transfers answer one after the other and how long each takes, and when it transfers. After the
-// answers that are given, nothing is left. All times are in milliseconds.
+// schedule is what a worker hears, what its transfers answer one after the other and how long each
+// takes, and when it transfers. After the answers that are given, nothing is left. All times are in
+// milliseconds.
 type schedule struct {
 	name    string
 	hears   []happening
@@ -60,12 +61,15 @@ func schedules() []schedule {
 		{"an error", []happening{subscribed(0)}, []reply{{err: errors.New("broken")}, due(6000)}, 0, []int64{0, 5000, 6000}},
 		{"a fraction", []happening{subscribed(0)}, []reply{{next: "1700000000123.5"}}, 0, []int64{0, 5000}},
 		{"too large", []happening{subscribed(0)}, []reply{{next: "1e+17"}, {next: "inf"}}, 0, []int64{0, 5000, 10000}},
-		{"an error delays", []happening{message(0, 900), subscribed(1)}, []reply{{err: errors.New("broken")}}, 0, []int64{1, 5001}},
-		{"a message before the time to try again", []happening{subscribed(0), message(50, 100)}, []reply{{err: errors.New("broken")}}, 0, []int64{0, 100}},
+		{"an error delays", []happening{message(0, 900), subscribed(1)}, []reply{{err: errors.New("broken")}}, 0,
+			[]int64{1, 5001}},
+		{"a message before the time to try again", []happening{subscribed(0), message(50, 100)},
+			[]reply{{err: errors.New("broken")}}, 0, []int64{0, 100}},
 		{"a kick", []happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, []reply{due(300)}, 0, []int64{50, 300}},
 		{"a kick stops the timer", []happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, nil, 0, []int64{50}},
 		{"no answer leaves the timer", []happening{subscribed(0), message(10, 100)}, []reply{nothing}, 20, []int64{0, 100}},
-		{"an answer that was overtaken delays", []happening{subscribed(0), message(10, 100)}, []reply{due(400)}, 20, []int64{0, 400}},
+		{"an answer that was overtaken delays", []happening{subscribed(0), message(10, 100)}, []reply{due(400)}, 20,
+			[]int64{0, 400}},
 		{"transfers go side by side", []happening{subscribed(0), message(10, 0)}, nil, 20, []int64{0, 10}},
 		{"no number", []happening{message(0, 100), {50, &redis.Message{Payload: "soon"}}}, nil, 0, []int64{100}},
 		{"the end of time", []happening{{0, &redis.Message{Payload: strconv.Itoa(math.MaxInt64)}}}, nil, 0, nil},
@@ -104,7 +108,8 @@ func TestSchedule(t *testing.T) {
 // worker returns a worker whose transfers are entered in a list and answer what the schedule says.
 func (s schedule) worker(transfers *[]int64) *worker {
 	c := New(nil, "orders", NewGeneration, time.Now)
-	return &worker{clock: c.clock, observe: c.observe, retryAfter: c.retryAfter, transfer: func(_ context.Context, nowMs int64) (string, error) {
+	return &worker{clock: c.clock, observe: c.observe, retryAfter: c.retryAfter, transfer: func(_ context.Context,
+		nowMs int64) (string, error) {
 		*transfers = append(*transfers, nowMs-beginMs)
 		var r reply
 		if n := len(*transfers); n <= len(s.answers) {
@@ -154,7 +159,8 @@ func (l *live) wantReplies(want ...string) {
 	}
 }
 
-// TestRun: a worker delivers what was due before it came, then what falls due, and what fell due while it was cut off.
+// TestRun: a worker delivers what was due before it came, then what falls due, and what fell due
+// while it was cut off.
 func TestRun(t *testing.T) {
 	q := newQueue(t, NewGeneration)
 	for due := range int64(150) {
@@ -176,7 +182,8 @@ func TestRun(t *testing.T) {
 	q.wantReady("soon", "hello")
 }
 
-// TestRunKick: what was added and not published is delivered once anything is, such as a time that is over.
+// TestRunKick: what was added and not published is delivered once anything is, such as a time that
+// is over.
 func TestRunKick(t *testing.T) {
 	l := run(newQueue(t, OldGeneration))
 	l.wantReplies("")
@@ -189,7 +196,8 @@ func TestRunKick(t *testing.T) {
 	l.wantReady("hello")
 }
 
-// TestRunPoison: what cannot be read is tried again and again, and what is before it delivered as often.
+// TestRunPoison: what cannot be read is tried again and again, and what is before it delivered as
+// often.
 func TestRunPoison(t *testing.T) {
 	q := newQueue(t, NewGeneration)
 	q.offer(r0, "first", 1)
@@ -200,7 +208,8 @@ func TestRunPoison(t *testing.T) {
 			t.Errorf("a transfer answers %q", r.next)
 		}
 	}
-	if ready, err := q.redis.LRange(t.Context(), q.ready, 0, 2).Result(); err != nil || !cmp.Equal(ready, []string{"first", "first", "first"}) {
+	if ready, err := q.redis.LRange(t.Context(), q.ready, 0, 2).Result(); err != nil || !cmp.Equal(ready,
+		[]string{"first", "first", "first"}) {
 		t.Errorf("ready are %q, %v", ready, err)
 	}
 }

@@ -1,5 +1,7 @@
-// Package sourcetest stands for live servers of lmstfy and of ouqiang/delay-queue in tests of imports from them: what they keep in Redis and how they act, command for command, at times that they are told. It shares no
-// code with the mirror, so that a mistake is not made on both sides. Imported by tests only.
+// Package sourcetest stands for live servers of lmstfy and of ouqiang/delay-queue in tests of
+// imports from them: what they keep in Redis and how they act, command for command, at times that
+// they are told. It shares no code with the mirror, so that a mistake is not made on both sides.
+// Imported by tests only.
 package sourcetest
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lmstfy is one queue at a server of lmstfy. Its methods may be called from any goroutine. What fails may have been done, in part as well: a server that dies between two commands leaves it so.
+// Lmstfy is one queue at a server of lmstfy. Its methods may be called from any goroutine. What
+// fails may have been done, in part as well: a server that dies between two commands leaves it so.
 type Lmstfy struct {
 	Redis            *redis.Client
 	Namespace, Queue string
@@ -52,7 +55,8 @@ func (s *Lmstfy) Pack(ctx context.Context, kind string, tries int, id string) (s
 	return s.Redis.Eval(ctx, lmstfyPack, nil, kind, s.Namespace, s.Queue, tries, id).Text()
 }
 
-// ID makes the id of a job published at a time with a delay: a ULID with the delay in its last four bytes.
+// ID makes the id of a job published at a time with a delay: a ULID with the delay in its last four
+// bytes.
 func (s *Lmstfy) ID(at time.Time, delay time.Duration) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(at.UnixMilli())<<16)
@@ -82,7 +86,8 @@ func (s *Lmstfy) ready() string        { return "q/" + s.name() }
 func (s *Lmstfy) name() string         { return s.Namespace + "/" + s.Queue }
 
 // Publish adds a job; without a ttl it lives for ever.
-func (s *Lmstfy) Publish(ctx context.Context, at time.Time, value string, delay, ttl time.Duration, tries int) (id string, err error) {
+func (s *Lmstfy) Publish(ctx context.Context, at time.Time, value string, delay, ttl time.Duration,
+	tries int) (id string, err error) {
 	id = s.ID(at, delay)
 	if err := s.Redis.SetNX(ctx, s.key(id), value, ttl).Err(); err != nil {
 		return id, err
@@ -111,7 +116,8 @@ func (s *Lmstfy) Pump(ctx context.Context, at time.Time) (int, error) {
 	return s.Redis.Eval(ctx, lmstfyPump, nil, at.Unix()).Int()
 }
 
-// Consume hands out a job for ttr; the id is empty if none is ready, or the one that was is gone. As a server does, it reads the clock when it has the job: it may have waited long for Redis.
+// Consume hands out a job for ttr; the id is empty if none is ready, or the one that was is gone.
+// As a server does, it reads the clock when it has the job: it may have waited long for Redis.
 func (s *Lmstfy) Consume(ctx context.Context, now func() time.Time, ttr time.Duration) (id string, err error) {
 	element, err := s.Redis.RPop(ctx, s.ready()).Result()
 	if errors.Is(err, redis.Nil) {

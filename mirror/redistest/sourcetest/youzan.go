@@ -11,8 +11,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Youzan is a server of ouqiang/delay-queue without settings: single commands, none of them atomic with the next. Bytes are packed by its own code, and read by Redis' cmsgpack. Its methods may be called from any goroutine.
-// What fails may have been done, in part as well.
+// Youzan is a server of ouqiang/delay-queue without settings: single commands, none of them atomic
+// with the next. Bytes are packed by its own code, and read by Redis' cmsgpack. Its methods may be
+// called from any goroutine. What fails may have been done, in part as well.
 type Youzan struct {
 	Redis *redis.Client
 	// Turn is how many buckets were chosen; the next one follows.
@@ -47,7 +48,8 @@ func (s *Youzan) Pack(topic, id string, due, ttr int64, body string) string {
 			return string(binary.BigEndian.AppendUint32([]byte{0xce}, uint32(n)))
 		}
 	}
-	return "\x85\xa11" + text(topic) + "\xa12" + text(id) + "\xa13" + number(due) + "\xa14" + number(ttr) + "\xa15" + text(body)
+	return "\x85\xa11" + text(topic) + "\xa12" + text(id) + "\xa13" + number(due) + "\xa14" + number(ttr) + "\xa15" +
+		text(body)
 }
 
 // bucket is the next bucket in turn.
@@ -75,7 +77,8 @@ func (s *Youzan) read(ctx context.Context, id string) (topic string, due, ttr in
 	if err != nil {
 		return "", 0, 0, err
 	}
-	parts, err := s.Redis.Eval(ctx, `local job = cmsgpack.unpack(ARGV[1]) return {job['1'], job['3'], job['4']}`, nil, value).Slice()
+	parts, err := s.Redis.Eval(ctx, `local job = cmsgpack.unpack(ARGV[1]) return {job['1'], job['3'], job['4']}`, nil,
+		value).Slice()
 	if err != nil {
 		return "", 0, 0, err
 	}
@@ -123,7 +126,8 @@ func (s *Youzan) look(ctx context.Context, bucket string, at time.Time) (bool, e
 	return true, s.Redis.ZRem(ctx, bucket, id).Err()
 }
 
-// Pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or the one that was is gone. It reads the clock when it has the job, as [Lmstfy.Consume] does.
+// Pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or
+// the one that was is gone. It reads the clock when it has the job, as [Lmstfy.Consume] does.
 func (s *Youzan) Pop(ctx context.Context, topic string, now func() time.Time) (id string, until time.Time, err error) {
 	id, err = s.Redis.LPop(ctx, "dq_queue_"+topic).Result()
 	if errors.Is(err, redis.Nil) {

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"context"
@@ -14,8 +14,9 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -82,7 +83,8 @@ func TestImportLmstfy(t *testing.T) {
 	s.value(strange, "not JSON", 0)
 	s.do("ZADD", "timer_set", now.Add(time.Minute).Unix(), s.pack("timer", 1, strange))
 	held := s.publish(now, "held", 0, time.Hour, 3)
-	if first, second := s.consume(now, 10*time.Minute), s.consume(now, 10*time.Minute); first != lmstfyReadyID || second != held {
+	if first, second := s.consume(now, 10*time.Minute), s.consume(now, 10*time.Minute); first != lmstfyReadyID ||
+		second != held {
 		t.Fatalf("%s and %s were handed out", first, second)
 	}
 	empty, zero := s.publish(now, "", 0, 0, 7), s.publish(now, "zero", 0, 0, 0)
@@ -90,28 +92,33 @@ func TestImportLmstfy(t *testing.T) {
 	s.ack(finished)
 	elsewhere := other.publish(now, "elsewhere", time.Hour, 0, 1)
 
-	counts, err := mirror.ImportLmstfy(t.Context(), r, c, mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1}})
+	counts, err := fromlmstfy.Import(t.Context(), r, c, fromlmstfy.Options{Source: source(),
+		Options: oneway.Options{Stopped: true, Share: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if counts.Claimed != 6 || counts.Committed != 6 || counts.Acked != 6 || counts.Dead != 1 || counts.Gone+counts.SetAside+counts.Unnamed+counts.Unread+counts.Repeated != 0 {
+	if counts.Claimed != 6 || counts.Committed != 6 || counts.Acked != 6 || counts.Dead != 1 ||
+		counts.Gone+counts.SetAside+counts.Unnamed+counts.Unread+counts.Repeated != 0 {
 		t.Errorf("the import counted %+v", counts)
 	}
 	written := job(t, c, "ns1/q1", lmstfyDelayedID)
-	if string(written.Body) != "from a real server" || !written.DueAt.Equal(due) || written.MaxAttempts != 3 || written.State != "DELAYED" {
+	if string(written.Body) != "from a real server" || !written.DueAt.Equal(due) || written.MaxAttempts != 3 ||
+		written.State != "DELAYED" {
 		t.Errorf("the delayed job is %+v", written)
 	}
 	if left := written.ExpiresAt.Sub(written.CreatedAt); left > 24*time.Hour || left < 24*time.Hour-time.Minute {
 		t.Errorf("the delayed job lives for %v", left)
 	}
 	attributes := job(t, c, "ns1/q1", versioned)
-	if string(attributes.Body) != "now" || attributes.Headers["trace"] != "abc" || attributes.MaxAttempts != 65535 || !attributes.ExpiresAt.IsZero() {
+	if string(attributes.Body) != "now" || attributes.Headers["trace"] != "abc" || attributes.MaxAttempts != 65535 ||
+		!attributes.ExpiresAt.IsZero() {
 		t.Errorf("the job with attributes is %+v", attributes)
 	}
 	if body := job(t, c, "ns1/q1", strange).Body; string(body) != "not JSON" {
 		t.Errorf("the body that is not of its form is %q", body)
 	}
-	if j := job(t, c, "ns1/q1", held); !j.DueAt.Equal(now.Add(10*time.Minute)) || j.MaxAttempts != 2 || j.ExpiresAt.IsZero() {
+	if j := job(t, c, "ns1/q1", held); !j.DueAt.Equal(now.Add(10*time.Minute)) || j.MaxAttempts != 2 ||
+		j.ExpiresAt.IsZero() {
 		t.Errorf("the reserved job is %+v", j)
 	}
 	if j := job(t, c, "ns1/q1", empty); len(j.Body) != 0 || j.MaxAttempts != 7 || j.State != "READY" {
@@ -120,11 +127,13 @@ func TestImportLmstfy(t *testing.T) {
 	if j := job(t, c, "ns1/q1", zero); j.MaxAttempts != 1 {
 		t.Errorf("the ready job without a try is %+v", j)
 	}
-	// The other one that is reserved had one try: its lease will end it as a dead letter, and those stay.
+	// The other one that is reserved had one try: its lease will end it as a dead letter, and those
+	// stay.
 	nothingLeft(t, r, "timer_set", other.key(elsewhere), s.key(lmstfyReadyID), "belfry_mirror:lmstfy:ns1/q1")
 }
 
-// TestImportLmstfyReserved leaves what consumers hold while servers run, and takes it once it was let go.
+// TestImportLmstfyReserved leaves what consumers hold while servers run, and takes it once it was
+// let go.
 func TestImportLmstfyReserved(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -134,8 +143,8 @@ func TestImportLmstfyReserved(t *testing.T) {
 	s.publish(now.Add(-10*time.Second), "two", 10*time.Second, 0, 3)
 	s.pump(now)
 	held := []string{s.consume(now, 3*time.Second), s.consume(now, 3*time.Second)}
-	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Queue: "jobs", Share: 1}}
-	counts, err := mirror.ImportLmstfy(t.Context(), r, c, o)
+	o := fromlmstfy.Options{Source: source(), Options: oneway.Options{Queue: "jobs", Share: 1}}
+	counts, err := fromlmstfy.Import(t.Context(), r, c, o)
 	if err != nil || counts.Claimed != 0 || counts.Reserved != 2 {
 		t.Fatalf("the import counted %+v, error %v", counts, err)
 	}
@@ -143,7 +152,7 @@ func TestImportLmstfyReserved(t *testing.T) {
 		t.Error("the job was gone although a consumer held it")
 	}
 	s.pump(now.Add(3 * time.Second))
-	counts, err = mirror.ImportLmstfy(t.Context(), r, c, o)
+	counts, err = fromlmstfy.Import(t.Context(), r, c, o)
 	if err != nil || counts.Claimed != 1 || counts.Reserved != 0 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
@@ -153,12 +162,13 @@ func TestImportLmstfyReserved(t *testing.T) {
 	nothingLeft(t, r, "belfry_mirror:lmstfy:ns1/q1")
 }
 
-// TestImportLmstfyDead does with dead letters what it is told: those of the list, and one that would become one at the end of its lease.
+// TestImportLmstfyDead does with dead letters what it is told: those of the list, and one that
+// would become one at the end of its lease.
 func TestImportLmstfyDead(t *testing.T) {
 	t.Parallel()
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	r := server.Client()
-	for _, dead := range []mirror.DeadLetters{mirror.DeadLeave, mirror.DeadQueue, mirror.DeadRespawn} {
+	for _, dead := range []fromlmstfy.DeadLetters{fromlmstfy.DeadLeave, fromlmstfy.DeadQueue, fromlmstfy.DeadRespawn} {
 		t.Run(string(dead), func(t *testing.T) {
 			s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 			s.do("FLUSHDB")
@@ -169,23 +179,23 @@ func TestImportLmstfyDead(t *testing.T) {
 			dying := s.publish(now, "dying", 0, time.Hour, 1)
 			s.consume(now, time.Minute)
 			queue := "jobs-" + string(dead)
-			counts, err := mirror.ImportLmstfy(t.Context(), r, c, mirror.LmstfyOptions{
-				Source: source(), Dead: dead, SourceOptions: mirror.SourceOptions{Queue: queue, Stopped: true, Share: 1},
+			counts, err := fromlmstfy.Import(t.Context(), r, c, fromlmstfy.Options{
+				Source: source(), Dead: dead, Options: oneway.Options{Queue: queue, Stopped: true, Share: 1},
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			state := "belfry_mirror:lmstfy:ns1/q1"
 			switch dead {
-			case mirror.DeadLeave:
+			case fromlmstfy.DeadLeave:
 				if counts.Claimed != 0 || counts.Dead != 2 || counts.Unnamed != 0 {
 					t.Errorf("the import counted %+v", counts)
 				}
 				nothingLeft(t, r, "timer_set", s.dead(), s.key(letter), s.key(dying), state)
 				return
-			case mirror.DeadQueue:
+			case fromlmstfy.DeadQueue:
 				queue += ".dead"
-			case mirror.DeadRespawn: // into the queue itself
+			case fromlmstfy.DeadRespawn: // into the queue itself
 			}
 			for _, id := range []string{letter, dying} {
 				if j := job(t, c, queue, id); j.MaxAttempts != 1 || !j.ExpiresAt.IsZero() {
@@ -200,7 +210,8 @@ func TestImportLmstfyDead(t *testing.T) {
 	}
 }
 
-// TestImportLmstfyBad refuses what cannot be brought over before anything changes, and sets it aside if told to.
+// TestImportLmstfyBad refuses what cannot be brought over before anything changes, and sets it
+// aside if told to.
 func TestImportLmstfyBad(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -213,25 +224,27 @@ func TestImportLmstfyBad(t *testing.T) {
 	s.do("ZADD", "timer_set", 1700000000, s.pack("timer", 1, "no ULID"))
 	lost := s.id(now, 0)
 	s.value(lost, "lost", 0)
-	before := dump(t, r)
-	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1}}
-	if _, err := mirror.ImportLmstfy(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "3 jobs cannot be brought over") {
+	before := redistest.Dump(t, r)
+	o := fromlmstfy.Options{Source: source(), Options: oneway.Options{Stopped: true, Share: 1}}
+	if _, err := fromlmstfy.Import(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(),
+		"3 jobs cannot be brought over") {
 		t.Errorf("the import ended with %v", err)
 	}
-	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+	if diff := cmp.Diff(before, redistest.Dump(t, r)); diff != "" {
 		t.Errorf("the refused import changed something (-before +after):\n%s", diff)
 	}
 	o.SetAside = true
-	counts, err := mirror.ImportLmstfy(t.Context(), r, c, o)
+	counts, err := fromlmstfy.Import(t.Context(), r, c, o)
 	if err != nil || counts.SetAside != 2 || counts.Unread != 1 || counts.Unnamed != 1 || counts.Acked != 2 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
 	job(t, c, "ns1/q1", good)
 	job(t, c, "ns1/q1", ready)
-	names := []string{"belfry_mirror:lmstfy:ns1/q1", "belfry_aside:lmstfy:ns1/q1", "belfry_unread:lmstfy:ns1/q1", "timer_set", s.key(long)}
+	names := []string{"belfry_mirror:lmstfy:ns1/q1", "belfry_aside:lmstfy:ns1/q1", "belfry_unread:lmstfy:ns1/q1",
+		"timer_set", s.key(long)}
 	nothingLeft(t, r, append(names, s.key(lost))...)
 	o.Unnamed = true
-	counts, err = mirror.ImportLmstfy(t.Context(), r, c, o)
+	counts, err = fromlmstfy.Import(t.Context(), r, c, o)
 	if err != nil || counts.Acked != 1 || counts.Unnamed != 0 {
 		t.Errorf("the import of what nothing names counted %+v, error %v", counts, err)
 	}
@@ -241,7 +254,8 @@ func TestImportLmstfyBad(t *testing.T) {
 	nothingLeft(t, r, names...)
 }
 
-// TestImportLmstfyRestores gives back what Belfry refuses only when it is put: each to where it was.
+// TestImportLmstfyRestores gives back what Belfry refuses only when it is put: each to where it
+// was.
 func TestImportLmstfyRestores(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -249,12 +263,12 @@ func TestImportLmstfyRestores(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	far := 110 * 8766 * time.Hour // further than Belfry looks ahead
 	s.publish(now, "far", far, 0, 5)
-	before := dump(t, r)
-	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Share: 1}}
-	if _, err := mirror.ImportLmstfy(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "was given back") {
+	before := redistest.Dump(t, r)
+	o := fromlmstfy.Options{Source: source(), Options: oneway.Options{Share: 1}}
+	if _, err := fromlmstfy.Import(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "was given back") {
 		t.Errorf("the import ended with %v", err)
 	}
-	after := dump(t, r)
+	after := redistest.Dump(t, r)
 	delete(after, "belfry_mirror:lmstfy:ns1/q1")
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("it is not as it was (-before +after):\n%s", diff)
@@ -265,11 +279,11 @@ func TestImportLmstfyRestores(t *testing.T) {
 		s.value(bad+text, text, 0)
 		s.do("LPUSH", s.ready(), s.pack("list", n+1, bad+text))
 	}
-	before = dump(t, r)
-	if _, err := mirror.ImportLmstfy(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "was given back") {
+	before = redistest.Dump(t, r)
+	if _, err := fromlmstfy.Import(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "was given back") {
 		t.Errorf("the import ended with %v", err)
 	}
-	after = dump(t, r)
+	after = redistest.Dump(t, r)
 	delete(after, "belfry_mirror:lmstfy:ns1/q1")
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("it is not as it was (-before +after):\n%s", diff)
@@ -290,7 +304,8 @@ func TestImportLmstfyEnded(t *testing.T) {
 			s.ack(ended)
 		}
 	}})
-	counts, err := mirror.ImportLmstfy(t.Context(), hooked, c, mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Share: 1}})
+	counts, err := fromlmstfy.Import(t.Context(), hooked, c, fromlmstfy.Options{Source: source(),
+		Options: oneway.Options{Share: 1}})
 	if err != nil || counts.Committed != 2 || counts.Acked != 1 || counts.Gone != 1 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
@@ -316,15 +331,16 @@ func (b *between) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestImportLmstfyComesBack meets a job again that Redis had forgotten to forget, with what is left of its life by then: it is the same job.
+// TestImportLmstfyComesBack meets a job again that Redis had forgotten to forget, with what is left
+// of its life by then: it is the same job.
 func TestImportLmstfyComesBack(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}
 	id := s.publish(time.Now(), "job", 0, time.Hour, 3)
-	o := mirror.LmstfyOptions{Source: source(), SourceOptions: mirror.SourceOptions{Share: 1}}
+	o := fromlmstfy.Options{Source: source(), Options: oneway.Options{Share: 1}}
 	for n := range int64(2) {
-		counts, err := mirror.ImportLmstfy(t.Context(), r, c, o)
+		counts, err := fromlmstfy.Import(t.Context(), r, c, o)
 		if err != nil || counts.Acked != 1 || counts.Repeated != n {
 			t.Errorf("the import counted %+v, error %v", counts, err)
 		}
@@ -343,7 +359,8 @@ func TestImportLmstfyInterrupted(t *testing.T) {
 		s := &lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1", serial: rand.Uint64() >> 40}
 		now := time.Now().Truncate(time.Second)
 		for n := range 3 {
-			want = append(want, s.publish(now, "ready", 0, time.Hour, n+1), s.publish(now, "delayed", time.Hour, time.Hour+time.Minute, n+1))
+			want = append(want, s.publish(now, "ready", 0, time.Hour, n+1), s.publish(now, "delayed", time.Hour,
+				time.Hour+time.Minute, n+1))
 		}
 		held := s.publish(now, "held", 0, time.Hour, 9)
 		s.do("LMOVE", s.ready(), s.ready(), "LEFT", "RIGHT")
@@ -360,8 +377,9 @@ func TestImportLmstfyInterrupted(t *testing.T) {
 		s.value(lost, "lost", 0)
 		return append(want, held, dead, lost)
 	}, func(ctx context.Context, r *redis.Client, c *client.Client, queue string) error {
-		_, err := mirror.ImportLmstfy(ctx, r, c, mirror.LmstfyOptions{
-			Source: source(), Dead: mirror.DeadRespawn, SourceOptions: mirror.SourceOptions{Queue: queue, Stopped: true, Unnamed: true, Share: 1},
+		_, err := fromlmstfy.Import(ctx, r, c, fromlmstfy.Options{
+			Source: source(), Dead: fromlmstfy.DeadRespawn, Options: oneway.Options{Queue: queue, Stopped: true,
+				Unnamed: true, Share: 1},
 		})
 		return err
 	})
@@ -382,8 +400,9 @@ func (s lmstfyLive) handOut(now time.Time) (string, time.Time) {
 func TestImportLmstfyLive(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	live(t, c, lmstfyLive{&lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}}, func(ctx context.Context, o mirror.SourceOptions) (mirror.SourceCounts, error) {
-		return mirror.ImportLmstfy(ctx, r, c, mirror.LmstfyOptions{Source: source(), SourceOptions: o})
+	live(t, c, lmstfyLive{&lmstfyServer{redisDo: redisDo{t, r}, ns: "ns1", q: "q1"}}, func(ctx context.Context,
+		o oneway.Options) (oneway.Counts, error) {
+		return fromlmstfy.Import(ctx, r, c, fromlmstfy.Options{Source: source(), Options: o})
 	})
 	nothingLeft(t, r, "belfry_mirror:lmstfy:ns1/q1")
 }

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"time"
@@ -39,7 +39,8 @@ func (s *youzanServer) tick(at time.Time) {
 	s.with(func(server *sourcetest.Youzan) error { return server.Tick(s.t.Context(), at) })
 }
 
-// pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or the one that was is gone.
+// pop hands out a job of a topic and returns its lease's end; the id is empty if none is ready or
+// the one that was is gone.
 func (s *youzanServer) pop(topic string, at time.Time) (id string, until time.Time) {
 	s.t.Helper()
 	s.with(func(server *sourcetest.Youzan) (err error) {

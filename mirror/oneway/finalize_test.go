@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"slices"
@@ -10,7 +10,9 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
@@ -35,10 +37,10 @@ func TestFinalizeLmstfy(t *testing.T) {
 	s.consume(now, time.Minute)
 	s.publish(now, "ready", 0, 0, 2)
 	s.publish(now, "delayed", time.Hour, 0, 1)
-	finalizes(t, r, c, "lmstfy:ns1/q1", func(o mirror.SourceOptions) (mirror.SourceCounts, error) {
-		return mirror.ImportLmstfy(t.Context(), r, c, mirror.LmstfyOptions{SourceOptions: o, Source: source()})
-	}, func(o mirror.SourceOptions) ([]pair.Check, error) {
-		return mirror.FinalizeLmstfy(t.Context(), r, c, mirror.LmstfyOptions{SourceOptions: o, Source: source()})
+	finalizes(t, r, c, "lmstfy:ns1/q1", func(o oneway.Options) (oneway.Counts, error) {
+		return fromlmstfy.Import(t.Context(), r, c, fromlmstfy.Options{Options: o, Source: source()})
+	}, func(o oneway.Options) ([]pair.Check, error) {
+		return fromlmstfy.Finalize(t.Context(), r, c, fromlmstfy.Options{Options: o, Source: source()})
 	})
 }
 
@@ -54,29 +56,30 @@ func TestFinalizeYouzan(t *testing.T) {
 	s.push("order", "ready", now.Add(-time.Second), 60, "")
 	s.tick(now)
 	s.push("order", "delayed", now.Add(time.Hour), 60, "")
-	finalizes(t, r, c, "youzan:order", func(o mirror.SourceOptions) (mirror.SourceCounts, error) {
-		return mirror.ImportYouzan(t.Context(), r, c, mirror.YouzanOptions{SourceOptions: o, Topic: "order"})
-	}, func(o mirror.SourceOptions) ([]pair.Check, error) {
-		return mirror.FinalizeYouzan(t.Context(), r, c, mirror.YouzanOptions{SourceOptions: o, Topic: "order"})
+	finalizes(t, r, c, "youzan:order", func(o oneway.Options) (oneway.Counts, error) {
+		return fromyouzan.Import(t.Context(), r, c, fromyouzan.Options{Options: o, Topic: "order"})
+	}, func(o oneway.Options) ([]pair.Check, error) {
+		return fromyouzan.Finalize(t.Context(), r, c, fromyouzan.Options{Options: o, Topic: "order"})
 	})
 }
 
-// finalizes ends the import of a source that has three jobs, one of which a consumer holds: not while anything is left, and a second time as the first.
+// finalizes ends the import of a source that has three jobs, one of which a consumer holds: not
+// while anything is left, and a second time as the first.
 func finalizes(
 	t *testing.T, r *redis.Client, c *client.Client, source string,
-	run func(o mirror.SourceOptions) (mirror.SourceCounts, error), end func(o mirror.SourceOptions) ([]pair.Check, error),
+	run func(o oneway.Options) (oneway.Counts, error), end func(o oneway.Options) ([]pair.Check, error),
 ) {
 	t.Helper()
-	o := mirror.SourceOptions{Queue: "jobs", Share: 1}
+	o := oneway.Options{Queue: "jobs", Share: 1}
 	state, aside := "belfry_mirror:"+source, "belfry_aside:"+source
 	refused := func(want string) {
 		t.Helper()
-		before := dump(t, r)
+		before := redistest.Dump(t, r)
 		checks, err := end(o)
 		if diff := cmp.Diff([]string{want}, untrue(checks)); err == nil || diff != "" {
 			t.Errorf("it ended with %v; what is not so (-want +got):\n%s", err, diff)
 		}
-		after := dump(t, r)
+		after := redistest.Dump(t, r)
 		delete(before, state) // it has the fence of who came last
 		delete(after, state)
 		if diff := cmp.Diff(before, after); diff != "" {
@@ -103,12 +106,14 @@ func finalizes(
 	}
 	remembers(t, c, "jobs", false)
 	nothingLeft(t, r, state)
-	if left := r.HKeys(t.Context(), state).Val(); !slices.Equal(slices.Sorted(slices.Values(left)), []string{"ended", "fence"}) || r.TTL(t.Context(), state).Val() <= 0 {
+	if left := r.HKeys(t.Context(), state).Val(); !slices.Equal(slices.Sorted(slices.Values(left)), []string{"ended",
+		"fence"}) || r.TTL(t.Context(), state).Val() <= 0 {
 		t.Errorf("the mirror's note has %q", left)
 	}
 }
 
-// TestFinalizeLmstfyDead ends an import that left dead letters, and not one that was to take them. The queue of dead letters forgets ids again too.
+// TestFinalizeLmstfyDead ends an import that left dead letters, and not one that was to take them.
+// The queue of dead letters forgets ids again too.
 func TestFinalizeLmstfyDead(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -119,22 +124,22 @@ func TestFinalizeLmstfyDead(t *testing.T) {
 	s.pump(long.Add(time.Minute))
 	s.publish(long, "dying", 0, 0, 1) // its last lease ended while no server looked
 	s.consume(long, time.Minute)
-	o := mirror.LmstfyOptions{SourceOptions: mirror.SourceOptions{Queue: "jobs", Stopped: true, Share: 1}, Source: source()}
-	if counts, err := mirror.ImportLmstfy(t.Context(), r, c, o); err != nil || counts.Dead != 2 || counts.Total != 0 {
+	o := fromlmstfy.Options{Options: oneway.Options{Queue: "jobs", Stopped: true, Share: 1}, Source: source()}
+	if counts, err := fromlmstfy.Import(t.Context(), r, c, o); err != nil || counts.Dead != 2 || counts.Total != 0 {
 		t.Fatalf("the import counted %+v, error %v", counts, err)
 	}
-	if checks, err := mirror.FinalizeLmstfy(t.Context(), r, c, o); err != nil || untrue(checks) != nil {
+	if checks, err := fromlmstfy.Finalize(t.Context(), r, c, o); err != nil || untrue(checks) != nil {
 		t.Errorf("it ended with %v: %+v", err, checks)
 	}
-	o.Dead = mirror.DeadQueue
-	if checks, err := mirror.FinalizeLmstfy(t.Context(), r, c, o); err == nil || untrue(checks) == nil {
+	o.Dead = fromlmstfy.DeadQueue
+	if checks, err := fromlmstfy.Finalize(t.Context(), r, c, o); err == nil || untrue(checks) == nil {
 		t.Errorf("it passed with %+v", checks)
 	}
-	if counts, err := mirror.ImportLmstfy(t.Context(), r, c, o); err != nil || counts.Acked != 2 || counts.Total != 2 {
+	if counts, err := fromlmstfy.Import(t.Context(), r, c, o); err != nil || counts.Acked != 2 || counts.Total != 2 {
 		t.Fatalf("the import counted %+v, error %v", counts, err)
 	}
 	remembers(t, c, "jobs.dead", true)
-	if checks, err := mirror.FinalizeLmstfy(t.Context(), r, c, o); err != nil || untrue(checks) != nil {
+	if checks, err := fromlmstfy.Finalize(t.Context(), r, c, o); err != nil || untrue(checks) != nil {
 		t.Errorf("it ended with %v: %+v", err, checks)
 	}
 	remembers(t, c, "jobs", false)

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"context"
@@ -13,14 +13,16 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
 
 // What a real server wrote: a job of the topic "order", due at 1795261238.
 const (
-	youzanHex   = "85a131a56f72646572a132ab3135373032333938333231a133ce6b018336a13478a135b17b22756964223a2031303832393337387d"
+	youzanHex = "85a131a56f72646572a132ab3135373032333938333231a133ce6b018336a13478" +
+		"a135b17b22756964223a2031303832393337387d"
 	youzanID    = "15702398321"
 	youzanState = "belfry_mirror:youzan:order"
 )
@@ -51,13 +53,14 @@ func TestImportYouzan(t *testing.T) {
 	s.do("SET", "page", "another program's")
 	s.do("HSET", "hash", "another", "program's")
 
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1}}
-	counts, err := mirror.ImportYouzan(t.Context(), r, c, o)
+	o := fromyouzan.Options{Topic: "order", Options: oneway.Options{Stopped: true, Share: 1}}
+	counts, err := fromyouzan.Import(t.Context(), r, c, o)
 	if err != nil || counts.Acked != 4 || counts.Unnamed != 1 || counts.Unread != 0 {
 		t.Fatalf("the import counted %+v, error %v", counts, err)
 	}
 	written := job(t, c, "order", youzanID)
-	if string(written.Body) != `{"uid": 10829378}` || written.DueAt.Unix() != 1795261238 || written.TTR != 2*time.Minute || written.MaxAttempts != 0 {
+	if string(written.Body) != `{"uid": 10829378}` || written.DueAt.Unix() != 1795261238 ||
+		written.TTR != 2*time.Minute || written.MaxAttempts != 0 {
 		t.Errorf("the real job is %+v", written)
 	}
 	if j := job(t, c, "order", "held"); !j.DueAt.Equal(until) || j.TTR != 5*time.Minute {
@@ -75,7 +78,8 @@ func TestImportYouzan(t *testing.T) {
 	if strange != 1 {
 		t.Errorf("%d jobs have made ids, want that of 12-34", strange)
 	}
-	names := []string{youzanState, "dq_bucket_1", "dq_bucket_2", "dq_bucket_3", "dq_queue_mail", "other", "ready other", "page", "hash"}
+	names := []string{youzanState, "dq_bucket_1", "dq_bucket_2", "dq_bucket_3", "dq_queue_mail", "other",
+		"ready other", "page", "hash"}
 	var left []string // an empty bucket is no key
 	for _, name := range names {
 		if s.do("EXISTS", name) == int64(1) {
@@ -84,7 +88,7 @@ func TestImportYouzan(t *testing.T) {
 	}
 	nothingLeft(t, r, append(left, "lost")...)
 	o.Unnamed = true
-	counts, err = mirror.ImportYouzan(t.Context(), r, c, o)
+	counts, err = fromyouzan.Import(t.Context(), r, c, o)
 	if err != nil || counts.Acked != 1 || counts.Unnamed != 0 {
 		t.Errorf("the import of what nothing names counted %+v, error %v", counts, err)
 	}
@@ -92,7 +96,8 @@ func TestImportYouzan(t *testing.T) {
 	nothingLeft(t, r, left...)
 }
 
-// TestImportYouzanReserved leaves what consumers hold while servers run, and takes it once it was let go.
+// TestImportYouzanReserved leaves what consumers hold while servers run, and takes it once it was
+// let go.
 func TestImportYouzanReserved(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
@@ -106,14 +111,15 @@ func TestImportYouzanReserved(t *testing.T) {
 		s.pop("order", now)
 	}
 	s.do("RPUSH", "dq_queue_order", "one") // twice in the list, and one of them was handed out
-	// Pushed again while a consumer holds it: its second life waits for a due second, in another bucket.
+	// Pushed again while a consumer holds it: its second life waits for a due second, in another
+	// bucket.
 	s.do("ZREM", "dq_bucket_1", "again")
 	s.do("ZREM", "dq_bucket_2", "again")
 	s.do("ZADD", "dq_bucket_3", now.Add(3*time.Second).Unix(), "again")
 	s.pushed = 0
 	s.push("order", "again", now.Add(time.Hour), 3, "")
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Share: 1}}
-	counts, err := mirror.ImportYouzan(t.Context(), r, c, o)
+	o := fromyouzan.Options{Topic: "order", Options: oneway.Options{Share: 1}}
+	counts, err := fromyouzan.Import(t.Context(), r, c, o)
 	if err != nil || counts.Claimed != 0 || counts.Reserved != 2 {
 		t.Fatalf("the import counted %+v, error %v", counts, err)
 	}
@@ -122,7 +128,7 @@ func TestImportYouzanReserved(t *testing.T) {
 	}
 	s.do("LREM", "dq_queue_order", 0, "one")
 	s.tick(now.Add(3 * time.Second))
-	counts, err = mirror.ImportYouzan(t.Context(), r, c, o)
+	counts, err = fromyouzan.Import(t.Context(), r, c, o)
 	if err != nil || counts.Claimed != 2 || counts.Reserved != 0 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
@@ -147,16 +153,17 @@ func TestImportYouzanBad(t *testing.T) {
 	s.do("SET", "stranger", s.pack("order", "another", due.Unix(), 5, ""))
 	s.push("order", "broken", due, 5, "")
 	s.do("APPEND", "broken", "x")
-	before := dump(t, r)
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1}}
-	if _, err := mirror.ImportYouzan(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(), "5 jobs cannot be brought over") {
+	before := redistest.Dump(t, r)
+	o := fromyouzan.Options{Topic: "order", Options: oneway.Options{Stopped: true, Share: 1}}
+	if _, err := fromyouzan.Import(t.Context(), r, c, o); err == nil || !strings.Contains(err.Error(),
+		"5 jobs cannot be brought over") {
 		t.Errorf("the import ended with %v", err)
 	}
-	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+	if diff := cmp.Diff(before, redistest.Dump(t, r)); diff != "" {
 		t.Errorf("the refused import changed something (-before +after):\n%s", diff)
 	}
 	o.SetAside = true
-	counts, err := mirror.ImportYouzan(t.Context(), r, c, o)
+	counts, err := fromyouzan.Import(t.Context(), r, c, o)
 	if err != nil || counts.Acked != 1 || counts.Unread != 5 || counts.SetAside != 0 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
@@ -174,14 +181,14 @@ func TestImportYouzanAgain(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	s := &youzanServer{redisDo: redisDo{t, r}}
 	due := time.Now().Add(time.Hour).Truncate(time.Second)
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{Share: 1}}
+	o := fromyouzan.Options{Topic: "order", Options: oneway.Options{Share: 1}}
 	s.push("order", "a", due, 5, "first")
-	if _, err := mirror.ImportYouzan(t.Context(), r, c, o); err != nil {
+	if _, err := fromyouzan.Import(t.Context(), r, c, o); err != nil {
 		t.Fatal(err)
 	}
 	s.push("order", "a", due, 5, "second")
 	value := s.do("GET", "a")
-	if _, err := mirror.ImportYouzan(t.Context(), r, c, o); !errors.Is(err, client.ErrJobExists) {
+	if _, err := fromyouzan.Import(t.Context(), r, c, o); !errors.Is(err, client.ErrJobExists) {
 		t.Errorf("the import ended with %v", err)
 	}
 	if got := s.do("GET", "a"); got != value {
@@ -191,7 +198,7 @@ func TestImportYouzanAgain(t *testing.T) {
 		t.Errorf("it is scored %v, %v", score, err)
 	}
 	o.SetAside = true
-	if counts, err := mirror.ImportYouzan(t.Context(), r, c, o); err != nil || counts.SetAside != 1 {
+	if counts, err := fromyouzan.Import(t.Context(), r, c, o); err != nil || counts.SetAside != 1 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
 	nothingLeft(t, r, youzanState, "belfry_aside:youzan:order")
@@ -200,15 +207,17 @@ func TestImportYouzanAgain(t *testing.T) {
 // TestYouzanServer refuses settings that are not those of the server.
 func TestYouzanServer(t *testing.T) {
 	r := redistest.Start(t).Client()
-	for _, server := range []mirror.YouzanServer{{Buckets: -1}, {Buckets: 65}, {Names: youzan.Names{Bucket: "b", Queue: "%s"}}} {
-		if _, err := mirror.InspectYouzan(t.Context(), r, server, "order"); err == nil {
+	for _, server := range []fromyouzan.Server{{Buckets: -1}, {Buckets: 65}, {Names: youzan.Names{Bucket: "b",
+		Queue: "%s"}}} {
+		if _, err := fromyouzan.Inspect(t.Context(), r, server, "order"); err == nil {
 			t.Errorf("%+v passed", server)
 		}
 	}
 	s := &youzanServer{redisDo: redisDo{t, r}}
 	s.do("ZADD", "dq_bucket_4", 1, "x")
-	o := mirror.YouzanOptions{Topic: "order", SourceOptions: mirror.SourceOptions{SetAside: true}}
-	if _, err := mirror.ImportYouzan(t.Context(), r, belfrytest.Start(t).Client(t), o); err == nil || !strings.Contains(err.Error(), "more buckets than 3") {
+	o := fromyouzan.Options{Topic: "order", Options: oneway.Options{SetAside: true}}
+	if _, err := fromyouzan.Import(t.Context(), r, belfrytest.Start(t).Client(t), o); err == nil ||
+		!strings.Contains(err.Error(), "more buckets than 3") {
 		t.Errorf("the import with too few buckets ended with %v", err)
 	}
 }
@@ -232,8 +241,8 @@ func TestImportYouzanInterrupted(t *testing.T) {
 		s.do("SET", "lost", s.pack("order", "lost", now.Unix(), 5, "lost"))
 		return append(want, "lost")
 	}, func(ctx context.Context, r *redis.Client, c *client.Client, queue string) error {
-		_, err := mirror.ImportYouzan(ctx, r, c, mirror.YouzanOptions{
-			Topic: "order", SourceOptions: mirror.SourceOptions{Queue: queue, Stopped: true, Unnamed: true, Share: 1},
+		_, err := fromyouzan.Import(ctx, r, c, fromyouzan.Options{
+			Topic: "order", Options: oneway.Options{Queue: queue, Stopped: true, Unnamed: true, Share: 1},
 		})
 		return err
 	})
@@ -254,7 +263,8 @@ func (s youzanLive) handOut(now time.Time) (string, time.Time) { return s.pop("o
 func TestImportYouzanLive(t *testing.T) {
 	t.Parallel()
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	live(t, c, youzanLive{&youzanServer{redisDo: redisDo{t, r}}}, func(ctx context.Context, o mirror.SourceOptions) (mirror.SourceCounts, error) {
-		return mirror.ImportYouzan(ctx, r, c, mirror.YouzanOptions{Topic: "order", SourceOptions: o})
+	live(t, c, youzanLive{&youzanServer{redisDo: redisDo{t, r}}}, func(ctx context.Context,
+		o oneway.Options) (oneway.Counts, error) {
+		return fromyouzan.Import(ctx, r, c, fromyouzan.Options{Topic: "order", Options: o})
 	})
 }

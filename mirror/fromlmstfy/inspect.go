@@ -1,4 +1,4 @@
-package mirror
+package fromlmstfy
 
 import (
 	"context"
@@ -13,36 +13,39 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// A LmstfyFinding is a queue of lmstfy as Redis has it.
-type LmstfyFinding struct {
+// A Finding is a queue of lmstfy as Redis has it.
+type Finding struct {
 	// Queue is its namespace and its name, with a slash between.
 	Queue string `json:"queue"`
-	SourceFinding
+	oneway.Finding
 	// Dead are dead letters, and jobs whose last lease has ended.
 	Dead int64 `json:"dead"`
 	// Lapsing will expire before they are due.
 	Lapsing int64 `json:"lapsing"`
 }
 
-// FindLmstfy returns the queues of lmstfy that Redis has, sorted: those that its servers have written down, and those that have jobs. It reads the names of all keys and the whole timer, a page at a time.
-func FindLmstfy(ctx context.Context, r redis.UniversalClient) ([]lmstfy.Queue, error) {
+// Find returns the queues of lmstfy that Redis has, sorted: those that its servers have written
+// down, and those that have jobs. It reads the names of all keys and the whole timer, a page at a
+// time.
+func Find(ctx context.Context, r redis.UniversalClient) ([]lmstfy.Queue, error) {
 	found := map[lmstfy.Queue]bool{}
-	if err := findLmstfy(ctx, r, found); err != nil {
+	if err := find(ctx, r, found); err != nil {
 		return nil, pair.Explain(err)
 	}
 	queues := make([]lmstfy.Queue, 0, len(found))
 	for q := range found {
 		queues = append(queues, q)
 	}
-	slices.SortFunc(queues, func(a, b lmstfy.Queue) int { return strings.Compare(lmstfyName(a), lmstfyName(b)) })
+	slices.SortFunc(queues, func(a, b lmstfy.Queue) int { return strings.Compare(nameOf(a), nameOf(b)) })
 	return queues, nil
 }
 
-func findLmstfy(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Queue]bool) error {
+func find(ctx context.Context, r redis.UniversalClient, found map[lmstfy.Queue]bool) error {
 	// A key of another type belongs to another program, and has no queues for us.
 	kinds, err := redisconn.TypesOf(ctx, r, lmstfy.NamespacesKey, lmstfy.TimerKey)
 	if err != nil {
@@ -113,8 +116,8 @@ func timerPrefix(q lmstfy.Queue) string {
 	return string(b)
 }
 
-// lmstfyTimed is what a member of the timer says about a job.
-type lmstfyTimed struct {
+// timed is what a member of the timer says about a job.
+type timed struct {
 	lmstfy.TimerMember
 	ours     bool // whether it is of the queue
 	reserved bool
@@ -122,10 +125,11 @@ type lmstfyTimed struct {
 	err      error // why it cannot be read
 }
 
-// readTimer reads a member of the timer. A job was never handed out if it is due when its id says; the delay of an id is zero for jobs that were ready at once, which come here only when reserved.
-func readTimer(q lmstfy.Queue, member, score string) (t lmstfyTimed) {
+// readTimer reads a member of the timer. A job was never handed out if it is due when its id says;
+// the delay of an id is zero for jobs that were ready at once, which come here only when reserved.
+func readTimer(q lmstfy.Queue, member, score string) (t timed) {
 	if !strings.HasPrefix(member, timerPrefix(q)) {
-		return lmstfyTimed{}
+		return timed{}
 	}
 	t.ours = true
 	if t.TimerMember, t.err = lmstfy.ParseTimerMember([]byte(member)); t.err != nil {
@@ -143,55 +147,57 @@ func readTimer(q lmstfy.Queue, member, score string) (t lmstfyTimed) {
 		return t
 	}
 	expected := id.Created.Truncate(time.Second).Add(id.Delay)
-	t.reserved = id.Delay == 0 || t.due.After(expected.Add(lmstfySlack))
+	t.reserved = id.Delay == 0 || t.due.After(expected.Add(slack))
 	return t
 }
 
-// lmstfySurvey is an inspection under way.
-type lmstfySurvey struct {
+// Survey is an inspection under way.
+type survey struct {
 	redis  redis.UniversalClient
 	source lmstfy.Queue
 	now    time.Time // of Redis
-	found  *LmstfyFinding
-	page   []lmstfyNamed // jobs whose values are not looked at yet
-	values int64         // of those that something names
+	found  *Finding
+	page   []named // jobs whose values are not looked at yet
+	values int64   // of those that something names
 }
 
-// lmstfyNamed is the name of a job, and what counts it.
-type lmstfyNamed struct {
+// named is the name of a job, and what counts it.
+type named struct {
 	id    string
 	due   time.Time // zero unless it is in the timer
 	count *int64
 }
 
-// InspectLmstfy looks at one queue of lmstfy. It changes nothing, and reads all names a page at a time; what others do meanwhile makes its numbers approximate.
-func InspectLmstfy(ctx context.Context, r redis.UniversalClient, q lmstfy.Queue) (*LmstfyFinding, error) {
-	s := &lmstfySurvey{redis: r, source: q, found: &LmstfyFinding{Queue: lmstfyName(q)}}
+// Inspect looks at one queue of lmstfy. It changes nothing, and reads all names a page at a time;
+// what others do meanwhile makes its numbers approximate.
+func Inspect(ctx context.Context, r redis.UniversalClient, q lmstfy.Queue) (*Finding, error) {
+	s := &survey{redis: r, source: q, found: &Finding{Queue: nameOf(q)}}
 	for _, step := range []func(context.Context) error{s.sizes, s.timer, s.lists, s.unnamed} {
 		if err := step(ctx); err != nil {
 			return nil, pair.Explain(err)
 		}
 	}
 	f := s.found
-	f.warnings("sets them aside")
-	f.warn(f.Dead > 0, "%d dead letters: the import leaves them, or takes them with --dead queue or --dead respawn", f.Dead)
-	f.warn(f.Lapsing > 0, "%d jobs will expire before they are due, here as at lmstfy", f.Lapsing)
+	f.WarnOfAll("sets them aside")
+	f.Warn(f.Dead, "%d dead letters: the import leaves them, or takes them with --dead queue or --dead respawn")
+	f.Warn(f.Lapsing, "%d jobs will expire before they are due, here as at lmstfy")
 	return f, nil
 }
 
-func (s *lmstfySurvey) sizes(ctx context.Context) (err error) {
+func (s *survey) sizes(ctx context.Context) (err error) {
 	source := "lmstfy:" + s.found.Queue
-	if err := redisconn.CheckTypes(ctx, s.redis, append(lmstfyTypes(s.source), redisconn.Hash("belfry_handover:"+source), redisconn.Hash("belfry_aside:"+source))); err != nil {
+	if err := redisconn.CheckTypes(ctx, s.redis, append(typesOf(s.source), redisconn.Hash("belfry_handover:"+source),
+		redisconn.Hash("belfry_aside:"+source))); err != nil {
 		return err
 	}
 	if s.now, err = s.redis.Time(ctx).Result(); err != nil {
 		return err
 	}
-	return s.found.mirrored(ctx, s.redis, source)
+	return s.found.ReadMirrored(ctx, s.redis, source)
 }
 
 // timer looks at what is delayed or reserved.
-func (s *lmstfySurvey) timer(ctx context.Context) error {
+func (s *survey) timer(ctx context.Context) error {
 	f := s.found
 	return redisconn.ScanScores(ctx, s.redis, lmstfy.TimerKey, timerPattern(s.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
@@ -201,21 +207,21 @@ func (s *lmstfySurvey) timer(ctx context.Context) error {
 			case !one.ours:
 				continue
 			case one.err != nil:
-				f.bad(fmt.Sprintf("the member %x of the timer: %v", page[n], one.err))
+				f.AddBad(fmt.Sprintf("the member %x of the timer: %v", page[n], one.err))
 				continue
 			case one.Tries == 0 && !one.due.After(s.now):
 				count = &f.Dead
 			case one.reserved:
 				count = &f.Reserved
 			}
-			s.page = append(s.page, lmstfyNamed{one.ID, one.due, count})
+			s.page = append(s.page, named{one.ID, one.due, count})
 		}
 		return s.look(ctx)
 	})
 }
 
 // lists looks at what is ready or dead.
-func (s *lmstfySurvey) lists(ctx context.Context) error {
+func (s *survey) lists(ctx context.Context) error {
 	for _, list := range []struct {
 		key   string
 		count *int64
@@ -224,10 +230,10 @@ func (s *lmstfySurvey) lists(ctx context.Context) error {
 			for _, element := range page {
 				e, err := lmstfy.ParseElement([]byte(element))
 				if err != nil {
-					s.found.bad(fmt.Sprintf("the element %x of the list %s: %v", element, list.key, err))
+					s.found.AddBad(fmt.Sprintf("the element %x of the list %s: %v", element, list.key, err))
 					continue
 				}
-				s.page = append(s.page, lmstfyNamed{id: e.ID, count: list.count})
+				s.page = append(s.page, named{id: e.ID, count: list.count})
 			}
 			return s.look(ctx)
 		}); err != nil {
@@ -238,7 +244,7 @@ func (s *lmstfySurvey) lists(ctx context.Context) error {
 }
 
 // look looks at the values of a page of jobs.
-func (s *lmstfySurvey) look(ctx context.Context) error {
+func (s *survey) look(ctx context.Context) error {
 	page := s.page
 	s.page = s.page[:0]
 	lengths, lives := make([]*redis.IntCmd, len(page)), make([]*redis.DurationCmd, len(page))
@@ -263,13 +269,13 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		}
 		s.values++
 		if redis.HasErrorPrefix(lengths[n].Err(), "WRONGTYPE") {
-			s.found.bad(fmt.Sprintf("the value %s is no text", key))
+			s.found.AddBad(fmt.Sprintf("the value %s is no text", key))
 			continue
 		}
 		if one.due.IsZero() {
 			*one.count++
 		} else {
-			s.found.timed(one.count, one.due)
+			s.found.AddTimed(one.count, one.due)
 		}
 		if !one.due.IsZero() && left >= 0 && s.now.Add(left).Before(one.due) {
 			s.found.Lapsing++
@@ -281,15 +287,15 @@ func (s *lmstfySurvey) look(ctx context.Context) error {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
-		if body, _ := lmstfyBody(one.id, value); len(body) > pair.BodyMax {
-			s.found.bad(fmt.Sprintf("the body of job %s has %d bytes, at most %d", one.id, len(body), pair.BodyMax))
+		if body, _ := bodyOf(one.id, value); len(body) > pair.BodyMax {
+			s.found.AddBad(fmt.Sprintf("the body of job %s has %d bytes, at most %d", one.id, len(body), pair.BodyMax))
 		}
 	}
 	return nil
 }
 
 // unnamed counts values, and compares with those that something names.
-func (s *lmstfySurvey) unnamed(ctx context.Context) error {
+func (s *survey) unnamed(ctx context.Context) error {
 	all := int64(0)
 	err := redisconn.ScanKeys(ctx, s.redis, redisconn.GlobEscape(s.source.JobKey(""))+"*", func(keys []string) error {
 		all += int64(len(keys))

@@ -1,4 +1,4 @@
-package mirror
+package fromlmstfy
 
 import (
 	"context"
@@ -13,18 +13,21 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// DeadLetters says what an import from lmstfy does with dead letters. Belfry has no put that makes a dead job.
+// DeadLetters says what an import from lmstfy does with dead letters. Belfry has no put that makes
+// a dead job.
 type DeadLetters string
 
 // What may be done with dead letters.
 const (
 	// DeadLeave leaves them at lmstfy.
 	DeadLeave DeadLetters = "leave"
-	// DeadQueue puts them into a queue of their own, the queue's name with ".dead" appended, where one attempt is left to each.
+	// DeadQueue puts them into a queue of their own, the queue's name with ".dead" appended, where
+	// one attempt is left to each.
 	DeadQueue DeadLetters = "queue"
 	// DeadRespawn puts them into the queue itself, with one attempt, as lmstfy's own respawn does.
 	DeadRespawn DeadLetters = "respawn"
@@ -41,65 +44,72 @@ func ParseDeadLetters(text string) (DeadLetters, error) {
 	case DeadLeave, DeadQueue, DeadRespawn:
 		return d, nil
 	default:
-		return "", fmt.Errorf("dead letters can be left (leave), put into a queue of their own (queue) or brought to life (respawn), not %q", text)
+		return "", fmt.Errorf("dead letters can be left (leave), put into a queue of their own (queue) or brought to life "+
+			"(respawn), not %q", text)
 	}
 }
 
-// LmstfyOptions say what [ImportLmstfy] does. Source must be set.
-type LmstfyOptions struct {
-	SourceOptions
-	// Source is the queue at lmstfy. SourceOptions.Queue is "namespace/name" if it is empty.
+// Options say what [Import] does. Source must be set.
+type Options struct {
+	oneway.Options
+	// Source is the queue at lmstfy. oneway.Options.Queue is "namespace/name" if it is empty.
 	Source lmstfy.Queue
 	// Dead says what becomes of dead letters. Default: they are left.
 	Dead DeadLetters
 }
 
-// lmstfySlack is how much later than expected a job that was never handed out may be scored: the second may turn between its id and its score. A reserved one is later by its lease of at least a second.
-const lmstfySlack = time.Second
+// slack is how much later than expected a job that was never handed out may be scored: the second
+// may turn between its id and its score. A reserved one is later by its lease of at least a second.
+const slack = time.Second
 
-// lmstfyNamesMax is how long namespace and queue may be together as one name of Belfry.
-const lmstfyNamesMax = 256
-
-// lmstfyImporter is an import from lmstfy under way.
-type lmstfyImporter struct {
-	*carrier
+// importer is an import from lmstfy under way.
+type importer struct {
+	*oneway.Importer
 	source lmstfy.Queue
 	dead   DeadLetters
 	bad    string // the key of elements that cannot be read
 }
 
-// ImportLmstfy moves the jobs of a queue of lmstfy to a queue of Belfry, under the ids that they have. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Servers of lmstfy may go on
-// meanwhile: jobs that their consumers hold are left until they are finished or let go. The queue remembers ids without end from then on.
+// Import moves the jobs of a queue of lmstfy to a queue of Belfry, under the ids that they have. It
+// may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Servers
+// of lmstfy may go on meanwhile: jobs that their consumers hold are left until they are finished or
+// let go. The queue remembers ids without end from then on.
 //
-// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for good; that of ctx.
-func ImportLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) (SourceCounts, error) {
-	i, err := newLmstfyImporter(r, c, o)
+// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the
+// time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for
+// good; that of ctx.
+func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o Options) (oneway.Counts, error) {
+	i, err := newImporter(r, c, o)
 	if err != nil {
-		return SourceCounts{}, err
+		return oneway.Counts{}, err
 	}
-	return i.carry(ctx)
+	return i.Run(ctx, i)
 }
 
-// FinalizeLmstfy ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids of ended jobs for its dedup window again, as does that of dead letters if Dead says that there is one. It refuses
-// if a job is delayed, ready or reserved at lmstfy, claimed or set aside, and returns what it checked. Dead letters may stay, unless Dead says that they are taken. Repeating it changes nothing.
-func FinalizeLmstfy(ctx context.Context, r redis.UniversalClient, c *client.Client, o LmstfyOptions) ([]pair.Check, error) {
-	i, err := newLmstfyImporter(r, c, o)
+// Finalize ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids
+// of ended jobs for its dedup window again, as does that of dead letters if Dead says that there is
+// one. It refuses if a job is delayed, ready or reserved at lmstfy, claimed or set aside, and
+// returns what it checked. Dead letters may stay, unless Dead says that they are taken. Repeating
+// it changes nothing.
+func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o Options) ([]pair.Check, error) {
+	i, err := newImporter(r, c, o)
 	if err != nil {
 		return nil, err
 	}
-	return i.finalize(ctx, i.bad)
+	return i.Finalize(ctx, i, i.bad)
 }
 
-// newLmstfyImporter returns an importer that has done nothing yet.
-func newLmstfyImporter(r redis.UniversalClient, c *client.Client, o LmstfyOptions) (*lmstfyImporter, error) {
-	name := lmstfyName(o.Source)
+// newImporter returns an importer that has done nothing yet.
+func newImporter(r redis.UniversalClient, c *client.Client, o Options) (*importer, error) {
+	name := nameOf(o.Source)
 	if o.Source.Namespace == "" || o.Source.Name == "" {
 		return nil, errors.New("the queue at lmstfy is to be named, as namespace and queue")
 	}
 	queue := o.Queue
 	if queue == "" {
-		if queue = name; len(queue) > lmstfyNamesMax {
-			return nil, fmt.Errorf("the name %.40s… has %d bytes, that of a queue may have %d; name the queue of Belfry", queue, len(queue), lmstfyNamesMax)
+		if queue = name; len(queue) > pair.NameMax {
+			return nil, fmt.Errorf("the name %.40s… has %d bytes, that of a queue may have %d; name the queue of Belfry",
+				queue, len(queue), pair.NameMax)
 		}
 	}
 	dead, err := ParseDeadLetters(string(o.Dead))
@@ -107,46 +117,49 @@ func newLmstfyImporter(r redis.UniversalClient, c *client.Client, o LmstfyOption
 		return nil, err
 	}
 	bad := "belfry_unread:lmstfy:" + name
-	general, err := newCarrier(r, c, "lmstfy:"+name, queue, o.SourceOptions, append(lmstfyTypes(o.Source), redisconn.List(bad))...)
+	source := oneway.Source{
+		Name: "lmstfy:" + name, Types: append(typesOf(o.Source), redisconn.List(bad)), Ack: ackScript, Restore: restoreScript,
+		RestoreKeys: []string{lmstfy.TimerKey, o.Source.ReadyKey(), o.Source.DeadLetterKey()}, SameID: true,
+	}
+	if dead == DeadQueue {
+		source.Beside = []string{queue + deadSuffix}
+	}
+	general, err := oneway.New(r, c, source, queue, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	i := &lmstfyImporter{carrier: general, source: o.Source, dead: dead, bad: bad}
-	if dead == DeadQueue {
-		i.beside = []string{queue + deadSuffix}
-	}
-	i.scripts = sourceScripts{ack: lmstfyAckScript, restore: lmstfyRestoreScript, more: []string{lmstfy.TimerKey, i.source.ReadyKey(), i.source.DeadLetterKey()}}
-	i.from, i.sameID = i, true
+	i := &importer{Importer: general, source: o.Source, dead: dead, bad: bad}
 	return i, nil
 }
 
-// lmstfyTypes are the keys that servers have of a queue.
-func lmstfyTypes(q lmstfy.Queue) []redisconn.TypedKey {
-	return []redisconn.TypedKey{redisconn.SortedSet(lmstfy.TimerKey), redisconn.List(q.ReadyKey()), redisconn.List(q.DeadLetterKey())}
+// typesOf are the keys that servers have of a queue.
+func typesOf(q lmstfy.Queue) []redisconn.TypedKey {
+	return []redisconn.TypedKey{redisconn.SortedSet(lmstfy.TimerKey), redisconn.List(q.ReadyKey()),
+		redisconn.List(q.DeadLetterKey())}
 }
 
-func lmstfyName(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
+func nameOf(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
 
-func (i *lmstfyImporter) survey(ctx context.Context) (*SourceFinding, error) {
-	found, err := InspectLmstfy(ctx, i.Redis, i.source)
+func (i *importer) Survey(ctx context.Context) (*oneway.Finding, error) {
+	found, err := Inspect(ctx, i.Redis, i.source)
 	if err != nil {
 		return nil, err
 	}
 	if i.dead != DeadLeave {
 		found.Ready += found.Dead
 	}
-	return &found.SourceFinding, nil
+	return &found.Finding, nil
 }
 
-// load reads the values of claimed jobs, which stay at lmstfy until the ack.
-func (i *lmstfyImporter) load(ctx context.Context, jobs []handed) error {
+// Load reads the values of claimed jobs, which stay at lmstfy until the ack.
+func (i *importer) Load(ctx context.Context, jobs []oneway.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	replies := make([]*redis.StringCmd, len(jobs))
 	_, err := i.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for n, h := range jobs {
-			replies[n] = p.Get(ctx, h.field)
+			replies[n] = p.Get(ctx, h.Field)
 		}
 		return nil
 	})
@@ -156,7 +169,7 @@ func (i *lmstfyImporter) load(ctx context.Context, jobs []handed) error {
 	for n, reply := range replies {
 		switch value, err := reply.Bytes(); {
 		case err == nil:
-			jobs[n].value = value
+			jobs[n].Value = value
 		case !errors.Is(err, redis.Nil):
 			return err
 		}
@@ -164,8 +177,8 @@ func (i *lmstfyImporter) load(ctx context.Context, jobs []handed) error {
 	return nil
 }
 
-// lmstfyRecord is what was written down about a job at its claim.
-type lmstfyRecord struct {
+// claimRecord is what was written down about a job at its claim.
+type claimRecord struct {
 	kind  byte // where it was: t timer, r ready list, d dead letters, u nowhere
 	place byte // where it goes: - the queue, q the queue of dead letters, s the queue, brought to life
 	due   time.Time
@@ -173,16 +186,16 @@ type lmstfyRecord struct {
 	tries uint16
 }
 
-func parseLmstfyRecord(text string) (lmstfyRecord, error) {
+func parseRecord(text string) (claimRecord, error) {
 	parts := strings.SplitN(text, " ", 4)
 	if len(parts) != 4 || len(parts[0]) != 2 {
-		return lmstfyRecord{}, fmt.Errorf("the record %.40q of a claimed job is not one of this program's", text)
+		return claimRecord{}, fmt.Errorf("the record %.40q of a claimed job is not one of this program's", text)
 	}
-	record := lmstfyRecord{kind: parts[0][0], place: parts[0][1]}
+	record := claimRecord{kind: parts[0][0], place: parts[0][1]}
 	score, scoreErr := strconv.ParseInt(parts[1], 10, 64)
 	left, leftErr := strconv.ParseInt(parts[2], 10, 64)
 	if err := errors.Join(scoreErr, leftErr); err != nil {
-		return lmstfyRecord{}, fmt.Errorf("the record of a claimed job: %w", err)
+		return claimRecord{}, fmt.Errorf("the record of a claimed job: %w", err)
 	}
 	if record.kind == 't' {
 		record.due = time.Unix(score, 0)
@@ -204,23 +217,24 @@ func parseLmstfyRecord(text string) (lmstfyRecord, error) {
 	return record, err
 }
 
-// placeOf says where the job of a claimed one is. It does not need the rest of the record.
-func (i *lmstfyImporter) placeOf(h handed) (queue, id string) {
-	id = strings.TrimPrefix(h.field, i.source.JobKey(""))
-	if len(h.record) > 1 && h.record[1] == 'q' {
+// PlaceOf says where the job of a claimed one is. It does not need the rest of the record.
+func (i *importer) PlaceOf(h oneway.Job) (queue, id string) {
+	id = strings.TrimPrefix(h.Field, i.source.JobKey(""))
+	if len(h.Record) > 1 && h.Record[1] == 'q' {
 		return i.Queue + deadSuffix, id
 	}
 	return i.Queue, id
 }
 
-// put makes the job of a claimed one. All that it says comes from the record and the value, so that a repeat says the same.
-func (i *lmstfyImporter) put(h handed) (client.Put, error) {
-	record, err := parseLmstfyRecord(h.record)
+// Put makes the job of a claimed one. All that it says comes from the record and the value, so that
+// a repeat says the same.
+func (i *importer) Put(h oneway.Job) (client.Put, error) {
+	record, err := parseRecord(h.Record)
 	if err != nil {
 		return client.Put{}, err
 	}
-	queue, id := i.placeOf(h)
-	body, headers := lmstfyBody(id, h.value)
+	queue, id := i.PlaceOf(h)
+	body, headers := bodyOf(id, h.Value)
 	options := []client.PutOption{client.ID(id)}
 	for name, value := range headers {
 		options = append(options, client.Header(name, value))
@@ -243,8 +257,9 @@ func (i *lmstfyImporter) put(h handed) (client.Put, error) {
 // headersMax is how long names and values of a job's headers may be together.
 const headersMax = 16 << 10
 
-// lmstfyBody takes the value of a job apart. One that is not of the form that its id promises, or has attributes that Belfry cannot take, is the body itself.
-func lmstfyBody(id string, value []byte) ([]byte, map[string]string) {
+// bodyOf takes the value of a job apart. One that is not of the form that its id promises, or has
+// attributes that Belfry cannot take, is the body itself.
+func bodyOf(id string, value []byte) ([]byte, map[string]string) {
 	body, headers, err := lmstfy.Body(id, value)
 	size := 0
 	for name, text := range headers {
@@ -257,13 +272,13 @@ func lmstfyBody(id string, value []byte) ([]byte, map[string]string) {
 	return body, headers
 }
 
-// steps are a pass over the timer, the lists and, if no server runs, the values.
-func (i *lmstfyImporter) steps() []func(context.Context) (int, error) {
+// Steps are a pass over the timer, the lists and, if no server runs, the values.
+func (i *importer) Steps() []func(context.Context) (int, error) {
 	return []func(context.Context) (int, error){i.takeTimer, i.takeReady, i.takeDead, i.takeUnnamed}
 }
 
 // takeTimer claims delayed jobs, and reserved ones if no server runs.
-func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
+func (i *importer) takeTimer(ctx context.Context) (taken int, err error) {
 	err = redisconn.ScanScores(ctx, i.Redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		var args []any
 		for n := 0; n+1 < len(page); n += 2 {
@@ -273,13 +288,13 @@ func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
 			case !found.ours:
 				continue
 			case found.err != nil:
-				i.counts.Unread++
+				i.Counts.Unread++
 				continue
-			case found.reserved && !i.o.Stopped:
-				i.counts.Reserved++
+			case found.reserved && !i.Options.Stopped:
+				i.Counts.Reserved++
 				continue
 			case found.Tries == 0 && i.dead == DeadLeave:
-				i.counts.Dead++
+				i.Counts.Dead++
 				continue
 			case found.Tries == 0:
 				kind = i.deadKind('t')
@@ -288,8 +303,9 @@ func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
 		}
 		const each = 4
 		for len(args) > 0 {
-			part := args[:min(len(args), each*i.batch)]
-			reply, err := i.script(ctx, lmstfyTimerScript, []string{i.handover, lmstfy.TimerKey}, append([]any{pair.ClaimBytes}, part...)...)
+			part := args[:min(len(args), each*i.Batch())]
+			reply, err := i.Script(ctx, timerScript, []string{i.Handover, lmstfy.TimerKey}, append([]any{pair.ClaimBytes},
+				part...)...)
 			if err != nil {
 				return err
 			}
@@ -300,9 +316,9 @@ func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
 			if numbers[0] == 0 {
 				return errors.New("the claim looked at nothing")
 			}
-			i.counts.Unread += numbers[1]
+			i.Counts.Unread += numbers[1]
 			taken += len(jobs)
-			if err := i.claimed(ctx, jobs); err != nil {
+			if err := i.Claimed(ctx, jobs); err != nil {
 				return err
 			}
 			args = args[each*numbers[0]:]
@@ -313,34 +329,35 @@ func (i *lmstfyImporter) takeTimer(ctx context.Context) (taken int, err error) {
 }
 
 // deadKind is the kind of a claimed dead letter by where it was.
-func (i *lmstfyImporter) deadKind(from byte) string {
+func (i *importer) deadKind(from byte) string {
 	if i.dead == DeadQueue {
 		return string(from) + "q"
 	}
 	return string(from) + "s"
 }
 
-func (i *lmstfyImporter) takeReady(ctx context.Context) (int, error) {
+func (i *importer) takeReady(ctx context.Context) (int, error) {
 	return i.takeList(ctx, i.source.ReadyKey(), "r-")
 }
 
-func (i *lmstfyImporter) takeDead(ctx context.Context) (int, error) {
+func (i *importer) takeDead(ctx context.Context) (int, error) {
 	if i.dead == DeadLeave {
 		n, err := i.Redis.LLen(ctx, i.source.DeadLetterKey()).Result()
-		i.counts.Dead += n
+		i.Counts.Dead += n
 		return 0, err
 	}
 	return i.takeList(ctx, i.source.DeadLetterKey(), i.deadKind('d'))
 }
 
 // takeList claims what a list has.
-func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken int, err error) {
+func (i *importer) takeList(ctx context.Context, list, kind string) (taken int, err error) {
 	aside := 0
-	if i.o.SetAside {
+	if i.Options.SetAside {
 		aside = 1
 	}
 	for {
-		reply, err := i.script(ctx, lmstfyListScript, []string{i.handover, list, i.bad}, i.batch, pair.ClaimBytes, i.source.JobKey(""), kind, aside)
+		reply, err := i.Script(ctx, listScript, []string{i.Handover, list, i.bad}, i.Batch(), pair.ClaimBytes,
+			i.source.JobKey(""), kind, aside)
 		if err != nil {
 			return taken, err
 		}
@@ -349,14 +366,15 @@ func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken
 			return taken, err
 		}
 		taken += len(jobs)
-		if err := i.claimed(ctx, jobs); err != nil {
+		if err := i.Claimed(ctx, jobs); err != nil {
 			return taken, err
 		}
 		if numbers[1] > 0 {
-			if !i.o.SetAside {
-				return taken, fmt.Errorf("the last element of the list %s cannot be read, or its value is no text; it can be set aside", list)
+			if !i.Options.SetAside {
+				return taken, fmt.Errorf("the last element of the list %s cannot be read, or its value is no text; it can be "+
+					"set aside", list)
 			}
-			i.counts.SetAside += numbers[1]
+			i.Counts.SetAside += numbers[1]
 		}
 		if numbers[2] == 0 || numbers[0] == 0 {
 			return taken, nil
@@ -364,8 +382,9 @@ func (i *lmstfyImporter) takeList(ctx context.Context, list, kind string) (taken
 	}
 }
 
-// takeUnnamed counts values that nothing names, and claims them if asked to. It comes last: what has been brought over by then has no value any more.
-func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error) {
+// takeUnnamed counts values that nothing names, and claims them if asked to. It comes last: what
+// has been brought over by then has no value any more.
+func (i *importer) takeUnnamed(ctx context.Context) (taken int, err error) {
 	named := map[string]bool{}
 	if err := i.named(ctx, named); err != nil {
 		return 0, err
@@ -379,12 +398,12 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 				args = append(args, key)
 			}
 		}
-		if !i.o.Unnamed {
-			i.counts.Unnamed += int64(len(args))
+		if !i.Options.Unnamed {
+			i.Counts.Unnamed += int64(len(args))
 			return nil
 		}
 		for part := range slices.Chunk(args, pair.BatchMin) {
-			reply, err := i.script(ctx, lmstfyValueScript, []string{i.handover}, part...)
+			reply, err := i.Script(ctx, valueScript, []string{i.Handover}, part...)
 			if err != nil {
 				return err
 			}
@@ -393,7 +412,7 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 				return err
 			}
 			taken += len(jobs)
-			if err := i.claimed(ctx, jobs); err != nil {
+			if err := i.Claimed(ctx, jobs); err != nil {
 				return err
 			}
 		}
@@ -402,8 +421,9 @@ func (i *lmstfyImporter) takeUnnamed(ctx context.Context) (taken int, err error)
 	return taken, err
 }
 
-// named adds the keys of jobs that something still names: dead letters that are left, and what is set aside.
-func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error {
+// named adds the keys of jobs that something still names: dead letters that are left, and what is
+// set aside.
+func (i *importer) named(ctx context.Context, names map[string]bool) error {
 	if err := redisconn.ScanScores(ctx, i.Redis, lmstfy.TimerKey, timerPattern(i.source), func(page []string) error {
 		for n := 0; n+1 < len(page); n += 2 {
 			if found := readTimer(i.source, page[n], page[n+1]); found.ours && found.err == nil {
@@ -426,15 +446,16 @@ func (i *lmstfyImporter) named(ctx context.Context, names map[string]bool) error
 			return err
 		}
 	}
-	aside, err := i.Redis.HKeys(ctx, i.aside).Result()
+	aside, err := i.Redis.HKeys(ctx, i.Aside).Result()
 	for _, field := range aside {
 		names[field] = true
 	}
 	return err
 }
 
-// claimReply takes the answer of a claim apart: numbers first, then field, record and value of each job.
-func claimReply(reply *redis.Cmd, numbers int) ([]int64, []handed, error) {
+// claimReply takes the answer of a claim apart: numbers first, then field, record and value of each
+// job.
+func claimReply(reply *redis.Cmd, numbers int) ([]int64, []oneway.Job, error) {
 	all, err := reply.Slice()
 	if err != nil {
 		return nil, nil, err
@@ -446,7 +467,7 @@ func claimReply(reply *redis.Cmd, numbers int) ([]int64, []handed, error) {
 	for n := range counts {
 		counts[n], _ = all[n].(int64)
 	}
-	jobs := make([]handed, 0, len(all)/3)
+	jobs := make([]oneway.Job, 0, len(all)/3)
 	for part := range slices.Chunk(all[numbers:], 3) {
 		field, _ := part[0].(string)
 		record, _ := part[1].(string)
@@ -454,7 +475,7 @@ func claimReply(reply *redis.Cmd, numbers int) ([]int64, []handed, error) {
 		if !ok {
 			return nil, nil, fmt.Errorf("a claimed job came with a %T", part[2])
 		}
-		jobs = append(jobs, handed{field: field, record: record, value: []byte(value)})
+		jobs = append(jobs, oneway.Job{Field: field, Record: record, Value: []byte(value)})
 	}
 	return counts, jobs, nil
 }

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"context"
@@ -13,12 +13,16 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// cutter has one call of a client fail: before it is sent, or once it is done and nobody hears the answer. A cutter that ends does so to the context as well; else the connection is all that breaks.
+// cutter has one call of a client fail: before it is sent, or once it is done and nobody hears the
+// answer. A cutter that ends does so to the context as well; else the connection is all that
+// breaks.
 type cutter struct {
 	at, calls   int64
 	after, ends bool
@@ -59,9 +63,13 @@ func (c *cutter) call(ctx context.Context, next func(context.Context) error, fai
 	return err
 }
 
-// interrupt runs an import again and again, on what fill makes each time, and ends it at each of its calls to Redis in turn, or breaks the connection there, which it has to outlast. One that
-// was ended is run once more. Then what was brought over is compared: ids that a consumer of Belfry took and acked between the two runs, and those that are in the queue at the end, must be want, each once.
-func interrupt(t *testing.T, fill func(r *redis.Client) (want []string), run func(ctx context.Context, r *redis.Client, c *client.Client, queue string) error) {
+// interrupt runs an import again and again, on what fill makes each time, and ends it at each of
+// its calls to Redis in turn, or breaks the connection there, which it has to outlast. One that was
+// ended is run once more. Then what was brought over is compared: ids that a consumer of Belfry
+// took and acked between the two runs, and those that are in the queue at the end, must be want,
+// each once.
+func interrupt(t *testing.T, fill func(r *redis.Client) (want []string), run func(ctx context.Context,
+	r *redis.Client, c *client.Client, queue string) error) {
 	t.Helper()
 	server, c := redistest.Start(t), belfrytest.Start(t).Client(t)
 	plain := server.Client()
@@ -159,21 +167,27 @@ func (s *redisDo) do(args ...any) any {
 
 // liveServer stands for a server of a service, at times that it is told.
 type liveServer interface {
-	// offer publishes a job. move brings what is due to the ready list. handOut gives a job to a consumer for 3 s, an empty id if none is ready. end ends one, and reports whether it was there.
+	// offer publishes a job. move brings what is due to the ready list. handOut gives a job to a
+	// consumer for 3 s, an empty id if none is ready. end ends one, and reports whether it was
+	// there.
 	offer(now time.Time, delay time.Duration) (id string)
 	move(now time.Time)
 	handOut(now time.Time) (id string, until time.Time)
 	end(id string) bool
 }
 
-// live imports while a server publishes, hands out, lets leases lapse and ends jobs, and once more when it has stopped. Who holds a job can end it until its lease ends, and no job is ended there and left in Belfry.
-func live(t *testing.T, c *client.Client, s liveServer, run func(ctx context.Context, o mirror.SourceOptions) (mirror.SourceCounts, error)) {
+// live imports while a server publishes, hands out, lets leases lapse and ends jobs, and once more
+// when it has stopped. Who holds a job can end it until its lease ends, and no job is ended there
+// and left in Belfry.
+func live(t *testing.T, c *client.Client, s liveServer, run func(ctx context.Context,
+	o oneway.Options) (oneway.Counts, error)) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	var brought atomic.Int64
 	go func() {
-		_, err := run(ctx, mirror.SourceOptions{Queue: "jobs", Follow: true, Share: 1, Progress: func(n mirror.SourceCounts) { brought.Store(n.Acked) }})
+		_, err := run(ctx, oneway.Options{Queue: "jobs", Follow: true, Share: 1,
+			Progress: func(n oneway.Counts) { brought.Store(n.Acked) }})
 		done <- err
 	}()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -211,7 +225,7 @@ func live(t *testing.T, c *client.Client, s liveServer, run func(ctx context.Con
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Fatalf("the import ended with %v", err)
 	}
-	rest, err := run(t.Context(), mirror.SourceOptions{Queue: "jobs", Stopped: true, Share: 1})
+	rest, err := run(t.Context(), oneway.Options{Queue: "jobs", Stopped: true, Share: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,14 +241,16 @@ func live(t *testing.T, c *client.Client, s liveServer, run func(ctx context.Con
 	}
 }
 
-// TestSourcesRefuseACluster has imports of both kinds refuse a client of a cluster, before they send anything.
+// TestSourcesRefuseACluster has imports of both kinds refuse a client of a cluster, before they
+// send anything.
 func TestSourcesRefuseACluster(t *testing.T) {
 	r := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
 	t.Cleanup(func() { _ = r.Close() }) // it was never connected
-	if _, err := mirror.ImportLmstfy(t.Context(), r, nil, mirror.LmstfyOptions{Source: lmstfy.Queue{Namespace: "n", Name: "q"}}); err == nil {
+	if _, err := fromlmstfy.Import(t.Context(), r, nil, fromlmstfy.Options{Source: lmstfy.Queue{Namespace: "n",
+		Name: "q"}}); err == nil {
 		t.Error("an import from lmstfy in a cluster began")
 	}
-	if _, err := mirror.ImportYouzan(t.Context(), r, nil, mirror.YouzanOptions{Topic: "q"}); err == nil {
+	if _, err := fromyouzan.Import(t.Context(), r, nil, fromyouzan.Options{Topic: "q"}); err == nil {
 		t.Error("an import of a topic in a cluster began")
 	}
 }

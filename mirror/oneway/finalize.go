@@ -1,4 +1,4 @@
-package mirror
+package oneway
 
 import (
 	"context"
@@ -8,8 +8,10 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisconn"
 )
 
-// finalize ends an import: it removes what the mirror has of the source, and the queues remember the ids of ended jobs as they did before the first. Empty are lists of the mirror's that must be.
-func (i *carrier) finalize(ctx context.Context, empty ...string) (checks []pair.Check, err error) {
+// Finalize ends an import: it removes what the mirror has of the source, and the queues remember
+// the ids of ended jobs as they did before the first. Empty are lists of the mirror's that must be.
+func (i *Importer) Finalize(ctx context.Context, from Service, empty ...string) (checks []pair.Check, err error) {
+	i.from = from
 	if err := i.Identify(ctx); err != nil {
 		return nil, err
 	}
@@ -22,7 +24,7 @@ func (i *carrier) finalize(ctx context.Context, empty ...string) (checks []pair.
 		}
 		return nil
 	}
-	queues := append([]string{i.Queue}, i.beside...)
+	queues := append([]string{i.Queue}, i.source.Beside...)
 	if done, err := i.Finalized(ctx, queues...); err != nil {
 		return nil, err
 	} else if done {
@@ -46,7 +48,7 @@ func (i *carrier) finalize(ctx context.Context, empty ...string) (checks []pair.
 				return err
 			}
 		}
-		if err := i.RemoveKeys(ctx, i.TrialKey, append([]string{i.handover, i.aside}, empty...)...); err != nil {
+		if err := i.RemoveKeys(ctx, i.TrialKey, append([]string{i.Handover, i.Aside}, empty...)...); err != nil {
 			return pair.Explain(err)
 		}
 		return nil
@@ -55,25 +57,28 @@ func (i *carrier) finalize(ctx context.Context, empty ...string) (checks []pair.
 }
 
 // left looks whether anything of the source is not in Belfry yet.
-func (i *carrier) left(ctx context.Context, empty []string) ([]pair.Check, error) {
+func (i *Importer) left(ctx context.Context, empty []string) ([]pair.Check, error) {
 	if err := redisconn.CheckTypes(ctx, i.Redis, i.types); err != nil {
 		return nil, err
 	}
-	found, err := i.from.survey(ctx)
+	found, err := i.from.Survey(ctx)
 	if err != nil {
 		return nil, err
 	}
 	checks := []pair.Check{
-		{What: "no job waits at the source", Found: fmt.Sprintf("%d delayed, %d ready, %d held by consumers", found.Delayed, found.Ready, found.Reserved), OK: found.Delayed+found.Ready+found.Reserved == 0},
-		{What: "every claimed job is in Belfry", Found: fmt.Sprintf("%s has %d", i.handover, found.HandedOver), OK: found.HandedOver == 0},
-		{What: "no job is set aside", Found: fmt.Sprintf("%s has %d", i.aside, found.Aside), OK: found.Aside == 0},
+		{What: "no job waits at the source", Found: fmt.Sprintf("%d delayed, %d ready, %d held by consumers",
+			found.Delayed, found.Ready, found.Reserved), OK: found.Delayed+found.Ready+found.Reserved == 0},
+		{What: "every claimed job is in Belfry", Found: fmt.Sprintf("%s has %d", i.Handover, found.HandedOver),
+			OK: found.HandedOver == 0},
+		{What: "no job is set aside", Found: fmt.Sprintf("%s has %d", i.Aside, found.Aside), OK: found.Aside == 0},
 	}
 	for _, list := range empty {
 		n, err := i.Redis.LLen(ctx, list).Result()
 		if err != nil {
 			return nil, err
 		}
-		checks = append(checks, pair.Check{What: "nothing unreadable is set aside", Found: fmt.Sprintf("%s has %d", list, n), OK: n == 0})
+		checks = append(checks, pair.Check{What: "nothing unreadable is set aside", Found: fmt.Sprintf("%s has %d", list,
+			n), OK: n == 0})
 	}
 	return checks, nil
 }

@@ -1,4 +1,4 @@
-package mirror_test
+package oneway_test
 
 import (
 	"strconv"
@@ -10,13 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
-	"github.com/belfrydb/belfry/mirror"
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
+	"github.com/belfrydb/belfry/mirror/oneway"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
 // said leaves out what findings say in words.
-var said = cmpopts.IgnoreFields(mirror.SourceFinding{}, "FirstBad", "Warnings")
+var said = cmpopts.IgnoreFields(oneway.Finding{}, "FirstBad", "Warnings")
 
 // TestInspectLmstfy counts one of each kind, and finds queues by what there is of them.
 func TestInspectLmstfy(t *testing.T) {
@@ -36,13 +38,14 @@ func TestInspectLmstfy(t *testing.T) {
 	s.value(s.id(now, 0), "lost", 0)
 	s.publish(now, strings.Repeat("x", 1<<20+1), time.Hour, 0, 1)
 	s.do("LPUSH", s.ready(), "short")
-	before := dump(t, r)
-	got, err := mirror.InspectLmstfy(t.Context(), r, source())
+	before := redistest.Dump(t, r)
+	got, err := fromlmstfy.Inspect(t.Context(), r, source())
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &mirror.LmstfyFinding{Queue: "ns1/q1", Dead: 1, Lapsing: 1, SourceFinding: mirror.SourceFinding{
-		Delayed: 3, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 2, Earliest: now.Add(time.Minute), Latest: now.Add(2 * time.Hour),
+	want := &fromlmstfy.Finding{Queue: "ns1/q1", Dead: 1, Lapsing: 1, Finding: oneway.Finding{
+		Delayed: 3, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 2, Earliest: now.Add(time.Minute),
+		Latest: now.Add(2 * time.Hour),
 	}}
 	if diff := cmp.Diff(want, got, said); diff != "" {
 		t.Errorf("the queue (-want +got):\n%s", diff)
@@ -50,7 +53,7 @@ func TestInspectLmstfy(t *testing.T) {
 	if len(got.Warnings) != 5 || got.FirstBad == "" {
 		t.Errorf("the warnings are %q, the first bad is %q", got.Warnings, got.FirstBad)
 	}
-	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+	if diff := cmp.Diff(before, redistest.Dump(t, r)); diff != "" {
 		t.Errorf("looking changed something:\n%s", diff)
 	}
 
@@ -62,8 +65,9 @@ func TestInspectLmstfy(t *testing.T) {
 	list.publish(now, "", 0, 0, 1)
 	s.do("LPUSH", "q/another/program", "x")
 	s.do("SET", "d/a/text", "x")
-	queues, err := mirror.FindLmstfy(t.Context(), r)
-	all := []lmstfy.Queue{{Namespace: "in", Name: "list"}, {Namespace: "in", Name: "timer"}, {Namespace: "ns1", Name: "q1"}, {Namespace: "written", Name: "down"}}
+	queues, err := fromlmstfy.Find(t.Context(), r)
+	all := []lmstfy.Queue{{Namespace: "in", Name: "list"}, {Namespace: "in", Name: "timer"}, {Namespace: "ns1",
+		Name: "q1"}, {Namespace: "written", Name: "down"}}
 	if diff := cmp.Diff(all, queues); err != nil || diff != "" {
 		t.Errorf("the queues (-want +got), error %v:\n%s", err, diff)
 	}
@@ -88,12 +92,13 @@ func TestInspectYouzan(t *testing.T) {
 	s.do("RPUSH", "dq_queue_order", "ended")
 	s.do("SET", "lost", s.pack("order", "lost", now.Unix(), 60, ""))
 	s.do("SET", "page", "another program's")
-	got, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}, "order")
+	got, err := fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{}, "order")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []*mirror.YouzanFinding{{Topic: "order", SourceFinding: mirror.SourceFinding{
-		Delayed: 2, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 1, Earliest: now.Add(time.Minute), Latest: now.Add(2 * time.Hour),
+	want := []*fromyouzan.Finding{{Topic: "order", Finding: oneway.Finding{
+		Delayed: 2, Reserved: 1, Ready: 1, Ended: 1, Unnamed: 1, Bad: 1, Earliest: now.Add(time.Minute),
+		Latest: now.Add(2 * time.Hour),
 	}}}
 	if diff := cmp.Diff(want, got, said); diff != "" {
 		t.Errorf("the topic (-want +got):\n%s", diff)
@@ -104,21 +109,22 @@ func TestInspectYouzan(t *testing.T) {
 	s.do("ZADD", "dq_bucket_1", 1, "unreadable")
 	s.do("SET", "unreadable", "x")
 	want[0].Bad++
-	before := dump(t, r)
-	got, err = mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
-	want = []*mirror.YouzanFinding{
-		{Topic: "mail", SourceFinding: mirror.SourceFinding{Ready: 1, Bad: 1}}, want[0],
-		{Topic: "sms", SourceFinding: mirror.SourceFinding{Delayed: 1, Bad: 1, Earliest: now.Add(time.Hour), Latest: now.Add(time.Hour)}},
+	before := redistest.Dump(t, r)
+	got, err = fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{})
+	want = []*fromyouzan.Finding{
+		{Topic: "mail", Finding: oneway.Finding{Ready: 1, Bad: 1}}, want[0],
+		{Topic: "sms", Finding: oneway.Finding{Delayed: 1, Bad: 1, Earliest: now.Add(time.Hour), Latest: now.Add(time.Hour)}},
 	}
 	if diff := cmp.Diff(want, got, said); err != nil || diff != "" {
 		t.Errorf("the topics (-want +got), error %v:\n%s", err, diff)
 	}
-	if diff := cmp.Diff(before, dump(t, r)); diff != "" {
+	if diff := cmp.Diff(before, redistest.Dump(t, r)); diff != "" {
 		t.Errorf("looking changed something:\n%s", diff)
 	}
 }
 
-// TestInspectYouzanBounded looks at some of the keys of a large database for jobs that nothing names, and says so. Of what is no job it reads a byte.
+// TestInspectYouzanBounded looks at some of the keys of a large database for jobs that nothing
+// names, and says so. Of what is no job it reads a byte.
 func TestInspectYouzanBounded(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t).Client()
@@ -135,7 +141,7 @@ func TestInspectYouzanBounded(t *testing.T) {
 		return n
 	}
 	before := sent()
-	got, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
+	got, err := fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{})
 	if err != nil || len(got) != 1 || got[0].Unnamed != 1 || got[0].Unlooked != 0 {
 		t.Errorf("found %+v, error %v", got, err)
 	}
@@ -143,13 +149,14 @@ func TestInspectYouzanBounded(t *testing.T) {
 		t.Errorf("it read %d bytes", n)
 	}
 	s.do("EVAL", "for i = 1, 110000 do redis.call('SET', 'x' .. i, 'x') end", 0)
-	got, err = mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{})
-	if err != nil || len(got) != 1 || got[0].Unlooked < 5000 || got[0].Unlooked > 10003 || !strings.Contains(strings.Join(got[0].Warnings, "\n"), "were not looked at") {
+	got, err = fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{})
+	if err != nil || len(got) != 1 || got[0].Unlooked < 5000 || got[0].Unlooked > 10003 ||
+		!strings.Contains(strings.Join(got[0].Warnings, "\n"), "were not looked at") {
 		t.Errorf("found %+v, error %v", got, err)
 	}
 	// An import of what no server works on any more looks at all of them.
-	if counts, err := mirror.ImportYouzan(t.Context(), r, belfrytest.Start(t).Client(t), mirror.YouzanOptions{
-		Topic: "order", SourceOptions: mirror.SourceOptions{Stopped: true, Share: 1},
+	if counts, err := fromyouzan.Import(t.Context(), r, belfrytest.Start(t).Client(t), fromyouzan.Options{
+		Topic: "order", Options: oneway.Options{Stopped: true, Share: 1},
 	}); err != nil || counts.Acked != 1 || counts.Unnamed != 1 {
 		t.Errorf("the import counted %+v, error %v", counts, err)
 	}
@@ -164,16 +171,18 @@ func TestInspectOtherTypes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if queues, err := mirror.FindLmstfy(t.Context(), r); err != nil || len(queues) > 0 {
+	if queues, err := fromlmstfy.Find(t.Context(), r); err != nil || len(queues) > 0 {
 		t.Errorf("found %v, error %v", queues, err)
 	}
-	if topics, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}); err != nil || len(topics) > 0 {
+	if topics, err := fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{}); err != nil || len(topics) > 0 {
 		t.Errorf("found %v, error %v", topics, err)
 	}
-	if _, err := mirror.InspectLmstfy(t.Context(), r, source()); err == nil || !strings.Contains(err.Error(), "is a string") {
+	if _, err := fromlmstfy.Inspect(t.Context(), r, source()); err == nil || !strings.Contains(err.Error(),
+		"is a string") {
 		t.Errorf("the queue passed with %v", err)
 	}
-	if _, err := mirror.InspectYouzan(t.Context(), r, mirror.YouzanServer{}, "order"); err == nil || !strings.Contains(err.Error(), "is a string") {
+	if _, err := fromyouzan.Inspect(t.Context(), r, fromyouzan.Server{}, "order"); err == nil ||
+		!strings.Contains(err.Error(), "is a string") {
 		t.Errorf("the topic passed with %v", err)
 	}
 }
