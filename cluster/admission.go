@@ -189,7 +189,7 @@ func (m *members) answerJoin(ctx context.Context, from string, call joinCall) (a
 func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []string, err error) {
 	all := m.catalog.Nodes()
 	if i := slices.IndexFunc(all, func(n catalog.Node) bool { return n.ServerID == joining.ServerID }); i >= 0 {
-		if answer, err := m.report(ctx, joining.ServerID); err == nil && answer.Process != joining.Process {
+		if answer, err := m.Report(ctx, joining.ServerID); err == nil && answer.Process != joining.Process {
 			return nil, fmt.Errorf("%w: %s runs at %s: what is started at %s has a copy of its directory",
 				catalog.ErrNameTaken, joining.ServerID, all[i].PeerAddr, joining.PeerAddr)
 		}
@@ -199,7 +199,7 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 		if n.Name != joining.Name {
 			continue
 		}
-		if _, err := m.report(ctx, n.ServerID); err == nil {
+		if _, err := m.Report(ctx, n.ServerID); err == nil {
 			return nil, fmt.Errorf("%w: %s is %s at %s, which answers: start this one under a name of its own, or stop that one first",
 				catalog.ErrNameTaken, n.Name, n.ServerID, n.PeerAddr)
 		}

@@ -12,7 +12,7 @@ const pathAlive = "/heard"
 func (m *members) answerAlive(ctx context.Context, _, serverID string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	_, err := m.report(ctx, serverID)
+	_, err := m.Report(ctx, serverID)
 	return err == nil, nil
 }
 

@@ -325,7 +325,11 @@ func (m *members) answer() {
 func (m *members) self() Report {
 	st := m.host.Status()
 	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
-	r.Unreached = m.peers.reachability.unreached(m.config.Directory.address)
+	for _, lost := range m.peers.reachability.unreached() {
+		r.Unreached = append(r.Unreached, Unreached{
+			ServerID: lost.server, Address: m.config.Directory.address(lost.server), For: lost.away, Calls: lost.calls,
+		})
+	}
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]
@@ -362,16 +366,16 @@ func (m *members) carryOut(ctx context.Context, c Change) error {
 	}
 }
 
-// report implements nodes.
-func (m *members) report(ctx context.Context, serverID string) (Report, error) {
+// Report implements placement.Nodes.
+func (m *members) Report(ctx context.Context, serverID string) (Report, error) {
 	if serverID == m.record.ServerID {
 		return m.self(), nil
 	}
 	return callPeer[Report](ctx, m.peers, serverID, pathReport, struct{}{})
 }
 
-// change implements nodes.
-func (m *members) change(ctx context.Context, serverID string, c Change) error {
+// Change implements placement.Nodes.
+func (m *members) Change(ctx context.Context, serverID string, c Change) error {
 	if serverID == m.record.ServerID {
 		return m.carryOut(ctx, c)
 	}
@@ -379,8 +383,8 @@ func (m *members) change(ctx context.Context, serverID string, c Change) error {
 	return err
 }
 
-// quarantine implements nodes.
-func (m *members) quarantine(ctx context.Context, serverID string, d divergence) error {
+// Quarantine implements placement.Nodes.
+func (m *members) Quarantine(ctx context.Context, serverID string, d divergence) error {
 	if serverID == m.record.ServerID {
 		return m.setAside(ctx, serverID, d)
 	}
@@ -399,11 +403,10 @@ func (m *members) lead(ctx context.Context) {
 	if f := m.host.Founding(); f != nil {
 		m.catalog.RecordFounding(ctx, f, m.config.Directory.Resolve)
 	}
-	p := &placer{
-		record: m.catalog, nodes: m, logger: m.config.Logger, shards: m.host.ShardCount(), now: time.Now,
-		publish: m.placement.Store, reported: m.raiseFormat,
-		steadyAfter: cmp.Or(m.config.SteadyAfter, DefaultSteadyAfter),
-	}
+	p := newPlacer(placementConfig{
+		Records: m.catalog, Nodes: m, Logger: m.config.Logger, Shards: m.host.ShardCount(),
+		Publish: m.placement.Store, Reported: m.raiseFormat, SteadyAfter: m.config.SteadyAfter,
+	})
 	defer m.placement.Store(nil)
 	p.run(ctx)
 }

@@ -30,7 +30,7 @@ func (p *placer) compare(ctx context.Context, w *world, catalogGroup *worldShard
 		for server, right := range wrong {
 			asking.Go(func() {
 				p.logger.Error("a replica differs from the others", "group", group, "server", server, "index", right.Index)
-				if err := p.nodes.quarantine(ctx, server, divergence{group, right}); err != nil && !errors.Is(err, node.ErrDisproved) {
+				if err := p.nodes.Quarantine(ctx, server, divergence{group, right}); err != nil && !errors.Is(err, node.ErrDisproved) {
 					p.logger.Error("a replica that differs could not be set aside", "group", group, "server", server, "error", err)
 				}
 			})

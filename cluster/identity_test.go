@@ -135,7 +135,7 @@ func TestCopyOfALiveNode(t *testing.T) {
 		b.start(nil)
 		b.known.Hear(a.id(), a.addr) // as gossip says
 		await(t, "the node itself", func() bool {
-			_, err := a.cluster.members.report(t.Context(), b.id())
+			_, err := a.cluster.members.Report(t.Context(), b.id())
 			return err == nil
 		})
 		before := a.cluster.Nodes()

@@ -85,7 +85,7 @@ type Transfer struct {
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
-	if err := c.members.change(ctx, t.From, Change{Group: catalog.ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
+	if err := c.members.Change(ctx, t.From, Change{Group: catalog.ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
 		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
 	}
 	return nil

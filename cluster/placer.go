@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,8 +11,6 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
-	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
 )
 
 const (
@@ -27,77 +26,14 @@ const (
 	changeWait = 15 * time.Second
 )
 
-// GroupReport is a node's report of its replica of a group.
-type GroupReport struct {
-	Group string `json:"group"`
-	// Serving: this node leads the group and serves. Then Voters, Nonvoters and Commit are those of
-	// the group. The members are those of the committed configuration, which is at position Members
-	// of the group's log.
-	Serving   bool     `json:"serving"`
-	Term      uint64   `json:"term"`
-	Voters    []string `json:"voters,omitempty"`
-	Nonvoters []string `json:"nonvoters,omitempty"`
-	Members   uint64   `json:"members,omitempty"`
-	// Applied and Commit are log positions. Digest is the machine's digest at DigestIndex.
-	Applied     uint64 `json:"applied"`
-	Commit      uint64 `json:"commit"`
-	Digest      uint64 `json:"digest,string"`
-	DigestIndex uint64 `json:"digestIndex"`
-	// Digests are digests at earlier entries, for comparison between replicas.
-	Digests []node.IndexDigest `json:"digests,omitempty"`
-	// Jobs is the number of jobs of a shard, and Clock its time; zero for other groups.
-	Jobs  uint64   `json:"jobs"`
-	Clock fsm.Time `json:"clockNanos,omitempty"`
-	// Restoring: a restore of the shard has begun and not ended.
-	Restoring bool `json:"restoring,omitempty"`
-	// ClockAhead is the lead of a shard's time over the clocks if it exceeds the bound, else zero.
-	ClockAhead time.Duration `json:"clockAheadNanos,omitempty"`
-}
-
-// Report is a node's report of itself.
-type Report struct {
-	ServerID string `json:"serverId"`
-	// Process names the process of the node. It differs after each start.
-	Process string `json:"process,omitempty"`
-	// Version is the version of the node's software.
-	Version string `json:"version,omitempty"`
-	// Format is the latest format that the node reads; 0 is the first.
-	Format fsm.Format    `json:"format,omitempty"`
-	Groups []GroupReport `json:"groups"`
-	// Quarantined are the groups whose replica the node has set aside.
-	Quarantined []string `json:"quarantined,omitempty"`
-	// Leaving: the node is about to stop.
-	Leaving bool `json:"leaving,omitempty"`
-	// Conditions are the node's conditions. Older nodes do not report them.
-	Conditions []node.Condition `json:"conditions,omitempty"`
-	// Unreached are the nodes that this node cannot connect to.
-	Unreached []Unreached `json:"unreached,omitempty"`
-	// Placement is reported by the node that leads the catalog.
-	Placement *PlacementStatus `json:"story,omitempty"`
-}
-
-// Change asks the leader of a group to change its members.
-type Change struct {
-	Group    string `json:"group"`
-	Action   action `json:"action"`
-	ServerID string `json:"serverId"`
-	// After is the GroupReport.Members that the change was planned from. The leader refuses the
-	// change if there is a newer configuration. A transfer needs no After.
-	After uint64 `json:"after,omitempty"`
-	// Alive are the members that the change relies on. The leader refuses the change unless Need of
-	// them have answered it in the last moment; a Need of 0 stands for all.
-	Alive []string `json:"alive,omitempty"`
-	Need  int      `json:"need,omitempty"`
-}
-
 // nodes are all nodes, this one included, as far as placement needs them.
 type nodes interface {
-	// report asks a node for its report.
-	report(ctx context.Context, serverID string) (Report, error)
-	// change asks a node, which should lead the group, for a change of its members, and awaits it.
-	change(ctx context.Context, serverID string, c Change) error
-	// quarantine asks a node to set a replica aside.
-	quarantine(ctx context.Context, serverID string, d divergence) error
+	// Report asks a node for its report.
+	Report(ctx context.Context, serverID string) (Report, error)
+	// Change asks a node, which should lead the group, for a change of its members, and awaits it.
+	Change(ctx context.Context, serverID string, c Change) error
+	// Quarantine asks a node to set a replica aside.
+	Quarantine(ctx context.Context, serverID string, d divergence) error
 }
 
 // record is what placement reads and writes in the catalog.
@@ -109,6 +45,31 @@ type record interface {
 	Place(ctx context.Context, p catalog.Placement) error
 	// RemoveNode forgets a node for good.
 	RemoveNode(ctx context.Context, d catalog.Departure) (known bool, err error)
+}
+
+// placementConfig configures a placer.
+type placementConfig struct {
+	Records record
+	Nodes   nodes
+	Logger  *slog.Logger
+	// Shards is the number of shards of the cluster.
+	Shards int
+	// Publish receives the status of each round; it may be nil.
+	Publish func(*PlacementStatus)
+	// Reported receives the reports of each round; it may be nil.
+	Reported func(ctx context.Context, reports map[string]*Report)
+	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for
+	// DefaultSteadyAfter.
+	SteadyAfter time.Duration
+}
+
+// newPlacer returns a placer that has not looked at the cluster yet.
+func newPlacer(cfg placementConfig) *placer {
+	return &placer{
+		record: cfg.Records, nodes: cfg.Nodes, logger: cfg.Logger, shards: cfg.Shards, now: time.Now,
+		publish: cfg.Publish, reported: cfg.Reported,
+		steadyAfter: cmp.Or(cfg.SteadyAfter, DefaultSteadyAfter),
+	}
 }
 
 // placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
@@ -201,7 +162,7 @@ func (p *placer) round(ctx context.Context) bool {
 	if st, ok := planCatalog(&w, &catalogGroup); ok {
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		err := p.nodes.change(ctx, catalogGroup.leader, catalogGroup.change(catalog.GroupName, st, catalogWanted))
+		err := p.nodes.Change(ctx, catalogGroup.leader, catalogGroup.change(catalog.GroupName, st, catalogWanted))
 		p.report(catalog.GroupName, st, err)
 		if err == nil {
 			taken.Store(true)
@@ -263,29 +224,6 @@ const (
 	missedMax = 3 * time.Second
 )
 
-// askAll returns the reports of the nodes that answer, by server id.
-func askAll(ctx context.Context, all []catalog.Node, of nodes) map[string]*Report {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
-	defer cancel()
-	answers := make([]*Report, len(all))
-	var asking sync.WaitGroup
-	for i, n := range all {
-		asking.Go(func() {
-			if r, err := of.report(ctx, n.ServerID); err == nil {
-				answers[i] = &r
-			}
-		})
-	}
-	asking.Wait()
-	reports := map[string]*Report{}
-	for i, n := range all {
-		if answers[i] != nil {
-			reports[n.ServerID] = answers[i]
-		}
-	}
-	return reports
-}
-
 // world converts the reports to the input of a plan.
 func (p *placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
@@ -336,31 +274,6 @@ func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
 		}
 	}
 	return s
-}
-
-// commits returns the position that the leader of each group has committed. A replaced leader may
-// still claim to lead, and be far behind.
-func commits(reports map[string]*Report) map[string]uint64 {
-	all, terms := map[string]uint64{}, map[string]uint64{}
-	for _, r := range reports {
-		for i := range r.Groups {
-			if g := &r.Groups[i]; g.Serving && g.Term >= terms[g.Group] {
-				all[g.Group], terms[g.Group] = g.Commit, g.Term
-			}
-		}
-	}
-	return all
-}
-
-// group returns the report on a group, nil if the node does not run it or did not answer.
-func (r *Report) group(name string) *GroupReport {
-	if r == nil {
-		return nil
-	}
-	if i := slices.IndexFunc(r.Groups, func(g GroupReport) bool { return g.Group == name }); i >= 0 {
-		return &r.Groups[i]
-	}
-	return nil
 }
 
 // handover is a leadership that was transferred to a server.
@@ -428,7 +341,7 @@ func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
 	// A new leader serves a while later. Until then it seems to lead too few shards.
-	return st.action != transfer, p.nodes.change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
+	return st.action != transfer, p.nodes.Change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
 // change returns the change to request from the group's leader; wanted is the wanted number of

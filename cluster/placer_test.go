@@ -77,7 +77,7 @@ func (c *fakeCluster) Settings() catalog.Settings {
 
 var errDown = errors.New("it is down")
 
-func (c *fakeCluster) report(_ context.Context, id string) (Report, error) {
+func (c *fakeCluster) Report(_ context.Context, id string) (Report, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down[id] {
@@ -115,7 +115,7 @@ func (c *fakeCluster) elect(m *worldShard) {
 	}
 }
 
-func (c *fakeCluster) change(_ context.Context, id string, ch Change) error {
+func (c *fakeCluster) Change(_ context.Context, id string, ch Change) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.members[ch.Group]
@@ -139,7 +139,7 @@ func (c *fakeCluster) change(_ context.Context, id string, ch Change) error {
 	return nil
 }
 
-func (c *fakeCluster) quarantine(context.Context, string, divergence) error { return nil }
+func (c *fakeCluster) Quarantine(context.Context, string, divergence) error { return nil }
 
 func (c *fakeCluster) placer() *placer {
 	return &placer{

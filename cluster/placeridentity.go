@@ -45,7 +45,7 @@ func (p *placer) retire(ctx context.Context, w *world, catalogGroup *worldShard)
 		}
 		ctx, cancel := context.WithTimeout(ctx, changeWait)
 		defer cancel()
-		if _, err := p.nodes.report(ctx, n.server); err == nil {
+		if _, err := p.nodes.Report(ctx, n.server); err == nil {
 			return // it has come back, and a removal is final
 		}
 		if _, err := p.record.RemoveNode(ctx, catalog.Departure{ServerID: n.server, Replacement: n.replacement}); err != nil {

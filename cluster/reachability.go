@@ -43,17 +43,6 @@ type reachAnswer struct {
 	Memory *node.MemoryError `json:"memory,omitempty"`
 }
 
-// Unreached is a node to which another node cannot connect.
-type Unreached struct {
-	ServerID string `json:"serverId"`
-	// Address is where it was tried.
-	Address string `json:"address,omitempty"`
-	// For is how long it has not been reached.
-	For time.Duration `json:"forNanos"`
-	// Calls: the node runs, since it calls the one that does not reach it.
-	Calls bool `json:"calls,omitempty"`
-}
-
 // reachability records which other nodes this node reaches over the connections that calls use,
 // and what they say of each other.
 type reachability struct {
@@ -174,19 +163,25 @@ func (p *peerReachability) isSuspect() bool {
 // isFresh reports whether its last answer still counts.
 func (p *peerReachability) isFresh() bool { return time.Since(p.answered) < answerFor }
 
+// lostPeer is a node that this one does not reach.
+type lostPeer struct {
+	server string
+	away   time.Duration // how long it has not been reached
+	calls  bool          // it calls this node, so it runs
+}
+
 // unreached returns the nodes that this one does not reach, by server id.
-func (r *reachability) unreached(address func(server string) string) (all []Unreached) {
+func (r *reachability) unreached() (all []lostPeer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for server, known := range r.byServer {
 		if known.isUnreached() {
-			all = append(all, Unreached{
-				ServerID: server, Address: address(server),
-				For: time.Since(known.reached), Calls: time.Since(known.called) < answerFor,
+			all = append(all, lostPeer{
+				server: server, away: time.Since(known.reached), calls: time.Since(known.called) < answerFor,
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b Unreached) int { return strings.Compare(a.ServerID, b.ServerID) })
+	slices.SortFunc(all, func(a, b lostPeer) int { return strings.Compare(a.server, b.server) })
 	return all
 }
 

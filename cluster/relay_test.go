@@ -101,7 +101,7 @@ func TestRelay(t *testing.T) {
 		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || !errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
 			t.Errorf("refused after %v: %v", time.Since(began), err)
 		}
-		if got := a.reachability.unreached(func(string) string { return "addr" }); len(got) != 1 || got[0].ServerID != "c.1" || got[0].Address != "addr" || !got[0].Calls {
+		if got := a.reachability.unreached(); len(got) != 1 || got[0].server != "c.1" || !got[0].calls {
 			t.Errorf("not reached are %+v", got)
 		}
 		network.drop("c.1", false, "a.1", "b.1")

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+)
+
+// GroupReport is a node's report of its replica of a group.
+type GroupReport struct {
+	Group string `json:"group"`
+	// Serving: this node leads the group and serves. Then Voters, Nonvoters and Commit are those of
+	// the group. The members are those of the committed configuration, which is at position Members
+	// of the group's log.
+	Serving   bool     `json:"serving"`
+	Term      uint64   `json:"term"`
+	Voters    []string `json:"voters,omitempty"`
+	Nonvoters []string `json:"nonvoters,omitempty"`
+	Members   uint64   `json:"members,omitempty"`
+	// Applied and Commit are log positions. Digest is the machine's digest at DigestIndex.
+	Applied     uint64 `json:"applied"`
+	Commit      uint64 `json:"commit"`
+	Digest      uint64 `json:"digest,string"`
+	DigestIndex uint64 `json:"digestIndex"`
+	// Digests are digests at earlier entries, for comparison between replicas.
+	Digests []node.IndexDigest `json:"digests,omitempty"`
+	// Jobs is the number of jobs of a shard, and Clock its time; zero for other groups.
+	Jobs  uint64   `json:"jobs"`
+	Clock fsm.Time `json:"clockNanos,omitempty"`
+	// Restoring: a restore of the shard has begun and not ended.
+	Restoring bool `json:"restoring,omitempty"`
+	// ClockAhead is the lead of a shard's time over the clocks if it exceeds the bound, else zero.
+	ClockAhead time.Duration `json:"clockAheadNanos,omitempty"`
+}
+
+// Report is a node's report of itself.
+type Report struct {
+	ServerID string `json:"serverId"`
+	// Process names the process of the node. It differs after each start.
+	Process string `json:"process,omitempty"`
+	// Version is the version of the node's software.
+	Version string `json:"version,omitempty"`
+	// Format is the latest format that the node reads; 0 is the first.
+	Format fsm.Format    `json:"format,omitempty"`
+	Groups []GroupReport `json:"groups"`
+	// Quarantined are the groups whose replica the node has set aside.
+	Quarantined []string `json:"quarantined,omitempty"`
+	// Leaving: the node is about to stop.
+	Leaving bool `json:"leaving,omitempty"`
+	// Conditions are the node's conditions. Older nodes do not report them.
+	Conditions []node.Condition `json:"conditions,omitempty"`
+	// Unreached are the nodes that this node cannot connect to.
+	Unreached []Unreached `json:"unreached,omitempty"`
+	// Placement is reported by the node that leads the catalog.
+	Placement *PlacementStatus `json:"story,omitempty"`
+}
+
+// Change asks the leader of a group to change its members.
+type Change struct {
+	Group    string `json:"group"`
+	Action   action `json:"action"`
+	ServerID string `json:"serverId"`
+	// After is the GroupReport.Members that the change was planned from. The leader refuses the
+	// change if there is a newer configuration. A transfer needs no After.
+	After uint64 `json:"after,omitempty"`
+	// Alive are the members that the change relies on. The leader refuses the change unless Need of
+	// them have answered it in the last moment; a Need of 0 stands for all.
+	Alive []string `json:"alive,omitempty"`
+	Need  int      `json:"need,omitempty"`
+}
+
+// askAll returns the reports of the nodes that answer, by server id.
+func askAll(ctx context.Context, all []catalog.Node, of nodes) map[string]*Report {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	answers := make([]*Report, len(all))
+	var asking sync.WaitGroup
+	for i, n := range all {
+		asking.Go(func() {
+			if r, err := of.Report(ctx, n.ServerID); err == nil {
+				answers[i] = &r
+			}
+		})
+	}
+	asking.Wait()
+	reports := map[string]*Report{}
+	for i, n := range all {
+		if answers[i] != nil {
+			reports[n.ServerID] = answers[i]
+		}
+	}
+	return reports
+}
+
+// commits returns the position that the leader of each group has committed. A replaced leader may
+// still claim to lead, and be far behind.
+func commits(reports map[string]*Report) map[string]uint64 {
+	all, terms := map[string]uint64{}, map[string]uint64{}
+	for _, r := range reports {
+		for i := range r.Groups {
+			if g := &r.Groups[i]; g.Serving && g.Term >= terms[g.Group] {
+				all[g.Group], terms[g.Group] = g.Commit, g.Term
+			}
+		}
+	}
+	return all
+}
+
+// group returns the report on a group, nil if the node does not run it or did not answer.
+func (r *Report) group(name string) *GroupReport {
+	if r == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(r.Groups, func(g GroupReport) bool { return g.Group == name }); i >= 0 {
+		return &r.Groups[i]
+	}
+	return nil
+}
+
+// Unreached is a node to which another node cannot connect.
+type Unreached struct {
+	ServerID string `json:"serverId"`
+	// Address is where it was tried.
+	Address string `json:"address,omitempty"`
+	// For is how long it has not been reached.
+	For time.Duration `json:"forNanos"`
+	// Calls: the node runs, since it calls the one that does not reach it.
+	Calls bool `json:"calls,omitempty"`
+}
