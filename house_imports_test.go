@@ -121,6 +121,11 @@ var importTable = []importRow{
 		reason: "the catalog knows other nodes and the shards by interfaces; its leader logs the machine's commands",
 	},
 	{
+		dir:    "cluster/placement",
+		may:    []string{"fsm", "node", "cluster/catalog"},
+		reason: "a plan is pure; the placer knows the nodes and the records by interfaces",
+	},
+	{
 		dir:    "cluster/quota",
 		may:    []string{"node"},
 		reason: "the division of quotas is pure; who stores it and who enforces it come through interfaces",

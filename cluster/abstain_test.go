@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -115,6 +116,6 @@ func TestPartialPartition(t *testing.T) {
 }
 
 // reaches reports whether a node has not said that it does not reach another one.
-func reaches(r *Report, serverID string) bool {
-	return !slices.ContainsFunc(r.Unreached, func(u Unreached) bool { return u.ServerID == serverID })
+func reaches(r *placement.Report, serverID string) bool {
+	return !slices.ContainsFunc(r.Unreached, func(u placement.Unreached) bool { return u.ServerID == serverID })
 }

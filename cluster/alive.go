@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"sync"
+
+	"github.com/belfrydb/belfry/cluster/placement"
 )
 
 // pathAlive asks a node whether another one answers it.
@@ -10,7 +12,7 @@ const pathAlive = "/heard"
 
 // answerAlive reports whether a node answers this one.
 func (m *members) answerAlive(ctx context.Context, _, serverID string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+	ctx, cancel := context.WithTimeout(ctx, placement.AskWait)
 	defer cancel()
 	_, err := m.Report(ctx, serverID)
 	return err == nil, nil
@@ -20,7 +22,7 @@ func (m *members) answerAlive(ctx context.Context, _, serverID string) (bool, er
 // answer from it. The caller's decision is final, and this node alone may be cut off from a node
 // that answers all others.
 func (m *members) seenAliveBy(ctx context.Context, serverID string) string {
-	ctx, cancel := context.WithTimeout(ctx, 2*askWait)
+	ctx, cancel := context.WithTimeout(ctx, 2*placement.AskWait)
 	defer cancel()
 	all := m.catalog.Nodes()
 	heard := make([]bool, len(all))

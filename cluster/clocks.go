@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -69,7 +70,7 @@ func answerClocks(p *peers, host clockHost) {
 // ResetClock makes the leader of a shard, the server with the given id, move the shard's time back;
 // see node.Node.ResetClock.
 func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	ctx, cancel := context.WithTimeout(ctx, placement.ChangeWait)
 	defer cancel()
 	if leader == c.members.record.ServerID {
 		return c.members.host.ResetClock(ctx, shard)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -80,9 +81,9 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 }
 
 // reportOf returns what a member said, an empty report if it did not answer.
-func reportOf(m MemberStatus) *Report {
+func reportOf(m MemberStatus) *placement.Report {
 	if m.Report == nil {
-		return &Report{}
+		return &placement.Report{}
 	}
 	return m.Report
 }

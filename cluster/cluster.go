@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
@@ -261,7 +262,7 @@ var errStillMember = errors.New("the replica is still a member")
 
 // membersOf asks a node for the members of a shard, which it must lead.
 func (m *members) membersOf(ctx context.Context, server string, shard uint32) (node.Membership, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+	ctx, cancel := context.WithTimeout(ctx, placement.AskWait)
 	defer cancel()
 	return callPeer[node.Membership](ctx, m.peers, server, pathMembers, shard)
 }
@@ -289,7 +290,7 @@ type members struct {
 	unrecorded *atomic.Pointer[string]
 	process    string // it differs after each start
 	// placement is this node's knowledge as the leader of the catalog; nil while it does not lead.
-	placement atomic.Pointer[PlacementStatus]
+	placement atomic.Pointer[placement.Status]
 	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed documents.
 	confirmed chan struct{}
 	// led is when this node last knew a leader, zero for not since its start. Only the goroutine
@@ -303,12 +304,14 @@ type members struct {
 
 // answer registers the calls that other nodes may make.
 func (m *members) answer() {
-	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (Report, error) { return m.self(), nil })
-	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c Change) (struct{}, error) { return struct{}{}, m.carryOut(ctx, c) })
+	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (placement.Report, error) { return m.self(), nil })
+	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c placement.Change) (struct{}, error) {
+		return struct{}{}, m.carryOut(ctx, c)
+	})
 	handlePeer(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
 		return m.host.Members(ctx, catalog.ShardGroup(shard))
 	})
-	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d divergence) (struct{}, error) {
+	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d placement.Divergence) (struct{}, error) {
 		return struct{}{}, m.setAside(ctx, from, d)
 	})
 	handlePeer(m.peers, pathAlive, m.answerAlive)
@@ -322,18 +325,18 @@ func (m *members) answer() {
 }
 
 // self returns this node's own report.
-func (m *members) self() Report {
+func (m *members) self() placement.Report {
 	st := m.host.Status()
-	r := Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
+	r := placement.Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
 	for _, lost := range m.peers.reachability.unreached() {
-		r.Unreached = append(r.Unreached, Unreached{
+		r.Unreached = append(r.Unreached, placement.Unreached{
 			ServerID: lost.server, Address: m.config.Directory.address(lost.server), For: lost.away, Calls: lost.calls,
 		})
 	}
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
 		for i := range groups {
 			g := &groups[i]
-			r.Groups = append(r.Groups, GroupReport{
+			r.Groups = append(r.Groups, placement.GroupReport{
 				Group: g.Group, Serving: g.Serving, Term: g.Term, Voters: g.Voters, Nonvoters: g.Nonvoters, Members: g.MembersIndex, Applied: g.AppliedIndex, Commit: g.CommitIndex,
 				Digest: g.Digest, DigestIndex: g.DigestIndex, Digests: g.Digests, Jobs: uint64(g.Jobs), Clock: g.Clock, Restoring: g.Restoring, ClockAhead: clockAhead(g),
 			})
@@ -343,23 +346,23 @@ func (m *members) self() Report {
 }
 
 // carryOut changes the members of a group that this node leads.
-func (m *members) carryOut(ctx context.Context, c Change) error {
-	if c.Action != transfer && c.After == 0 {
+func (m *members) carryOut(ctx context.Context, c placement.Change) error {
+	if c.Action != placement.Transfer && c.After == 0 {
 		return fmt.Errorf("%w: the change does not say from which members it was made", node.ErrCanceled)
 	}
 	if err := m.host.Answered(c.Group, c.Alive, cmp.Or(c.Need, len(c.Alive))); err != nil {
 		return err
 	}
 	switch c.Action {
-	case addNonvoter:
+	case placement.AddNonvoter:
 		return m.host.AddNonvoter(ctx, c.Group, c.ServerID, c.After)
-	case promote:
+	case placement.Promote:
 		return m.host.AddVoter(ctx, c.Group, c.ServerID, c.After)
-	case remove:
+	case placement.Remove:
 		return m.host.RemoveServer(ctx, c.Group, c.ServerID, c.After)
-	case transfer:
+	case placement.Transfer:
 		return m.host.TransferLeader(ctx, c.Group, c.ServerID)
-	case demote:
+	case placement.Demote:
 		return m.host.DemoteVoter(ctx, c.Group, c.ServerID, c.After)
 	default:
 		return fmt.Errorf("%w: %s is no change of members", node.ErrCanceled, c.Action)
@@ -367,15 +370,15 @@ func (m *members) carryOut(ctx context.Context, c Change) error {
 }
 
 // Report implements placement.Nodes.
-func (m *members) Report(ctx context.Context, serverID string) (Report, error) {
+func (m *members) Report(ctx context.Context, serverID string) (placement.Report, error) {
 	if serverID == m.record.ServerID {
 		return m.self(), nil
 	}
-	return callPeer[Report](ctx, m.peers, serverID, pathReport, struct{}{})
+	return callPeer[placement.Report](ctx, m.peers, serverID, pathReport, struct{}{})
 }
 
 // Change implements placement.Nodes.
-func (m *members) Change(ctx context.Context, serverID string, c Change) error {
+func (m *members) Change(ctx context.Context, serverID string, c placement.Change) error {
 	if serverID == m.record.ServerID {
 		return m.carryOut(ctx, c)
 	}
@@ -384,7 +387,7 @@ func (m *members) Change(ctx context.Context, serverID string, c Change) error {
 }
 
 // Quarantine implements placement.Nodes.
-func (m *members) Quarantine(ctx context.Context, serverID string, d divergence) error {
+func (m *members) Quarantine(ctx context.Context, serverID string, d placement.Divergence) error {
 	if serverID == m.record.ServerID {
 		return m.setAside(ctx, serverID, d)
 	}
@@ -393,7 +396,7 @@ func (m *members) Quarantine(ctx context.Context, serverID string, d divergence)
 }
 
 // setAside takes a replica of this node out of service.
-func (m *members) setAside(ctx context.Context, from string, d divergence) error {
+func (m *members) setAside(ctx context.Context, from string, d placement.Divergence) error {
 	m.config.Logger.Error("a replica here is said to differ from the others", "group", d.Group, "index", d.Right.Index, "says", from)
 	return m.host.Quarantine(ctx, d.Group, d.Right)
 }
@@ -403,10 +406,10 @@ func (m *members) lead(ctx context.Context) {
 	if f := m.host.Founding(); f != nil {
 		m.catalog.RecordFounding(ctx, f, m.config.Directory.Resolve)
 	}
-	p := newPlacer(placementConfig{
+	p := placement.New(placement.Config{
 		Records: m.catalog, Nodes: m, Logger: m.config.Logger, Shards: m.host.ShardCount(),
 		Publish: m.placement.Store, Reported: m.raiseFormat, SteadyAfter: m.config.SteadyAfter,
 	})
 	defer m.placement.Store(nil)
-	p.run(ctx)
+	p.Run(ctx)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -373,12 +374,12 @@ func TestCatalogBehind(t *testing.T) {
 		tr := newTrio(t, dir)
 		i := slices.IndexFunc(tr.all, func(m *member) bool { return !m.cluster.Group().Serving() })
 		router := tr.all[i].cluster.Router()
-		far := &Report{Groups: []GroupReport{{Group: catalog.GroupName, Serving: true, Commit: 1 << 40}}}
+		far := &placement.Report{Groups: []placement.GroupReport{{Group: catalog.GroupName, Serving: true, Commit: 1 << 40}}}
 		if problem := router.catalogProblem(far); !strings.Contains(problem, "catching up") {
 			t.Errorf("far behind: %q", problem)
 		}
 		far.Groups[0].Commit = 1
-		for what, report := range map[string]*Report{"caught up": far, "no report": nil} {
+		for what, report := range map[string]*placement.Report{"caught up": far, "no report": nil} {
 			if problem := router.catalogProblem(report); (problem == "") != (report != nil) {
 				t.Errorf("%s: %q", what, problem)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/google/go-cmp/cmp"
 )
@@ -30,12 +31,12 @@ func TestFormatThatAllRead(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var nodes []catalog.Node
-			reports := map[string]*Report{}
+			reports := map[string]*placement.Report{}
 			for i := range tt.records {
 				id := fmt.Sprint(i)
 				nodes = append(nodes, catalog.Node{ServerID: id, Format: fsm.Format(tt.records[i])})
 				if tt.reports[i] != '-' {
-					reports[id] = &Report{Format: fsm.Format(tt.reports[i])}
+					reports[id] = &placement.Report{Format: fsm.Format(tt.reports[i])}
 				}
 			}
 			if got := agreed(nodes, reports); got != tt.want {

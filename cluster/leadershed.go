@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/placement"
 )
 
 // shedInterval is the time between two checks of a node with a condition.
@@ -31,16 +33,16 @@ func (m *members) shedLeaderships(ctx context.Context) {
 // transferLeaderships transfers what can be transferred now. The next round retries what fails.
 func (m *members) transferLeaderships(ctx context.Context) {
 	own := m.self()
-	if !slices.ContainsFunc(own.Groups, func(g GroupReport) bool { return g.Serving && len(g.Voters) > 1 }) {
+	if !slices.ContainsFunc(own.Groups, func(g placement.GroupReport) bool { return g.Serving && len(g.Voters) > 1 }) {
 		return
 	}
-	reports := askAll(ctx, m.catalog.Nodes(), m)
+	reports := placement.AskAll(ctx, m.catalog.Nodes(), m)
 	delete(reports, own.ServerID)
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	ctx, cancel := context.WithTimeout(ctx, placement.ChangeWait)
 	defer cancel()
 	var transfers sync.WaitGroup
 	defer transfers.Wait()
-	for group, to := range transferTargets(&own, reports) {
+	for group, to := range placement.TransferTargets(&own, reports) {
 		transfers.Go(func() {
 			if err := m.host.TransferLeader(ctx, group, to); err != nil {
 				m.config.Logger.Warn("transferring a leadership because of a condition",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
@@ -88,7 +89,7 @@ func TestWrongAddress(t *testing.T) {
 			for _, m := range others {
 				all, _ := m.cluster.Members(t.Context())
 				for i := range others {
-					if !slices.ContainsFunc(reportOf(all[i]).Unreached, func(u Unreached) bool { return u.ServerID == sick.id() && u.Address == sick.told }) {
+					if !slices.ContainsFunc(reportOf(all[i]).Unreached, func(u placement.Unreached) bool { return u.ServerID == sick.id() && u.Address == sick.told }) {
 						return false
 					}
 				}
@@ -181,22 +182,22 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 
 // TestConditionWithoutALeaderOfTheCatalog: the node transfers its leaderships by itself.
 func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
-	own := &Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
+	own := &placement.Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
 	for shard := range uint32(4) {
-		own.Groups = append(own.Groups, GroupReport{Group: catalog.ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
+		own.Groups = append(own.Groups, placement.GroupReport{Group: catalog.ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
 	}
-	follower := func(applied ...uint64) *Report {
-		r := &Report{}
+	follower := func(applied ...uint64) *placement.Report {
+		r := &placement.Report{}
 		for shard, at := range applied {
-			r.Groups = append(r.Groups, GroupReport{Group: catalog.ShardGroup(uint32(shard)), Applied: at})
+			r.Groups = append(r.Groups, placement.GroupReport{Group: catalog.ShardGroup(uint32(shard)), Applied: at})
 		}
 		return r
 	}
 	b, c := follower(5000, 5000, 5000, 10), follower(5000, 5000, 10, 10)
-	c.Groups = append(c.Groups, GroupReport{Group: "shard-9", Serving: true})
+	c.Groups = append(c.Groups, placement.GroupReport{Group: "shard-9", Serving: true})
 	expect := func(what string, want map[string]string) {
 		t.Helper()
-		if got := transferTargets(own, map[string]*Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := placement.TransferTargets(own, map[string]*placement.Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}

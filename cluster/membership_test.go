@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -21,7 +22,7 @@ func threeMembers(t *testing.T, dir string) (network *pipes, all []*member) {
 func leads(t *testing.T, group string, all []*member) (leader *member, others []*member) {
 	t.Helper()
 	for _, m := range all {
-		if g := m.report().group(group); g != nil && g.Serving {
+		if g := m.report().Group(group); g != nil && g.Serving {
 			leader = m
 		} else {
 			others = append(others, m)
@@ -33,7 +34,7 @@ func leads(t *testing.T, group string, all []*member) (leader *member, others []
 	return leader, others
 }
 
-func (m *member) report() *Report {
+func (m *member) report() *placement.Report {
 	r := m.cluster.members.self()
 	return &r
 }
@@ -79,22 +80,22 @@ func TestStepsFromOldMembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		leader, others := leads(t, catalog.ShardGroup(0), all)
-		after := leader.report().group(catalog.ShardGroup(0)).Members
-		step := func(action action, server string) error {
-			return others[0].cluster.members.Change(t.Context(), leader.serverID(), Change{Group: catalog.ShardGroup(0), Action: action, ServerID: server, After: after})
+		after := leader.report().Group(catalog.ShardGroup(0)).Members
+		step := func(action placement.Action, server string) error {
+			return others[0].cluster.members.Change(t.Context(), leader.serverID(), placement.Change{Group: catalog.ShardGroup(0), Action: action, ServerID: server, After: after})
 		}
-		if err := step(remove, others[0].serverID()); err != nil {
+		if err := step(placement.Remove, others[0].serverID()); err != nil {
 			t.Fatal(err)
 		}
-		for _, stale := range []action{remove, promote, demote, addNonvoter} {
+		for _, stale := range []placement.Action{placement.Remove, placement.Promote, placement.Demote, placement.AddNonvoter} {
 			if err := step(stale, others[1].serverID()); !errors.Is(err, node.ErrOvertaken) {
 				t.Errorf("%s after another change gives %v", stale, err)
 			}
 		}
-		if after = 0; !errors.Is(step(remove, others[1].serverID()), node.ErrCanceled) {
+		if after = 0; !errors.Is(step(placement.Remove, others[1].serverID()), node.ErrCanceled) {
 			t.Error("a change that does not say what it was made from was not refused")
 		}
-		if g := leader.report().group(catalog.ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
+		if g := leader.report().Group(catalog.ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
 			t.Errorf("the members are %+v", g)
 		}
 	})

@@ -7,27 +7,28 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 )
 
 // MemberStatus is a node as this node sees it.
 type MemberStatus struct {
 	catalog.Node
 	// Report is the node's own report; nil if it does not answer.
-	Report *Report
+	Report *placement.Report
 	// SilentSince is when a silent node last answered, as far as the leader of the catalog knows.
 	// It is zero if the node answers, or if there is no leader.
 	SilentSince time.Time
 	// Behind are the groups in which the node votes but does not receive the leader's entries, as
 	// far as the leader of the catalog knows.
-	Behind []Behind
+	Behind []placement.Behind
 }
 
 // Members asks all nodes of the cluster for their state, and returns them in the order of their
 // server ids. It also returns the moves of placement. ctx bounds the wait, which never exceeds two
 // seconds.
-func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []Move) {
-	reports := askAll(ctx, c.Nodes(), c.members)
-	status := placementStatusOf(reports)
+func (c *Cluster) Members(ctx context.Context) ([]MemberStatus, []placement.Move) {
+	reports := placement.AskAll(ctx, c.Nodes(), c.members)
+	status := placement.StatusOf(reports)
 	var all []MemberStatus
 	for _, n := range c.Nodes() {
 		m := MemberStatus{Node: n, Report: reports[n.ServerID]}
@@ -83,9 +84,9 @@ type Transfer struct {
 // lead any more. It fails with node.ErrNotLeader if t.From does not lead. After
 // node.ErrUnknownOutcome the transfer may still happen.
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	ctx, cancel := context.WithTimeout(ctx, placement.ChangeWait)
 	defer cancel()
-	if err := c.members.Change(ctx, t.From, Change{Group: catalog.ShardGroup(t.Shard), Action: transfer, ServerID: t.To}); err != nil {
+	if err := c.members.Change(ctx, t.From, placement.Change{Group: catalog.ShardGroup(t.Shard), Action: placement.Transfer, ServerID: t.To}); err != nil {
 		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
 	}
 	return nil

@@ -17,7 +17,7 @@ func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
 	all, _ := c.Members(t.Context())
 	for _, m := range all {
 		for shard := range uint32(testShards) {
-			g := m.Report.group(catalog.ShardGroup(shard))
+			g := m.Report.Group(catalog.ShardGroup(shard))
 			if g == nil || !g.Serving {
 				continue
 			}

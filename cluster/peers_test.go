@@ -16,6 +16,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
@@ -294,7 +295,7 @@ func TestCallsThatAreNotUnderstood(t *testing.T) {
 		network := newPipes()
 		startPeers(t, network.link("b"))
 		a := startPeers(t, network.link("a"))
-		if _, err := callPeer[Report](t.Context(), a, "b", "/later", struct{}{}); node.OutcomeOf(err) != node.NotApplied {
+		if _, err := callPeer[placement.Report](t.Context(), a, "b", "/later", struct{}{}); node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a call that the other node does not know: %v", err)
 		}
 	})

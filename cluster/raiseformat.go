@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/fsm"
 )
 
 // agreed returns the latest format that all nodes read. Each node must report it now: a silent one
 // may come back with another program than its record says. While one node is silent, agreed returns
 // the first format.
-func agreed(all []catalog.Node, reports map[string]*Report) fsm.Format {
+func agreed(all []catalog.Node, reports map[string]*placement.Report) fsm.Format {
 	format := fsm.LatestFormat
 	for i := range all {
 		r := reports[all[i].ServerID]
@@ -34,13 +35,13 @@ func (m *members) applyFormat() {
 // put.
 func (m *members) raiseFormatAlone(ctx context.Context) {
 	own := m.self()
-	m.raiseFormat(ctx, map[string]*Report{own.ServerID: &own})
+	m.raiseFormat(ctx, map[string]*placement.Report{own.ServerID: &own})
 	m.applyFormat()
 }
 
 // raiseFormat makes the cluster speak the latest format that all nodes read. The format is never
 // lowered.
-func (m *members) raiseFormat(ctx context.Context, reports map[string]*Report) {
+func (m *members) raiseFormat(ctx context.Context, reports map[string]*placement.Report) {
 	spoken, format := m.catalog.Format(), agreed(m.catalog.Nodes(), reports)
 	if format <= spoken {
 		return

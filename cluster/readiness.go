@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 )
 
 const (
@@ -59,7 +60,7 @@ func (r *Router) Unreached(ctx context.Context) map[string]string {
 
 // collectReports finds the leader of each shard, and gets the reports of the leaders elsewhere and
 // of the catalog's leader.
-func (r *Router) collectReports(ctx context.Context) (leaders []string, reports map[string]*Report) {
+func (r *Router) collectReports(ctx context.Context) (leaders []string, reports map[string]*placement.Report) {
 	leaders = make([]string, r.ShardCount())
 	var finding sync.WaitGroup
 	for shard := range leaders {
@@ -71,14 +72,14 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 		servers[server] = true
 	}
 	var mu sync.Mutex // guards reports
-	reports = map[string]*Report{}
+	reports = map[string]*placement.Report{}
 	var asking sync.WaitGroup
 	for server := range servers {
 		if server == "" || server == r.self {
 			continue
 		}
 		asking.Go(func() {
-			if report, err := callPeer[Report](ctx, r.peers, server, pathReport, struct{}{}); err == nil {
+			if report, err := callPeer[placement.Report](ctx, r.peers, server, pathReport, struct{}{}); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				reports[server] = &report
@@ -90,7 +91,7 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 }
 
 // leaderProblem says what is wrong with a shard's leader, which sent report; empty if it serves.
-func (r *Router) leaderProblem(shard uint32, server string, report *Report) string {
+func (r *Router) leaderProblem(shard uint32, server string, report *placement.Report) string {
 	switch {
 	case server == r.self:
 		return "" // findLeader has checked that
@@ -102,7 +103,7 @@ func (r *Router) leaderProblem(shard uint32, server string, report *Report) stri
 	case report == nil:
 		return fmt.Sprintf("its leader %s does not answer", server)
 	}
-	if g := report.group(catalog.ShardGroup(shard)); g == nil || !g.Serving {
+	if g := report.Group(catalog.ShardGroup(shard)); g == nil || !g.Serving {
 		return fmt.Sprintf("%s, which should lead it, does not serve", server)
 	}
 	return ""
@@ -110,11 +111,11 @@ func (r *Router) leaderProblem(shard uint32, server string, report *Report) stri
 
 // catalogProblem says what this node's catalog lacks compared to its leader's, which sent report;
 // empty if it is complete.
-func (r *Router) catalogProblem(report *Report) string {
+func (r *Router) catalogProblem(report *placement.Report) string {
 	if r.catalog.Group().Serving() {
 		return ""
 	}
-	g := report.group(catalog.GroupName)
+	g := report.Group(catalog.GroupName)
 	if g == nil || !g.Serving {
 		return "its leader does not answer"
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -19,7 +20,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, all := threeMembers(t, dir)
 		leader, others := leads(t, catalog.ShardGroup(0), all)
-		members := leader.report().group(catalog.ShardGroup(0))
+		members := leader.report().Group(catalog.ShardGroup(0))
 		ask := func() error {
 			return others[0].cluster.members.Change(t.Context(), leader.serverID(), removal(members, others[0].serverID()))
 		}
@@ -28,7 +29,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 		if err := ask(); !errors.Is(err, node.ErrSilent) {
 			t.Errorf("while the other voter is away: %v", err)
 		}
-		if now := leader.report().group(catalog.ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
+		if now := leader.report().Group(catalog.ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.isolate(others[1].addr, false)
@@ -36,7 +37,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			if leader = leaderOf(0, all); leader == nil {
 				return false
 			}
-			members = leader.report().group(catalog.ShardGroup(0))
+			members = leader.report().Group(catalog.ShardGroup(0))
 			goes := all[(slices.Index(all, leader)+1)%len(all)].serverID()
 			err := others[0].cluster.members.Change(t.Context(), leader.serverID(), removal(members, goes))
 			if err != nil && node.OutcomeOf(err) != node.NotApplied {
@@ -63,7 +64,7 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 		network, all := threeMembers(t, dir)
 		_, others := leads(t, catalog.ShardGroup(0), all)
 		asker, away := others[0], others[1]
-		c := Change{Group: catalog.ShardGroup(0), After: 1} // and no action: it changes nothing
+		c := placement.Change{Group: catalog.ShardGroup(0), After: 1} // and no action: it changes nothing
 		for _, m := range all {
 			c.Alive = append(c.Alive, m.serverID())
 		}
@@ -85,7 +86,7 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 
 // removal is the change that placement requests to remove a sound voter of three from a group of
 // which all voters are sound.
-func removal(g *GroupReport, server string) Change {
+func removal(g *placement.GroupReport, server string) placement.Change {
 	stay := slices.DeleteFunc(slices.Clone(g.Voters), func(id string) bool { return id == server })
-	return Change{Group: g.Group, Action: remove, ServerID: server, After: g.Members, Alive: stay, Need: len(stay)}
+	return placement.Change{Group: g.Group, Action: placement.Remove, ServerID: server, After: g.Members, Alive: stay, Need: len(stay)}
 }

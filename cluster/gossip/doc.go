@@ -3,5 +3,5 @@
 // found a cluster; they use what gossip says as a hint.
 //
 // It runs github.com/hashicorp/memberlist over a transport of its own, which seals and checks everything before the library sees it.
-// See the section on discovery in cluster/DESIGN.md.
+// See DESIGN.md beside this file.
 package gossip

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -13,7 +13,7 @@ const cutFor = 10 * time.Second
 // it. A pair is cut off once two rounds in a row have reported it. A node that has just started
 // does not count. The others find it again one after the other, and until then the last one seems
 // to be cut off.
-func (p *placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
+func (p *Placer) noteCuts(nodes []worldNode, reports map[string]*Report) {
 	said := map[[2]string]bool{}
 	for id, r := range reports {
 		for _, u := range r.Unreached {
@@ -61,7 +61,7 @@ func (p *planner) linkLeaders(steps []step) (more []step) {
 		if to, ok := p.successor(s, s.leader); ok && p.betterLinked(to, s.leader) {
 			p.leads[s.leader]--
 			p.leads[to]++
-			more = append(more, step{s.shard, transfer, to})
+			more = append(more, step{s.shard, Transfer, to})
 		}
 	}
 	return more

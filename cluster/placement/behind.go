@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -26,11 +26,11 @@ type Behind struct {
 
 // noteBehind records in each round which voters are not caught up. It returns those that have not
 // been for behindAfter.
-func (p *placer) noteBehind(w *world, catalogGroup *worldShard, reports map[string]*Report) (all []Behind) {
+func (p *Placer) noteBehind(w *world, catalogGroup *worldShard, reports map[string]*Report) (all []Behind) {
 	since := map[Behind]time.Time{} // by server and group
 	look := func(group string, s *worldShard) {
 		for _, voter := range s.voters {
-			own, leads := reports[voter].group(group), reports[s.leader].group(group)
+			own, leads := reports[voter].Group(group), reports[s.leader].Group(group)
 			// Without a caught-up member there is no position to compare with yet.
 			if own == nil || leads == nil || len(s.caughtUp) == 0 || slices.Contains(s.caughtUp, voter) {
 				continue
@@ -40,7 +40,8 @@ func (p *placer) noteBehind(w *world, catalogGroup *worldShard, reports map[stri
 				since[key] = p.now()
 			}
 			if p.now().Sub(since[key]) >= behindAfter {
-				all = append(all, Behind{ServerID: voter, Group: group, Applied: own.Applied, Commit: leads.Commit, Since: since[key]})
+				all = append(all, Behind{ServerID: voter, Group: group, Applied: own.Applied, Commit: leads.Commit,
+					Since: since[key]})
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -25,15 +25,15 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 	for _, id := range c.nonvoters {
 		switch {
 		case p.byID[id] == nil:
-			return step{c.shard, remove, id}, true
+			return step{c.shard, Remove, id}, true
 		case len(c.voters) < catalog.VotersMax && p.steady(id) && p.sound(c, id) && !p.inherits(c, id):
-			return step{c.shard, promote, id}, true
+			return step{c.shard, Promote, id}, true
 		}
 	}
 	members := slices.Concat(c.voters, c.nonvoters)
 	for i := range p.nodes {
 		if id := p.nodes[i].server; p.answers(id) && !slices.Contains(members, id) {
-			return step{c.shard, addNonvoter, id}, true
+			return step{c.shard, AddNonvoter, id}, true
 		}
 	}
 	for _, id := range c.voters {
@@ -45,11 +45,11 @@ func planCatalog(w *world, c *worldShard) (step, bool) {
 			return step{c.shard, action, id}, true
 		}
 		if to, ok := p.successor(c, id); ok {
-			return step{c.shard, transfer, to}, true
+			return step{c.shard, Transfer, to}, true
 		}
 	}
 	if to, ok := p.successor(c, c.leader); ok && p.betterLinked(to, c.leader) {
-		return step{c.shard, transfer, to}, true
+		return step{c.shard, Transfer, to}, true
 	}
 	return step{}, false
 }
@@ -68,14 +68,16 @@ func (p *planner) inherits(c *worldShard, id string) bool {
 // unvote returns the action by which a voter of the catalog loses its vote, 0 if it keeps it. One
 // voter fewer harms more than the vote of a lost node. The lost node therefore keeps its vote
 // unless another node can get one.
-func (p *planner) unvote(c *worldShard, id string) action {
+func (p *planner) unvote(c *worldShard, id string) Action {
 	n := p.byID[id]
-	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool { return p.keepsReplica(other) && p.sound(c, other) })
+	spare := slices.ContainsFunc(c.nonvoters, func(other string) bool {
+		return p.keepsReplica(other) && p.sound(c, other)
+	})
 	switch {
 	case n == nil:
-		return remove
+		return Remove
 	case n.draining, !n.keepsReplicas() && spare:
-		return demote
+		return Demote
 	default:
 		return 0
 	}

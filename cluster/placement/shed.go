@@ -1,13 +1,13 @@
-package cluster
+package placement
 
 import (
 	"slices"
 )
 
-// transferTargets returns the new leader of each group that this node leads. It is the voter that
+// TransferTargets returns the new leader of each group that this node leads. It is the voter that
 // leads the fewest groups, among those that answer, have no condition, are not about to stop,
 // follow closely and reach a majority of the voters. A group without such a voter is left out.
-func transferTargets(own *Report, reports map[string]*Report) map[string]string {
+func TransferTargets(own *Report, reports map[string]*Report) map[string]string {
 	leads := map[string]int{}
 	for id, r := range reports {
 		for i := range r.Groups {
@@ -67,7 +67,7 @@ func (r *Report) canTakeOver(g *GroupReport) bool {
 	if r == nil || r.Leaving || r.impaired() || slices.Contains(r.Quarantined, g.Group) {
 		return false
 	}
-	own := r.group(g.Group)
+	own := r.Group(g.Group)
 	return own != nil && own.Applied+takeOverLagMax >= g.Commit
 }
 

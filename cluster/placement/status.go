@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
-// PlacementStatus is the catalog leader's knowledge of the cluster beyond the nodes' own reports.
-type PlacementStatus struct {
+// Status is the catalog leader's knowledge of the cluster beyond the nodes' own reports.
+type Status struct {
 	// Silent are the nodes that do not answer.
 	Silent []Silence `json:"silent,omitempty"`
 	// Moves are the shards that are not where they should be.
@@ -35,8 +35,8 @@ type Move struct {
 }
 
 // status returns the placement status of a round.
-func (p *placer) status(w *world, steps []step) *PlacementStatus {
-	s := &PlacementStatus{}
+func (p *Placer) status(w *world, steps []step) *Status {
+	s := &Status{}
 	for i := range w.nodes {
 		if n := &w.nodes[i]; n.silent {
 			s.Silent = append(s.Silent, Silence{ServerID: n.server, Since: p.lastReport[n.server]})
@@ -54,7 +54,7 @@ func (p *placer) status(w *world, steps []step) *PlacementStatus {
 // leaves returns the server that a step takes out of a shard; empty if none does.
 func leaves(shard uint32, steps []step) string {
 	for _, st := range steps {
-		if st.shard == shard && st.action == remove {
+		if st.shard == shard && st.action == Remove {
 			return st.server
 		}
 	}
@@ -81,13 +81,16 @@ func (p *planner) explain(s *worldShard, steps []step) string {
 	case len(s.nonvoters) > 0:
 		return catalog.NameOf(s.nonvoters[0]) + " catches up" + because("to replace ", leaving)
 	case kept < p.wanted && p.coming(s) != "":
-		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter) + because("to replace ", leaving)
+		return fmt.Sprintf("%s gets a replica when it has answered for %v", p.coming(s), p.steadyAfter) +
+			because("to replace ", leaving)
 	case kept < p.wanted:
-		return fmt.Sprintf("%d voters of %d stay%s, and no other node can take a replica", kept, p.wanted, because("not ", leaving))
+		return fmt.Sprintf("%d voters of %d stay%s, and no other node can take a replica", kept, p.wanted,
+			because("not ", leaving))
 	case leaving != "" || len(s.voters) > p.wanted:
 		return "one voter more than wanted leaves when enough others answer and have everything" + because("", leaving)
 	case p.superseded(s) != "":
-		return fmt.Sprintf("%s, which started anew without its data, gets a replica when it has answered for %v and its old incarnation has been silent for %v",
+		return fmt.Sprintf("%s, which started anew without its data, gets a replica when it has answered for %v and its "+
+			"old incarnation has been silent for %v",
 			p.superseded(s), p.steadyAfter, replacementAfter)
 	default:
 		return ""
@@ -99,14 +102,14 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 	name, why := catalog.NameOf(st.server), p.why(st.server)
 	leaving := p.leaving(s)
 	switch st.action {
-	case addNonvoter:
+	case AddNonvoter:
 		if leaving == "" && len(s.voters) >= p.wanted {
 			leaving = "a node that has more"
 		}
 		return name + " gets a replica" + because("to replace ", leaving)
-	case promote:
+	case Promote:
 		return name + " has caught up and becomes a voter" + because("to replace ", leaving)
-	case transfer:
+	case Transfer:
 		if why = p.why(s.leader); why == "" && p.betterLinked(st.server, s.leader) {
 			why = "and some other nodes do not reach each other"
 		} else if why == "" {
@@ -124,7 +127,8 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 // coming returns a node that gets a replica of a shard if it goes on answering, "" if there is none.
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
-		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) && !slices.Contains(s.nonvoters, n.server) {
+		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) &&
+			!slices.Contains(s.nonvoters, n.server) {
 			return catalog.NameOf(n.server)
 		}
 	}
@@ -135,7 +139,8 @@ func (p *planner) coming(s *worldShard) string {
 // none.
 func (p *planner) superseded(s *worldShard) string {
 	for _, id := range s.voters {
-		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" && !slices.Contains(s.voters, n.nextReplacement) {
+		if n := p.byID[id]; n != nil && n.nextReplacement != "" && n.replacement == "" &&
+			!slices.Contains(s.voters, n.nextReplacement) {
 			return catalog.NameOf(id)
 		}
 	}
@@ -179,13 +184,13 @@ func (p *planner) why(id string) string {
 	}
 }
 
-// placementStatusOf returns the status that the catalog's leader reports. If two nodes report one,
+// StatusOf returns the status that the catalog's leader reports. If two nodes report one,
 // it returns the later leader's; if there is no leader, an empty one.
-func placementStatusOf(reports map[string]*Report) PlacementStatus {
-	var status PlacementStatus
+func StatusOf(reports map[string]*Report) Status {
+	var status Status
 	var term uint64
 	for _, r := range reports {
-		if g := r.group(catalog.GroupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
+		if g := r.Group(catalog.GroupName); g != nil && g.Serving && r.Placement != nil && g.Term >= term {
 			status, term = *r.Placement, g.Term
 		}
 	}

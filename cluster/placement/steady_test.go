@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -60,10 +60,12 @@ func TestPlanGivesUpAFollowerThatIsGone(t *testing.T) {
 		{"silent for a moment", func(n *worldNode) { n.silent = true }, nil},
 		{"gone, and there is no other", func(n *worldNode) { n.silent, n.fresh = true, true }, nil},
 		{"back, and fresh", func(n *worldNode) { n.fresh = true }, nil},
-		{"back, and steady", func(*worldNode) {}, []step{{0, promote, "n4.1"}}},
+		{"back, and steady", func(*worldNode) {}, []step{{0, Promote, "n4.1"}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			w := world{nodes: nodesNamed(4), factor: 3, shards: []worldShard{{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: append(slices.Clone(three), "n4.1")}}}
+			w := world{nodes: nodesNamed(4), factor: 3,
+				shards: []worldShard{{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"},
+					caughtUp: append(slices.Clone(three), "n4.1")}}}
 			w.nodes[1].draining = true
 			test.change(&w.nodes[3])
 			if w.nodes[3].silent {
@@ -106,21 +108,23 @@ func TestReplacementMustStay(t *testing.T) {
 // enough other voters answer: as many as are wanted for a sound voter, most of those that remain
 // for another one.
 func TestWhatAChangeReliesOn(t *testing.T) {
-	s := &worldShard{voters: []string{"a", "b", "c", "d"}, nonvoters: []string{"e"}, caughtUp: []string{"a", "b", "d", "e"}, members: 7}
+	s := &worldShard{voters: []string{"a", "b", "c", "d"}, nonvoters: []string{"e"},
+		caughtUp: []string{"a", "b", "d", "e"}, members: 7}
 	for _, test := range []struct {
 		step step
 		want []string
 		need int
 	}{
-		{step{0, addNonvoter, "f"}, nil, 0},
-		{step{0, promote, "e"}, []string{"e"}, 0},
-		{step{0, remove, "a"}, []string{"b", "d"}, 3},
-		{step{0, remove, "c"}, []string{"a", "b", "d"}, 2},
-		{step{0, remove, "e"}, nil, 0},
-		{step{0, demote, "b"}, []string{"a", "d"}, 3},
-		{step{0, transfer, "b"}, nil, 0},
+		{step{0, AddNonvoter, "f"}, nil, 0},
+		{step{0, Promote, "e"}, []string{"e"}, 0},
+		{step{0, Remove, "a"}, []string{"b", "d"}, 3},
+		{step{0, Remove, "c"}, []string{"a", "b", "d"}, 2},
+		{step{0, Remove, "e"}, nil, 0},
+		{step{0, Demote, "b"}, []string{"a", "d"}, 3},
+		{step{0, Transfer, "b"}, nil, 0},
 	} {
-		want := Change{Group: "shard-0", Action: test.step.action, ServerID: test.step.server, After: 7, Alive: test.want, Need: test.need}
+		want := Change{Group: "shard-0", Action: test.step.action, ServerID: test.step.server, After: 7, Alive: test.want,
+			Need: test.need}
 		if diff := cmp.Diff(want, s.change("shard-0", test.step, 3)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", test.step, diff)
 		}

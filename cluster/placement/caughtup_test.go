@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -11,7 +11,8 @@ import (
 func TestCommitsOfTheNewestLeader(t *testing.T) {
 	reports := map[string]*Report{}
 	for server, g := range map[string]GroupReport{
-		"a": {Term: 3, Commit: 7, Serving: true}, "b": {Term: 5, Commit: 90, Serving: true}, "c": {Term: 4, Commit: 8, Serving: true}, "d": {Term: 9, Commit: 1},
+		"a": {Term: 3, Commit: 7, Serving: true}, "b": {Term: 5, Commit: 90, Serving: true},
+		"c": {Term: 4, Commit: 8, Serving: true}, "d": {Term: 9, Commit: 1},
 	} {
 		g.Group = "shard-0"
 		reports[server] = &Report{ServerID: server, Groups: []GroupReport{g}}
@@ -28,7 +29,8 @@ func TestCommitsOfTheNewestLeader(t *testing.T) {
 func TestCaughtUp(t *testing.T) {
 	reports := map[string]*Report{}
 	for server, g := range map[string]GroupReport{
-		"a": {Applied: 60, Commit: 60, Term: 2, Serving: true, Voters: []string{"a", "b"}, Nonvoters: []string{"c", "d", "e"}},
+		"a": {Applied: 60, Commit: 60, Term: 2, Serving: true, Voters: []string{"a", "b"},
+			Nonvoters: []string{"c", "d", "e"}},
 		"b": {Applied: 50, Term: 2}, "c": {Applied: 49, Term: 2}, "d": {Applied: 51, Term: 2}, "x": {Applied: 60, Term: 2},
 	} {
 		g.Group = catalog.ShardGroup(0)

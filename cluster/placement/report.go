@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"context"
@@ -57,13 +57,13 @@ type Report struct {
 	// Unreached are the nodes that this node cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
 	// Placement is reported by the node that leads the catalog.
-	Placement *PlacementStatus `json:"story,omitempty"`
+	Placement *Status `json:"story,omitempty"`
 }
 
 // Change asks the leader of a group to change its members.
 type Change struct {
 	Group    string `json:"group"`
-	Action   action `json:"action"`
+	Action   Action `json:"action"`
 	ServerID string `json:"serverId"`
 	// After is the GroupReport.Members that the change was planned from. The leader refuses the
 	// change if there is a newer configuration. A transfer needs no After.
@@ -74,9 +74,9 @@ type Change struct {
 	Need  int      `json:"need,omitempty"`
 }
 
-// askAll returns the reports of the nodes that answer, by server id.
-func askAll(ctx context.Context, all []catalog.Node, of nodes) map[string]*Report {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
+// AskAll returns the reports of the nodes that answer, by server id.
+func AskAll(ctx context.Context, all []catalog.Node, of Nodes) map[string]*Report {
+	ctx, cancel := context.WithTimeout(ctx, AskWait)
 	defer cancel()
 	answers := make([]*Report, len(all))
 	var asking sync.WaitGroup
@@ -111,8 +111,8 @@ func commits(reports map[string]*Report) map[string]uint64 {
 	return all
 }
 
-// group returns the report on a group, nil if the node does not run it or did not answer.
-func (r *Report) group(name string) *GroupReport {
+// Group returns the report on a group, nil if the node does not run it or did not answer.
+func (r *Report) Group(name string) *GroupReport {
 	if r == nil {
 		return nil
 	}

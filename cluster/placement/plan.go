@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"cmp"
@@ -77,22 +77,22 @@ type world struct {
 	steadyAfter time.Duration
 }
 
-// action is what a step does.
-type action uint8
+// Action is what a step does.
+type Action uint8
 
 const (
-	addNonvoter action = iota + 1
-	promote
-	remove
-	transfer
-	demote
+	AddNonvoter Action = iota + 1
+	Promote
+	Remove
+	Transfer
+	Demote
 )
 
 // step is one change of one shard: its leader adds, promotes, demotes or removes server, or
 // transfers the leadership to it.
 type step struct {
 	shard  uint32
-	action action
+	action Action
 	server string
 }
 
@@ -209,7 +209,7 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 		if to, ok := p.successor(s, s.leader); ok {
 			p.leads[s.leader]--
 			p.leads[to]++
-			return step{s.shard, transfer, to}, true
+			return step{s.shard, Transfer, to}, true
 		}
 	}
 	good := 0
@@ -220,10 +220,11 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	}
 	for _, id := range s.nonvoters {
 		switch {
-		case !p.keepsReplica(id), p.givesUp(s, id), good >= p.wanted && len(s.voters) >= p.wanted && (p.awaited(s) || !p.replaces(s, id)):
-			return step{s.shard, remove, id}, true
+		case !p.keepsReplica(id), p.givesUp(s, id), good >= p.wanted && len(s.voters) >= p.wanted &&
+			(p.awaited(s) || !p.replaces(s, id)):
+			return step{s.shard, Remove, id}, true
 		case slices.Contains(s.caughtUp, id) && p.steady(id):
-			return step{s.shard, promote, id}, true
+			return step{s.shard, Promote, id}, true
 		default:
 			return step{}, true // it is catching up
 		}
@@ -231,7 +232,7 @@ func (p *planner) repair(s *worldShard) (st step, busy bool) {
 	if good < p.wanted {
 		if id, ok := p.candidate(s); ok {
 			p.replicas[id]++
-			return step{s.shard, addNonvoter, id}, true
+			return step{s.shard, AddNonvoter, id}, true
 		}
 	}
 	if len(s.voters) > p.wanted || good < len(s.voters) && good >= p.wanted {
@@ -256,7 +257,7 @@ func (p *planner) expel(s *worldShard) (st step, busy bool) {
 		votes := slices.Contains(s.voters, id)
 		switch {
 		case slices.Contains(s.nonvoters, id), votes && p.safeWithout(s, id):
-			return step{s.shard, remove, id}, true
+			return step{s.shard, Remove, id}, true
 		case votes:
 			busy = true
 		}
@@ -280,10 +281,10 @@ func (p *planner) shrink(s *worldShard) (step, bool) {
 	}
 	if id != s.leader {
 		p.replicas[id]--
-		return step{s.shard, remove, id}, true
+		return step{s.shard, Remove, id}, true
 	}
 	if to, ok := p.successor(s, id); ok {
-		return step{s.shard, transfer, to}, true
+		return step{s.shard, Transfer, to}, true
 	}
 	return step{}, true
 }
@@ -322,7 +323,8 @@ func (p *planner) successor(s *worldShard, id string) (string, bool) {
 		if v == id || !p.keepsReplica(v) || !p.sound(s, v) || p.byID[v].leaving {
 			continue
 		}
-		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired), cmp.Compare(p.byID[v].cutOff, p.byID[best].cutOff),
+		if best == "" || cmp.Or(compareBool(p.byID[v].impaired, p.byID[best].impaired),
+			cmp.Compare(p.byID[v].cutOff, p.byID[best].cutOff),
 			compareBool(p.byID[v].unsettled(), p.byID[best].unsettled()), cmp.Compare(p.leads[v], p.leads[best])) < 0 {
 			best = v
 		}
@@ -340,13 +342,16 @@ func (p *planner) candidate(s *worldShard) (string, bool) {
 	var best *worldNode
 	for i := range p.nodes {
 		n := &p.nodes[i]
-		if !n.acceptsReplicas() || slices.Contains(s.quarantined, n.server) || slices.Contains(s.voters, n.server) || slices.Contains(s.nonvoters, n.server) {
+		if !n.acceptsReplicas() || slices.Contains(s.quarantined, n.server) || slices.Contains(s.voters, n.server) ||
+			slices.Contains(s.nonvoters, n.server) {
 			continue
 		}
 		if slices.Contains(s.recorded, n.server) {
 			return n.server, true
 		}
-		if best == nil || cmp.Or(compareBool(replacements[best.server], replacements[n.server]), compareBool(n.impaired, best.impaired), cmp.Compare(zones[n.zone], zones[best.zone]), cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
+		if best == nil || cmp.Or(compareBool(replacements[best.server], replacements[n.server]),
+			compareBool(n.impaired, best.impaired), cmp.Compare(zones[n.zone], zones[best.zone]),
+			cmp.Compare(p.replicas[n.server], p.replicas[best.server])) < 0 {
 			best = n
 		}
 	}
@@ -423,14 +428,15 @@ func (p *planner) evenReplicas() (step, bool) {
 		for _, from := range s.voters {
 			for j := range p.nodes {
 				to := &p.nodes[j]
-				if !to.acceptsReplicas() || to.impaired || slices.Contains(s.quarantined, to.server) || slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
+				if !to.acceptsReplicas() || to.impaired || slices.Contains(s.quarantined, to.server) ||
+					slices.Contains(s.voters, to.server) || p.replicas[from]-p.replicas[to.server] < 2 {
 					continue
 				}
 				zones := p.zonesOf(s.voters)
 				if to.zone != p.byID[from].zone && zones[to.zone] >= zones[p.byID[from].zone] {
 					continue
 				}
-				return step{s.shard, addNonvoter, to.server}, true
+				return step{s.shard, AddNonvoter, to.server}, true
 			}
 		}
 	}
@@ -447,8 +453,9 @@ func (p *planner) evenLeaders(steps []step) (step, bool) {
 			continue
 		}
 		to, ok := p.successor(s, s.leader)
-		if ok && (!p.keepsReplica(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() && p.byID[to].cutOff <= p.byID[s.leader].cutOff && p.leads[s.leader]-p.leads[to] >= 2) {
-			return step{s.shard, transfer, to}, true
+		if ok && (!p.keepsReplica(s.leader) || !p.byID[to].impaired && !p.byID[to].unsettled() &&
+			p.byID[to].cutOff <= p.byID[s.leader].cutOff && p.leads[s.leader]-p.leads[to] >= 2) {
+			return step{s.shard, Transfer, to}, true
 		}
 	}
 	return step{}, false

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -83,10 +83,10 @@ func TestStatusOfARound(t *testing.T) {
 	c := newFakeCluster(2, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
-	var told *PlacementStatus
-	p.publish = func(s *PlacementStatus) { told = s }
+	var told *Status
+	p.publish = func(s *Status) { told = s }
 	c.rounds(t, p, 30)
-	if diff := cmp.Diff(&PlacementStatus{}, told); diff != "" {
+	if diff := cmp.Diff(&Status{}, told); diff != "" {
 		t.Errorf("at rest (-want +got):\n%s", diff)
 	}
 	c.down["b.1"] = true
@@ -105,7 +105,7 @@ func TestStatusOfARound(t *testing.T) {
 	p = c.placer()
 	c.rounds(t, p, 60)
 	c.add("d.1")
-	p.publish = func(s *PlacementStatus) {
+	p.publish = func(s *Status) {
 		if len(s.Moves) > 0 && told == nil {
 			told = s
 		}
@@ -122,8 +122,8 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 	c := newFakeCluster(2, "a.1")
 	c.add("b.1", "c.1")
 	p := c.placer()
-	var told *PlacementStatus
-	p.publish = func(s *PlacementStatus) { told = s }
+	var told *Status
+	p.publish = func(s *Status) { told = s }
 	c.rounds(t, p, 30)
 	c.down["b.1"] = true
 	c.nodes_ = append(c.nodes_, catalog.Node{Name: "b.1", ServerID: "b.2"})
@@ -156,23 +156,23 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 }
 
 func TestStatusIsTheLeaders(t *testing.T) {
-	report := func(serving bool, term uint64, status *PlacementStatus) *Report {
+	report := func(serving bool, term uint64, status *Status) *Report {
 		return &Report{Groups: []GroupReport{{Group: catalog.GroupName, Serving: serving, Term: term}}, Placement: status}
 	}
 	since := time.Unix(1_800_000_000, 0)
-	old, newer := &PlacementStatus{Silent: []Silence{{"a.1", since}}}, &PlacementStatus{Silent: []Silence{{"b.1", since}}}
-	got := placementStatusOf(map[string]*Report{"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil})
+	old, newer := &Status{Silent: []Silence{{"a.1", since}}}, &Status{Silent: []Silence{{"b.1", since}}}
+	got := StatusOf(map[string]*Report{"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil})
 	if diff := cmp.Diff(*newer, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if diff := cmp.Diff(PlacementStatus{}, placementStatusOf(map[string]*Report{"a.1": report(false, 3, old)})); diff != "" {
+	if diff := cmp.Diff(Status{}, StatusOf(map[string]*Report{"a.1": report(false, 3, old)})); diff != "" {
 		t.Errorf("without a leader (-want +got):\n%s", diff)
 	}
 }
 
 // TestStatusNamesTheLeavingServer, so that a move is omitted once the server has left.
 func TestStatusNamesTheLeavingServer(t *testing.T) {
-	steps := []step{{0, addNonvoter, "n4.1"}, {1, remove, "n3.1"}}
+	steps := []step{{0, AddNonvoter, "n4.1"}, {1, Remove, "n3.1"}}
 	for shard, want := range []string{"", "n3.1", ""} {
 		if got := leaves(uint32(shard), steps); got != want { //nolint:gosec // three shards
 			t.Errorf("shard %d: %q, want %q", shard, got, want)

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"context"
@@ -10,15 +10,15 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// divergence records that a replica of a group does not have the state that most voters have.
-type divergence struct {
+// Divergence records that a replica of a group does not have the state that most voters have.
+type Divergence struct {
 	Group string           `json:"group"`
 	Right node.IndexDigest `json:"right"`
 }
 
 // compare looks for replicas that differ from the others, and has them set aside.
-func (p *placer) compare(ctx context.Context, w *world, catalogGroup *worldShard, reports map[string]*Report) {
-	ctx, cancel := context.WithTimeout(ctx, changeWait)
+func (p *Placer) compare(ctx context.Context, w *world, catalogGroup *worldShard, reports map[string]*Report) {
+	ctx, cancel := context.WithTimeout(ctx, ChangeWait)
 	defer cancel()
 	var asking sync.WaitGroup
 	look := func(group string, s *worldShard) {
@@ -30,7 +30,8 @@ func (p *placer) compare(ctx context.Context, w *world, catalogGroup *worldShard
 		for server, right := range wrong {
 			asking.Go(func() {
 				p.logger.Error("a replica differs from the others", "group", group, "server", server, "index", right.Index)
-				if err := p.nodes.Quarantine(ctx, server, divergence{group, right}); err != nil && !errors.Is(err, node.ErrDisproved) {
+				if err := p.nodes.Quarantine(ctx, server, Divergence{group, right}); err != nil &&
+					!errors.Is(err, node.ErrDisproved) {
 					p.logger.Error("a replica that differs could not be set aside", "group", group, "server", server, "error", err)
 				}
 			})
@@ -46,11 +47,12 @@ func (p *placer) compare(ctx context.Context, w *world, catalogGroup *worldShard
 // diverged returns the members of a group whose digest at some index is not the digest of most
 // voters, each with the correct digest. undecided says that members differ at an index at which
 // most voters do not agree.
-func diverged(group string, s *worldShard, reports map[string]*Report) (wrong map[string]node.IndexDigest, undecided bool) {
+func diverged(group string, s *worldShard, reports map[string]*Report) (wrong map[string]node.IndexDigest,
+	undecided bool) {
 	members := slices.Concat(s.voters, s.nonvoters)
 	seen := map[uint64]map[string]uint64{} // by index and member
 	for _, id := range members {
-		g := reports[id].group(group)
+		g := reports[id].Group(group)
 		if g == nil {
 			continue
 		}

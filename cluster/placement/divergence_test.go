@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"context"
@@ -21,15 +21,23 @@ func TestDiverged(t *testing.T) {
 		wrong             map[string]uint64
 		undecided         bool
 	}{
-		{"all alike", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7, 900: 8}, "c": {512: 7}}, nil, false},
-		{"one of three", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}}, map[string]uint64{"b": 7}, false},
-		{"no index in common", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {1024: 6}, "c": {1536: 5}}, nil, false},
+		{"all alike", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7, 900: 8}, "c": {512: 7}},
+			nil, false},
+		{"one of three", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}},
+			map[string]uint64{"b": 7}, false},
+		{"no index in common", []string{"a", "b", "c"}, nil,
+			map[string]digests{"a": {512: 7}, "b": {1024: 6}, "c": {1536: 5}}, nil, false},
 		{"one silent", []string{"a", "b", "c"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}}, nil, true},
 		{"two voters", []string{"a", "b"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}}, nil, true},
-		{"half of four", []string{"a", "b", "c", "d"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}, "d": {512: 6}}, nil, true},
-		{"a follower", []string{"a"}, []string{"b"}, map[string]digests{"a": {512: 7}, "b": {512: 6}}, map[string]uint64{"b": 7}, false},
-		{"followers do not vote", []string{"a", "b", "c"}, []string{"d"}, map[string]digests{"a": {512: 7}, "d": {512: 7}}, nil, false},
-		{"two of five", []string{"a", "b", "c", "d", "e"}, nil, map[string]digests{"a": {512: 7}, "b": {512: 7}, "c": {512: 7}, "d": {512: 6}, "e": {512: 5}}, map[string]uint64{"d": 7, "e": 7}, false},
+		{"half of four", []string{"a", "b", "c", "d"}, nil,
+			map[string]digests{"a": {512: 7}, "b": {512: 6}, "c": {512: 7}, "d": {512: 6}}, nil, true},
+		{"a follower", []string{"a"}, []string{"b"}, map[string]digests{"a": {512: 7}, "b": {512: 6}},
+			map[string]uint64{"b": 7}, false},
+		{"followers do not vote", []string{"a", "b", "c"}, []string{"d"}, map[string]digests{"a": {512: 7}, "d": {512: 7}},
+			nil, false},
+		{"two of five", []string{"a", "b", "c", "d", "e"}, nil,
+			map[string]digests{"a": {512: 7}, "b": {512: 7}, "c": {512: 7}, "d": {512: 6}, "e": {512: 5}},
+			map[string]uint64{"d": 7, "e": 7}, false},
 		{"an unknown node", []string{"a"}, nil, map[string]digests{"a": {512: 7}, "x": {512: 6}}, nil, false},
 	}
 	for _, tt := range tests {
@@ -86,17 +94,20 @@ func (m logCounts) count(message string) int {
 
 func TestPlanExpels(t *testing.T) {
 	three := world{factor: 3, nodes: []worldNode{{server: "a"}, {server: "b"}, {server: "c"}}}
-	shard := worldShard{leader: "a", voters: []string{"a", "b", "c"}, recorded: []string{"a", "b", "c"}, caughtUp: []string{"a", "b"}, quarantined: []string{"c"}}
+	shard := worldShard{leader: "a", voters: []string{"a", "b", "c"}, recorded: []string{"a", "b", "c"},
+		caughtUp: []string{"a", "b"}, quarantined: []string{"c"}}
 	tests := []struct {
 		name   string
 		change func(s *worldShard)
 		want   []step
 	}{
-		{"a voter", func(*worldShard) {}, []step{{0, remove, "c"}}},
+		{"a voter", func(*worldShard) {}, []step{{0, Remove, "c"}}},
 		{"not while another is behind", func(s *worldShard) { s.caughtUp = []string{"a"} }, nil},
-		{"a follower", func(s *worldShard) { s.voters, s.nonvoters = []string{"a", "b"}, []string{"c"} }, []step{{0, remove, "c"}}},
+		{"a follower", func(s *worldShard) { s.voters, s.nonvoters = []string{"a", "b"}, []string{"c"} },
+			[]step{{0, Remove, "c"}}},
 		{"not back while it is aside", func(s *worldShard) { s.voters, s.recorded = []string{"a", "b"}, nil }, nil},
-		{"back once it has left", func(s *worldShard) { s.voters, s.recorded, s.quarantined = []string{"a", "b"}, nil, nil }, []step{{0, addNonvoter, "c"}}},
+		{"back once it has left", func(s *worldShard) { s.voters, s.recorded, s.quarantined = []string{"a", "b"}, nil, nil },
+			[]step{{0, AddNonvoter, "c"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,12 +1,13 @@
-package cluster
+package placement
 
 import (
 	"slices"
 	"testing"
 )
 
-// TestPlanAndConditions: a node with a condition gets neither leaderships nor replicas while another node can have them. It keeps what it has, and
-// is better than no leader for a node that must go.
+// TestPlanAndConditions: a node with a condition gets neither leaderships nor replicas while
+// another node can have them. It keeps what it has, and is better than no leader for a node that
+// must go.
 func TestPlanAndConditions(t *testing.T) {
 	nodes := nodesNamed(4)
 	all := []string{nodes[0].server, nodes[1].server, nodes[2].server}
@@ -20,7 +21,7 @@ func TestPlanAndConditions(t *testing.T) {
 	w.nodes[1].impaired, w.nodes[3].impaired = true, true
 	for range 10 {
 		for _, st := range plan(w) {
-			if st.action != transfer || st.server != all[2] {
+			if st.action != Transfer || st.server != all[2] {
 				t.Errorf("%+v", st)
 				continue
 			}
@@ -41,7 +42,9 @@ func TestPlanAndConditions(t *testing.T) {
 	for i := range w.shards {
 		w.shards[i].leader = all[0]
 	}
-	if steps := plan(w); len(steps) == 0 || !slices.ContainsFunc(steps, func(st step) bool { return st.action == transfer && st.server == all[1] }) {
+	if steps := plan(w); len(steps) == 0 || !slices.ContainsFunc(steps, func(st step) bool {
+		return st.action == Transfer && st.server == all[1]
+	}) {
 		t.Errorf("the only voter left beside one that drains, which has a condition, gets nothing: %+v", steps)
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"slices"
@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
-// TestPlanPrefersLeadersThatAllReach: of three nodes two do not reach each other, and the third leads all until they do again.
+// TestPlanPrefersLeadersThatAllReach: of three nodes two do not reach each other, and the third
+// leads all until they do again.
 func TestPlanPrefersLeadersThatAllReach(t *testing.T) {
 	nodes := nodesNamed(3)
 	all := []string{nodes[0].server, nodes[1].server, nodes[2].server}
@@ -20,7 +21,7 @@ func TestPlanPrefersLeadersThatAllReach(t *testing.T) {
 	w.nodes[1].cutOff, w.nodes[2].cutOff = 1, 1
 	carryOut := func() (steps int) {
 		for _, st := range plan(w) {
-			if st.action != transfer {
+			if st.action != Transfer {
 				t.Fatalf("%+v", st)
 			}
 			w.shards[st.shard].leader = st.server
@@ -57,7 +58,8 @@ func TestPlanPrefersLeadersThatAllReach(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsLeadersWithoutABetterLink: of four nodes each is cut off from one; also evenness goes on there, and comes to an end.
+// TestPlanKeepsLeadersWithoutABetterLink: of four nodes each is cut off from one; also evenness
+// goes on there, and comes to an end.
 func TestPlanKeepsLeadersWithoutABetterLink(t *testing.T) {
 	nodes := nodesNamed(4)
 	for i := range nodes {
@@ -80,7 +82,8 @@ func TestPlanKeepsLeadersWithoutABetterLink(t *testing.T) {
 	}
 }
 
-// TestPlacerAndAPartialPartition: leaders move to the node that all reach, and a link that comes and goes moves nothing.
+// TestPlacerAndAPartialPartition: leaders move to the node that all reach, and a link that comes
+// and goes moves nothing.
 func TestPlacerAndAPartialPartition(t *testing.T) {
 	c := newFakeCluster(3, "a")
 	c.add("b", "c")
@@ -117,8 +120,9 @@ func TestPlacerAndAPartialPartition(t *testing.T) {
 	}
 }
 
-// TestCutsAreNotedLate: two rounds in a row must say that two nodes are cut off from each other, and none counts a node whose process has just started: the
-// others find it again one after the other.
+// TestCutsAreNotedLate: two rounds in a row must say that two nodes are cut off from each other,
+// and none counts a node whose process has just started: the others find it again one after the
+// other.
 func TestCutsAreNotedLate(t *testing.T) {
 	c := newFakeCluster(1, "a")
 	for _, name := range []string{"b", "c"} {

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"context"
@@ -16,7 +16,7 @@ const replacementAfter = 10 * time.Second
 // findReplacements finds the silent nodes that have a newer incarnation which answers. Of two
 // incarnations that answer, neither is the replacement: an operator must choose. One that has just
 // arrived is not the replacement yet: its replicas would go to other nodes.
-func (p *placer) findReplacements(nodes []worldNode, recorded []catalog.Node) {
+func (p *Placer) findReplacements(nodes []worldNode, recorded []catalog.Node) {
 	answering := map[string][]*worldNode{} // by name
 	for i, n := range recorded {
 		if !nodes[i].silent {
@@ -37,13 +37,14 @@ func (p *placer) findReplacements(nodes []worldNode, recorded []catalog.Node) {
 
 // retire removes the record of one node whose replacement has caught up: it has all replicas of the
 // old node and the catalog.
-func (p *placer) retire(ctx context.Context, w *world, catalogGroup *worldShard) {
+func (p *Placer) retire(ctx context.Context, w *world, catalogGroup *worldShard) {
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		if n.replacement == "" || catalogGroup.leader == "" || !slices.Contains(catalogGroup.caughtUp, n.replacement) || w.holds(n.server) {
+		if n.replacement == "" || catalogGroup.leader == "" || !slices.Contains(catalogGroup.caughtUp, n.replacement) ||
+			w.holds(n.server) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, changeWait)
+		ctx, cancel := context.WithTimeout(ctx, ChangeWait)
 		defer cancel()
 		if _, err := p.nodes.Report(ctx, n.server); err == nil {
 			return // it has come back, and a removal is final
@@ -52,7 +53,8 @@ func (p *placer) retire(ctx context.Context, w *world, catalogGroup *worldShard)
 			p.logger.Warn("forgetting the old incarnation of a node", "server", n.server, "new", n.replacement, "error", err)
 			return
 		}
-		p.logger.Info("a new incarnation of a node has taken the place of the old one", "server", n.replacement, "old", n.server)
+		p.logger.Info("a new incarnation of a node has taken the place of the old one", "server", n.replacement,
+			"old", n.server)
 		return
 	}
 }

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"cmp"
@@ -20,24 +20,24 @@ const (
 	// new replica takes three steps, and they make no other knowledge older.
 	stepInterval = 100 * time.Millisecond
 	stepsInRow   = 20
-	// askWait bounds the question for a node's status. A late node counts as silent in this round.
-	askWait = 2 * time.Second
-	// changeWait bounds one change of a shard's members.
-	changeWait = 15 * time.Second
+	// AskWait bounds the question for a node's status. A late node counts as silent in this round.
+	AskWait = 2 * time.Second
+	// ChangeWait bounds one change of a shard's members.
+	ChangeWait = 15 * time.Second
 )
 
-// nodes are all nodes, this one included, as far as placement needs them.
-type nodes interface {
+// Nodes are all nodes, this one included, as far as placement needs them.
+type Nodes interface {
 	// Report asks a node for its report.
 	Report(ctx context.Context, serverID string) (Report, error)
 	// Change asks a node, which should lead the group, for a change of its members, and awaits it.
 	Change(ctx context.Context, serverID string, c Change) error
 	// Quarantine asks a node to set a replica aside.
-	Quarantine(ctx context.Context, serverID string, d divergence) error
+	Quarantine(ctx context.Context, serverID string, d Divergence) error
 }
 
-// record is what placement reads and writes in the catalog.
-type record interface {
+// Records is what placement reads and writes in the catalog.
+type Records interface {
 	Nodes() []catalog.Node
 	Placements() []catalog.Placement
 	// Settings returns the cluster's settings, with defaults filled in.
@@ -47,15 +47,15 @@ type record interface {
 	RemoveNode(ctx context.Context, d catalog.Departure) (known bool, err error)
 }
 
-// placementConfig configures a placer.
-type placementConfig struct {
-	Records record
-	Nodes   nodes
+// Config configures a placer.
+type Config struct {
+	Records Records
+	Nodes   Nodes
 	Logger  *slog.Logger
 	// Shards is the number of shards of the cluster.
 	Shards int
 	// Publish receives the status of each round; it may be nil.
-	Publish func(*PlacementStatus)
+	Publish func(*Status)
 	// Reported receives the reports of each round; it may be nil.
 	Reported func(ctx context.Context, reports map[string]*Report)
 	// SteadyAfter is how long a node must have answered before placement counts on it; 0 stands for
@@ -63,24 +63,24 @@ type placementConfig struct {
 	SteadyAfter time.Duration
 }
 
-// newPlacer returns a placer that has not looked at the cluster yet.
-func newPlacer(cfg placementConfig) *placer {
-	return &placer{
+// New returns a placer that has not looked at the cluster yet.
+func New(cfg Config) *Placer {
+	return &Placer{
 		record: cfg.Records, nodes: cfg.Nodes, logger: cfg.Logger, shards: cfg.Shards, now: time.Now,
 		publish: cfg.Publish, reported: cfg.Reported,
 		steadyAfter: cmp.Or(cfg.SteadyAfter, DefaultSteadyAfter),
 	}
 }
 
-// placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
+// Placer moves replicas and leaderships while this node leads the catalog. It keeps no state that a
 // successor needs: besides the catalog, its first rounds learn everything anew.
-type placer struct {
-	record record
-	nodes  nodes
+type Placer struct {
+	record Records
+	nodes  Nodes
 	logger *slog.Logger
 	shards int
 	// publish receives the status of each round; nil if there is no receiver.
-	publish func(*PlacementStatus)
+	publish func(*Status)
 	now     func() time.Time
 	// reported receives the reports of each round; it may be nil.
 	reported func(ctx context.Context, reports map[string]*Report)
@@ -105,8 +105,8 @@ type placer struct {
 	undecided map[string]bool
 }
 
-// run runs rounds until ctx ends.
-func (p *placer) run(ctx context.Context) {
+// Run runs rounds until ctx ends.
+func (p *Placer) Run(ctx context.Context) {
 	p.lastReport, p.liveness, p.declined = map[string]time.Time{}, map[string]livenessRecord{}, map[string]decline{}
 	p.commits, p.undecided, p.cuts = map[string]uint64{}, map[string]bool{}, map[[2]string]time.Time{}
 	tick := time.NewTicker(placeInterval)
@@ -129,7 +129,7 @@ func (p *placer) run(ctx context.Context) {
 
 // round examines the whole cluster once and takes the steps that can be taken. It reports whether
 // the next round may follow at once.
-func (p *placer) round(ctx context.Context) bool {
+func (p *Placer) round(ctx context.Context) bool {
 	reports := p.ask(ctx)
 	if p.reported != nil {
 		p.reported(ctx, reports)
@@ -150,7 +150,7 @@ func (p *placer) round(ctx context.Context) bool {
 	var taken atomic.Bool // a step after which the next look may follow
 	for _, st := range steps {
 		changing.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, changeWait)
+			ctx, cancel := context.WithTimeout(ctx, ChangeWait)
 			defer cancel()
 			done, err := p.executeStep(ctx, &w, st, reports)
 			p.report(catalog.ShardGroup(st.shard), st, err)
@@ -160,7 +160,7 @@ func (p *placer) round(ctx context.Context) bool {
 		})
 	}
 	if st, ok := planCatalog(&w, &catalogGroup); ok {
-		ctx, cancel := context.WithTimeout(ctx, changeWait)
+		ctx, cancel := context.WithTimeout(ctx, ChangeWait)
 		defer cancel()
 		err := p.nodes.Change(ctx, catalogGroup.leader, catalogGroup.change(catalog.GroupName, st, catalogWanted))
 		p.report(catalog.GroupName, st, err)
@@ -174,16 +174,17 @@ func (p *placer) round(ctx context.Context) bool {
 }
 
 // report logs a step that failed. It is planned again, if it still makes sense then.
-func (p *placer) report(group string, st step, err error) {
+func (p *Placer) report(group string, st step, err error) {
 	if err != nil {
-		p.logger.Warn("changing the members of a group", "group", group, "action", st.action.String(), "server", st.server, "error", err)
+		p.logger.Warn("changing the members of a group", "group", group, "action", st.action.String(), "server", st.server,
+			"error", err)
 	}
 }
 
 // ask collects the reports of all nodes that answer, and updates their liveness.
-func (p *placer) ask(ctx context.Context) map[string]*Report {
+func (p *Placer) ask(ctx context.Context) map[string]*Report {
 	all := p.record.Nodes()
-	reports := askAll(ctx, all, p.nodes)
+	reports := AskAll(ctx, all, p.nodes)
 	now := p.now()
 	for _, n := range all {
 		// The grace period of a node that never answered this leader begins now.
@@ -202,7 +203,7 @@ func (p *placer) ask(ctx context.Context) map[string]*Report {
 
 // fresh reports whether placement must not count on a node yet: its process has not answered for
 // long enough, or has stopped answering.
-func (p *placer) fresh(serverID string) bool {
+func (p *Placer) fresh(serverID string) bool {
 	known, there := p.liveness[serverID]
 	return !there || p.now().Sub(known.since) < p.steadyAfter
 }
@@ -225,7 +226,7 @@ const (
 )
 
 // world converts the reports to the input of a plan.
-func (p *placer) world(reports map[string]*Report) world {
+func (p *Placer) world(reports map[string]*Report) world {
 	settings := p.record.Settings()
 	w := world{factor: settings.Factor, minVoters: settings.MinVoters, steadyAfter: p.steadyAfter}
 	recorded := p.record.Nodes()
@@ -233,8 +234,9 @@ func (p *placer) world(reports map[string]*Report) world {
 		report := reports[n.ServerID]
 		silent, since := report == nil, p.now().Sub(p.lastReport[n.ServerID])
 		w.nodes = append(w.nodes, worldNode{
-			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving, impaired: report.impaired(),
-			silent: silent, lost: silent && since > settings.Grace, fresh: p.fresh(n.ServerID),
+			server: n.ServerID, zone: n.Zone, draining: n.Draining, leaving: !silent && report.Leaving,
+			impaired: report.impaired(),
+			silent:   silent, lost: silent && since > settings.Grace, fresh: p.fresh(n.ServerID),
 			declines: p.now().Before(p.declined[n.ServerID].until()),
 		})
 	}
@@ -254,10 +256,10 @@ func (p *placer) world(reports map[string]*Report) world {
 }
 
 // group combines the reports on a group.
-func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
+func (p *Placer) group(name string, reports map[string]*Report) (s worldShard) {
 	var term uint64 // a replaced leader may not know yet that it was replaced
 	for id, r := range reports {
-		if g := r.group(name); g != nil && g.Serving && g.Term >= term {
+		if g := r.Group(name); g != nil && g.Serving && g.Term >= term {
 			s.leader, s.voters, s.nonvoters, s.members, term = id, g.Voters, g.Nonvoters, g.Members, g.Term
 		}
 	}
@@ -269,7 +271,7 @@ func (p *placer) group(name string, reports map[string]*Report) (s worldShard) {
 	}
 	slices.Sort(s.quarantined)
 	for _, id := range slices.Concat(s.voters, s.nonvoters) {
-		if g := reports[id].group(name); known && g != nil && g.Applied >= level {
+		if g := reports[id].Group(name); known && g != nil && g.Applied >= level {
 			s.caughtUp = append(s.caughtUp, id)
 		}
 	}
@@ -302,7 +304,7 @@ const (
 
 // watchHandover records which nodes gave back a leadership that was transferred to them. Repeating
 // the transfer would cost two elections each time.
-func (p *placer) watchHandover(s *worldShard) {
+func (p *Placer) watchHandover(s *worldShard) {
 	v, ok := p.handed.Load(s.shard)
 	if !ok || s.leader == "" {
 		return
@@ -326,22 +328,23 @@ func (p *placer) watchHandover(s *worldShard) {
 // executeStep carries out one step. It reports whether the next round may follow at once. A
 // replica is recorded before it becomes a member, so that its node has started it. It stays
 // recorded until it is not a member any more.
-func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
+func (p *Placer) executeStep(ctx context.Context, w *world, st step, reports map[string]*Report) (bool, error) {
 	s, name := &w.shards[st.shard], catalog.ShardGroup(st.shard)
-	if st.action == addNonvoter {
+	if st.action == AddNonvoter {
 		if !slices.Contains(s.recorded, st.server) {
-			return true, p.record.Place(ctx, catalog.Placement{Shard: st.shard, Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
+			return true, p.record.Place(ctx, catalog.Placement{Shard: st.shard,
+				Servers: append(slices.Concat(s.voters, s.nonvoters), st.server)})
 		}
-		if reports[st.server].group(name) == nil {
+		if reports[st.server].Group(name) == nil {
 			return false, nil // its node is about to start it
 		}
 	}
-	if st.action == transfer {
+	if st.action == Transfer {
 		p.handed.Store(st.shard, handover{to: st.server, at: p.now()})
 	}
 	p.logger.Info("changing the replicas of a shard", "shard", st.shard, "action", st.action.String(), "server", st.server)
 	// A new leader serves a while later. Until then it seems to lead too few shards.
-	return st.action != transfer, p.nodes.Change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
+	return st.action != Transfer, p.nodes.Change(ctx, s.leader, s.change(name, st, newPlanner(*w).wanted))
 }
 
 // change returns the change to request from the group's leader; wanted is the wanted number of
@@ -350,9 +353,9 @@ func (p *placer) executeStep(ctx context.Context, w *world, st step, reports map
 func (s *worldShard) change(group string, st step, wanted int) Change {
 	c := Change{Group: group, Action: st.action, ServerID: st.server, After: s.members}
 	switch {
-	case st.action == promote:
+	case st.action == Promote:
 		c.Alive = []string{st.server}
-	case st.action == demote, st.action == remove && slices.Contains(s.voters, st.server):
+	case st.action == Demote, st.action == Remove && slices.Contains(s.voters, st.server):
 		for _, id := range s.voters {
 			if id != st.server && slices.Contains(s.caughtUp, id) {
 				c.Alive = append(c.Alive, id)
@@ -366,7 +369,7 @@ func (s *worldShard) change(group string, st step, wanted int) Change {
 // correct updates the records to what the leaders report. It records members that are not recorded.
 // It removes servers that are no longer members, and servers that never became members because
 // another one was chosen.
-func (p *placer) correct(ctx context.Context, w *world, steps []step) {
+func (p *Placer) correct(ctx context.Context, w *world, steps []step) {
 	for i := range w.shards {
 		s := &w.shards[i]
 		if s.leader == "" {
@@ -374,7 +377,7 @@ func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 		}
 		want := slices.Concat(s.voters, s.nonvoters)
 		for _, st := range steps {
-			if st.shard == s.shard && st.action == addNonvoter && slices.Contains(s.recorded, st.server) {
+			if st.shard == s.shard && st.action == AddNonvoter && slices.Contains(s.recorded, st.server) {
 				want = append(want, st.server)
 			}
 		}
@@ -382,7 +385,7 @@ func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 		if slices.Equal(want, s.recorded) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, changeWait)
+		ctx, cancel := context.WithTimeout(ctx, ChangeWait)
 		if err := p.record.Place(ctx, catalog.Placement{Shard: s.shard, Servers: want}); err != nil {
 			p.logger.Warn("recording the replicas of a shard", "shard", s.shard, "error", err)
 		}
@@ -391,17 +394,17 @@ func (p *placer) correct(ctx context.Context, w *world, steps []step) {
 }
 
 // String returns the action as logs and operators see it.
-func (a action) String() string {
+func (a Action) String() string {
 	switch a {
-	case addNonvoter:
+	case AddNonvoter:
 		return "add"
-	case promote:
+	case Promote:
 		return "promote"
-	case remove:
+	case Remove:
 		return "remove"
-	case transfer:
+	case Transfer:
 		return "transfer"
-	case demote:
+	case Demote:
 		return "demote"
 	default:
 		return fmt.Sprintf("action %d", uint8(a))

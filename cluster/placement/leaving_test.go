@@ -1,10 +1,11 @@
-package cluster
+package placement
 
 import (
 	"testing"
 )
 
-// TestPlanGivesNothingToWhoLeaves: a node that is about to stop gets neither leaderships nor replicas, and keeps those that it has.
+// TestPlanGivesNothingToWhoLeaves: a node that is about to stop gets neither leaderships nor
+// replicas, and keeps those that it has.
 func TestPlanGivesNothingToWhoLeaves(t *testing.T) {
 	nodes := nodesNamed(4)
 	all := []string{nodes[0].server, nodes[1].server, nodes[2].server}
@@ -21,7 +22,7 @@ func TestPlanGivesNothingToWhoLeaves(t *testing.T) {
 			if st.server == nodes[1].server || st.server == nodes[3].server {
 				t.Errorf("round %d: %+v", round, st)
 			}
-			if st.action == transfer {
+			if st.action == Transfer {
 				w.shards[st.shard].leader = st.server
 			}
 		}

@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ func (s *sim) node(id string) *worldNode {
 	return &s.nodes[i]
 }
 
-// look lets the world be what the next plan sees: members that answer are level, and leaders that do not are followed by
-// others if most voters answer.
+// look lets the world be what the next plan sees: members that answer are level, and leaders that
+// do not are followed by others if most voters answer.
 func (s *sim) look() {
 	for i := range s.shards {
 		sh := &s.shards[i]
@@ -55,18 +55,18 @@ func (s *sim) look() {
 func (s *sim) apply(st step) {
 	sh := &s.shards[st.shard]
 	switch st.action {
-	case addNonvoter:
+	case AddNonvoter:
 		if slices.Contains(slices.Concat(sh.voters, sh.nonvoters), st.server) || s.node(st.server).silent {
 			s.t.Fatalf("%+v is added to %+v", st, *sh)
 		}
 		sh.nonvoters = append(sh.nonvoters, st.server)
-	case promote:
+	case Promote:
 		if !slices.Contains(sh.nonvoters, st.server) || !slices.Contains(sh.caughtUp, st.server) {
 			s.t.Fatalf("%+v is promoted in %+v", st, *sh)
 		}
 		sh.nonvoters = slices.DeleteFunc(sh.nonvoters, func(id string) bool { return id == st.server })
 		sh.voters = append(sh.voters, st.server)
-	case remove:
+	case Remove:
 		if st.server == sh.leader {
 			s.t.Fatalf("%+v removes the leader of %+v", st, *sh)
 		}
@@ -75,13 +75,13 @@ func (s *sim) apply(st step) {
 		}
 		sh.nonvoters = slices.DeleteFunc(sh.nonvoters, func(id string) bool { return id == st.server })
 		sh.voters = slices.DeleteFunc(sh.voters, func(id string) bool { return id == st.server })
-	case demote:
+	case Demote:
 		if st.server == sh.leader || !slices.Contains(sh.voters, st.server) {
 			s.t.Fatalf("%+v is demoted in %+v", st, *sh)
 		}
 		sh.voters = slices.DeleteFunc(sh.voters, func(id string) bool { return id == st.server })
 		sh.nonvoters = append(sh.nonvoters, st.server)
-	case transfer:
+	case Transfer:
 		if !slices.Contains(sh.voters, st.server) || !slices.Contains(sh.caughtUp, st.server) {
 			s.t.Fatalf("%+v hands %+v to a member that cannot lead", st, *sh)
 		}
@@ -116,10 +116,10 @@ func (s *sim) runToRest() {
 			if slices.ContainsFunc(steps[:i], func(other step) bool { return other.shard == st.shard }) {
 				s.t.Fatalf("two steps for shard %d: %+v", st.shard, steps)
 			}
-			if st.action == addNonvoter && (len(s.shards[st.shard].nonvoters) > 0 || !s.node(st.server).acceptsReplicas()) {
+			if st.action == AddNonvoter && (len(s.shards[st.shard].nonvoters) > 0 || !s.node(st.server).acceptsReplicas()) {
 				s.t.Fatalf("%+v is added to %+v", st, s.shards[st.shard])
 			}
-			if st.action == demote {
+			if st.action == Demote {
 				s.t.Fatalf("%+v: a voter that a shard does not want is removed", st)
 			}
 			s.apply(st)
@@ -137,8 +137,9 @@ func (s *sim) runToRest() {
 	s.t.Fatalf("there is no end to it: %+v", s.shards)
 }
 
-// want checks that every shard has so many voters, all of which may stay, no other members, and that replicas and leaders are
-// even. In an odd world leaders may be one more apart: they move by single hand-overs, not along chains.
+// want checks that every shard has so many voters, all of which may stay, no other members, and
+// that replicas and leaders are even. In an odd world leaders may be one more apart: they move by
+// single hand-overs, not along chains.
 func (s *sim) want(voters, spread int) {
 	s.t.Helper()
 	replicas, leads := map[string]int{}, map[string]int{}
@@ -216,14 +217,15 @@ func TestPlanZones(t *testing.T) {
 	}
 }
 
-// TestPlanReplacesWhatIsLost replaces a lost node if there is a spare, and keeps it if there is none; silence alone moves nothing.
+// TestPlanReplacesWhatIsLost replaces a lost node if there is a spare, and keeps it if there is
+// none; silence alone moves nothing.
 func TestPlanReplacesWhatIsLost(t *testing.T) {
 	s := newSim(t, 6, 3, nodesNamed(3)...)
 	s.runToRest()
 	s.node("n2.1").silent = true
 	s.look()
 	for _, st := range plan(s.world) {
-		if st.action != transfer {
+		if st.action != Transfer {
 			t.Errorf("a silent node: %+v", st)
 		}
 	}
@@ -239,8 +241,8 @@ func TestPlanReplacesWhatIsLost(t *testing.T) {
 	s.want(3, 1)
 }
 
-// TestPlanSparesTheSilent: within the grace period nothing moves off a silent node, neither to an empty node nor by a move that was
-// under way, however far it is.
+// TestPlanSparesTheSilent: within the grace period nothing moves off a silent node, neither to an
+// empty node nor by a move that was under way, however far it is.
 func TestPlanSparesTheSilent(t *testing.T) {
 	for _, silent := range []string{"n1.1", "n2.1", "n3.1"} {
 		for rounds := range 3 {
@@ -271,7 +273,8 @@ func TestPlanSparesTheSilent(t *testing.T) {
 	}
 }
 
-// TestPlanReplacement gives the places of a node that lost its disk to its new incarnation, although another node is empty.
+// TestPlanReplacement gives the places of a node that lost its disk to its new incarnation,
+// although another node is empty.
 func TestPlanReplacement(t *testing.T) {
 	s := newSim(t, 6, 5, nodesNamed(3)...) // the old incarnation must not count among those that five voters could be on
 	s.runToRest()
@@ -281,7 +284,7 @@ func TestPlanReplacement(t *testing.T) {
 	s.look()
 	steps := plan(s.world)
 	for _, st := range steps {
-		if st.action != addNonvoter || st.server != "n2.2" {
+		if st.action != AddNonvoter || st.server != "n2.2" {
 			t.Errorf("%+v, want only replicas for n2.2", st)
 		}
 	}
@@ -292,7 +295,8 @@ func TestPlanReplacement(t *testing.T) {
 	s.want(4, 1)
 }
 
-// TestPlanDrainMovesLeadersFirst: no replica moves off a draining node as long as it leads a shard that another voter can lead.
+// TestPlanDrainMovesLeadersFirst: no replica moves off a draining node as long as it leads a shard
+// that another voter can lead.
 func TestPlanDrainMovesLeadersFirst(t *testing.T) {
 	s := newSim(t, 6, 3, nodesNamed(4)...)
 	s.runToRest()
@@ -310,7 +314,7 @@ func TestPlanDrainMovesLeadersFirst(t *testing.T) {
 		if s.shards[st.shard].leader != "n1.1" {
 			continue
 		}
-		if st.action != transfer {
+		if st.action != Transfer {
 			t.Errorf("%+v of a shard that n1.1 leads", st)
 		}
 		transfers++
@@ -322,7 +326,8 @@ func TestPlanDrainMovesLeadersFirst(t *testing.T) {
 	s.want(3, 1)
 }
 
-// TestPlanAnyWorld changes worlds at random and wants each to settle, never losing a copy or a quorum by a step of its own.
+// TestPlanAnyWorld changes worlds at random and wants each to settle, never losing a copy or a
+// quorum by a step of its own.
 func TestPlanAnyWorld(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -347,7 +352,8 @@ func TestPlanAnyWorld(t *testing.T) {
 				n.silent, n.replacement = true, fmt.Sprintf("n%d.1", len(s.nodes)+1)
 				s.nodes = append(s.nodes, worldNode{server: n.replacement, zone: n.zone})
 			case 4:
-				s.nodes = append(s.nodes, worldNode{server: fmt.Sprintf("n%d.1", len(s.nodes)+1), zone: fmt.Sprint(rng.IntN(zones))})
+				s.nodes = append(s.nodes, worldNode{server: fmt.Sprintf("n%d.1", len(s.nodes)+1),
+					zone: fmt.Sprint(rng.IntN(zones))})
 			}
 			s.runToRest()
 		}
@@ -375,7 +381,8 @@ func TestPlanPromotesOnlyWhoIsLevel(t *testing.T) {
 		t.Errorf("planned %+v for a follower that lacks entries", got)
 	}
 	s.caughtUp = append(slices.Clone(voters), "n3.1")
-	if got := plan(world{nodes: nodesNamed(3), shards: []worldShard{s}, factor: 3}); !slices.Equal(got, []step{{0, promote, "n3.1"}}) {
+	if got := plan(world{nodes: nodesNamed(3), shards: []worldShard{s}, factor: 3}); !slices.Equal(got,
+		[]step{{0, Promote, "n3.1"}}) {
 		t.Errorf("planned %+v for a follower that is level", got)
 	}
 }

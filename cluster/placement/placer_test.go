@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"context"
@@ -31,7 +31,8 @@ type fakeCluster struct {
 }
 
 func newFakeCluster(shards int, first string) *fakeCluster {
-	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]catalog.Placement{}, members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
+	c := &fakeCluster{now: time.Unix(1_800_000_000, 0), placements: map[uint32]catalog.Placement{},
+		members: map[string]*worldShard{}, down: map[string]bool{}, processes: map[string]string{}}
 	c.nodes_ = []catalog.Node{{Name: first, ServerID: first}}
 	for i := range uint32(shards) {
 		c.members[catalog.ShardGroup(i)] = &worldShard{shard: i, leader: first, voters: []string{first}, members: 1}
@@ -97,7 +98,8 @@ func (c *fakeCluster) Report(_ context.Context, id string) (Report, error) {
 		if m.leader == id {
 			g.Serving, g.Voters, g.Nonvoters, g.Members = true, slices.Clone(m.voters), slices.Clone(m.nonvoters), m.members
 		}
-		if slices.Contains(m.voters, id) || slices.Contains(m.nonvoters, id) || slices.Contains(c.placements[m.shard].Servers, id) {
+		if slices.Contains(m.voters, id) || slices.Contains(m.nonvoters, id) ||
+			slices.Contains(c.placements[m.shard].Servers, id) {
 			r.Groups = append(r.Groups, g)
 		}
 	}
@@ -125,7 +127,7 @@ func (c *fakeCluster) Change(_ context.Context, id string, ch Change) error {
 	if c.down[id] || m.leader != id {
 		return errDown
 	}
-	if ch.Action != transfer {
+	if ch.Action != Transfer {
 		if ch.After != m.members {
 			return node.ErrOvertaken
 		}
@@ -139,20 +141,21 @@ func (c *fakeCluster) Change(_ context.Context, id string, ch Change) error {
 	return nil
 }
 
-func (c *fakeCluster) Quarantine(context.Context, string, divergence) error { return nil }
+func (c *fakeCluster) Quarantine(context.Context, string, Divergence) error { return nil }
 
-func (c *fakeCluster) placer() *placer {
-	return &placer{
+func (c *fakeCluster) placer() *Placer {
+	return &Placer{
 		record: c, nodes: c, logger: slog.New(slog.DiscardHandler), shards: len(c.members) - 1,
 		steadyAfter: DefaultSteadyAfter,
 		now:         func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.now },
-		lastReport:  map[string]time.Time{}, liveness: map[string]livenessRecord{}, declined: map[string]decline{}, commits: map[string]uint64{}, undecided: map[string]bool{},
+		lastReport:  map[string]time.Time{}, liveness: map[string]livenessRecord{}, declined: map[string]decline{},
+		commits: map[string]uint64{}, undecided: map[string]bool{},
 		cuts: map[[2]string]time.Time{},
 	}
 }
 
 // rounds lets so many rounds pass, a second each.
-func (c *fakeCluster) rounds(t *testing.T, p *placer, n int) {
+func (c *fakeCluster) rounds(t *testing.T, p *Placer, n int) {
 	for range n {
 		p.round(t.Context())
 		c.mu.Lock()
@@ -161,14 +164,16 @@ func (c *fakeCluster) rounds(t *testing.T, p *placer, n int) {
 	}
 }
 
-// want checks that each shard has so many voters, none of them one of without, and that the catalog records exactly those.
+// want checks that each shard has so many voters, none of them one of without, and that the catalog
+// records exactly those.
 func (c *fakeCluster) want(t *testing.T, voters int, without ...string) {
 	t.Helper()
 	for name, m := range c.members {
 		if name == catalog.GroupName {
 			continue
 		}
-		if len(m.voters) != voters || len(m.nonvoters) > 0 || slices.ContainsFunc(m.voters, func(id string) bool { return slices.Contains(without, id) }) {
+		if len(m.voters) != voters || len(m.nonvoters) > 0 ||
+			slices.ContainsFunc(m.voters, func(id string) bool { return slices.Contains(without, id) }) {
 			t.Errorf("%s: %+v, want %d voters without %v", name, *m, voters, without)
 		}
 		if got, want := c.placements[m.shard].Servers, slices.Sorted(slices.Values(m.voters)); !slices.Equal(got, want) {
@@ -212,8 +217,8 @@ func TestPlacerGrowsAndDrains(t *testing.T) {
 	c.want(t, 3, "a.1", "d.1")
 }
 
-// TestPlacerTakesStepsInARow: a step is followed by the next at once, and one that fails by none; so a cluster is whole soon after its nodes are
-// counted on.
+// TestPlacerTakesStepsInARow: a step is followed by the next at once, and one that fails by none;
+// so a cluster is whole soon after its nodes are counted on.
 func TestPlacerTakesStepsInARow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newFakeCluster(6, "a.1")
@@ -228,7 +233,7 @@ func TestPlacerTakesStepsInARow(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go p.run(ctx)
+		go p.Run(ctx)
 		time.Sleep(DefaultSteadyAfter + 2*placeInterval)
 		synctest.Wait()
 		c.want(t, 3)
@@ -252,7 +257,8 @@ func (c *fakeCluster) commits() uint64 {
 	return c.commit
 }
 
-// TestPlacerWaitsForSilence replaces a silent node after the grace period, not before, also if the placer is another one by then.
+// TestPlacerWaitsForSilence replaces a silent node after the grace period, not before, also if the
+// placer is another one by then.
 func TestPlacerWaitsForSilence(t *testing.T) {
 	c := newFakeCluster(3, "a.1")
 	c.add("b.1", "c.1", "d.1")
@@ -277,8 +283,9 @@ func TestPlacerWaitsForSilence(t *testing.T) {
 	c.want(t, 3, "b.1")
 }
 
-// TestPlacerReplacement replaces a node by the new incarnation of its name, and not by a node that is empty, and forgets the old one when nothing is left
-// to it. As long as two nodes of the name answer, nothing happens.
+// TestPlacerReplacement replaces a node by the new incarnation of its name, and not by a node that
+// is empty, and forgets the old one when nothing is left to it. As long as two nodes of the name
+// answer, nothing happens.
 func TestPlacerReplacement(t *testing.T) {
 	c := newFakeCluster(6, "a.1")
 	c.add("b.1", "c.1")
@@ -298,7 +305,8 @@ func TestPlacerReplacement(t *testing.T) {
 			t.Fatal("the old incarnation is still recorded")
 		}
 		for name, m := range c.members {
-			if !slices.ContainsFunc(c.nodes_, func(n catalog.Node) bool { return n.ServerID == "b.1" }) && slices.Contains(m.voters, "b.1") && name != catalog.GroupName {
+			if !slices.ContainsFunc(c.nodes_, func(n catalog.Node) bool { return n.ServerID == "b.1" }) &&
+				slices.Contains(m.voters, "b.1") && name != catalog.GroupName {
 				t.Errorf("b.1 is forgotten and still in %+v", *m)
 			}
 		}
@@ -318,7 +326,8 @@ func TestPlacerReplacement(t *testing.T) {
 	}
 }
 
-// TestOldIncarnationIsForgottenLast: not before its replacement has what the catalog has, nor while it may be a member of a shard.
+// TestOldIncarnationIsForgottenLast: not before its replacement has what the catalog has, nor while
+// it may be a member of a shard.
 func TestOldIncarnationIsForgottenLast(t *testing.T) {
 	level, lagging := []string{"a", "b.2"}, []string{"a"}
 	for _, tt := range []struct {
@@ -337,7 +346,8 @@ func TestOldIncarnationIsForgottenLast(t *testing.T) {
 		c := newFakeCluster(1, "a")
 		c.add("b.1", "b.2")
 		c.down["b.1"] = !tt.back
-		w := world{nodes: []worldNode{{server: "a"}, {server: "b.1", silent: true, replacement: "b.2"}, {server: "b.2"}}, shards: []worldShard{tt.shard}}
+		w := world{nodes: []worldNode{{server: "a"}, {server: "b.1", silent: true, replacement: "b.2"}, {server: "b.2"}},
+			shards: []worldShard{tt.shard}}
 		c.placer().retire(t.Context(), &w, &worldShard{leader: "a", caughtUp: tt.caughtUp})
 		if got := len(c.Nodes()); got != tt.want {
 			t.Errorf("%s: %d nodes are recorded, want %d", tt.name, got, tt.want)
@@ -345,8 +355,8 @@ func TestOldIncarnationIsForgottenLast(t *testing.T) {
 	}
 }
 
-// TestPlacerHeedsWhoDeclines: a node that gives leaderships back, because its clock is wrong or it is about to stop, is not handed them again and
-// again.
+// TestPlacerHeedsWhoDeclines: a node that gives leaderships back, because its clock is wrong or it
+// is about to stop, is not handed them again and again.
 func TestPlacerHeedsWhoDeclines(t *testing.T) {
 	p := newFakeCluster(1, "a").placer()
 	shard := func(leader string) *worldShard { return &worldShard{shard: 0, leader: leader} }
@@ -363,7 +373,8 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 		}
 		return p.declined["b"].until().Sub(p.now())
 	}
-	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+	for _, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second,
+		time.Minute, time.Minute} {
 		if got := handed("" /* an election */, "b", "a", "a"); got != want {
 			t.Errorf("b gave the leadership back again and is left alone for %v, want %v", got, want)
 		}
@@ -395,16 +406,18 @@ func TestPlacerHeedsWhoDeclines(t *testing.T) {
 // TestPlanSparesTheUnsettled: a node that gave a leadership back, or whose process has just
 // started, leads only if no other node can.
 func TestPlanSparesTheUnsettled(t *testing.T) {
-	for name, b := range map[string]worldNode{"declined": {server: "b", declines: true}, "started": {server: "b", fresh: true}} {
+	for name, b := range map[string]worldNode{"declined": {server: "b", declines: true},
+		"started": {server: "b", fresh: true}} {
 		even := world{factor: 3, nodes: []worldNode{{server: "a"}, b}}
 		for i := range uint32(3) {
-			even.shards = append(even.shards, worldShard{shard: i, leader: "a", voters: []string{"a", "b"}, recorded: []string{"a", "b"}, caughtUp: []string{"a", "b"}})
+			even.shards = append(even.shards, worldShard{shard: i, leader: "a", voters: []string{"a", "b"},
+				recorded: []string{"a", "b"}, caughtUp: []string{"a", "b"}})
 		}
 		if steps := plan(even); len(steps) != 0 {
 			t.Errorf("%s: planned %v, want nothing", name, steps)
 		}
 		even.nodes[0].draining = true
-		if steps := plan(even); len(steps) == 0 || steps[0].action != transfer || steps[0].server != "b" {
+		if steps := plan(even); len(steps) == 0 || steps[0].action != Transfer || steps[0].server != "b" {
 			t.Errorf("%s: planned %v, want that b leads all the same", name, steps)
 		}
 	}

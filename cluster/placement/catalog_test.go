@@ -1,4 +1,4 @@
-package cluster
+package placement
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func (s *catalogSim) runToRest() {
 		if !ok {
 			return
 		}
-		if st.action == promote && len(c.voters) >= catalog.VotersMax {
+		if st.action == Promote && len(c.voters) >= catalog.VotersMax {
 			s.t.Fatalf("%+v would be one voter more than %d", st, catalog.VotersMax)
 		}
 		s.apply(st)
@@ -94,8 +94,8 @@ func TestCatalogVotersWithoutASpare(t *testing.T) {
 	s.voters("n1.1", "n2.1", "n3.1")
 }
 
-// TestCatalogVoterThatComesBackEmpty: while the vote of a node without its disk goes to its next incarnation, the others are a majority at every step, so that
-// the node may fail again.
+// TestCatalogVoterThatComesBackEmpty: while the vote of a node without its disk goes to its next
+// incarnation, the others are a majority at every step, so that the node may fail again.
 func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 	s := newCatalogSim(t, nodesNamed(3)...)
 	s.runToRest()
@@ -124,13 +124,15 @@ func TestCatalogVoterThatComesBackEmpty(t *testing.T) {
 // The vote of its earlier incarnation goes before the next one gets a vote all the same.
 func TestCatalogVoterThatIsForgotten(t *testing.T) {
 	w := world{nodes: []worldNode{{server: "n1.1"}, {server: "n2.1"}, {server: "n3.2"}}}
-	c := worldShard{leader: "n1.1", voters: []string{"n1.1", "n2.1", "n3.1"}, nonvoters: []string{"n3.2"}, caughtUp: []string{"n1.1", "n2.1", "n3.2"}}
-	if st, _ := planCatalog(&w, &c); st != (step{c.shard, remove, "n3.1"}) {
+	c := worldShard{leader: "n1.1", voters: []string{"n1.1", "n2.1", "n3.1"}, nonvoters: []string{"n3.2"},
+		caughtUp: []string{"n1.1", "n2.1", "n3.2"}}
+	if st, _ := planCatalog(&w, &c); st != (step{c.shard, Remove, "n3.1"}) {
 		t.Errorf("the step is %+v", st)
 	}
 }
 
-// TestCatalogAnyWorld changes worlds at random: the catalog always comes to rest and never loses its quorum by a step of placement.
+// TestCatalogAnyWorld changes worlds at random: the catalog always comes to rest and never loses
+// its quorum by a step of placement.
 func TestCatalogAnyWorld(t *testing.T) {
 	for seed := range uint64(1000) {
 		rng := rand.New(rand.NewPCG(seed, 11))
@@ -157,7 +159,8 @@ func TestCatalogAnyWorld(t *testing.T) {
 			s.nodes[i].silent, s.nodes[i].lost, s.nodes[i].draining = false, false, false
 		}
 		s.runToRest()
-		if c := s.shards[0]; len(c.voters) != min(catalog.VotersMax, len(s.nodes)) || len(c.voters)+len(c.nonvoters) != len(s.nodes) {
+		if c := s.shards[0]; len(c.voters) != min(catalog.VotersMax, len(s.nodes)) ||
+			len(c.voters)+len(c.nonvoters) != len(s.nodes) {
 			t.Fatalf("seed %d: %+v", seed, c)
 		}
 	}
