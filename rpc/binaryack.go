@@ -126,5 +126,5 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 		last = ack
 		b.commands = append(b.commands, routedCommand{shard: shard, position: i, command: ack})
 	}
-	s.proposeRouted(ctx, requestID, b.commands, noSplit, b.answers)
+	s.proposeRouted(ctx, requestID, b.commands, byNamespace, b.answers)
 }

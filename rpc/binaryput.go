@@ -78,9 +78,8 @@ func (b *putBatch) name(queue string) {
 	b.several = b.several || queue != "" && queue != b.queue
 }
 
-// splitKey says how the call is split within a shard: by queue if it names several, else by
-// namespace.
-func (b *putBatch) splitKey() splitKey {
+// split says how the call is split within a shard: by queue if it names several, else by namespace.
+func (b *putBatch) split() split {
 	if b.several {
 		return byQueue
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -84,22 +85,22 @@ func TestPutsAreSplit(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		by   string
-		key  splitKey
+		how  split
 		want []string
 	}{
-		{"namespace", byNamespace, []string{"id#/a a/1,a/2,a/1", "id#/b b/1", "id plain", "id other,plain"}},
+		{"namespace", byNamespace, []string{"id a/1,a/2,a/1", "id b/1", "id plain", "id other,plain"}},
 		{"queue", byQueue, []string{
 			"id#/queue/a/1 a/1,a/1", "id#/queue/a/2 a/2", "id#/queue/b/1 b/1", "id#/queue/plain plain", "id#/queue/other other", "id#/queue/plain plain",
 		}},
 	} {
 		t.Run(tt.by, func(t *testing.T) {
 			parts := func(commands []routedCommand) (got []string) {
-				for _, part := range splitBatch(commands, tt.key) {
+				for _, part := range splitBatch(commands, tt.how) {
 					var names []string
 					for _, c := range part {
 						names = append(names, c.command.(*fsm.Put).Queue)
 					}
-					got = append(got, tt.key.requestID("id", part)+" "+strings.Join(names, ","))
+					got = append(got, tt.how.requestID("id", part)+" "+strings.Join(names, ","))
 				}
 				return got
 			}
@@ -111,6 +112,31 @@ func TestPutsAreSplit(t *testing.T) {
 				t.Errorf("the id of a part depends on the others: %q", again)
 			}
 		})
+	}
+}
+
+// TestRequestIDsOfNamespaces makes the same calls with the same request ids for two namespaces, in one shard: what one did
+// is neither the answer to the other nor in its way, and each may repeat its own.
+func TestRequestIDsOfNamespaces(t *testing.T) {
+	s := benchServer(t, newMemoryNode(1)).handler.queues
+	leases := map[string]string{}
+	for _, queue := range []string{"a/q", "b/q"} {
+		for range 2 {
+			put, err := s.Put(t.Context(), &belfryv1.PutRequest{Queue: queue, RequestId: "put"})
+			if err != nil {
+				t.Fatalf("a put into %s: %v", queue, err)
+			}
+			got, err := s.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 1, RequestId: "reserve"})
+			if err != nil || len(got.GetJobs()) != 1 || got.GetJobs()[0].GetId() != put.GetId() || got.GetJobs()[0].GetQueue() != queue {
+				t.Fatalf("a reserve from %s has %v, %v; want %s", queue, got, err, put.GetId())
+			}
+			leases[queue] = got.GetJobs()[0].GetLease()
+		}
+	}
+	for _, queue := range []string{"a/q", "b/q"} {
+		if _, err := s.Nack(t.Context(), &belfryv1.NackRequest{Lease: leases[queue], RequestId: "nack"}); err != nil {
+			t.Errorf("a nack of %s: %v", queue, err)
+		}
 	}
 }
 

@@ -311,7 +311,7 @@ func (p *poll) parkSteps() []step {
 func (p *poll) request(st step) *fsm.Request {
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: st.queues, Max: p.jobsMax, TTR: p.ttr, Bytes: uint64(p.service.limits.ReserveBytesMax)}}}
 	if p.requestID != "" {
-		req.ID = p.requestID + st.key
+		req.Caller, req.ID = fsm.NamespaceOf(p.queues[0]), p.requestID+st.key
 	}
 	return req
 }
@@ -419,5 +419,5 @@ func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	for i, ref := range refs {
 		commands[i] = routedCommand{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
 	}
-	s.proposeRouted(ctx, "", commands, noSplit, make([]answer, len(refs)))
+	s.proposeRouted(ctx, "", commands, byNamespace, make([]answer, len(refs)))
 }

@@ -98,7 +98,7 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		}
 		b.commands = append(b.commands, s.routePut(put, requestID, i, to))
 	}
-	s.proposeRouted(ctx, requestID, b.commands, b.splitKey(), b.answers)
+	s.proposeRouted(ctx, requestID, b.commands, b.split(), b.answers)
 	for round := 0; round < reroutesMax && s.reroutePuts(ctx, requestID, b); round++ {
 	}
 	if requestID == "" { // else a repeat must find the answer in the shard that gave it
@@ -148,7 +148,7 @@ func (s *queueService) reroutePuts(ctx context.Context, requestID string, b *put
 			again = append(again, s.routePut(put, requestID, c.position, to))
 		}
 	}
-	s.proposeRouted(ctx, requestID, again, b.splitKey(), b.answers)
+	s.proposeRouted(ctx, requestID, again, b.split(), b.answers)
 	return len(again) > 0
 }
 
@@ -172,7 +172,7 @@ func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 		if len(again) == 0 {
 			return
 		}
-		s.proposeRouted(ctx, "", again, b.splitKey(), b.answers)
+		s.proposeRouted(ctx, "", again, b.split(), b.answers)
 		commands = again
 	}
 }

@@ -104,10 +104,9 @@ type routedCommand struct {
 const partsAtOnce = 64
 
 // proposeRouted proposes the parts of a batch concurrently and stores the answers at their
-// positions. Commands of one shard for which key returns different strings are different parts.
-// Most batches have one part, which needs no other goroutine.
-func (s *queueService) proposeRouted(ctx context.Context, requestID string, commands []routedCommand, key splitKey, answers []answer) {
-	parts := splitBatch(commands, key)
+// positions. Most batches have one part, which needs no other goroutine.
+func (s *queueService) proposeRouted(ctx context.Context, requestID string, commands []routedCommand, by split, answers []answer) {
+	parts := splitBatch(commands, by)
 	if len(parts) == 0 {
 		return
 	}
@@ -117,7 +116,7 @@ func (s *queueService) proposeRouted(ctx context.Context, requestID string, comm
 	broken := make(chan any, others) // a panic is the call's, wherever it is
 	work := func() {
 		for i := next.Add(1) - 1; i < int64(len(parts)); i = next.Add(1) - 1 {
-			s.proposeToShard(ctx, key.requestID(requestID, parts[i]), parts[i], answers)
+			s.proposeToShard(ctx, by.requestID(requestID, parts[i]), parts[i], answers)
 		}
 	}
 	for range others {
@@ -135,40 +134,32 @@ func (s *queueService) proposeRouted(ctx context.Context, requestID string, comm
 	}
 }
 
-// splitKey returns a string for a command. Commands of one shard with different strings are
-// different parts of a batch, and different requests. Which splitKey a call has depends on nothing
-// but the call.
-type splitKey func(fsm.Command) string
+// split says which commands of one shard are different parts of a batch, and different requests. It
+// depends on nothing but the call. A part never has commands of two namespaces, since request ids
+// belong to a namespace.
+type split int
 
-// noSplit keeps the commands of a shard in one part.
-func noSplit(fsm.Command) string { return "" }
+const (
+	byNamespace split = iota
+	byQueue
+)
 
-// byNamespace returns the namespace of a put, "" if it has none.
-func byNamespace(c fsm.Command) string {
-	if put, ok := c.(*fsm.Put); ok {
-		return fsm.NamespaceOf(put.Queue)
+// keyOf returns a string for a command. Commands with different strings are different parts.
+func (s split) keyOf(c fsm.Command) string {
+	if s == byQueue {
+		return fsm.QueueOf(c)
 	}
-	return ""
+	return fsm.NamespaceOf(fsm.QueueOf(c))
 }
 
-// byQueue returns the queue of a put with a prefix, so that it equals no namespace. It returns ""
-// for any other command.
-func byQueue(c fsm.Command) string {
-	if put, ok := c.(*fsm.Put); ok {
-		return "queue/" + put.Queue
-	}
-	return ""
-}
-
-// requestID returns the request id of a part. A shard accepts an id for one request only, so each
-// part has an id of its own. The id depends on nothing else in the call: a repeat must find the
-// earlier answer, although other parts may be refused or routed elsewhere by then.
-func (key splitKey) requestID(ofCall string, part []routedCommand) string {
-	suffix := key(part[0].command)
-	if ofCall == "" || suffix == "" {
+// requestID returns the request id of a part. A shard accepts an id for one request of a namespace
+// only, so each part has an id of its own. The id depends on nothing else in the call: a repeat must
+// find the earlier answer, although other parts may be refused or routed elsewhere by then.
+func (s split) requestID(ofCall string, part []routedCommand) string {
+	if ofCall == "" || s == byNamespace {
 		return ofCall
 	}
-	return ofCall + "#/" + suffix
+	return ofCall + "#/queue/" + fsm.QueueOf(part[0].command)
 }
 
 // proposeToShard proposes the commands of one part as one request and stores the answers at their
@@ -178,7 +169,11 @@ func (s *queueService) proposeToShard(ctx context.Context, requestID string, par
 	for i := range part {
 		commands[i] = part[i].command
 	}
-	reply, err := s.node.Do(ctx, shard, &fsm.Request{ID: requestID, Commands: commands})
+	req := &fsm.Request{ID: requestID, Commands: commands}
+	if requestID != "" {
+		req.Caller = fsm.NamespaceOf(fsm.QueueOf(commands[0]))
+	}
+	reply, err := s.node.Do(ctx, shard, req)
 	if err != nil {
 		for i := range part {
 			answers[part[i].position] = answer{fault: s.faultAt(shard, err)}
@@ -206,23 +201,23 @@ type partKey struct {
 }
 
 // partOf returns the key of the part that a command belongs to.
-func (key splitKey) partOf(c routedCommand) partKey { return partKey{c.shard, key(c.command)} }
+func (s split) partOf(c routedCommand) partKey { return partKey{c.shard, s.keyOf(c.command)} }
 
 // splitBatch groups commands by their parts and keeps their order within each part. A shard refuses
 // a request as a whole. So puts into a queue that may not be created, or whose namespace has used
 // up its quota, must not fail the other puts.
-func splitBatch(commands []routedCommand, key splitKey) [][]routedCommand {
+func splitBatch(commands []routedCommand, by split) [][]routedCommand {
 	if len(commands) == 0 {
 		return nil
 	}
-	first := key.partOf(commands[0])
-	if !slices.ContainsFunc(commands, func(c routedCommand) bool { return key.partOf(c) != first }) {
+	first := by.partOf(commands[0])
+	if !slices.ContainsFunc(commands, func(c routedCommand) bool { return by.partOf(c) != first }) {
 		return [][]routedCommand{commands}
 	}
 	var parts [][]routedCommand
 	at := map[partKey]int{}
 	for _, c := range commands {
-		of := key.partOf(c)
+		of := by.partOf(c)
 		i, ok := at[of]
 		if !ok {
 			i = len(parts)

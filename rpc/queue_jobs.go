@@ -132,7 +132,7 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	answers := make([]answer, len(commands))
-	s.proposeRouted(ctx, requestID, commands, noSplit, answers)
+	s.proposeRouted(ctx, requestID, commands, byNamespace, answers)
 	out := &belfryv1.RedriveResponse{}
 	if err := sumRedriven(out, answers); err != nil {
 		return nil, err

@@ -432,14 +432,14 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 		case a.fault != nil:
 			answers[i].fault = a.fault
 		case a.requestID != "":
-			s.proposeRouted(ctx, "", unnamed, noSplit, answers)
+			s.proposeRouted(ctx, "", unnamed, byNamespace, answers)
 			unnamed = unnamed[:0]
 			answers[i] = s.propose(ctx, shard, a.requestID, a.command)
 		default:
 			unnamed = append(unnamed, routedCommand{shard: shard, position: i, command: a.command})
 		}
 	}
-	s.proposeRouted(ctx, "", unnamed, noSplit, answers)
+	s.proposeRouted(ctx, "", unnamed, byNamespace, answers)
 	results := make([]*belfryv1.WorkResult, len(round))
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])
