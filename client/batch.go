@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // All methods but pause are called with mu held.
@@ -112,7 +110,7 @@ func (b *batch[Q, R]) renew(id string) {
 			if e != nil && e.history.attempts == 0 {
 				b.answer(e, reply[R]{err: &Error{
 					Reason: reasonRequestExpired, Code: connect.CodeFailedPrecondition, RequestID: b.id,
-					Message: "the clock of this machine is behind", Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+					Message: "the clock of this machine is behind", Outcome: OutcomeNotApplied,
 				}})
 			}
 		}

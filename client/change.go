@@ -38,7 +38,7 @@ func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (St
 // Errors: [ErrJobNotFound], [ErrJobReserved].
 func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption) (time.Time, error) {
 	var put belfryv1.PutRequest
-	when(&put)
+	when.apply(&put)
 	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.newID()}
 	switch when := put.GetWhen().(type) {
 	case *belfryv1.PutRequest_Delay:

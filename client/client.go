@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // A Client talks to a Belfry cluster. Make one with [New] and share it: any number of goroutines
@@ -140,6 +138,6 @@ func (c *Client) closed() error {
 func closedError() *Error {
 	return &Error{
 		Code: connect.CodeCanceled, Message: "the client is closed",
-		Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, cause: net.ErrClosed,
+		Outcome: OutcomeNotApplied, cause: net.ErrClosed,
 	}
 }

@@ -67,7 +67,7 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 	for _, opt := range p.Options {
 		_, in := req.GetWhen().(*belfryv1.PutRequest_Delay)
 		_, at := req.GetWhen().(*belfryv1.PutRequest_DueAt)
-		opt(req)
+		opt.apply(req)
 		if in && req.GetDueAt() != nil || at && req.GetDelay() != nil {
 			return nil, 0, invalidError("In and At are both given: a put takes one of them")
 		}

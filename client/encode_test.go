@@ -52,19 +52,19 @@ var options = map[protoreflect.Name]func(t *rapid.T) PutOption{
 	// What no option of the package sets, one of the caller's may.
 	"queue": func(t *rapid.T) PutOption {
 		queue := drawText(t, "queue")
-		return func(r *belfryv1.PutRequest) { r.Queue = queue }
+		return PutOption{func(r *belfryv1.PutRequest) { r.Queue = queue }}
 	},
 	"text": func(t *rapid.T) PutOption {
 		text := drawText(t, "text")
-		return func(r *belfryv1.PutRequest) { r.Body = &belfryv1.PutRequest_Text{Text: text} }
+		return PutOption{func(r *belfryv1.PutRequest) { r.Body = &belfryv1.PutRequest_Text{Text: text} }}
 	},
 	"data": func(t *rapid.T) PutOption {
 		data := rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "data")
-		return func(r *belfryv1.PutRequest) { r.Body = &belfryv1.PutRequest_Data{Data: data} }
+		return PutOption{func(r *belfryv1.PutRequest) { r.Body = &belfryv1.PutRequest_Data{Data: data} }}
 	},
 	"request_id": func(t *rapid.T) PutOption {
 		id := drawText(t, "request id")
-		return func(r *belfryv1.PutRequest) { r.RequestId = id }
+		return PutOption{func(r *belfryv1.PutRequest) { r.RequestId = id }}
 	},
 }
 
@@ -94,7 +94,7 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 			}
 			plain := &belfryv1.PutRequest{Queue: put.Queue, Body: &belfryv1.PutRequest_Data{Data: put.Body}}
 			for _, option := range put.Options {
-				option(plain)
+				option.apply(plain)
 			}
 			want.Jobs = append(want.Jobs, plain)
 			req, estimate, err := scratch.request(put)

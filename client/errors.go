@@ -79,8 +79,8 @@ type Error struct {
 	Code connect.Code
 	// Message is a sentence for people; it may change between versions.
 	Message string
-	// Outcome says whether the change was made. It is always NOT_APPLIED for calls that only read.
-	Outcome belfryv1.Outcome
+	// Outcome says whether the change was made. It is OutcomeNotApplied for calls that only read.
+	Outcome Outcome
 	// Shard is the number of the shard concerned, nil if the call reached none.
 	Shard *uint32
 	// Leader is the address of the shard's leader, if it is another node and known.
@@ -105,7 +105,7 @@ func (e *Error) Error() string {
 		b.WriteString(": ")
 		b.WriteString(e.Message)
 	}
-	if e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN && e.Reason != ErrUnknownOutcome {
+	if e.Outcome == OutcomeUnknown && e.Reason != ErrUnknownOutcome {
 		b.WriteString(" (outcome unknown)")
 	}
 	if e.cause != nil {
@@ -120,7 +120,7 @@ func (e *Error) Is(target error) bool {
 	if !ok {
 		return false
 	}
-	return reason == e.Reason || reason == ErrUnknownOutcome && e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN
+	return reason == e.Reason || reason == ErrUnknownOutcome && e.Outcome == OutcomeUnknown
 }
 
 // Unwrap returns the cause: the end of the context, a broken connection, or earlier errors of the
@@ -140,7 +140,7 @@ func asError(err error) *Error {
 	if !errors.As(err, &wire) || !connect.IsWireError(err) {
 		return transportError(err)
 	}
-	e := &Error{Code: wire.Code(), Message: wire.Message(), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN} // unless the server says more
+	e := &Error{Code: wire.Code(), Message: wire.Message(), Outcome: OutcomeUnknown} // unless the server says more
 	for _, detail := range wire.Details() {
 		value, err := detail.Value()
 		if err != nil {
@@ -153,7 +153,7 @@ func asError(err error) *Error {
 			e.RetryAfter = value.GetRetryDelay().AsDuration()
 		}
 	}
-	if e.Outcome == belfryv1.Outcome_OUTCOME_UNSPECIFIED {
+	if e.Outcome == "" {
 		e.Outcome = outcomeByCode(e.Code)
 	}
 	return e
@@ -163,7 +163,7 @@ func asError(err error) *Error {
 // or another server answered. Only two cases prove that the call was not applied: the connection
 // was never made, or the answer refuses the request.
 func transportError(err error) *Error {
-	e := &Error{Code: connect.CodeOf(err), Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN, cause: err}
+	e := &Error{Code: connect.CodeOf(err), Outcome: OutcomeUnknown, cause: err}
 	foreign, ok := errors.AsType[*foreignResponse](err)
 	if ok {
 		e.Code, e.cause = foreign.code(), foreign
@@ -173,7 +173,7 @@ func transportError(err error) *Error {
 	}
 	e.Message = advice(err)
 	if ok && foreign.notExecuted() || unsent(err) {
-		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		e.Outcome = OutcomeNotApplied
 	}
 	return e
 }
@@ -187,7 +187,7 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 	}
 	e.Reason = Reason(info.GetReason())
 	meta := info.GetMetadata()
-	e.Outcome = belfryv1.Outcome(belfryv1.Outcome_value["OUTCOME_"+strings.TrimPrefix(strings.ToUpper(meta["outcome"]), "OUTCOME_")])
+	e.Outcome = outcomeNamed(meta["outcome"])
 	e.Leader = meta["leader"]
 	if shard, err := strconv.ParseUint(meta["shard"], 10, 32); err == nil {
 		e.Shard = new(uint32(shard))
@@ -196,14 +196,14 @@ func (e *Error) addInfo(info *errdetails.ErrorInfo) {
 
 // outcomeByCode returns the outcome of an error of Belfry in which this version finds none. A
 // refusal names a cause that is found before any change. The other codes can come after one.
-func outcomeByCode(code connect.Code) belfryv1.Outcome {
+func outcomeByCode(code connect.Code) Outcome {
 	switch code {
 	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
 		connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeUnimplemented, connect.CodeUnauthenticated,
 		connect.CodeResourceExhausted:
-		return belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		return OutcomeNotApplied
 	default:
-		return belfryv1.Outcome_OUTCOME_UNKNOWN
+		return OutcomeUnknown
 	}
 }
 
@@ -212,7 +212,7 @@ func entryError(entry *belfryv1.EntryError) *Error {
 	e := &Error{
 		Reason:     Reason(strings.TrimPrefix(entry.GetReason().String(), "REASON_")),
 		Message:    entry.GetMessage(),
-		Outcome:    entry.GetOutcome(),
+		Outcome:    outcomeOf(entry.GetOutcome()),
 		Shard:      entry.Shard,
 		Leader:     entry.GetLeader(),
 		RetryAfter: entry.GetRetryAfter().AsDuration(),
@@ -220,7 +220,7 @@ func entryError(entry *belfryv1.EntryError) *Error {
 	if e.Code.UnmarshalText([]byte(entry.GetCode())) != nil {
 		e.Code = connect.CodeUnknown
 	}
-	if e.Outcome == belfryv1.Outcome_OUTCOME_UNSPECIFIED {
+	if e.Outcome == "" {
 		e.Outcome = outcomeByCode(e.Code)
 	}
 	return e
@@ -229,7 +229,7 @@ func entryError(entry *belfryv1.EntryError) *Error {
 // missingResult is the error of an entry of a batch whose result has no known form.
 func missingResult() *Error {
 	return &Error{
-		Code: connect.CodeInternal, Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN,
+		Code: connect.CodeInternal, Outcome: OutcomeUnknown,
 		Message: "the answer has no result for this entry",
 	}
 }
@@ -238,6 +238,6 @@ func missingResult() *Error {
 func invalidError(format string, args ...any) *Error {
 	return &Error{
 		Reason: reasonInvalid, Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),
-		Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+		Outcome: OutcomeNotApplied,
 	}
 }

@@ -196,7 +196,7 @@ func ExampleError() {
 		fmt.Println(e.Reason, e.Outcome, errors.Is(err, client.ErrQueueFull), errors.Is(err, client.ErrUnknownOutcome))
 	}
 	// Output:
-	// QUEUE_FULL OUTCOME_NOT_APPLIED true false
+	// QUEUE_FULL NOT_APPLIED true false
 }
 
 // A queue is paused, inspected and resumed.

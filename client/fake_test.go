@@ -221,7 +221,7 @@ func entryOf(err error) *belfryv1.EntryError {
 	e := asError(asWire(err))
 	return &belfryv1.EntryError{
 		Code: e.Code.String(), Reason: belfryv1.Reason(belfryv1.Reason_value["REASON_"+string(e.Reason)]), Message: e.Message,
-		Outcome: e.Outcome, Shard: e.Shard,
+		Outcome: belfryv1.Outcome(belfryv1.Outcome_value["OUTCOME_"+string(e.Outcome)]), Shard: e.Shard,
 	}
 }
 

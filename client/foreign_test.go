@@ -17,8 +17,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // answering answers all calls with a page, as a proxy or some other server does, and counts them.
@@ -114,7 +112,7 @@ func TestReadsMeetForeignResponses(t *testing.T) {
 		defer cancel()
 		_, err := c.Get(ctx, "q", "x")
 		var typed *Error
-		if !errors.As(err, &typed) || typed.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || !strings.Contains(err.Error(), "HTTP 502 Bad Gateway text/html") {
+		if !errors.As(err, &typed) || typed.Outcome != OutcomeNotApplied || !strings.Contains(err.Error(), "HTTP 502 Bad Gateway text/html") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -140,7 +138,7 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 			defer cancel()
 			_, err = c.Put(ctx, "q", nil)
 			var typed *Error
-			if !errors.As(err, &typed) || ctx.Err() != nil || typed.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || errors.Is(err, ErrUnknownOutcome) {
+			if !errors.As(err, &typed) || ctx.Err() != nil || typed.Outcome != OutcomeNotApplied || errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -14,12 +14,19 @@ import (
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
-// A PutOption sets one property of a job that is put.
-type PutOption func(*belfryv1.PutRequest)
+// A PutOption sets one property of a job that is put. The zero value sets nothing.
+type PutOption struct{ set func(r *belfryv1.PutRequest) }
+
+// apply sets the property in a request.
+func (o PutOption) apply(r *belfryv1.PutRequest) {
+	if o.set != nil {
+		o.set(r)
+	}
+}
 
 // In makes the job due after d: 0 to 100 years.
 func In(d time.Duration) PutOption {
-	return func(r *belfryv1.PutRequest) {
+	return PutOption{func(r *belfryv1.PutRequest) {
 		when := new(struct {
 			field belfryv1.PutRequest_Delay
 			delay durationpb.Duration
@@ -27,7 +34,7 @@ func In(d time.Duration) PutOption {
 		when.delay.Seconds, when.delay.Nanos = int64(d/time.Second), int32(d%time.Second) //nolint:gosec // below a second
 		when.field.Delay = &when.delay
 		r.When = &when.field
-	}
+	}}
 }
 
 // At makes the job due at t, at most 100 years from now. A time in the past means at once. If a
@@ -35,64 +42,64 @@ func In(d time.Duration) PutOption {
 // With At(time.Now().Add(d)) the repeat is a different job and fails with [ErrJobExists]; use [In]
 // instead.
 func At(t time.Time) PutOption {
-	return func(r *belfryv1.PutRequest) { r.When = &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(t)} }
+	return PutOption{func(r *belfryv1.PutRequest) { r.When = &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(t)} }}
 }
 
 // ID gives the job an id that is unique in its queue: at most 256 bytes of UTF-8, not of the form
 // <digits>-<digits>. While the job exists, and for the queue's dedup window after it ended, a
 // repeat of the same put changes nothing. Its result describes what became of the first.
 func ID(id string) PutOption {
-	return func(r *belfryv1.PutRequest) { r.Id = id }
+	return PutOption{func(r *belfryv1.PutRequest) { r.Id = id }}
 }
 
 // TTR sets the length of the job's leases: 1 ms to 24 h. Default: the queue's.
 func TTR(d time.Duration) PutOption {
-	return func(r *belfryv1.PutRequest) { r.Ttr = durationpb.New(d) }
+	return PutOption{func(r *belfryv1.PutRequest) { r.Ttr = durationpb.New(d) }}
 }
 
 // Priority orders ready jobs: -128 to 127, lower leaves first. Default 0.
 func Priority(p int8) PutOption {
-	return func(r *belfryv1.PutRequest) { r.Priority = new(int32(p)) }
+	return PutOption{func(r *belfryv1.PutRequest) { r.Priority = new(int32(p)) }}
 }
 
 // MaxAttempts is how many failed attempts make the job dead: 0 to 1,000,000, 0 for no limit.
 // Default: the queue's.
 func MaxAttempts(n uint32) PutOption {
-	return func(r *belfryv1.PutRequest) { r.MaxAttempts = &n }
+	return PutOption{func(r *belfryv1.PutRequest) { r.MaxAttempts = &n }}
 }
 
 // RetryDelays are the delays after the first, second, … failed attempt; the last one repeats. At
 // most 64, each 0 to 100 years. Default: the queue's.
 func RetryDelays(delays ...time.Duration) PutOption {
-	return func(r *belfryv1.PutRequest) {
+	return PutOption{func(r *belfryv1.PutRequest) {
 		r.RetryDelays = nil
 		for _, d := range delays {
 			r.RetryDelays = append(r.RetryDelays, durationpb.New(d))
 		}
-	}
+	}}
 }
 
 // TTL is how long the job may wait for a consumer, counted from the put: above 0, up to 100 years.
 // Default: no limit.
 func TTL(d time.Duration) PutOption {
-	return func(r *belfryv1.PutRequest) { r.Ttl = durationpb.New(d) }
+	return PutOption{func(r *belfryv1.PutRequest) { r.Ttl = durationpb.New(d) }}
 }
 
 // Header adds a header for the consumer. All names and values together take at most 16 KiB; a name
 // is not empty.
 func Header(name, value string) PutOption {
-	return func(r *belfryv1.PutRequest) {
+	return PutOption{func(r *belfryv1.PutRequest) {
 		if r.Headers == nil {
 			r.Headers = make(map[string]string)
 		}
 		r.Headers[name] = value
-	}
+	}}
 }
 
 // Again admits the job although an earlier job of the same id ended within the dedup window. It
 // does not replace a job that still exists.
 func Again() PutOption {
-	return func(r *belfryv1.PutRequest) { r.Again = true }
+	return PutOption{func(r *belfryv1.PutRequest) { r.Again = true }}
 }
 
 // A Put describes a job to add, for [Client.PutBatch].

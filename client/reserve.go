@@ -84,7 +84,7 @@ func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 
 // collectLater runs collect in the background, unless the client is closed.
 func (c *Client) collectLater(o ReserveOptions, err *Error) {
-	if err.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN {
+	if err.Outcome == OutcomeUnknown {
 		c.start(func() {
 			ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
 			defer cancel()
@@ -98,7 +98,7 @@ func (c *Client) collectLater(o ReserveOptions, err *Error) {
 // If there are none, it may return other jobs, and collect releases those too. Where that fails,
 // the leases expire in the end.
 func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
-	if err.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+	if err.Outcome != OutcomeUnknown {
 		return
 	}
 	o.Wait = 0

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 const (
@@ -34,7 +32,7 @@ func (r *retrier) failed(e *Error) (again bool) {
 	if e.Reason == reasonRequestExpired && r.attempts == 0 {
 		// The server cannot know it, but the client does: the id was never sent before.
 		fresh := *e
-		fresh.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		fresh.Outcome = OutcomeNotApplied
 		e = &fresh
 	}
 	r.attempts++
@@ -42,7 +40,7 @@ func (r *retrier) failed(e *Error) (again bool) {
 		r.first = e
 	}
 	r.last = e
-	if e.Outcome == belfryv1.Outcome_OUTCOME_UNKNOWN {
+	if e.Outcome == OutcomeUnknown {
 		r.unknown = true
 	}
 	return retryable(e)
@@ -88,9 +86,9 @@ func (r *retrier) settled() *Error {
 	e := *r.last
 	switch {
 	case r.reads:
-		e.Outcome = belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		e.Outcome = OutcomeNotApplied
 	case r.unknown && !decides(e.Reason):
-		e.Outcome = belfryv1.Outcome_OUTCOME_UNKNOWN
+		e.Outcome = OutcomeUnknown
 	}
 	return &e
 }
@@ -99,12 +97,12 @@ func (r *retrier) settled() *Error {
 // the context, the first error, which often names the cause, and the last, which describes the
 // present state. sent says whether a request is still in flight.
 func (r *retrier) ended(ctx context.Context, sent sentState) *Error {
-	e := &Error{Code: connect.CodeCanceled, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED}
+	e := &Error{Code: connect.CodeCanceled, Outcome: OutcomeNotApplied}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e.Code = connect.CodeDeadlineExceeded
 	}
 	if !r.reads && (r.unknown || sent == requestOut) {
-		e.Outcome = belfryv1.Outcome_OUTCOME_UNKNOWN
+		e.Outcome = OutcomeUnknown
 		e.Reason = ErrUnknownOutcome
 	}
 	causes := []error{context.Cause(ctx)}
@@ -134,7 +132,7 @@ const (
 
 // sentBy returns whether the request of an attempt may have left, according to the attempt's error.
 func sentBy(e *Error) sentState {
-	if e.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+	if e.Outcome == OutcomeNotApplied {
 		return nothingOut
 	}
 	return requestOut

@@ -12,8 +12,6 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // ids gives the request ids of the calls of one method, in order of arrival.
@@ -147,7 +145,7 @@ func TestFinalErrorsAreNotRepeated(t *testing.T) {
 					t.Fatalf("error %v", err)
 				}
 				if typed.Shard == nil || *typed.Shard != 3 || typed.Leader != "n2:7400" || typed.RequestID == "" ||
-					typed.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || typed.Code != connect.CodeInvalidArgument {
+					typed.Outcome != OutcomeNotApplied || typed.Code != connect.CodeInvalidArgument {
 					t.Errorf("error %+v", typed)
 				}
 				if n := len(fake.ids(m.method)) - done; n != 1 {
@@ -326,7 +324,7 @@ func TestServerRestart(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Reason: ErrQueueFull, Code: connect.CodeResourceExhausted, Message: "queue q holds 10 jobs", Outcome: belfryv1.Outcome_OUTCOME_UNKNOWN}
+	e := &Error{Reason: ErrQueueFull, Code: connect.CodeResourceExhausted, Message: "queue q holds 10 jobs", Outcome: OutcomeUnknown}
 	if got, want := e.Error(), "QUEUE_FULL: queue q holds 10 jobs (outcome unknown)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -23,7 +23,7 @@ func TestInTakesOnePiece(t *testing.T) {
 	for _, d := range []time.Duration{0, 1, time.Minute + 3, -time.Second - 5} {
 		var req belfryv1.PutRequest
 		option := In(d)
-		if n := testing.AllocsPerRun(20, func() { option(&req) }); n > 1 {
+		if n := testing.AllocsPerRun(20, func() { option.apply(&req) }); n > 1 {
 			t.Errorf("%v pieces of memory for a delay", n)
 		}
 		if !proto.Equal(req.GetDelay(), durationpb.New(d)) {
@@ -92,7 +92,7 @@ func TestPutBatchAfterItsEnd(t *testing.T) {
 			t.Fatalf("%v, %d jobs", err, len(server.jobs))
 		}
 		for i, result := range results {
-			if e := new(Error); !errors.As(result.Err, &e) || e.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || !errors.Is(e, context.Canceled) {
+			if e := new(Error); !errors.As(result.Err, &e) || e.Outcome != OutcomeNotApplied || !errors.Is(e, context.Canceled) {
 				t.Errorf("entry %d: %v", i, result.Err)
 			}
 		}
@@ -151,7 +151,7 @@ func TestAnswersWithTooFewResults(t *testing.T) {
 		t.Error("no error")
 	}
 	for i, result := range results {
-		if e := new(Error); !errors.As(result.Err, &e) || e.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+		if e := new(Error); !errors.As(result.Err, &e) || e.Outcome != OutcomeUnknown {
 			t.Errorf("entry %d: %v", i, result.Err)
 		}
 	}

@@ -18,7 +18,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -229,10 +228,10 @@ func TestAServerThatLeaves(t *testing.T) {
 func TestWhatBecameOfCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(s *serverSession)
-		want belfryv1.Outcome
+		want Outcome
 	}{
-		"broken": {func(s *serverSession) { _ = s.conn.Close() }, belfryv1.Outcome_OUTCOME_UNKNOWN},
-		"bye":    {func(s *serverSession) { _ = s.send(frame.Header{Kind: frame.Bye}, nil) }, belfryv1.Outcome_OUTCOME_NOT_APPLIED},
+		"broken": {func(s *serverSession) { _ = s.conn.Close() }, OutcomeUnknown},
+		"bye":    {func(s *serverSession) { _ = s.send(frame.Header{Kind: frame.Bye}, nil) }, OutcomeNotApplied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,6 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -74,7 +73,7 @@ func TestFailuresOfSessions(t *testing.T) {
 			_, err := startSessions(t, newPipeNet(), nil, server).Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
 			e, ok := errors.AsType[*Error](err)
 			if !ok || e.Reason != ErrQueueFull || e.Code != connect.CodeResourceExhausted || e.RetryAfter != time.Second || e.Leader != "n2:7400" ||
-				*e.Shard != 3 || e.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.Message != "refused by the fake" || e.RequestID == "" {
+				*e.Shard != 3 || e.Outcome != OutcomeNotApplied || e.Message != "refused by the fake" || e.RequestID == "" {
 				t.Errorf("%+v", e)
 			}
 		})
@@ -91,7 +90,7 @@ func TestAnAnswerThatMakesNoSense(t *testing.T) {
 			}
 			c := startSessions(t, newPipeNet(), nil, server)
 			_, err := c.Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
-			if e, ok := errors.AsType[*Error](err); !ok || e.Code != connect.CodeInternal || e.Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+			if e, ok := errors.AsType[*Error](err); !ok || e.Code != connect.CodeInternal || e.Outcome != OutcomeUnknown {
 				t.Errorf("%v", err)
 			}
 		})
@@ -108,7 +107,7 @@ func TestCallersShareAFailure(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if _, err := c.endpoints.all[0].sessions.get(t.Context()); asError(err).Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+				if _, err := c.endpoints.all[0].sessions.get(t.Context()); asError(err).Outcome != OutcomeNotApplied {
 					t.Errorf("%v", err)
 				}
 			})
@@ -142,7 +141,7 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 		n.serve(t, "n1:7400", &sessionServer{Fake: NewFake()})
 		time.Sleep(time.Second)
 		leave()
-		if err := <-gone; asError(err).Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || !errors.Is(err, context.Canceled) {
+		if err := <-gone; asError(err).Outcome != OutcomeNotApplied || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		if err := <-came; err != nil {
@@ -191,7 +190,7 @@ func TestCloseEndsSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := <-results; !errors.Is(err, net.ErrClosed) || asError(err).Outcome != belfryv1.Outcome_OUTCOME_UNKNOWN {
+			if err := <-results; !errors.Is(err, net.ErrClosed) || asError(err).Outcome != OutcomeUnknown {
 				t.Errorf("%v", err)
 			}
 		}
@@ -300,7 +299,7 @@ func TestSessionsOverTLS(t *testing.T) {
 		if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok == trusted || (err == nil) != trusted || (fake.count() == 1) != trusted {
 			t.Errorf("trusted: %v; %v, %v, %d sessions", trusted, err, untrusted, fake.count())
 		}
-		if e, ok := errors.AsType[*Error](err); ok && (e.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || e.Code != connect.CodeUnavailable) {
+		if e, ok := errors.AsType[*Error](err); ok && (e.Outcome != OutcomeNotApplied || e.Code != connect.CodeUnavailable) {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -287,7 +287,7 @@ func TestHeadersOfTraces(t *testing.T) {
 						TraceID: trace.TraceID{1}, SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled, TraceState: state,
 					}))
 					given := maps.Clone(try.given)
-					shared := PutOption(func(r *belfryv1.PutRequest) { r.Headers = given })
+					shared := PutOption{func(r *belfryv1.PutRequest) { r.Headers = given }}
 					var err error
 					if batch {
 						_, err = b.client.PutBatch(ctx, []Put{{Queue: "q", Options: []PutOption{ID("a"), shared}}})

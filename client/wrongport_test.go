@@ -15,8 +15,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // listenSecure serves a fake with TLS, and returns its host and port, and a pool with its certificate.
@@ -95,7 +93,7 @@ func TestWrongPortsEndCallsAtOnce(t *testing.T) {
 				defer cancel()
 				err = call(ctx, c)
 				typed, ok := errors.AsType[*Error](err)
-				if !ok || ctx.Err() != nil || typed.Outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED || errors.Is(err, ErrUnknownOutcome) {
+				if !ok || ctx.Err() != nil || typed.Outcome != OutcomeNotApplied || errors.Is(err, ErrUnknownOutcome) {
 					t.Fatalf("ended with %v", err)
 				}
 				for _, want := range try.want {

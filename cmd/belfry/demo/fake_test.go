@@ -2,13 +2,17 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/belfrydb/belfry/client"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"google.golang.org/protobuf/proto"
 )
 
 // fakeJob is a job of the fake server.
@@ -64,14 +68,30 @@ func (f *fakeQueues) add(put *belfryv1.PutRequest) client.PutResult {
 	return client.PutResult{ID: job.id, DueAt: job.due, Created: true}
 }
 
-// request is what the SDK would send for a put.
+// request is what the SDK sends for a put.
 func request(queue string, options []client.PutOption) *belfryv1.PutRequest {
-	r := &belfryv1.PutRequest{Queue: queue}
-	for _, option := range options {
-		option(r)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var sent belfryv1.PutBatchRequest
+	c, err := client.New("http://127.0.0.1:1", client.WithHTTPClient(sender(func(r *http.Request) (*http.Response, error) {
+		defer cancel() // no answer follows
+		body, err := io.ReadAll(r.Body)
+		return nil, errors.Join(err, proto.Unmarshal(body, &sent), context.Canceled)
+	})))
+	if err != nil {
+		panic(err)
 	}
-	return r
+	defer func() { _ = c.Close() }()
+	if _, err := c.PutBatch(ctx, []client.Put{{Queue: queue, Options: options}}); len(sent.GetJobs()) != 1 {
+		panic(fmt.Sprintf("the SDK sent %d puts: %v", len(sent.GetJobs()), err))
+	}
+	return sent.GetJobs()[0]
 }
+
+// sender sends a request.
+type sender func(r *http.Request) (*http.Response, error)
+
+func (s sender) Do(r *http.Request) (*http.Response, error) { return s(r) }
 
 func (f *fakeQueues) Put(_ context.Context, queue string, _ []byte, options ...client.PutOption) (client.PutResult, error) {
 	f.mu.Lock()
