@@ -175,6 +175,12 @@ var importTable = []importRow{
 		reason:   "an error of the contract knows the machine's codes and the node's errors, and no handler",
 	},
 	{
+		dir:      "rpc/auth",
+		may:      []string{"access/tokens", "rpc/belfry/...", "rpc/fault"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf", "github.com/prometheus"},
+		reason:   "who may do what is decided without the handlers that ask, and without the catalog that keeps the tokens",
+	},
+	{
 		dir:      "rpc/metrics",
 		may:      []string{"fsm", "node", "rpc/backend", "rpc/wire"},
 		external: []string{"github.com/prometheus"},

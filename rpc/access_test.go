@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/frame"
@@ -435,9 +436,9 @@ func TestHealthTakesLittle(t *testing.T) {
 // TestAMissingCallerHasNoPermissions: where calls need a token, a call that bypassed authentication
 // may do nothing.
 func TestAMissingCallerHasNoPermissions(t *testing.T) {
-	s := &queueService{authorizer: &authorizer{authenticator: newTokenMemory(), now: time.Now}, now: time.Now}
+	s := &queueService{authorizer: &auth.Authorizer{Authenticator: newTokenMemory(), Now: time.Now}, now: time.Now}
 	c := s.checker(t.Context(), tokens.Put)
-	if c.err == nil || c.err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.permissions.allows("q") || c.another().permissions.allows("q") {
+	if c.err == nil || c.err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.permissions.Allows("q") || c.another().permissions.Allows("q") {
 		t.Errorf("%v, %+v", c.err, c.permissions)
 	}
 }

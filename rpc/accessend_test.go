@@ -43,7 +43,7 @@ func TestTokenEndsStreams(t *testing.T) {
 		consumer, id := keeper.make(t, "consume:q")
 		producer, _ := keeper.make(t, "put:q")
 		k := newTalkWith(t, keeper, producer)
-		known, f := k.server.handler.authorizer.authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + consumer}}})
+		known, f := k.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + consumer}}})
 		if f != nil {
 			t.Fatal(f)
 		}

@@ -28,7 +28,7 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.fastPath.acks)
 		return slowPath(ctx, s.fastPath.codec, request, dst, s.AckBatch)
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.Refusals())
 	s.ackAll(ctx, requestID, b)
 	dst, err := appendAcks(dst, b.answers)
 	if err == nil && !anyFault(b.answers) { // as in putBatch.failed
@@ -102,7 +102,7 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 func (b *ackBatch) add(c *checker, token []byte) {
 	var a answer
 	ref, err := b.leases.Parse(token)
-	if err != nil || !c.permissions.allows(ref.Queue) {
+	if err != nil || !c.permissions.Allows(ref.Queue) {
 		entry := c.another()
 		entry.lease("lease", string(token))
 		a.fault = entry.err

@@ -31,7 +31,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.fastPath.puts)
 		return slowPath(ctx, s.fastPath.codec, request, dst, s.PutBatch)
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.permissions.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.permissions.Refusals())
 	s.putAll(ctx, r.requestID, b)
 	dst, err := appendPuts(dst, b)
 	if err == nil && !b.failed() {
@@ -239,7 +239,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 	switch tag {
 	case tagQueue:
 		if string(value) != r.queue { // most batches are for one queue
-			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.permissions.allows(string(value)) {
+			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.permissions.Allows(string(value)) {
 				return false
 			}
 			r.queue = string(value)

@@ -33,7 +33,7 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	if deadline, ok := ctx.Deadline(); len(conflicts) == 0 || ok && time.Until(deadline) < 2*conflictWait {
 		return
 	}
-	consumer, refused := s.authorizer.permissions(ctx, tokens.Consume)
+	consumer, refused := s.authorizer.Permissions(ctx, tokens.Consume)
 	ctx, cancel := context.WithTimeout(ctx, conflictWait)
 	defer cancel()
 	var reads sync.WaitGroup
@@ -42,7 +42,7 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 		reads.Go(func() {
 			r, _, err := s.node.Query(ctx, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
 			if err == nil && len(r.Jobs) > 0 {
-				sees := refused == nil && consumer.allows(put.Queue)
+				sees := refused == nil && consumer.Allows(put.Queue)
 				f.Message = conflictText(put, &r.Jobs[0], sees)
 			}
 		})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -122,7 +123,7 @@ func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Read
 func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &silentNode{}
-		s := &queueService{router: router{node: n}, authorizer: &authorizer{}}
+		s := &queueService{router: router{node: n}, authorizer: &auth.Authorizer{}}
 		conflicts := func() *putBatch {
 			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
 			for i := range b.puts {

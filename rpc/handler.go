@@ -20,6 +20,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -46,7 +47,7 @@ type Config struct {
 	Limits Limits
 	// Authenticator knows the tokens that calls must carry; nil allows every call. /livez, /readyz
 	// and the health service of gRPC need no token.
-	Authenticator Authenticator
+	Authenticator auth.Authenticator
 	// Backups keeps the time of the node's last complete backup over restarts. If it is nil, the
 	// time is lost when the process ends.
 	Backups BackupTimes
@@ -127,7 +128,7 @@ type handler struct {
 	// interceptor runs the calls of Connect and of sessions. sessionMethods has the methods that
 	// sessions carry.
 	interceptor    *interceptor
-	authorizer     *authorizer
+	authorizer     *auth.Authorizer
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
 	buffers        *buffers // of requests and answers
@@ -167,12 +168,12 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	failures, err := newAuthFailures(cfg.Logger, cfg.Audit, cfg.Registry)
+	failures, err := auth.NewFailures(cfg.Logger, cfg.Audit, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
 	h := &handler{
-		limits: cfg.Limits, authorizer: &authorizer{authenticator: cfg.Authenticator, now: cfg.Now, failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
@@ -182,7 +183,7 @@ func newHandler(cfg Config) (*handler, error) {
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
-	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, audited: auditedMethods(), auditor: cfg.Audit}, binary.buffers
+	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(admin, options)
@@ -256,9 +257,9 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
 	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients check request ids against it
-	id := correlation(r.Header.Get(correlationHeader))
-	r.Header.Set(correlationHeader, id)
-	w.Header().Set(correlationHeader, id)
+	id := correlation(r.Header.Get(auth.CallIDHeader))
+	r.Header.Set(auth.CallIDHeader, id)
+	w.Header().Set(auth.CallIDHeader, id)
 	out := &reply{ResponseWriter: w, request: r, handler: h}
 	defer func() {
 		if p := recover(); p != nil {
@@ -290,8 +291,8 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	c, isCall := h.calls[path]
-	if !isPublicPath(path) {
-		authenticated, f := h.authorizer.authenticate(r)
+	if !auth.PublicPath(path) {
+		authenticated, f := h.authorizer.Authenticate(r)
 		if f != nil {
 			if !isCall {
 				r = plainRequest(r)
@@ -411,7 +412,7 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	h.logger.Error("a handler panicked", slog.String("path", fault.Quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(correlationHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	h.logger.Error("a handler panicked", slog.String("path", fault.Quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(auth.CallIDHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	if out.wrote {
 		panic(http.ErrAbortHandler)
 	}
@@ -419,10 +420,6 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	h.writeFault(out, r, fault.New(belfryv1.Reason_REASON_INTERNAL))
 	out.finish()
 }
-
-// correlationHeader carries the id of a call, for the client and for the server's log. The server
-// sets it on every request that arrives without a valid one.
-const correlationHeader = "X-Request-Id"
 
 // correlation returns the client's id if it is short and visible, else a new one.
 func correlation(id string) string {
@@ -432,4 +429,16 @@ func correlation(id string) string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
+}
+
+// requireView wraps a handler of operational pages. It serves only callers that may view the state
+// of the cluster.
+func (h *handler) requireView(inner http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f := h.authorizer.ViewCluster(r.Context()); f != nil {
+			h.writeFault(w, plainRequest(r), f)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
 }

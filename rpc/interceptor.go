@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -25,15 +26,14 @@ const requestIDHeader = "Belfry-Request-Id"
 type interceptor struct {
 	logger     *slog.Logger
 	traffic    *traffic
-	authorizer *authorizer
-	audited    map[string]bool // procedures
-	auditor    *slog.Logger    // takes a line about each of their calls
+	authorizer *auth.Authorizer
+	auditor    *auth.AuditLog
 }
 
 // WrapUnary implements connect.Interceptor.
 func (e *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
-		c := &procedureCall{procedure: req.Spec().Procedure, address: req.Peer().Addr, id: req.Header().Get(correlationHeader), request: req.Any()}
+		c := &auth.Call{Procedure: req.Spec().Procedure, Address: req.Peer().Addr, ID: req.Header().Get(auth.CallIDHeader), Request: req.Any()}
 		err = e.run(ctx, c, func() (err error) {
 			if id := req.Header().Get(requestIDHeader); id != "" {
 				if err := takeRequestIDOf(req.Any(), id); err != nil {
@@ -41,7 +41,7 @@ func (e *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				}
 			}
 			if res, err = next(ctx, req); err == nil {
-				c.answer = res.Any()
+				c.Answer = res.Any()
 			}
 			return err
 		})
@@ -52,28 +52,19 @@ func (e *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// procedureCall is a call as the interceptor sees it.
-type procedureCall struct {
-	procedure string
-	address   string // of the client
-	id        string // by which client and log speak of it; a session's calls share one
-	request   any    // what was asked: of a stream its first message, nil for what sessions and raw routes carry
-	answer    any    // of a request that was answered
-}
-
 // run authorizes a call of a procedure and makes it. An error or a panic becomes an error of the
 // contract. The call is measured, and audited if its procedure is.
-func (e *interceptor) run(ctx context.Context, c *procedureCall, call func() error) (err error) {
+func (e *interceptor) run(ctx context.Context, c *auth.Call, call func() error) (err error) {
 	started := time.Now()
 	defer func() {
 		if p := recover(); p != nil {
 			err = e.panicked(c, p)
 		}
 		took := time.Since(started)
-		e.traffic.observe(c.procedure, err, took)
-		e.audit(ctx, c, err, took)
+		e.traffic.observe(c.Procedure, err, took)
+		e.auditor.CallEnded(ctx, c, err, took)
 	}()
-	if err := e.authorizer.authorize(ctx, c.procedure); err != nil {
+	if err := e.authorizer.Authorize(ctx, c.Procedure); err != nil {
 		return e.wire(c, err)
 	}
 	return e.wire(c, call())
@@ -82,7 +73,7 @@ func (e *interceptor) run(ctx context.Context, c *procedureCall, call func() err
 // WrapStreamingHandler implements connect.Interceptor.
 func (e *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		c := &procedureCall{procedure: conn.Spec().Procedure, address: conn.Peer().Addr, id: conn.RequestHeader().Get(correlationHeader)}
+		c := &auth.Call{Procedure: conn.Spec().Procedure, Address: conn.Peer().Addr, ID: conn.RequestHeader().Get(auth.CallIDHeader)}
 		return e.run(ctx, c, func() error { return next(ctx, &firstMessage{conn, c}) })
 	}
 }
@@ -91,14 +82,14 @@ func (e *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) co
 type firstMessage struct {
 	connect.StreamingHandlerConn
 
-	call *procedureCall
+	call *auth.Call
 }
 
 // Receive implements connect.StreamingHandlerConn.
 func (f *firstMessage) Receive(message any) error {
 	err := f.StreamingHandlerConn.Receive(message)
-	if err == nil && f.call.request == nil {
-		f.call.request = withoutData(message)
+	if err == nil && f.call.Request == nil {
+		f.call.Request = withoutData(message)
 	}
 	return err
 }
@@ -118,7 +109,7 @@ func (e *interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 
 // wire converts the error of a handler to one of the contract. It logs internal errors, of which
 // the caller sees no details.
-func (e *interceptor) wire(c *procedureCall, err error) error {
+func (e *interceptor) wire(c *auth.Call, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -126,16 +117,16 @@ func (e *interceptor) wire(c *procedureCall, err error) error {
 		return err
 	}
 	f := fault.Of(err)
-	e.authorizer.failures.countCall(c, f)
+	e.authorizer.Failures.CountCall(c, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
-		e.logger.Error("a call failed inside the server", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("error", err))
+		e.logger.Error("a call failed inside the server", slog.String("procedure", c.Procedure), slog.String("request_id", c.ID), slog.Any("error", err))
 	}
 	return f.Wire()
 }
 
 // panicked logs a panic and returns the error for the caller.
-func (e *interceptor) panicked(c *procedureCall, p any) error {
-	e.logger.Error("a call panicked", slog.String("procedure", c.procedure), slog.String("request_id", c.id), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+func (e *interceptor) panicked(c *auth.Call, p any) error {
+	e.logger.Error("a call panicked", slog.String("procedure", c.Procedure), slog.String("request_id", c.ID), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return fault.New(belfryv1.Reason_REASON_INTERNAL).Wire()
 }
 

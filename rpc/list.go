@@ -170,9 +170,9 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	}
 	out := &belfryv1.ListQueuesResponse{Stale: req.GetStale()}
 	var due fsm.Due
-	for _, names := range c.permissions.namesUnder(req.GetPrefix()) {
-		query := &fsm.QueuesQuery{Prefix: names.prefix, After: after, Max: most + 1 - len(out.Queues)}
-		if names.one {
+	for _, names := range c.permissions.NamesUnder(req.GetPrefix()) {
+		query := &fsm.QueuesQuery{Prefix: names.Prefix, After: after, Max: most + 1 - len(out.Queues)}
+		if names.One {
 			query.Max = 1 // the queue comes first, if it exists
 		}
 		readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
@@ -181,7 +181,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 		}
 		parts := queueParts(readings)
 		slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
-		for len(parts) > 0 && (!names.one || parts[0].Name == names.prefix) {
+		for len(parts) > 0 && (!names.One || parts[0].Name == names.Prefix) {
 			n := 1
 			for n < len(parts) && parts[n].Name == parts[0].Name {
 				n++

@@ -20,7 +20,7 @@ func (h *handler) ofPage(r *http.Request) *fault.Error {
 	if !h.local || h.unclaimed(r.Host) {
 		return nil
 	}
-	if open, _ := h.authorizer.openAccess(); !open { // while that is not known, the call is refused for it later
+	if open, _ := h.authorizer.OpenAccess(); !open { // while that is not known, the call is refused for it later
 		return nil
 	}
 	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address, as localhost, or as --advertise says: a page in a browser could have its own name, such as " +

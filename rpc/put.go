@@ -52,7 +52,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 			b.puts[i] = put
 		}
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, c.permissions.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, c.permissions.Refusals())
 	s.putAll(ctx, requestID, b)
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
 	for i := range b.answers {

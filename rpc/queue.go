@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -30,22 +31,22 @@ type queueService struct {
 	putRotation atomic.Uint32
 	rotation    partitionRotation
 	fastPath    fastPath
-	authorizer  *authorizer
+	authorizer  *auth.Authorizer
 	// partsAtOnce is how many parts of one call are proposed at a time; 0 means 1.
 	partsAtOnce int
 }
 
 // checker returns a checker for one request that does an action to the queues that it names.
 func (s *queueService) checker(ctx context.Context, action tokens.Action) *checker {
-	allowed, f := s.authorizer.permissions(ctx, action)
+	allowed, f := s.authorizer.Permissions(ctx, action)
 	return &checker{limits: &s.limits, now: s.now(), permissions: allowed, err: f}
 }
 
 // auditEntries logs a line in the audit log if some entries of a call were refused. Each entry of
 // such a call has its own answer.
-func (s *queueService) auditEntries(ctx context.Context, procedure string, refused refusedEntries) {
-	if refused.count > 0 {
-		s.authorizer.failures.auditEntries(ctx, procedure, refused)
+func (s *queueService) auditEntries(ctx context.Context, procedure string, refused auth.RefusedEntries) {
+	if refused.Count > 0 {
+		s.authorizer.Failures.AuditEntries(ctx, procedure, refused)
 	}
 }
 
@@ -267,7 +268,7 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 	for _, token := range req.GetLeases() {
 		b.add(c, []byte(token))
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.Refusals())
 	s.ackAll(ctx, requestID, b)
 	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(b.answers))}
 	for i := range b.answers {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -28,13 +29,13 @@ func validText(s string) bool { return utf8.ValidString(s) }
 
 // serveRaw serves POST /q/{queue} and GET /q/{queue}. It refuses HEAD, which would reserve a job.
 func (h *handler) serveRaw(w http.ResponseWriter, r *http.Request, queue string) {
-	c := &procedureCall{address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
+	c := &auth.Call{Address: r.RemoteAddr, ID: r.Header.Get(auth.CallIDHeader)}
 	var serve func(http.ResponseWriter, *http.Request, string) error
 	switch r.Method {
 	case http.MethodPost:
-		c.procedure, serve = belfryv1connect.QueueServicePutProcedure, h.rawPut
+		c.Procedure, serve = belfryv1connect.QueueServicePutProcedure, h.rawPut
 	case http.MethodGet:
-		c.procedure, serve = belfryv1connect.QueueServiceReserveProcedure, h.rawReserve
+		c.Procedure, serve = belfryv1connect.QueueServiceReserveProcedure, h.rawReserve
 	default:
 		w.Header().Set("Allow", "GET, POST")
 		w.WriteHeader(http.StatusMethodNotAllowed)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
@@ -80,4 +81,17 @@ func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 		f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
 	}
 	h.writeFault(w, r, f)
+}
+
+// auditedMethods returns the procedures whose calls are all logged: Redrive, and those of
+// AdminService that change state or export everything. Their requests contain no bodies of jobs and
+// no secrets.
+func auditedMethods() map[string]bool {
+	audited := map[string]bool{belfryv1connect.QueueServiceRedriveProcedure: true}
+	for _, m := range methodsOfContract() {
+		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") && !m.reads {
+			audited[m.procedure] = true
+		}
+	}
+	return audited
 }

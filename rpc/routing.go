@@ -30,7 +30,7 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 		out.Leaders[shard] = s.node.ClientAddr(uint32(shard))
 	}
 	for _, queue := range req.GetQueues() {
-		if n := s.partitions(queue); n > 1 && viewable.allows(queue) {
+		if n := s.partitions(queue); n > 1 && viewable.Allows(queue) {
 			out.Partitions[queue] = n
 		}
 	}

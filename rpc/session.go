@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
@@ -136,7 +137,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 		h.writeFault(w, r, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
-	s := &session{handler: h, address: r.RemoteAddr, id: r.Header.Get(correlationHeader), calls: map[uint32]context.CancelFunc{}}
+	s := &session{handler: h, address: r.RemoteAddr, id: r.Header.Get(auth.CallIDHeader), calls: map[uint32]context.CancelFunc{}}
 	h.sessions.add(s)
 	defer h.sessions.remove(s)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
@@ -213,7 +214,7 @@ func (s *session) left() bool {
 func (s *session) welcome(header http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nDate: " + s.handler.queues.now().UTC().Format(http.TimeFormat) + "\r\n")
-	for _, name := range []string{"Belfry-Served-By", correlationHeader} {
+	for _, name := range []string{"Belfry-Served-By", auth.CallIDHeader} {
 		b.WriteString(name + ": " + header.Get(name) + "\r\n")
 	}
 	b.WriteString("\r\n")
@@ -254,7 +255,7 @@ func (s *session) read() error {
 		case frame.Cancel:
 			s.cancelCall(h.ID)
 		case frame.Ping:
-			if f := s.handler.authorizer.authorize(s.ctx, frame.Path); f != nil {
+			if f := s.handler.authorizer.Authorize(s.ctx, frame.Path); f != nil {
 				return f // its token has ended; clients send a Ping every few seconds
 			}
 			if err := s.out.Send(s.ctx, frame.Header{Kind: frame.Pong}, nil); err != nil {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
@@ -41,14 +42,14 @@ type talk struct {
 func newTalk(t testing.TB) *talk { return newTalkWith(t, nil, "") }
 
 // newTalkWith is newTalk where calls need a token, and have one.
-func newTalkWith(t testing.TB, auth Authenticator, token string) *talk {
+func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
 	k := &talk{t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{}, ctx: context.WithoutCancel(t.Context())}
 	var err error
 	k.server, err = newTestServer(Config{
 		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry, Name: "n1", Authenticator: auth,
 	})
 	if token != "" {
-		known, f := k.server.handler.authorizer.authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		known, f := k.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 		if f != nil {
 			t.Fatal(f)
 		}

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -148,7 +149,7 @@ func (s *session) finishCall() {
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
 	defer s.finishCall()
 	answer := s.handler.buffers.get()
-	err := s.handler.interceptor.run(ctx, &procedureCall{procedure: method.procedure, address: s.address, id: s.id}, func() (err error) {
+	err := s.handler.interceptor.run(ctx, &auth.Call{Procedure: method.procedure, Address: s.address, ID: s.id}, func() (err error) {
 		*answer, err = method.call(ctx, *request, *answer)
 		return err
 	})

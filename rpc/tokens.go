@@ -22,7 +22,7 @@ const (
 
 // CreateToken implements AdminService.
 func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
-	open, f := s.authorizer.openAccess()
+	open, f := s.authorizer.OpenAccess()
 	switch {
 	case f != nil:
 		return nil, f
@@ -43,7 +43,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 		return nil, c.err
 	}
 	if c.permissions != nil {
-		record.CreatedBy = c.permissions.caller
+		record.CreatedBy = c.permissions.Caller
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()

@@ -254,7 +254,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 // rootOf returns the context of a caller with a token.
 func rootOf(t *testing.T, s *served, token string) context.Context {
 	t.Helper()
-	known, f := s.server.handler.authorizer.authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	known, f := s.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	if f != nil {
 		t.Fatal(f)
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -21,7 +22,7 @@ type checker struct {
 	// now is the time of the serving node. It only bounds how far in the future a due time may be.
 	now time.Time
 	// permissions says what the caller may do to queues; nil for everything.
-	permissions *permissions
+	permissions *auth.Permissions
 	err         *fault.Error
 }
 
@@ -32,8 +33,8 @@ func (c *checker) another() *checker {
 
 // allow checks that the caller has the permission of this call for a queue.
 func (c *checker) allow(queue string) {
-	if c.err == nil && !c.permissions.allows(queue) {
-		c.err = c.permissions.forbidden(queue)
+	if c.err == nil && !c.permissions.Allows(queue) {
+		c.err = c.permissions.Forbidden(queue)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -35,7 +36,7 @@ type waiting struct {
 // ServeHTTP implements http.Handler.
 func (s *waiting) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", s.handler.name)
-	w.Header().Set(correlationHeader, correlation(r.Header.Get(correlationHeader)))
+	w.Header().Set(auth.CallIDHeader, correlation(r.Header.Get(auth.CallIDHeader)))
 	out := &reply{ResponseWriter: w, request: r, handler: s.handler}
 	defer out.finish()
 	if route, ok := s.handler.routes[r.URL.Path]; ok {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -380,13 +381,13 @@ type action struct {
 
 // actionsOf checks the actions of a message.
 func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.WorkRequest) []action {
-	var refused refusedEntries
+	var refused auth.RefusedEntries
 	add := func(lease, requestID string, build func(*checker) (fsm.Ref, fsm.Command)) {
 		c := w.service.checker(ctx, tokens.Consume)
 		ref, command := build(c)
 		c.requestID(requestID)
-		if r := c.permissions.refusals(); r.count > 0 {
-			refused.add(r.queue)
+		if r := c.permissions.Refusals(); r.Count > 0 {
+			refused.Add(r.Queue)
 		}
 		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})
 	}

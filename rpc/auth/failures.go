@@ -1,4 +1,4 @@
-package rpc
+package auth
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// authFailureLogPeriod is the shortest time between two warnings about refused calls.
-const authFailureLogPeriod = 10 * time.Second
+// failureLogPeriod is the shortest time between two warnings about refused calls.
+const failureLogPeriod = 10 * time.Second
 
 // The audit log has at most refusalLines lines about refused calls at once, and one more each
 // refusalPause. Calls with and without a valid token are counted separately, so that many calls
@@ -27,11 +27,11 @@ const (
 	refusalPause = time.Second
 )
 
-// authFailures counts calls that were refused for want of a token or of a scope. It logs them from
+// Failures counts calls that were refused for want of a token or of a scope. It logs them from
 // time to time only, so that a client that guesses tokens does not fill the log. The audit log has
 // a line for each such call, and for each call of which some entries were refused, up to the rate
 // of an auditLimiter.
-type authFailures struct {
+type Failures struct {
 	logger, auditor *slog.Logger
 	calls           *prometheus.CounterVec
 
@@ -62,9 +62,10 @@ func (a *auditLimiter) line(now time.Time) (unsaid int, ok bool) {
 	return unsaid, true
 }
 
-// newAuthFailures registers the counter.
-func newAuthFailures(logger, auditor *slog.Logger, registry prometheus.Registerer) (*authFailures, error) {
-	t := &authFailures{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+// NewFailures registers the counter of refused calls. logger gets a warning from time to time, and
+// auditor the lines about single calls.
+func NewFailures(logger, auditor *slog.Logger, registry prometheus.Registerer) (*Failures, error) {
+	t := &Failures{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or forbidden.",
 	}, []string{"reason"})}
 	for _, reason := range []string{"unauthenticated", "forbidden"} {
@@ -78,9 +79,9 @@ func newAuthFailures(logger, auditor *slog.Logger, registry prometheus.Registere
 
 // addUnauthenticated counts a request without a valid token. who is the caller that the token
 // names; nil if the request has no well-formed token.
-func (t *authFailures) addUnauthenticated(r *http.Request, who *caller, f *fault.Error) {
+func (t *Failures) addUnauthenticated(r *http.Request, who *caller, f *fault.Error) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
-		c := &procedureCall{procedure: tokens.Mask(r.URL.Path), address: r.RemoteAddr, id: r.Header.Get(correlationHeader)}
+		c := &Call{Procedure: tokens.Mask(r.URL.Path), Address: r.RemoteAddr, ID: r.Header.Get(CallIDHeader)}
 		t.count(c, f)
 		t.auditLine(&t.unauthenticated, who, c, f.Code().String()+": "+f.Message)
 	}
@@ -88,12 +89,12 @@ func (t *authFailures) addUnauthenticated(r *http.Request, who *caller, f *fault
 
 // auditCall logs a refused call of an authenticated caller, unless there were too many lately. The
 // next line then says how many calls had no line.
-func (t *authFailures) auditCall(who *caller, c *procedureCall, outcome string, more ...any) {
+func (t *Failures) auditCall(who *caller, c *Call, outcome string, more ...any) {
 	t.auditLine(&t.known, who, c, outcome, more...)
 }
 
 // auditLine logs a refused call if the limiter allows it.
-func (t *authFailures) auditLine(of *auditLimiter, who *caller, c *procedureCall, outcome string, more ...any) {
+func (t *Failures) auditLine(of *auditLimiter, who *caller, c *Call, outcome string, more ...any) {
 	t.mu.Lock()
 	unsaid, ok := of.line(time.Now())
 	t.mu.Unlock()
@@ -104,38 +105,39 @@ func (t *authFailures) auditLine(of *auditLimiter, who *caller, c *procedureCall
 	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
 }
 
-// refusedEntries counts the entries of a call that were refused for want of a scope while the
-// others were carried out. queue is that of the first.
-type refusedEntries struct {
-	count int
-	queue string
+// RefusedEntries counts the entries of a call that were refused for want of a scope while the
+// others were carried out. Queue is the queue of the first.
+type RefusedEntries struct {
+	Count int
+	Queue string
 }
 
-func (r *refusedEntries) add(queue string) {
-	if r.count++; r.count == 1 {
-		r.queue = queue
+// Add counts a refused entry that names a queue.
+func (r *RefusedEntries) Add(queue string) {
+	if r.Count++; r.Count == 1 {
+		r.Queue = queue
 	}
 }
 
-// auditEntries logs one line about the refused entries of a call.
-func (t *authFailures) auditEntries(ctx context.Context, procedure string, r refusedEntries) {
+// AuditEntries logs one line about the refused entries of a call.
+func (t *Failures) AuditEntries(ctx context.Context, procedure string, r RefusedEntries) {
 	who, ok := ctx.Value(callerKey{}).(*caller)
 	if !ok {
 		return // such a call was refused as a whole
 	}
-	t.auditCall(who, &procedureCall{procedure: procedure, address: who.address, id: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
-		slog.Int("entries", r.count), slog.String("queue", fault.Clip(tokens.Mask(r.queue), fault.QuotedBytesMax)))
+	t.auditCall(who, &Call{Procedure: procedure, Address: who.address, ID: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
+		slog.Int("entries", r.Count), slog.String("queue", fault.Clip(tokens.Mask(r.Queue), fault.QuotedBytesMax)))
 }
 
-// countCall counts a call that has ended if it was refused for want of a token or of a scope.
-func (t *authFailures) countCall(c *procedureCall, f *fault.Error) {
+// CountCall counts a call that has ended if it was refused for want of a token or of a scope.
+func (t *Failures) CountCall(c *Call, f *fault.Error) {
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED || f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
 		t.count(c, f)
 	}
 }
 
-// count counts a refused call, and logs the sum at most once in authFailureLogPeriod.
-func (t *authFailures) count(c *procedureCall, f *fault.Error) {
+// count counts a refused call, and logs the sum at most once in failureLogPeriod.
+func (t *Failures) count(c *Call, f *fault.Error) {
 	reason := "unauthenticated"
 	if f.Reason == belfryv1.Reason_REASON_FORBIDDEN {
 		reason = "forbidden"
@@ -145,10 +147,10 @@ func (t *authFailures) count(c *procedureCall, f *fault.Error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.since++
-	if now.Sub(t.said) < authFailureLogPeriod {
+	if now.Sub(t.said) < failureLogPeriod {
 		return
 	}
-	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.address), slog.String("procedure", fault.Clip(c.procedure, fault.QuotedBytesMax)),
+	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.Address), slog.String("procedure", fault.Clip(c.Procedure, fault.QuotedBytesMax)),
 		slog.String("last", tokens.Mask(f.Message)))
 	t.said, t.since = now, 0
 }

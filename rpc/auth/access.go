@@ -1,4 +1,4 @@
-package rpc
+package auth
 
 import (
 	"context"
@@ -39,20 +39,23 @@ type caller struct {
 
 type callerKey struct{}
 
-// authorizer checks the tokens of calls and what they allow. Without an authenticator, or if it is
+// Authorizer checks the tokens of calls and what they allow. Without an authenticator, or if it is
 // nil, it allows every call.
-type authorizer struct {
-	authenticator Authenticator
-	now           func() time.Time
-	failures      *authFailures
+type Authorizer struct {
+	// Authenticator knows the tokens; nil allows every call.
+	Authenticator Authenticator
+	// Now is the wall clock, by which tokens end.
+	Now func() time.Time
+	// Failures counts the refused calls.
+	Failures *Failures
 }
 
-// openAccess reports whether calls need no token. It returns a fault if that is not known yet.
-func (g *authorizer) openAccess() (bool, *fault.Error) {
-	if g == nil || g.authenticator == nil {
+// OpenAccess reports whether calls need no token. It returns a fault if that is not known yet.
+func (a *Authorizer) OpenAccess() (bool, *fault.Error) {
+	if a == nil || a.Authenticator == nil {
 		return true, nil
 	}
-	open, err := g.authenticator.OpenAccess()
+	open, err := a.Authenticator.OpenAccess()
 	if err != nil {
 		return false, accessUnknown(err)
 	}
@@ -66,27 +69,27 @@ func accessUnknown(err error) *fault.Error {
 	return &f
 }
 
-// authenticate returns the request with its caller in the context. It refuses a request without a
+// Authenticate returns the request with its caller in the context. It refuses a request without a
 // valid token before anything of its body is read.
-func (g *authorizer) authenticate(r *http.Request) (*http.Request, *fault.Error) {
-	open, f := g.openAccess()
+func (a *Authorizer) Authenticate(r *http.Request) (*http.Request, *fault.Error) {
+	open, f := a.OpenAccess()
 	if open || f != nil {
 		return r, f
 	}
-	who, f := g.bearer(r.Header)
+	who, f := a.bearer(r.Header)
 	if f == nil {
-		who.address, who.requestID = r.RemoteAddr, r.Header.Get(correlationHeader)
-		_, f = g.tokenRecord(who)
+		who.address, who.requestID = r.RemoteAddr, r.Header.Get(CallIDHeader)
+		_, f = a.tokenRecord(who)
 	}
 	if f != nil {
-		g.failures.addUnauthenticated(r, who, f)
+		a.Failures.addUnauthenticated(r, who, f)
 		return nil, f
 	}
 	return r.WithContext(context.WithValue(r.Context(), callerKey{}, who)), nil
 }
 
 // bearer reads the token of a request.
-func (g *authorizer) bearer(header http.Header) (*caller, *fault.Error) {
+func (a *Authorizer) bearer(header http.Header) (*caller, *fault.Error) {
 	values := header.Values("Authorization")
 	if len(values) == 0 {
 		return nil, unauthenticated("the call carries no token; send one in the header `Authorization: Bearer TOKEN`")
@@ -111,100 +114,110 @@ func unauthenticated(why string) *fault.Error {
 }
 
 // tokenRecord returns the record of the token of a caller if the token is valid now.
-func (g *authorizer) tokenRecord(who *caller) (*tokens.Record, *fault.Error) {
-	record, err := g.authenticator.Token(who.id)
+func (a *Authorizer) tokenRecord(who *caller) (*tokens.Record, *fault.Error) {
+	record, err := a.Authenticator.Token(who.id)
 	if err != nil {
 		return nil, accessUnknown(err)
 	}
-	if record == nil || !record.Hash.Equal(who.hash) || record.Expired(g.now()) {
+	if record == nil || !record.Hash.Equal(who.hash) || record.Expired(a.Now()) {
 		return nil, unauthenticated("the call's token is not known here, or has ended")
 	}
 	return record, nil
 }
 
-// permissions are what a caller may do to queues.
-type permissions struct {
-	caller string
+// Permissions are what a caller may do to queues.
+type Permissions struct {
+	// Caller is the id of the token.
+	Caller string
 	scopes tokens.Scopes
 	action tokens.Action
 	// refused counts the entries of the call that were refused so far.
-	refused refusedEntries
+	refused RefusedEntries
 }
 
-// permissions returns what the caller of ctx may do where an action is required; nil if calls need
+// Permissions returns what the caller of ctx may do where an action is required; nil if calls need
 // no token. With a fault it returns permissions that allow nothing.
-func (g *authorizer) permissions(ctx context.Context, action tokens.Action) (*permissions, *fault.Error) {
-	open, f := g.openAccess()
+func (a *Authorizer) Permissions(ctx context.Context, action tokens.Action) (*Permissions, *fault.Error) {
+	open, f := a.OpenAccess()
 	switch {
 	case open:
 		return nil, nil
 	case f != nil:
-		return &permissions{action: action}, f
+		return &Permissions{action: action}, f
 	}
 	who, ok := ctx.Value(callerKey{}).(*caller)
 	if !ok {
-		return &permissions{action: action}, unauthenticated("the call carries no token")
+		return &Permissions{action: action}, unauthenticated("the call carries no token")
 	}
-	record, f := g.tokenRecord(who)
+	record, f := a.tokenRecord(who)
 	if f != nil {
-		return &permissions{caller: who.id, action: action}, f
+		return &Permissions{Caller: who.id, action: action}, f
 	}
-	return &permissions{caller: who.id, scopes: record.Scopes, action: action}, nil
+	return &Permissions{Caller: who.id, scopes: record.Scopes, action: action}, nil
 }
 
-// allows reports whether the caller may do the action to a queue. Nil permissions allow everything.
-func (g *permissions) allows(queue string) bool {
+// Allows reports whether the caller may do the action to a queue. Nil permissions allow everything.
+func (p *Permissions) Allows(queue string) bool {
 	switch {
-	case g == nil:
+	case p == nil:
 		return true
-	case g.action == tokens.View:
-		return g.scopes.AllowView(queue)
+	case p.action == tokens.View:
+		return p.scopes.AllowView(queue)
 	default:
-		return g.scopes.Allow(g.action, queue)
+		return p.scopes.Allow(p.action, queue)
 	}
 }
 
-// refusals returns the entries that were refused.
-func (g *permissions) refusals() (r refusedEntries) {
-	if g != nil {
-		r = g.refused
+// Refusals returns the entries that were refused.
+func (p *Permissions) Refusals() (r RefusedEntries) {
+	if p != nil {
+		r = p.refused
 	}
 	return r
 }
 
-// forbidden returns the fault of an action that is not allowed on a queue, or, if queue is empty,
+// Forbidden returns the fault of an action that is not allowed on a queue, or, if queue is empty,
 // on the whole cluster. It records the refusal.
-func (g *permissions) forbidden(queue string) *fault.Error {
+func (p *Permissions) Forbidden(queue string) *fault.Error {
 	f := fault.New(belfryv1.Reason_REASON_FORBIDDEN)
 	if queue == "" {
 		queue = tokens.All
 	}
-	g.refused.add(queue)
-	f.Message = "token " + g.caller + " does not allow it: it takes " + tokens.Scope{Actions: []tokens.Action{g.action}, Queues: queue}.String()
+	p.refused.Add(queue)
+	f.Message = "token " + p.Caller + " does not allow it: it takes " + tokens.Scope{Actions: []tokens.Action{p.action}, Queues: queue}.String()
 	return f
 }
 
-// isPublicPath reports whether a path needs no token: load balancers ask there whether the node
+// PublicPath reports whether a path needs no token: load balancers ask there whether the node
 // serves.
-func isPublicPath(path string) bool {
+func PublicPath(path string) bool {
 	return path == "/livez" || path == "/readyz" || strings.HasPrefix(path, "/"+grpchealth.HealthV1ServiceName+"/")
 }
 
-// authorize refuses a procedure for the whole cluster unless the token allows it for the whole
+// Authorize refuses a procedure for the whole cluster unless the token allows it for the whole
 // cluster. It refuses every procedure once the token has ended.
-func (g *authorizer) authorize(ctx context.Context, procedure string) error {
-	if isPublicPath(procedure) {
+func (a *Authorizer) Authorize(ctx context.Context, procedure string) error {
+	if PublicPath(procedure) {
 		return nil
 	}
 	action, whole := clusterAction(procedure)
-	allowed, f := g.permissions(ctx, action)
+	allowed, f := a.Permissions(ctx, action)
 	if f == nil && allowed != nil && whole && !allowed.scopes.AllowCluster(action) {
-		f = allowed.forbidden("")
+		f = allowed.Forbidden("")
 	}
 	if f != nil {
 		return f
 	}
 	return nil
+}
+
+// ViewCluster refuses a caller that may not view the state of the cluster.
+func (a *Authorizer) ViewCluster(ctx context.Context) *fault.Error {
+	allowed, f := a.Permissions(ctx, tokens.View)
+	if f == nil && allowed != nil && !allowed.scopes.AllowCluster(tokens.View) {
+		f = allowed.Forbidden("")
+	}
+	return f
 }
 
 // clusterAction returns the action that a procedure requires on all queues and the cluster. whole
@@ -222,53 +235,37 @@ func clusterAction(procedure string) (action tokens.Action, whole bool) {
 	}
 }
 
-// requireView wraps a handler of operational pages. It serves only callers that may view the state
-// of the cluster.
-func (h *handler) requireView(inner http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		allowed, f := h.authorizer.permissions(r.Context(), tokens.View)
-		if f == nil && allowed != nil && !allowed.scopes.AllowCluster(tokens.View) {
-			f = allowed.forbidden("")
-		}
-		if f != nil {
-			h.writeFault(w, plainRequest(r), f)
-			return
-		}
-		inner.ServeHTTP(w, r)
-	})
-}
-
-// nameRange is the set of queue names that begin with prefix or, if one is set, only the name
-// prefix itself.
-type nameRange struct {
-	prefix string
-	one    bool
+// NameRange is the set of queue names that begin with Prefix or, if One is set, only the name
+// Prefix itself.
+type NameRange struct {
+	Prefix string
+	One    bool
 }
 
 // has reports whether the range contains all names of another.
-func (r nameRange) has(other nameRange) bool {
-	return r == other || !r.one && strings.HasPrefix(other.prefix, r.prefix)
+func (r NameRange) has(other NameRange) bool {
+	return r == other || !r.One && strings.HasPrefix(other.Prefix, r.Prefix)
 }
 
-// namesUnder returns the ranges of the names that begin with prefix and that the caller may see.
+// NamesUnder returns the ranges of the names that begin with prefix and that the caller may see.
 // The ranges are in order and do not overlap.
-func (g *permissions) namesUnder(prefix string) (all []nameRange) {
-	if g == nil {
-		return []nameRange{{prefix: prefix}}
+func (p *Permissions) NamesUnder(prefix string) (all []NameRange) {
+	if p == nil {
+		return []NameRange{{Prefix: prefix}}
 	}
-	for i := range g.scopes {
-		start, open := strings.CutSuffix(g.scopes[i].Queues, tokens.All)
-		r := nameRange{start, !open}
+	for i := range p.scopes {
+		start, open := strings.CutSuffix(p.scopes[i].Queues, tokens.All)
+		r := NameRange{start, !open}
 		switch {
 		case open && strings.HasPrefix(prefix, start):
-			r = nameRange{prefix: prefix}
+			r = NameRange{Prefix: prefix}
 		case !strings.HasPrefix(start, prefix):
 			continue
 		}
-		if !slices.ContainsFunc(all, func(known nameRange) bool { return known.has(r) }) {
+		if !slices.ContainsFunc(all, func(known NameRange) bool { return known.has(r) }) {
 			all = append(slices.DeleteFunc(all, r.has), r)
 		}
 	}
-	slices.SortFunc(all, func(a, b nameRange) int { return strings.Compare(a.prefix, b.prefix) })
+	slices.SortFunc(all, func(x, y NameRange) int { return strings.Compare(x.Prefix, y.Prefix) })
 	return all
 }
