@@ -88,6 +88,12 @@ var importTable = []importRow{
 		reason:   "connections carry what groups and calls say, and know neither",
 	},
 	{
+		dir:     "node/propose",
+		may:     []string{"fsm", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
+		testMay: []string{"node/storage"},
+		reason:  "requests become entries without Raft and without a shard",
+	},
+	{
 		dir:    "node/outcome",
 		reason: "an error and its outcome mean the same in every room of node, and depend on none",
 	},

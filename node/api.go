@@ -7,30 +7,18 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
 // Witness says where in a shard's history a request took effect, or which state a read saw.
-type Witness struct {
-	Shard uint32
-	Term  uint64
-	Index uint64
-	// Entry is the position of the request's first command among the commands of the log entry; 0 for a read.
-	Entry uint32
-	// Time is the shard's clock as of the entry.
-	Time fsm.Time
-}
+type Witness = propose.Witness
 
-// Reply is the answer to a request. Results[i] belongs to the request's command i, whose witness
-// has Entry Witness.Entry+i. The zero Witness means that nothing was logged.
-type Reply struct {
-	Witness Witness
-	Results []fsm.Result
-	// Jobs are the granted jobs in the order of the grants, as fsm.HeldQuery answers them. Only
-	// Reserve sets it. It leaves out jobs that are no longer held when they are read, because the
-	// lease was short or a repeat of the call has finished the job.
-	Jobs []fsm.Job
-}
+// Reply is the answer to a request.
+type Reply = propose.Reply
+
+// RequestMutex keeps two attempts at one request that reserves from several shards from running at the same time.
+type RequestMutex = propose.RequestMutex
 
 // Wait says how long a call of Reserve stays parked.
 type Wait struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -209,7 +210,7 @@ func (cfg Config) validate() error {
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
 	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)
 	check(cfg.QueueBytesMax > 0, "QueueBytesMax is %d, not positive", cfg.QueueBytesMax)
-	check(cfg.EntryBytesMax > 0 && cfg.EntryBytesMax <= requestBytesMax, "EntryBytesMax is %d, not 1 to %d", cfg.EntryBytesMax, requestBytesMax)
+	check(cfg.EntryBytesMax > 0 && cfg.EntryBytesMax <= propose.RequestBytesMax, "EntryBytesMax is %d, not 1 to %d", cfg.EntryBytesMax, propose.RequestBytesMax)
 	check(cfg.EntriesInFlight > 0, "EntriesInFlight is %d, not positive", cfg.EntriesInFlight)
 	check(cfg.WaitersMax > 0, "WaitersMax is %d, not positive", cfg.WaitersMax)
 	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)

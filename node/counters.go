@@ -3,7 +3,6 @@ package node
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/histogram"
@@ -13,40 +12,21 @@ import (
 
 // shardCounters are the counters that the parts of a shard share.
 type shardCounters struct {
-	shard                          uint32
-	applied, notApplied, unknown   atomic.Uint64
+	notApplied, unknown            atomic.Uint64
 	overloaded, diskFull, noLeader atomic.Uint64
 	memoryFull, tooFewVoters       atomic.Uint64
-	entries, commands              atomic.Uint64
 	redelivered                    atomic.Uint64
-	entryCommands, entryBytes      *histogram.Histogram
-	propose, commit, apply         *histogram.Histogram
+	apply                          *histogram.Histogram
 	serverLate, workerLate         *histogram.Histogram
 	measures                       *queueMeasures
 	quotas                         admit.NamespaceRefusals
 }
 
-func newShardCounters(shard uint32) *shardCounters {
+func newShardCounters() *shardCounters {
 	return &shardCounters{
-		shard: shard, entryCommands: histogram.Doubling(1, 15), entryBytes: histogram.Doubling(128, 15),
-		propose: histogram.Seconds(), commit: histogram.Seconds(), apply: histogram.Seconds(),
+		apply:      histogram.Seconds(),
 		serverLate: histogram.Seconds(), workerLate: histogram.Seconds(), measures: newQueueMeasures(),
 	}
-}
-
-// entryApplied counts an entry of this node that was applied.
-func (c *shardCounters) entryApplied(f *inflightEntry, commands int, now time.Time) {
-	c.entries.Add(1)
-	c.commands.Add(uint64(commands))
-	c.applied.Add(uint64(len(f.batch)))
-	c.entryCommands.Add(float64(commands))
-	c.entryBytes.Add(float64(len(f.entry)))
-	c.commit.Observe(now.Sub(f.start))
-	seconds := make([]float64, len(f.batch))
-	for i, pr := range f.batch {
-		seconds[i] = now.Sub(pr.queued).Seconds()
-	}
-	c.propose.Add(seconds...)
 }
 
 // failed counts requests that ended with err.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in it finds nothing. A caller is not told so while
@@ -61,7 +62,7 @@ func TestEmptyAnswerNamesItsEntry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := Reply{Witness: Witness{Term: 2, Index: 7, Time: 1}, Results: make([]fsm.Result, 1)}
+		first := propose.Reply{Witness: propose.Witness{Term: 2, Index: 7, Time: 1}, Results: make([]fsm.Result, 1)}
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
 		if reply, err := s.parkBriefly(t.Context(), req, first); err != nil || reply.Witness != first.Witness {
 			t.Errorf("answered %+v, %v; want the witness %+v", reply, err, first.Witness)

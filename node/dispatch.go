@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // queueView is what the dispatcher reads of a queue.
@@ -212,11 +213,11 @@ func (n *waitNode) unmet(free uint64) (sum uint64) {
 
 // propose proposes the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
-	pr := &proposal{
-		reservation: a.reservation, request: a.request, encoded: fsm.AppendRequest(nil, a.request), format: ws.format(),
-		came: max(a.waiter.came, a.queue.opened),
-	}
-	pr.complete = func(reply Reply, err error) {
+	pr := &grantProposal{Proposal: propose.Proposal{
+		Reservation: a.reservation, Request: a.request, Encoded: fsm.AppendRequest(nil, a.request), Format: ws.format(),
+		Came: max(a.waiter.came, a.queue.opened),
+	}}
+	pr.Complete = func(reply propose.Reply, err error) {
 		a.pendingGrant = pr.pendingGrant
 		ws.reserveDone(ctx, a, reply, err)
 	}
@@ -224,12 +225,12 @@ func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	if err != nil {
 		a.reservation.Release()
 		ws.stats.failed(err, 1)
-		ws.reserveDone(ctx, a, Reply{}, err)
+		ws.reserveDone(ctx, a, propose.Reply{}, err)
 	}
 }
 
 // reserveDone records the outcome of a waiter's reservation. ctx ends with the leadership.
-func (ws *waiters) reserveDone(ctx context.Context, a reserveAttempt, reply Reply, err error) {
+func (ws *waiters) reserveDone(ctx context.Context, a reserveAttempt, reply propose.Reply, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	w, q := a.waiter, a.queue
@@ -277,33 +278,33 @@ func (s *shard) releaseAbandoned(ctx context.Context, c *pendingGrant, a answer)
 }
 
 // reserve carries out a Reserve. It parks the call if there is no job and wait allows it.
-func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
+func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
 	if _, err := s.leader(); err != nil {
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	if req.ID != "" && s.machineView().Remembers(req) { // the answer to an earlier attempt is known
 		return s.do(ctx, req)
 	}
 	if err := s.admission.Check(req); err != nil {
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	switch {
 	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.pendingGrants.isInProgress(req): // or soon
 		return s.do(ctx, req)
 	case wait.stopped():
-		return Reply{Results: make([]fsm.Result, 1)}, nil
+		return propose.Reply{Results: make([]fsm.Result, 1)}, nil
 	case wait.For > 0:
 		return s.park(ctx, req, wait)
 	case s.hasFreeJobs(req.Commands[0].(*fsm.Reserve).Queues):
 		return s.reserveNow(ctx, req)
 	default:
-		return Reply{Results: make([]fsm.Result, 1)}, nil
+		return propose.Reply{Results: make([]fsm.Result, 1)}, nil
 	}
 }
 
 // park parks a Reserve.
-func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
+func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
 	reply, err := s.waiters.wait(ctx, req, wait)
 	if err != nil {
 		err = s.refusal(err)
@@ -318,7 +319,7 @@ const emptyEntryWait = 250 * time.Millisecond
 // reserveNow reserves without waiting. One entry makes at most fsm.StepMax due jobs of a queue ready. If many callers
 // meet a large backlog, the last ones of an entry would get nothing although thousands of jobs are due. They are parked
 // briefly, for the next entries.
-func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error) {
+func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
 	reply, err := s.do(ctx, req)
 	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
 		return reply, err
@@ -328,13 +329,13 @@ func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (Reply, error)
 
 // parkBriefly parks a call for a moment after an entry that granted nothing, of which first is the answer. It returns
 // first if no reservation of the call is logged meanwhile.
-func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first Reply) (Reply, error) {
+func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first propose.Reply) (propose.Reply, error) {
 	wait := emptyEntryWait
 	if deadline, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(deadline)/2) // the rest is for the answer
 	}
 	reply, err := s.park(ctx, req, Wait{For: wait})
-	if err == nil && reply.Witness == (Witness{}) {
+	if err == nil && reply.Witness == (propose.Witness{}) {
 		return first, nil
 	}
 	return reply, err

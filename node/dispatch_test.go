@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/clock/clocktest"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/google/go-cmp/cmp"
 )
@@ -29,7 +30,7 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 	}
 	ws.dirty = nil
 	w.state, ws.queues["a"].reserving = reserving, 1
-	ws.reserveDone(t.Context(), reserveAttempt{waiter: w, queue: ws.queues["a"], max: 1}, Reply{Results: make([]fsm.Result, 1)}, nil)
+	ws.reserveDone(t.Context(), reserveAttempt{waiter: w, queue: ws.queues["a"], max: 1}, propose.Reply{Results: make([]fsm.Result, 1)}, nil)
 	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
 		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
 	}
@@ -76,7 +77,7 @@ func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 			pauses = append(pauses, q.next.Sub(hand.Wall()))
 			continue
 		}
-		ws.reserveDone(t.Context(), asks[0], Reply{Results: make([]fsm.Result, 1)}, nil)
+		ws.reserveDone(t.Context(), asks[0], propose.Reply{Results: make([]fsm.Result, 1)}, nil)
 	}
 	ms := time.Millisecond
 	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // codesOf returns the codes of the results of puts of one request.
@@ -70,7 +71,7 @@ func TestPutsAboveTheRateAreNotLogged(t *testing.T) {
 		synctest.Wait()
 		before := lastIndex(n)
 		reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one, one}})
-		if err != nil || len(reply.Results) != 2 || reply.Witness != (Witness{}) {
+		if err != nil || len(reply.Results) != 2 || reply.Witness != (propose.Witness{}) {
 			t.Fatalf("answered %+v, %v; want two results without a witness", reply, err)
 		}
 		for _, r := range reply.Results {
@@ -114,11 +115,11 @@ func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.proposer.close(outcome.ErrNoLeader) // as yield does
+		s.proposer.Close(outcome.ErrNoLeader) // as yield does
 		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err, outcome.ErrNoLeader) {
 			t.Errorf("while it hands over: %+v, %v", reply, err)
 		}
-		s.proposer.open()
+		s.proposer.Open()
 		expectCode(t, n, "", one, fsm.QueueFull, 0)
 	})
 }

@@ -57,14 +57,10 @@ func TestLatenessIsSplit(t *testing.T) {
 		}, 0, 3 * time.Second, 2},
 		"a worker waits and nothing is logged": {func(t *testing.T, n *Node) {
 			p := startPoll(t, n, time.Minute, 1, "orders")
-			slots := n.shards[0].Load().proposer
-			for range cap(slots.slots) {
-				slots.slots <- struct{}{}
-			}
+			p0 := n.shards[0].Load().proposer
+			release := p0.Hold()
 			pass(4 * time.Second)
-			for range cap(slots.slots) {
-				slots.releaseSlot()
-			}
+			release()
 			p.grants(t)
 		}, 3 * time.Second, 0, 1},
 	} {

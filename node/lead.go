@@ -56,13 +56,13 @@ func (n *Node) HandOver(ctx context.Context) {
 // yield transfers the leadership after the entries in flight are done, at the latest after a while: an entry that is still
 // being committed then may have an unknown outcome. Until the transfer ends, the shard takes no new requests.
 func (s *shard) yield(ctx context.Context) {
-	s.proposer.close(outcome.ErrNoLeader)
+	s.proposer.Close(outcome.ErrNoLeader)
 	s.waiters.close(outcome.ErrNoLeader)
 	grace := time.NewTimer(handoverGrace)
 	defer grace.Stop()
 	look := time.NewTicker(yieldPoll)
 	defer look.Stop()
-	for waited := false; !waited && len(s.proposer.slots) > 0; {
+	for waited := false; !waited && s.proposer.InFlight() > 0; {
 		select {
 		case <-look.C:
 		case <-grace.C:
@@ -77,7 +77,7 @@ func (s *shard) yield(ctx context.Context) {
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
 	if s.serves() { // the transfer failed
-		s.proposer.open()
+		s.proposer.Open()
 		s.waiters.open()
 	}
 }

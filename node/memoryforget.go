@@ -48,6 +48,6 @@ func (s *shard) forgetsMore() (more bool) {
 // entry.
 func (s *shard) watchForgetting() {
 	if s.admission.MemoryFull() && s.serves() {
-		s.pacer.moved(s.nextDuty())
+		s.pacer.Moved(s.nextDuty())
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
@@ -439,10 +440,10 @@ func (n *Node) Follows(shard uint32) bool {
 // error. If ctx ends first, the error wraps ErrCanceled when the request was not logged, else
 // ErrUnknownOutcome. The caller must not change the request during the call; after an unknown
 // outcome, never.
-func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (Reply, error) {
+func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (propose.Reply, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	defer done()
 	return s.do(ctx, req)
@@ -457,10 +458,10 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (Reply, e
 // first, jobs that are still granted are released without counting an attempt. A request without an
 // id releases them at once. A request with an id releases them when no repeat of it has come for a
 // while. The queues need not exist yet. On Drain the call returns as if the wait were over.
-func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait Wait) (Reply, error) {
+func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait Wait) (propose.Reply, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	defer done()
 	reply, err := s.reserve(ctx, req, wait)
@@ -473,10 +474,10 @@ func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 // Query answers q. The answer shows every request that was answered before the call. Query
 // evaluates at the later of the shard's clock and the timestamp that the leader would issue. Only
 // the shard's leader answers. Query changes nothing, so the call may be repeated after any error.
-func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
+func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, propose.Witness, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
-		return fsm.Reading{}, Witness{}, err
+		return fsm.Reading{}, propose.Witness{}, err
 	}
 	defer done()
 	return s.query(ctx, q)
@@ -486,10 +487,10 @@ func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Readin
 // which include every reply that this node gave. Peek asks no other node. It works on any replica,
 // and while the node drains. A replica that is about to restore its state, from a snapshot or from
 // its own files, answers with ErrNotHere: another replica knows more.
-func (n *Node) Peek(shard uint32, q fsm.Query) (fsm.Reading, Witness, error) {
+func (n *Node) Peek(shard uint32, q fsm.Query) (fsm.Reading, propose.Witness, error) {
 	s, err := n.replicaOf(shard)
 	if err != nil {
-		return fsm.Reading{}, Witness{}, err
+		return fsm.Reading{}, propose.Witness{}, err
 	}
 	return s.peek(q)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // testConfig returns a configuration of a small node for t.
@@ -79,7 +80,7 @@ func queueOf(t testing.TB, n *Node, name string) fsm.Queue {
 }
 
 // do sends commands to a shard and fails the test unless they were applied.
-func do(t testing.TB, n *Node, shard uint32, commands ...fsm.Command) Reply {
+func do(t testing.TB, n *Node, shard uint32, commands ...fsm.Command) propose.Reply {
 	t.Helper()
 	reply, err := n.Do(t.Context(), shard, &fsm.Request{Commands: commands})
 	if err != nil {

@@ -220,10 +220,7 @@ func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		slots := n.shards[0].Load().proposer.slots
-		for range cap(slots) { // what is proposed stays where it is
-			slots <- struct{}{}
-		}
+		n.shards[0].Load().proposer.Hold() // what is proposed stays where it is
 		ended := make(chan error, 1)
 		go func() {
 			_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "x", 0)}})

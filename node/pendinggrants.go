@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // repeatWait is how long the grants of a request with an id wait for a repeat after its caller has left. Callers that
@@ -18,7 +19,7 @@ const repeatWait = 2 * time.Second
 // logged after the first one or by a recall, which is not logged. Both, and the release, go through here under one
 // lock: delivered grants are never released, and grants that are being released are never delivered.
 type pendingGrants struct {
-	propose func(*proposal) error
+	propose func(*propose.Proposal) error
 	// check returns an error if the shard has no room for a request; failed reports a release that failed.
 	check  func(*fsm.Request) error
 	format func() fsm.Format // of new entries
@@ -45,9 +46,15 @@ type pendingGrant struct {
 	timer                           *time.Timer
 }
 
+// grantProposal is a proposal that may bring grants.
+type grantProposal struct {
+	propose.Proposal
+	pendingGrant *pendingGrant // of a Reserve with an id
+}
+
 // newPendingGrants returns those of a shard, whose proposer and admission exist. They are closed.
 func newPendingGrants(s *shard) *pendingGrants {
-	return &pendingGrants{closed: true, propose: s.proposer.enqueue, check: s.admission.Check, format: s.node.Format, failed: s.note}
+	return &pendingGrants{closed: true, propose: s.proposer.Enqueue, check: s.admission.Check, format: s.node.Format, failed: s.note}
 }
 
 // open begins a leadership.
@@ -72,11 +79,11 @@ func (pg *pendingGrants) close() {
 
 // enqueue proposes a request. If it is a reservation with an id, it sets pr.pendingGrant, and exactly one of noteDelivered,
 // noteAbandoned and noteNoGrants must follow.
-func (pg *pendingGrants) enqueue(pr *proposal) error {
-	if pr.pendingGrant = nil; pr.request.ID == "" || len(pr.request.Commands) != 1 || pr.request.Commands[0].Kind() != fsm.KindReserve {
-		return pg.propose(pr)
+func (pg *pendingGrants) enqueue(pr *grantProposal) error {
+	if pr.pendingGrant = nil; pr.Request.ID == "" || len(pr.Request.Commands) != 1 || pr.Request.Commands[0].Kind() != fsm.KindReserve {
+		return pg.propose(&pr.Proposal)
 	}
-	name := nameOf(pr.request)
+	name := nameOf(pr.Request)
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
 	c := pg.byName[name]
@@ -84,7 +91,7 @@ func (pg *pendingGrants) enqueue(pr *proposal) error {
 		c = &pendingGrant{name: name}
 	}
 	pr.pendingGrant = c // before another goroutine has the proposal
-	if err := pg.propose(pr); err != nil {
+	if err := pg.propose(&pr.Proposal); err != nil {
 		pr.pendingGrant = nil
 		return err
 	}
@@ -151,7 +158,7 @@ func (pg *pendingGrants) isInProgress(req *fsm.Request) bool {
 }
 
 // recall reads the grants of a request with read. What it returns counts as delivered.
-func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, Witness)) (fsm.Reading, Witness) {
+func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, propose.Witness)) (fsm.Reading, propose.Witness) {
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
 	r, w := read()
@@ -180,7 +187,7 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 		grants = c.releasing
 	}
 	req := releaseOf(grants)
-	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: pg.format(), complete: func(_ Reply, err error) { pg.releaseDone(c, err) }}
+	pr := &propose.Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: pg.format(), Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {
 		c.timer.Reset(repeatWait)
@@ -212,7 +219,9 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 }
 
 // hasGrants reports whether a reply hands out jobs.
-func hasGrants(reply Reply) bool { return len(reply.Results) == 1 && len(reply.Results[0].Grants) > 0 }
+func hasGrants(reply propose.Reply) bool {
+	return len(reply.Results) == 1 && len(reply.Results[0].Grants) > 0
+}
 
 // releaseOf returns a request that releases grants.
 func releaseOf(grants []fsm.Grant) *fsm.Request {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // reserveOrder is a request for one order, with an id.
@@ -38,13 +39,13 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 				do(t, n, 0, put("orders", "x", 0))
 				held := make(chan struct{})
 				s := n.shards[0].Load()
-				submit := s.proposer.submit
+				submit := s.raftSubmit
 				holdEntry(s, held)
 				first := startRequest(t, n, Wait{For: wait}, reserveOrder())
 				let := sync.OnceFunc(func() {
 					close(held)
 					synctest.Wait()
-					s.proposer.submit = submit
+					s.raftSubmit = submit
 					s.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
 				})
 				t.Cleanup(let)
@@ -150,12 +151,12 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
 		held := make(chan struct{})
-		submit := o.shard.proposer.submit
+		submit := o.shard.raftSubmit
 		holdEntry(o.shard, held)
 		o.shard.pendingGrants.isInProgress(reserveOrder()) // as above
 		time.Sleep(repeatWait)
 		synctest.Wait()
-		o.shard.proposer.submit = submit
+		o.shard.raftSubmit = submit
 		r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder()))
 		if err != nil || len(r.Jobs) != 0 {
 			t.Errorf("the recall found %+v, %v", r.Jobs, err)
@@ -172,9 +173,9 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "x", 0))
 		cs := n.shards[0].Load().pendingGrants
-		first := &proposal{request: reserveOrder(), encoded: fsm.AppendRequest(nil, reserveOrder())}
+		first := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder(), Encoded: fsm.AppendRequest(nil, reserveOrder())}}
 		var granted answer
-		first.complete = func(reply Reply, err error) { granted = answer{reply, err} }
+		first.Complete = func(reply propose.Reply, err error) { granted = answer{reply, err} }
 		if err := cs.enqueue(first); err != nil {
 			t.Fatal(err)
 		}
@@ -243,12 +244,12 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 			whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 				o.let()
 				held := make(chan struct{})
-				submit := o.shard.proposer.submit
+				submit := o.shard.raftSubmit
 				holdEntry(o.shard, held)
 				o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
 				time.Sleep(repeatWait)
 				synctest.Wait()
-				o.shard.proposer.submit = submit
+				o.shard.raftSubmit = submit
 				o.shard.pendingGrants.isInProgress(reserveOrder())
 				time.Sleep(defaultProposeTimeout)
 				synctest.Wait()
@@ -279,13 +280,13 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 func TestRepeatDuringADoubtedRelease(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		submit := o.shard.proposer.submit
+		submit := o.shard.raftSubmit
 		release, repeat := make(chan struct{}), make(chan struct{})
 		holdEntry(o.shard, release)
 		o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
 		time.Sleep(repeatWait)
 		synctest.Wait()
-		o.shard.proposer.submit = submit
+		o.shard.raftSubmit = submit
 		o.shard.pendingGrants.isInProgress(reserveOrder())
 		time.Sleep(defaultProposeTimeout)
 		synctest.Wait() // the release is doubted
@@ -296,7 +297,7 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		synctest.Wait()
 		second.cancel()
 		<-second.ended
-		o.shard.proposer.submit = submit
+		o.shard.raftSubmit = submit
 		o.shard.pendingGrants.isInProgress(reserveOrder())
 		close(repeat)
 		synctest.Wait()
@@ -312,24 +313,24 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 // TestReleaseHasTheFormatOfNewEntries: a batch has one format, so a release in an older one would end it.
 func TestReleaseHasTheFormatOfNewEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var proposed []*proposal
+		var proposed []*propose.Proposal
 		pg := &pendingGrants{
-			propose: func(pr *proposal) error {
+			propose: func(pr *propose.Proposal) error {
 				proposed = append(proposed, pr)
 				return nil
 			},
 			check: func(*fsm.Request) error { return nil }, format: func() fsm.Format { return fsm.LatestFormat },
 		}
 		pg.open()
-		reserve := &proposal{request: reserveOrder()}
+		reserve := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder()}}
 		if err := pg.enqueue(reserve); err != nil {
 			t.Fatal(err)
 		}
-		granted := Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: "orders", Serial: 1, Fence: 2}}}}}
+		granted := propose.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: "orders", Serial: 1, Fence: 2}}}}}
 		pg.noteAbandoned(reserve.pendingGrant, answer{reply: granted})
 		time.Sleep(repeatWait)
 		synctest.Wait()
-		if len(proposed) != 2 || proposed[1].format != fsm.LatestFormat {
+		if len(proposed) != 2 || proposed[1].Format != fsm.LatestFormat {
 			t.Errorf("proposed %+v", proposed)
 		}
 	})

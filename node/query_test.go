@@ -10,11 +10,12 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/google/go-cmp/cmp"
 )
 
 // expectJobs fails the test unless a reply hands out jobs with these bodies, one for each grant.
-func expectJobs(t *testing.T, reply Reply, bodies ...string) {
+func expectJobs(t *testing.T, reply propose.Reply, bodies ...string) {
 	t.Helper()
 	var got []string
 	for i, job := range reply.Jobs {
@@ -76,15 +77,15 @@ func TestAJobThatIsNotHeldAnyMoreIsLeftOut(t *testing.T) {
 func TestQueryShowsWhatWasAnsweredBefore(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	w := do(t, n, 1, put("orders", "x", time.Hour)).Witness
-	for name, ask := range map[string]func(q fsm.Query) (fsm.Reading, Witness, error){
-		"Query": func(q fsm.Query) (fsm.Reading, Witness, error) { return n.Query(t.Context(), 1, q) },
-		"Peek":  func(q fsm.Query) (fsm.Reading, Witness, error) { return n.Peek(1, q) },
+	for name, ask := range map[string]func(q fsm.Query) (fsm.Reading, propose.Witness, error){
+		"Query": func(q fsm.Query) (fsm.Reading, propose.Witness, error) { return n.Query(t.Context(), 1, q) },
+		"Peek":  func(q fsm.Query) (fsm.Reading, propose.Witness, error) { return n.Peek(1, q) },
 	} {
 		r, at, err := ask(&fsm.ListQuery{Queue: "orders", State: fsm.Delayed, Max: 10})
 		if err != nil || len(r.Jobs) != 1 || r.Jobs[0].BodyBytes != 1 {
 			t.Errorf("%s answered %+v, %v", name, r, err)
 		}
-		if at != (Witness{Shard: 1, Term: w.Term, Index: w.Index, Time: w.Time}) || r.Clock != w.Time || r.Now < w.Time {
+		if at != (propose.Witness{Shard: 1, Term: w.Term, Index: w.Index, Time: w.Time}) || r.Clock != w.Time || r.Now < w.Time {
 			t.Errorf("%s has seen %+v at %d, the put was %+v", name, at, r.Now, w)
 		}
 	}

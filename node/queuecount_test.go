@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/hashicorp/raft"
 )
 
 // openWithQueuesMax opens a node whose shards hold so many queues at most.
@@ -126,68 +124,6 @@ func TestQueuesMadeAtOnce(t *testing.T) {
 			})
 		})
 	}
-}
-
-// sendPuts queues a request of a put into each of some queues and returns where its answer will be.
-func (b *bench) sendPuts(t *testing.T, queues ...string) chan answer {
-	t.Helper()
-	req := &fsm.Request{Commands: named(queues...)}
-	answers := make(chan answer, 1)
-	if err := b.enqueue(&proposal{
-		request: req, encoded: fsm.AppendRequest(nil, req), format: b.format,
-		complete: func(reply Reply, err error) {
-			*req = fsm.Request{} // it is the caller's again
-			answers <- answer{reply, err}
-		},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	return answers
-}
-
-// TestQueuesOnTheirWayCount: what entries in flight make counts once, also of one that was not looked at when it was logged, and if it is applied meanwhile
-// or its callers were given up. It is there for who puts into the same queue, and counts no more when its entry has failed.
-func TestQueuesOnTheirWayCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second})
-		m := fsm.New(fsm.Config{QueuesMax: 100})
-		limit := admit.NewQueueLimit(m, new(atomic.Bool), func(f func(*fsm.Machine, fsm.Time)) { f(m, m.Clock()) })
-		b.queueLimit = limit
-		refused := func(used, free int, queues ...string) {
-			t.Helper()
-			answers := b.sendPuts(t, queues...)
-			b.none(t)
-			e, ok := errors.AsType[*admit.QueuesError]((<-answers).err)
-			if !ok || e.Used != used || e.Free != free {
-				t.Errorf("refused with %+v, want %d queues of the namespace and %d that are free", e, used, free)
-			}
-		}
-		all := numbered("t", 100)
-		b.sendPuts(t, all[:40]...)
-		first := b.next(t)
-		time.Sleep(2 * time.Second) // its callers are given up
-		refused(50, 50, all[40:51]...)
-		entries := []*fakeFuture{first}
-		for _, queues := range [][]string{all[:10], all[40:50], {"u/0"}} {
-			b.sendPuts(t, queues...)
-			entries = append(entries, b.next(t))
-		}
-		entries[1].fail(raft.ErrLeadershipLost) // all that it makes another one makes too
-		synctest.Wait()
-		refused(50, 49, "t/50")
-		if _, err := m.Apply(1, first.entry); err != nil {
-			t.Fatal(err)
-		}
-		limit.SetQueues(m)
-		refused(50, 49, "t/50")
-		for _, f := range []*fakeFuture{first, entries[2], entries[3]} {
-			f.fail(raft.ErrLeadershipLost)
-		}
-		synctest.Wait()
-		refused(50, 50, all[40:60]...)
-		b.sendPuts(t, all[40:50]...)
-		b.next(t).apply(t, 2)
-	})
 }
 
 // TestPutsMakeNoQueues: where puts make none, one into a queue that does not exist is refused before the log with the queue's name, whatever else it puts; what

@@ -12,7 +12,6 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/storage"
 )
 
 // moreOf is limitOf for a share that may still grow.
@@ -239,70 +238,6 @@ func TestNothingIsTakenOfNoQuota(t *testing.T) {
 			t.Errorf("%+v was offered", a.Reservation)
 		}
 	})
-}
-
-// TestTakenUntilItLands: what a request has taken stays so when its callers were given up or it was withdrawn too late, until its entry is applied or can never be.
-func TestTakenUntilItLands(t *testing.T) {
-	for name, end := range map[string]func(*fakeFuture){
-		"applied": func(f *fakeFuture) { f.apply(t, 1) },
-		"lost":    func(f *fakeFuture) { f.fail(errors.New("lost")) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := startProposer(t, Config{EntriesInFlight: 1})
-				m := fsm.New(fsm.Config{})
-				a := admit.New(admit.Config{
-					Leads: func() bool { return true }, Idle: func() bool { return true }, Voters: func() *admit.VotersError { return nil },
-					View:  func(f func(*fsm.Machine, fsm.Time)) { f(m, m.Clock()) },
-					Space: &storage.Space{}, Memory: admit.NewMemory(0, nil, nil), NodeLimited: new(atomic.Bool), AskForMore: func() {},
-				})
-				a.Quotas.Reset(1)
-				a.Quotas.SetShardQuotas(1, map[string]admit.ShardQuota{"t": limitOf(admit.JobsLimit, 10, 10)})
-				pending := func() uint64 {
-					_, all := a.Quotas.Use()
-					return all["t"].Use[admit.JobsLimit]
-				}
-				take := func() (pr *proposal, ended chan error) {
-					req := &fsm.Request{Commands: puts(1, "t/q")}
-					admitted, err := a.Admit(t.Context(), req)
-					if err != nil {
-						t.Fatal(err)
-					}
-					ended = make(chan error, 1)
-					return &proposal{
-						request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(_ Reply, err error) { ended <- err },
-						reservation: admitted.Reservation,
-					}, ended
-				}
-				pr, ended := take()
-				if err := b.enqueue(pr); err != nil {
-					t.Fatal(err)
-				}
-				entry := b.next(t)
-				if err := <-ended; !errors.Is(err, outcome.ErrUnknownOutcome) || b.withdraw(pr) {
-					t.Errorf("given up as %v, want unknown", err)
-				}
-				pr.reservation = nil // its caller uses it again
-				if got := pending(); got != 1 {
-					t.Errorf("%d are on their way while the entry may yet be applied, want 1", got)
-				}
-				end(entry)
-				synctest.Wait()
-				if got := pending(); got != 0 {
-					t.Errorf("%d are pending after it was applied", got)
-				}
-				waits, refused := take()
-				b.close(outcome.ErrNoLeader)
-				if err := b.enqueue(waits); err == nil {
-					t.Error("a closed proposer took a request")
-				}
-				waits.reservation.Release()
-				if got := pending(); got != 0 || len(refused) != 0 {
-					t.Errorf("%d are on their way of what was refused", got)
-				}
-			})
-		})
-	}
 }
 
 // TestNothingStaysTaken: whoever leaves at whatever moment, in the end nothing is on its way.

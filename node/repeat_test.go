@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/hashicorp/raft"
 )
 
@@ -24,9 +25,7 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				s := n.shards[0].Load()
 				held := make(chan struct{})
 				holdEntry(s, held)
-				for range cap(s.proposer.slots) { // put and attempt go into one entry
-					s.proposer.slots <- struct{}{}
-				}
+				release := s.proposer.Hold() // put and attempt go into one entry
 				req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour}}}
 				outcomes := make(chan outcome.Outcome, 2)
 				for _, r := range []*fsm.Request{{Commands: []fsm.Command{put("orders", "x", 0)}}, req} {
@@ -43,9 +42,7 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 					second.at = time.Now()
 				}()
 				synctest.Wait()
-				for range cap(s.proposer.slots) {
-					s.proposer.releaseSlot()
-				}
+				release()
 				time.Sleep(tt.stuck)
 				close(held)
 				start := time.Now()
@@ -72,7 +69,7 @@ func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 		if _, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "x", 0)}}); err != nil {
 			t.Fatal(err)
 		}
-		reserve := func(most uint32) (Reply, error) {
+		reserve := func(most uint32) (propose.Reply, error) {
 			req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most, TTR: time.Second}}}
 			return n.Reserve(t.Context(), 0, req, Wait{For: time.Minute})
 		}
@@ -96,8 +93,8 @@ func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 
 // holdEntry has the entries of a shard reach Raft only once held is closed. None may be under way.
 func holdEntry(s *shard, held chan struct{}) {
-	submit := s.proposer.submit
-	s.proposer.submit = func(l *leadership, entry []byte) (raft.ApplyFuture, error) {
+	submit := s.raftSubmit
+	s.raftSubmit = func(l *leadership, entry []byte) (raft.ApplyFuture, error) {
 		return &heldFuture{held: held, submit: func() (raft.ApplyFuture, error) { return submit(l, append([]byte(nil), entry...)) }}, nil
 	}
 }

@@ -130,16 +130,34 @@ func TestInsist(t *testing.T) {
 	}
 }
 
+// raftFuture is a future of Raft that a test decides about.
+type raftFuture struct {
+	done chan struct{}
+	err  error
+
+	ShutdownCh chan struct{} // named and used as Raft's futures do
+}
+
+func (f *raftFuture) Error() error {
+	select {
+	case <-f.done:
+		return f.err
+	case <-f.ShutdownCh:
+		return raft.ErrRaftShutdown
+	}
+}
+
 // What Raft's machine had not come to when it was stopped is never answered.
 func TestStopDoesNotWaitForWhatIsNeverAnswered(t *testing.T) {
 	ended := make(chan struct{})
 	i := &instance{ended: ended}
 	close(ended)
-	if err := i.outcome(&fakeFuture{done: make(chan struct{})}); !errors.Is(err, raft.ErrRaftShutdown) {
+	if err := i.outcome(&raftFuture{done: make(chan struct{})}); !errors.Is(err, raft.ErrRaftShutdown) {
 		t.Errorf("ended with %v", err)
 	}
-	answered := &fakeFuture{done: make(chan struct{})}
-	answered.fail(raft.ErrLeadershipLost)
+	answered := &raftFuture{done: make(chan struct{})}
+	answered.err = raft.ErrLeadershipLost
+	close(answered.done)
 	if err := (&instance{ended: make(chan struct{})}).outcome(answered); !errors.Is(err, raft.ErrLeadershipLost) {
 		t.Errorf("ended with %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // A node alone that first started in 2099: when its clock is put right, it says so, it refuses to start until the clock is accepted, and
@@ -90,7 +91,7 @@ func TestNoStampOfTheOldTimeFollowsAReset(t *testing.T) {
 	s.clock.Begin(hand.Wall().Add(time.Hour))
 	to := hand.Wall()
 	old := s.clock.Stamp()
-	s.stamped([]*proposal{{request: &fsm.Request{}}, {request: &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to}}}}})
+	s.stamped([]*propose.Proposal{{Request: &fsm.Request{}}, {Request: &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to}}}}})
 	if now := s.clock.Stamp(); now >= old || now < to {
 		t.Errorf("after %d the stamp is %d, want one from %d on", old, now, to)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/hashicorp/raft"
 )
 
@@ -23,14 +23,16 @@ type shard struct {
 	number        uint32
 	cfg           Config
 	clock         *clock.Shard
-	proposer      *proposer
+	proposer      *propose.Queue
 	waiters       *waiters
 	pendingGrants *pendingGrants
 	admission     *admit.Admission
-	pacer         *pacer
+	pacer         *propose.Pacer
 	stats         *shardCounters
 	memory        admit.MachineMemory
 	pool          sync.Pool // of *call
+	// raftSubmit is group.submit; tests replace it.
+	raftSubmit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed entry, led when it
 	// then serves. Between the two, the node closes gate once it has compared its clock with the last timestamps of all
@@ -55,11 +57,11 @@ type shard struct {
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
 		number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
-		stats: newShardCounters(number), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
+		stats: newShardCounters(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
 	s.group = newGroup(n, founding.ShardGroup(number), shardDir(n.cfg.Dir, number), machine)
-	s.group.onLead = s.lead
+	s.group.onLead, s.raftSubmit = s.lead, s.group.submit
 	s.replica.fresh = func() Machine {
 		n.memory.Follow(&s.memory, fsm.Memory{})
 		return newShardMachine(n.cfg.Machine)
@@ -68,22 +70,23 @@ func newShard(n *Node, number uint32) *shard {
 	s.replica.restored = func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) }
 	s.onStateless = func(ctx context.Context, why error) { n.abandon(ctx, s, why) }
 	s.replica.applySeconds = s.stats.apply
-	s.proposer = newProposer(n.cfg, s.stats)
-	s.proposer.submit, s.proposer.stamp, s.proposer.fatal = s.submit, s.clock.Stamp, n.fatal
-	s.proposer.applied, s.proposer.stamped = s.applied, s.stamped
 	queues := admit.NewQueueLimit(machine.m, &n.noAutoCreate, s.machineView())
-	s.proposer.queueLimit = queues
+	s.proposer = propose.New(propose.Config{
+		Shard: number, QueueRequestsMax: n.cfg.QueueRequestsMax, QueueBytesMax: n.cfg.QueueBytesMax,
+		EntryBytesMax: n.cfg.EntryBytesMax, EntriesInFlight: n.cfg.EntriesInFlight, ProposeTimeout: n.cfg.ProposeTimeout,
+		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: queues, Applied: s.applied, Failed: s.stats.failed, Fatal: n.fatal,
+		AnsweredLate: func() { s.waiters.recheckAll() },
+	})
 	s.admission = s.newAdmission()
 	s.pendingGrants = newPendingGrants(s)
 	s.waiters = newShardWaiters(s)
-	s.proposer.answeredLate = s.waiters.recheckAll
-	s.pacer = &pacer{now: s.clock.Now, deadline: s.nextDuty, expire: s.expire, wake: wakeup.New()}
+	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
 		n.memory.Follow(&s.memory, machine.Memory())
 		s.follow(machine.Clock())
 		s.admission.SetLeases(machine.Leases())
-		s.pacer.moved(s.dutyOf(machine))
+		s.pacer.Moved(s.dutyOf(machine))
 		queues.SetQueues(machine)
 	}
 	if n.cfg.Applied != nil {
@@ -94,7 +97,7 @@ func newShard(n *Node, number uint32) *shard {
 	}
 	s.pool.New = func() any {
 		c := &call{done: make(chan answer, 1)}
-		c.complete = func(reply Reply, err error) { c.deliver(answer{reply, err}) }
+		c.Complete = func(reply propose.Reply, err error) { c.deliver(answer{reply, err}) }
 		return c
 	}
 	return s
@@ -104,7 +107,7 @@ func newShard(n *Node, number uint32) *shard {
 func (s *shard) newAdmission() *admit.Admission {
 	n := s.node
 	return admit.New(admit.Config{
-		Name: s.name, Leads: s.serves, Idle: s.proposer.idle, View: s.machineView(), Voters: s.lacksVoters,
+		Name: s.name, Leads: s.serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
 		HandsOver: func() bool { return n.relieved() && !s.soleVoter() },
 		Space:     n.space, Memory: n.memory,
 		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error { return s.refusal(outcome.ErrNoLeader) },
@@ -113,7 +116,7 @@ func (s *shard) newAdmission() *admit.Admission {
 
 // call is a proposal with a waiting caller.
 type call struct {
-	proposal
+	grantProposal
 	done chan answer
 	// settled is set by the first of two events: the answer arrives, or the caller leaves.
 	settled atomic.Bool
@@ -132,35 +135,35 @@ func (c *call) deliver(a answer) {
 
 // answer is the outcome of a request.
 type answer struct {
-	reply Reply
+	reply propose.Reply
 	err   error
 }
 
 // do proposes a request and waits for its results.
-func (s *shard) do(ctx context.Context, req *fsm.Request) (Reply, error) {
+func (s *shard) do(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
 	a, err := s.admission.Admit(ctx, req)
 	if err != nil {
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	if a.Refused != nil {
 		s.stats.notApplied.Add(1)
-		return Reply{Results: a.Refused}, nil
+		return propose.Reply{Results: a.Refused}, nil
 	}
 	return s.enqueue(ctx, a.Request, a.Reservation)
 }
 
 // enqueue proposes a request that holds its quota, and waits for its results.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.Reservation) (reply Reply, err error) {
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.Reservation) (reply propose.Reply, err error) {
 	c := s.pool.Get().(*call)
-	c.request, c.came, c.reservation = req, s.clock.Now(), reserved
-	c.encoded, c.format = fsm.AppendRequest(c.encoded[:0], req), s.node.Format()
-	if err = s.pendingGrants.enqueue(&c.proposal); err != nil {
+	c.Request, c.Came, c.Reservation = req, s.clock.Now(), reserved
+	c.Encoded, c.Format = fsm.AppendRequest(c.Encoded[:0], req), s.node.Format()
+	if err = s.pendingGrants.enqueue(&c.grantProposal); err != nil {
 		reserved.Release()
 		s.recycle(c)
 		err = s.refusal(err)
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	select {
 	case a := <-c.done:
@@ -169,13 +172,13 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.R
 		return a.reply, a.err
 	case <-ctx.Done():
 	}
-	if s.proposer.withdraw(&c.proposal) {
+	if s.proposer.Withdraw(&c.Proposal) {
 		reserved.Release()
 		s.pendingGrants.noteNoGrants(c.pendingGrant)
 		s.recycle(c)
 		err = outcome.Canceled(ctx)
 		s.stats.failed(err, 1)
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	pending := c.pendingGrant
 	c.abandoned = func(a answer) { s.releaseAbandoned(context.WithoutCancel(ctx), pending, a) }
@@ -186,15 +189,18 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.R
 		return a.reply, a.err
 	}
 	// The call is not recycled: its proposal is still in use.
-	return Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
+	return propose.Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
 }
+
+// bufferBytesKept is the largest buffer that is kept for reuse.
+const bufferBytesKept = 1 << 20
 
 // recycle keeps a call for the next request.
 func (s *shard) recycle(c *call) {
-	c.request, c.pendingGrant, c.reservation, c.abandoned = nil, nil, nil, nil
+	c.Request, c.pendingGrant, c.Reservation, c.abandoned = nil, nil, nil, nil
 	c.settled.Store(false)
-	if cap(c.encoded) > bufferBytesKept {
-		c.encoded = nil
+	if cap(c.Encoded) > bufferBytesKept {
+		c.Encoded = nil
 	}
 	s.pool.Put(c)
 }
@@ -237,10 +243,10 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.stats.measures.clear()
 	s.admission.Quotas.Reset(l.term)
 	defer s.admission.Quotas.Reset(0)
-	s.proposer.open()
+	s.proposer.Open()
 	s.waiters.open()
 	if !s.serve(l) {
-		s.proposer.close(outcome.ErrNoLeader)
+		s.proposer.Close(outcome.ErrNoLeader)
 		s.waiters.close(outcome.ErrNoLeader)
 		s.pendingGrants.close()
 		return
@@ -250,15 +256,43 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.ledOnce.Do(func() { close(s.led) })
 
 	var duties sync.WaitGroup
-	duties.Go(func() { s.proposer.run(ctx, l) })
+	duties.Go(func() {
+		s.proposer.Run(ctx, func(entry []byte) (propose.Future, error) { return s.submitEntry(l, entry) })
+	})
 	duties.Go(func() { s.waiters.run(ctx) })
-	duties.Go(func() { s.pacer.run(ctx) })
+	duties.Go(func() { s.pacer.Run(ctx) })
 	<-ctx.Done()
 	s.pendingGrants.close()
 	// The proposer is closed first: a refused reservation still needs its waiter.
-	s.proposer.close(outcome.ErrNoLeader)
+	s.proposer.Close(outcome.ErrNoLeader)
 	s.waiters.close(outcome.ErrNoLeader)
 	duties.Wait()
+}
+
+// submitEntry gives an entry to Raft in a leadership. See group.submit.
+func (s *shard) submitEntry(l *leadership, entry []byte) (propose.Future, error) {
+	future, err := s.raftSubmit(l, entry)
+	if err != nil {
+		return nil, err
+	}
+	return shardFuture{future}, nil
+}
+
+// shardFuture is the future of an entry of a shard.
+type shardFuture struct{ raft.ApplyFuture }
+
+// Wait implements entryFuture.
+func (f shardFuture) Wait() (*propose.Applied, error) {
+	if err := f.Error(); err != nil {
+		return nil, proposalError(err)
+	}
+	out := f.Response().(*appliedEntry)
+	if out.err != nil {
+		return nil, fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, out.err)
+	}
+	did := out.value.(*propose.Applied)
+	did.Term, did.Index = out.term, out.index
+	return did, nil
 }
 
 // logLead logs the first entry of a term.
@@ -279,20 +313,20 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 }
 
 // applied passes on the results of an applied entry of this leader.
-func (s *shard) applied(batch []*proposal, did *shardResult) {
-	results := did.results
+func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
+	results := did.Results
 	for _, pr := range batch {
-		own := results[:len(pr.request.Commands)]
+		own := results[:len(pr.Request.Commands)]
 		results = results[len(own):]
-		for i, c := range pr.request.Commands {
+		for i, c := range pr.Request.Commands {
 			if c.Kind() == fsm.KindReserve {
-				s.stats.granted(pr.came, &own[i], did.clock)
+				s.stats.granted(pr.Came, &own[i], did.Clock)
 			}
 		}
-		s.admission.NoteResults(pr.request.Commands, own)
+		s.admission.NoteResults(pr.Request.Commands, own)
 	}
-	s.admission.Quotas.EntryApplied(requestsOf(batch))
-	s.stats.measures.ended(did.endings)
+	s.admission.Quotas.EntryApplied(propose.Requests(batch))
+	s.stats.measures.ended(did.Endings)
 	s.waiters.entryApplied(batch)
 }
 
@@ -321,14 +355,14 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 // view runs f on this node's copy of the machine under a shared lock. f must be quick and must not keep memory of the
 // machine. now is the time for reads: the clock of the timestamps on the leader, else the node's own clock, because a
 // wrong clock of the timestamps is corrected only when the node leads.
-func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w Witness) {
+func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w propose.Witness) {
 	now := s.node.clock.Wall()
 	if s.serves() {
 		now = s.clock.Now()
 	}
 	s.replica.view(func(m Machine, term, _ uint64) {
 		machine := m.(shardMachine).m
-		w = Witness{Shard: s.number, Term: term, Index: machine.Index(), Time: machine.Clock()}
+		w = propose.Witness{Shard: s.number, Term: term, Index: machine.Index(), Time: machine.Clock()}
 		f(machine, max(now, machine.Clock()))
 	})
 	return w
@@ -341,7 +375,7 @@ func (s *shard) machineView() admit.View {
 
 // peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
 // before, peek returns ErrNotHere.
-func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
+func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) {
 	w = s.view(func(m *fsm.Machine, now fsm.Time) {
 		if s.replica.lacks() {
 			err = fmt.Errorf("%s gets its state again: %w", s.name, outcome.ErrNotHere)
@@ -353,21 +387,21 @@ func (s *shard) peek(q fsm.Query) (r fsm.Reading, w Witness, err error) {
 }
 
 // query is a linearizable peek: the answer shows every request that was answered before.
-func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, Witness, error) {
+func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, propose.Witness, error) {
 	l, err := s.leader()
 	if err != nil {
-		return fsm.Reading{}, Witness{}, err
+		return fsm.Reading{}, propose.Witness{}, err
 	}
 	// Confirmed first: this node leads at some moment after the call, so it has applied every request that was answered
 	// before the call. Entries applied between the confirmation and the read only make the answer newer.
 	if err := s.confirm(ctx, l); err != nil {
-		return fsm.Reading{}, Witness{}, err
+		return fsm.Reading{}, propose.Witness{}, err
 	}
 	of, ok := q.(*fsm.RecallQuery)
 	if !ok {
 		return s.peek(q)
 	}
-	r, w := s.pendingGrants.recall(of, func() (r fsm.Reading, w Witness) {
+	r, w := s.pendingGrants.recall(of, func() (r fsm.Reading, w propose.Witness) {
 		r, w, err = s.peek(q)
 		return r, w
 	})
@@ -401,15 +435,14 @@ func (s *shard) status() GroupStatus {
 
 // statistics returns the shard's measurements.
 func (s *shard) statistics() ShardStats {
-	c := s.stats
+	c, p := s.stats, s.proposer.Stats()
 	st := ShardStats{
-		Shard: s.number, Applied: c.applied.Load(), NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
+		Shard: s.number, Applied: p.Requests, NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
 		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
-		Entries: c.entries.Load(), Commands: c.commands.Load(),
-		EntryCommands: c.entryCommands.Value(), EntryBytes: c.entryBytes.Value(),
-		ProposeSeconds: c.propose.Value(), CommitSeconds: c.commit.Value(), ApplySeconds: c.apply.Value(),
+		Entries: p.Entries, Commands: p.Commands, EntryCommands: p.EntryCommands, EntryBytes: p.EntryBytes,
+		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.apply.Value(),
 		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),
-		InFlight: len(s.proposer.slots), Waiters: s.waiters.size(),
+		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.waiters.size(),
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
@@ -418,7 +451,6 @@ func (s *shard) statistics() ShardStats {
 		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.Quotas.Usage()
 		s.waiters.waiting(st.Queues)
 	}
-	st.QueuedRequests, st.QueuedBytes = s.proposer.waiting()
 	w := s.view(func(m *fsm.Machine, _ fsm.Time) { st.Machine = m.Stats() })
 	st.AppliedIndex = w.Index
 	return st

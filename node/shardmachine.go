@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // shardMachine adapts fsm.Machine to Machine.
@@ -13,22 +14,15 @@ type shardMachine struct {
 	m   *fsm.Machine
 }
 
-// shardResult is what applying an entry to a shard gives.
-type shardResult struct {
-	results []fsm.Result
-	endings []fsm.Ending
-	clock   fsm.Time
-}
-
 func newShardMachine(cfg fsm.Config) shardMachine { return shardMachine{cfg: cfg, m: fsm.New(cfg)} }
 
-// Apply implements Machine. The value is a *shardResult.
+// Apply implements Machine. The value is an *applied.
 func (s shardMachine) Apply(index uint64, entry []byte) (any, error) {
 	results, err := s.m.Apply(index, entry)
 	if err != nil {
 		return nil, err
 	}
-	return &shardResult{results: results, endings: slices.Clone(s.m.Endings()), clock: s.m.Clock()}, nil
+	return &propose.Applied{Index: index, Results: results, Endings: slices.Clone(s.m.Endings()), Clock: s.m.Clock()}, nil
 }
 
 // Snapshot implements Machine.

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/hashicorp/raft"
 )
 
@@ -211,10 +212,10 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 // stamped runs for each batch once its entry has its timestamp. After a reset, the next entry must
 // have a timestamp of the new time: with one of the old time, it would undo the reset while both
 // are in flight.
-func (s *shard) stamped(batch []*proposal) {
+func (s *shard) stamped(batch []*propose.Proposal) {
 	for _, pr := range batch {
-		if len(pr.request.Commands) == 1 && pr.request.Commands[0].Kind() == fsm.KindResetClock {
-			s.clock.Lower(pr.request.Commands[0].(*fsm.ResetClock).To)
+		if len(pr.Request.Commands) == 1 && pr.Request.Commands[0].Kind() == fsm.KindResetClock {
+			s.clock.Lower(pr.Request.Commands[0].(*fsm.ResetClock).To)
 		}
 	}
 }

@@ -9,20 +9,9 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/google/go-cmp/cmp"
 )
-
-// holdBack lets no entry be in flight until let is called: what is proposed stays on its way.
-func holdBack(s *shard) (let func()) {
-	for range cap(s.proposer.slots) {
-		s.proposer.slots <- struct{}{}
-	}
-	return func() {
-		for range cap(s.proposer.slots) {
-			s.proposer.releaseSlot()
-		}
-	}
-}
 
 // expectReleased fails the test unless exactly want jobs of the queue were given back so far.
 func expectReleased(t *testing.T, n *Node, queue string, want uint64) {
@@ -43,7 +32,7 @@ func TestPollThatIsStoppedWhileParked(t *testing.T) {
 		next := startPoll(t, n, time.Hour, 1, "b")
 		start := time.Now()
 		close(stop)
-		if g := p.grants(t); len(g) != 0 || p.at != start || p.reply.Witness != (Witness{}) {
+		if g := p.grants(t); len(g) != 0 || p.at != start || p.reply.Witness != (propose.Witness{}) {
 			t.Errorf("after %v the poll ended with %+v", p.at.Sub(start), p.reply)
 		}
 		expectEntries(t, n, before, 0)
@@ -80,10 +69,10 @@ func whileGrantingTo(t *testing.T, id string, test func(t *testing.T, p granting
 		reserve := &fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}
 		p.poll = startRequest(t, p.node, Wait{For: time.Hour, Stop: p.stop}, &fsm.Request{ID: id, Commands: []fsm.Command{reserve}})
 		do(t, p.node, 0, put("orders", "x", time.Second))
-		p.let = holdBack(p.node.shards[0].Load())
+		p.let = p.node.shards[0].Load().proposer.Hold()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if requests, _ := p.node.shards[0].Load().proposer.waiting(); requests != 1 || !p.running() {
+		if requests, _ := p.node.shards[0].Load().proposer.Waiting(); requests != 1 || !p.running() {
 			t.Fatalf("%d reservations are on their way", requests)
 		}
 		test(t, p)
@@ -116,7 +105,7 @@ func TestPollThatIsStoppedWhileItsJobGoes(t *testing.T) {
 		job := put("orders", "x", time.Second)
 		job.ID = "x"
 		do(t, n, 0, job)
-		let := holdBack(s)
+		let := s.proposer.Hold()
 		time.Sleep(time.Second - time.Millisecond)
 		canceled := make(chan error, 1)
 		go func() { // it comes before the reservation
@@ -125,7 +114,7 @@ func TestPollThatIsStoppedWhileItsJobGoes(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if requests, _ := s.proposer.waiting(); requests != 2 {
+		if requests, _ := s.proposer.Waiting(); requests != 2 {
 			t.Fatalf("%d requests are on their way, want the cancel and the reservation", requests)
 		}
 		close(stop)

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 )
 
 // TestTooFewVoters: a shard that has fewer voters than it must have refuses what it would have to keep, before it is logged, and takes what makes room. The next
@@ -17,7 +18,7 @@ func TestTooFewVoters(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	cfg.Shards = 1
 	n := openNode(t, cfg)
-	do := func(commands ...fsm.Command) (Reply, error) {
+	do := func(commands ...fsm.Command) (propose.Reply, error) {
 		return n.Do(t.Context(), 0, &fsm.Request{Commands: commands})
 	}
 	for range 2 {

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
@@ -102,7 +103,7 @@ type waiter struct {
 	came         fsm.Time
 	nodes        []waitNode
 	state        waiterState
-	last         Reply // of the last reservation that came back empty
+	last         propose.Reply // of the last reservation that came back empty
 	done         chan answer
 	pendingGrant *pendingGrant // of the reservation that was answered
 }
@@ -172,10 +173,10 @@ func (ws *waiters) size() int {
 }
 
 // wait parks a Reserve until it is granted jobs, its wait is over or ctx ends.
-func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (Reply, error) {
+func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.clock.Now(), done: make(chan answer, 1)}
 	if err := ws.add(w); err != nil {
-		return Reply{}, err
+		return propose.Reply{}, err
 	}
 	timer := time.NewTimer(wait.For)
 	defer timer.Stop()
@@ -203,8 +204,8 @@ func (ws *waiters) add(w *waiter) error {
 	if ws.closed != nil {
 		return ws.closed
 	}
-	tenant := tenantOf(w.request)
-	if ws.count >= ws.most && (ws.tenants[tenant] >= ws.most/reservedShare || ws.count >= 2*ws.most) {
+	tenant := propose.TenantOf(w.request)
+	if ws.count >= ws.most && (ws.tenants[tenant] >= ws.most/propose.ReservedShare || ws.count >= 2*ws.most) {
 		return fmt.Errorf("%w: %d calls are waiting", outcome.ErrOverloaded, ws.count)
 	}
 	w.nodes = make([]waitNode, len(w.reserve.Queues))
@@ -248,14 +249,14 @@ func (ws *waiters) timeOut(w *waiter) {
 }
 
 // abandon is timeOut for a caller that takes no answer.
-func (ws *waiters) abandon(ctx context.Context, w *waiter) (Reply, error) {
+func (ws *waiters) abandon(ctx context.Context, w *waiter) (propose.Reply, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	switch w.state {
 	case parked:
 		ws.unlink(w)
 		w.state = answered
-		return Reply{}, outcome.Canceled(ctx)
+		return propose.Reply{}, outcome.Canceled(ctx)
 	case reserving:
 		ws.unlink(w)
 		w.state = abandoned
@@ -263,7 +264,7 @@ func (ws *waiters) abandon(ctx context.Context, w *waiter) (Reply, error) {
 		ws.abandoned(context.WithoutCancel(ctx), w.pendingGrant, <-w.done)
 	case abandoned:
 	}
-	return Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
+	return propose.Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
 }
 
 // complete answers a waiter. mu is held.
@@ -296,7 +297,7 @@ func (ws *waiters) unlink(w *waiter) {
 	}
 	w.nodes = nil
 	ws.count--
-	tenant := tenantOf(w.request)
+	tenant := propose.TenantOf(w.request)
 	if ws.tenants[tenant]--; ws.tenants[tenant] == 0 {
 		delete(ws.tenants, tenant)
 	}
@@ -342,7 +343,7 @@ func (ws *waiters) schedule(q *waitQueue, at fsm.Time) {
 }
 
 // entryApplied makes run check the queues that an applied entry touched.
-func (ws *waiters) entryApplied(batch []*proposal) {
+func (ws *waiters) entryApplied(batch []*propose.Proposal) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.queues) == 0 {
@@ -350,8 +351,8 @@ func (ws *waiters) entryApplied(batch []*proposal) {
 	}
 	last := ""
 	for _, pr := range batch {
-		ws.markRepeats(nameOf(pr.request))
-		for _, c := range pr.request.Commands {
+		ws.markRepeats(nameOf(pr.Request))
+		for _, c := range pr.Request.Commands {
 			if c.Kind() == fsm.KindImport { // the end of a restore opens all queues
 				ws.markAll()
 			}
@@ -426,9 +427,9 @@ func (h *waitHeap) Pop() any {
 }
 
 // empty is the answer to a waiter without grants.
-func (w *waiter) empty() Reply {
+func (w *waiter) empty() propose.Reply {
 	if w.last.Results != nil {
 		return w.last
 	}
-	return Reply{Results: make([]fsm.Result, 1)}
+	return propose.Reply{Results: make([]fsm.Result, 1)}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/propose"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -20,7 +21,7 @@ type poll struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 	at     time.Time // of its end
-	reply  Reply
+	reply  propose.Reply
 	err    error
 }
 
@@ -249,21 +250,17 @@ func TestPollThatComesWhileTheOnlyJobIsOnItsWay(t *testing.T) {
 		startPoll(t, n, time.Hour, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second))
 		p := n.shards[0].Load().proposer
-		for range cap(p.slots) { // no entry may be in flight: the reservation stays on its way
-			p.slots <- struct{}{}
-		}
+		release := p.Hold() // no entry may be in flight: the reservation stays on its way
 		time.Sleep(time.Second)
 		synctest.Wait()
 		late := startPoll(t, n, time.Hour, 1, "orders")
 		if now := startPoll(t, n, 0, 1, "orders"); now.running() {
 			t.Error("a poll without wait tries for a job that is on its way to another")
 		}
-		if requests, _ := p.waiting(); requests != 1 {
+		if requests, _ := p.Waiting(); requests != 1 {
 			t.Errorf("%d reservations are on their way for one job", requests)
 		}
-		for range cap(p.slots) {
-			p.releaseSlot()
-		}
+		release()
 		if !late.running() {
 			t.Errorf("the late poll ended with %+v, %v", late.reply, late.err)
 		}
@@ -300,7 +297,7 @@ func TestPollEndsEmpty(t *testing.T) {
 		before := lastIndex(n)
 		start := time.Now()
 		p := startPoll(t, n, 20*time.Second, 1, "orders", "others")
-		if g := p.grants(t); len(g) != 0 || p.reply.Witness != (Witness{}) || time.Since(start) != 20*time.Second {
+		if g := p.grants(t); len(g) != 0 || p.reply.Witness != (propose.Witness{}) || time.Since(start) != 20*time.Second {
 			t.Errorf("after %v the poll ended with %+v", time.Since(start), p.reply)
 		}
 		if p := startPoll(t, n, 0, 1, "orders"); p.running() || len(p.reply.Results) != 1 {
@@ -358,10 +355,8 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		leaver := startPoll(t, n, time.Hour, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second))
-		slots := n.shards[0].Load().proposer.slots
-		for range cap(slots) { // no entry may be in flight: the reservation stays on its way
-			slots <- struct{}{}
-		}
+		p0 := n.shards[0].Load().proposer
+		release := p0.Hold() // no entry may be in flight: the reservation stays on its way
 		time.Sleep(time.Second)
 		synctest.Wait()
 		leaver.cancel()
@@ -369,9 +364,7 @@ func TestPollThatLeavesWhileItIsGranted(t *testing.T) {
 		if outcome.Of(leaver.err) != outcome.Unknown || !errors.Is(leaver.err, context.Canceled) {
 			t.Errorf("error is %v with outcome %v", leaver.err, outcome.Of(leaver.err))
 		}
-		for range cap(slots) {
-			n.shards[0].Load().proposer.releaseSlot()
-		}
+		release()
 		g := startPoll(t, n, time.Hour, 1, "orders").grants(t)
 		if len(g) != 1 || g[0].Attempt != 1 {
 			t.Errorf("granted %+v, want the job at once with attempt 1", g)
@@ -391,17 +384,13 @@ func TestPollWhoseTimeEndsWhileItIsGranted(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		p := startPoll(t, n, time.Second, 1, "orders")
 		do(t, n, 0, put("orders", "x", time.Second-time.Millisecond))
-		slots := n.shards[0].Load().proposer.slots
-		for range cap(slots) {
-			slots <- struct{}{}
-		}
+		p0 := n.shards[0].Load().proposer
+		release := p0.Hold()
 		time.Sleep(2 * time.Second)
 		if !p.running() {
 			t.Fatalf("the poll ended with %+v, %v while its reservation was on the way", p.reply, p.err)
 		}
-		for range cap(slots) {
-			n.shards[0].Load().proposer.releaseSlot()
-		}
+		release()
 		if g := p.grants(t); len(g) != 1 {
 			t.Errorf("granted %+v, want the job", g)
 		}
@@ -478,6 +467,49 @@ func TestNothingIsLoggedWhileNothingHappens(t *testing.T) {
 		expectEntries(t, n, before, 0)
 		if !p.running() {
 			t.Errorf("the poll ended with %+v, %v", p.reply, p.err)
+		}
+	})
+}
+
+// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
+func TestOneTenantLeavesRoomToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, t.TempDir())
+		cfg.WaitersMax = 16
+		n := openNode(t, cfg)
+		poll := func(queue string) <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
+				_, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Second})
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		expect := func(polls []<-chan error, refused int) {
+			t.Helper()
+			for _, p := range polls {
+				if err := <-p; errors.Is(err, outcome.ErrOverloaded) {
+					refused--
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if refused != 0 {
+				t.Errorf("%d polls more should have been refused", refused)
+			}
+		}
+		for range 2 { // the second time all places must be free again
+			var loud, quiet []<-chan error
+			for range 18 {
+				loud = append(loud, poll("loud/q"))
+			}
+			for range 3 {
+				quiet = append(quiet, poll("quiet/q"))
+			}
+			expect(loud, 2)
+			expect(quiet, 1)
 		}
 	})
 }

@@ -1,3 +1,6 @@
+// Package admit decides on the leader of a shard whether a request is proposed. It checks voters,
+// disk, memory, the limits of queues, the lease budget and the quotas of namespaces. See DESIGN.md
+// beside this file.
 package admit
 
 import (
@@ -11,10 +14,10 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// Admission decides on the leader whether a request is proposed. It checks voters, disk, memory, the limits of queues, the
-// lease budget and the quotas of namespaces, in this order. A node that does not lead leaves the decision to the leader: it
-// admits the request, or refuses it with ErrNoLeader. Only the number of queues is checked later, by the proposer; see
-// queueCountLimit.
+// Admission decides on the leader whether a request is proposed. It checks voters, disk, memory,
+// the limits of queues, the lease budget and the quotas of namespaces, in this order. A node that
+// does not lead leaves the decision to the leader: it admits the request, or refuses it with
+// ErrNoLeader. Only the number of queues is checked later, by the proposer; see queueCountLimit.
 type Admission struct {
 	cfg Config
 	// votersFull is the state of another voter whose memory is full; nil if there is none.
@@ -78,10 +81,11 @@ func (a *Admission) Admit(ctx context.Context, req *fsm.Request) (Admitted, erro
 	return Admitted{Request: bounded, Reservation: reservation}, err
 }
 
-// Check refuses requests that would fill a full disk or memory further: puts if either is low, and everything that frees
-// no space if space is scarce. An entry that cannot be written ends the process, so if space is exhausted, no caller's
-// request is logged. It also refuses what too few voters would store. A repeat adds nothing to memory, and passes. While
-// the leader hands over, the refusal is ErrNoLeader: the next leader takes the call.
+// Check refuses requests that would fill a full disk or memory further: puts if either is low, and
+// everything that frees no space if space is scarce. An entry that cannot be written ends the
+// process, so if space is exhausted, no caller's request is logged. It also refuses what too few
+// voters would store. A repeat adds nothing to memory, and passes. While the leader hands over, the
+// refusal is ErrNoLeader: the next leader takes the call.
 func (a *Admission) Check(req *fsm.Request) error {
 	if !a.cfg.Leads() {
 		return nil
@@ -156,8 +160,8 @@ func frees(k fsm.Kind) bool {
 	}
 }
 
-// SetFullVoter records the state of the voter with the least memory left, among those whose memory is full; nil if there
-// is none.
+// SetFullVoter records the state of the voter with the least memory left, among those whose memory
+// is full; nil if there is none.
 func (a *Admission) SetFullVoter(full *MemoryError) { a.votersFull.Store(full) }
 
 // NoteResults remembers the queues of puts that a limit of the machine refused.
@@ -165,8 +169,8 @@ func (a *Admission) NoteResults(commands []fsm.Command, results []fsm.Result) {
 	a.fullQueues.noteRefused(commands, results)
 }
 
-// AdmitParked decides whether the reservation of a parked call may be proposed, to take jobs of queue. It does not wait.
-// The refusal is the zero value if it may.
+// AdmitParked decides whether the reservation of a parked call may be proposed, to take jobs of
+// queue. It does not wait. The refusal is the zero value if it may.
 func (a *Admission) AdmitParked(req *fsm.Request, queue string) (_ Admitted, r ParkedRefusal) {
 	request, err := a.boundLeases(req)
 	if err != nil { // until an ack makes room

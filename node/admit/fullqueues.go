@@ -69,10 +69,11 @@ func (l *fullQueues) forget(commands []fsm.Command) {
 	l.any.Store(len(l.queues) > 0)
 }
 
-// refusedByQueues refuses a request of puts that the machine would refuse because of the limits of its queues. It decides
-// from what this leader has applied; nothing is logged. Every answered request is applied, so a caller that has made
-// room is not refused. While an entry is in flight, the request is logged and the machine decides: that entry may hold
-// an earlier attempt at the same put. While this leader hands over, its successor decides, for the same reason.
+// refusedByQueues refuses a request of puts that the machine would refuse because of the limits of
+// its queues. It decides from what this leader has applied; nothing is logged. Every answered
+// request is applied, so a caller that has made room is not refused. While an entry is in flight,
+// the request is logged and the machine decides: that entry may hold an earlier attempt at the same
+// put. While this leader hands over, its successor decides, for the same reason.
 func (a *Admission) refusedByQueues(req *fsm.Request) (results []fsm.Result) {
 	if !a.fullQueues.containsAll(req.Commands) || !a.cfg.Idle() || !a.cfg.Leads() {
 		return nil

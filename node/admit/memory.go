@@ -83,8 +83,9 @@ type Memory struct {
 // MachineMemory is the memory of one machine, as counted in the account.
 type MachineMemory struct{ held, promised, shareable atomic.Uint64 }
 
-// NewMemory returns the account of a process with a limit in bytes, 0 for none. heapLive returns how many bytes the last
-// collection found alive and how many collections have run; if it is nil, only the machines are counted.
+// NewMemory returns the account of a process with a limit in bytes, 0 for none. heapLive returns
+// how many bytes the last collection found alive and how many collections have run; if it is nil,
+// only the machines are counted.
 func NewMemory(limit uint64, heapLive func() (live, cycles uint64), logger *slog.Logger) *Memory {
 	m := &Memory{limit: limit, heapLive: heapLive, logger: logger, peers: peerMemory{byServer: map[string]fullPeer{}}}
 	if m.limit > 0 {
@@ -136,7 +137,8 @@ func (m *Memory) setFlag(flag *atomic.Bool, name string, on, off bool) {
 		return
 	}
 	used, held := m.used()
-	m.logger.Warn("memory", name, now, "used_bytes", used, "held_bytes", held, "mark_bytes", m.fullAt, "limit_bytes", m.limit)
+	m.logger.Warn("memory", name, now, "used_bytes", used, "held_bytes", held, "mark_bytes", m.fullAt,
+		"limit_bytes", m.limit)
 }
 
 // used returns the used and the held bytes; see MemoryStatus.
@@ -161,7 +163,8 @@ func (m *Memory) refusal() error {
 // Status returns the figures of the account.
 func (m *Memory) Status() MemoryStatus {
 	used, held := m.used()
-	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(), Critical: m.critical.Load()}
+	return MemoryStatus{LimitBytes: m.limit, MarkBytes: m.fullAt, UsedBytes: used, HeldBytes: held, Full: m.full.Load(),
+		Critical: m.critical.Load()}
 }
 
 // Sum sums the memory of the machines of this node, and records what else the collector has found alive since the last
@@ -187,7 +190,8 @@ func (m *Memory) Sum(machines []*MachineMemory) {
 // Limited reports whether the process has a limit.
 func (m *Memory) Limited() bool { return m.limit > 0 }
 
-// Replacing returns the number of states that were dropped and whose replacement is being restored. Its user counts them.
+// Replacing returns the number of states that were dropped and whose replacement is being restored.
+// Its user counts them.
 func (m *Memory) Replacing() *atomic.Int32 { return &m.restores }
 
 // FullFigures returns the figures of this node if its memory is so full that puts are refused, else nil.
@@ -202,7 +206,8 @@ func (m *Memory) FullFigures() *MemoryError {
 // Pressure describes the effect of a full memory.
 func (m *Memory) Pressure() string {
 	used, _ := m.used()
-	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are refused", used>>20, m.limit>>20, m.fullAt>>20)
+	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are "+
+		"refused", used>>20, m.limit>>20, m.fullAt>>20)
 	if m.critical.Load() {
 		text += fmt.Sprintf(", and a shard has at most %d jobs reserved at a time", CriticalLeases)
 	}

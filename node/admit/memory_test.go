@@ -9,7 +9,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestMemoryNeverFallsBelowZero: an entry that frees much while the sum over the machines is made anew is taken off twice until the next look.
+// TestMemoryNeverFallsBelowZero: an entry that frees much while the sum over the machines is made
+// anew is taken off twice until the next look.
 func TestMemoryNeverFallsBelowZero(t *testing.T) {
 	m := NewMemory(MemoryBytesMin, nil, slog.New(slog.DiscardHandler))
 	var one MachineMemory

@@ -25,11 +25,12 @@ type fullPeer struct {
 	said    time.Time
 }
 
-// NotePeer records the answer of another node to the question for its memory. full is nil if the node has enough memory;
-// err is not nil if it did not answer. While a node does not answer, the caller must repeat the call. If something may
-// have changed, it calls judge, one call at a time, with a function that returns the figures of the full voter with the
-// least memory left.
-func (m *Memory) NotePeer(server string, full *MemoryError, err error, judge func(fullest func(voters []string) *MemoryError)) {
+// NotePeer records the answer of another node to the question for its memory. full is nil if the
+// node has enough memory; err is not nil if it did not answer. While a node does not answer, the
+// caller must repeat the call. If something may have changed, it calls judge, one call at a time,
+// with a function that returns the figures of the full voter with the least memory left.
+func (m *Memory) NotePeer(server string, full *MemoryError, err error,
+	judge func(fullest func(voters []string) *MemoryError)) {
 	p := &m.peers
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -23,13 +23,15 @@ type QueuesError struct {
 // Error names the namespace, its number of queues and the limit, and says what to do.
 func (e *QueuesError) Error() string {
 	if e.Free == 0 {
-		return fmt.Sprintf("queue %q is not made: the shard holds as many queues as it may, %d; delete some, or ask an admin to", e.Queue, e.Max)
+		return fmt.Sprintf("queue %q is not made: the shard holds as many queues as it may, %d; delete some, or ask an "+
+			"admin to", e.Queue, e.Max)
 	}
 	whose := fmt.Sprintf("namespace %q has %d queues", e.Namespace, e.Used)
 	if e.Namespace == "" {
 		whose = fmt.Sprintf("queues without a namespace, which count as one, are %d", e.Used)
 	}
-	return fmt.Sprintf("queue %q is not made: %s in this shard, and no namespace may have more than are left there for all, %d of %d; delete some, or ask an admin to",
+	return fmt.Sprintf("queue %q is not made: %s in this shard, and no namespace may have more than are left there for "+
+		"all, %d of %d; delete some, or ask an admin to",
 		e.Queue, whose, e.Free, e.Max)
 }
 
@@ -42,7 +44,8 @@ type NoQueueError struct{ Queue string }
 
 // Error names the queue and says what to do.
 func (e *NoQueueError) Error() string {
-	return fmt.Sprintf("there is no queue %q, and the cluster's setting no-auto-create has puts make none; create it first: belfry queue create %s", e.Queue, e.Queue)
+	return fmt.Sprintf("there is no queue %q, and the cluster's setting no-auto-create has puts make none; create it "+
+		"first: belfry queue create %s", e.Queue, e.Queue)
 }
 
 // Unwrap returns what kind of refusal it is.

@@ -77,9 +77,11 @@ type QuotaError struct {
 // Error names the namespace, the limit and the use.
 func (e *QuotaError) Error() string {
 	if e.Limit == PutRate {
-		return fmt.Sprintf("namespace %q takes %g puts per second, of which this shard has %g; they are used up", e.Namespace, float64(e.Max)/1000, float64(e.Share)/1000)
+		return fmt.Sprintf("namespace %q takes %g puts per second, of which this shard has %g; they are used up", e.Namespace,
+			float64(e.Max)/1000, float64(e.Share)/1000)
 	}
-	return fmt.Sprintf("namespace %q may have %d %s, of which this shard has %d and uses %d", e.Namespace, e.Max, e.Limit, e.Share, e.Used)
+	return fmt.Sprintf("namespace %q may have %d %s, of which this shard has %d and uses %d", e.Namespace, e.Max, e.Limit,
+		e.Share, e.Used)
 }
 
 // Unwrap returns ErrQuota or ErrRateLimited.
@@ -185,8 +187,8 @@ func (q *Quotas) Reset(term uint64) {
 	q.anyLimited.Store(false)
 }
 
-// SetShardQuotas sets the quotas of the shard in a leadership, those of all namespaces with a quota, and returns what is
-// used of each.
+// SetShardQuotas sets the quotas of the shard in a leadership, those of all namespaces with a
+// quota, and returns what is used of each.
 func (q *Quotas) SetShardQuotas(term uint64, all map[string]ShardQuota) (used map[string]Amounts) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -229,8 +231,8 @@ func (q *Quotas) SetShardQuotas(term uint64, all map[string]ShardQuota) (used ma
 	return used
 }
 
-// forgetUnlimitedLocked forgets a namespace without a quota, unless it has requests in flight: a new quota would have to
-// count them.
+// forgetUnlimitedLocked forgets a namespace without a quota, unless it has requests in flight: a
+// new quota would have to count them.
 func (q *Quotas) forgetUnlimitedLocked(s *namespaceQuota) {
 	if !s.limited && s.pending == (Amounts{}) && q.namespaces[s.name] == s {
 		delete(q.namespaces, s.name)
@@ -304,8 +306,8 @@ func (s *namespaceQuota) refillTo(now time.Time) {
 	s.debtAsOf = now
 }
 
-// putAllowedIn returns how long it takes until the next put is admitted; 0 for now. The burst is one second of the rate,
-// and at least one put.
+// putAllowedIn returns how long it takes until the next put is admitted; 0 for now. The burst is
+// one second of the rate, and at least one put.
 func (s *namespaceQuota) putAllowedIn(now time.Time) time.Duration {
 	rate := float64(s.Granted[PutRate])
 	if rate == 0 {

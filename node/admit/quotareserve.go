@@ -116,7 +116,8 @@ func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 	defer q.mu.Unlock()
 	q.removeWaiterLocked(w)
 	if q.term == 0 {
-		return nil, outcome.ErrNoLeader // a leadership may begin before the request is proposed, and this check would not be its own
+		// a leadership may begin before the request is proposed, and this check would not be its own
+		return nil, outcome.ErrNoLeader
 	}
 	now := time.Now()
 	if !q.known && q.nodeLimited.Load() {
@@ -192,9 +193,10 @@ func (q *Quotas) removeWaiterLocked(w *quotaWaiter) {
 	*w = quotaWaiter{}
 }
 
-// shortageLocked checks what a request wants against a namespace's share. If that is too little, it returns an error and
-// what is lacking; more says that waiting may help.
-func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool, refused error) {
+// shortageLocked checks what a request wants against a namespace's share. If that is too little, it
+// returns an error and what is lacking; more says that waiting may help.
+func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool,
+	refused error) {
 	if s.Waiting {
 		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, outcome.ErrShareUnknown, s.name)
 	}
@@ -236,7 +238,8 @@ func (q *Quotas) chargeLocked(all map[string]Amounts, now time.Time) *Reservatio
 		if s == nil || !s.limited {
 			continue
 		}
-		if want[LeasesLimit] > 0 && s.Quota[LeasesLimit] > 0 { // the grant may be smaller; other requests wait for the rest instead of being refused
+		// the grant may be smaller; other requests wait for the rest instead of being refused
+		if want[LeasesLimit] > 0 && s.Quota[LeasesLimit] > 0 {
 			used := q.usedLocked(s)[LeasesLimit]
 			want[LeasesLimit] = min(want[LeasesLimit], s.Granted[LeasesLimit]-min(used, s.Granted[LeasesLimit]))
 		}

@@ -16,7 +16,8 @@ func TestRefusalsOfSpacesAreBounded(t *testing.T) {
 	c.Note(&QuotaError{Namespace: "0", Limit: JobsLimit}, 2)
 	c.Note(outcome.ErrQuota, 1)
 	got := c.Value()
-	if len(got) != refusedNamespacesMax+1 || got["0"] != (Amounts{JobsLimit: 2, PutRate: 1}) || got[otherNamespaces] != (Amounts{PutRate: 10}) {
+	if len(got) != refusedNamespacesMax+1 || got["0"] != (Amounts{JobsLimit: 2, PutRate: 1}) ||
+		got[otherNamespaces] != (Amounts{PutRate: 10}) {
 		t.Errorf("%d namespaces, %v, %v", len(got), got["0"], got[otherNamespaces])
 	}
 }

@@ -12,8 +12,8 @@ func (v View) knows(req *fsm.Request) (known bool) {
 	return known
 }
 
-// Remembers reports whether the machine knows the answer to a Reserve: live grants of an earlier attempt, or the refusal
-// of other content under the same id.
+// Remembers reports whether the machine knows the answer to a Reserve: live grants of an earlier
+// attempt, or the refusal of other content under the same id.
 func (v View) Remembers(req *fsm.Request) (remembered bool) {
 	v(func(m *fsm.Machine, now fsm.Time) {
 		grants, code := m.Recall(req, now)

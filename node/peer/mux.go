@@ -1,3 +1,5 @@
+// Package peer carries Raft's messages and calls between nodes: greetings, frames, limits, and the Raft transport of each
+// group, all on one port. See DESIGN.md beside this file.
 package peer
 
 import (

@@ -1,4 +1,4 @@
-package node
+package propose
 
 import (
 	"context"
@@ -32,7 +32,8 @@ type requestLock struct {
 // that at most one waits, and a running one should wait for nothing more. newer is closed when that happens to this
 // attempt. The caller must call unlock when the attempt has ended. After wait, or when ctx ends, Lock fails with
 // ErrUnknownOutcome, because the outcome of the running attempt is not known.
-func (a *RequestMutex) Lock(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{}, unlock func(), err error) {
+func (a *RequestMutex) Lock(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{},
+	unlock func(), err error) {
 	r, newer := a.addAttempt(name)
 	leave := func() { a.removeAttempt(name, r) }
 	unlock = func() {

@@ -1,4 +1,4 @@
-package node
+package propose
 
 import (
 	"context"
@@ -16,11 +16,13 @@ const (
 	expireSlack = 100 * time.Millisecond
 	// expireRetry is the pause after an Expire that failed or changed nothing.
 	expireRetry = time.Second
+	// noDeadline is the time for which the pacer waits without a deadline.
+	noDeadline = 365 * 24 * time.Hour
 )
 
-// pacer proposes an Expire for overdue work that no command settles. At most one is in flight, and none without overdue
+// Pacer proposes an Expire for overdue work that no command settles. At most one is in flight, and none without overdue
 // work.
-type pacer struct {
+type Pacer struct {
 	now func() fsm.Time
 	// deadline returns the machine's next deadline, 0 if there is none.
 	deadline func() fsm.Time
@@ -31,8 +33,15 @@ type pacer struct {
 	wake  wakeup.Signal
 }
 
-// moved receives the machine's next deadline (0 for none) after each entry. The goroutine that applies entries calls it.
-func (p *pacer) moved(deadline fsm.Time) {
+// NewPacer returns a pacer. now returns the time that the leader would stamp, deadline the
+// machine's next deadline, 0 for none. expire proposes one Expire; more says that work is left.
+func NewPacer(now, deadline func() fsm.Time, expire func(ctx context.Context) (more bool, err error)) *Pacer {
+	return &Pacer{now: now, deadline: deadline, expire: expire, wake: wakeup.New()}
+}
+
+// Moved receives the machine's next deadline (0 for none) after each entry. The goroutine that
+// applies entries calls it.
+func (p *Pacer) Moved(deadline fsm.Time) {
 	if deadline == 0 {
 		return // at worst, the pacer wakes once in vain
 	}
@@ -41,15 +50,15 @@ func (p *pacer) moved(deadline fsm.Time) {
 	}
 }
 
-// run proposes until ctx ends.
-func (p *pacer) run(ctx context.Context) {
-	timer := time.NewTimer(never)
+// Run proposes until ctx ends.
+func (p *Pacer) Run(ctx context.Context) {
+	timer := time.NewTimer(noDeadline)
 	defer timer.Stop()
 	for {
 		wait, armed := p.step(ctx)
 		switch {
 		case !armed:
-			wait = never
+			wait = noDeadline
 		case wait == 0 && ctx.Err() == nil:
 			continue
 		default:
@@ -66,7 +75,7 @@ func (p *pacer) run(ctx context.Context) {
 }
 
 // step proposes an Expire if one is due, and returns how long to wait next; armed is false if there is no deadline.
-func (p *pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
+func (p *Pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 	deadline := p.arm()
 	if deadline == 0 {
 		return 0, false
@@ -95,7 +104,7 @@ func (p *pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 }
 
 // arm reads the next deadline. An earlier one that is set afterwards wakes the pacer.
-func (p *pacer) arm() fsm.Time {
+func (p *Pacer) arm() fsm.Time {
 	for {
 		deadline := p.deadline()
 		p.armed.Store(int64(deadline))

@@ -1,4 +1,4 @@
-package node
+package propose
 
 import (
 	"strings"
@@ -15,9 +15,9 @@ const (
 	// the wait, and leaves processors idle while the disk syncs.
 	tenantCostMax  = 256
 	tenantBytesMax = 64 << 10
-	// reservedShare is the divisor of the proposer's room that each tenant may use even if other tenants have filled
-	// the room.
-	reservedShare = 8
+	// ReservedShare is the divisor of the room for waiting requests that each tenant may use even if
+	// other tenants have filled the room.
+	ReservedShare = 8
 )
 
 // fairQueue holds the requests that wait to be logged: a FIFO queue for each tenant, served round-robin, so that a
@@ -35,7 +35,7 @@ type fairQueue struct {
 // tenantQueue holds the waiting requests of one tenant. The tenants' queues form a ring.
 type tenantQueue struct {
 	tenant     string
-	head, tail *proposal
+	head, tail *Proposal
 	requests   int
 	bytes      int64
 	prev, next *tenantQueue
@@ -45,9 +45,9 @@ type tenantQueue struct {
 	bytesTaken int64
 }
 
-// tenantOf returns the tenant of a request: the namespace of its first command's queue, or the queue itself if that has
+// TenantOf returns the tenant of a request: the namespace of its first command's queue, or the queue itself if that has
 // no namespace. It is empty for a request that names no queue.
-func tenantOf(req *fsm.Request) string {
+func TenantOf(req *fsm.Request) string {
 	if req == nil || len(req.Commands) == 0 {
 		return ""
 	}
@@ -59,7 +59,7 @@ func tenantOf(req *fsm.Request) string {
 func (fq *fairQueue) of(tenant string) *tenantQueue { return fq.byTenant[tenant] }
 
 // add appends a proposal to the queue of its tenant.
-func (fq *fairQueue) add(tenant string, pr *proposal) {
+func (fq *fairQueue) add(tenant string, pr *Proposal) {
 	if tenant != fq.last {
 		if fq.last != "" && tenant != "" {
 			fq.contendedAt = pr.queued
@@ -80,7 +80,7 @@ func (fq *fairQueue) add(tenant string, pr *proposal) {
 	}
 	l.tail = pr
 	l.requests++
-	l.bytes += int64(len(pr.encoded))
+	l.bytes += int64(len(pr.Encoded))
 }
 
 // openTenant adds a tenant, to be served after all others.
@@ -105,7 +105,7 @@ func (fq *fairQueue) openTenant(tenant string) *tenantQueue {
 }
 
 // remove takes a proposal out of the queue.
-func (fq *fairQueue) remove(pr *proposal) {
+func (fq *fairQueue) remove(pr *Proposal) {
 	l := pr.tenantQueue
 	if pr.prev == nil {
 		l.head = pr.next
@@ -119,7 +119,7 @@ func (fq *fairQueue) remove(pr *proposal) {
 	}
 	pr.tenantQueue, pr.prev, pr.next, pr.waiting = nil, nil, nil, false
 	l.requests--
-	l.bytes -= int64(len(pr.encoded))
+	l.bytes -= int64(len(pr.Encoded))
 	if l.requests > 0 {
 		return
 	}
@@ -138,8 +138,8 @@ func (fq *fairQueue) remove(pr *proposal) {
 // takeLocked takes proposals of one format, round-robin over the tenants, up to about sizeMax bytes and costMax units
 // of work. If the shard is contended, it takes at most tenantCostMax and tenantBytesMax from each tenant. It takes at
 // least one proposal if there is any.
-func (p *proposer) takeLocked(sizeMax int64, costMax uint64, contended bool) []*proposal {
-	batch := make([]*proposal, 0, p.requests)
+func (p *Queue) takeLocked(sizeMax int64, costMax uint64, contended bool) []*Proposal {
+	batch := make([]*Proposal, 0, p.requests)
 	var size int64
 	var cost uint64
 	fq := &p.queue
@@ -147,7 +147,7 @@ func (p *proposer) takeLocked(sizeMax int64, costMax uint64, contended bool) []*
 	for passed := 0; fq.next != nil && passed < len(fq.byTenant); {
 		l := fq.next
 		pr := l.head
-		bytes := int64(len(pr.encoded))
+		bytes := int64(len(pr.Encoded))
 		if l.entry != fq.entry {
 			l.entry, l.cost, l.bytesTaken = fq.entry, 0, 0
 		} else if contended && (l.cost+pr.cost > tenantCostMax || l.bytesTaken+bytes > tenantBytesMax) {
@@ -155,7 +155,7 @@ func (p *proposer) takeLocked(sizeMax int64, costMax uint64, contended bool) []*
 			fq.next = l.next
 			continue
 		}
-		if len(batch) > 0 && (size+bytes > sizeMax || cost+pr.cost > costMax || pr.format != batch[0].format) {
+		if len(batch) > 0 && (size+bytes > sizeMax || cost+pr.cost > costMax || pr.Format != batch[0].Format) {
 			break
 		}
 		passed = 0
@@ -169,13 +169,13 @@ func (p *proposer) takeLocked(sizeMax int64, costMax uint64, contended bool) []*
 }
 
 // contendedLocked reports whether several tenants use the shard.
-func (p *proposer) contendedLocked() bool {
+func (p *Queue) contendedLocked() bool {
 	return !p.queue.contendedAt.IsZero() && time.Since(p.queue.contendedAt) < contendedFor
 }
 
 // hasRoomLocked reports whether there is room for one more request of a tenant. A request larger than the whole room
 // may enter an empty queue.
-func (p *proposer) hasRoomLocked(tenant string, size int64) bool {
+func (p *Queue) hasRoomLocked(tenant string, size int64) bool {
 	if p.requests < p.cfg.QueueRequestsMax && (p.requests == 0 || p.bytes+size <= p.cfg.QueueBytesMax) {
 		return true
 	}
@@ -184,6 +184,7 @@ func (p *proposer) hasRoomLocked(tenant string, size int64) bool {
 	if l := p.queue.of(tenant); l != nil {
 		requests, bytes = l.requests, l.bytes
 	}
-	return requests < p.cfg.QueueRequestsMax/reservedShare && bytes+size <= p.cfg.QueueBytesMax/reservedShare &&
-		p.requests < 2*p.cfg.QueueRequestsMax && p.bytes+size <= 2*p.cfg.QueueBytesMax && len(p.queue.byTenant) > 0 && requests < p.requests
+	return requests < p.cfg.QueueRequestsMax/ReservedShare && bytes+size <= p.cfg.QueueBytesMax/ReservedShare &&
+		p.requests < 2*p.cfg.QueueRequestsMax && p.bytes+size <= 2*p.cfg.QueueBytesMax && len(p.queue.byTenant) > 0 &&
+		requests < p.requests
 }

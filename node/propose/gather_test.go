@@ -1,4 +1,4 @@
-package node
+package propose
 
 import (
 	"testing"
@@ -35,7 +35,7 @@ func TestProposerGathersWhileAnEntryIsInFlight(t *testing.T) {
 		}
 		b.next(t).apply(t, 6)
 		synctest.Wait()
-		if !b.idle() || len(b.entries) > 0 {
+		if !b.Idle() || len(b.entries) > 0 {
 			t.Error("something seems to be in flight in the end")
 		}
 	})
@@ -65,12 +65,13 @@ func TestProposerTakesMuchWorkForAFullEntry(t *testing.T) {
 		work := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: entryCostMax / 4}}}
 		for range 4 {
 			b.none(t)
-			if err := b.enqueue(&proposal{request: work, encoded: fsm.AppendRequest(nil, work), complete: func(Reply, error) {}}); err != nil {
+			if err := b.Enqueue(&Proposal{Request: work, Encoded: fsm.AppendRequest(nil, work),
+				Complete: func(Reply, error) {}}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		full := b.next(t)
-		if _, n := b.waiting(); n > 0 || b.cost > 0 {
+		if _, n := b.Waiting(); n > 0 || b.cost > 0 {
 			t.Errorf("%d bytes and work of %d are left", n, b.cost)
 		}
 		alone.apply(t, 1)

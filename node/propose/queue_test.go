@@ -1,6 +1,7 @@
-package node
+package propose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,35 +13,20 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/raft"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // fakeFuture is the future of an entry that a test decides about.
 type fakeFuture struct {
-	raft.ApplyFuture
 	entry []byte
 	done  chan struct{}
-	out   *appliedEntry
+	did   *Applied
 	err   error
-
-	ShutdownCh chan struct{} // named and used as Raft's futures do
 }
 
-func (f *fakeFuture) Error() error {
-	select {
-	case <-f.done:
-		return f.err
-	case <-f.ShutdownCh:
-		return raft.ErrRaftShutdown
-	}
-}
-
-func (f *fakeFuture) Response() any {
-	if f.out == nil {
-		return nil
-	}
-	return f.out
+func (f *fakeFuture) Wait() (*Applied, error) {
+	<-f.done
+	return f.did, f.err
 }
 
 // apply ends the future with one result per command, whose serials count over the whole entry.
@@ -50,13 +36,12 @@ func (f *fakeFuture) apply(t *testing.T, index uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	value := &shardResult{clock: stamp}
+	f.did = &Applied{Term: 3, Index: index, Clock: stamp}
 	for _, r := range requests {
 		for range r.Commands {
-			value.results = append(value.results, fsm.Result{Serial: uint64(len(value.results))})
+			f.did.Results = append(f.did.Results, fsm.Result{Serial: uint64(len(f.did.Results))})
 		}
 	}
-	f.out = &appliedEntry{term: 3, index: index, value: value}
 	close(f.done)
 }
 
@@ -68,60 +53,79 @@ func (f *fakeFuture) fail(err error) {
 
 // bench is a proposer whose entries come to the test.
 type bench struct {
-	*proposer
+	*Queue
 	entries chan *fakeFuture
 	stamps  fsm.Time
 	refuse  error
 	format  fsm.Format // of what is sent
 
-	lateEntries atomic.Int64
+	lateEntries, failed atomic.Int64
+}
+
+// result is how a request ended.
+type result struct {
+	reply Reply
+	err   error
+}
+
+// withDefaults completes the configuration of a proposer.
+func (cfg Config) withDefaults() Config {
+	cfg.Shard = 5
+	cfg.QueueRequestsMax, cfg.QueueBytesMax = cmp.Or(cfg.QueueRequestsMax, 16<<10), cmp.Or(cfg.QueueBytesMax, 32<<20)
+	cfg.EntryBytesMax, cfg.EntriesInFlight = cmp.Or(cfg.EntryBytesMax, 512<<10), cmp.Or(cfg.EntriesInFlight, 2)
+	cfg.ProposeTimeout = cmp.Or(cfg.ProposeTimeout, 10*time.Second)
+	return cfg
 }
 
 // startProposer runs a proposer until the end of the test. What is in flight then must have been ended by the test.
 func startProposer(t *testing.T, cfg Config) *bench {
 	t.Helper()
-	b := &bench{proposer: newProposer(cfg.withDefaults(), newShardCounters(5)), entries: make(chan *fakeFuture, 100), format: fsm.FirstFormat}
-	b.submit = func(_ *leadership, entry []byte) (raft.ApplyFuture, error) {
-		if b.refuse != nil {
-			return nil, b.refuse
-		}
-		f := &fakeFuture{entry: append([]byte(nil), entry...), done: make(chan struct{})}
-		b.entries <- f
-		return f, nil
+	b := &bench{entries: make(chan *fakeFuture, 100), format: fsm.FirstFormat}
+	cfg = cfg.withDefaults()
+	cfg.Stamp = func() fsm.Time { b.stamps++; return b.stamps }
+	cfg.Applied = func([]*Proposal, *Applied) {}
+	cfg.AnsweredLate = func() { b.lateEntries.Add(1) }
+	cfg.Failed = func(_ error, requests int) { b.failed.Add(int64(requests)) }
+	if cfg.Fatal == nil {
+		cfg.Fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
 	}
-	b.stamp = func() fsm.Time { b.stamps++; return b.stamps }
-	b.applied = func([]*proposal, *shardResult) {}
-	b.answeredLate = func() { b.lateEntries.Add(1) }
-	b.fatal = func(err error) { t.Errorf("the proposer gave up: %v", err) }
-	b.open()
+	b.Queue = New(cfg)
+	b.Open()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		b.run(ctx, nil)
+		b.Run(ctx, func(entry []byte) (Future, error) {
+			if b.refuse != nil {
+				return nil, b.refuse
+			}
+			f := &fakeFuture{entry: append([]byte(nil), entry...), done: make(chan struct{})}
+			b.entries <- f
+			return f, nil
+		})
 	}()
 	t.Cleanup(func() {
 		cancel()
-		b.close(outcome.ErrNoLeader)
+		b.Close(outcome.ErrNoLeader)
 		<-ended
 	})
 	return b
 }
 
 // send queues a request of a number of commands and returns where its answer will be.
-func (b *bench) send(t *testing.T, commands int) (*proposal, chan answer) {
+func (b *bench) send(t *testing.T, commands int) (*Proposal, chan result) {
 	t.Helper()
 	req := &fsm.Request{}
 	for range commands {
 		req.Commands = append(req.Commands, &fsm.Lead{})
 	}
-	answers := make(chan answer, 1)
-	pr := &proposal{
-		request: req, encoded: fsm.AppendRequest(nil, req), format: b.format,
-		complete: func(reply Reply, err error) { answers <- answer{reply, err} },
+	answers := make(chan result, 1)
+	pr := &Proposal{
+		Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format,
+		Complete: func(reply Reply, err error) { answers <- result{reply, err} },
 	}
-	if err := b.enqueue(pr); err != nil {
-		answers <- answer{err: err}
+	if err := b.Enqueue(pr); err != nil {
+		answers <- result{err: err}
 	}
 	return pr, answers
 }
@@ -153,7 +157,7 @@ func TestProposerCoalescesWhatGathers(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})
 		_, first := b.send(t, 1)
 		inFlight := b.next(t)
-		var waiting []chan answer
+		var waiting []chan result
 		for commands := range 4 {
 			_, a := b.send(t, commands)
 			waiting = append(waiting, a)
@@ -178,9 +182,8 @@ func TestProposerCoalescesWhatGathers(t *testing.T) {
 			}
 			entry += uint32(commands)
 		}
-		c := b.stats
-		if c.entries.Load() != 2 || c.commands.Load() != 7 || c.applied.Load() != 5 {
-			t.Errorf("counted %d entries, %d commands, %d requests", c.entries.Load(), c.commands.Load(), c.applied.Load())
+		if c := b.Stats(); c.Entries != 2 || c.Commands != 7 || c.Requests != 5 {
+			t.Errorf("counted %d entries, %d commands, %d requests", c.Entries, c.Commands, c.Requests)
 		}
 	})
 }
@@ -227,7 +230,7 @@ func TestProposerCapsEntries(t *testing.T) {
 			f.apply(t, i+2)
 		}
 		b.none(t)
-		if diff := cmp.Diff([]int{2, 1, 1}, sizes); diff != "" {
+		if diff := gocmp.Diff([]int{2, 1, 1}, sizes); diff != "" {
 			t.Errorf("requests in the entries (-want +got):\n%s", diff)
 		}
 	})
@@ -268,7 +271,7 @@ func TestProposerIsBounded(t *testing.T) {
 				}
 				first.apply(t, 1)
 				b.next(t).apply(t, 2)
-				if requests, bytes := b.waiting(); requests != 0 || bytes != 0 {
+				if requests, bytes := b.Waiting(); requests != 0 || bytes != 0 {
 					t.Errorf("%d requests of %d bytes seem to wait", requests, bytes)
 				}
 				b.send(t, tt.commands)
@@ -281,7 +284,7 @@ func TestProposerIsBounded(t *testing.T) {
 func TestProposerRefusesWhatNoEntryCanHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{})
-		err := b.enqueue(&proposal{encoded: make([]byte, requestBytesMax+1)})
+		err := b.Enqueue(&Proposal{Encoded: make([]byte, RequestBytesMax+1)})
 		if !errors.Is(err, outcome.ErrTooLarge) {
 			t.Errorf("error is %v, want ErrTooLarge", err)
 		}
@@ -309,8 +312,8 @@ func TestProposerGivesUpWaiting(t *testing.T) {
 		if late := b.lateEntries.Load(); late != 1 {
 			t.Errorf("%d entries were applied late, want 1", late)
 		}
-		if c := b.stats; c.unknown.Load() != 1 || c.applied.Load() != 1 {
-			t.Errorf("counted %d unknown and %d applied", c.unknown.Load(), c.applied.Load())
+		if failed, applied := b.failed.Load(), b.Stats().Requests; failed != 1 || applied != 1 {
+			t.Errorf("counted %d failed and %d applied", failed, applied)
 		}
 	})
 }
@@ -321,12 +324,10 @@ func TestProposerAnswersFailures(t *testing.T) {
 		end     func(*testing.T, *fakeFuture)
 		outcome outcome.Outcome
 	}{
-		{"refused", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrNotLeader) }, outcome.NotApplied},
-		{"lost", func(_ *testing.T, f *fakeFuture) { f.fail(raft.ErrLeadershipLost) }, outcome.Unknown},
-		{"not applied by the machine", func(_ *testing.T, f *fakeFuture) {
-			f.out = &appliedEntry{err: errors.New("damaged")}
-			close(f.done)
-		}, outcome.Unknown},
+		{"refused", func(_ *testing.T, f *fakeFuture) { f.fail(outcome.ErrNotLeader) }, outcome.NotApplied},
+		{"lost", func(_ *testing.T, f *fakeFuture) { f.fail(outcome.ErrUnknownOutcome) }, outcome.Unknown},
+		{"for a reason that is not known", func(_ *testing.T, f *fakeFuture) { f.fail(errors.New("damaged")) },
+			outcome.Unknown},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -359,7 +360,7 @@ func TestProposerIsClosed(t *testing.T) {
 		_, logged := b.send(t, 1)
 		f := b.next(t)
 		_, queued := b.send(t, 1)
-		b.close(outcome.ErrShuttingDown)
+		b.Close(outcome.ErrShuttingDown)
 		if a := <-queued; !errors.Is(a.err, outcome.ErrShuttingDown) {
 			t.Errorf("what was queued ended with %v", a.err)
 		}
@@ -378,7 +379,7 @@ func TestProposalIsWithdrawn(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})
 		taken, _ := b.send(t, 1)
 		f := b.next(t)
-		var queue []*proposal
+		var queue []*Proposal
 		for range 4 {
 			pr, _ := b.send(t, 1)
 			queue = append(queue, pr)
@@ -391,7 +392,7 @@ func TestProposalIsWithdrawn(t *testing.T) {
 			if i == 3 {
 				pr = queue[0]
 			}
-			if got := b.withdraw(pr); got != want {
+			if got := b.Withdraw(pr); got != want {
 				t.Errorf("step %d: withdrawn %v, want %v", i, got, want)
 			}
 		}
@@ -407,12 +408,11 @@ func TestProposalIsWithdrawn(t *testing.T) {
 
 func TestProposerNoticesWrongResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := startProposer(t, Config{})
 		gaveUp := make(chan error, 1)
-		b.fatal = func(err error) { gaveUp <- err }
+		b := startProposer(t, Config{Fatal: func(err error) { gaveUp <- err }})
 		_, answers := b.send(t, 2)
 		f := b.next(t)
-		f.out = &appliedEntry{value: &shardResult{results: make([]fsm.Result, 1)}}
+		f.did = &Applied{Results: make([]fsm.Result, 1)}
 		close(f.done)
 		if err := <-gaveUp; err == nil {
 			t.Error("one result for two commands was accepted")
@@ -448,8 +448,9 @@ func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 				last := b.next(t)
 				req := &fsm.Request{Commands: slices.Repeat([]fsm.Command{tt.command}, tt.times)}
 				for range 64 {
-					pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(Reply, error) {}}
-					if err := b.enqueue(pr); err != nil {
+					pr := &Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format,
+						Complete: func(Reply, error) {}}
+					if err := b.Enqueue(pr); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -467,7 +468,7 @@ func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 					}
 					got = append(got, len(requests))
 				}
-				if diff := cmp.Diff(tt.want, got); diff != "" {
+				if diff := gocmp.Diff(tt.want, got); diff != "" {
 					t.Errorf("requests in each entry (-want +got):\n%s", diff)
 				}
 			})

@@ -1,4 +1,4 @@
-package node
+package propose
 
 import (
 	"errors"
@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -20,8 +19,8 @@ func (b *bench) put(t *testing.T, queue string, puts, bytes int) error {
 	for range puts {
 		req.Commands = append(req.Commands, &fsm.Put{Queue: queue, Partitions: 1, Body: make([]byte, bytes)})
 	}
-	pr := &proposal{request: req, encoded: fsm.AppendRequest(nil, req), format: b.format, complete: func(Reply, error) {}}
-	return b.enqueue(pr)
+	pr := &Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format, Complete: func(Reply, error) {}}
+	return b.Enqueue(pr)
 }
 
 // queuesOf returns the queues of an entry's requests, in order.
@@ -44,7 +43,8 @@ func (b *bench) mustPut(t *testing.T, queue string, puts, bytes int) {
 	}
 }
 
-// TestTenantsAreServedRoundRobin has one tenant fill the line before another comes: the other's request is in the next entry, and soon in it.
+// TestTenantsAreServedRoundRobin has one tenant fill the line before another comes: the other's
+// request is in the next entry, and soon in it.
 func TestTenantsAreServedRoundRobin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})
@@ -60,7 +60,8 @@ func TestTenantsAreServedRoundRobin(t *testing.T) {
 		second := b.next(t)
 		got := queuesOf(t, second)
 		if len(got) > 8 {
-			t.Errorf("an entry of several tenants has %d requests, %v: those of the quiet ones wait for all of them", len(got), got)
+			t.Errorf("an entry of several tenants has %d requests, %v: those of the quiet ones wait for all of them",
+				len(got), got)
 			got = got[:8]
 		}
 		want := []string{"loud/a", "quiet/q", "plain", "loud/b", "loud/a", "loud/b"}
@@ -73,7 +74,7 @@ func TestTenantsAreServedRoundRobin(t *testing.T) {
 
 // refuseRest ends what is in flight and what waits.
 func (b *bench) refuseRest(f *fakeFuture) {
-	b.close(outcome.ErrNoLeader)
+	b.Close(outcome.ErrNoLeader)
 	f.fail(errors.New("enough"))
 }
 
@@ -120,56 +121,13 @@ func TestOneTenantLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
-func TestOneTenantLeavesRoomToWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig(t, t.TempDir())
-		cfg.WaitersMax = 16
-		n := openNode(t, cfg)
-		poll := func(queue string) <-chan error {
-			ended := make(chan error, 1)
-			go func() {
-				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
-				_, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Second})
-				ended <- err
-			}()
-			synctest.Wait()
-			return ended
-		}
-		expect := func(polls []<-chan error, refused int) {
-			t.Helper()
-			for _, p := range polls {
-				if err := <-p; errors.Is(err, outcome.ErrOverloaded) {
-					refused--
-				} else if err != nil {
-					t.Error(err)
-				}
-			}
-			if refused != 0 {
-				t.Errorf("%d polls more should have been refused", refused)
-			}
-		}
-		for range 2 { // the second time all places must be free again
-			var loud, quiet []<-chan error
-			for range 18 {
-				loud = append(loud, poll("loud/q"))
-			}
-			for range 3 {
-				quiet = append(quiet, poll("quiet/q"))
-			}
-			expect(loud, 2)
-			expect(quiet, 1)
-		}
-	})
-}
-
 // TestEntriesTakeWhatTheyMay: a batch ends only when it is full, or when each tenant is at its limit or has no request
 // left. It takes no more of a tenant than that limit, or one request.
 func TestEntriesTakeWhatTheyMay(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
-		p := newProposer(Config{}.withDefaults(), newShardCounters(0))
-		p.open()
+		p := New(Config{}.withDefaults())
+		p.Open()
 		left := map[string][]uint64{} // the cost of the requests of each tenant
 		for range 1 + random.IntN(300) {
 			tenant := fmt.Sprintf("n%d/q", random.IntN(1+random.IntN(8)))
@@ -177,7 +135,7 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 			for range 1 + random.IntN(400)*random.IntN(2) {
 				req.Commands = append(req.Commands, &fsm.Ack{Ref: fsm.Ref{Queue: tenant}})
 			}
-			if err := p.enqueue(&proposal{request: req, encoded: make([]byte, 1)}); err != nil {
+			if err := p.Enqueue(&Proposal{Request: req, Encoded: make([]byte, 1)}); err != nil {
 				t.Fatal(err)
 			}
 			left[tenant] = append(left[tenant], uint64(len(req.Commands)))
@@ -188,7 +146,7 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 			waiting := len(left)
 			batch := p.takeLocked(1<<20, most, true)
 			for _, pr := range batch {
-				tenant := fsm.QueueOf(pr.request.Commands[0])
+				tenant := fsm.QueueOf(pr.Request.Commands[0])
 				if cost := left[tenant][0]; had[tenant] > 0 && had[tenant]+cost > tenantCostMax || cost != pr.cost {
 					t.Fatalf("seed %d: %s has had %d, and gets %d more", seed, tenant, had[tenant], pr.cost)
 				}
@@ -198,7 +156,7 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 					delete(left, tenant)
 				}
 			}
-			var next *proposal // the first request that was passed over although its tenant was below its limit
+			var next *Proposal // the first request that was passed over although its tenant was below its limit
 			for range len(left) {
 				l := p.queue.next
 				if cost := had[l.tenant+"/q"]; cost == 0 || cost+l.head.cost <= tenantCostMax {
@@ -208,7 +166,8 @@ func TestEntriesTakeWhatTheyMay(t *testing.T) {
 				p.queue.next = l.next
 			}
 			if len(batch) == 0 || next != nil && total+next.cost <= most {
-				t.Fatalf("seed %d: an entry of %d tenants has %d requests at a cost of %d of %d, and leaves one of %d", seed, waiting, len(batch), total, most, next.cost)
+				t.Fatalf("seed %d: an entry of %d tenants has %d requests at a cost of %d of %d, and leaves one of %d", seed,
+					waiting, len(batch), total, most, next.cost)
 			}
 		}
 	}
