@@ -153,17 +153,17 @@ func badSizes() []abuse {
 	}
 }
 
-// badCrowds are requests of so many elements that they are refused before anything is made of them.
-func badCrowds() []abuse {
+// badFloods are requests of so many elements that they are refused before anything is made of them.
+func badFloods() []abuse {
 	var out []abuse
-	for _, c := range crowds() {
+	for _, c := range floods() {
 		if c.path == "" {
 			continue // it has a stream of its own
 		}
 		_, want, _ := strings.Cut(c.want, ": ")
 		out = append(out,
-			abuse{"a crowd of " + c.name, c.path, c.json, nil, 400, want},
-			abuse{"a crowd of " + c.name + " in protobuf", c.path, string(c.binary), []string{"Content-Type", "application/proto"}, 400, want},
+			abuse{"a flood of " + c.name, c.path, c.json, nil, 400, want},
+			abuse{"a flood of " + c.name + " in protobuf", c.path, string(c.binary), []string{"Content-Type", "application/proto"}, 400, want},
 		)
 	}
 	return out
@@ -208,7 +208,7 @@ func bombs(t *testing.T) []abuse {
 // words that name the field and, where there is one, the limit; and none leaves anything behind.
 func TestAbuse(t *testing.T) {
 	s := serve(t)
-	all := slices.Concat(badForm(), badTypes(), badNames(), badTimes(), badSizes(), badCrowds(), badLeases(), badSettings(), bombs(t))
+	all := slices.Concat(badForm(), badTypes(), badNames(), badTimes(), badSizes(), badFloods(), badLeases(), badSettings(), bombs(t))
 	if len(all) < 60 {
 		t.Errorf("only %d requests", len(all))
 	}

@@ -55,10 +55,10 @@ func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 
 // TestOnlyTheSamePollIsItsRepeat: a poll with the request id of another ends nobody's wait.
 func TestOnlyTheSamePollIsItsRepeat(t *testing.T) {
-	for name, change := range map[string]func(c *crossing, req *belfryv1.ReserveRequest){
-		"queues":  func(c *crossing, req *belfryv1.ReserveRequest) { req.Queues = []string{c.fast, c.slow} },
-		"maxJobs": func(_ *crossing, req *belfryv1.ReserveRequest) { req.MaxJobs = 2 },
-		"ttr":     func(_ *crossing, req *belfryv1.ReserveRequest) { req.Ttr = durationpb.New(time.Hour) },
+	for name, change := range map[string]func(c *twoShardPoll, req *belfryv1.ReserveRequest){
+		"queues":  func(c *twoShardPoll, req *belfryv1.ReserveRequest) { req.Queues = []string{c.fast, c.slow} },
+		"maxJobs": func(_ *twoShardPoll, req *belfryv1.ReserveRequest) { req.MaxJobs = 2 },
+		"ttr":     func(_ *twoShardPoll, req *belfryv1.ReserveRequest) { req.Ttr = durationpb.New(time.Hour) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,7 @@ func TestPutBatchBytes(t *testing.T) {
 		{"too many jobs of little", bytes.Repeat([]byte{10, 0}, 10000)},
 		{"too much", bytes.Repeat(big, 5)},
 		{"too much, and not well formed", append(bytes.Repeat(big, 5), 0xff)},
-		{"a crowd of retry delays", bytesField(many(10), 1, emptyFields(11, 1<<20))},
+		{"a flood of retry delays", bytesField(many(10), 1, emptyFields(11, 1<<20))},
 		{"an unknown field", bytesField(bytes.Clone(batch), 3, []byte("x"))},
 		{"jobs of another type", varintField(bytes.Clone(batch), 1, 0)},
 		{"cut in a tag", append(bytes.Clone(batch), 0x80)},

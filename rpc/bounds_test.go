@@ -41,8 +41,8 @@ func shortHeaders(n int, write func(name string)) {
 	}
 }
 
-// crowd is a message of tiny elements, with the fault that it is refused with.
-type crowd struct {
+// flood is a message of tiny elements, with the fault that it is refused with.
+type flood struct {
 	name, path string
 	message    proto.Message
 	json       string
@@ -50,8 +50,8 @@ type crowd struct {
 	want       string
 }
 
-// crowds are messages of at least 1 MiB.
-func crowds() []crowd {
+// floods are messages of at least 1 MiB.
+func floods() []flood {
 	const n = 512 << 10
 	var names strings.Builder
 	var entries []byte
@@ -59,7 +59,7 @@ func crowds() []crowd {
 		names.WriteString(`,"` + name + `":""`)
 		entries = bytesField(entries, 9, bytesField(nil, 1, []byte(name)))
 	})
-	return []crowd{
+	return []flood{
 		{"jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{}, emptyValues("jobs", "{}", n), emptyFields(1, n), "TOO_LARGE: jobs: 524288 entries; the limit is 1000"},
 		{"retry delays", "/v1/put", &belfryv1.PutRequest{}, emptyValues("retryDelays", `"0s"`, n), emptyFields(11, n), "INVALID: retryDelays: 524288 entries; the limit is 64"},
 		{
@@ -108,11 +108,11 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestCrowdsCostNothing: a message of many tiny elements is refused before anything is made of it.
-func TestCrowdsCostNothing(t *testing.T) {
+// TestFloodsCostNothing: a message of many tiny elements is refused before anything is made of it.
+func TestFloodsCostNothing(t *testing.T) {
 	const costMax = 64 << 10
 	codecs := codecsWith(DefaultLimits())
-	for _, c := range crowds() {
+	for _, c := range floods() {
 		for kind, data := range map[string][]byte{"JSON": []byte(c.json), "binary": c.binary} {
 			t.Run(c.name+" in "+kind, func(t *testing.T) {
 				var err error
@@ -128,14 +128,14 @@ func TestCrowdsCostNothing(t *testing.T) {
 	}
 }
 
-// TestCrowdsTogether sends many such messages to a server at once. What is allocated is what it and its clients need to
+// TestFloodsTogether sends many such messages to a server at once. What is allocated is what it and its clients need to
 // pass bytes on.
-func TestCrowdsTogether(t *testing.T) {
+func TestFloodsTogether(t *testing.T) {
 	s := serve(t)
-	c := crowds()[0]
+	c := floods()[0]
 	cost := allocated(func() {
 		var group sync.WaitGroup
-		for i := range crowdSize {
+		for i := range floodSize {
 			group.Go(func() {
 				body, kind := string(c.binary), "application/proto"
 				if i%2 == 0 {
@@ -149,7 +149,7 @@ func TestCrowdsTogether(t *testing.T) {
 		}
 		group.Wait()
 	})
-	if most := uint64(crowdSize * 8 * len(c.json)); cost > most {
+	if most := uint64(floodSize * 8 * len(c.json)); cost > most {
 		t.Errorf("%d bytes were allocated, want at most %d", cost, most)
 	}
 	if held := s.server.handler.bodyBytesInFlight.Load(); held != 0 {
@@ -157,8 +157,8 @@ func TestCrowdsTogether(t *testing.T) {
 	}
 }
 
-// TestCrowdsOverEveryProtocol: the refusal has its reason, code and field over all protocols, and on a stream.
-func TestCrowdsOverEveryProtocol(t *testing.T) {
+// TestFloodsOverEveryProtocol: the refusal has its reason, code and field over all protocols, and on a stream.
+func TestFloodsOverEveryProtocol(t *testing.T) {
 	s := serve(t)
 	jobs := slices.Repeat([]*belfryv1.PutRequest{{}}, 20_000)
 	for name, client := range s.clients() {
@@ -179,9 +179,9 @@ func TestCrowdsOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// TestValidCrowdsAreRead: no valid request has too many elements, and an entry of a batch with a list that is too long does
+// TestValidFloodsAreRead: no valid request has too many elements, and an entry of a batch with a list that is too long does
 // not take the others with it.
-func TestValidCrowdsAreRead(t *testing.T) {
+func TestValidFloodsAreRead(t *testing.T) {
 	headers := map[string]string{}
 	shortHeaders(3000, func(name string) { headers[name] = "" })
 	jobs := make([]*belfryv1.PutRequest, 1000)
@@ -323,7 +323,7 @@ func FuzzBounds(f *testing.F) {
 	})
 }
 
-// BenchmarkBounds is what looking for crowds adds to reading a batch of 1,000 jobs of 100 bytes.
+// BenchmarkBounds is what looking for floods adds to reading a batch of 1,000 jobs of 100 bytes.
 func BenchmarkBounds(b *testing.B) {
 	job := &belfryv1.PutRequest{Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 100)}}
 	batch := &belfryv1.PutBatchRequest{Jobs: slices.Repeat([]*belfryv1.PutRequest{job}, 1000)}

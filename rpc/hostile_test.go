@@ -69,7 +69,7 @@ func TestBombsTogether(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	var group sync.WaitGroup
-	for range crowdSize {
+	for range floodSize {
 		group.Go(func() {
 			got := s.send(http.MethodPost, "/v1/put", bomb, "Content-Encoding", "gzip", "Content-Type", "application/json")
 			if got.status != 400 {

@@ -2,5 +2,5 @@
 
 package rpc
 
-// crowdSize is how many callers send their worst at once.
-const crowdSize = 64
+// floodSize is how many callers send their worst at once.
+const floodSize = 64

@@ -36,14 +36,14 @@ func (n *failingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reques
 }
 
 // newOutage returns a service over a node of two shards that fails.
-func newOutage(t *testing.T, n *failingNode) *crossing {
+func newOutage(t *testing.T, n *failingNode) *twoShardPoll {
 	t.Helper()
 	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	names := &served{node: newMemoryNode(2)}
-	return &crossing{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), fast: names.queueIn(0, "quick")}
+	return &twoShardPoll{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), fast: names.queueIn(0, "quick")}
 }
 
 // TestUnknownOutcomeOfOneShardIsThePolls: that another shard did nothing does not make the call one that was not applied.

@@ -11,10 +11,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// crossingTimeMax bounds how long granted jobs wait for reservations that are in flight for the
+// inFlightWaitMax bounds how long granted jobs wait for reservations that are in flight for the
 // same poll in other shards. Their leases run meanwhile, and a slow shard must not hold them. It is
 // many times the duration of a log entry.
-const crossingTimeMax = 250 * time.Millisecond
+const inFlightWaitMax = 250 * time.Millisecond
 
 // parked is the answer of one shard to a step that waited.
 type parked struct {
@@ -54,7 +54,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 	ended := make(chan parked, len(steps))
 	for _, st := range steps {
 		go func() {
-			ended <- p.stay(waiting, st, node.Wait{For: wait, Stop: enough})
+			ended <- p.waitInShard(waiting, st, node.Wait{For: wait, Stop: enough})
 		}()
 	}
 	arrived := make([]parked, 0, len(steps))
@@ -65,7 +65,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 			arrived = append(arrived, r)
 			if late == nil && (r.err != nil || granted(r.reply)) {
 				stop()
-				late = time.After(withinDeadline(ctx, crossingTimeMax))
+				late = time.After(withinDeadline(ctx, inFlightWaitMax))
 			}
 		case <-newer:
 			stop() // the repeat collects what is in flight now: nothing is late
@@ -95,7 +95,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 	err := p.collectParked(ctx, arrived)
 	if err != nil && len(arrived) < len(steps) {
 		// A shard that has not answered may have granted jobs, whatever the others refused.
-		return graver(err, p.service.faultAt(arrived[0].shard, node.ErrUnknownOutcome))
+		return worseError(err, p.service.faultAt(arrived[0].shard, node.ErrUnknownOutcome))
 	}
 	return err
 }
@@ -104,8 +104,8 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 // pause is the one in its error.
 const againMax = 2 * time.Second
 
-// stay makes a step that waits. It asks the shard again while that cannot serve.
-func (p *poll) stay(ctx context.Context, st step, wait node.Wait) parked {
+// waitInShard makes a step that waits. It asks the shard again while that cannot serve.
+func (p *poll) waitInShard(ctx context.Context, st step, wait node.Wait) parked {
 	over := time.Now().Add(wait.For)
 	for pause := time.Duration(0); ; {
 		reply, err := p.service.node.Reserve(ctx, st.shard, p.request(st), wait)
@@ -133,9 +133,9 @@ func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 	var failed error
 	for _, r := range arrived {
 		if r.err != nil {
-			failed = graver(failed, p.service.faultAt(r.shard, r.err))
+			failed = worseError(failed, p.service.faultAt(r.shard, r.err))
 		} else {
-			failed = graver(failed, p.collect(r.shard, r.reply))
+			failed = worseError(failed, p.collect(r.shard, r.reply))
 		}
 	}
 	p.giveBack(ctx)
@@ -145,9 +145,9 @@ func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 	return failed
 }
 
-// graver returns the error that a call over several shards ends with: the first, unless only the
+// worseError returns the error that a call over several shards ends with: the first, unless only the
 // second says that something may have been applied.
-func graver(first, second error) error {
+func worseError(first, second error) error {
 	const unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
 	if first == nil || second != nil && fault.Of(first).Outcome() != unknown && fault.Of(second).Outcome() == unknown {
 		return second

@@ -110,7 +110,7 @@ type step struct {
 
 // attemptWaitMin is how long a poll waits at least for an earlier attempt to end, even a poll that
 // does not wait for jobs.
-const attemptWaitMin = 2 * crossingTimeMax
+const attemptWaitMin = 2 * inFlightWaitMax
 
 // run fills p.jobs. One shard needs one call: the machine itself tries the queues in order and
 // remembers the grants of a request. Several shards are asked in the order of the queues without
@@ -122,14 +122,14 @@ const attemptWaitMin = 2 * crossingTimeMax
 // with an error, if its namespaces have used up their quotas.
 func (p *poll) run(ctx context.Context, wait time.Duration) error {
 	p.waits = wait > 0
-	if err := p.seek(ctx, wait); err != nil && (!p.waits || !outOfQuota(err)) {
+	if err := p.runStrict(ctx, wait); err != nil && (!p.waits || !outOfQuota(err)) {
 		return err
 	}
 	return nil
 }
 
-// seek is run, but fails if a namespace has used up its quota.
-func (p *poll) seek(ctx context.Context, wait time.Duration) error {
+// runStrict is run, but fails if a namespace has used up its quota.
+func (p *poll) runStrict(ctx context.Context, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	for left := wait; ; left = time.Until(until) {
 		p.stop = p.service.interrupts.nextInterrupt(p.service)
@@ -137,13 +137,13 @@ func (p *poll) seek(ctx context.Context, wait time.Duration) error {
 		if len(steps) > 1 {
 			return p.runAll(ctx, steps, left)
 		}
-		if err := p.once(ctx, steps[0], left); err != nil || len(p.jobs) > 0 || !p.goesOn(ctx, until) {
+		if err := p.reserveStep(ctx, steps[0], left); err != nil || len(p.jobs) > 0 || !p.shouldRetry(ctx, until) {
 			return err
 		}
 	}
 }
 
-// runAll is seek for several shards.
+// runAll is runStrict for several shards.
 func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) error {
 	until := time.Now().Add(wait)
 	if p.requestID != "" {
@@ -158,7 +158,7 @@ func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) err
 		}
 	}
 	for {
-		if err := p.try(ctx, steps, time.Until(until)); err != nil || len(p.jobs) > 0 || !p.goesOn(ctx, until) {
+		if err := p.try(ctx, steps, time.Until(until)); err != nil || len(p.jobs) > 0 || !p.shouldRetry(ctx, until) {
 			return err
 		}
 		p.stop = p.service.interrupts.nextInterrupt(p.service)
@@ -166,8 +166,8 @@ func (p *poll) runAll(ctx context.Context, steps []step, wait time.Duration) err
 	}
 }
 
-// goesOn reports whether a poll that found nothing looks again because queues have changed.
-func (p *poll) goesOn(ctx context.Context, until time.Time) bool {
+// shouldRetry reports whether a poll that found nothing looks again because queues have changed.
+func (p *poll) shouldRetry(ctx context.Context, until time.Time) bool {
 	select {
 	case <-p.stop:
 	default:
@@ -200,7 +200,7 @@ func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error 
 	var failed, full error
 	failures, fulls := 0, 0
 	for _, st := range p.offered(ctx, steps, wait) {
-		err := p.once(ctx, st, 0)
+		err := p.reserveStep(ctx, st, 0)
 		switch {
 		case len(p.jobs) > 0 || err != nil && !passes(err):
 			return err
@@ -208,7 +208,7 @@ func (p *poll) try(ctx context.Context, steps []step, wait time.Duration) error 
 			full = err
 			fulls++
 		case err != nil:
-			failed = graver(failed, err)
+			failed = worseError(failed, err)
 			failures++
 		}
 	}
@@ -316,8 +316,8 @@ func (p *poll) request(st step) *fsm.Request {
 	return req
 }
 
-// once makes one step and collects what it granted.
-func (p *poll) once(ctx context.Context, st step, wait time.Duration) error {
+// reserveStep makes one step and collects what it granted.
+func (p *poll) reserveStep(ctx context.Context, st step, wait time.Duration) error {
 	until := node.Wait{For: wait}
 	if wait > 0 {
 		until.Stop = p.stop

@@ -132,8 +132,8 @@ func TestRepeatedReserveCollectsGrants(t *testing.T) {
 	}
 }
 
-// TestCrossingGrantsAreGivenBack: two shards grant at the same moment; what is too much is released, not lost.
-func TestCrossingGrantsAreGivenBack(t *testing.T) {
+// TestConcurrentGrantsAreGivenBack: two shards grant at the same moment; what is too much is released, not lost.
+func TestConcurrentGrantsAreGivenBack(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
 	queues := []string{s.queueIn(0, "x"), s.queueIn(1, "y")}
@@ -144,7 +144,7 @@ func TestCrossingGrantsAreGivenBack(t *testing.T) {
 		}
 	}
 	for _, st := range p.parkSteps() {
-		if err := p.once(t.Context(), st, 0); err != nil {
+		if err := p.reserveStep(t.Context(), st, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

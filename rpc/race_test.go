@@ -2,5 +2,5 @@
 
 package rpc
 
-// crowdSize is how many callers send their worst at once; fewer under the race detector, which slows reading megabytes down tenfold.
-const crowdSize = 16
+// floodSize is how many callers send their worst at once; fewer under the race detector, which slows reading megabytes down tenfold.
+const floodSize = 16

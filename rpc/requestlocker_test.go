@@ -15,7 +15,7 @@ import (
 
 // arbitratedNode is one of several nodes that keep attempts apart together.
 type arbitratedNode struct {
-	*crossingNode
+	*inFlightNode
 	attempts *node.RequestMutex
 }
 
@@ -29,7 +29,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		attempts := &node.RequestMutex{}
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
 		c := startPoll(t.Context(), t, 100*time.Millisecond, &belfryv1.ReserveRequest{MaxJobs: 1})
-		crossed := c.queues.node.(*crossingNode)
+		crossed := c.queues.node.(*inFlightNode)
 		c.putTwo(c.fast)
 		c.wait() // that one was only for its nodes
 		c.finish(c.attempt)
@@ -43,7 +43,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		c.putTwo(c.slow)
 		c.putTwo(c.fast)
 		synctest.Wait()
-		there := &crossing{T: t, queues: other}
+		there := &twoShardPoll{T: t, queues: other}
 		second := there.repeat(t.Context(), req)
 		first.wait()
 		second.wait()

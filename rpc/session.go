@@ -170,7 +170,7 @@ func (s *session) run(ctx context.Context, conn net.Conn, header http.Header) {
 	s.handler.sessions.connected(s, conn)
 	defer s.cancel()
 	defer s.conn.Close() //nolint:errcheck // the error does not matter
-	if err := s.welcome(header); err != nil {
+	if err := s.acceptUpgrade(header); err != nil {
 		return
 	}
 	var writing sync.WaitGroup
@@ -210,8 +210,8 @@ func (s *session) left() bool {
 	return s.over
 }
 
-// welcome answers the upgrade request.
-func (s *session) welcome(header http.Header) error {
+// acceptUpgrade answers the upgrade request.
+func (s *session) acceptUpgrade(header http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nDate: " + s.handler.queues.now().UTC().Format(http.TimeFormat) + "\r\n")
 	for _, name := range []string{"Belfry-Served-By", auth.CallIDHeader} {
@@ -298,12 +298,12 @@ func (s *session) sendLeave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving = true
-	s.hangUpIfIdle()
+	s.stopReadingIfIdle()
 }
 
-// hangUpIfIdle ends the reader of a session that drains once no call is under way. Answers that are
+// stopReadingIfIdle ends the reader of a session that drains once no call is under way. Answers that are
 // queued are still written. s.mu is held.
-func (s *session) hangUpIfIdle() {
+func (s *session) stopReadingIfIdle() {
 	if !s.leaving || s.working > 0 || s.ctx.Err() != nil {
 		return
 	}

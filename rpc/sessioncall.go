@@ -142,7 +142,7 @@ func (s *session) finishCall() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.working--
-	s.hangUpIfIdle()
+	s.stopReadingIfIdle()
 }
 
 // answer carries out a call and answers it.

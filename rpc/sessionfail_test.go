@@ -58,16 +58,16 @@ func bytesOf(t testing.TB, m proto.Message) []byte {
 
 // TestFailuresAreThoseOfConnect: code, words and details are the same, whoever made them.
 func TestFailuresAreThoseOfConnect(t *testing.T) {
-	crowd := &belfryv1.PutBatchRequest{}
+	flood := &belfryv1.PutBatchRequest{}
 	for range 1001 {
-		crowd.Jobs = append(crowd.Jobs, &belfryv1.PutRequest{Queue: "q"})
+		flood.Jobs = append(flood.Jobs, &belfryv1.PutRequest{Queue: "q"})
 	}
 	reserve, batch, acks := "/belfry.v1.QueueService/Reserve", "/belfry.v1.QueueService/PutBatch", "/belfry.v1.QueueService/AckBatch"
 	for name, c := range map[string]failing{
 		"no queue":     {frame.Reserve, reserve, bytesOf(t, &belfryv1.ReserveRequest{}), nil},
 		"malformed":    {frame.PutBatch, batch, []byte("\xff\xff\xff"), nil},
 		"not UTF-8":    {frame.PutBatch, batch, append([]byte{0x12, 2, 'x', 0xff}, bytesOf(t, putIn("q"))...), nil},
-		"crowd":        {frame.PutBatch, batch, bytesOf(t, crowd), nil},
+		"flood":        {frame.PutBatch, batch, bytesOf(t, flood), nil},
 		"bounds":       {frame.PutBatch, batch, bytes.Repeat([]byte{0x0a, 0}, 10_000), nil},
 		"acks":         {frame.AckBatch, acks, bytesOf(t, &belfryv1.AckBatchRequest{}), nil},
 		"no leader":    {frame.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeNoLeader() }},

@@ -19,15 +19,15 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// crossingNode has the reservations of calls that wait in shard 1 under way when their wait is stopped, and applies them a
+// inFlightNode has the reservations of calls that wait in shard 1 under way when their wait is stopped, and applies them a
 // while later. If the caller has left by then, it does as a node does: it releases what it granted, which takes as long again, unless
 // the request has an id.
-type crossingNode struct {
+type inFlightNode struct {
 	*memoryNode
 	late time.Duration
 }
 
-func (n *crossingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	if shard != 1 || wait.For == 0 {
 		return n.memoryNode.Reserve(ctx, shard, req, wait)
 	}
@@ -60,7 +60,7 @@ func (n *crossingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reque
 }
 
 // release gives back what a reply granted.
-func (n *crossingNode) release(shard uint32, reply node.Reply) {
+func (n *inFlightNode) release(shard uint32, reply node.Reply) {
 	for _, g := range reply.Results[0].Grants {
 		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
 		if _, err := n.Do(context.Background(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Release{Ref: ref}}}); err != nil {
@@ -69,9 +69,9 @@ func (n *crossingNode) release(shard uint32, reply node.Reply) {
 	}
 }
 
-// crossing is a poll in two shards. If jobs are put into both queues its first grants come from shard 0; grants of shard 1
+// twoShardPoll is a poll in two shards. If jobs are put into both queues its first grants come from shard 0; grants of shard 1
 // are under way by then.
-type crossing struct {
+type twoShardPoll struct {
 	*testing.T
 	*attempt
 	queues *queueService
@@ -87,8 +87,8 @@ type attempt struct {
 	after    time.Duration // from the beginning of wait to the answer
 }
 
-// startCrossing parks a poll for both queues, the slow one first, and puts two jobs into each.
-func startCrossing(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *crossing {
+// startParkedPoll parks a poll for both queues, the slow one first, and puts two jobs into each.
+func startParkedPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *twoShardPoll {
 	t.Helper()
 	c := startPoll(ctx, t, late, req)
 	c.putTwo(c.slow)
@@ -98,16 +98,16 @@ func startCrossing(ctx context.Context, t *testing.T, late time.Duration, req *b
 }
 
 // startPoll parks a poll for both queues, the slow one first.
-func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *crossing {
+func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *twoShardPoll {
 	t.Helper()
 	s, err := newTestServer(Config{
-		Node: &crossingNode{memoryNode: newMemoryNode(2), late: late}, Catalog: newMemoryCatalog(),
+		Node: &inFlightNode{memoryNode: newMemoryNode(2), late: late}, Catalog: newMemoryCatalog(),
 		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &crossing{T: t, queues: s.handler.queues}
+	c := &twoShardPoll{T: t, queues: s.handler.queues}
 	names := &served{node: newMemoryNode(2)}
 	c.slow, c.fast = names.queueIn(1, "slow"), names.queueIn(0, "fast")
 	req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
@@ -116,7 +116,7 @@ func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfr
 }
 
 // repeat starts one more attempt and lets it come as far as it can.
-func (c *crossing) repeat(ctx context.Context, req *belfryv1.ReserveRequest) *attempt {
+func (c *twoShardPoll) repeat(ctx context.Context, req *belfryv1.ReserveRequest) *attempt {
 	a := &attempt{ended: make(chan struct{})}
 	go func() {
 		defer close(a.ended)
@@ -127,7 +127,7 @@ func (c *crossing) repeat(ctx context.Context, req *belfryv1.ReserveRequest) *at
 }
 
 // putTwo puts two jobs at once.
-func (c *crossing) putTwo(queue string) {
+func (c *twoShardPoll) putTwo(queue string) {
 	c.Helper()
 	if _, err := c.queues.PutBatch(c.Context(), &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{Queue: queue}, {Queue: queue}}}); err != nil {
 		c.Fatal(err)
@@ -142,7 +142,7 @@ func (a *attempt) wait() {
 }
 
 // names returns the queues of jobs, and fails the test if one of them is not in its first attempt.
-func (c *crossing) names(jobs []*belfryv1.Job) []string {
+func (c *twoShardPoll) names(jobs []*belfryv1.Job) []string {
 	c.Helper()
 	var queues []string
 	for _, job := range jobs {
@@ -155,7 +155,7 @@ func (c *crossing) names(jobs []*belfryv1.Job) []string {
 }
 
 // rest takes the jobs that nobody holds.
-func (c *crossing) rest() []string {
+func (c *twoShardPoll) rest() []string {
 	c.Helper()
 	var queues []string
 	for _, queue := range []string{c.slow, c.fast} {
@@ -168,9 +168,9 @@ func (c *crossing) rest() []string {
 	return queues
 }
 
-// TestCrossingGrantsAreAddedUp: the first grant ends a poll; what is on its way in another shard then is added up to the
+// TestConcurrentGrantsAreAddedUp: the first grant ends a poll; what is on its way in another shard then is added up to the
 // number of jobs asked for, and the rest of it is released.
-func TestCrossingGrantsAreAddedUp(t *testing.T) {
+func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		most      uint32
@@ -182,13 +182,13 @@ func TestCrossingGrantsAreAddedUp(t *testing.T) {
 		{"in part", 3, 10 * time.Millisecond, "QQS", "S", 10 * time.Millisecond},
 		{"none", 2, 0, "QQ", "SS", 0},
 		{"one", 1, 0, "Q", "SSQ", 0},
-		{"too late", 3, 4 * crossingTimeMax, "QQ", "SS", crossingTimeMax},
+		{"too late", 3, 4 * inFlightWaitMax, "QQ", "SS", inFlightWaitMax},
 	} {
 		for _, id := range []string{"", "r-1"} {
 			t.Run(tt.name+id, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					req := &belfryv1.ReserveRequest{MaxJobs: tt.most, RequestId: id}
-					c := startCrossing(t.Context(), t, tt.late, req)
+					c := startParkedPoll(t.Context(), t, tt.late, req)
 					c.wait()
 					if c.err != nil || c.after != tt.after {
 						t.Errorf("after %v: %v", c.after, c.err)
@@ -210,7 +210,7 @@ func TestCrossingGrantsAreAddedUp(t *testing.T) {
 }
 
 // spell returns the queues that letters stand for.
-func (c *crossing) spell(letters string) []string {
+func (c *twoShardPoll) spell(letters string) []string {
 	var queues []string
 	for _, letter := range letters {
 		queues = append(queues, map[rune]string{'S': c.slow, 'Q': c.fast}[letter])
@@ -219,7 +219,7 @@ func (c *crossing) spell(letters string) []string {
 }
 
 // expectRepeat fails the test unless a repeat of the poll is answered with the same leases.
-func (c *crossing) expectRepeat(req *belfryv1.ReserveRequest) {
+func (c *twoShardPoll) expectRepeat(req *belfryv1.ReserveRequest) {
 	c.Helper()
 	again, err := c.queues.Reserve(c.Context(), req)
 	if err != nil {
@@ -243,7 +243,7 @@ func leasesOf(jobs []*belfryv1.Job) map[string]bool {
 func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
-		c := startCrossing(ctx, t, crossingTimeMax/2, &belfryv1.ReserveRequest{MaxJobs: 3})
+		c := startParkedPoll(ctx, t, inFlightWaitMax/2, &belfryv1.ReserveRequest{MaxJobs: 3})
 		leave()
 		c.wait()
 		if c.err == nil || c.after != 0 {
@@ -255,12 +255,12 @@ func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	})
 }
 
-// TestCrossingGrantsKeepNoDeadline: a caller whose deadline is near is answered with what there is.
-func TestCrossingGrantsKeepNoDeadline(t *testing.T) {
+// TestConcurrentGrantsKeepNoDeadline: a caller whose deadline is near is answered with what there is.
+func TestConcurrentGrantsKeepNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		c := startCrossing(ctx, t, time.Hour, &belfryv1.ReserveRequest{MaxJobs: 3})
+		c := startParkedPoll(ctx, t, time.Hour, &belfryv1.ReserveRequest{MaxJobs: 3})
 		if c.wait(); c.err != nil || c.after != 90*time.Millisecond {
 			t.Errorf("after %v: %v", c.after, c.err)
 		}
@@ -282,7 +282,7 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 	}
 	first := &poll{service: q, queues: queues, jobsMax: 1, requestID: "r-1"}
 	for _, st := range first.parkSteps() {
-		if err := first.once(t.Context(), st, 0); err != nil {
+		if err := first.reserveStep(t.Context(), st, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,7 +297,7 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 }
 
 // finish acks the jobs of an answer: whoever got it works on all of them.
-func (c *crossing) finish(a *attempt) {
+func (c *twoShardPoll) finish(a *attempt) {
 	c.Helper()
 	for _, job := range a.response.GetJobs() {
 		if _, err := c.queues.Ack(c.Context(), &belfryv1.AckRequest{Lease: job.GetLease()}); err != nil {
@@ -307,7 +307,7 @@ func (c *crossing) finish(a *attempt) {
 }
 
 // expectForgotten fails the test if requests are kept.
-func (c *crossing) expectForgotten() {
+func (c *twoShardPoll) expectForgotten() {
 	c.Helper()
 	requests := c.queues.node.(interface{ lockedRequests() int })
 	if kept := requests.lockedRequests(); kept > 0 {
@@ -322,7 +322,7 @@ func TestRepeatWhileGrantsCross(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
-				c := startCrossing(t.Context(), t, 100*time.Millisecond, req)
+				c := startParkedPoll(t.Context(), t, 100*time.Millisecond, req)
 				time.Sleep(50 * time.Millisecond)
 				req.Wait = durationpb.New(wait)
 				second := c.repeat(t.Context(), req)
@@ -369,7 +369,7 @@ func TestRepeatEndsTheWait(t *testing.T) {
 // TestRepeatCollectsWhatIsUnderWay: what is on its way to the first attempt when the repeat comes is not given back, however
 // late it is, but goes to the repeat.
 func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
-	const late = 4 * crossingTimeMax
+	const late = 4 * inFlightWaitMax
 	synctest.Test(t, func(t *testing.T) {
 		req := &belfryv1.ReserveRequest{MaxJobs: 1, RequestId: "r-1"}
 		c := startPoll(t.Context(), t, late, req)
