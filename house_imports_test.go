@@ -204,13 +204,26 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "client",
-		may:     []string{"access/tokens", "rpc/belfry/...", "rpc/frame"},
+		may:     []string{"access/tokens", "client/internal/placement", "client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 		},
 		reason: "a user of the SDK must not link the server",
+	},
+	{
+		dir:    "client/internal/placement",
+		reason: "hashes are pure",
+	},
+	{
+		dir:    "client/internal/requestid",
+		reason: "ids need a clock and nothing else",
+	},
+	{
+		dir:      "client/internal/wire",
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "it reads fields of any message",
 	},
 	{
 		dir:      "client/belfrytest",

@@ -27,7 +27,7 @@ func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, set
 		return ConfiguredQueue{}, invalidError("partitions: %d; it is at least 1", partitions)
 	}
 	req := &belfryv1.CreateQueueRequest{
-		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.newID(), //nolint:gosec // checked
+		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.NewID(), //nolint:gosec // checked
 	}
 	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.CreateQueueResponse, error) {
@@ -94,7 +94,7 @@ func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSett
 	if err != nil {
 		return ConfiguredQueue{}, err
 	}
-	req := &belfryv1.UpdateQueueRequest{Queue: name, Settings: wire, RequestId: a.client.clock.newID()}
+	req := &belfryv1.UpdateQueueRequest{Queue: name, Settings: wire, RequestId: a.client.clock.NewID()}
 	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.UpdateQueueResponse, error) {
 			return ep.admin.UpdateQueue(ctx, req)
@@ -112,7 +112,7 @@ func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSett
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (int, error) {
-	req := &belfryv1.PurgeQueueRequest{Queue: name, RequestId: a.client.clock.newID()}
+	req := &belfryv1.PurgeQueueRequest{Queue: name, RequestId: a.client.clock.NewID()}
 	for _, state := range states {
 		number, ok := state.wire()
 		if !ok || state == "" {
@@ -132,7 +132,7 @@ func (a Admin) PurgeQueue(ctx context.Context, name string, states ...State) (in
 //
 // Errors: Reason("QUEUE_NOT_FOUND").
 func (a Admin) DeleteQueue(ctx context.Context, name string) (int, error) {
-	req := &belfryv1.DeleteQueueRequest{Queue: name, RequestId: a.client.clock.newID()}
+	req := &belfryv1.DeleteQueueRequest{Queue: name, RequestId: a.client.clock.NewID()}
 	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.DeleteQueueResponse, error) {
 			return ep.admin.DeleteQueue(ctx, req)

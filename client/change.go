@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -23,8 +24,8 @@ func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, erro
 }
 
 func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
-	req.RequestId = c.clock.newID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: place{queue: req.GetQueue(), id: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
+	req.RequestId = c.clock.NewID()
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
 		return ep.queue.Cancel(ctx, req)
 	})
 	if err != nil {
@@ -39,7 +40,7 @@ func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (St
 func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOption) (time.Time, error) {
 	var put belfryv1.PutRequest
 	when.apply(&put)
-	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.newID()}
+	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id, RequestId: c.clock.NewID()}
 	switch when := put.GetWhen().(type) {
 	case *belfryv1.PutRequest_Delay:
 		req.When = &belfryv1.RescheduleRequest_Delay{Delay: when.Delay}
@@ -48,7 +49,7 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	default:
 		return time.Time{}, invalidError("Reschedule takes In or At")
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: place{queue: req.GetQueue(), id: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
 		return ep.queue.Reschedule(ctx, req)
 	})
 	if err != nil {
@@ -78,7 +79,7 @@ func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (in
 }
 
 func (c *Client) redrive(ctx context.Context, req *belfryv1.RedriveRequest) (int, error) {
-	req.RequestId = c.clock.newID()
+	req.RequestId = c.clock.NewID()
 	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.RedriveResponse, error) {
 		return ep.queue.Redrive(ctx, req)
 	})

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/requestid"
 )
 
 // A Client talks to a Belfry cluster. Make one with [New] and share it: any number of goroutines
@@ -18,7 +20,7 @@ type Client struct {
 	endpoints *endpoints
 	addresses string // as they were given
 	logger    *slog.Logger
-	clock     *requestClock
+	clock     *requestid.Clock
 	sessions  openSessions
 	idle      interface{ CloseIdleConnections() } // nil with a transport of the caller
 	limits    Coalescing
@@ -63,7 +65,7 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c := &Client{
-		clock:  &requestClock{},
+		clock:  &requestid.Clock{},
 		limits: limits,
 
 		addresses: strings.Join(urls, ","), logger: cfg.logger,
@@ -92,8 +94,8 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))
 	})
 	c.tracing = newTracing(&cfg, c.clock)
-	c.puts = newCoalescer(c, c.clock.newID, sendPuts, func(put encodedPut) place { return put.place })
-	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, leasePlace)
+	c.puts = newCoalescer(c, c.clock.NewID, sendPuts, func(put encodedPut) placement.Place { return put.place })
+	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, placement.OfLease)
 	return c, nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
 // A coalescer turns concurrent calls into batches. At most Coalescing.InFlight batches are in
@@ -19,7 +21,7 @@ type coalescer[Q, R any] struct {
 	client *Client
 	newID  func() string
 	send   sendFunc[Q, R]
-	place  func(req Q) place
+	place  func(req Q) placement.Place
 	pool   sync.Pool // of *entry[Q, R] that nothing refers to
 
 	mu       sync.Mutex
@@ -73,7 +75,7 @@ type batch[Q, R any] struct {
 	history retrier
 }
 
-func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R], placed func(req Q) place) *coalescer[Q, R] {
+func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R], placed func(req Q) placement.Place) *coalescer[Q, R] {
 	q := &coalescer[Q, R]{client: c, newID: newID, send: send, place: placed}
 	q.pool.New = func() any { return &entry[Q, R]{} }
 	return q
@@ -367,7 +369,7 @@ func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got
 	defer b.unlock()
 	b.out = false
 	b.history.last = nil
-	b.final = !q.client.clock.renewable(b.renewed, b.id)
+	b.final = b.renewed && !q.client.clock.SetForwardSince(b.id)
 	var expired int
 	if got.replies != nil {
 		expired = b.answered(ctx, got.replies)

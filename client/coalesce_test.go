@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -369,13 +370,13 @@ func TestWrongClock(t *testing.T) {
 				expired := refusal(connect.CodeFailedPrecondition, "REQUEST_EXPIRED", "UNKNOWN", 0)
 				fake.failBefore(func(_ context.Context, method string, req proto.Message) error {
 					id := req.(interface{ GetRequestId() string }).GetRequestId()
-					if idTime(t, id).Before(time.Now().Add(-5 * time.Minute)) {
+					if at, ok := requestid.MadeAt(id); !ok || at.Before(time.Now().Add(-5*time.Minute)) {
 						return expired
 					}
 					return nil
 				})
 				c := start(t, newPipeNet(), []Option{mode}, fake)
-				c.clock.skew.Store(int64(-time.Hour)) // as if the machine were an hour behind; the answers say it is not
+				c.clock.Set(-time.Hour) // as if the machine were an hour behind; the answers say it is not
 				if _, err := c.Put(t.Context(), "q", nil); err != nil {
 					t.Errorf("put by a machine whose clock is behind: %v", err)
 				}

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -15,7 +16,7 @@ import (
 // An encodedPut is a put as an entry of a PutBatchRequest.
 type encodedPut struct {
 	wire  []byte // with its tag and length
-	place place
+	place placement.Place
 }
 
 // The fields of PutBatchRequest and AckBatchRequest.

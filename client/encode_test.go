@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -108,7 +109,7 @@ func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 			if bytes.Equal(plain.GetData(), put.Body) && plain.GetRequestId() == "" && len(encoded.wire) > estimate {
 				t.Fatalf("%d bytes, estimated as %d", len(encoded.wire), estimate)
 			}
-			if encoded.place != (place{queue: plain.GetQueue(), id: plain.GetId()}) {
+			if encoded.place != (placement.Place{Queue: plain.GetQueue(), ID: plain.GetId()}) {
 				t.Fatalf("%+v is the place of %v", encoded.place, plain)
 			}
 			puts = append(puts, encoded)

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
@@ -36,7 +37,7 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 		_, err := c.acks.do(ctx, lease, ackBytes+len(lease))
 		return err
 	}
-	_, err := call(ctx, c, callKind{place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
+	_, err := call(ctx, c, callKind{place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
 		return ep.queue.Ack(ctx, &belfryv1.AckRequest{Lease: lease})
 	})
 	return err
@@ -110,7 +111,7 @@ func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job 
 }
 
 func (c *Client) nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
-	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.newID()}
+	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.NewID()}
 	result := resultOf(cause)
 	if cause != nil {
 		req.Error = shortened(cause.Error())
@@ -122,7 +123,7 @@ func (c *Client) nack(ctx context.Context, lease string, cause error) (State, ti
 		req.Dead = true
 	case resultDone, resultRetry, resultSnooze:
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
 		return ep.queue.Nack(ctx, req)
 	})
 	if err != nil {
@@ -149,11 +150,11 @@ func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Dur
 
 // release is Release without a span, for releases that the program did not ask for.
 func (c *Client) release(ctx context.Context, lease string, delay time.Duration) (State, time.Time, error) {
-	req := &belfryv1.ReleaseRequest{Lease: lease, RequestId: c.clock.newID()}
+	req := &belfryv1.ReleaseRequest{Lease: lease, RequestId: c.clock.NewID()}
 	if delay != 0 {
 		req.Delay = durationpb.New(delay)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
 		return ep.queue.Release(ctx, req)
 	})
 	if err != nil {
@@ -168,11 +169,11 @@ func (c *Client) release(ctx context.Context, lease string, delay time.Duration)
 //
 // Errors: [ErrStaleLease].
 func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (time.Time, error) {
-	req := &belfryv1.ExtendRequest{Lease: lease, RequestId: c.clock.newID()}
+	req := &belfryv1.ExtendRequest{Lease: lease, RequestId: c.clock.NewID()}
 	if ttr != 0 {
 		req.Ttr = durationpb.New(ttr)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: leasePlace(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
+	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
 		return ep.queue.Extend(ctx, req)
 	})
 	if err != nil {

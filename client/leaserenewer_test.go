@@ -97,11 +97,11 @@ func TestAFreshLeaseThatLooksOldIsHandled(t *testing.T) {
 		"a wall clock was set": func(b *bench) {
 			b.fake.failBefore(func(_ context.Context, method string, _ proto.Message) error {
 				if method == "Reserve" {
-					b.client.clock.skew.Store(int64(time.Hour))
+					b.client.clock.Set(time.Hour)
 				}
 				return nil
 			})
-			b.client.clock.skew.Store(int64(time.Hour))
+			b.client.clock.Set(time.Hour)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

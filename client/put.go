@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
@@ -163,7 +164,7 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 
 // putAlone sends a put in a call of its own.
 func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutResult, error) {
-	req.RequestId = c.clock.newID()
+	req.RequestId = c.clock.NewID()
 	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
 		return ep.queue.Put(ctx, req)
 	})
@@ -278,7 +279,9 @@ func firstFailure(n int, what string, errOf func(i int) error) error {
 }
 
 // putPlace returns the place that a put concerns.
-func putPlace(req *belfryv1.PutRequest) place { return place{queue: req.GetQueue(), id: req.GetId()} }
+func putPlace(req *belfryv1.PutRequest) placement.Place {
+	return placement.Place{Queue: req.GetQueue(), ID: req.GetId()}
+}
 
 func putResult(res *belfryv1.PutResponse) PutResult {
 	return PutResult{

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -27,7 +28,7 @@ func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
 }
 
 func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
-	res, err := call(ctx, c, callKind{reads: true, place: place{queue: req.Queue, id: req.Id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
+	res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
 		return ep.queue.Get(ctx, req)
 	})
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore), PageSize: int32(o.PageSize),
 		}
 		for {
-			res, err := call(ctx, c, callKind{reads: true, place: place{queue: queue}}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
+			res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: queue}}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
 				return ep.queue.List(ctx, req)
 			})
 			if err != nil {

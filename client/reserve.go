@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
@@ -64,11 +65,11 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 }
 
 // place returns the place that a Reserve concerns. A Reserve on several queues goes to any server.
-func (o ReserveOptions) place() place {
+func (o ReserveOptions) place() placement.Place {
 	if len(o.Queues) != 1 {
-		return place{}
+		return placement.Place{}
 	}
-	return place{queue: o.Queues[0]}
+	return placement.Place{Queue: o.Queues[0]}
 }
 
 // request makes the message of a Reserve.
@@ -131,7 +132,7 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 // reserveMany makes one Reserve call of its own. If failed is not nil, it is called after each
 // attempt that another one will follow.
 func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
-	req := o.request(c.clock.newID())
+	req := o.request(c.clock.NewID())
 	started := time.Now()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},
 		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) { return sendReserve(ctx, ep, req) })
@@ -146,7 +147,7 @@ func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(
 	if failures > 0 || o.Wait == 0 {
 		least = received.Sub(started)
 	}
-	ahead := c.clock.ahead()
+	ahead := c.clock.Ahead()
 	for _, job := range res.jobs {
 		job.client, job.received, job.age = c, received, max(least, job.ageBy(received, ahead))
 	}

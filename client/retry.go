@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
 const (
@@ -162,10 +163,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // A callKind tells the retry loop what it must know about a method.
 type callKind struct {
-	reads bool          // changes nothing
-	id    *string       // the request's id field; nil for a call that needs none to be repeated
-	wait  time.Duration // how long the server may normally take to answer
-	place place         // what the call concerns
+	reads bool            // changes nothing
+	id    *string         // the request's id field; nil for a call that needs none to be repeated
+	wait  time.Duration   // how long the server may normally take to answer
+	place placement.Place // what the call concerns
 	// failed, if not nil, is called after each attempt that another one will follow.
 	failed func(*Error)
 }
@@ -212,11 +213,12 @@ func callCounted[Res any](
 		if ctx.Err() != nil && e.Reason == "" {
 			return nil, r.attempts, r.ended(ctx, sentBy(e))
 		}
-		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 && c.clock.renewable(renewed, *kind.id) {
+		if e.Reason == reasonRequestExpired && kind.id != nil && r.attempts == 0 &&
+			(!renewed || c.clock.SetForwardSince(*kind.id)) {
 			// The id was never sent before, so no change was applied under it. This machine's clock
 			// is wrong, and the refusal has set it.
 			renewed = true
-			*kind.id = c.clock.newID()
+			*kind.id = c.clock.NewID()
 			continue
 		}
 		if !r.failed(e) {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -39,10 +40,10 @@ func TestPutBatchKeepsNothing(t *testing.T) {
 		s := c.scratch()
 		s.chunk.client, s.chunk.results = c, make([]PutResult, 1)
 		s.chunk.wire = make([]byte, size)
-		s.chunk.add(0, encodedPut{wire: s.chunk.wire, place: place{queue: "q"}}, size)
+		s.chunk.add(0, encodedPut{wire: s.chunk.wire, place: placement.Place{Queue: "q"}}, size)
 		c.free(s)
 		left := s.chunk.puts[:1]
-		if s.chunk.client != nil || s.chunk.results != nil || s.chunk.bytes != 0 || len(s.chunk.places) != 0 || left[0].wire != nil || left[0].place != (place{}) {
+		if s.chunk.client != nil || s.chunk.results != nil || s.chunk.bytes != 0 || len(s.chunk.places) != 0 || left[0].wire != nil || left[0].place != (placement.Place{}) {
 			t.Errorf("it keeps %+v, %+v", s.chunk, left)
 		}
 		if len(s.chunk.wire) != 0 || cap(s.chunk.wire) > requestBytesKept {

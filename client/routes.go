@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -52,30 +53,30 @@ type routes struct {
 }
 
 // leader returns the server that leads the shard of a place, nil if that is not known.
-func (r *routes) leader(p place) *endpoint {
+func (r *routes) leader(p placement.Place) *endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	partitions, known := r.partitions[p.queue]
+	partitions, known := r.partitions[p.Queue]
 	if !known {
-		partitions, known = r.older[p.queue]
+		partitions, known = r.older[p.Queue]
 	}
 	if r.shards == 0 || !known {
 		return nil
 	}
 	switch {
-	case p.known:
-	case p.id != "":
-		p.partition = partitionOf(p.id, partitions)
+	case p.Known:
+	case p.ID != "":
+		p.Partition = placement.PartitionOf(p.ID, partitions)
 	case partitions > 1:
 		return nil
 	}
-	return r.leaders[shardOf(p.queue, p.partition, r.shards)]
+	return r.leaders[placement.ShardOf(p.Queue, p.Partition, r.shards)]
 }
 
 // due records the place of a call, and reports whether it is time to ask for a map. If so, learn or
 // failed must follow.
-func (r *routes) due(p place) bool {
-	if p.queue == "" {
+func (r *routes) due(p placement.Place) bool {
+	if p.Queue == "" {
 		return false
 	}
 	r.mu.Lock()
@@ -84,11 +85,11 @@ func (r *routes) due(p place) bool {
 	if stale := now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax; r.partitions == nil || stale && r.next.IsZero() {
 		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now // those in use come again; while no map comes, they stay
 	}
-	if _, known := r.partitions[p.queue]; !known && len(r.wanted) < routesAskMax {
+	if _, known := r.partitions[p.Queue]; !known && len(r.wanted) < routesAskMax {
 		if r.wanted == nil {
 			r.wanted = map[string]bool{}
 		}
-		r.wanted[p.queue] = true
+		r.wanted[p.Queue] = true
 	}
 	pause := routesFresh
 	if len(r.wanted) > 0 {
@@ -143,7 +144,7 @@ func (r *routes) learn(m *belfryv1.GetRoutingResponse, queues []string, servers 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asking, r.next = false, time.Time{}
-	if m.GetHashVersion() != hashVersion || m.GetShards() == 0 || len(m.GetLeaders()) != int(m.GetShards()) {
+	if m.GetHashVersion() != placement.HashVersion || m.GetShards() == 0 || len(m.GetLeaders()) != int(m.GetShards()) {
 		r.shards, r.leaders, r.next = 0, nil, time.Now().Add(routesShun)
 		return
 	}
@@ -159,7 +160,7 @@ func (r *routes) learn(m *belfryv1.GetRoutingResponse, queues []string, servers 
 
 // answered records that a call was answered, and asks for a map of the shards when it is time. So
 // no map is requested before a server has answered at all.
-func (c *Client) answered(p place) {
+func (c *Client) answered(p placement.Place) {
 	if c.endpoints.routes.due(p) && !c.start(func() { c.explore(c.lifetime()) }) {
 		c.endpoints.routes.failed(net.ErrClosed)
 	}

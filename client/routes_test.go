@@ -16,45 +16,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
-
-// The servers find jobs by these numbers, and hold themselves to the same.
-func TestPlacementIsTheServers(t *testing.T) {
-	var partitions []uint32
-	var shards []int
-	for _, id := range []string{"", "a", "b", "order-42", "order-43", "namespace/queue", "ärger", "0123456789012345678901234567890123456789"} {
-		partitions = append(partitions, partitionOf(id, 7))
-		for _, p := range []uint32{0, 1, 5, 6} {
-			shards = append(shards, shardOf(id, p, 6))
-		}
-	}
-	if diff := cmp.Diff([]uint32{3, 3, 2, 4, 1, 0, 4, 5}, partitions); diff != "" {
-		t.Errorf("partitions of 7 (-want +got):\n%s", diff)
-	}
-	want := []int{0, 2, 1, 0, 0, 4, 5, 0, 2, 0, 5, 2, 2, 3, 4, 2, 1, 3, 2, 1, 2, 3, 5, 2, 2, 5, 3, 2, 4, 3, 0, 4}
-	if diff := cmp.Diff(want, shards); diff != "" {
-		t.Errorf("shards of 6 (-want +got):\n%s", diff)
-	}
-	if p := partitionOf("5-1234", 7); p != 5 {
-		t.Errorf("a generated id is in partition %d", p)
-	}
-}
-
-func TestLeasePlace(t *testing.T) {
-	// The token of partition 2 of queue "a", serial 3, fence 4, with any checksum.
-	if got, want := leasePlace("AQFhAgMEAAAAAA"), (place{queue: "a", partition: 2, known: true}); got != want {
-		t.Errorf("%+v", got)
-	}
-	for _, lease := range []string{"", "x", "!", "AQ", "AgFhAgME", "Af9hAgME", "lease-1"} {
-		if got := leasePlace(lease); got.known {
-			t.Errorf("%q: %+v", lease, got)
-		}
-	}
-}
 
 // hosts are servers by their addresses. Whoever calls one that is not there is refused.
 type hosts struct {
@@ -121,7 +87,7 @@ func newHosts(t *testing.T, spoil func(address string, m *belfryv1.GetRoutingRes
 	t.Helper()
 	h, fake := &hosts{all: map[string]*mapped{}, calls: map[string]int{}}, NewFake()
 	for _, address := range []string{"a:1", "b:2"} {
-		m := &belfryv1.GetRoutingResponse{HashVersion: hashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
+		m := &belfryv1.GetRoutingResponse{HashVersion: placement.HashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
 		spoil(address, m)
 		h.all[address] = &mapped{Fake: fake, routing: m}
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -24,7 +25,7 @@ import (
 type session struct {
 	conn    *activityConn
 	out     *frame.Writer
-	clock   *requestClock
+	clock   *requestid.Clock
 	answers *sync.Pool // of *[]byte whose content was decoded
 
 	mu    sync.Mutex
@@ -63,7 +64,7 @@ type openSessions struct {
 
 // start runs a session over an upgraded connection. The session reads the connection through in.
 // The result is nil if the client is closed.
-func (o *openSessions) start(conn *activityConn, in *bufio.Reader, clock *requestClock) *session {
+func (o *openSessions) start(conn *activityConn, in *bufio.Reader, clock *requestid.Clock) *session {
 	s := &session{
 		conn: conn, out: frame.NewWriter(conn, attemptTimeout), clock: clock, answers: &o.answers, calls: make(map[uint32]*sessionCall), used: time.Now(),
 	}
@@ -351,7 +352,7 @@ func (s *session) deliver(in *bufio.Reader, h frame.Header) error {
 	if _, waits := s.take(h.ID); !waits {
 		return nil
 	}
-	s.clock.learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)
+	s.clock.Learn(c.sent, time.UnixMilli(h.Number), time.Millisecond)
 	c.answer <- sessionAnswer{failed: h.Kind == frame.Failure, payload: payload}
 	return nil
 }

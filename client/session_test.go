@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -421,5 +422,5 @@ func pipedSession(t *testing.T) (s *session, theirs net.Conn) {
 	conn := &activityConn{Conn: ours, began: time.Now()}
 	var open openSessions
 	t.Cleanup(open.close)
-	return open.start(conn, newReader(conn), &requestClock{}), theirs
+	return open.start(conn, newReader(conn), &requestid.Clock{}), theirs
 }

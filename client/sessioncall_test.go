@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -262,7 +263,7 @@ func FuzzSessionAnswers(f *testing.F) {
 		ours, theirs := net.Pipe()
 		conn := &activityConn{Conn: ours, began: time.Now()}
 		var open openSessions
-		s := open.start(conn, newReader(conn), &requestClock{})
+		s := open.start(conn, newReader(conn), &requestid.Clock{})
 		var calls sync.WaitGroup
 		for _, answer := range []wireDecoder{&putBatchAnswer{}, &reserveAnswer{}} {
 			calls.Go(func() { _ = s.call(t.Context(), frame.PutBatch, nil, answer) })

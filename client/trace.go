@@ -13,6 +13,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -42,11 +44,11 @@ const (
 type tracing struct {
 	tracer         trace.Tracer
 	parentIfWithin time.Duration
-	clock          *requestClock
+	clock          *requestid.Clock
 }
 
 // newTracing returns nil if there is no provider.
-func newTracing(cfg *config, clock *requestClock) *tracing {
+func newTracing(cfg *config, clock *requestid.Clock) *tracing {
 	if cfg.tracers == nil {
 		return nil
 	}
@@ -211,7 +213,7 @@ func (t *tracing) process(ctx context.Context, job *Job) (context.Context, *oper
 	from := job.SpanContext()
 	opts := append(aboutJob(job, from), trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
 		attribute.Int("messaging.message.body.size", job.BodyBytes), attribute.Int("belfry.job.attempt", job.Attempt)))
-	age := time.Now().Add(t.clock.ahead()).Sub(job.CreatedAt)
+	age := time.Now().Add(t.clock.Ahead()).Sub(job.CreatedAt)
 	if t.parentIfWithin > 0 && job.Attempt <= 1 && age <= t.parentIfWithin && from.IsValid() {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	} else {
@@ -239,7 +241,7 @@ func (t *tracing) settle(ctx context.Context, name, lease string, job *Job) (con
 	if job != nil {
 		queue, opts = job.Queue, append(opts, aboutJob(job, job.SpanContext())...)
 	} else {
-		queue = leasePlace(lease).queue
+		queue = placement.OfLease(lease).Queue
 	}
 	return t.start(ctx, name, opSettle, queue, opts...)
 }
@@ -249,7 +251,7 @@ func (t *tracing) settleBatch(ctx context.Context, leases []string) (context.Con
 	if t == nil {
 		return ctx, nil
 	}
-	queue := queueOf(len(leases), func(i int) string { return leasePlace(leases[i]).queue })
+	queue := queueOf(len(leases), func(i int) string { return placement.OfLease(leases[i]).Queue })
 	return t.start(ctx, opAck, opSettle, queue,
 		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(leases))))
 }

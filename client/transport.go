@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -143,7 +144,7 @@ func newTransport(secure *tls.Config) *http.Transport {
 // observer adds the token to each call, and passes each answer's headers to the request clock.
 type observer struct {
 	http  connect.HTTPClient
-	clock *requestClock
+	clock *requestid.Clock
 	token *heldToken
 }
 
@@ -164,7 +165,7 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 		_ = res.Body.Close() // no caller reads it
 		return nil, err
 	}
-	o.clock.observe(sent, res.Header)
+	o.clock.Observe(sent, res.Header)
 	return res, nil
 }
 

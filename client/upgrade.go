@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/frame"
 )
 
@@ -25,7 +26,7 @@ type sessions struct {
 	transport *http.Transport
 	tls       *tls.Config // not the transport's, which the transport changes
 	token     *heldToken
-	clock     *requestClock
+	clock     *requestid.Clock
 	open      *openSessions
 	dialing   chan struct{} // holds one value while a call dials
 
@@ -49,7 +50,7 @@ const (
 
 // newSessions returns the sessions of the server at a base URL. secure is the TLS configuration for
 // https, nil for the system's. Without a token calls carry none.
-func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestClock, open *openSessions) *sessions {
+func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock, open *openSessions) *sessions {
 	if transport == nil {
 		return nil
 	}
@@ -238,7 +239,7 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 		_ = res.Body.Close() // the connection is not used any more
 		return fmt.Errorf("the answer is %s", res.Status)
 	}
-	p.clock.observe(sent, res.Header)
+	p.clock.Observe(sent, res.Header)
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -183,7 +184,7 @@ func TestTruncatedAnswersAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cut := 1; cut < len(data); cut++ {
-		if err := (&reserveAnswer{}).decodeWire(data[:cut]); !errors.Is(err, errTruncated) {
+		if err := (&reserveAnswer{}).decodeWire(data[:cut]); !errors.Is(err, wire.ErrTruncated) {
 			t.Errorf("%d of %d bytes: %v", cut, len(data), err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -11,24 +12,24 @@ import (
 type reserveAnswer struct{ jobs []*Job }
 
 func (a *reserveAnswer) decodeWire(data []byte) error {
-	n, err := countFields(data, 1)
+	n, err := wire.Count(data, 1)
 	if err != nil {
 		return err
 	}
 	a.jobs = make([]*Job, 0, n)
 	var d jobDecoder
 	for len(data) > 0 {
-		var f wireField
-		if f, data, err = nextField(data); err != nil {
+		var f wire.Field
+		if f, data, err = wire.Next(data); err != nil {
 			return err
 		}
-		if f.field != 1 {
+		if f.Number != 1 {
 			continue
 		}
 		left := n - len(a.jobs)
-		job := d.next(left, len(f.bytes))
+		job := d.next(left, len(f.Bytes))
 		a.jobs = append(a.jobs, job)
-		if err := d.decode(job, f.bytes, left); err != nil {
+		if err := d.decode(job, f.Bytes, left); err != nil {
 			return err
 		}
 	}
@@ -49,9 +50,9 @@ type jobDecoder struct {
 	bodies []byte // room for small ones
 	queue  string // of the job before
 	text   []byte // scratch
-	texts  texts
+	texts  wire.Texts
 
-	due, until, created, first timeDecoder
+	due, until, created, first wire.TimeDecoder
 	delays                     delaysDecoder
 	witness                    []byte // of the job before
 	granted                    time.Time
@@ -91,29 +92,29 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	var id, lease []byte
 	var granted time.Time
 	for len(data) > 0 {
-		var f wireField
+		var f wire.Field
 		all := data
-		if f, data, err = nextField(data); err != nil {
+		if f, data, err = wire.Next(data); err != nil {
 			return err
 		}
-		switch f.field {
+		switch f.Number {
 		case 1:
-			if d.queue != string(f.bytes) {
-				d.queue = string(f.bytes)
+			if d.queue != string(f.Bytes) {
+				d.queue = string(f.Bytes)
 			}
 			job.Queue = d.queue
 		case 2:
-			id = f.bytes
+			id = f.Bytes
 		case 3:
-			lease = f.bytes
+			lease = f.Bytes
 		case 8, 9:
-			job.Body = d.body(f.bytes, left)
+			job.Body = d.body(f.Bytes, left)
 		case 10:
-			err = decodeHeader(job, f.bytes)
+			err = decodeHeader(job, f.Bytes)
 		case fieldRetryDelays:
 			data, err = d.delays.decode(job, all, left)
 		case 21:
-			granted, err = d.witnessTime(f.bytes)
+			granted, err = d.witnessTime(f.Bytes)
 		default:
 			if err = d.time(job, f); err == nil {
 				decodeJobNumber(job, f)
@@ -125,7 +126,7 @@ func (d *jobDecoder) decode(job *Job, data []byte, left int) (err error) {
 	}
 	// One piece of memory for both: they live and die together.
 	d.text = append(append(d.text[:0], id...), lease...)
-	text := d.texts.add(d.text, left)
+	text := d.texts.Add(d.text, left)
 	job.ID, job.Lease = text[:len(id)], text[len(id):]
 	if !granted.IsZero() && !job.LeaseUntil.IsZero() {
 		job.lease = job.LeaseUntil.Sub(granted)
@@ -174,14 +175,14 @@ func (d *delaysDecoder) read(data []byte) error {
 	d.data, d.list = nil, d.list[:0]
 	rest := data
 	for len(rest) > 0 {
-		f, next, err := nextField(rest)
+		f, next, err := wire.Next(rest)
 		if err != nil {
 			return err
 		}
-		if f.field != fieldRetryDelays {
+		if f.Number != fieldRetryDelays {
 			break
 		}
-		delay, err := wireDuration(f.bytes)
+		delay, err := wire.Duration(f.Bytes)
 		if err != nil {
 			return err
 		}
@@ -192,53 +193,53 @@ func (d *delaysDecoder) read(data []byte) error {
 }
 
 // time decodes a field that is a time, a duration or a rare text.
-func (d *jobDecoder) time(job *Job, f wireField) (err error) {
-	switch f.field {
+func (d *jobDecoder) time(job *Job, f wire.Field) (err error) {
+	switch f.Number {
 	case 6:
-		job.DueAt, err = d.due.decode(f.bytes)
+		job.DueAt, err = d.due.Decode(f.Bytes)
 	case 7:
-		job.LeaseUntil, err = d.until.decode(f.bytes)
+		job.LeaseUntil, err = d.until.Decode(f.Bytes)
 	case 13:
-		job.TTR, err = wireDuration(f.bytes)
+		job.TTR, err = wire.Duration(f.Bytes)
 	case 16:
-		job.ExpiresAt, err = wireTime(f.bytes)
+		job.ExpiresAt, err = wire.Time(f.Bytes)
 	case 17:
-		job.LastError = string(f.bytes)
+		job.LastError = string(f.Bytes)
 	case 18:
-		job.CreatedAt, err = d.created.decode(f.bytes)
+		job.CreatedAt, err = d.created.Decode(f.Bytes)
 	case 19:
-		job.FirstDueAt, err = d.first.decode(f.bytes)
+		job.FirstDueAt, err = d.first.Decode(f.Bytes)
 	}
 	return err
 }
 
 // decodeJobNumber decodes a field that is a number.
-func decodeJobNumber(job *Job, f wireField) {
-	switch f.field {
+func decodeJobNumber(job *Job, f wire.Field) {
+	switch f.Number {
 	case 4:
-		job.Fence = f.number
+		job.Fence = f.Value
 	case 5:
-		job.Attempt = int(uint32(f.number))
+		job.Attempt = int(uint32(f.Value))
 	case 11:
-		job.State = stateOf(belfryv1.JobState(f.number))
+		job.State = stateOf(belfryv1.JobState(f.Value))
 	case 12:
-		job.Priority = int(int32(f.number))
+		job.Priority = int(int32(f.Value))
 	case 14:
-		job.MaxAttempts = int(uint32(f.number))
+		job.MaxAttempts = int(uint32(f.Value))
 	case 20:
-		job.BodyBytes = int(uint32(f.number))
+		job.BodyBytes = int(uint32(f.Value))
 	}
 }
 
 // decodeHeader decodes an entry of the map of headers.
 func decodeHeader(job *Job, data []byte) error {
 	var name, value string
-	err := eachField(data, func(f wireField) error {
-		switch f.field {
+	err := wire.Each(data, func(f wire.Field) error {
+		switch f.Number {
 		case 1:
-			name = string(f.bytes)
+			name = string(f.Bytes)
 		case 2:
-			value = string(f.bytes)
+			value = string(f.Bytes)
 		}
 		return nil
 	})
@@ -263,12 +264,12 @@ func (d *jobDecoder) witnessTime(data []byte) (t time.Time, err error) {
 // witnessTime decodes the time of a Witness.
 func witnessTime(data []byte) (t time.Time, err error) {
 	for len(data) > 0 {
-		var f wireField
-		if f, data, err = nextField(data); err != nil {
+		var f wire.Field
+		if f, data, err = wire.Next(data); err != nil {
 			return t, err
 		}
-		if f.field == 5 {
-			if t, err = wireTime(f.bytes); err != nil {
+		if f.Number == 5 {
+			if t, err = wire.Time(f.Bytes); err != nil {
 				return t, err
 			}
 		}

@@ -1,4 +1,4 @@
-package client
+package requestid
 
 import (
 	"encoding/hex"
@@ -25,10 +25,10 @@ func idTime(t *testing.T, id string) time.Time {
 
 func TestRequestIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock requestClock
+		var clock Clock
 		seen := make(map[string]bool)
 		for range 1000 {
-			id := clock.newID()
+			id := clock.NewID()
 			if at := idTime(t, id); !at.Equal(time.Now().Truncate(time.Millisecond)) {
 				t.Fatalf("id of %v at %v", at, time.Now())
 			}
@@ -42,7 +42,7 @@ func TestRequestIDs(t *testing.T) {
 
 func TestClockFollowsTheServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock requestClock
+		var clock Clock
 		for _, try := range []struct {
 			date string
 			want time.Duration
@@ -52,7 +52,7 @@ func TestClockFollowsTheServers(t *testing.T) {
 			{time.Now().Add(-7 * time.Minute).UTC().Format(http.TimeFormat), -7 * time.Minute},
 			{time.Now().Add(4 * time.Second).UTC().Format(http.TimeFormat), 0}, // little enough to leave alone
 		} {
-			clock.observe(time.Now(), http.Header{"Date": {try.date}})
+			clock.Observe(time.Now(), http.Header{"Date": {try.date}})
 			got := time.Duration(clock.skew.Load())
 			if diff := (got - try.want).Abs(); diff > 10*time.Second {
 				t.Errorf("after %s the skew is %v, want about %v", try.date, got, try.want)
@@ -64,38 +64,39 @@ func TestClockFollowsTheServers(t *testing.T) {
 // An answer that was held up for longer than its server took to write it says nothing about clocks.
 func TestHeldUpAnswerIsNoSkew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock requestClock
+		var clock Clock
 		for _, skew := range []time.Duration{0, time.Hour, -time.Hour} {
 			header := http.Header{"Date": {time.Now().Add(skew).UTC().Format(http.TimeFormat)}}
-			clock.observe(time.Now(), header)
-			before := clock.ahead()
+			clock.Observe(time.Now(), header)
+			before := clock.Ahead()
 			if diff := (before - skew).Abs(); diff > datePrecision {
 				t.Errorf("the skew is %v, want %v", before, skew)
 			}
 			sent := time.Now()
 			time.Sleep(time.Minute)
-			clock.observe(sent, header) // of the minute before, as it stood in the socket
-			if clock.ahead() != before {
-				t.Errorf("an answer held up for a minute moved the skew from %v to %v", before, clock.ahead())
+			clock.Observe(sent, header) // of the minute before, as it stood in the socket
+			if clock.Ahead() != before {
+				t.Errorf("an answer held up for a minute moved the skew from %v to %v", before, clock.Ahead())
 			}
 		}
 	})
 }
 
-// An id is renewed once because this machine's clock is wrong, and again only because the servers' was set further meanwhile.
-func TestRenewable(t *testing.T) {
+// TestSetForwardSince: an id is outdated only if the servers' clock was set forward, not because
+// time went on. was set further meanwhile.
+func TestSetForwardSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock requestClock
-		id := clock.newID()
-		if !clock.renewable(false, id) || clock.renewable(true, id) || clock.renewable(true, "") || clock.renewable(true, strings.Repeat("x", 36)) {
+		var clock Clock
+		id := clock.NewID()
+		if clock.SetForwardSince(id) || clock.SetForwardSince("") || clock.SetForwardSince(strings.Repeat("x", 36)) {
 			t.Error("an id is to be renewed once")
 		}
 		time.Sleep(idWindow)
-		if clock.renewable(true, id) {
+		if clock.SetForwardSince(id) {
 			t.Error("an id is renewed because time went on")
 		}
-		clock.observe(time.Now(), http.Header{"Date": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}})
-		if !clock.renewable(true, id) || clock.renewable(true, clock.newID()) {
+		clock.Observe(time.Now(), http.Header{"Date": {time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)}})
+		if !clock.SetForwardSince(id) || clock.SetForwardSince(clock.NewID()) {
 			t.Error("the servers' clock was set further, and the id is not renewed, or is for ever")
 		}
 	})

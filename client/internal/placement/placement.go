@@ -1,4 +1,5 @@
-package client
+// Package placement says which shard holds a job, as the servers compute it.
+package placement
 
 import (
 	"encoding/base64"
@@ -7,40 +8,41 @@ import (
 	"math"
 )
 
-// A place is what a call concerns, as far as it helps to find the shard's leader. The zero value is
+// A Place is what a call concerns, as far as it helps to find the shard's leader. The zero value is
 // an unknown place.
-type place struct {
-	queue     string
-	id        string // of a job, "" if the call names none
-	partition uint32 // counts if known is set
-	known     bool
+type Place struct {
+	Queue     string
+	ID        string // of a job, "" if the call names none
+	Partition uint32 // counts if Known is set
+	Known     bool
 }
 
-// leasePlace reads a lease token's queue and partition. Other code treats the token as opaque. The
-// place of a token that leasePlace does not understand is unknown.
-func leasePlace(lease string) place {
+// OfLease returns the queue and the partition in a lease token; the zero value if it does not
+// understand the token, which all other code treats as opaque.
+func OfLease(lease string) Place {
 	b, err := base64.RawURLEncoding.DecodeString(lease)
 	if err != nil || len(b) < 2 || b[0] != 1 {
-		return place{}
+		return Place{}
 	}
 	length, n := binary.Uvarint(b[1:])
 	if b = b[1+max(n, 0):]; n <= 0 || length > uint64(len(b)) {
-		return place{}
+		return Place{}
 	}
 	partition, n := binary.Uvarint(b[length:])
 	if n <= 0 || partition > math.MaxUint32 {
-		return place{}
+		return Place{}
 	}
-	return place{queue: string(b[:length]), partition: uint32(partition), known: true}
+	return Place{Queue: string(b[:length]), Partition: uint32(partition), Known: true}
 }
 
-// hashVersion is the version of the hashes below. The servers say which version is in force. Golden
-// tests hold both sides to it.
-const hashVersion = 1
+// HashVersion is the version of the hashes in this package. The servers say which version is in
+// force. Golden tests hold both sides to it.
+const HashVersion = 1
 
-// shardOf returns the shard that holds a partition. Rendezvous hashing ranks the shards, and
-// partition p is in the shard of rank p, modulo the number of shards.
-func shardOf(queue string, partition uint32, shards int) int {
+// ShardOf returns the shard that holds a partition of a queue, of so many shards (1 or more).
+// Rendezvous hashing ranks the shards, and partition p is in the shard of rank p, modulo the number
+// of shards.
+func ShardOf(queue string, partition uint32, shards int) int {
 	ranked := make([]int, 0, shards)
 	scores := make([]uint64, shards)
 	for shard := range shards {
@@ -56,9 +58,9 @@ func shardOf(queue string, partition uint32, shards int) int {
 	return ranked[int(partition%uint32(shards))] //nolint:gosec // few shards
 }
 
-// partitionOf returns the partition of the job with an id. A generated id begins with its
-// partition.
-func partitionOf(id string, partitions uint32) uint32 {
+// PartitionOf returns the partition of the job with an id, of so many partitions (1 or more). A
+// generated id begins with its partition.
+func PartitionOf(id string, partitions uint32) uint32 {
 	if p, ok := generatedIn(id); ok {
 		return p % partitions
 	}
@@ -85,10 +87,10 @@ func generatedIn(id string) (partition uint32, ok bool) {
 	return uint32(p), dash >= 0 && digits > 0 && p <= math.MaxUint32 //nolint:gosec // checked beside it
 }
 
-// placementHash is the servers' hash of names; see hashVersion.
+// placementHash is the servers' hash of names; see HashVersion.
 func placementHash(name string, salt uint64) uint64 {
 	h := fnv.New64a()
-	h.Write([]byte{hashVersion}) // a hash never fails
+	h.Write([]byte{HashVersion}) // a hash never fails
 	h.Write([]byte(name))
 	h.Write(binary.LittleEndian.AppendUint64(nil, salt))
 	sum := h.Sum64()
