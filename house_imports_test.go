@@ -117,7 +117,7 @@ var importTable = []importRow{
 	{
 		dir:      "cluster",
 		may:      []string{"node/...", "fsm", "cluster/...", "access/tokens", "access/connlimit"},
-		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest"},
+		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest", "cluster/routing/routingtest"},
 		external: []string{"github.com/hashicorp"},
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
 	},
@@ -130,6 +130,17 @@ var importTable = []importRow{
 		dir:    "cluster/placement",
 		may:    []string{"fsm", "node", "cluster/catalog"},
 		reason: "a plan is pure; the placer knows the nodes and the records by interfaces",
+	},
+	{
+		dir:     "cluster/routing",
+		may:     []string{"fsm", "node", "cluster/catalog"},
+		testMay: []string{"cluster/routing/routingtest"},
+		reason:  "calls go to leaders; who should lead is none of their business",
+	},
+	{
+		dir:    "cluster/routing/routingtest",
+		may:    []string{"node/nodetest/pipetest"},
+		reason: "connections between nodes in memory, for tests",
 	},
 	{
 		dir:    "cluster/quota",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -17,10 +18,10 @@ import (
 func (m *members) watchReachability(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	tick := time.NewTicker(probeInterval)
+	tick := time.NewTicker(routing.ProbeInterval)
 	defer tick.Stop()
 	for {
-		m.peers.reachability.probe(ctx, m.others(), &running)
+		m.peers.Reachability().Probe(ctx, m.others(), &running)
 		m.abstainIfUnreached()
 		m.host.CloseStale()
 		select {
@@ -57,7 +58,7 @@ func (m *members) others() (all []string) {
 // Each of these voters reported it itself, lately. Where no voter can be asked, and at the start,
 // this node knows no such reports, and Raft decides alone.
 func (m *members) abstainIfUnreached() {
-	objectors := m.peers.reachability.objectors()
+	objectors := m.peers.Reachability().Objectors()
 	if len(objectors) == 0 {
 		m.host.ClearCondition(node.Unreachable)
 		return

@@ -9,12 +9,13 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/node"
 )
 
 // servedWithin is within what time every shard must be served again through every node that the others reach. It is less than a call waits for a leader: none
 // of those that come with the fault is refused for want of one.
-const servedWithin = leaderWait - 500*time.Millisecond
+const servedWithin = routing.LeaderWait - 500*time.Millisecond
 
 // queueIn returns a queue whose only partition is in a shard.
 func queueIn(shard uint32) string {
@@ -54,7 +55,7 @@ func TestUnreachableLeader(t *testing.T) {
 			}
 		}
 		sick, others := leads(t, catalog.GroupName, all)
-		network.drop(sick.addr, true, others[0].addr, others[1].addr)
+		network.Drop(sick.addr, others[0].addr, others[1].addr)
 		expectServed(t, others...)
 		for range 20 {
 			time.Sleep(time.Second) // in the bubble
@@ -66,7 +67,7 @@ func TestUnreachableLeader(t *testing.T) {
 		if err := put(sick, queueIn(0)); err != nil {
 			t.Errorf("through the node itself: %v", err)
 		}
-		network.drop(sick.addr, false, others[0].addr, others[1].addr)
+		network.Pass(sick.addr, others[0].addr, others[1].addr)
 		await(t, "an even cluster", func() bool { return settled(others[0].cluster, 3, all...) })
 		expectServed(t, all...)
 	})
@@ -90,8 +91,8 @@ func TestPartialPartition(t *testing.T) {
 				expectServed(t, all...) // so that there are connections
 				leader, others := leads(t, catalog.GroupName, all)
 				x, y, hub := test.pair(leader, others)
-				network.drop(x.addr, true, y.addr)
-				network.drop(y.addr, true, x.addr)
+				network.Drop(x.addr, y.addr)
+				network.Drop(y.addr, x.addr)
 				expectServed(t, all...)
 				await(t, "the node that all reach leads all", func() bool { return groupsLed(hub) == testShards+1 })
 				for _, m := range all {
@@ -106,8 +107,8 @@ func TestPartialPartition(t *testing.T) {
 					}
 				}
 				expectServed(t, all...)
-				network.drop(x.addr, false, y.addr)
-				network.drop(y.addr, false, x.addr)
+				network.Pass(x.addr, y.addr)
+				network.Pass(y.addr, x.addr)
 				await(t, "an even cluster", func() bool { return settled(hub.cluster, 3, all...) })
 				expectServed(t, all...)
 			})

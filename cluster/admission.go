@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -43,7 +44,7 @@ func (m *members) enrol(ctx context.Context) error {
 	}
 	// A node that starts again does not know what its own log says before it knows a leader.
 	for _, other := range m.knownServers() {
-		answer, refused := callPeer[admission](ctx, m.peers, other, pathJoin, joinCall{Node: m.record, Process: m.process})
+		answer, refused := routing.Call[admission](ctx, m.peers, other, routing.JoinPath, joinCall{Node: m.record, Process: m.process})
 		if refused == nil && answer.Departed == nil {
 			return nil
 		}

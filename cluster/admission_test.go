@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -47,7 +48,7 @@ func TestRefusalsThatMatter(t *testing.T) {
 func TestNodeThatIsNotAdmitted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		twin := &member{t: t, name: "a", addr: "elsewhere", dir: t.TempDir(), network: network}
 		twin.start(a)

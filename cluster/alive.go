@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
 )
 
 // pathAlive asks a node whether another one answers it.
@@ -33,7 +34,7 @@ func (m *members) seenAliveBy(ctx context.Context, serverID string) string {
 		case m.record.ServerID:
 			asking.Go(func() { heard[i], _ = m.answerAlive(ctx, "", serverID) })
 		default:
-			asking.Go(func() { heard[i], _ = callPeer[bool](ctx, m.peers, n.ServerID, pathAlive, serverID) })
+			asking.Go(func() { heard[i], _ = routing.Call[bool](ctx, m.peers, n.ServerID, pathAlive, serverID) })
 		}
 	}
 	asking.Wait()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -23,7 +24,7 @@ const (
 // Its methods may be called from any goroutine.
 type Clocks struct {
 	mu    sync.Mutex
-	peers *peers
+	peers *routing.Peers
 }
 
 // NewClocks returns Clocks that cannot ask yet.
@@ -40,11 +41,11 @@ func (c *Clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading,
 	if p == nil {
 		return clock.Reading{}, errNoCalls
 	}
-	return callPeer[clock.Reading](ctx, p, serverID, pathClock, struct{}{})
+	return routing.Call[clock.Reading](ctx, p, serverID, pathClock, struct{}{})
 }
 
 // setPeers gives c the connections for its questions.
-func (c *Clocks) setPeers(p *peers) {
+func (c *Clocks) setPeers(p *routing.Peers) {
 	if c == nil {
 		return
 	}
@@ -60,9 +61,9 @@ type clockHost interface {
 }
 
 // answerClocks registers the calls about time.
-func answerClocks(p *peers, host clockHost) {
-	handlePeer(p, pathClock, func(context.Context, string, struct{}) (clock.Reading, error) { return host.ReadClock(), nil })
-	handlePeer(p, pathResetClock, func(ctx context.Context, _ string, shard uint32) (node.ClockReset, error) {
+func answerClocks(p *routing.Peers, host clockHost) {
+	routing.Handle(p, pathClock, func(context.Context, string, struct{}) (clock.Reading, error) { return host.ReadClock(), nil })
+	routing.Handle(p, pathResetClock, func(ctx context.Context, _ string, shard uint32) (node.ClockReset, error) {
 		return host.ResetClock(ctx, shard)
 	})
 }
@@ -75,7 +76,7 @@ func (c *Cluster) ResetClock(ctx context.Context, leader string, shard uint32) (
 	if leader == c.members.record.ServerID {
 		return c.members.host.ResetClock(ctx, shard)
 	}
-	reset, err := callPeer[node.ClockReset](ctx, c.peers, leader, pathResetClock, shard)
+	reset, err := routing.Call[node.ClockReset](ctx, c.peers, leader, pathResetClock, shard)
 	if err != nil {
 		return node.ClockReset{}, fmt.Errorf("moving the time of shard %d back at %s: %w", shard, leader, err)
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 )
@@ -35,7 +37,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		const wrong = 1000 * time.Hour
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := &member{t: t, name: "a", dir: dir + "/a", network: network, clock: aheadClock{clock.System(), wrong}}
 		a.start(nil)
 		t.Cleanup(a.stop)
@@ -61,7 +63,7 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 			}
 			return len(led) == testShards && settledVoters(c.cluster, 3)
 		})
-		reading, err := callPeer[clock.Reading](t.Context(), b.cluster.peers, a.cluster.members.record.ServerID, pathClock, struct{}{})
+		reading, err := routing.Call[clock.Reading](t.Context(), b.cluster.peers, a.cluster.members.record.ServerID, pathClock, struct{}{})
 		if err != nil || time.Duration(reading.Wall)-time.Duration(time.Now().UnixNano()) < wrong {
 			t.Errorf("the node whose clock is wrong says %+v, %v", reading, err)
 		}

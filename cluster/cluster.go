@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/cluster/quota"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -53,7 +54,7 @@ type Config struct {
 // shard, and, while it leads the catalog, placement. Its methods may be called from any goroutine.
 type Cluster struct {
 	*catalog.Catalog
-	peers   *peers
+	peers   *routing.Peers
 	router  *Router
 	members *members
 	cancel  context.CancelFunc
@@ -79,33 +80,31 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	self := catalog.Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
-	calls := newPeers(n, cfg.Logger)
-	records := catalog.New(n, catalog.Config{Self: self, Peers: calls, Deadline: leaderDeadline, Logger: cfg.Logger})
-	calls.member = records.MayCall
-	calls.format = n.Format
-	calls.reachability = newReachability(self.ServerID, calls.askReachOf(n))
+	calls := routing.OpenPeers(n, cfg.Logger)
+	records := catalog.New(n, catalog.Config{Self: self, Peers: calls, Deadline: routing.LeaderDeadline, Logger: cfg.Logger})
+	calls.AdmitOnly(records.MayCall)
 	unrecorded := new(atomic.Pointer[string])
 	m := &members{
 		host: n, catalog: records, peers: calls, config: cfg, record: self, unrecorded: unrecorded,
 		process: rand.Text(), rebuilt: map[uint32]bool{}, confirmed: make(chan struct{}),
 	}
-	c := &Cluster{Catalog: records, peers: calls, members: m, router: newRouter(n, records, calls, self.ServerID)}
-	c.router.unrecorded = unrecorded
+	router := &Router{
+		Router: routing.NewRouter(n, records, calls, m.knownServers),
+		peers:  calls, catalog: records, self: self.ServerID, unrecorded: unrecorded,
+	}
+	c := &Cluster{Catalog: records, peers: calls, members: m, router: router}
 	quotas := quota.NewAllocator(n, records, cfg.Logger)
-	c.router.others = m.knownServers
 	if err := records.Start(ctx, n, c.router, m.lead); err != nil {
 		return nil, err
 	}
 	m.answer()
-	answerShards(calls, n, self.ServerID)
-	answerRequestLocks(calls, n, &c.router.attempts)
-	answerExports(calls, n, st.ClusterID)
+	router.Answer()
 	answerClocks(calls, n)
 	cfg.Clocks.setPeers(calls)
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	c.running.Go(func() {
-		if err := calls.serve(n.PeerListener()); err != nil {
+		if err := calls.Serve(n.PeerListener()); err != nil {
 			cfg.Logger.Error("answering other nodes", "error", err)
 		}
 	})
@@ -120,7 +119,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	c.running.Go(func() { m.follow(background) })
 	c.running.Go(func() { m.shedLeaderships(background) })
 	c.running.Go(func() { m.watchReachability(background) })
-	c.running.Go(func() { c.router.watch(background) })
+	c.running.Go(func() { c.router.Watch(background) })
 	c.running.Go(func() { quotas.Run(background) })
 	return c, nil
 }
@@ -131,7 +130,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 // ends, and a second at most.
 func (c *Cluster) Close(ctx context.Context) error {
 	c.cancel()
-	err := c.peers.close(ctx)
+	err := c.peers.Close(ctx)
 	c.running.Wait()
 	return err
 }
@@ -264,14 +263,13 @@ var errStillMember = errors.New("the replica is still a member")
 func (m *members) membersOf(ctx context.Context, server string, shard uint32) (node.Membership, error) {
 	ctx, cancel := context.WithTimeout(ctx, placement.AskWait)
 	defer cancel()
-	return callPeer[node.Membership](ctx, m.peers, server, pathMembers, shard)
+	return routing.Call[node.Membership](ctx, m.peers, server, pathMembers, shard)
 }
 
 // The paths of the calls between nodes.
 const (
 	pathReport = "/report"
 	pathChange = "/change"
-	pathJoin   = "/join"
 	pathAside  = "/quarantine"
 	// pathMembers asks the leader of a shard for its committed members.
 	pathMembers = "/members"
@@ -282,7 +280,7 @@ const (
 type members struct {
 	host    *node.Node
 	catalog *catalog.Catalog
-	peers   *peers
+	peers   *routing.Peers
 	config  Config
 	// record is the record that this node should have. unrecorded is the reason, for people, why the
 	// catalog has another one or none; nil if it has it.
@@ -304,33 +302,27 @@ type members struct {
 
 // answer registers the calls that other nodes may make.
 func (m *members) answer() {
-	handlePeer(m.peers, pathReport, func(context.Context, string, struct{}) (placement.Report, error) { return m.self(), nil })
-	handlePeer(m.peers, pathChange, func(ctx context.Context, _ string, c placement.Change) (struct{}, error) {
+	routing.Handle(m.peers, pathReport, func(context.Context, string, struct{}) (placement.Report, error) { return m.self(), nil })
+	routing.Handle(m.peers, pathChange, func(ctx context.Context, _ string, c placement.Change) (struct{}, error) {
 		return struct{}{}, m.carryOut(ctx, c)
 	})
-	handlePeer(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
+	routing.Handle(m.peers, pathMembers, func(ctx context.Context, _ string, shard uint32) (node.Membership, error) {
 		return m.host.Members(ctx, catalog.ShardGroup(shard))
 	})
-	handlePeer(m.peers, pathAside, func(ctx context.Context, from string, d placement.Divergence) (struct{}, error) {
+	routing.Handle(m.peers, pathAside, func(ctx context.Context, from string, d placement.Divergence) (struct{}, error) {
 		return struct{}{}, m.setAside(ctx, from, d)
 	})
-	handlePeer(m.peers, pathAlive, m.answerAlive)
-	handlePeer(m.peers, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
-		a := m.peers.reachability.answerProbe(from)
-		a.Memory = m.host.MemoryFull()
-		return a, nil
-	})
-	m.peers.answerRelay()
-	handlePeer(m.peers, pathJoin, m.answerJoin)
+	routing.Handle(m.peers, pathAlive, m.answerAlive)
+	routing.Handle(m.peers, routing.JoinPath, m.answerJoin)
 }
 
 // self returns this node's own report.
 func (m *members) self() placement.Report {
 	st := m.host.Status()
 	r := placement.Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
-	for _, lost := range m.peers.reachability.unreached() {
+	for _, lost := range m.peers.Reachability().Unreached() {
 		r.Unreached = append(r.Unreached, placement.Unreached{
-			ServerID: lost.server, Address: m.config.Directory.address(lost.server), For: lost.away, Calls: lost.calls,
+			ServerID: lost.Server, Address: m.config.Directory.address(lost.Server), For: lost.Away, Calls: lost.Calls,
 		})
 	}
 	for _, groups := range [][]node.GroupStatus{st.Shards, st.Groups} {
@@ -374,7 +366,7 @@ func (m *members) Report(ctx context.Context, serverID string) (placement.Report
 	if serverID == m.record.ServerID {
 		return m.self(), nil
 	}
-	return callPeer[placement.Report](ctx, m.peers, serverID, pathReport, struct{}{})
+	return routing.Call[placement.Report](ctx, m.peers, serverID, pathReport, struct{}{})
 }
 
 // Change implements placement.Nodes.
@@ -382,7 +374,7 @@ func (m *members) Change(ctx context.Context, serverID string, c placement.Chang
 	if serverID == m.record.ServerID {
 		return m.carryOut(ctx, c)
 	}
-	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathChange, c)
+	_, err := routing.Call[struct{}](ctx, m.peers, serverID, pathChange, c)
 	return err
 }
 
@@ -391,7 +383,7 @@ func (m *members) Quarantine(ctx context.Context, serverID string, d placement.D
 	if serverID == m.record.ServerID {
 		return m.setAside(ctx, serverID, d)
 	}
-	_, err := callPeer[struct{}](ctx, m.peers, serverID, pathAside, d)
+	_, err := routing.Call[struct{}](ctx, m.peers, serverID, pathAside, d)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
@@ -30,8 +31,8 @@ type member struct {
 	addr    string
 	told    string // the address that it says is its own, if that is another
 	dir     string
-	network *pipes
-	link    *pipeLink
+	network *routingtest.Network
+	link    *routingtest.Link
 	known   *Directory
 	node    *node.Node
 	cluster *Cluster
@@ -48,7 +49,7 @@ type member struct {
 }
 
 // newMember starts a node that founds a cluster, or joins that of seed.
-func newMember(t *testing.T, network *pipes, dir, name string, seed *member) *member {
+func newMember(t *testing.T, network *routingtest.Network, dir, name string, seed *member) *member {
 	t.Helper()
 	m := &member{t: t, name: name, dir: filepath.Join(dir, name), network: network}
 	m.start(seed)
@@ -62,7 +63,7 @@ func (m *member) start(seed *member) {
 	if m.addr == "" {
 		m.addr = m.name
 	}
-	m.link = m.network.link(m.addr)
+	m.link = m.network.Link(m.addr)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) { return m.link.DialPeer(ctx, addr) }
 	m.known = NewDirectory()
 	directory, clocks, logger := m.known, NewClocks(), m.logger
@@ -201,7 +202,7 @@ func putWithin(ctx context.Context, m *member, queue string) error {
 func TestClusterForms(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the nodes have ended
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		all := []*member{a, b, c}
@@ -237,7 +238,7 @@ func TestClusterForms(t *testing.T) {
 func TestForwardedReserve(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		all := []*member{a, b, c}

@@ -27,7 +27,7 @@ func removedNodeReturns(t *testing.T, cut bool) {
 		network, a, b, c := three(t, dir)
 		removed := c.id()
 		if cut {
-			network.isolate("c", true)
+			network.Isolate("c")
 		} else {
 			c.stop()
 		}
@@ -36,7 +36,7 @@ func removedNodeReturns(t *testing.T, cut bool) {
 		<-time.After(time.Minute) // the leaderships are spread evenly
 		before := termsOf(a, b)
 		if cut {
-			network.isolate("c", false)
+			network.Reconnect("c")
 		} else {
 			c.start(nil)
 			c.known.Hear(a.id(), a.addr) // as gossip says

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -21,7 +22,7 @@ import (
 func TestReplicaThatDiffers(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b := newMember(t, network, dir, "b", a)
 		log := messages{slog.DiscardHandler, &sync.Mutex{}, map[string]int{}}

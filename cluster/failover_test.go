@@ -13,6 +13,8 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -20,7 +22,7 @@ import (
 // trio is three members that share three shards evenly.
 type trio struct {
 	*testing.T
-	network *pipes
+	network *routingtest.Network
 	all     []*member
 }
 
@@ -74,7 +76,7 @@ func TestCallsOutliveTheirLeader(t *testing.T) {
 		}
 		polled := tr.reserve(other, queue)
 		began := time.Now()
-		tr.network.isolate(leader.name, true)
+		tr.network.Isolate(leader.name)
 		var calls sync.WaitGroup
 		for range 10 {
 			calls.Go(func() {
@@ -109,7 +111,7 @@ func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 		leader, other := tr.leader(shard)
 		for _, m := range tr.all {
 			if m != other {
-				tr.network.isolate(m.name, true)
+				tr.network.Isolate(m.name)
 			}
 		}
 		await(t, "the end of "+leader.name+"'s leadership", func() bool {
@@ -118,13 +120,13 @@ func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 		})
 		began := time.Now()
 		err := put(other, queue)
-		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || took != leaderWait {
+		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || took != routing.LeaderWait {
 			t.Errorf("after %v: %v", took, err)
 		}
 		began = time.Now()
 		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
 		_, err = other.cluster.Router().Reserve(t.Context(), shard, poll, node.Wait{For: time.Hour})
-		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || took < leaderWait || took > leaderWait+time.Second {
+		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || took < routing.LeaderWait || took > routing.LeaderWait+time.Second {
 			t.Errorf("a poll, after %v: %v", took, err)
 		}
 		for what, call := range map[string]func(ctx context.Context) error{
@@ -152,7 +154,7 @@ func TestLeaderWithoutAMajority(t *testing.T) {
 		leader, _ := tr.leader(shard)
 		for _, m := range tr.all {
 			if m != leader {
-				tr.network.isolate(m.name, true)
+				tr.network.Isolate(m.name)
 			}
 		}
 		began := time.Now()
@@ -179,11 +181,11 @@ func TestLeaderWithoutAMajority(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		if took := time.Since(began); unknown.Load() == 0 || took > leaderWait+2*time.Second {
+		if took := time.Since(began); unknown.Load() == 0 || took > routing.LeaderWait+2*time.Second {
 			t.Errorf("after %v %d puts are of unknown outcome", took, unknown.Load())
 		}
 		began = time.Now()
-		if err := put(leader, queue); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || time.Since(began) != leaderWait {
+		if err := put(leader, queue); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || time.Since(began) != routing.LeaderWait {
 			t.Errorf("a later put, after %v: %v", time.Since(began), err)
 		}
 	})
@@ -254,7 +256,7 @@ func TestHandOverIsNotFelt(t *testing.T) {
 func TestHandOverWithoutASuccessor(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		a := newMember(t, newPipes(), dir, "a", nil)
+		a := newMember(t, routingtest.NewNetwork(), dir, "a", nil)
 		a.node.HandOver(t.Context())
 		for shard := range uint32(testShards) {
 			if !a.node.Serves(shard) {
@@ -263,77 +265,6 @@ func TestHandOverWithoutASuccessor(t *testing.T) {
 		}
 		if err := put(a, "orders"); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-// TestConnectionsThatBreak are replaced, however often that happens.
-func TestConnectionsThatBreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		link := network.link("b.2")
-		a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
-		handlePeer(b, "/echo", func(_ context.Context, _ string, q string) (string, error) { return q, nil })
-		for i := range 3 * peerConnsMax {
-			if got, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err != nil || got != "x" {
-				t.Fatalf("call %d: %q, %v", i, got, err)
-			}
-			link.cut()
-			// What is sent before the break is noticed has an unknown outcome; then there is a new connection.
-			for range 100 {
-				if _, err := callPeer[string](t.Context(), a, "b.2", "/echo", "x"); err == nil {
-					break
-				}
-			}
-			synctest.Wait() // all that broke is noticed
-		}
-	})
-}
-
-// TestManyPollsAtOneNode: each is a call that stays open, and they need few connections.
-func TestManyPollsAtOneNode(t *testing.T) {
-	const polls = 3000
-	synctest.Test(t, func(t *testing.T) { // where pings and their answers are never late
-		network := newPipes()
-		link := network.link("b.2")
-		a, b := startPeers(t, network.link("a.1")), startPeers(t, link)
-		arrived, answer := make(chan struct{}, polls), make(chan struct{})
-		handlePeer(b, "/wait", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
-			arrived <- struct{}{}
-			select {
-			case <-answer:
-			case <-ctx.Done():
-			}
-			return struct{}{}, ctx.Err()
-		})
-		failed := make(chan error, polls)
-		for range polls {
-			go func() {
-				_, err := callPeer[struct{}](t.Context(), a, "b.2", "/wait", struct{}{})
-				failed <- err
-			}()
-		}
-		for range polls {
-			<-arrived
-		}
-		synctest.Wait() // what was made at once and not needed is closed
-		open := 0
-		link.mu.Lock()
-		for _, conn := range link.conns {
-			if conn.SetWriteDeadline(time.Time{}) == nil { // it fails on one that either side has closed
-				open++
-			}
-		}
-		t.Logf("%d connections of %d that were made are open", open, len(link.conns))
-		link.mu.Unlock()
-		if open > 2*peerConnsMax {
-			t.Errorf("%d connections are open, of which a node takes eight", open)
-		}
-		close(answer)
-		for range polls {
-			if err := <-failed; err != nil {
-				t.Fatal(err)
-			}
 		}
 	})
 }
@@ -349,7 +280,7 @@ func TestUnreached(t *testing.T) {
 		if problems := router.Unreached(t.Context()); len(problems) > 0 {
 			t.Errorf("in good order: %v", problems)
 		}
-		tr.network.isolate(leader.name, true)
+		tr.network.Isolate(leader.name)
 		if problems := router.Unreached(t.Context()); len(problems) > 0 {
 			t.Errorf("it was asked just now: %v", problems)
 		}

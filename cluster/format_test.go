@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/google/go-cmp/cmp"
 )
@@ -50,7 +51,7 @@ func TestFormatThatAllRead(t *testing.T) {
 func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		if a.node.Format() != fsm.LatestFormat { // or its first queues had other defaults than the next ones
 			t.Errorf("a new cluster begins in format %d", a.node.Format())

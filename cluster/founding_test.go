@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -30,7 +31,7 @@ func founders(t *testing.T, dir string, settings catalog.Settings, names ...stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	network := newPipes()
+	network := routingtest.NewNetwork()
 	var all []*member
 	for _, name := range names {
 		m := &member{t: t, name: name, dir: filepath.Join(dir, name), network: network, founding: f}
@@ -124,7 +125,7 @@ func TestFounderIsWiped(t *testing.T) {
 				acked = append(acked, queue)
 			}
 		}
-		a.network.isolate(a.addr, true)
+		a.network.Isolate(a.addr)
 		a.stop()
 		if err := os.RemoveAll(a.dir); err != nil {
 			t.Fatal(err)
@@ -137,7 +138,7 @@ func TestFounderIsWiped(t *testing.T) {
 				t.Errorf("%s: %+v, %v", queue, reading.Queues, err)
 			}
 		}
-		a.network.isolate(a.addr, false)
+		a.network.Reconnect(a.addr)
 		again := newMember(t, a.network, filepath.Dir(a.dir), "a", b)
 		for _, m := range []*member{b, c} {
 			m.known.Hear(again.id(), again.addr) // as gossip has it

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -154,7 +155,7 @@ func pass(d time.Duration) {
 func TestGrowthUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()

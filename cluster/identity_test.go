@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 )
 
 // three starts a cluster of three nodes that has come to rest.
-func three(t *testing.T, dir string) (network *pipes, a, b, c *member) {
+func three(t *testing.T, dir string) (network *routingtest.Network, a, b, c *member) {
 	t.Helper()
-	network = newPipes()
+	network = routingtest.NewNetwork()
 	a = newMember(t, network, dir, "a", nil)
 	b, c = newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 	await(t, "an even cluster", func() bool { return settled(a.cluster, 3, a, b, c) })
@@ -164,7 +165,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 	synctest.Test(t, func(t *testing.T) {
 		network, a, b, c := three(t, dir)
 		if cut {
-			network.isolate("b", true)
+			network.Isolate("b")
 		} else {
 			b.stop()
 		}
@@ -177,7 +178,7 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		t.Cleanup(replacement.stop)
 		await(t, "the place of b", func() bool { return settled(a.cluster, 3, a, replacement, c) && len(a.cluster.Nodes()) == 3 })
 		if cut {
-			network.isolate("b", false)
+			network.Reconnect("b")
 		} else {
 			b.start(nil)
 			b.known.Hear(a.id(), a.addr) // as gossip says

@@ -11,6 +11,8 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
@@ -124,14 +126,14 @@ func TestNodeThatNoLeaderReaches(t *testing.T) {
 		tr := newTrio(t, dir)
 		sick, others := tr.all[2], tr.all[:2]
 		sick.stop()
-		sick.network.drop(sick.addr, true, others[0].addr, others[1].addr)
+		sick.network.Drop(sick.addr, others[0].addr, others[1].addr)
 		sick.start(nil)
 		for _, m := range others {
 			sick.known.Hear(m.id(), m.addr) // as gossip says
 		}
 		await(t, "all others to know that it runs", func() bool {
 			for _, m := range others {
-				if !slices.ContainsFunc(m.cluster.peers.reachability.unreached(), func(u lostPeer) bool { return u.server == sick.id() && u.calls }) {
+				if !slices.ContainsFunc(m.cluster.peers.Reachability().Unreached(), func(u routing.LostPeer) bool { return u.Server == sick.id() && u.Calls }) {
 					return false
 				}
 			}
@@ -215,7 +217,7 @@ func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 // newTrioOnDisks returns three even members, each with a disk that can be spoilt.
 func newTrioOnDisks(t *testing.T, dir string) *trio {
 	t.Helper()
-	network := newPipes()
+	network := routingtest.NewNetwork()
 	tr := &trio{t, network, nil}
 	for i, name := range []string{"a", "b", "c"} {
 		m := &member{t: t, name: name, dir: dir + "/" + name, network: network, disk: diskfault.New()}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -28,7 +29,7 @@ func TestPollThatLostItsLeaderIsUnknown(t *testing.T) {
 		synctest.Wait()
 		for _, m := range tr.all {
 			if m != other {
-				tr.network.isolate(m.name, true)
+				tr.network.Isolate(m.name)
 			}
 		}
 		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || node.OutcomeOf(err) != node.Unknown {
@@ -53,9 +54,9 @@ func TestPollThatIsRefusedAfterAllEnds(t *testing.T) {
 		}()
 		synctest.Wait()
 		other.node.Drain() // it refuses what comes, and lets go on what is elsewhere
-		tr.network.isolate(other.name, true)
+		tr.network.Isolate(other.name)
 		began := time.Now()
-		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || time.Since(began) >= leaderWait {
+		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || time.Since(began) >= routing.LeaderWait {
 			t.Errorf("after %v: %v, want an unknown outcome at once", time.Since(began), err)
 		}
 	})

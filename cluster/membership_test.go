@@ -8,11 +8,12 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/node"
 )
 
 // threeMembers starts three nodes and waits until each shard is on all of them.
-func threeMembers(t *testing.T, dir string) (network *pipes, all []*member) {
+func threeMembers(t *testing.T, dir string) (network *routingtest.Network, all []*member) {
 	t.Helper()
 	network, a, b, c := three(t, dir)
 	return network, []*member{a, b, c}
@@ -49,7 +50,7 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 		leader, others := leads(t, catalog.ShardGroup(0), all)
 		leaving, cutOff := others[0], others[1]
 		record := catalog.Placement{Shard: 0, Servers: []string{leader.serverID(), cutOff.serverID()}}
-		network.isolate(cutOff.addr, true)
+		network.Isolate(cutOff.addr)
 		ended := make(chan error, 1)
 		go func() {
 			ended <- leader.node.RemoveServer(t.Context(), catalog.ShardGroup(0), leaving.serverID(), 0)
@@ -61,7 +62,7 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 		if err := <-ended; err == nil {
 			t.Error("a removal was committed by one of two")
 		}
-		network.isolate(cutOff.addr, false)
+		network.Reconnect(cutOff.addr)
 		await(t, "the removal", func() bool {
 			for _, m := range all {
 				if err := m.node.RemoveServer(t.Context(), catalog.ShardGroup(0), leaving.serverID(), 0); err == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -17,7 +18,7 @@ import (
 func TestMinVotersFollowsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		await(t, "the format that has it", func() bool { return a.cluster.Format() >= 2 })
 		if _, err := a.cluster.Configure(t.Context(), catalog.Settings{MinVoters: 2}); err != nil {
@@ -57,7 +58,7 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b := newMember(t, network, dir, "b", a)
 		await(t, "the format that has it", func() bool { return a.cluster.Format() >= 2 })

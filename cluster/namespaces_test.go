@@ -224,9 +224,9 @@ func TestQuotaHolds(t *testing.T) {
 		random := rand.New(rand.NewPCG(7, 7))
 		for range 8 {
 			victim := tr.all[random.IntN(3)]
-			tr.network.isolate(victim.name, true)
+			tr.network.Isolate(victim.name)
 			pass(time.Duration(1+random.IntN(5)) * time.Second)
-			tr.network.isolate(victim.name, false)
+			tr.network.Reconnect(victim.name)
 			pass(time.Duration(1+random.IntN(5)) * time.Second)
 			shard := uint32(random.IntN(testShards))
 			if leader, other := tr.leader(shard); leader != nil {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -36,7 +37,7 @@ func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
 func TestDrainedNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, a, b, c) })
@@ -64,7 +65,7 @@ func TestDrainedNode(t *testing.T) {
 			leader, err := c.node.Leader(0)
 			return err == nil && leader == ""
 		})
-		if server := c.cluster.Router().findLeader(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
+		if server := c.cluster.Router().FindLeader(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
 			t.Errorf("calls of a shard of which only a forgotten replica is here go to %q", server)
 		}
 		// Started again, it remembers no leader of what it has left.
@@ -83,7 +84,7 @@ func TestDrainedNode(t *testing.T) {
 func TestTransferAndRemove(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		a := newMember(t, network, dir, "a", nil)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		all := []*member{a, b, c}

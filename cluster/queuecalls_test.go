@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -76,13 +77,13 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 				}
 			}
 		}
-		network.breakAt(lags.addr, "AppendedAt") // as all entries have it, and heartbeats do not
+		network.BreakAt(lags.addr, "AppendedAt") // as all entries have it, and heartbeats do not
 		if _, err := leader.cluster.CreateQueue(t.Context(), late(0), 1, fsm.Settings{}); err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
 		err := lags.cluster.Refresh(t.Context())
-		if took := time.Since(began); node.OutcomeOf(err) != node.NotApplied || !errors.Is(err, node.ErrNoLeader) || took != leaderWait {
+		if took := time.Since(began); node.OutcomeOf(err) != node.NotApplied || !errors.Is(err, node.ErrNoLeader) || took != routing.LeaderWait {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -92,10 +93,10 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 		}
 		began = time.Now()
 		_, err = lags.cluster.CreateQueue(t.Context(), late(100), 1, fsm.Settings{})
-		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < leaderWait || took > leaderWait+time.Second {
+		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < routing.LeaderWait || took > routing.LeaderWait+time.Second {
 			t.Errorf("a creation, after %v: %v", took, err)
 		}
-		network.breakAt("", "")
+		network.BreakAt("", "")
 		if err := lags.cluster.Refresh(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 )
 
 // loud collects what is logged from the level of a warning on.
@@ -33,7 +35,7 @@ func (l *loud) taken() string {
 func TestOrdinaryLifeIsQuiet(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		network, log := newPipes(), &loud{}
+		network, log := routingtest.NewNetwork(), &loud{}
 		var all []*member
 		for i, name := range []string{"a", "b", "c"} {
 			m := &member{

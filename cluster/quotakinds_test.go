@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -147,7 +148,7 @@ func (tr *trio) quotaOfPuts() {
 func TestSoleNodeStartsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		a := newMember(t, newPipes(), dir, "a", nil)
+		a := newMember(t, routingtest.NewNetwork(), dir, "a", nil)
 		began := time.Now()
 		if err := put(a, "t/q"); err != nil || time.Since(began) > 0 {
 			t.Errorf("a put after %v: %v", time.Since(began), err)

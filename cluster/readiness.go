@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
 )
 
 const (
@@ -24,6 +26,18 @@ type readiness struct {
 	problems map[string]string
 	// caughtUp: the catalog here has once had all that its leader had.
 	caughtUp bool
+}
+
+// Router makes the calls of shards for the public edge, and says whether calls through this node are
+// served. Its methods may be called from any goroutine.
+type Router struct {
+	*routing.Router
+	peers     *routing.Peers
+	catalog   *catalog.Catalog
+	self      string
+	readiness readiness
+	// unrecorded is the reason, for people, why this node is not recorded as it is; nil if it is.
+	unrecorded *atomic.Pointer[string]
 }
 
 // Unreached returns what prevents calls through this node from being served, by the names of the
@@ -64,7 +78,7 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 	leaders = make([]string, r.ShardCount())
 	var finding sync.WaitGroup
 	for shard := range leaders {
-		finding.Go(func() { leaders[shard] = r.findLeader(ctx, uint32(shard)) })
+		finding.Go(func() { leaders[shard] = r.FindLeader(ctx, uint32(shard)) })
 	}
 	finding.Wait()
 	servers := map[string]bool{r.catalog.Group().Leader(): true}
@@ -79,7 +93,7 @@ func (r *Router) collectReports(ctx context.Context) (leaders []string, reports 
 			continue
 		}
 		asking.Go(func() {
-			if report, err := callPeer[placement.Report](ctx, r.peers, server, pathReport, struct{}{}); err == nil {
+			if report, err := routing.Call[placement.Report](ctx, r.peers, server, pathReport, struct{}{}); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				reports[server] = &report

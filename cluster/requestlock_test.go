@@ -26,7 +26,7 @@ func TestRequestLockAtTheLeader(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				synctest.Wait()
-				if isClosed(newer) {
+				if closed(newer) {
 					t.Errorf("%s: the first is told of a newer one before there is one", name)
 				}
 				other, leave, err := second.cluster.Router().LockRequest(t.Context(), shard, "r-2", time.Minute)
@@ -52,7 +52,7 @@ func TestRequestLockAtTheLeader(t *testing.T) {
 				if end := <-unlocked; end != nil {
 					end()
 				}
-				await(t, "nothing to be left", func() bool { return leader.cluster.Router().attempts.Len() == 0 })
+				await(t, "nothing to be left", func() bool { return leader.cluster.Router().LockedRequests() == 0 })
 			}
 		}
 	})
@@ -83,6 +83,16 @@ func TestAttemptWithoutTheLock(t *testing.T) {
 			t.Errorf("after %v: %v", took, err)
 		}
 		end()
-		await(t, "nothing to be left", func() bool { return leader.cluster.Router().attempts.Len() == 0 })
+		await(t, "nothing to be left", func() bool { return leader.cluster.Router().LockedRequests() == 0 })
 	})
+}
+
+// closed reports whether a channel is closed.
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

@@ -24,7 +24,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 		ask := func() error {
 			return others[0].cluster.members.Change(t.Context(), leader.serverID(), removal(members, others[0].serverID()))
 		}
-		network.isolate(others[1].addr, true)
+		network.Isolate(others[1].addr)
 		time.Sleep(time.Second)
 		if err := ask(); !errors.Is(err, node.ErrSilent) {
 			t.Errorf("while the other voter is away: %v", err)
@@ -32,7 +32,7 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 		if now := leader.report().Group(catalog.ShardGroup(0)); !slices.Equal(now.Voters, members.Voters) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
-		network.isolate(others[1].addr, false)
+		network.Reconnect(others[1].addr)
 		await(t, "the removal when it is back", func() bool { // by the leader of that moment: the one that was away led something too
 			if leader = leaderOf(0, all); leader == nil {
 				return false
@@ -68,7 +68,7 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 		for _, m := range all {
 			c.Alive = append(c.Alive, m.serverID())
 		}
-		network.isolate(away.addr, true)
+		network.Isolate(away.addr)
 		ask := func(need int) error {
 			c.Need = need
 			leader, err := asker.node.Leader(0)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/placement"
+	"github.com/belfrydb/belfry/cluster/routing"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -51,7 +52,7 @@ func TestRemovedNodesMayOnlyJoin(t *testing.T) {
 		if _, err := leader.cluster.RemoveNode(t.Context(), catalog.Departure{ServerID: self}); err != nil { // although it answers
 			t.Fatal(err)
 		}
-		if _, err := callPeer[placement.Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport, struct{}{}); !errors.Is(err, node.ErrNoLeader) {
+		if _, err := routing.Call[placement.Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport, struct{}{}); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("a removed node's call gives %v", err)
 		}
 		record, err := json.Marshal(removed.cluster.members.record)

@@ -9,7 +9,7 @@ func availabilityBugs() []Bug {
 			Name: "unreached-leads", What: "a node that no other one can connect to keeps its leaderships, and is elected",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"undialable"},
 			Edits: []Edit{{ // it treats every other node as reached, objects to none and reports none
-				"cluster/reachability.go", `return p.failures >= unreachedProbes && time.Since(p.reached) >= unreachedAfter`,
+				"cluster/routing/reachability.go", `return p.failures >= unreachedProbes && time.Since(p.reached) >= unreachedAfter`,
 				`return p.failures >= unreachedProbes && time.Since(p.reached) >= unreachedAfter && !planted("unreached-leads")`,
 			}},
 		},
@@ -24,10 +24,10 @@ func availabilityBugs() []Bug {
 			Name: "leader-never-forgotten", What: "a node sends calls to the first leader of a shard that it heard of, whoever leads now",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"kill-leader", "isolate-leader"},
 			Edits: []Edit{{
-				"cluster/leaders.go", `case err == nil && server != "" && !r.leaders.distrusted(shard, server):
+				"cluster/routing/leaders.go", `case err == nil && server != "" && !c.distrusted(shard, server):
 		return server`, `case err == nil && server != "" && planted("leader-never-forgotten"):
 		return plantedFirst(shard, server)
-	case err == nil && server != "" && !r.leaders.distrusted(shard, server):
+	case err == nil && server != "" && !c.distrusted(shard, server):
 		return server`,
 			}},
 		},

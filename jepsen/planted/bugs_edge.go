@@ -26,13 +26,13 @@ func clusterBugs() []Bug {
 		{
 			Name: "forward-repeated", What: "a call that was sent to a leader and not answered is sent again",
 			Claims: []string{"I4"}, Workloads: []string{"puts", "partitions"}, Nemeses: []string{"corrupt"},
-			Edits: []Edit{{"cluster/peers.go", `case sent:`, `case sent && !planted("forward-repeated"):`}},
+			Edits: []Edit{{"cluster/routing/peers.go", `case sent:`, `case sent && !planted("forward-repeated"):`}},
 		},
 		{
 			Name: "removed-node-serves", What: "a node that was removed does not hear of it, and the others go on answering its calls",
 			Claims: []string{"I31"}, Workloads: []string{"puts", "reads"}, Nemeses: []string{"replace-node"},
 			Edits: []Edit{
-				{"cluster/peers.go", `if p.member == nil || p.member(server) {`, `if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
+				{"cluster/routing/peers.go", `if p.member == nil || p.member(server) {`, `if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
 				after("cmd/belfry/server/departed.go", `func (f *removalNotice) receive(left *cluster.DepartedError) {`, `if planted("removed-node-serves") {
 		return
 	}`),

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ const streamIdleMax = 64
 
 // streamServer executes the calls in a stream from another node.
 type streamServer struct {
-	peers       *peers
+	peers       *Peers
 	host        waitingHost
 	caller      string // server id
 	ctx         context.Context
@@ -61,7 +61,7 @@ type serverCall struct {
 }
 
 // serveStream answers the calls in a stream until it ends.
-func (p *peers) serveStream(w http.ResponseWriter, r *http.Request, host waitingHost) {
+func (p *Peers) serveStream(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	from, _ := r.Context().Value(peerKey{}).(string)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
@@ -103,7 +103,7 @@ func (p *peers) serveStream(w http.ResponseWriter, r *http.Request, host waiting
 	writing.Wait()
 }
 
-func newStreamServer(ctx context.Context, p *peers, host waitingHost, from string) *streamServer {
+func newStreamServer(ctx context.Context, p *Peers, host waitingHost, from string) *streamServer {
 	return &streamServer{
 		peers: p, host: host, caller: from, ctx: ctx, wake: make(chan struct{}, 1),
 		idleWorkers: make(chan func()), readDone: make(chan struct{}), calls: map[uint64]*serverCall{},
@@ -229,7 +229,7 @@ func (s *streamServer) execute(ctx context.Context, m streamMessage, call *serve
 	}
 	shard, host := uint32(fields[0]), s.host //nolint:gosec // an unknown shard is refused
 	if fields[1] > 0 {
-		host.most = min(time.Duration(fields[1]), leaderWait) //nolint:gosec // checked above
+		host.most = min(time.Duration(fields[1]), LeaderWait) //nolint:gosec // checked above
 	}
 	if m.kind == streamDo {
 		return host.Do(ctx, shard, req)

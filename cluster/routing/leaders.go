@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// leaderWait bounds how long a call waits for a leader of its shard. An election takes one to
+	// LeaderWait bounds how long a call waits for a leader of its shard. An election takes one to
 	// three seconds.
-	leaderWait = 5 * time.Second
+	LeaderWait = 5 * time.Second
 	// retryPauseMin and retryPauseMax bound the time between two lookups of a leader.
 	retryPauseMin = 5 * time.Millisecond
 	retryPauseMax = 50 * time.Millisecond
@@ -54,7 +54,7 @@ const (
 // ctx, so that the caller learns that there was no leader. A caller that only saw its deadline pass
 // would have to treat a call that was never sent as one of unknown outcome.
 func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{}) *retryBudget {
-	bound, now := leaderWait, time.Now()
+	bound, now := LeaderWait, time.Now()
 	if deadline, ok := ctx.Deadline(); ok {
 		left := deadline.Sub(now)
 		bound = max(0, min(bound, left-min(max(left/answerTimeDivisor, answerTimeMin), answerTimeMax)))
@@ -62,8 +62,8 @@ func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{
 	return &retryBudget{until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin, stop: stop}
 }
 
-// leaderDeadline returns by when a call must stop to wait for a leader.
-func leaderDeadline(ctx context.Context) time.Time { return newRetryBudget(ctx, leaderWait, nil).until }
+// LeaderDeadline returns by when a call must stop to wait for a leader.
+func LeaderDeadline(ctx context.Context) time.Time { return newRetryBudget(ctx, LeaderWait, nil).until }
 
 // left returns the time that is left.
 func (b *retryBudget) left() time.Duration { return max(0, time.Until(b.until)) }
@@ -182,27 +182,39 @@ func (c *leaderCache) distrusted(shard uint32, leader string) bool {
 	return h != nil && h.failed == leader && time.Since(h.failedAt) < distrustFor
 }
 
-// findLeader returns the server that a call of a shard goes to: this one if it serves, else the
+// leaderHost is the part of a node that knows leaders. *node.Node implements it.
+type leaderHost interface {
+	// Leader returns the server id of the shard's leader as far as this node knows.
+	Leader(shard uint32) (string, error)
+	// Serves reports whether this node leads a shard and serves.
+	Serves(shard uint32) bool
+}
+
+// FindLeader returns the server that a call of a shard goes to: this one if it serves, else the
 // leader if one is known, else "".
-func (r *Router) findLeader(ctx context.Context, shard uint32) string {
-	self := r.self
-	switch server, err := r.Node.Leader(shard); {
-	case err == nil && server == self && r.Node.Serves(shard):
+func (r *Router) FindLeader(ctx context.Context, shard uint32) string {
+	return r.leaders.find(ctx, shard, r.self, r.Node)
+}
+
+// find is FindLeader for the node host with the server id self.
+func (c *leaderCache) find(ctx context.Context, shard uint32, self string, host leaderHost) string {
+	switch server, err := host.Leader(shard); {
+	case err == nil && server == self && host.Serves(shard):
 		return self
 	case err == nil && server == self: // elected a moment ago
 		return ""
-	case err == nil && server != "" && !r.leaders.distrusted(shard, server):
+	case err == nil && server != "" && !c.distrusted(shard, server):
 		return server
 	}
 	// This node has no replica, or one that was removed, or there is an election.
-	return r.leaders.leader(ctx, shard)
+	return c.leader(ctx, shard)
 }
 
-// askReplicas asks the nodes that have a replica of a shard for its leader. It returns the first
+// AskReplicas asks the nodes that have a replica of a shard for its leader. It returns the first
 // server that says it leads itself, else the first other server that an answer names. A node that
 // joined a moment ago may not know the placement yet. It asks all nodes that it knows, since it may
 // have callers already.
-func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
+func (r *Router) AskReplicas(ctx context.Context, shard uint32) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type said struct{ by, leader string }
@@ -213,7 +225,7 @@ func (r *Router) askReplicas(ctx context.Context, shard uint32) string {
 	answers := make(chan said, len(servers))
 	for _, server := range servers {
 		go func() {
-			leader, err := callPeer[string](ctx, r.peers, server, pathLeader, shard)
+			leader, err := Call[string](ctx, r.peers, server, pathLeader, shard)
 			if err != nil {
 				leader = ""
 			}

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -129,8 +129,8 @@ func (r *Router) checkLeader(ctx context.Context, call *forwardedCall) {
 	}
 }
 
-// watch checks the forwarded calls repeatedly until ctx ends.
-func (r *Router) watch(ctx context.Context) {
+// Watch checks the forwarded calls repeatedly until ctx ends.
+func (r *Router) Watch(ctx context.Context) {
 	tick := time.NewTicker(leaderCheckPause)
 	defer tick.Stop()
 	for {

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -31,7 +32,7 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	if _, err := readForwarded(bytes.NewReader(binary.BigEndian.AppendUint32(nil, peerBytesMax+1)), fsm.LatestFormat); err == nil || !strings.Contains(err.Error(), "are the most") {
 		t.Errorf("too much: %v", err)
 	}
-	entry := (&peers{}).forwarded(aPut())
+	entry := (&Peers{}).forwarded(aPut())
 	whole := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...)
 	if req, err := readForwarded(bytes.NewReader(whole), fsm.LatestFormat); err != nil || len(req.Commands) != 1 {
 		t.Errorf("an honest request: %+v, %v", req, err)
@@ -80,10 +81,10 @@ func TestSlowSenders(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network := newPipes()
-				a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+				network := routingtest.NewNetwork()
+				a, b := startPeers(t, network.Link("a.1")), startPeers(t, network.Link("b.2"))
 				answerShards(b, &loneHost{}, "b.2")
-				handlePeer(b, "/echo", func(_ context.Context, _ string, q string) (string, error) { return q, nil })
+				Handle(b, "/echo", func(_ context.Context, _ string, q string) (string, error) { return q, nil })
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				tt.body.done = ctx.Done()
@@ -111,8 +112,8 @@ func TestSlowSenders(t *testing.T) {
 // TestSlowAnswer: an answer that has started must go on. If it does not, its outcome is unknown.
 func TestSlowAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+		network := routingtest.NewNetwork()
+		a, b := startPeers(t, network.Link("a.1")), startPeers(t, network.Link("b.2"))
 		b.mux.HandleFunc("POST /slow", func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte(`"x`))
 			_ = http.NewResponseController(w).Flush()
@@ -121,7 +122,7 @@ func TestSlowAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		_, err := callPeer[string](ctx, a, "b.2", "/slow", "")
+		_, err := Call[string](ctx, a, "b.2", "/slow", "")
 		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || !errors.Is(err, errStalled) || took != stallTimeout {
 			t.Errorf("after %v: %v", took, err)
 		}
@@ -161,9 +162,9 @@ func TestIdleCallsAreNotCut(t *testing.T) {
 // bytes arrive.
 func TestFrameThatIsNeverWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		from := network.link("a.1")
-		startPeers(t, network.link("b.2"))
+		network := routingtest.NewNetwork()
+		from := network.Link("a.1")
+		startPeers(t, network.Link("b.2"))
 		conn, err := from.DialPeer(t.Context(), "b.2")
 		if err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -64,7 +65,7 @@ func TestUnreadAnswers(t *testing.T) {
 			return node.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: strings.Repeat("x", size)}}}}}, nil
 		}}
 		host.format.Store(uint32(fsm.LatestFormat))
-		p := newPeers(newPipes().link("b.2"), slog.New(slog.DiscardHandler))
+		p := newPeers(routingtest.NewNetwork().Link("b.2"), slog.New(slog.DiscardHandler))
 		s := newStreamServer(t.Context(), p, waitingHost{shardHost: host}, "a.1")
 		call := append([]byte{0, 0}, p.forwarded(aPut())...)
 		for id := range uint64(3 * peerBytesMax / size) {

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bytes"
@@ -58,8 +58,8 @@ type offersCall struct {
 
 // answerShards registers the calls of shards. This node answers or refuses them: a call is
 // forwarded once.
-func answerShards(p *peers, n shardHost, self string) {
-	host := waitingHost{n, self, leaderWait}
+func answerShards(p *Peers, n shardHost, self string) {
+	host := waitingHost{n, self, LeaderWait}
 	p.mux.HandleFunc("POST "+pathDo, func(w http.ResponseWriter, r *http.Request) {
 		shard, body, err := readShardCall(w, r)
 		var req *fsm.Request
@@ -85,8 +85,8 @@ func answerShards(p *peers, n shardHost, self string) {
 	})
 	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
 	p.mux.HandleFunc("POST "+pathStream, func(w http.ResponseWriter, r *http.Request) { p.serveStream(w, r, host) })
-	handlePeer(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
-	handlePeer(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
+	Handle(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
+	Handle(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
 
 // waitingHost makes calls wait that arrive before this node serves, because it was elected a moment
@@ -101,7 +101,7 @@ type waitingHost struct {
 // withBudget returns the host for a call that may carry its caller's retry budget.
 func (h waitingHost) withBudget(r *http.Request) waitingHost {
 	if most, err := time.ParseDuration(r.URL.Query().Get("patience")); err == nil {
-		h.most = min(most, leaderWait)
+		h.most = min(most, LeaderWait)
 	}
 	return h
 }
@@ -165,7 +165,7 @@ func (h waitingHost) wait(ctx context.Context, shard uint32, p *retryBudget, cal
 }
 
 // answerQueries registers calls that read.
-func answerQueries(p *peers, path string, query func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)) {
+func answerQueries(p *Peers, path string, query func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)) {
 	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		shard, body, err := readShardCall(w, r)
 		var q fsm.Query
@@ -199,7 +199,7 @@ func readShardCall(w http.ResponseWriter, r *http.Request) (shard uint32, body [
 // answerReserve answers a call that waits. If the caller announced it, the body goes on as long as
 // the caller wants to wait. When this node stops and still leads, it ends the wait itself; a grant
 // under way at that moment is answered.
-func (p *peers) answerReserve(w http.ResponseWriter, r *http.Request, host waitingHost) {
+func (p *Peers) answerReserve(w http.ResponseWriter, r *http.Request, host waitingHost) {
 	shard, err := shardOf(r)
 	var req *fsm.Request
 	var wait node.Wait
@@ -313,7 +313,7 @@ func refuseForwarded(w http.ResponseWriter, err error) {
 }
 
 // spoken returns the format that every node of the cluster reads.
-func (p *peers) spoken() fsm.Format {
+func (p *Peers) spoken() fsm.Format {
 	if p.format != nil {
 		return p.format()
 	}
@@ -321,7 +321,7 @@ func (p *peers) spoken() fsm.Format {
 }
 
 // forwarded encodes a request for another node.
-func (p *peers) forwarded(req *fsm.Request) []byte {
+func (p *Peers) forwarded(req *fsm.Request) []byte {
 	return fsm.AppendEntryIn(nil, p.spoken(), 0, [][]byte{fsm.AppendRequest(nil, req)})
 }
 
@@ -412,7 +412,7 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 }
 
 // do forwards a request.
-func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
+func (p *Peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.Reply, error) {
 	entry := p.forwarded(req)
 	body, err := p.callInStream(ctx, to, streamDo, node.Wait{}, entry)
 	if errors.Is(err, errNoStream) {
@@ -426,7 +426,7 @@ func (p *peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.
 }
 
 // query forwards a query, to pathQuery or pathPeek.
-func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
+func (p *Peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
 	body, err := p.post(ctx, to.server, to.at(path), fsm.AppendQueryIn(nil, p.spoken(), q))
 	if err != nil {
 		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
@@ -439,7 +439,7 @@ func (p *peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Qu
 }
 
 // reserve forwards a Reserve.
-func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+func (p *Peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	entry := p.forwarded(req)
 	body, err := p.callInStream(ctx, to, streamReserve, wait, entry)
 	if errors.Is(err, errNoStream) {
@@ -454,7 +454,7 @@ func (p *peers) reserve(ctx context.Context, to forwardedTo, req *fsm.Request, w
 
 // reserveAlone forwards a Reserve in a call of its own. The body of the call stays open until the
 // wait is stopped.
-func (p *peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait, entry []byte) ([]byte, error) {
+func (p *Peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait, entry []byte) ([]byte, error) {
 	head := append(binary.BigEndian.AppendUint32(nil, uint32(len(entry))), entry...) //nolint:gosec // far less
 	url, err := p.url(to.server, to.at(pathReserve)+"&wait="+wait.For.String())
 	if err != nil {

@@ -1,11 +1,10 @@
-package cluster
+package routing
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
@@ -17,18 +16,15 @@ import (
 // no leader is known, or the known one cannot be reached, a call waits up to leaderWait. A call
 // that was sent to a leader is not sent again. If a leader refuses it because it no longer leads,
 // the caller tries again. Waiting for a job is the exception; see Reserve. Apart from calls of
-// shards, Router behaves as this node. Its methods may be called from any goroutine.
+// shards, it behaves as this node. Its methods may be called from any goroutine.
 type Router struct {
 	*node.Node
 	self      string // this node's server id
 	catalog   *catalog.Catalog
-	peers     *peers
+	peers     *Peers
 	leaders   *leaderCache
 	forwarded forwardedCalls
 	routing   leaderRouter
-	readiness readiness
-	// unrecorded is the reason, for people, why this node is not recorded as it is; nil if it is.
-	unrecorded *atomic.Pointer[string]
 	// others returns the servers that this node knows, except itself. It is nil if the node can
 	// know none.
 	others func() []string
@@ -36,16 +32,36 @@ type Router struct {
 	attempts node.RequestMutex
 }
 
-func newRouter(n *node.Node, c *catalog.Catalog, p *peers, self string) *Router {
-	r := &Router{Node: n, catalog: c, peers: p, self: self}
-	r.leaders = newLeaderCache(r.askReplicas)
-	r.routing.self, r.routing.follows, r.routing.findLeader, r.routing.markFailed = self, n.Follows, r.findLeader, r.leaders.markFailed
+// NewRouter returns the router of a node. others returns the servers that this node knows, except
+// itself; it is nil if the node can know none.
+func NewRouter(n *node.Node, c *catalog.Catalog, p *Peers, others func() []string) *Router {
+	r := &Router{Node: n, self: n.Status().ServerID, catalog: c, peers: p, others: others}
+	r.leaders = newLeaderCache(r.AskReplicas)
+	r.routing.self, r.routing.follows = r.self, n.Follows
+	r.routing.findLeader, r.routing.markFailed = r.FindLeader, r.leaders.markFailed
 	return r
 }
 
+// Answer registers the calls of shards that other nodes may make, the probes of this node, and the
+// calls that it relays.
+func (r *Router) Answer() {
+	answerShards(r.peers, r.Node, r.self)
+	answerRequestLocks(r.peers, r.Node, &r.attempts)
+	answerExports(r.peers, r.Node, r.Node.Status().ClusterID)
+	Handle(r.peers, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
+		a := r.peers.reachability.answerProbe(from)
+		a.Memory = r.Node.MemoryFull()
+		return a, nil
+	})
+	r.peers.answerRelay()
+}
+
+// LockedRequests returns how many requests have a lock at this node; see LockRequest.
+func (r *Router) LockedRequests() int { return r.attempts.Len() }
+
 // Do is node.Node's Do for any shard.
 func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply node.Reply, err error) {
-	p := newRetryBudget(ctx, leaderWait, nil)
+	p := newRetryBudget(ctx, LeaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
 		reply, err = r.Node.Do(ctx, shard, req)
 		return err
@@ -61,7 +77,7 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 
 // Query is node.Node's Query for any shard.
 func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
-	p := newRetryBudget(ctx, leaderWait, nil)
+	p := newRetryBudget(ctx, LeaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
 		reading, witness, err = r.Node.Query(ctx, shard, q)
 		return err
@@ -87,7 +103,7 @@ func (r *Router) Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Read
 	if !errors.Is(err, node.ErrNotHere) {
 		return reading, witness, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaderWait)
+	ctx, cancel := context.WithTimeout(ctx, LeaderWait)
 	defer cancel()
 	type answer struct {
 		reading fsm.Reading
@@ -136,7 +152,7 @@ func (r *Router) Offers(ctx context.Context, shard uint32, queues []string) (off
 		offers, err = r.Node.Offers(shard, queues)
 		return err
 	}, func(server string) error {
-		offers, err = callPeer[bool](ctx, r.peers, server, pathOffers, offersCall{Shard: shard, Queues: queues})
+		offers, err = Call[bool](ctx, r.peers, server, pathOffers, offersCall{Shard: shard, Queues: queues})
 		return err
 	})
 	return offers, err
@@ -151,7 +167,7 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 	until, led := time.Now().Add(wait.For), time.Now() // led: when the call last was at a leader
 	var lost error                                     // of an attempt with unknown outcome
 	for {
-		most := leaderWait
+		most := LeaderWait
 		if wait.For > 0 {
 			most = wait.For
 		}
@@ -165,7 +181,7 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 		if err == nil || wait.For <= 0 || !drifts || ctx.Err() != nil || isClosed(wait.Stop) {
 			return reply, err
 		}
-		if wait.For = time.Until(until); wait.For <= 0 || time.Since(led) >= leaderWait {
+		if wait.For = time.Until(until); wait.For <= 0 || time.Since(led) >= LeaderWait {
 			return reply, err
 		}
 		if !(&retryBudget{until: until, pause: retryPauseMin, stop: wait.Stop}).wait(ctx) {

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -39,12 +40,12 @@ func (h *loneHost) Reserve(ctx context.Context, _ uint32, _ *fsm.Request, wait n
 }
 
 // newLoneHost serves such a node at b.2, and returns it and another node's way to it.
-func newLoneHost(t *testing.T) (*loneHost, *peers) {
+func newLoneHost(t *testing.T) (*loneHost, *Peers) {
 	t.Helper()
-	network := newPipes()
+	network := routingtest.NewNetwork()
 	host := &loneHost{}
 	host.format.Store(uint32(fsm.LatestFormat))
-	a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.2"))
+	a, b := startPeers(t, network.Link("a.1")), startPeers(t, network.Link("b.2"))
 	answerShards(b, host, "b.2")
 	return host, a
 }
@@ -101,8 +102,8 @@ func TestReservationsAtANodeThatStops(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				network := newPipes()
-				host, link := &loneHost{}, network.link("b.2")
+				network := routingtest.NewNetwork()
+				host, link := &loneHost{}, network.Link("b.2")
 				host.format.Store(uint32(fsm.LatestFormat))
 				host.reserve = func(ctx context.Context, wait node.Wait) (node.Reply, error) {
 					if wait.For > 0 {
@@ -118,10 +119,10 @@ func TestReservationsAtANodeThatStops(t *testing.T) {
 						return node.Reply{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, context.Cause(ctx))
 					}
 				}
-				a, b := startPeers(t, network.link("a.1")), newPeers(link, slog.New(slog.DiscardHandler))
+				a, b := startPeers(t, network.Link("a.1")), newPeers(link, slog.New(slog.DiscardHandler))
 				answerShards(b, host, "b.2")
 				served, got := make(chan error, 1), make(chan error, 1)
-				go func() { served <- b.serve(link) }()
+				go func() { served <- b.Serve(link) }()
 				go func() {
 					reply, err := a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: tt.wait})
 					if err == nil && len(reply.Results[0].Grants) != len(tt.reply.Results[0].Grants) {
@@ -130,7 +131,7 @@ func TestReservationsAtANodeThatStops(t *testing.T) {
 					got <- err
 				}()
 				synctest.Wait()
-				if err := errors.Join(b.close(t.Context()), <-served); err != nil {
+				if err := errors.Join(b.Close(t.Context()), <-served); err != nil {
 					t.Error(err)
 				}
 				if err := <-got; !errors.Is(err, tt.want) || tt.want != nil && node.OutcomeOf(err) != node.NotApplied {

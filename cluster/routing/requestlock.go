@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ type requestLockCall struct {
 // one of them: see node.RequestMutex. If that leader ends meanwhile, the attempt goes on. The lock
 // then does not exclude an attempt at the next leader.
 func (r *Router) LockRequest(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	p := newRetryBudget(ctx, leaderWait, nil)
+	p := newRetryBudget(ctx, LeaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
 		if !r.Node.Serves(shard) {
 			return fmt.Errorf("shard %d: %w", shard, node.ErrNotLeader)
@@ -48,7 +48,7 @@ func (r *Router) LockRequest(ctx context.Context, shard uint32, requestID string
 }
 
 // answerRequestLocks registers the call that locks requests.
-func answerRequestLocks(p *peers, host shardHost, attempts *node.RequestMutex) {
+func answerRequestLocks(p *Peers, host shardHost, attempts *node.RequestMutex) {
 	p.mux.HandleFunc("POST "+pathRequestLock, func(w http.ResponseWriter, r *http.Request) {
 		var call requestLockCall
 		if err := json.NewDecoder(requestBody(w, r)).Decode(&call); err != nil {
@@ -80,7 +80,7 @@ func answerRequestLocks(p *peers, host shardHost, attempts *node.RequestMutex) {
 }
 
 // lockRequest locks a request at another node.
-func (p *peers) lockRequest(
+func (p *Peers) lockRequest(
 	ctx context.Context, server string, call requestLockCall,
 ) (newer <-chan struct{}, end func(), err error) {
 	body, err := json.Marshal(call)

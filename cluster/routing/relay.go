@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -26,9 +26,9 @@ var errNotRelayed = errors.New("the call was not relayed")
 
 // url returns the URL of a call to a server. It leads through a relay if this node cannot reach
 // the server.
-func (p *peers) url(server, path string) (string, error) {
+func (p *Peers) url(server, path string) (string, error) {
 	via := ""
-	if p.reachability != nil && path != pathJoin {
+	if p.reachability != nil && path != JoinPath {
 		var err error
 		if via, err = p.reachability.relayFor(server); err != nil {
 			return "", err
@@ -41,7 +41,7 @@ func (p *peers) url(server, path string) (string, error) {
 }
 
 // direct reports whether calls go to a server without a relay, if they go there at all.
-func (p *peers) direct(server string) bool {
+func (p *Peers) direct(server string) bool {
 	if p.reachability == nil {
 		return true
 	}
@@ -50,10 +50,10 @@ func (p *peers) direct(server string) bool {
 }
 
 // answerRelay relays calls of other nodes, and their answers.
-func (p *peers) answerRelay() {
+func (p *Peers) answerRelay() {
 	p.mux.HandleFunc("POST "+pathRelay+"{server}/{path...}", func(w http.ResponseWriter, r *http.Request) {
 		server, path := r.PathValue("server"), "/"+r.PathValue("path")
-		if strings.HasPrefix(path, pathRelay) || path == pathJoin {
+		if strings.HasPrefix(path, pathRelay) || path == JoinPath {
 			http.Error(w, "a call of "+path+" is not relayed", http.StatusBadRequest)
 			return
 		}
@@ -110,7 +110,7 @@ func copyFlushed(w http.ResponseWriter, from io.Reader) error {
 
 // askReachOf returns askReach for a node. The node learns how full the memory of the answering
 // peers is.
-func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAnswer, error) {
+func (p *Peers) askReachOf(n *node.Node) func(context.Context, string) (reachAnswer, error) {
 	return func(ctx context.Context, server string) (reachAnswer, error) {
 		a, err := p.askReach(ctx, server)
 		n.NotePeerMemory(server, a.Memory, err)
@@ -120,7 +120,7 @@ func (p *peers) askReachOf(n *node.Node) func(context.Context, string) (reachAns
 
 // askReach asks a node which other nodes it cannot reach. Any complete answer shows that this node
 // reaches it.
-func (p *peers) askReach(ctx context.Context, server string) (a reachAnswer, err error) {
+func (p *Peers) askReach(ctx context.Context, server string) (a reachAnswer, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathReach, strings.NewReader("{}"))
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", node.ErrNoLeader, err)

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bytes"
@@ -46,6 +46,9 @@ const (
 	peerConnsMax = 4
 )
 
+// JoinPath is the one call that a server may make which is no node of the cluster. It is not relayed.
+const JoinPath = "/join"
+
 // Link makes and accepts the connections between nodes. The peer at the other end of a connection
 // is the server that its handshake named. *node.Node implements it.
 type Link interface {
@@ -56,16 +59,16 @@ type Link interface {
 	DialPeer(ctx context.Context, serverID string) (net.Conn, error)
 }
 
-// peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server
+// Peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server
 // id is the host of a URL.
-type peers struct {
+type Peers struct {
 	client  http.Client
 	server  http.Server
 	mux     *http.ServeMux
 	streams peerStreams
 	// reachability knows which nodes are reached, and which nodes relay calls to the others. It is
 	// nil if no call is relayed.
-	reachability *reachability
+	reachability *Reachability
 	// member reports whether a server may call; nil allows every server.
 	member func(serverID string) bool
 	// format returns the format in which requests are written; nil for the first.
@@ -74,11 +77,26 @@ type peers struct {
 	closing chan struct{}
 }
 
+// OpenPeers returns the calls of a node. It answers no node before Serve.
+func OpenPeers(n *node.Node, logger *slog.Logger) *Peers {
+	p := newPeers(n, logger)
+	p.format = n.Format
+	p.reachability = newReachability(n.Status().ServerID, p.askReachOf(n))
+	return p
+}
+
+// AdmitOnly makes p answer only the servers that member reports to be nodes of the cluster, and the
+// call JoinPath of others. Call it before Serve.
+func (p *Peers) AdmitOnly(member func(serverID string) bool) { p.member = member }
+
+// Reachability returns what this node knows of which nodes it reaches.
+func (p *Peers) Reachability() *Reachability { return p.reachability }
+
 // peerKey is the context key of the server id at the other end of a connection.
 type peerKey struct{}
 
-func newPeers(link Link, logger *slog.Logger) *peers {
-	p := &peers{mux: http.NewServeMux(), closing: make(chan struct{})}
+func newPeers(link Link, logger *slog.Logger) *Peers {
+	p := &Peers{mux: http.NewServeMux(), closing: make(chan struct{})}
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := &http.HTTP2Config{SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax}
@@ -109,9 +127,9 @@ func newPeers(link Link, logger *slog.Logger) *peers {
 
 // admit answers calls of members. Other servers may only ask to become members: a server that was
 // removed, or never admitted, must not change anything.
-func (p *peers) admit(w http.ResponseWriter, r *http.Request) {
+func (p *Peers) admit(w http.ResponseWriter, r *http.Request) {
 	from, _ := r.Context().Value(peerKey{}).(string)
-	if r.URL.Path != pathJoin {
+	if r.URL.Path != JoinPath {
 		if err := p.admits(from); err != nil {
 			writePeerError(w, err)
 			return
@@ -121,15 +139,15 @@ func (p *peers) admit(w http.ResponseWriter, r *http.Request) {
 }
 
 // admits returns nil if a server may call.
-func (p *peers) admits(server string) error {
+func (p *Peers) admits(server string) error {
 	if p.member == nil || p.member(server) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader, server)
 }
 
-// serve answers calls until the listener or the server is closed.
-func (p *peers) serve(listener net.Listener) error {
+// Serve answers calls until the listener or the server is closed.
+func (p *Peers) Serve(listener net.Listener) error {
 	err := p.server.Serve(listener)
 	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
 		return nil
@@ -137,10 +155,10 @@ func (p *peers) serve(listener net.Listener) error {
 	return fmt.Errorf("answering the calls of other nodes: %w", err)
 }
 
-// close accepts no more calls and sends calls that wait for jobs elsewhere. It gives the other
+// Close accepts no more calls and sends calls that wait for jobs elsewhere. It gives the other
 // calls a moment for their answers, since their callers would not know the outcome. Then it ends
 // all calls.
-func (p *peers) close(ctx context.Context) error {
+func (p *Peers) Close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
 	defer cancel()
@@ -154,8 +172,8 @@ func (p *peers) close(ctx context.Context) error {
 	return p.server.Close()
 }
 
-// handlePeer answers calls of a path with what f returns.
-func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, from string, request Q) (R, error)) {
+// Handle answers calls of a path with what f returns.
+func Handle[Q, R any](p *Peers, path string, f func(ctx context.Context, from string, request Q) (R, error)) {
 	p.Handle(path, func() any { return new(Q) }, func(ctx context.Context, request any) (any, error) {
 		from, _ := ctx.Value(peerKey{}).(string)
 		return f(ctx, from, *request.(*Q))
@@ -164,7 +182,7 @@ func handlePeer[Q, R any](p *peers, path string, f func(ctx context.Context, fro
 
 // Handle answers calls of a path with what answer returns. newRequest returns a pointer to decode a
 // request into, which answer gets.
-func (p *peers) Handle(
+func (p *Peers) Handle(
 	path string, newRequest func() any, answer func(ctx context.Context, request any) (any, error),
 ) {
 	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
@@ -184,16 +202,16 @@ func (p *peers) Handle(
 	})
 }
 
-// callPeer makes a call. An error of the node package comes back as the same error. If it is
+// Call makes a call. An error of the node package comes back as the same error. If it is
 // unknown whether the call was carried out, the error is node.ErrUnknownOutcome.
-func callPeer[R, Q any](ctx context.Context, p *peers, server, path string, request Q) (R, error) {
+func Call[R, Q any](ctx context.Context, p *Peers, server, path string, request Q) (R, error) {
 	var response R
 	err := p.Call(ctx, server, path, request, &response)
 	return response, err
 }
 
 // Call is callPeer for any response, a pointer to decode the answer into.
-func (p *peers) Call(ctx context.Context, server, path string, request, response any) error {
+func (p *Peers) Call(ctx context.Context, server, path string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encoding a call of %s: %w", path, err)
@@ -209,7 +227,7 @@ func (p *peers) Call(ctx context.Context, server, path string, request, response
 }
 
 // post sends a request and returns the answer.
-func (p *peers) post(ctx context.Context, server, path string, body []byte) ([]byte, error) {
+func (p *Peers) post(ctx context.Context, server, path string, body []byte) ([]byte, error) {
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	url, err := p.url(server, path)

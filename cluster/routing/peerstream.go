@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bufio"
@@ -158,7 +158,7 @@ type streamOutcome struct {
 
 // callInStream makes a call in the stream to a server. It returns errNoStream if the call needs an
 // HTTP request of its own.
-func (p *peers) callInStream(
+func (p *Peers) callInStream(
 	ctx context.Context, to forwardedTo, kind byte, wait node.Wait, entry []byte,
 ) ([]byte, error) {
 	if len(entry) > streamRequestMax || !p.direct(to.server) {
@@ -202,7 +202,7 @@ func (a streamOutcome) result() ([]byte, error) {
 
 // startCall queues a call in the stream to a server, and opens the stream if there is none. It
 // returns nil if the call needs an HTTP request of its own.
-func (ss *peerStreams) startCall(p *peers, server string, c *streamCall, kind byte, content ...[]byte) *peerStream {
+func (ss *peerStreams) startCall(p *Peers, server string, c *streamCall, kind byte, content ...[]byte) *peerStream {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	s := ss.byServer[server]
@@ -264,7 +264,7 @@ func (ss *peerStreams) close(ctx context.Context) {
 }
 
 // runStream opens a stream and reads its answers until it ends.
-func (p *peers) runStream(ctx context.Context, s *peerStream) error {
+func (p *Peers) runStream(ctx context.Context, s *peerStream) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.server+pathStream, streamBody{s})
 	if err != nil {
 		return err

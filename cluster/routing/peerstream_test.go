@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"bufio"
@@ -15,12 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
 
 // countPaths counts the calls of each path that peers answer.
-func countPaths(p *peers) func(path string) int {
+func countPaths(p *Peers) func(path string) int {
 	var mu sync.Mutex
 	counts, below := map[string]int{}, p.server.Handler
 	p.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -38,8 +39,8 @@ func countPaths(p *peers) func(path string) int {
 
 // streamTest is a node a.1 that calls b.2. The shards of b.2 execute calls with do.
 type streamTest struct {
-	network *pipes
-	a, b    *peers
+	network *routingtest.Network
+	a, b    *Peers
 	host    *streamTestHost
 	count   func(path string) int
 }
@@ -56,15 +57,15 @@ func (h *streamTestHost) Do(ctx context.Context, shard uint32, _ *fsm.Request) (
 
 func newStreamTest(t *testing.T, do func(ctx context.Context, shard uint32) (node.Reply, error)) *streamTest {
 	t.Helper()
-	st := &streamTest{network: newPipes(), host: &streamTestHost{do: do}}
+	st := &streamTest{network: routingtest.NewNetwork(), host: &streamTestHost{do: do}}
 	st.host.format.Store(uint32(fsm.LatestFormat))
-	st.a = startPeers(t, st.network.link("a.1"))
-	st.b = newPeers(st.network.link("b.2"), slog.New(slog.DiscardHandler))
+	st.a = startPeers(t, st.network.Link("a.1"))
+	st.b = newPeers(st.network.Link("b.2"), slog.New(slog.DiscardHandler))
 	st.count = countPaths(st.b)
 	served := make(chan error, 1)
-	go func() { served <- st.b.serve(st.network.links["b.2"]) }()
+	go func() { served <- st.b.Serve(st.network.Served("b.2")) }()
 	t.Cleanup(func() {
-		if err := errors.Join(st.b.close(t.Context()), <-served); err != nil {
+		if err := errors.Join(st.b.Close(t.Context()), <-served); err != nil {
 			t.Errorf("closing: %v", err)
 		}
 	})
@@ -245,7 +246,7 @@ func TestStreamThatBreaks(t *testing.T) {
 			if shard == 1 {
 				return answered(shard), nil
 			}
-			st.network.links["b.2"].cut()
+			st.network.Served("b.2").Cut()
 			<-ctx.Done()
 			close(ended)
 			return node.Reply{}, ctx.Err()
@@ -257,12 +258,12 @@ func TestStreamThatBreaks(t *testing.T) {
 		if _, err := st.call(t.Context(), 1, 10); err != nil || st.count(pathStream) != 2 {
 			t.Errorf("the next call: %v, in stream %d", err, st.count(pathStream))
 		}
-		st.network.isolate("b.2", true)
+		st.network.Isolate("b.2")
 		synctest.Wait()
 		if _, err := st.call(t.Context(), 1, 10); !errors.Is(err, errAgain) || node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("a call to a node that is not reached: %v", err)
 		}
-		st.network.isolate("b.2", false)
+		st.network.Reconnect("b.2")
 	})
 }
 
@@ -270,8 +271,8 @@ func TestStreamThatBreaks(t *testing.T) {
 // that were sent before the other node knew of the stop. An idle stream does not delay the stop.
 func TestStreamOfANodeThatStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		host, link := &streamTestHost{}, network.link("b.2")
+		network := routingtest.NewNetwork()
+		host, link := &streamTestHost{}, network.Link("b.2")
 		host.format.Store(uint32(fsm.LatestFormat))
 		host.do = func(_ context.Context, shard uint32) (node.Reply, error) {
 			rest := time.NewTimer(peerCloseWait / 2)
@@ -279,10 +280,10 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 			return answered(shard), nil
 		}
 		for _, busy := range []bool{true, false} {
-			a, b := startPeers(t, network.link("a.1")), newPeers(link, slog.New(slog.DiscardHandler))
+			a, b := startPeers(t, network.Link("a.1")), newPeers(link, slog.New(slog.DiscardHandler))
 			answerShards(b, host, "b.2")
 			served, got := make(chan error, 1), make(chan error, 2)
-			go func() { served <- b.serve(link) }()
+			go func() { served <- b.Serve(link) }()
 			call := func(shard uint32) {
 				_, err := a.do(t.Context(), forwardedTo{server: "b.2", shard: shard}, aPut())
 				got <- err
@@ -298,7 +299,7 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 			if busy {
 				time.AfterFunc(streamDrainWait/2, func() { call(2) })
 			}
-			if err := errors.Join(b.close(t.Context()), <-served); err != nil {
+			if err := errors.Join(b.Close(t.Context()), <-served); err != nil {
 				t.Error(err)
 			}
 			took := time.Since(began)
@@ -317,7 +318,7 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 			if took > peerCloseWait/2+streamDrainWait {
 				t.Errorf("the node stopped after %v", took)
 			}
-			link = network.link("b.2")
+			link = network.Link("b.2")
 		}
 	})
 }
@@ -423,7 +424,7 @@ func TestRemovedNodeInAStream(t *testing.T) {
 			if _, err := st.call(t.Context(), 1, 10); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied {
 				t.Errorf("%s: %v", what, err)
 			}
-			st.network.links["b.2"].cut()
+			st.network.Served("b.2").Cut()
 			synctest.Wait()
 		}
 		if st.count(pathStream) != 2 || st.count(pathDo) != 0 {

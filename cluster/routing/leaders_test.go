@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -70,7 +70,7 @@ func TestFollow(t *testing.T) {
 					return answer('t', &tt.there)
 				})
 				took := time.Since(began)
-				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == leaderWait) != tt.bounded || took > leaderWait || s.waiting.Load() != 0 {
+				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == LeaderWait) != tt.bounded || took > LeaderWait || s.waiting.Load() != 0 {
 					t.Errorf("after %v, calls %s: %v", took, calls.String(), err)
 				}
 			})
@@ -224,49 +224,6 @@ func TestLeaderCache(t *testing.T) {
 	})
 }
 
-// TestLeaderIsNoHintForItself: other nodes go on naming this node after it gave the leadership up. Kept as
-// a hint, that would never be dropped, since a node drops a hint when a call there fails: calls would
-// wait for a leader in vain once the replica has left this node.
-func TestLeaderIsNoHintForItself(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		const shard = 0
-		leader, other := newTrio(t, dir).leader(shard)
-		if hint := other.cluster.Router().leaders.leader(t.Context(), shard); hint != leader.cluster.members.record.ServerID {
-			t.Errorf("%s is told that %q leads, want %s", other.name, hint, leader.name)
-		}
-		if hint := leader.cluster.Router().leaders.leader(t.Context(), shard); hint != "" {
-			t.Errorf("the leader is told that %q leads, want none", hint)
-		}
-	})
-}
-
-// TestLeaderThatRefused: a replica that was removed, and does not know it yet, goes on naming a
-// leader that has handed over. Once that leader has refused a call, the others are asked.
-// Otherwise calls through this node would go there until the replica misses its leader.
-func TestLeaderThatRefused(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		const shard = 0
-		leader, other := newTrio(t, dir).leader(shard)
-		r, names := other.cluster.Router(), leader.cluster.members.record.ServerID
-		r.leaders.byShard[shard] = &leaderHint{leader: "x.9"}
-		expect := func(what, want string) {
-			t.Helper()
-			if got := r.findLeader(t.Context(), shard); got != want {
-				t.Errorf("%s: a call goes to %q, want %q", what, got, want)
-			}
-		}
-		expect("the replica here knows its leader", names)
-		r.leaders.markFailed(shard, names)
-		expect("that one has refused", "x.9")
-		r.leaders.markFailed(shard, "x.9")
-		expect("so has the other", names) // what the others say, too
-		time.Sleep(distrustFor)
-		expect("that was a while ago", names)
-	})
-}
-
 // TestLeaderLookupWithLittleTime: a caller with little time asks no longer than it has, and its
 // missing answer does not count for the next caller.
 func TestLeaderLookupWithLittleTime(t *testing.T) {
@@ -333,4 +290,36 @@ func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 			t.Errorf("%v: %v; the leader was forgotten: %v, want %v", err, got, forgot, want)
 		}
 	}
+}
+
+// staleReplica is a node whose replica goes on naming a leader.
+type staleReplica string
+
+func (s staleReplica) Leader(uint32) (string, error) { return string(s), nil }
+
+func (staleReplica) Serves(uint32) bool { return false }
+
+// TestLeaderThatRefused: a replica that was removed, and does not know it yet, goes on naming a
+// leader that has handed over. Once that leader has refused a call, the others are asked.
+// Otherwise calls through this node would go there until the replica misses its leader.
+func TestLeaderThatRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const shard, names = 0, "b.2"
+		say := "x.9"
+		c := newLeaderCache(func(context.Context, uint32) string { return say })
+		expect := func(what, want string) {
+			t.Helper()
+			if got := c.find(t.Context(), shard, "a.1", staleReplica(names)); got != want {
+				t.Errorf("%s: a call goes to %q, want %q", what, got, want)
+			}
+		}
+		expect("the replica here knows its leader", names)
+		c.markFailed(shard, names)
+		expect("that one has refused", "x.9")
+		c.markFailed(shard, names)
+		c.markFailed(shard, "x.9")
+		say = "c.3"
+		time.Sleep(distrustFor)
+		expect("that was a while ago", names)
+	})
 }

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -21,17 +21,17 @@ func TestOneAnswerIsNoObjection(t *testing.T) {
 			objects   bool
 		}{
 			{0, []string{"a.1"}, false},
-			{probeInterval / 10, []string{"a.1"}, false},
-			{probeInterval, nil, false},
-			{probeInterval, []string{"a.1"}, false},
-			{probeInterval, []string{"a.1", "c.1"}, true},
-			{probeInterval, []string{"a.1"}, true},
-			{probeInterval, []string{"c.1"}, false},
-			{probeInterval, []string{"a.1"}, false},
+			{ProbeInterval / 10, []string{"a.1"}, false},
+			{ProbeInterval, nil, false},
+			{ProbeInterval, []string{"a.1"}, false},
+			{ProbeInterval, []string{"a.1", "c.1"}, true},
+			{ProbeInterval, []string{"a.1"}, true},
+			{ProbeInterval, []string{"c.1"}, false},
+			{ProbeInterval, []string{"a.1"}, false},
 		} {
 			time.Sleep(step.after)
 			c.recordProbe(known, reachAnswer{Unreached: step.unreached}, nil)
-			if got := c.objectors(); slices.Contains(got, "b.1") != step.objects {
+			if got := c.Objectors(); slices.Contains(got, "b.1") != step.objects {
 				t.Errorf("after answer %d %q object", i, got)
 			}
 		}

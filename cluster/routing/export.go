@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type exportHost interface {
 // port as a backup of its own, and Export checks everything in it.
 func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
 	to := &filter{keep: keep, emit: emit}
-	return r.routing.route(ctx, shard, newRetryBudget(ctx, leaderWait, nil), func() error {
+	return r.routing.route(ctx, shard, newRetryBudget(ctx, LeaderWait, nil), func() error {
 		return to.retryable(r.Node.Export(ctx, shard, keep, to.add))
 	}, func(server string) error {
 		return to.retryable(r.peers.export(ctx, server, shard, to))
@@ -32,7 +32,7 @@ func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueR
 }
 
 // answerExports registers the call that exports a shard.
-func answerExports(p *peers, host exportHost, clusterID string) {
+func answerExports(p *Peers, host exportHost, clusterID string) {
 	p.mux.HandleFunc("POST "+pathExport, func(w http.ResponseWriter, r *http.Request) {
 		shard, err := shardOf(r)
 		if err != nil {
@@ -63,7 +63,7 @@ func answerExports(p *peers, host exportHost, clusterID string) {
 }
 
 // export asks another node for a shard.
-func (p *peers) export(ctx context.Context, server string, shard uint32, to *filter) error {
+func (p *Peers) export(ctx context.Context, server string, shard uint32, to *filter) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathExport+"?shard="+strconv.Itoa(int(shard)), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("%w: %w", node.ErrNoLeader, err)

@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 const pathReach = "/reach"
 
 const (
-	// probeInterval is the time between two probes of a node, probeWait the time limit of one.
-	probeInterval = 500 * time.Millisecond
+	// ProbeInterval is the time between two probes of a node, probeWait the time limit of one.
+	ProbeInterval = 500 * time.Millisecond
 	probeWait     = time.Second
 	// A node counts as unreached when unreachedProbes probes in a row have failed and the last
 	// answer is unreachedAfter old. After relayAfter, calls go through a relay if one probe was
@@ -28,11 +28,11 @@ const (
 	unreachedAfter  = 2500 * time.Millisecond
 	relayAfter      = time.Second
 	// answerFor is how long an answer counts.
-	answerFor = probeWait + 2*probeInterval
+	answerFor = probeWait + 2*ProbeInterval
 	// refusedAfter is when calls to a node that no other node reaches are refused at once. Until
 	// then they wait, unsent, for another leader: a leader that a majority of the voters does not
 	// reach gives up before that.
-	refusedAfter = unreachedAfter + leaderWait
+	refusedAfter = unreachedAfter + LeaderWait
 )
 
 // reachAnswer is the answer to pathReach.
@@ -43,9 +43,9 @@ type reachAnswer struct {
 	Memory *node.MemoryError `json:"memory,omitempty"`
 }
 
-// reachability records which other nodes this node reaches over the connections that calls use,
+// Reachability records which other nodes this node reaches over the connections that calls use,
 // and what they say of each other.
-type reachability struct {
+type Reachability struct {
 	self string
 	ask  func(ctx context.Context, server string) (reachAnswer, error)
 
@@ -70,12 +70,12 @@ type peerReachability struct {
 	objectsSince time.Time
 }
 
-func newReachability(self string, ask func(ctx context.Context, server string) (reachAnswer, error)) *reachability {
-	return &reachability{self: self, ask: ask, byServer: map[string]*peerReachability{}}
+func newReachability(self string, ask func(ctx context.Context, server string) (reachAnswer, error)) *Reachability {
+	return &Reachability{self: self, ask: ask, byServer: map[string]*peerReachability{}}
 }
 
 // peer returns the knowledge of a server. mu is held.
-func (r *reachability) peer(server string) *peerReachability {
+func (r *Reachability) peer(server string) *peerReachability {
 	known := r.byServer[server]
 	if known == nil {
 		known = &peerReachability{}
@@ -84,9 +84,9 @@ func (r *reachability) peer(server string) *peerReachability {
 	return known
 }
 
-// probe probes those servers that have no probe under way, and forgets servers that are not in the
+// Probe probes those servers that have no probe under way, and forgets servers that are not in the
 // list. It waits for no answer.
-func (r *reachability) probe(ctx context.Context, servers []string, running *sync.WaitGroup) {
+func (r *Reachability) Probe(ctx context.Context, servers []string, running *sync.WaitGroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for server := range r.byServer {
@@ -113,7 +113,7 @@ func (r *reachability) probe(ctx context.Context, servers []string, running *syn
 }
 
 // recordProbe records the result of a probe.
-func (r *reachability) recordProbe(known *peerReachability, answer reachAnswer, err error) {
+func (r *Reachability) recordProbe(known *peerReachability, answer reachAnswer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known.asking = false
@@ -136,7 +136,7 @@ func (r *reachability) recordProbe(known *peerReachability, answer reachAnswer, 
 }
 
 // answerProbe answers the probe of a server.
-func (r *reachability) answerProbe(from string) (a reachAnswer) {
+func (r *Reachability) answerProbe(from string) (a reachAnswer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.peer(from).called = time.Now()
@@ -163,30 +163,30 @@ func (p *peerReachability) isSuspect() bool {
 // isFresh reports whether its last answer still counts.
 func (p *peerReachability) isFresh() bool { return time.Since(p.answered) < answerFor }
 
-// lostPeer is a node that this one does not reach.
-type lostPeer struct {
-	server string
-	away   time.Duration // how long it has not been reached
-	calls  bool          // it calls this node, so it runs
+// LostPeer is a node that this one does not reach.
+type LostPeer struct {
+	Server string
+	Away   time.Duration // how long it has not been reached
+	Calls  bool          // it calls this node, so it runs
 }
 
-// unreached returns the nodes that this one does not reach, by server id.
-func (r *reachability) unreached() (all []lostPeer) {
+// Unreached returns the nodes that this one does not reach, by server id.
+func (r *Reachability) Unreached() (all []LostPeer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for server, known := range r.byServer {
 		if known.isUnreached() {
-			all = append(all, lostPeer{
-				server: server, away: time.Since(known.reached), calls: time.Since(known.called) < answerFor,
+			all = append(all, LostPeer{
+				Server: server, Away: time.Since(known.reached), Calls: time.Since(known.called) < answerFor,
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b lostPeer) int { return strings.Compare(a.server, b.server) })
+	slices.SortFunc(all, func(a, b LostPeer) int { return strings.Compare(a.Server, b.Server) })
 	return all
 }
 
 // isUnreached reports whether this node does not reach a server.
-func (r *reachability) isUnreached(server string) bool {
+func (r *Reachability) isUnreached(server string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.byServer[server]
@@ -194,7 +194,7 @@ func (r *reachability) isUnreached(server string) bool {
 }
 
 // isSuspect reports whether calls to a server should go through a relay.
-func (r *reachability) isSuspect(server string) bool {
+func (r *Reachability) isSuspect(server string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.byServer[server].isSuspect()
@@ -202,7 +202,7 @@ func (r *reachability) isSuspect(server string) bool {
 
 // relayFor returns the server that relays calls to another one; empty if calls go straight. It
 // fails if calls get there neither way: a call that was not sent may go to another leader.
-func (r *reachability) relayFor(server string) (string, error) {
+func (r *Reachability) relayFor(server string) (string, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known := r.byServer[server]
@@ -227,13 +227,13 @@ func (r *reachability) relayFor(server string) (string, error) {
 	return via, nil
 }
 
-// objectors returns the servers whose last two answers or more, lately, say that they do not reach
+// Objectors returns the servers whose last two answers or more, lately, say that they do not reach
 // this node. A single answer may be out of date.
-func (r *reachability) objectors() (all []string) {
+func (r *Reachability) Objectors() (all []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for server, known := range r.byServer {
-		if known.isFresh() && !known.objectsSince.IsZero() && known.answered.Sub(known.objectsSince) >= probeInterval {
+		if known.isFresh() && !known.objectsSince.IsZero() && known.answered.Sub(known.objectsSince) >= ProbeInterval {
 			all = append(all, server)
 		}
 	}

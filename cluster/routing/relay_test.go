@@ -1,4 +1,4 @@
-package cluster
+package routing
 
 import (
 	"context"
@@ -12,25 +12,26 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/node"
 )
 
 // relayedAfter is within what time calls to a node that answers nothing go by way of another: two questions must fail, after one that was answered at the last moment.
-const relayedAfter = 2*probeWait + 3*probeInterval
+const relayedAfter = 2*probeWait + 3*ProbeInterval
 
 // relaying starts nodes that ask each other whom they reach.
-func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
+func relaying(t *testing.T, network *routingtest.Network, names ...string) map[string]*Peers {
 	t.Helper()
-	all := map[string]*peers{}
+	all := map[string]*Peers{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, name := range names {
-		p := startPeers(t, network.link(name))
+		p := startPeers(t, network.Link(name))
 		p.reachability = newReachability(name, p.askReach)
-		handlePeer(p, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
+		Handle(p, pathReach, func(_ context.Context, from string, _ struct{}) (reachAnswer, error) {
 			return p.reachability.answerProbe(from), nil
 		})
-		handlePeer(p, "/echo", func(_ context.Context, from, text string) (string, error) {
+		Handle(p, "/echo", func(_ context.Context, from, text string) (string, error) {
 			if text == "fail" {
 				return "", node.ErrQuota
 			}
@@ -42,9 +43,9 @@ func relaying(t *testing.T, network *pipes, names ...string) map[string]*peers {
 	for _, p := range all {
 		running.Go(func() {
 			for ctx.Err() == nil {
-				p.reachability.probe(ctx, without(names, p.reachability.self), &running)
+				p.reachability.Probe(ctx, without(names, p.reachability.self), &running)
 				select {
-				case <-time.After(probeInterval):
+				case <-time.After(ProbeInterval):
 				case <-ctx.Done():
 				}
 			}
@@ -70,41 +71,41 @@ func without(names []string, name string) (others []string) {
 // their identity. Without a relay the calls are refused.
 func TestRelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		all := relaying(t, network, "a.1", "b.1", "c.1")
 		a := all["a.1"]
 		expect := func(want string) {
 			t.Helper()
-			if got, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); err != nil || got != want {
+			if got, err := Call[string](t.Context(), a, "c.1", "/echo", "x"); err != nil || got != want {
 				t.Errorf("answered %q, %v, want %q", got, err, want)
 			}
 		}
 		time.Sleep(time.Second)
 		expect("a.1 said x")
-		network.drop("c.1", true, "a.1")
+		network.Drop("c.1", "a.1")
 		time.Sleep(relayedAfter)
 		expect("b.1 said x")
-		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "fail"); !errors.Is(err, node.ErrQuota) {
+		if _, err := Call[string](t.Context(), a, "c.1", "/echo", "fail"); !errors.Is(err, node.ErrQuota) {
 			t.Errorf("an error came as %v", err)
 		}
 		// The one between does not pass it on a second time, nor to a node that it does not reach itself.
 		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1"+pathRelay+"a.1/echo", []byte(`"x"`)); !errors.Is(err, node.ErrCanceled) {
 			t.Errorf("two relays: %v", err)
 		}
-		network.drop("c.1", true, "b.1")
+		network.Drop("c.1", "b.1")
 		time.Sleep(relayedAfter)
 		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1/echo", []byte(`"x"`)); !errors.Is(err, errAgain) || !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("by way of a node that does not reach it: %v", err)
 		}
 		time.Sleep(refusedAfter)
 		began := time.Now()
-		if _, err := callPeer[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || !errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
+		if _, err := Call[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || !errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
 			t.Errorf("refused after %v: %v", time.Since(began), err)
 		}
-		if got := a.reachability.unreached(); len(got) != 1 || got[0].server != "c.1" || !got[0].calls {
+		if got := a.reachability.Unreached(); len(got) != 1 || got[0].Server != "c.1" || !got[0].Calls {
 			t.Errorf("not reached are %+v", got)
 		}
-		network.drop("c.1", false, "a.1", "b.1")
+		network.Pass("c.1", "a.1", "b.1")
 		time.Sleep(30 * time.Second)
 		expect("a.1 said x")
 	})
@@ -113,8 +114,8 @@ func TestRelay(t *testing.T) {
 // TestReachAnswerThatBreaksOff: a node whose answer is cut off was not reached.
 func TestReachAnswerThatBreaksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
-		a, b := startPeers(t, network.link("a.1")), startPeers(t, network.link("b.1"))
+		network := routingtest.NewNetwork()
+		a, b := startPeers(t, network.Link("a.1")), startPeers(t, network.Link("b.1"))
 		b.mux.HandleFunc("POST "+pathReach, func(w http.ResponseWriter, r *http.Request) {
 			_, _ = w.Write([]byte("{"))
 			_ = http.NewResponseController(w).Flush()
@@ -132,19 +133,19 @@ func TestReachAnswerThatBreaksOff(t *testing.T) {
 // its two connections.
 func TestRelayedCallThatBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		network := newPipes()
+		network := routingtest.NewNetwork()
 		all := relaying(t, network, "a.1", "b.1", "c.1")
-		network.drop("c.1", true, "a.1")
+		network.Drop("c.1", "a.1")
 		time.Sleep(relayedAfter + time.Second)
 		taken := make(chan struct{})
-		handlePeer(all["c.1"], "/hang", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
+		Handle(all["c.1"], "/hang", func(ctx context.Context, _ string, _ struct{}) (struct{}, error) {
 			close(taken)
 			<-ctx.Done()
 			return struct{}{}, ctx.Err()
 		})
 		ended := make(chan error, 1)
 		go func() {
-			_, err := callPeer[struct{}](t.Context(), all["a.1"], "c.1", "/hang", struct{}{})
+			_, err := Call[struct{}](t.Context(), all["a.1"], "c.1", "/hang", struct{}{})
 			ended <- err
 		}()
 		select {
@@ -152,7 +153,7 @@ func TestRelayedCallThatBreaks(t *testing.T) {
 		case err := <-ended:
 			t.Fatalf("it was not relayed: %v", err)
 		}
-		network.isolate("c.1", true)
+		network.Isolate("c.1")
 		if err := <-ended; !errors.Is(err, node.ErrUnknownOutcome) || errors.Is(err, errAgain) {
 			t.Errorf("it ended with %v", err)
 		}
