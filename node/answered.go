@@ -18,12 +18,14 @@ func (n *Node) Answered(group string, servers []string, need int) error {
 		i := g.instance()
 		var silent []string
 		for _, server := range servers {
-			if _, alive := i.transport.Furthest([]raft.ServerID{raft.ServerID(server)}, i.CurrentTerm()); !alive && server != n.id.serverID() {
+			if _, alive := i.transport.Furthest([]raft.ServerID{raft.ServerID(server)}, i.CurrentTerm()); !alive &&
+				server != n.id.serverID() {
 				silent = append(silent, server)
 			}
 		}
 		if alive := len(servers) - len(silent); alive < need {
-			return fmt.Errorf("%s: %w: %s; %d of %d answer, and %d must", group, outcome.ErrSilent, strings.Join(silent, ", "), alive, len(servers), need)
+			return fmt.Errorf("%s: %w: %s; %d of %d answer, and %d must", group, outcome.ErrSilent, strings.Join(silent, ", "),
+				alive, len(servers), need)
 		}
 		return nil
 	}

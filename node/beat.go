@@ -2,9 +2,9 @@ package node
 
 import "github.com/hashicorp/raft"
 
-// beatTimeout is the heartbeat timeout of a leader. Raft sends a heartbeat after a tenth to a fifth of it, so that followers
-// get at least two, and mostly three, within their own timeout. With the followers' timeout, heartbeats would be most of
-// the work of an idle node.
+// beatTimeout is the heartbeat timeout of a leader. Raft sends a heartbeat after a tenth to a fifth
+// of it, so that followers get at least two, and mostly three, within their own timeout. With the
+// followers' timeout, heartbeats would be most of the work of an idle node.
 const beatTimeout = 2 * heartbeatTimeout
 
 // reload changes the configuration of Raft as it runs.
@@ -23,7 +23,9 @@ func (g *group) beat(leads bool) {
 	if leads {
 		heartbeat, election = beatTimeout, beatTimeout
 	}
-	if err := g.reload(func(rc *raft.ReloadableConfig) { rc.HeartbeatTimeout, rc.ElectionTimeout = heartbeat, election }); err != nil {
+	if err := g.reload(func(rc *raft.ReloadableConfig) {
+		rc.HeartbeatTimeout, rc.ElectionTimeout = heartbeat, election
+	}); err != nil {
 		g.note("setting how often followers hear of their leader", err)
 	}
 }

@@ -131,7 +131,8 @@ func BenchmarkWake(b *testing.B) {
 	var parked sync.WaitGroup
 	for i := range waiters {
 		parked.Go(func() {
-			req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{fmt.Sprintf("bench-%d", i%queues)}, Max: 1}}}
+			req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{fmt.Sprintf("bench-%d", i%queues)},
+				Max: 1}}}
 			for ctx.Err() == nil {
 				_, err := n.Reserve(ctx, 0, req, Wait{For: time.Hour})
 				if ctx.Err() == nil {
@@ -158,7 +159,8 @@ func BenchmarkWake(b *testing.B) {
 	parked.Wait()
 }
 
-// BenchmarkLateness puts jobs that fall due one by one while a caller waits for them, and reports how late they are granted.
+// BenchmarkLateness puts jobs that fall due one by one while a caller waits for them, and reports
+// how late they are granted.
 func BenchmarkLateness(b *testing.B) {
 	n := benchNode(b, 1)
 	late := make([]time.Duration, 0, b.N)

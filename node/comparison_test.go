@@ -8,13 +8,15 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// TestComparisonThatOutlivesItsLeadership: what is found out about a leader's clock when it leads no more is not left behind.
+// TestComparisonThatOutlivesItsLeadership: what is found out about a leader's clock when it leads
+// no more is not left behind.
 func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	s := n.shards[0].Load()
 	l := s.serving.Load()
 	const far = fsm.Time(time.Hour)
-	ahead := clock.Judge(map[string]clock.Reckoned{n.id.serverID(): {Stamp: far, Wall: far}, "b": {}, "c": {}}, 3, clock.DefaultBound)
+	ahead := clock.Judge(map[string]clock.Reckoned{n.id.serverID(): {Stamp: far, Wall: far}, "b": {}, "c": {}},
+		3, clock.DefaultBound)
 	heed := func(when string, counts bool) {
 		t.Helper()
 		if s.heed(t.Context(), l, &ahead) {

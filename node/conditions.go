@@ -88,7 +88,8 @@ func (c *conditions) raise(kind ConditionKind, message string) {
 	if r == nil {
 		r = &raised{Condition: Condition{Kind: kind, Since: time.Now()}}
 		c.byKind[kind] = r
-		c.logger.Warn("this node has a condition; it hands its leaderships over", "condition", string(kind), "message", message)
+		c.logger.Warn("this node has a condition; it hands its leaderships over", "condition", string(kind),
+			"message", message)
 	}
 	r.Message, r.clearedAt = message, time.Time{}
 }
@@ -118,7 +119,8 @@ func (c *conditions) present() []Condition {
 	for kind, r := range c.byKind {
 		if !r.clearedAt.IsZero() && time.Since(r.clearedAt) >= conditionHold {
 			delete(c.byKind, kind)
-			c.logger.Info("a condition of this node has ended", "condition", string(kind), "seconds", time.Since(r.Since).Seconds())
+			c.logger.Info("a condition of this node has ended", "condition", string(kind), "seconds",
+				time.Since(r.Since).Seconds())
 			continue
 		}
 		all = append(all, r.Condition)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestConditionsEndLate: a condition ends only when its cause has been gone for a while, so that leaderships do not go back and forth.
+// TestConditionsEndLate: a condition ends only when its cause has been gone for a while, so that
+// leaderships do not go back and forth.
 func TestConditionsEndLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newConditions(slog.New(slog.DiscardHandler))
@@ -56,7 +57,9 @@ func TestDiskPressure(t *testing.T) {
 	for _, step := range []struct {
 		free uint64
 		says string
-	}{{1000, ""}, {289, ""}, {287, "below it puts are refused"}, {255, "puts are refused"}, {63, "puts are refused"}, {31, "all but acks, cancels and purges is refused"}, {15, "all that changes something is refused, and its replicas take no entries"}} {
+	}{{1000, ""}, {289, ""}, {287, "below it puts are refused"}, {255, "puts are refused"}, {63, "puts are refused"},
+		{31, "all but acks, cancels and purges is refused"},
+		{15, "all that changes something is refused, and its replicas take no entries"}} {
 		n.conditions.mu.Lock()
 		clear(n.conditions.byKind)
 		n.conditions.mu.Unlock()
@@ -67,7 +70,8 @@ func TestDiskPressure(t *testing.T) {
 		switch {
 		case step.says == "" && len(all) > 0:
 			t.Errorf("%d MiB free: %+v", step.free, all)
-		case step.says != "" && (len(all) != 1 || all[0].Kind != DiskPressure || !strings.HasSuffix(all[0].Message, ": "+step.says)):
+		case step.says != "" && (len(all) != 1 || all[0].Kind != DiskPressure ||
+			!strings.HasSuffix(all[0].Message, ": "+step.says)):
 			t.Errorf("%d MiB free: %+v, want one that ends with %q", step.free, all, step.says)
 		}
 	}

@@ -204,19 +204,22 @@ func (cfg Config) validate() error {
 		}
 	}
 	check(cfg.Dir != "", "Dir is empty")
-	check(cfg.Name == "" || ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	check(cfg.Name == "" || ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name,
+		nameBytesMax)
 	check(cfg.Shards >= 0 && cfg.Shards <= ShardsMax, "Shards is %d, not 1 to %d", cfg.Shards, ShardsMax)
 	check(cfg.Store == "wal" || cfg.Store == "bolt", "Store %q is neither wal nor bolt", cfg.Store)
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
 	check(cfg.QueueRequestsMax > 0, "QueueRequestsMax is %d, not positive", cfg.QueueRequestsMax)
 	check(cfg.QueueBytesMax > 0, "QueueBytesMax is %d, not positive", cfg.QueueBytesMax)
-	check(cfg.EntryBytesMax > 0 && cfg.EntryBytesMax <= propose.RequestBytesMax, "EntryBytesMax is %d, not 1 to %d", cfg.EntryBytesMax, propose.RequestBytesMax)
+	check(cfg.EntryBytesMax > 0 && cfg.EntryBytesMax <= propose.RequestBytesMax, "EntryBytesMax is %d, not 1 to %d",
+		cfg.EntryBytesMax, propose.RequestBytesMax)
 	check(cfg.EntriesInFlight > 0, "EntriesInFlight is %d, not positive", cfg.EntriesInFlight)
 	check(cfg.WaitersMax > 0, "WaitersMax is %d, not positive", cfg.WaitersMax)
 	check(cfg.ProposeTimeout > 0, "ProposeTimeout is %v, not positive", cfg.ProposeTimeout)
 	check(cfg.SnapshotBytes > 0, "SnapshotBytes is %d, not positive", cfg.SnapshotBytes)
 	check(cfg.TrailingBytes > 0, "TrailingBytes is %d, not positive", cfg.TrailingBytes)
-	check(cfg.MemoryBytes == 0 || cfg.MemoryBytes >= admit.MemoryBytesMin, "MemoryBytes is %d, want 0 or at least %d", cfg.MemoryBytes, admit.MemoryBytesMin)
+	check(cfg.MemoryBytes == 0 || cfg.MemoryBytes >= admit.MemoryBytesMin, "MemoryBytes is %d, want 0 or at least %d",
+		cfg.MemoryBytes, admit.MemoryBytesMin)
 	check(cfg.Fatal != nil, "Fatal is nil")
 	check(cfg.Logger != nil, "Logger is nil")
 	if len(problems) > 0 {

@@ -38,7 +38,8 @@ func (c *shardCounters) failed(err error, requests int) {
 	}
 	c.notApplied.Add(n)
 	switch {
-	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrShareUnknown): // callers get the same reason for both
+	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrShareUnknown):
+		// callers get the same reason for both
 		c.overloaded.Add(n)
 	case errors.Is(err, outcome.ErrDiskFull):
 		c.diskFull.Add(n)

@@ -1,17 +1,19 @@
 package node
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 )
 
-// TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in it finds nothing. A caller is not told so while
-// thousands of jobs are due.
+// TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in
+// it finds nothing. A caller is not told so while thousands of jobs are due.
 func TestCrowdBeforeABacklog(t *testing.T) {
 	const callers, each = 40, 500
 	dir := t.TempDir()
@@ -66,6 +68,49 @@ func TestEmptyAnswerNamesItsEntry(t *testing.T) {
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
 		if reply, err := s.parkBriefly(t.Context(), req, first); err != nil || reply.Witness != first.Witness {
 			t.Errorf("answered %+v, %v; want the witness %+v", reply, err, first.Witness)
+		}
+	})
+}
+
+// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
+func TestOneTenantLeavesRoomToWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig(t, t.TempDir())
+		cfg.WaitersMax = 16
+		n := openNode(t, cfg)
+		poll := func(queue string) <-chan error {
+			ended := make(chan error, 1)
+			go func() {
+				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
+				_, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Second})
+				ended <- err
+			}()
+			synctest.Wait()
+			return ended
+		}
+		expect := func(polls []<-chan error, refused int) {
+			t.Helper()
+			for _, p := range polls {
+				if err := <-p; errors.Is(err, outcome.ErrOverloaded) {
+					refused--
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if refused != 0 {
+				t.Errorf("%d polls more should have been refused", refused)
+			}
+		}
+		for range 2 { // the second time all places must be free again
+			var loud, quiet []<-chan error
+			for range 18 {
+				loud = append(loud, poll("loud/q"))
+			}
+			for range 3 {
+				quiet = append(quiet, poll("quiet/q"))
+			}
+			expect(loud, 2)
+			expect(quiet, 1)
 		}
 	})
 }

@@ -44,12 +44,15 @@ func TestWhatAFullDiskRefuses(t *testing.T) {
 	do(t, n, 0, put("orders", "x", 0), put("orders", "y", 0))
 	g := reserve(t, n, 0, "orders", 0)[0]
 	passes := []fsm.Command{
-		&fsm.Cancel{Queue: "orders", ID: "none"}, &fsm.Purge{Queue: "none"}, &fsm.DeleteQueue{Queue: "none"}, &fsm.Expire{}, &fsm.Lead{}, &fsm.Ack{Ref: refOf(g)},
+		&fsm.Cancel{Queue: "orders", ID: "none"}, &fsm.Purge{Queue: "none"}, &fsm.DeleteQueue{Queue: "none"}, &fsm.Expire{},
+		&fsm.Lead{}, &fsm.Ack{Ref: refOf(g)},
 	}
 	adds := []fsm.Command{put("orders", "z", 0), &fsm.Open{Queue: "other", Partitions: 1}}
 	others := []fsm.Command{
-		&fsm.Reserve{Queues: []string{"none"}, Max: 1}, &fsm.Nack{Ref: refOf(g)}, &fsm.Release{Ref: refOf(g)}, &fsm.Extend{Ref: refOf(g)},
-		&fsm.Reschedule{Queue: "orders", ID: "none"}, &fsm.Redrive{Queue: "none"}, &fsm.Configure{Queue: "none", Partitions: 1},
+		&fsm.Reserve{Queues: []string{"none"}, Max: 1}, &fsm.Nack{Ref: refOf(g)}, &fsm.Release{Ref: refOf(g)},
+		&fsm.Extend{Ref: refOf(g)},
+		&fsm.Reschedule{Queue: "orders", ID: "none"}, &fsm.Redrive{Queue: "none"},
+		&fsm.Configure{Queue: "none", Partitions: 1},
 	}
 	refused := uint64(0)
 	check := func(free string, want error, commands ...fsm.Command) {

@@ -105,8 +105,8 @@ func (ws *waiters) readQueues() []queueView {
 	return looks
 }
 
-// repeatedWaiters returns the waiters whose request has grants from an earlier attempt that was applied while they wait.
-// They need no further job, only the answer.
+// repeatedWaiters returns the waiters whose request has grants from an earlier attempt that was
+// applied while they wait. They need no further job, only the answer.
 func (ws *waiters) repeatedWaiters() []reserveAttempt {
 	ws.mu.Lock()
 	repeats := ws.repeats
@@ -186,7 +186,8 @@ func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64
 		n.waiter.state = reserving
 		q.reserving += want
 		free -= want
-		asks = append(asks, reserveAttempt{waiter: n.waiter, request: a.Request, queue: q, max: want, reservation: a.Reservation})
+		asks = append(asks, reserveAttempt{waiter: n.waiter, request: a.Request, queue: q, max: want,
+			reservation: a.Reservation})
 	}
 	return asks
 }
@@ -321,7 +322,8 @@ const emptyEntryWait = 250 * time.Millisecond
 // briefly, for the next entries.
 func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
 	reply, err := s.do(ctx, req)
-	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) || !s.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
+	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) ||
+		!s.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
 		return reply, err
 	}
 	return s.parkBriefly(ctx, req, reply)
@@ -348,7 +350,8 @@ func (s *shard) hasJobs(queues []string) bool {
 
 // hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
 func (s *shard) hasFreeJobs(queues []string) bool {
-	reserving := s.waiters.reservingJobs(queues) // read first: a job that is granted meanwhile counts twice, never zero times
+	// read first: a job that is granted meanwhile counts twice, never zero times
+	reserving := s.waiters.reservingJobs(queues)
 	for i, jobs := range s.machineView().Available(queues) {
 		if jobs > reserving[i] {
 			return true

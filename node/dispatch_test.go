@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Two entries may be answered in the wrong order: what came free in one queue is passed over while a waiter's reservation
-// seems to be on its way, although it was applied before and found nothing.
+// Two entries may be answered in the wrong order: what came free in one queue is passed over while
+// a waiter's reservation seems to be on its way, although it was applied before and found nothing.
 func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 	ws := newWaiters(10)
 	ws.open()
@@ -30,9 +30,11 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 	}
 	ws.dirty = nil
 	w.state, ws.queues["a"].reserving = reserving, 1
-	ws.reserveDone(t.Context(), reserveAttempt{waiter: w, queue: ws.queues["a"], max: 1}, propose.Reply{Results: make([]fsm.Result, 1)}, nil)
+	ws.reserveDone(t.Context(), reserveAttempt{waiter: w, queue: ws.queues["a"], max: 1},
+		propose.Reply{Results: make([]fsm.Result, 1)}, nil)
 	if w.state != parked || !ws.queues["a"].dirty || !ws.queues["b"].dirty {
-		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty, ws.queues["b"].dirty)
+		t.Errorf("the waiter is in state %d, its queues are to be looked at: %v, %v", w.state, ws.queues["a"].dirty,
+			ws.queues["b"].dirty)
 	}
 }
 

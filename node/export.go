@@ -16,7 +16,8 @@ import (
 // The first error of emit ends the export. So does the end of ctx, or Drain, with ErrShuttingDown.
 // After any error, the export may be started anew. The node never waits for emit: the records come
 // from a capture in memory, which outlives the node.
-func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool,
+	emit func(fsm.BackupRecord) error) error {
 	s, done, err := n.begin(shard)
 	if err != nil {
 		return err

@@ -23,20 +23,22 @@ func startExport(t *testing.T, n *Node) *exporting {
 	e := &exporting{stuck: make(chan struct{}), let: make(chan struct{}), ended: make(chan error, 1)}
 	go func() {
 		first := true
-		e.ended <- n.Export(context.WithoutCancel(t.Context()), 0, func(*fsm.QueueRecord) bool { return true }, func(fsm.BackupRecord) error {
-			if first {
-				first = false
-				close(e.stuck)
-				<-e.let
-			}
-			return nil
-		})
+		e.ended <- n.Export(context.WithoutCancel(t.Context()), 0, func(*fsm.QueueRecord) bool { return true },
+			func(fsm.BackupRecord) error {
+				if first {
+					first = false
+					close(e.stuck)
+					<-e.let
+				}
+				return nil
+			})
 	}()
 	<-e.stuck
 	return e
 }
 
-// TestExportDelaysNoStop: a node that stops does not wait for who reads an export slowly, and the export ends with an error when it goes on.
+// TestExportDelaysNoStop: a node that stops does not wait for who reads an export slowly, and the
+// export ends with an error when it goes on.
 func TestExportDelaysNoStop(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -45,7 +45,8 @@ func TestFormatThatANodeSpeaks(t *testing.T) {
 		if n.Format() != fsm.FirstFormat || machineFormat(n) != fsm.FirstFormat {
 			t.Errorf("a new node speaks format %d and has logged %d", n.Format(), machineFormat(n))
 		}
-		for _, format := range []fsm.Format{fsm.LatestFormat, fsm.FirstFormat} { // the second is lower, or the same, and changes nothing
+		// the second is lower, or the same, and changes nothing
+		for _, format := range []fsm.Format{fsm.LatestFormat, fsm.FirstFormat} {
 			if err := n.Speak(format); err != nil {
 				t.Fatal(err)
 			}

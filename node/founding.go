@@ -69,7 +69,8 @@ func found(stores *storage.Stores, voters []string) error {
 	}
 	var first raft.Configuration
 	for _, id := range voters {
-		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id)})
+		first.Servers = append(first.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(id),
+			Address: raft.ServerAddress(id)})
 	}
 	entry := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(first)}
 	if err := stores.Log.StoreLog(entry); err != nil {

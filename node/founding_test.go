@@ -12,14 +12,16 @@ import (
 )
 
 func testFounding(servers ...string) *Founding {
-	return &Founding{Servers: servers, Shards: [][]int{{0, 1}, {2, 1}}, Groups: []int{0, 1, 2}, Settings: json.RawMessage(`{"a":1}`)}
+	return &Founding{Servers: servers, Shards: [][]int{{0, 1}, {2, 1}}, Groups: []int{0, 1, 2},
+		Settings: json.RawMessage(`{"a":1}`)}
 }
 
 func TestFoundingNamesVoters(t *testing.T) {
 	f := testFounding("a.1", "b.1", "c.1")
 	id := &identity{Name: "b", Incarnation: "1", Founding: f}
 	for group, want := range map[string][]string{
-		"shard-0": {"a.1", "b.1"}, "shard-1": {"c.1", "b.1"}, "catalog": {"a.1", "b.1", "c.1"}, "shard-2": nil, "shard-x": nil,
+		"shard-0": {"a.1", "b.1"}, "shard-1": {"c.1", "b.1"}, "catalog": {"a.1", "b.1", "c.1"}, "shard-2": nil,
+		"shard-x": nil,
 	} {
 		if got := id.firstVoters(group); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", group, got, want)
@@ -31,7 +33,8 @@ func TestFoundingNamesVoters(t *testing.T) {
 	}
 }
 
-// TestIdentityOfAFounder: what a node founds is in its data directory, and a node that the founding does not name makes none.
+// TestIdentityOfAFounder: what a node founds is in its data directory, and a node that the founding
+// does not name makes none.
 func TestIdentityOfAFounder(t *testing.T) {
 	incarnation := NewIncarnation()
 	f := testFounding("a."+incarnation, "b.1", "c.1")
@@ -47,11 +50,13 @@ func TestIdentityOfAFounder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(id.firstVoters("shard-0"), again.firstVoters("shard-0")); diff != "" || len(again.firstVoters("shard-0")) != 2 {
+	if diff := cmp.Diff(id.firstVoters("shard-0"), again.firstVoters("shard-0")); diff != "" ||
+		len(again.firstVoters("shard-0")) != 2 {
 		t.Errorf("the next start founds with other voters:\n%s", diff)
 	}
 	cfg.Dir, cfg.Incarnation = t.TempDir(), NewIncarnation()
-	if _, err := loadIdentity(cfg); err == nil || !strings.Contains(err.Error(), "none of the nodes that found the cluster") {
+	if _, err := loadIdentity(cfg); err == nil || !strings.Contains(err.Error(),
+		"none of the nodes that found the cluster") {
 		t.Errorf("a stranger makes an identity: %v", err)
 	}
 }

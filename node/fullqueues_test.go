@@ -39,7 +39,8 @@ func configure(version uint64, s fsm.Settings) *fsm.Configure {
 	return &fsm.Configure{Queue: "orders", Partitions: 1, Version: version, Settings: s}
 }
 
-// TestPutsIntoAFullQueueAreNotLogged: the first refusal is the machine's, the next are its leader's, until there is room.
+// TestPutsIntoAFullQueueAreNotLogged: the first refusal is the machine's, the next are its
+// leader's, until there is room.
 func TestPutsIntoAFullQueueAreNotLogged(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +104,8 @@ func TestRefusalsLookAtEachPut(t *testing.T) {
 	}
 }
 
-// TestFullQueueOfALeaderThatHandsOver: who takes nothing any more does not say that there is no room, since its successor may have taken the put.
+// TestFullQueueOfALeaderThatHandsOver: who takes nothing any more does not say that there is no
+// room, since its successor may have taken the put.
 func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +118,8 @@ func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.proposer.Close(outcome.ErrNoLeader) // as yield does
-		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err, outcome.ErrNoLeader) {
+		if reply, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{one}}); !errors.Is(err,
+			outcome.ErrNoLeader) {
 			t.Errorf("while it hands over: %+v, %v", reply, err)
 		}
 		s.proposer.Open()

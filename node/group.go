@@ -90,7 +90,8 @@ type leadership struct {
 // newGroup returns a group that is not started yet.
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}), submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
+		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}),
+		submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: histogram.Seconds(), throttle: n.throttle},
 	}
 	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
@@ -152,7 +153,8 @@ func (g *group) storeConfig() storage.Config {
 	}
 	return storage.Config{
 		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
-		Mode:  mode, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes, Logger: g.logger,
+		Mode:  mode, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes,
+		Logger:   g.logger,
 		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
 	}
 }
@@ -200,7 +202,8 @@ func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(conf, g.replica, &recentLog{monotonicLog: stores.Log}, stores.Stable, snapshotStore{stores.Snapshots, g.replica}, trans)
+	r, err := raft.NewRaft(conf, g.replica, &recentLog{monotonicLog: stores.Log}, stores.Stable,
+		snapshotStore{stores.Snapshots, g.replica}, trans)
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}

@@ -32,7 +32,8 @@ func TestSubmitIsBoundToItsLeadership(t *testing.T) {
 	}
 }
 
-// What was confirmed is that this node leads, in whatever term: the read began in another one, whose entries it may lack.
+// What was confirmed is that this node leads, in whatever term: the read began in another one,
+// whose entries it may lack.
 func TestReadIsBoundToItsLeadership(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	g := n.shards[0].Load().group
@@ -81,11 +82,12 @@ func TestDutiesOfTwoLeadershipsDoNotOverlap(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		var began atomic.Int64
 		release := make(chan struct{})
-		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}, Lead: func(ctx context.Context, _ *Group) {
-			began.Add(1)
-			<-ctx.Done()
-			<-release
-		}})
+		g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{},
+			Lead: func(ctx context.Context, _ *Group) {
+				began.Add(1)
+				<-ctx.Done()
+				<-release
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +141,8 @@ func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
 				t.Errorf("the stop ended with %v", err)
 			}
 			// Files that were left open could not be opened.
-			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other", Mode: storage.MustExist})
+			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other",
+				Mode: storage.MustExist})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +165,8 @@ func TestNothingIsStartedBesideAStop(t *testing.T) {
 	if n.spawn(run) || n.shards[0].Load().spawn(run) {
 		t.Error("a goroutine was started after the stop")
 	}
-	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}}); !errors.Is(err, outcome.ErrShuttingDown) {
+	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}}); !errors.Is(err,
+		outcome.ErrShuttingDown) {
 		t.Errorf("starting a group ended with %v", err)
 	}
 }

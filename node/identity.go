@@ -98,13 +98,16 @@ func loadIdentity(cfg Config) (*identity, error) {
 	}
 	id.FS = cfg.FS
 	if cfg.Name != "" && cfg.Name != id.Name {
-		return nil, fmt.Errorf("%s belongs to node %q, not %q: use the right data directory, or leave out the node's name", cfg.Dir, id.Name, cfg.Name)
+		return nil, fmt.Errorf("%s belongs to node %q, not %q: use the right data directory, or leave out the node's name",
+			cfg.Dir, id.Name, cfg.Name)
 	}
 	if cfg.Join != "" && cfg.Join != id.ClusterID {
-		return nil, fmt.Errorf("%s belongs to cluster %s, not %s: use the right data directory", cfg.Dir, id.ClusterID, cfg.Join)
+		return nil, fmt.Errorf("%s belongs to cluster %s, not %s: use the right data directory", cfg.Dir,
+			id.ClusterID, cfg.Join)
 	}
 	if cfg.Shards != 0 && cfg.Shards != id.Shards {
-		return nil, fmt.Errorf("%s has %d shards, not %d, and keeps that number: leave out the number of shards, or use another data directory",
+		return nil, fmt.Errorf("%s has %d shards, not %d, and keeps that number: leave out the number of shards, or use "+
+			"another data directory",
 			cfg.Dir, id.Shards, cfg.Shards)
 	}
 	return id, nil
@@ -146,12 +149,14 @@ func ValidIncarnation(text string) bool {
 func newIdentity(cfg Config) (*identity, error) {
 	for _, name := range []string{shardsDir, groupsDir} {
 		if _, err := cfg.FS.ReadDir(filepath.Join(cfg.Dir, name)); err == nil {
-			return nil, fmt.Errorf("%s holds %s but no %s: restore that file, of which any copy made after the first start will do if nothing else is missing; without it the node would forget who it is", cfg.Dir, name, identityFile)
+			return nil, fmt.Errorf("%s holds %s but no %s: restore that file, of which any copy made after the first start "+
+				"will do if nothing else is missing; without it the node would forget who it is", cfg.Dir, name, identityFile)
 		}
 	}
 	id := &identity{
 		Format: dataFormat, ClusterID: cfg.Join, Name: cfg.Name, Incarnation: cfg.Incarnation,
-		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "" && cfg.Founding == nil, Founding: cfg.Founding, FS: cfg.FS,
+		Shards: cfg.Shards, Store: cfg.Store, Founder: cfg.Join == "" && cfg.Founding == nil,
+		Founding: cfg.Founding, FS: cfg.FS,
 	}
 	setDefault(&id.Name, DefaultName)
 	setDefault(&id.Incarnation, NewIncarnation())
@@ -164,7 +169,8 @@ func newIdentity(cfg Config) (*identity, error) {
 			return nil, err
 		}
 		if !slices.Contains(id.Founding.Servers, id.serverID()) {
-			return nil, fmt.Errorf("%s is none of the nodes that found the cluster: %s", id.serverID(), strings.Join(id.Founding.Servers, ", "))
+			return nil, fmt.Errorf("%s is none of the nodes that found the cluster: %s", id.serverID(),
+				strings.Join(id.Founding.Servers, ", "))
 		}
 		id.Speaks = id.Founding.Format
 	}
@@ -276,7 +282,8 @@ func parseIdentity(path string, data []byte) (*identity, error) {
 	damaged := func(offset int64, err error, format string, args ...any) error {
 		corrupt := &storage.CorruptError{File: path, Offset: offset, Detail: fmt.Sprintf(format, args...), Err: err}
 		// Groups may be out of date in a copy; the next start completes them.
-		return fmt.Errorf("%w. Of %s alone any copy made after the first start will do, if nothing else is missing", corrupt, identityFile)
+		return fmt.Errorf("%w. Of %s alone any copy made after the first start will do, if nothing else is missing", corrupt,
+			identityFile)
 	}
 	document, last, ok := bytes.Cut(data, []byte("\ncrc32c "))
 	if !ok {
@@ -294,11 +301,13 @@ func parseIdentity(path string, data []byte) (*identity, error) {
 		return nil, damaged(offset, err, "it is no identity of a node")
 	}
 	if id.Format < dataFormat || id.Format > dataFormatQuarantined {
-		return nil, fmt.Errorf("%s: the data directory has format %d, this program reads %d to %d: use the version of belfry that wrote it",
+		return nil, fmt.Errorf("%s: the data directory has format %d, this program reads %d to %d: use the version of "+
+			"belfry that wrote it",
 			path, id.Format, dataFormat, dataFormatQuarantined)
 	}
 	if err := id.Speaks.Readable(); err != nil && id.Speaks != 0 {
-		return nil, fmt.Errorf("%s: the data is %w: use the version of belfry that wrote it, or a later one; nothing was changed", path, err)
+		return nil, fmt.Errorf("%s: the data is %w: use the version of belfry that wrote it, or a later one; nothing was "+
+			"changed", path, err)
 	}
 	if !ValidName(id.Name) || id.Incarnation == "" || id.ClusterID == "" || id.Shards < 1 || id.Shards > ShardsMax {
 		return nil, damaged(0, nil, "a field is missing or out of range")

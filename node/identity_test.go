@@ -22,7 +22,8 @@ func TestIdentityIsMadeOnceAndKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Name != "n1" || len(first.Incarnation) != 16 || len(first.ClusterID) != 32 || first.Shards != DefaultShards || !first.Founder {
+	if first.Name != "n1" || len(first.Incarnation) != 16 || len(first.ClusterID) != 32 || first.Shards != DefaultShards ||
+		!first.Founder {
 		t.Errorf("new identity is %+v", first)
 	}
 	if want := "n1." + first.Incarnation; first.serverID() != want {
@@ -149,7 +150,8 @@ func TestIdentityIsRefused(t *testing.T) {
 			"data of a later format", resum(func(id *identity) { id.Speaks = fsm.LatestFormat + 1 }),
 			fmt.Sprintf("format %d, this program reads up to %d", fsm.LatestFormat+1, fsm.LatestFormat),
 		},
-		{"a flipped bit", edit(func(b []byte) []byte { b[30] ^= 1; return b }), "node.json is damaged at offset 0: the checksum is"},
+		{"a flipped bit", edit(func(b []byte) []byte { b[30] ^= 1; return b }),
+			"node.json is damaged at offset 0: the checksum is"},
 		{"a cut file", edit(func(b []byte) []byte { return b[:100] }), "node.json is damaged at offset 100: its last line"},
 		{"an empty file", edit(func([]byte) []byte { return nil }), "node.json is damaged at offset 0: its last line"},
 		{"no incarnation", resum(func(id *identity) { id.Incarnation = "" }), "node.json is damaged at offset 0: a field"},

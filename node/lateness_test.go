@@ -14,7 +14,8 @@ import (
 func expectLateness(t *testing.T, n *Node, jobs uint64, server, worker time.Duration) {
 	t.Helper()
 	st := n.Stats().Shards[0]
-	for part, h := range map[string]histogram.Values{"server": st.ServerLateSeconds, "workers": st.WorkerLateSeconds, "queue": st.Queues["orders"].LatenessSeconds} {
+	for part, h := range map[string]histogram.Values{"server": st.ServerLateSeconds, "workers": st.WorkerLateSeconds,
+		"queue": st.Queues["orders"].LatenessSeconds} {
 		want := map[string]time.Duration{"server": server, "workers": worker, "queue": server + worker}[part]
 		got := time.Duration(h.Sum * float64(time.Second))
 		if off := got - want; h.Count != jobs || off < 0 || off > time.Millisecond {
@@ -23,7 +24,8 @@ func expectLateness(t *testing.T, n *Node, jobs uint64, server, worker time.Dura
 	}
 }
 
-// TestLatenessIsSplit: a job that falls due after a second is late by the server only for as long as somebody waits for it.
+// TestLatenessIsSplit: a job that falls due after a second is late by the server only for as long
+// as somebody waits for it.
 func TestLatenessIsSplit(t *testing.T) {
 	paused := &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{Paused: true}}
 	for name, tt := range map[string]struct {
@@ -48,7 +50,8 @@ func TestLatenessIsSplit(t *testing.T) {
 			p.grants(t)
 		}, 0, 3 * time.Second, 1},
 		"a worker waits for a queue with as many jobs reserved as it may": {func(t *testing.T, n *Node) {
-			do(t, n, 0, &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxInFlight: 1}}, put("orders", "held", 0))
+			do(t, n, 0, &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxInFlight: 1}},
+				put("orders", "held", 0))
 			held := startPoll(t, n, time.Minute, 1, "orders").grants(t)
 			p := startPoll(t, n, time.Minute, 1, "orders")
 			pass(4 * time.Second)
@@ -83,7 +86,8 @@ func TestRedeliveriesAreCounted(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "x", time.Second))
 		pass(time.Second)
-		request := &fsm.Request{ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}
+		request := &fsm.Request{ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1,
+			TTR: time.Minute}}}
 		first := startRequest(t, n, Wait{}, request).grants(t)
 		if again := startRequest(t, n, Wait{}, request).grants(t); len(again) != 1 || again[0].Serial != first[0].Serial {
 			t.Fatalf("%+v is repeated as %+v", first, again)
@@ -133,7 +137,8 @@ func TestQueueMeasuresAreBounded(t *testing.T) {
 	if got["0"].Attempts.Count != 2 || got[OtherQueues].Attempts.Count != 1 {
 		t.Errorf("%+v and %+v ended", got["0"].Attempts, got[OtherQueues].Attempts)
 	}
-	if len(got) != measuredQueuesMax+1 || got[OtherQueues].LatenessSeconds.Count != 5 || got["0"].LatenessSeconds.Count != 2 {
+	if len(got) != measuredQueuesMax+1 || got[OtherQueues].LatenessSeconds.Count != 5 ||
+		got["0"].LatenessSeconds.Count != 2 {
 		t.Errorf("%d queues, %+v, %+v", len(got), got[OtherQueues], got["0"])
 	}
 	if l.clear(); len(l.value()) != 0 {

@@ -17,8 +17,8 @@ func (n *Node) Serves(shard uint32) bool {
 	return err == nil && s.serves()
 }
 
-// Offers reports whether a Reserve of these queues that does not wait would be granted a job, as far as the leader knows
-// now. Nothing is logged. Only the leader of the shard answers.
+// Offers reports whether a Reserve of these queues that does not wait would be granted a job, as
+// far as the leader knows now. Nothing is logged. Only the leader of the shard answers.
 func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	s, done, err := n.begin(shard)
 	if err != nil {
@@ -31,9 +31,10 @@ func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	return s.hasFreeJobs(queues), nil
 }
 
-// HandOver transfers each leadership of this node to another voter, if there is one. It returns when all transfers are done
-// or have failed, or ctx ends. The node goes on, and refuses calls for shards that it does not lead with ErrNotLeader.
-// Parked calls end with ErrNoLeader. HandOver is for a node that is about to stop: its callers find the next leaders first.
+// HandOver transfers each leadership of this node to another voter, if there is one. It returns
+// when all transfers are done or have failed, or ctx ends. The node goes on, and refuses calls for
+// shards that it does not lead with ErrNotLeader. Parked calls end with ErrNoLeader. HandOver is
+// for a node that is about to stop: its callers find the next leaders first.
 func (n *Node) HandOver(ctx context.Context) {
 	n.leaving.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
@@ -53,8 +54,9 @@ func (n *Node) HandOver(ctx context.Context) {
 	all.Wait()
 }
 
-// yield transfers the leadership after the entries in flight are done, at the latest after a while: an entry that is still
-// being committed then may have an unknown outcome. Until the transfer ends, the shard takes no new requests.
+// yield transfers the leadership after the entries in flight are done, at the latest after a while:
+// an entry that is still being committed then may have an unknown outcome. Until the transfer ends,
+// the shard takes no new requests.
 func (s *shard) yield(ctx context.Context) {
 	s.proposer.Close(outcome.ErrNoLeader)
 	s.waiters.close(outcome.ErrNoLeader)

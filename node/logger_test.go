@@ -29,7 +29,8 @@ func TestRaftLogsAtDebugLevel(t *testing.T) {
 			t.Errorf("line %d is %s", i, line)
 		}
 	}
-	if len(lines) != len(want) || !l.IsTrace() || !l.IsDebug() || !l.IsInfo() || !l.IsWarn() || !l.IsError() || l.GetLevel() != hclog.Trace {
+	if len(lines) != len(want) || !l.IsTrace() || !l.IsDebug() || !l.IsInfo() || !l.IsWarn() || !l.IsError() ||
+		l.GetLevel() != hclog.Trace {
 		t.Errorf("%d lines were written", len(lines))
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestEndingsAreMeasured: how long jobs took from their puts to their acks, and after how many attempts they were acked or died.
+// TestEndingsAreMeasured: how long jobs took from their puts to their acks, and after how many
+// attempts they were acked or died.
 func TestEndingsAreMeasured(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,16 +10,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// AddNonvoter has a group, which this node must lead, send its log to a server that does not vote yet. The server's node
-// must run the group. Adding a member that is there changes nothing. For after see RemoveServer.
+// AddNonvoter has a group, which this node must lead, send its log to a server that does not vote
+// yet. The server's node must run the group. Adding a member that is there changes nothing. For
+// after see RemoveServer.
 func (n *Node) AddNonvoter(ctx context.Context, group, serverID string, after uint64) error {
 	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
 		return r.AddNonvoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
 	})
 }
 
-// AddVoter makes a non-voter of a group, which this node must lead, a voter. It takes part in every commit at once, so the caller must have seen it
-// catch up, and must change one member at a time. A server that is no member is refused with ErrOvertaken. For after see RemoveServer.
+// AddVoter makes a non-voter of a group, which this node must lead, a voter. It takes part in every
+// commit at once, so the caller must have seen it catch up, and must change one member at a time. A
+// server that is no member is refused with ErrOvertaken. For after see RemoveServer.
 func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint64) error {
 	return n.changeMembers(ctx, group, after, func(m Membership, r *raft.Raft) (raft.Future, error) {
 		if !m.Has(serverID) {
@@ -29,8 +31,8 @@ func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint6
 	})
 }
 
-// DemoteVoter takes a server its vote in a group, which this node must lead; it follows on. The leader cannot be demoted: it hands over first. For
-// after see RemoveServer.
+// DemoteVoter takes a server its vote in a group, which this node must lead; it follows on. The
+// leader cannot be demoted: it hands over first. For after see RemoveServer.
 func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after uint64) error {
 	if serverID == n.id.serverID() {
 		return fmt.Errorf("%w: %s would take its own vote in %s", outcome.ErrCanceled, serverID, group)
@@ -40,18 +42,21 @@ func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after ui
 	})
 }
 
-// RemoveServer removes a server from a group, which this node must lead. after is the Membership.Index of the configuration that the caller judged
-// by: if there is a newer one, nothing changes and the error is ErrOvertaken, or, if the newer one is not committed yet, ErrUnknownOutcome. 0 stands
-// for any configuration; two callers with 0 may together take away a majority.
+// RemoveServer removes a server from a group, which this node must lead. after is the
+// Membership.Index of the configuration that the caller judged by: if there is a newer one, nothing
+// changes and the error is ErrOvertaken, or, if the newer one is not committed yet,
+// ErrUnknownOutcome. 0 stands for any configuration; two callers with 0 may together take away a
+// majority.
 func (n *Node) RemoveServer(ctx context.Context, group, serverID string, after uint64) error {
 	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
 		return r.RemoveServer(raft.ServerID(serverID), after, submitTimeout), nil
 	})
 }
 
-// TransferLeader hands the leadership of a group, which this node must lead, to another voter: if serverID is empty to the one with the most of the log of
-// those that answer. It fails with ErrSilent if the other has not answered in the last half second: the group would be without a leader while it is waited for,
-// and Raft might go on waiting for ever.
+// TransferLeader hands the leadership of a group, which this node must lead, to another voter: if
+// serverID is empty to the one with the most of the log of those that answer. It fails with
+// ErrSilent if the other has not answered in the last half second: the group would be without a
+// leader while it is waited for, and Raft might go on waiting for ever.
 func (n *Node) TransferLeader(ctx context.Context, name, serverID string) error {
 	return n.asLeader(ctx, name, "handing over the leadership of", func(g *group, i *instance) error {
 		to := raft.ServerID(serverID)
@@ -66,7 +71,8 @@ func (n *Node) TransferLeader(ctx context.Context, name, serverID string) error 
 }
 
 // changeMembers carries out one change. If ctx ends first, it may be carried out all the same.
-func (n *Node) changeMembers(ctx context.Context, name string, after uint64, change func(Membership, *raft.Raft) (raft.Future, error)) error {
+func (n *Node) changeMembers(ctx context.Context, name string, after uint64,
+	change func(Membership, *raft.Raft) (raft.Future, error)) error {
 	return n.asLeader(ctx, name, "changing the members of", func(g *group, i *instance) error {
 		m := g.replica.committedMembers()
 		if after != 0 && m.Index != after {

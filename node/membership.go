@@ -33,8 +33,9 @@ func membership(index uint64, c raft.Configuration) Membership {
 	return m
 }
 
-// Members returns the members of a group, which this node must lead, and still lead when the call began: every change that was begun before is
-// in the answer or will never be committed. It logs an entry.
+// Members returns the members of a group, which this node must lead, and still lead when the call
+// began: every change that was begun before is in the answer or will never be committed. It logs an
+// entry.
 func (n *Node) Members(ctx context.Context, name string) (Membership, error) {
 	read := make(chan Membership, 1)
 	err := n.asLeader(ctx, name, "reading the members of", func(g *group, i *instance) error {

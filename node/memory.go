@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 )
 
-// memoryInterval is the time between two sums of the whole account of memory. Machines update their part with each entry.
+// memoryInterval is the time between two sums of the whole account of memory. Machines update their
+// part with each entry.
 const memoryInterval = 250 * time.Millisecond
 
 // watchMemory checks the reports of other nodes at intervals until ctx ends. If there is a limit,

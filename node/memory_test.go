@@ -55,8 +55,10 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 	adds := []fsm.Command{put("orders", "new", 0), &fsm.Open{Queue: "other", Partitions: 1}}
 	reserves := []fsm.Command{&fsm.Reserve{Queues: []string{"none"}, Max: 1}}
 	frees := []fsm.Command{
-		&fsm.Cancel{Queue: "orders", ID: "none"}, &fsm.Purge{Queue: "none"}, &fsm.DeleteQueue{Queue: "none"}, &fsm.Expire{}, &fsm.Lead{},
-		&fsm.Nack{Ref: refOf(g)}, &fsm.Release{Ref: refOf(g)}, &fsm.Extend{Ref: refOf(g)}, &fsm.Reschedule{Queue: "orders", ID: "none"},
+		&fsm.Cancel{Queue: "orders", ID: "none"}, &fsm.Purge{Queue: "none"}, &fsm.DeleteQueue{Queue: "none"}, &fsm.Expire{},
+		&fsm.Lead{},
+		&fsm.Nack{Ref: refOf(g)}, &fsm.Release{Ref: refOf(g)}, &fsm.Extend{Ref: refOf(g)},
+		&fsm.Reschedule{Queue: "orders", ID: "none"},
 		&fsm.Redrive{Queue: "none"}, &fsm.Configure{Queue: "none", Partitions: 1}, &fsm.Ack{Ref: refOf(g)},
 	}
 	refused := uint64(0)
@@ -78,7 +80,8 @@ func TestWhatAFullMemoryRefuses(t *testing.T) {
 	}
 	full, critical := fullMark(n)>>20, criticalMark(n)>>20
 	if 1024*7/10 > full || full >= critical || critical >= admit.SoftMemoryLimit(1<<30)>>20 {
-		t.Errorf("of 1024 MiB the marks are %d and %d, the collector's limit %d", full, critical, admit.SoftMemoryLimit(1<<30)>>20)
+		t.Errorf("of 1024 MiB the marks are %d and %d, the collector's limit %d", full, critical,
+			admit.SoftMemoryLimit(1<<30)>>20)
 	}
 	h.set(n, full-8)
 	check("below the mark", nil, put("orders", "a", 0))
@@ -110,7 +113,8 @@ func fillMemory(t *testing.T, n *Node) (jobs int) {
 	for ; ; jobs += 50 {
 		req := &fsm.Request{}
 		for i := range 50 {
-			req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1, Body: body})
+			req.Commands = append(req.Commands, &fsm.Put{Queue: "orders", ID: fmt.Sprint(jobs + i), Again: true, Partitions: 1,
+				Body: body})
 		}
 		if _, err := n.Do(t.Context(), 0, req); err != nil {
 			if !errors.Is(err, outcome.ErrMemoryFull) {
@@ -133,8 +137,9 @@ func (r *onFirstRead) Read(p []byte) (int, error) {
 	return r.Reader.Read(p)
 }
 
-// TestRestoreInAFullMemory: while a snapshot is restored in place of a state a full node remains full, though it holds next to nothing, and afterwards what the
-// collector found of the new state on the way does not count twice.
+// TestRestoreInAFullMemory: while a snapshot is restored in place of a state a full node remains
+// full, though it holds next to nothing, and afterwards what the collector found of the new state
+// on the way does not count twice.
 func TestRestoreInAFullMemory(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 96)
 	h.set(n, 16)
@@ -162,7 +167,8 @@ func TestRestoreInAFullMemory(t *testing.T) {
 	}
 }
 
-// TestJobsFillTheMemory: without anything else alive the machines' own account refuses puts, at once, and draining them lets puts in again.
+// TestJobsFillTheMemory: without anything else alive the machines' own account refuses puts, at
+// once, and draining them lets puts in again.
 func TestJobsFillTheMemory(t *testing.T) {
 	n, _ := openInMemory(t, t.TempDir(), 96)
 	first := fillMemory(t, n)
@@ -185,8 +191,8 @@ func TestJobsFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting while enough jobs are reserved, and gets the job when one of those is acked, or when
-// there is memory again.
+// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting while enough jobs are reserved, and
+// gets the job when one of those is acked, or when there is memory again.
 func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +200,8 @@ func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
 		for range admit.CriticalLeases + 2 {
 			do(t, n, 0, put("orders", "x", 0))
 		}
-		held := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: admit.CriticalLeases, TTR: time.Hour}).Results[0].Grants
+		held := do(t, n, 0, &fsm.Reserve{Queues: []string{"orders"}, Max: admit.CriticalLeases,
+			TTR: time.Hour}).Results[0].Grants
 		h.set(n, 900)
 		for _, relief := range []func(){
 			func() { do(t, n, 0, &fsm.Ack{Ref: refOf(held[0])}) }, func() { h.set(n, 100) },
@@ -223,7 +230,8 @@ func TestNoLimitRefusesNothing(t *testing.T) {
 	}
 }
 
-// TestFullVoterStopsPuts: a leader refuses puts while another voter of the shard says that its memory is full, and for a while when that voter falls silent.
+// TestFullVoterStopsPuts: a leader refuses puts while another voter of the shard says that its
+// memory is full, and for a while when that voter falls silent.
 func TestFullVoterStopsPuts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -232,7 +240,8 @@ func TestFullVoterStopsPuts(t *testing.T) {
 		puts := func(want error) {
 			t.Helper()
 			_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
-			if full, _ := errors.AsType[*admit.MemoryError](err); !errors.Is(err, want) || want != nil && *full != (admit.MemoryError{Used: 90, Limit: 100}) {
+			if full, _ := errors.AsType[*admit.MemoryError](err); !errors.Is(err, want) || want != nil &&
+				*full != (admit.MemoryError{Used: 90, Limit: 100}) {
 				t.Errorf("a put ended with %v, want %v", err, want)
 			}
 		}
@@ -253,8 +262,8 @@ func TestFullVoterStopsPuts(t *testing.T) {
 	})
 }
 
-// TestFullVoterIsForgotten: what a node said of its memory ends to count also if nobody asks it any more, as when it was removed, and on a leader without a
-// limit of its own.
+// TestFullVoterIsForgotten: what a node said of its memory ends to count also if nobody asks it any
+// more, as when it was removed, and on a leader without a limit of its own.
 func TestFullVoterIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// TestFullMemoryForgets: while puts are refused for want of memory the pacer has forgotten what is past its time, though no caller logs anything.
-// While there is memory nothing is logged for that.
+// TestFullMemoryForgets: while puts are refused for want of memory the pacer has forgotten what is
+// past its time, though no caller logs anything. While there is memory nothing is logged for that.
 func TestFullMemoryForgets(t *testing.T) {
 	const window, late = fsm.DefaultDedupWindow, 2 * fsm.DefaultDedupWindow
 	here := func(_ context.Context, n *Node, h *fakeHeap) { h.set(n, fullMark(n)>>20+1) }
@@ -94,7 +94,8 @@ func TestCriticalMemoryIsDrained(t *testing.T) {
 	var held []fsm.Grant
 	take := func(id string, most uint32, want int) {
 		t.Helper()
-		req := &fsm.Request{Caller: "c", ID: id, Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most, TTR: time.Hour}}}
+		req := &fsm.Request{Caller: "c", ID: id, Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most,
+			TTR: time.Hour}}}
 		reply, err := n.Reserve(t.Context(), 0, req, Wait{})
 		if want == 0 {
 			if !errors.Is(err, outcome.ErrMemoryFull) {
@@ -137,7 +138,8 @@ func TestLetThroughIsCountedAnew(t *testing.T) {
 	do(t, n, 0, put("orders", "x", 0))
 	h.set(n, criticalMark(n)>>20+1)
 	s := n.shards[0].Load()
-	if _, err := s.admission.Admit(t.Context(), &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Max: admit.CriticalLeases}}}); err != nil {
+	if _, err := s.admission.Admit(t.Context(),
+		&fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Max: admit.CriticalLeases}}}); err != nil {
 		t.Fatal(err)
 	}
 	n.sumMemory()
@@ -152,7 +154,8 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	named := func(id string, c fsm.Command) *fsm.Request {
 		return &fsm.Request{Caller: "c", ID: id, Commands: []fsm.Command{c}}
 	}
-	puts := []*fsm.Request{named("p", put("orders", "x", 0)), named("", &fsm.Put{Queue: "orders", ID: "chosen", Partitions: 1})}
+	puts := []*fsm.Request{named("p", put("orders", "x", 0)),
+		named("", &fsm.Put{Queue: "orders", ID: "chosen", Partitions: 1})}
 	for _, req := range puts {
 		if _, err := n.Do(t.Context(), 0, req); err != nil {
 			t.Fatal(err)
@@ -171,7 +174,8 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	check := func(when string) {
 		t.Helper()
 		for _, req := range puts {
-			if reply, err := n.Do(t.Context(), 0, req); err != nil || reply.Results[0].Code != fsm.OK || req.ID == "" && reply.Results[0].Created {
+			if reply, err := n.Do(t.Context(), 0, req); err != nil || reply.Results[0].Code != fsm.OK || req.ID == "" &&
+				reply.Results[0].Created {
 				t.Errorf("%s: the repeat of a put ended with %+v, %v", when, reply.Results, err)
 			}
 		}

@@ -60,7 +60,8 @@ func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() er
 		}
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("%s %s here: %w: %w", doing, founding.ShardGroup(shard), outcome.ErrUnknownOutcome, context.Cause(ctx))
+		return fmt.Errorf("%s %s here: %w: %w", doing, founding.ShardGroup(shard), outcome.ErrUnknownOutcome,
+			context.Cause(ctx))
 	}
 }
 

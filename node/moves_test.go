@@ -270,8 +270,9 @@ func TestIdentityRecordsWhoLeft(t *testing.T) {
 	}
 }
 
-// Where it is not known which identity is on the disk the process ends: the next start may retire a replica that this one would go on with. Where it
-// is known nothing has changed, and the replica goes on.
+// Where it is not known which identity is on the disk the process ends: the next start may retire a
+// replica that this one would go on with. Where it is known nothing has changed, and the replica
+// goes on.
 func TestIdentityThatCannotBeWritten(t *testing.T) {
 	tests := []struct {
 		name string

@@ -23,7 +23,8 @@ func (n *Node) narrateStart() (end func()) {
 			}
 			for _, s := range n.here() {
 				if !s.serves() && s.soleVoter() {
-					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index", s.instance().LastIndex())
+					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index",
+						s.instance().LastIndex())
 				}
 			}
 		}

@@ -86,7 +86,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(), snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}), closed: make(chan struct{})}
+	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(),
+		snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
+		closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
 	n.memory = admit.NewMemory(cfg.MemoryBytes, cfg.HeapLive, cfg.Logger)
@@ -102,7 +104,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.id, err = loadIdentity(cfg); err != nil {
 		return nil, err
 	}
-	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes, Free: cfg.diskFree, Logger: cfg.Logger})
+	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes,
+		Free: cfg.diskFree, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,8 @@ func serveTheLifeOfAJob(t *testing.T, store string) {
 	cfg.Store = store
 	n := openNode(t, cfg)
 	reply := do(t, n, 1, put("orders", "close order 42", 0))
-	if !reply.Results[0].Created || reply.Witness.Shard != 1 || reply.Witness.Index == 0 || reply.Witness.Term == 0 || reply.Witness.Time == 0 {
+	if !reply.Results[0].Created || reply.Witness.Shard != 1 || reply.Witness.Index == 0 || reply.Witness.Term == 0 ||
+		reply.Witness.Time == 0 {
 		t.Fatalf("put was answered %+v", reply)
 	}
 	grants := reserve(t, n, 1, "orders", 0)
@@ -123,7 +124,8 @@ func serveTheLifeOfAJob(t *testing.T, store string) {
 		t.Fatalf("reserved %d jobs, want 1", len(grants))
 	}
 	g := grants[0]
-	if r, _, err := n.Peek(1, &fsm.HeldQuery{Grants: grants[:1]}); err != nil || len(r.Jobs) != 1 || string(r.Jobs[0].Body) != "close order 42" {
+	if r, _, err := n.Peek(1, &fsm.HeldQuery{Grants: grants[:1]}); err != nil || len(r.Jobs) != 1 ||
+		string(r.Jobs[0].Body) != "close order 42" {
 		t.Errorf("the granted job is read as %+v, %v", r.Jobs, err)
 	}
 	if reply := do(t, n, 1, &fsm.Ack{Ref: refOf(g)}); reply.Results[0].Code != fsm.OK {

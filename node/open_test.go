@@ -32,7 +32,8 @@ func TestOpenRefuses(t *testing.T) {
 		spoil   func(*testing.T, *Config)
 		problem string
 	}{
-		{"a node of another name", func(_ *testing.T, cfg *Config) { cfg.Name = "other" }, `belongs to node "node", not "other"`},
+		{"a node of another name", func(_ *testing.T, cfg *Config) { cfg.Name = "other" },
+			`belongs to node "node", not "other"`},
 		{"a lost shard", remove(shardsDir, "0001"), "no group in this directory"},
 		{"lost shards", remove(shardsDir), "no group in this directory"},
 		{"a lost identity", remove(identityFile), "restore that file"},
@@ -43,8 +44,10 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		}, "belongs to group"},
 		{"a clock behind", func(_ *testing.T, cfg *Config) { cfg.Clock = shiftedClock(-time.Minute) }, "--accept-clock"},
-		{"a clock far ahead", func(_ *testing.T, cfg *Config) { cfg.Clock = shiftedClock(31 * 24 * time.Hour) }, "--accept-clock"},
-		{"a bad configuration", func(_ *testing.T, cfg *Config) { cfg.Logger, cfg.Dir = nil, "" }, "Dir is empty\nLogger is nil"},
+		{"a clock far ahead", func(_ *testing.T, cfg *Config) { cfg.Clock = shiftedClock(31 * 24 * time.Hour) },
+			"--accept-clock"},
+		{"a bad configuration", func(_ *testing.T, cfg *Config) { cfg.Logger, cfg.Dir = nil, "" },
+			"Dir is empty\nLogger is nil"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -164,7 +167,8 @@ func TestOpenCompletesAnInterruptedFounding(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The process ended when one shard had a term and no configuration, and the other no files.
-	stores, err := storage.Open(shardDir(cfg.Dir, 0), storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/shard-0"})
+	stores, err := storage.Open(shardDir(cfg.Dir, 0),
+		storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/shard-0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +247,8 @@ func TestStatusAndStats(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	w := do(t, n, 1, put("orders", "x", 0), put("orders", "y", 0)).Witness
 	st := n.Status()
-	if st.ClusterID == "" || st.Name != "node" || !strings.HasPrefix(st.ServerID, "node.") || st.PeerAddr != "" || st.Draining || st.DiskFreeBytes == 0 {
+	if st.ClusterID == "" || st.Name != "node" || !strings.HasPrefix(st.ServerID, "node.") || st.PeerAddr != "" ||
+		st.Draining || st.DiskFreeBytes == 0 {
 		t.Errorf("status is %+v", st)
 	}
 	got := st.Shards[1]

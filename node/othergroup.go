@@ -51,7 +51,8 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	if peer.Reserved(cfg.Name) || strings.HasPrefix(cfg.Name, founding.ShardPrefix) {
 		return nil, fmt.Errorf("group name %q is taken", cfg.Name)
 	}
-	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead, led: make(chan struct{})}
+	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead,
+		led: make(chan struct{})}
 	g.group.onLead = g.onLead
 	if err := g.group.start(ctx); err != nil {
 		return nil, err
@@ -101,7 +102,8 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	if len(entry) > peer.EntryBytesMax {
-		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry), peer.EntryBytesMax)
+		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry),
+			peer.EntryBytesMax)
 	}
 	l, err := g.group.leader()
 	if err != nil {
@@ -120,7 +122,8 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	select {
 	case err = <-ended:
 	case <-deadline.C:
-		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, outcome.ErrUnknownOutcome, g.group.node.cfg.ProposeTimeout)
+		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, outcome.ErrUnknownOutcome,
+			g.group.node.cfg.ProposeTimeout)
 	case <-ctx.Done():
 		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/belfrydb/belfry/node/peer"
 )
 
-// peerNode returns a node with a name whose peer port is l, part of the given cluster, or a founder if that is empty. Its dials
-// reach to.
+// peerNode returns a node with a name whose peer port is l, part of the given cluster, or a founder
+// if that is empty. Its dials reach to.
 func peerNode(t *testing.T, dir, name, cluster string, l, to *pipetest.Listener) *Node {
 	t.Helper()
 	cfg := testConfig(t, dir)
@@ -55,9 +55,10 @@ func TestCallsOverThePeerPort(t *testing.T) {
 		if again := a.PeerListener(); again != a.PeerListener() {
 			t.Error("there are two listeners")
 		}
-		transport := &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return b.DialPeer(ctx, a.Status().ServerID)
-		}}
+		transport := &http.Transport{Protocols: &protocols,
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return b.DialPeer(ctx, a.Status().ServerID)
+			}}
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://a/", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +88,8 @@ func TestGroupNamesThatAreTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		for _, name := range []string{"hello", "calls", "shard-0", "shard-9"} {
-			if _, err := n.StartGroup(t.Context(), GroupConfig{Name: name}); err == nil || !strings.Contains(err.Error(), "is taken") {
+			if _, err := n.StartGroup(t.Context(), GroupConfig{Name: name}); err == nil ||
+				!strings.Contains(err.Error(), "is taken") {
 				t.Errorf("starting a group %q gives %v", name, err)
 			}
 		}

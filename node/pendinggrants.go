@@ -30,8 +30,8 @@ type pendingGrants struct {
 	byName map[requestName]*pendingGrant
 }
 
-// pendingGrant is a request with an id that has reservations in flight or grants that wait for a repeat. It is guarded by
-// pendingGrants.mu.
+// pendingGrant is a request with an id that has reservations in flight or grants that wait for a
+// repeat. It is guarded by pendingGrants.mu.
 type pendingGrant struct {
 	name requestName
 	// inProgress is the number of its reservations that have not ended.
@@ -54,7 +54,8 @@ type grantProposal struct {
 
 // newPendingGrants returns those of a shard, whose proposer and admission exist. They are closed.
 func newPendingGrants(s *shard) *pendingGrants {
-	return &pendingGrants{closed: true, propose: s.proposer.Enqueue, check: s.admission.Check, format: s.node.Format, failed: s.note}
+	return &pendingGrants{closed: true, propose: s.proposer.Enqueue, check: s.admission.Check, format: s.node.Format,
+		failed: s.note}
 }
 
 // open begins a leadership.
@@ -77,10 +78,11 @@ func (pg *pendingGrants) close() {
 	pg.byName = nil
 }
 
-// enqueue proposes a request. If it is a reservation with an id, it sets pr.pendingGrant, and exactly one of noteDelivered,
-// noteAbandoned and noteNoGrants must follow.
+// enqueue proposes a request. If it is a reservation with an id, it sets pr.pendingGrant, and
+// exactly one of noteDelivered, noteAbandoned and noteNoGrants must follow.
 func (pg *pendingGrants) enqueue(pr *grantProposal) error {
-	if pr.pendingGrant = nil; pr.Request.ID == "" || len(pr.Request.Commands) != 1 || pr.Request.Commands[0].Kind() != fsm.KindReserve {
+	if pr.pendingGrant = nil; pr.Request.ID == "" || len(pr.Request.Commands) != 1 ||
+		pr.Request.Commands[0].Kind() != fsm.KindReserve {
 		return pg.propose(&pr.Proposal)
 	}
 	name := nameOf(pr.Request)
@@ -158,7 +160,8 @@ func (pg *pendingGrants) isInProgress(req *fsm.Request) bool {
 }
 
 // recall reads the grants of a request with read. What it returns counts as delivered.
-func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, propose.Witness)) (fsm.Reading, propose.Witness) {
+func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, propose.Witness)) (fsm.Reading,
+	propose.Witness) {
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
 	r, w := read()
@@ -187,7 +190,8 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 		grants = c.releasing
 	}
 	req := releaseOf(grants)
-	pr := &propose.Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: pg.format(), Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
+	pr := &propose.Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: pg.format(),
+		Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {
 		c.timer.Reset(repeatWait)
@@ -212,7 +216,8 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 	if c.releasing = nil; err != nil {
 		pg.failed("releasing jobs whose caller had left; their leases will expire", err)
 	}
-	if c.abandoned != nil && !c.delivered && pg.byName[c.name] == c { // meanwhile the caller of a repeat with grants has left too
+	// meanwhile the caller of a repeat with grants has left too
+	if c.abandoned != nil && !c.delivered && pg.byName[c.name] == c {
 		c.timer.Reset(repeatWait)
 	}
 	pg.forgetIfDoneLocked(c)

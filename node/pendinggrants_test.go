@@ -15,7 +15,8 @@ import (
 
 // reserveOrder is a request for one order, with an id.
 func reserveOrder() *fsm.Request {
-	return &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}
+	return &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1,
+		TTR: time.Minute}}}
 }
 
 // ways are how a reservation may be made: at once, or by a caller who waits.
@@ -82,7 +83,8 @@ func TestGrantForWhichNobodyComesGoesBack(t *testing.T) {
 	})
 }
 
-// A repeat that does not wait, as of a caller that wants to give back what it may have got, gets also what is still being logged.
+// A repeat that does not wait, as of a caller that wants to give back what it may have got, gets
+// also what is still being logged.
 func TestRepeatThatDoesNotWaitGetsWhatIsOnItsWay(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		second := startRequest(t, o.node, Wait{}, reserveOrder())
@@ -173,7 +175,8 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "x", 0))
 		cs := n.shards[0].Load().pendingGrants
-		first := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder(), Encoded: fsm.AppendRequest(nil, reserveOrder())}}
+		first := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder(),
+			Encoded: fsm.AppendRequest(nil, reserveOrder())}}
 		var granted answer
 		first.Complete = func(reply propose.Reply, err error) { granted = answer{reply, err} }
 		if err := cs.enqueue(first); err != nil {
@@ -189,7 +192,8 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 	})
 }
 
-// A repeat that leaves as well does not keep the job from others; one of whom the grants are not says nothing about them.
+// A repeat that leaves as well does not keep the job from others; one of whom the grants are not
+// says nothing about them.
 func TestRepeatThatLeavesToo(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -229,8 +233,9 @@ func TestGrantOfAnEndedLeadershipStays(t *testing.T) {
 	})
 }
 
-// A release of which it is not known what became is proposed again until that is known, and the pending grant ends with it: it would hide what the request is
-// granted later, for as long as the leadership lasts.
+// A release of which it is not known what became is proposed again until that is known, and the
+// pending grant ends with it: it would hide what the request is granted later, for as long as the
+// leadership lasts.
 func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -275,8 +280,8 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 	}
 }
 
-// TestRepeatDuringADoubtedRelease: a repeat that comes while it is not known whether the first grants were released is granted anew. When its caller
-// leaves as well, those grants go back too.
+// TestRepeatDuringADoubtedRelease: a repeat that comes while it is not known whether the first
+// grants were released is granted anew. When its caller leaves as well, those grants go back too.
 func TestRepeatDuringADoubtedRelease(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()

@@ -10,7 +10,8 @@ import (
 // Jobs are found by these numbers: they must never change for a cluster that exists.
 func TestPlacementIsAsItEverWas(t *testing.T) {
 	var partitions, shards []uint32
-	for _, id := range []string{"", "a", "b", "order-42", "order-43", "namespace/queue", "ärger", "0123456789012345678901234567890123456789"} {
+	for _, id := range []string{"", "a", "b", "order-42", "order-43", "namespace/queue", "ärger",
+		"0123456789012345678901234567890123456789"} {
 		partitions = append(partitions, PartitionOf(id, 7))
 		for _, p := range []uint32{0, 1, 5, 6} {
 			shards = append(shards, ShardOf(id, p, 6))

@@ -72,7 +72,8 @@ func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) 
 		}
 		err := g.replica.differs(right)
 		if err == nil {
-			n.fatal(fmt.Errorf("the replica of %s on this node differs from the others': %w. Remove the data directory and start the node as a new one", group, divergence(right)))
+			n.fatal(fmt.Errorf("the replica of %s on this node differs from the others': %w. Remove the data directory and "+
+				"start the node as a new one", group, divergence(right)))
 		}
 		return err
 	}
@@ -181,4 +182,5 @@ func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Contex
 }
 
 // errQuarantined is the answer to a start of a shard whose replica is set aside.
-var errQuarantined = errors.New("the replica was set aside because its state differs from the others', or cannot be restored; it must be stopped before another can start")
+var errQuarantined = errors.New("the replica was set aside because its state differs from the others', or cannot be " +
+	"restored; it must be stopped before another can start")

@@ -21,14 +21,16 @@ func TestDigestsAreKept(t *testing.T) {
 			if index%digestEvery == 0 && index/digestEvery%2 == 0 {
 				continue // an entry of Raft's own, which the machine does not see
 			}
-			entry := fsm.AppendEntry(nil, fsm.Time(index), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})})
+			entry := fsm.AppendEntry(nil, fsm.Time(index),
+				[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})})
 			if out := r.Apply(&raft.Log{Index: index, Term: 1, Data: entry}).(*appliedEntry); out.err != nil {
 				t.Fatal(out.err)
 			}
 		}
 	}
 	newReplica := func() *replica {
-		r := &replica{fatal: func(err error) { t.Error(err) }, machine: newShardMachine(fsm.Config{}), applySeconds: histogram.Seconds(), grown: func() {}}
+		r := &replica{fatal: func(err error) { t.Error(err) }, machine: newShardMachine(fsm.Config{}),
+			applySeconds: histogram.Seconds(), grown: func() {}}
 		r.snapshotAt.Store(1 << 40)
 		return r
 	}

@@ -20,7 +20,8 @@ func expectJobs(t *testing.T, reply propose.Reply, bodies ...string) {
 	var got []string
 	for i, job := range reply.Jobs {
 		got = append(got, string(job.Body))
-		if g := reply.Results[0].Grants[i]; job.Fence != g.Fence || job.Serial != g.Serial || job.Until != g.Until || job.State != fsm.Reserved {
+		if g := reply.Results[0].Grants[i]; job.Fence != g.Fence || job.Serial != g.Serial || job.Until != g.Until ||
+			job.State != fsm.Reserved {
 			t.Errorf("job %d of the reply is %+v, granted was %+v", i, job, g)
 		}
 	}
@@ -34,7 +35,8 @@ func TestReserveAnswersWithTheJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		do(t, n, 0, put("orders", "a", 0), put("orders", "b", 0), put("orders", "c", 0))
-		req := &fsm.Request{ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 3, TTR: time.Hour}}}
+		req := &fsm.Request{ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 3,
+			TTR: time.Hour}}}
 		first, err := n.Reserve(t.Context(), 0, req, Wait{})
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +87,8 @@ func TestQueryShowsWhatWasAnsweredBefore(t *testing.T) {
 		if err != nil || len(r.Jobs) != 1 || r.Jobs[0].BodyBytes != 1 {
 			t.Errorf("%s answered %+v, %v", name, r, err)
 		}
-		if at != (propose.Witness{Shard: 1, Term: w.Term, Index: w.Index, Time: w.Time}) || r.Clock != w.Time || r.Now < w.Time {
+		if at != (propose.Witness{Shard: 1, Term: w.Term, Index: w.Index, Time: w.Time}) || r.Clock != w.Time ||
+			r.Now < w.Time {
 			t.Errorf("%s has seen %+v at %d, the put was %+v", name, at, r.Now, w)
 		}
 	}

@@ -44,8 +44,10 @@ func queuesHeld(n *Node) (held int) {
 	return held
 }
 
-// TestNamespaceLeavesQueuesToOthers: a namespace makes queues until it has as many as are left for all, and is then refused before the log; what it has goes
-// on, and others make theirs, each as long as it has fewer than are left. A shard that is full says so, and a queue that is deleted makes room.
+// TestNamespaceLeavesQueuesToOthers: a namespace makes queues until it has as many as are left for
+// all, and is then refused before the log; what it has goes on, and others make theirs, each as
+// long as it has fewer than are left. A shard that is full says so, and a queue that is deleted
+// makes room.
 func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openWithQueuesMax(t, 8)
@@ -55,7 +57,8 @@ func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 			why     string // what the refusal says
 		}{
 			{puts: "t/0 t/1 t/2"},
-			{puts: "t/3 t/4", refused: "t/4", why: `namespace "t" has 4 queues in this shard, and no namespace may have more than are left there for all, 4 of 8; delete some`},
+			{puts: "t/3 t/4", refused: "t/4",
+				why: `namespace "t" has 4 queues in this shard, and no namespace may have more than are left there for all, 4 of 8; delete some`},
 			{puts: "t/3"},
 			{puts: "t/4", refused: "t/4", why: `namespace "t" has 4 queues`},
 			{puts: "t/0"},
@@ -80,7 +83,8 @@ func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 				continue
 			}
 			e, ok := errors.AsType[*admit.QueuesError](err)
-			if !ok || !errors.Is(err, outcome.ErrQuota) || outcome.Of(err) != outcome.NotApplied || e.Queue != step.refused || !strings.Contains(e.Error(), step.why) {
+			if !ok || !errors.Is(err, outcome.ErrQuota) || outcome.Of(err) != outcome.NotApplied || e.Queue != step.refused ||
+				!strings.Contains(e.Error(), step.why) {
 				t.Fatalf("step %d, %s: %v", i, step.puts, err)
 			}
 			expectEntries(t, n, before, 0)
@@ -95,7 +99,8 @@ func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 	})
 }
 
-// TestQueuesMadeAtOnce: however many puts come at one time, alone and in batches, a namespace gets half of what there is and not one more.
+// TestQueuesMadeAtOnce: however many puts come at one time, alone and in batches, a namespace gets
+// half of what there is and not one more.
 func TestQueuesMadeAtOnce(t *testing.T) {
 	for _, batch := range []int{1, 3} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {
@@ -126,9 +131,9 @@ func TestQueuesMadeAtOnce(t *testing.T) {
 	}
 }
 
-// TestPutsMakeNoQueues: where puts make none, one into a queue that does not exist is refused before the log with the queue's name, whatever else it puts; what
-// was made goes on, a repeat is answered, queues are made by other means, and the next
-// start knows it.
+// TestPutsMakeNoQueues: where puts make none, one into a queue that does not exist is refused
+// before the log with the queue's name, whatever else it puts; what was made goes on, a repeat is
+// answered, queues are made by other means, and the next start knows it.
 func TestPutsMakeNoQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openWithQueuesMax(t, 100)
@@ -140,7 +145,8 @@ func TestPutsMakeNoQueues(t *testing.T) {
 		for _, queues := range [][]string{{"mistyped"}, {"old", "mistyped"}} {
 			err := tryPut(t, n, named(queues...)...)
 			none, ok := errors.AsType[*admit.NoQueueError](err)
-			if !ok || none.Queue != "mistyped" || !errors.Is(err, outcome.ErrNoQueue) || outcome.Of(err) != outcome.NotApplied || !strings.Contains(err.Error(), "belfry queue create mistyped") {
+			if !ok || none.Queue != "mistyped" || !errors.Is(err, outcome.ErrNoQueue) || outcome.Of(err) != outcome.NotApplied ||
+				!strings.Contains(err.Error(), "belfry queue create mistyped") {
 				t.Errorf("a put into %q ended with %v", queues, err)
 			}
 		}
@@ -165,8 +171,9 @@ func TestPutsMakeNoQueues(t *testing.T) {
 	})
 }
 
-// TestRepeatsMakeNoQueue: a request that was carried out, or is too old to tell, is answered so by the machine although its queue could not be made; so is a
-// put that was routed by another number of partitions.
+// TestRepeatsMakeNoQueue: a request that was carried out, or is too old to tell, is answered so by
+// the machine although its queue could not be made; so is a put that was routed by another number
+// of partitions.
 func TestRepeatsMakeNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openWithQueuesMax(t, 4)
@@ -183,7 +190,8 @@ func TestRepeatsMakeNoQueue(t *testing.T) {
 		expectCode(t, n, "00000000-0000-7000-8000-000000000000", put("t/0", "", 0), fsm.RequestExpired, 1)
 		expectCode(t, n, "", &fsm.Put{Queue: "t/0", Partitions: 2}, fsm.QueueChanged, 1)
 		time.Sleep(2 * fsm.RequestWindow)
-		if _, err := n.Do(t.Context(), 0, &fsm.Request{ID: "first", Commands: named("t/0")}); !errors.Is(err, outcome.ErrQuota) {
+		if _, err := n.Do(t.Context(), 0, &fsm.Request{ID: "first", Commands: named("t/0")}); !errors.Is(err,
+			outcome.ErrQuota) {
 			t.Errorf("a request that is remembered no more: %v", err)
 		}
 	})

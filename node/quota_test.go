@@ -41,7 +41,8 @@ func tryPut(t *testing.T, n *Node, puts ...fsm.Command) error {
 	return err
 }
 
-// expectRefusal fails the test unless err says that a limit of namespace t is used up, and nothing was logged since before.
+// expectRefusal fails the test unless err says that a limit of namespace t is used up, and nothing
+// was logged since before.
 func expectRefusal(t *testing.T, n *Node, err error, limit admit.Limit, before uint64) {
 	t.Helper()
 	quota, ok := errors.AsType[*admit.QuotaError](err)
@@ -51,7 +52,8 @@ func expectRefusal(t *testing.T, n *Node, err error, limit admit.Limit, before u
 	expectEntries(t, n, before, 0)
 }
 
-// TestShareOfJobs: puts are let in while there is room, a batch as a whole; what is over is refused before the log, but not a repeat.
+// TestShareOfJobs: puts are let in while there is room, a batch as a whole; what is over is refused
+// before the log, but not a repeat.
 func TestShareOfJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.JobsLimit, 10, 3))
@@ -103,7 +105,8 @@ func TestShareOfLeases(t *testing.T) {
 			t.Fatalf("granted %+v", first)
 		}
 		before := lastIndex(n)
-		_, err := n.Reserve(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/b"}, Max: 5}}}, Wait{})
+		_, err := n.Reserve(t.Context(), 0, &fsm.Request{
+			Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"t/b"}, Max: 5}}}, Wait{})
 		expectRefusal(t, n, err, admit.LeasesLimit, before)
 		second := make(chan []fsm.Grant)
 		go func() { second <- reserve(t, n, 0, "t/b", time.Minute) }()
@@ -125,7 +128,8 @@ func TestSharesAreWaitedFor(t *testing.T) {
 		var asked int
 		n.OnQuotaShort(func() { asked++ })
 		began := time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != admit.QuotaWait || asked == 0 {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) ||
+			time.Since(began) != admit.QuotaWait || asked == 0 {
 			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, asked)
 		}
 		for _, unknown := range []admit.ShardQuota{more, {Waiting: true}} {
@@ -139,24 +143,27 @@ func TestSharesAreWaitedFor(t *testing.T) {
 			}
 		}
 		giveShare(t, n, admit.ShardQuota{Waiting: true})
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) || errors.Is(err, outcome.ErrOverloaded) {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) ||
+			errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("a share that is not known: %v", err)
 		}
 		n.shards[0].Load().admission.Quotas.Reset(5) // as a leadership begins
-		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) || errors.Is(err, outcome.ErrOverloaded) {
+		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) ||
+			errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
 		do(t, n, 0, put("plain", "", 0))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := n.Do(ctx, 0, &fsm.Request{Commands: []fsm.Command{put("v/q", "", 0)}}); !errors.Is(err, outcome.ErrCanceled) {
+		if _, err := n.Do(ctx, 0, &fsm.Request{Commands: []fsm.Command{put("v/q", "", 0)}}); !errors.Is(err,
+			outcome.ErrCanceled) {
 			t.Errorf("a caller that left: %v", err)
 		}
 	})
 }
 
-// TestShareOutsideOfALeadership: a request that asks for its share before a leadership begins has none of it, and is not let through either: it may be proposed when
-// the leadership has begun.
+// TestShareOutsideOfALeadership: a request that asks for its share before a leadership begins has
+// none of it, and is not let through either: it may be proposed when the leadership has begun.
 func TestShareOutsideOfALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.JobsLimit, 10, 0))
@@ -164,7 +171,8 @@ func TestShareOutsideOfALeadership(t *testing.T) {
 		term, _ := n.QuotaUse(0)
 		before := lastIndex(n)
 		sh.Reset(0) // the proposer goes on: it is as if the next leadership had opened it by then
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrNoLeader) || outcome.Of(err) != outcome.NotApplied {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrNoLeader) ||
+			outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("%v, want that nobody leads", err)
 		}
 		do(t, n, 0, put("plain", "", 0))

@@ -9,7 +9,8 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 )
 
-// TestPollsBeforeSharesAreKnown: a leadership that does not know yet what a namespace may use hands out nothing of it, also to polls that wait; then it does.
+// TestPollsBeforeSharesAreKnown: a leadership that does not know yet what a namespace may use hands
+// out nothing of it, also to polls that wait; then it does.
 func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 10))
@@ -26,7 +27,8 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 		before := time.Now()
 		do(t, n, 0, put("plain", "", 0))
 		if got := <-waiting; len(got) != 1 || time.Since(before) > 0 {
-			t.Errorf("after %v %d jobs of a queue without a namespace were handed out, want 1 at once", time.Since(before), len(got))
+			t.Errorf("after %v %d jobs of a queue without a namespace were handed out, want 1 at once",
+				time.Since(before), len(got))
 		}
 		giveShare(t, n, limitOf(admit.LeasesLimit, 10, 10))
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) != 1 {
@@ -51,7 +53,8 @@ func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 	})
 }
 
-// TestOffersCountWhatMayBeGranted: a waiter's reservation counts for all the leases that it may be granted, as far as there are any.
+// TestOffersCountWhatMayBeGranted: a waiter's reservation counts for all the leases that it may be
+// granted, as far as there are any.
 func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 10))
@@ -68,7 +71,8 @@ func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	})
 }
 
-// TestLoweredShareSaysWhatIsUsed: whoever lowers a share hears what is used at that moment, and nothing is let in above the share after it.
+// TestLoweredShareSaysWhatIsUsed: whoever lowers a share hears what is used at that moment, and
+// nothing is let in above the share after it.
 func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.JobsLimit, 100, 100))

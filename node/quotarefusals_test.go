@@ -35,7 +35,8 @@ func TestStatsOfSpaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.view(func(m *fsm.Machine, _ fsm.Time) { usage = m.UsageOf("t") })
-		want := admit.Amounts{admit.JobsLimit: 2, admit.BytesLimit: usage.Bytes, admit.LeasesLimit: 1, admit.PutRate: got.Spaces["t"][admit.PutRate]}
+		want := admit.Amounts{admit.JobsLimit: 2, admit.BytesLimit: usage.Bytes, admit.LeasesLimit: 1,
+			admit.PutRate: got.Spaces["t"][admit.PutRate]}
 		if diff := cmp.Diff(map[string]admit.Amounts{"t": want}, got.Spaces); diff != "" || usage.Bytes == 0 {
 			t.Errorf("what is used (-want +got):\n%s", diff)
 		}

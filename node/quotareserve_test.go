@@ -52,7 +52,8 @@ func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 		for _, step := range []struct {
 			rate uint64
 			wait time.Duration
-		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond}, {0, admit.QuotaWait}, {100_000, 10 * time.Millisecond}} {
+		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond},
+			{0, admit.QuotaWait}, {100_000, 10 * time.Millisecond}} {
 			giveShare(t, n, limitOf(admit.PutRate, 1_000_000, step.rate))
 			quota, ok := errors.AsType[*admit.QuotaError](tryPut(t, n, put("t/q", "", 0)))
 			if !ok || quota.Wait.Round(time.Millisecond) != step.wait {
@@ -75,7 +76,8 @@ func TestRateIsWaitedFor(t *testing.T) {
 		}
 		do(t, n, 0, puts(100, "t/q")...)
 		began = time.Now()
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrRateLimited) || time.Since(began) != admit.QuotaWait {
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrRateLimited) ||
+			time.Since(began) != admit.QuotaWait {
 			t.Errorf("after %v: %v, want a refusal after a second", time.Since(began), err)
 		}
 	})
@@ -83,7 +85,8 @@ func TestRateIsWaitedFor(t *testing.T) {
 
 // TestRoomIsNoticed: who waits goes on when something ended in its namespace.
 func TestRoomIsNoticed(t *testing.T) {
-	for name, end := range map[string]fsm.Command{"cancelled": &fsm.Cancel{Queue: "t/q", ID: "x"}, "queue deleted": &fsm.DeleteQueue{Queue: "t/q"}} {
+	for name, end := range map[string]fsm.Command{"cancelled": &fsm.Cancel{Queue: "t/q", ID: "x"},
+		"queue deleted": &fsm.DeleteQueue{Queue: "t/q"}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := openLimited(t, moreOf(admit.JobsLimit, 10, 1))
@@ -101,7 +104,8 @@ func TestRoomIsNoticed(t *testing.T) {
 	}
 }
 
-// TestShortIsWhatAllLack: all who wait are told of together, for as long as they do; of those who do not wait the one that lacked most, for a moment.
+// TestShortIsWhatAllLack: all who wait are told of together, for as long as they do; of those who
+// do not wait the one that lacked most, for a moment.
 func TestShortIsWhatAllLack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.JobsLimit, 100, 0))
@@ -137,7 +141,8 @@ func TestShortIsWhatAllLack(t *testing.T) {
 	})
 }
 
-// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in entry lack as many as there are for them.
+// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in entry lack as
+// many as there are for them.
 func TestShortOfPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.LeasesLimit, 100, 0))
@@ -154,8 +159,9 @@ func TestShortOfPolls(t *testing.T) {
 	})
 }
 
-// TestFullNamespaceHoldsUpItsOwnOnly: a poll that names a full namespace and another queue lets those by who wait for that one after it; alone in the line of the
-// full one it has its job as soon as there is room.
+// TestFullNamespaceHoldsUpItsOwnOnly: a poll that names a full namespace and another queue lets
+// those by who wait for that one after it; alone in the line of the full one it has its job as soon
+// as there is room.
 func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 0))
@@ -200,7 +206,8 @@ func taker(t *testing.T, n *Node, puts ...fsm.Command) *admit.Reservation {
 	return admitted.Reservation
 }
 
-// TestPendingSurvivesRemovalOfQuota: what is on its way counts also if the quota was removed and set again meanwhile, and is forgotten when it was applied.
+// TestPendingSurvivesRemovalOfQuota: what is on its way counts also if the quota was removed and
+// set again meanwhile, and is forgotten when it was applied.
 func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.JobsLimit, 10, 10))
@@ -288,13 +295,15 @@ func TestFewWaitForAShare(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) || time.Since(began) != 2*admit.QuotaWait {
+		if err := <-waitingPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuota) ||
+			time.Since(began) != 2*admit.QuotaWait {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
 	})
 }
 
-// TestShareIsAskedForSeldom: who waits asks for more at once, and then ever more seldom as long as that changes nothing.
+// TestShareIsAskedForSeldom: who waits asks for more at once, and then ever more seldom as long as
+// that changes nothing.
 func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.LeasesLimit, 10, 0))

@@ -6,10 +6,12 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 )
 
-// SetShardQuotas sets what a shard may use of the quotas of all namespaces that have one, in a leadership of this node. It
-// ignores shares of another term. It returns what is used of each quota at that moment: after a share was lowered, the
-// use stays at most the larger of that figure and the share.
-func (n *Node) SetShardQuotas(shard uint32, term uint64, all map[string]admit.ShardQuota) (used map[string]admit.Amounts) {
+// SetShardQuotas sets what a shard may use of the quotas of all namespaces that have one, in a
+// leadership of this node. It ignores shares of another term. It returns what is used of each quota
+// at that moment: after a share was lowered, the use stays at most the larger of that figure and
+// the share.
+func (n *Node) SetShardQuotas(shard uint32, term uint64,
+	all map[string]admit.ShardQuota) (used map[string]admit.Amounts) {
 	s, err := n.replicaOf(shard)
 	if err != nil {
 		return nil
@@ -27,8 +29,9 @@ func (n *Node) QuotaUse(shard uint32) (term uint64, all map[string]admit.Namespa
 	return s.admission.Quotas.Use()
 }
 
-// SetNamespacesLimited sets how many namespaces have a quota; a caller that does not know yet passes 1. While any has one, a new
-// leader admits no request into any namespace before SetShardQuotas.
+// SetNamespacesLimited sets how many namespaces have a quota; a caller that does not know yet
+// passes 1. While any has one, a new leader admits no request into any namespace before
+// SetShardQuotas.
 func (n *Node) SetNamespacesLimited(spaces int) {
 	if n.namespacesLimited.Swap(spaces > 0) == (spaces > 0) {
 		return

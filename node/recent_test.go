@@ -96,7 +96,8 @@ func TestRecentLog(t *testing.T) {
 	read(107, 3, 0)
 }
 
-// TestRecentLogKeepsEntriesOnly: what an entry is part of, as Raft's are of futures that hold the answers of the machine, is not kept with it.
+// TestRecentLogKeepsEntriesOnly: what an entry is part of, as Raft's are of futures that hold the
+// answers of the machine, is not kept with it.
 func TestRecentLogKeepsEntriesOnly(t *testing.T) {
 	type future struct {
 		log    raft.Log

@@ -223,7 +223,8 @@ func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) erro
 // changes, and the identity last. After a crash in between, the node does not start, and Run
 // continues where it was.
 func (r *Recovery) Run() error {
-	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile), []byte(r.next+"\n")); err != nil {
+	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile),
+		[]byte(r.next+"\n")); err != nil {
 		return fmt.Errorf("noting that a recovery begins: %w", err)
 	}
 	next := *r.id
@@ -338,8 +339,10 @@ func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Ma
 
 // persist stores the machine as a snapshot of which this server is the only member.
 func (r *Recovery) persist(g *RecoveryGroup, stores *storage.Stores, machine Machine) error {
-	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.serverID()), Address: raft.ServerAddress(r.id.serverID())}
-	sink, err := stores.Snapshots.Create(1, g.LastIndex, g.LastTerm, raft.Configuration{Servers: []raft.Server{self}}, 1, nil)
+	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.serverID()),
+		Address: raft.ServerAddress(r.id.serverID())}
+	sink, err := stores.Snapshots.Create(1, g.LastIndex, g.LastTerm,
+		raft.Configuration{Servers: []raft.Server{self}}, 1, nil)
 	if err != nil {
 		return fmt.Errorf("storing a snapshot: %w", err)
 	}

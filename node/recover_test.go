@@ -26,13 +26,16 @@ func openRecovery(t *testing.T, dir string) *Recovery {
 // filled makes a data directory of two shards with so many jobs in each, and returns the id of its cluster.
 func filled(t *testing.T, dir string, jobs int) (clusterID string) {
 	t.Helper()
-	n, err := Open(t.Context(), Config{Dir: dir, Shards: 2, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
+	n, err := Open(t.Context(), Config{Dir: dir, Shards: 2, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+		t.Error(err)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for shard := range uint32(2) {
 		for range jobs {
-			if _, err := n.Do(t.Context(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "q", Partitions: 1}}}); err != nil {
+			if _, err := n.Do(t.Context(), shard, &fsm.Request{
+				Commands: []fsm.Command{&fsm.Put{Queue: "q", Partitions: 1}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -47,7 +50,9 @@ func filled(t *testing.T, dir string, jobs int) (clusterID string) {
 // checkRecovered starts a recovered directory and looks for its jobs.
 func checkRecovered(t *testing.T, dir, old string, jobs ...int) {
 	t.Helper()
-	n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) }})
+	n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+		t.Error(err)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +80,15 @@ func segmentFiles(t *testing.T, dir string, shard uint32) []string {
 	return files
 }
 
-// TestRecoveryGoesOn ends a recovery after each of its steps: the node then does not start, and the next attempt completes it.
+// TestRecoveryGoesOn ends a recovery after each of its steps: the node then does not start, and the
+// next attempt completes it.
 func TestRecoveryGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	old := filled(t, dir, 5)
 	r := openRecovery(t, dir)
-	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile), []byte(r.NextCluster()+"\n")); err != nil {
+	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile),
+		[]byte(r.NextCluster()+"\n")); err != nil {
 		t.Fatal(err)
 	}
 	next := r.NextCluster()
@@ -95,7 +102,8 @@ func TestRecoveryGoesOn(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler), Fatal: func(error) {}}); err == nil {
+	if n, err := Open(t.Context(), Config{Dir: dir, Logger: slog.New(slog.DiscardHandler),
+		Fatal: func(error) {}}); err == nil {
 		t.Errorf("a node starts on half a recovery: %v, closing it: %v", n.Status(), n.Close(t.Context()))
 	}
 
@@ -112,7 +120,8 @@ func TestRecoveryGoesOn(t *testing.T) {
 	}
 	checkRecovered(t, dir, old, 5, 5)
 
-	// The last step is cut off: the file that says that a recovery is under way stays. Another recovery makes another cluster.
+	// The last step is cut off: the file that says that a recovery is under way stays. Another
+	// recovery makes another cluster.
 	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile), []byte(next+"\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +138,8 @@ func TestRecoveryGoesOn(t *testing.T) {
 	checkRecovered(t, dir, next, 5, 5)
 }
 
-// TestRecoveryWithoutAShard recovers a node that had given a shard away: it begins empty. One that was set aside is kept beside.
+// TestRecoveryWithoutAShard recovers a node that had given a shard away: it begins empty. One that
+// was set aside is kept beside.
 func TestRecoveryWithoutAShard(t *testing.T) {
 	t.Parallel()
 	for _, aside := range []bool{false, true} {
@@ -173,7 +183,8 @@ func TestRecoveryWithoutAShard(t *testing.T) {
 
 func TestRecoveryRefuses(t *testing.T) {
 	t.Parallel()
-	if _, err := OpenRecovery(RecoveryConfig{Dir: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no data directory") {
+	if _, err := OpenRecovery(RecoveryConfig{Dir: t.TempDir()}); err == nil ||
+		!strings.Contains(err.Error(), "no data directory") {
 		t.Errorf("an empty directory: %v", err)
 	}
 	dir := t.TempDir()

@@ -26,7 +26,8 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				held := make(chan struct{})
 				holdEntry(s, held)
 				release := s.proposer.Hold() // put and attempt go into one entry
-				req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour}}}
+				req := &fsm.Request{Caller: "c", ID: "r1",
+					Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour}}}
 				outcomes := make(chan outcome.Outcome, 2)
 				for _, r := range []*fsm.Request{{Commands: []fsm.Command{put("orders", "x", 0)}}, req} {
 					go func() {
@@ -60,8 +61,8 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 	}
 }
 
-// A repetition with other content is refused at once, whether or not a lease is held and a job is there: it will never be
-// granted anything.
+// A repetition with other content is refused at once, whether or not a lease is held and a job is
+// there: it will never be granted anything.
 func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,7 +71,8 @@ func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 			t.Fatal(err)
 		}
 		reserve := func(most uint32) (propose.Reply, error) {
-			req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most, TTR: time.Second}}}
+			req := &fsm.Request{Caller: "c", ID: "r1",
+				Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: most, TTR: time.Second}}}
 			return n.Reserve(t.Context(), 0, req, Wait{For: time.Minute})
 		}
 		first, err := reserve(1)
@@ -95,7 +97,9 @@ func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 func holdEntry(s *shard, held chan struct{}) {
 	submit := s.raftSubmit
 	s.raftSubmit = func(l *leadership, entry []byte) (raft.ApplyFuture, error) {
-		return &heldFuture{held: held, submit: func() (raft.ApplyFuture, error) { return submit(l, append([]byte(nil), entry...)) }}, nil
+		return &heldFuture{held: held, submit: func() (raft.ApplyFuture, error) {
+			return submit(l, append([]byte(nil), entry...))
+		}}, nil
 	}
 }
 
@@ -117,10 +121,11 @@ func (f *heldFuture) Error() error {
 	return future.Error()
 }
 
-// What a request with an id is granted after its caller left is the repeat's: if it were given back, a repeat that has it
-// already would work on a job that is handed out to another as well.
+// What a request with an id is granted after its caller left is the repeat's: if it were given
+// back, a repeat that has it already would work on a job that is handed out to another as well.
 func TestGrantWhoseCallerLeftIsThereForItsRepeat(t *testing.T) {
-	req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Hour}}}
+	req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1,
+		TTR: time.Hour}}}
 	for _, wait := range []time.Duration{0, time.Minute} {
 		t.Run("a wait of "+wait.String(), func(t *testing.T) {
 			dir := t.TempDir()

@@ -17,8 +17,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// stall has the machine of s stop at its next entry until the function that it returns is called, and fills the ways to it until
-// Raft takes no entry any more, as in the replay of a long log.
+// stall has the machine of s stop at its next entry until the function that it returns is called,
+// and fills the ways to it until Raft takes no entry any more, as in the replay of a long log.
 func stall(t *testing.T, s *shard) (release func()) {
 	t.Helper()
 	held := make(chan struct{})
@@ -29,7 +29,8 @@ func stall(t *testing.T, s *shard) (release func()) {
 		after(m)
 	}
 	s.replica.mu.Unlock()
-	entry := fsm.AppendEntry(nil, s.clock.Stamp(), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
+	entry := fsm.AppendEntry(nil, s.clock.Stamp(),
+		[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
 	for range 10_000 {
 		future := s.instance().Apply(entry, time.Second)
 		if enqueueFailed(future) {
@@ -40,7 +41,8 @@ func stall(t *testing.T, s *shard) (release func()) {
 	return nil
 }
 
-// enqueueFailed reports whether an entry was refused because Raft is busy. It does not wait for an entry that was taken.
+// enqueueFailed reports whether an entry was refused because Raft is busy. It does not wait for an
+// entry that was taken.
 func enqueueFailed(future raft.ApplyFuture) bool {
 	ended := make(chan error, 1)
 	go func() { ended <- future.Error() }()
@@ -108,7 +110,8 @@ func TestInsist(t *testing.T) {
 		calls   int
 	}{
 		{"taken at once", []error{nil}, false, nil, 1},
-		{"taken after refusals", []error{outcome.ErrOverloaded, outcome.ErrNotLeader, outcome.ErrNoLeader, nil}, false, nil, 4},
+		{"taken after refusals", []error{outcome.ErrOverloaded, outcome.ErrNotLeader, outcome.ErrNoLeader, nil},
+			false, nil, 4},
 		{"unknown", []error{outcome.ErrOverloaded, unknown, nil}, false, unknown, 2},
 		{"over", []error{outcome.ErrOverloaded, nil}, true, outcome.ErrOverloaded, 1},
 	}
@@ -220,8 +223,8 @@ func TestEndOfEveryFuture(t *testing.T) {
 	})
 }
 
-// slowMachine is a counter that takes its time over some entries: 25 s over 15,000. After 30 s the snapshots would be looked at, and wait for its
-// lock, on which a bubble's time does not go on.
+// slowMachine is a counter that takes its time over some entries: 25 s over 15,000. After 30 s the
+// snapshots would be looked at, and wait for its lock, on which a bubble's time does not go on.
 type slowMachine struct {
 	counter
 	wait func(time.Duration)
@@ -240,7 +243,8 @@ func TestStartOutlastsALongReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, cfg)
 		start := time.Now()
-		if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); err != nil {
+		if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter",
+			Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); err != nil {
 			t.Fatalf("after %v: %v", time.Since(start), err)
 		}
 		if took := time.Since(start); took < 2*submitTimeout {
@@ -256,7 +260,8 @@ func TestStartIsGivenUpDuringAReplay(t *testing.T) {
 		n := openNode(t, cfg)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
-		if _, err := n.StartGroup(ctx, GroupConfig{Name: "counter", Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := n.StartGroup(ctx, GroupConfig{Name: "counter",
+			Machine: &slowMachine{wait: func(d time.Duration) { time.Sleep(d) }}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("ended with %v", err)
 		}
 		closeNode(t, n)
@@ -304,7 +309,8 @@ func TestALongStartSaysWhatItIsDoing(t *testing.T) {
 		time.Sleep(2*narrateInterval + time.Second)
 		end()
 		synctest.Wait()
-		if got := strings.Count(out.String(), "replaying the log"); got != 2 || !strings.Contains(out.String(), "group=shard-1 applied_index=4 last_index=4") {
+		if got := strings.Count(out.String(), "replaying the log"); got != 2 ||
+			!strings.Contains(out.String(), "group=shard-1 applied_index=4 last_index=4") {
 			t.Errorf("two intervals said %q", out.String())
 		}
 	})

@@ -343,7 +343,8 @@ func (r *replica) read(prototype Machine, source io.Reader) (Machine, error) {
 		return nil, fmt.Errorf("reading the end of a snapshot: %w", err)
 	}
 	if want := r.replacement.Load(); want != nil && want.known && want.digest != machine.Digest() {
-		return nil, fmt.Errorf("restoring snapshot %s: its digest is %016x, the restored state has %016x", want.id, want.digest, machine.Digest())
+		return nil, fmt.Errorf("restoring snapshot %s: its digest is %016x, the restored state has %016x", want.id,
+			want.digest, machine.Digest())
 	}
 	return machine, nil
 }
@@ -447,6 +448,7 @@ func (s snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error
 	if err != nil {
 		return nil, nil, err
 	}
-	s.replica.replacement.Store(&snapshotDigest{id: id, index: meta.Index, term: meta.Term, digest: digest, known: known, members: membership(meta.ConfigurationIndex, meta.Configuration)})
+	s.replica.replacement.Store(&snapshotDigest{id: id, index: meta.Index, term: meta.Term, digest: digest, known: known,
+		members: membership(meta.ConfigurationIndex, meta.Configuration)})
 	return meta, source, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/belfrydb/belfry/node/propose"
 )
 
-// A node alone that first started in 2099: when its clock is put right, it says so, it refuses to start until the clock is accepted, and
-// a reset brings it back.
+// A node alone that first started in 2099: when its clock is put right, it says so, it refuses to
+// start until the clock is accepted, and a reset brings it back.
 func TestFirstStartInTheWrongYear(t *testing.T) {
 	dir := t.TempDir()
 	wrong := time.Until(time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC))
@@ -26,7 +26,8 @@ func TestFirstStartInTheWrongYear(t *testing.T) {
 	var said bytes.Buffer
 	cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 	n := openNode(t, cfg)
-	put := &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "q", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Hour}}}
+	put := &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "q", Partitions: 1, Given: fsm.GivenDelay,
+		Delay: time.Hour}}}
 	reply, err := n.Do(t.Context(), 0, put)
 	if err != nil {
 		t.Fatal(err)
@@ -91,7 +92,8 @@ func TestNoStampOfTheOldTimeFollowsAReset(t *testing.T) {
 	s.clock.Begin(hand.Wall().Add(time.Hour))
 	to := hand.Wall()
 	old := s.clock.Stamp()
-	s.stamped([]*propose.Proposal{{Request: &fsm.Request{}}, {Request: &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to}}}}})
+	s.stamped([]*propose.Proposal{{Request: &fsm.Request{}},
+		{Request: &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to}}}}})
 	if now := s.clock.Stamp(); now >= old || now < to {
 		t.Errorf("after %d the stamp is %d, want one from %d on", old, now, to)
 	}

@@ -31,11 +31,13 @@ func (n *Node) setNoAutoCreate(refuse bool) error {
 	return nil
 }
 
-// MinVoters returns with how many voters in its committed configuration a shard takes mutations here: what the node was told last, 1 before.
+// MinVoters returns with how many voters in its committed configuration a shard takes mutations
+// here: what the node was told last, 1 before.
 func (n *Node) MinVoters() int { return max(1, int(n.minVoters.Load())) }
 
-// RequireVoters has the shards that this node leads refuse mutations with ErrTooFewVoters while their committed configurations have fewer voters. What makes
-// room is taken all the same. The data directory knows it first, so that the next start does. The call may be repeated after an error.
+// RequireVoters has the shards that this node leads refuse mutations with ErrTooFewVoters while
+// their committed configurations have fewer voters. What makes room is taken all the same. The data
+// directory knows it first, so that the next start does. The call may be repeated after an error.
 func (n *Node) RequireVoters(least int) error {
 	if least == n.MinVoters() {
 		return nil
@@ -43,7 +45,8 @@ func (n *Node) RequireVoters(least int) error {
 	if err := n.record(func() error { return n.id.requireVoters(n.cfg.Dir, least) }); err != nil {
 		return err
 	}
-	n.cfg.Logger.Info("the least number of voters with which shards take mutations has changed", "min_voters", least, "before", n.MinVoters())
+	n.cfg.Logger.Info("the least number of voters with which shards take mutations has changed", "min_voters", least,
+		"before", n.MinVoters())
 	n.minVoters.Store(int32(least)) //nolint:gosec // at most 7
 	return nil
 }
@@ -56,12 +59,16 @@ func (s *shard) lacksVoters() *admit.VotersError {
 	return nil
 }
 
-// Format returns the format in which this node writes log entries: the one that it was told last, fsm.FirstFormat before.
-func (n *Node) Format() fsm.Format { return max(fsm.FirstFormat, fsm.Format(n.format.Load())) } //nolint:gosec // stored from one
+// Format returns the format in which this node writes log entries: the one that it was told last,
+// fsm.FirstFormat before.
+//
+//nolint:gosec // stored from one
+func (n *Node) Format() fsm.Format { return max(fsm.FirstFormat, fsm.Format(n.format.Load())) }
 
-// Speak has the node write log entries in a format, which every node of the cluster must read. The data directory knows it first, so that an
-// older program refuses the directory before it takes part in anything. A lower format than before changes nothing. Of an error the node
-// goes on in the format that it had; the call may be repeated.
+// Speak has the node write log entries in a format, which every node of the cluster must read. The
+// data directory knows it first, so that an older program refuses the directory before it takes
+// part in anything. A lower format than before changes nothing. Of an error the node goes on in the
+// format that it had; the call may be repeated.
 func (n *Node) Speak(format fsm.Format) error {
 	if format <= n.Format() {
 		return nil

@@ -8,9 +8,9 @@ import (
 // settlePoll is the time between two checks of Settle whether reservations are in flight.
 const settlePoll = time.Millisecond
 
-// Settle carries out everything that is due in the shards that this node leads, grants due jobs to parked calls, and
-// returns when nothing is left. It is for tests that move Config.Clock by hand; with a running clock it is not needed. It
-// may be repeated after an error.
+// Settle carries out everything that is due in the shards that this node leads, grants due jobs to
+// parked calls, and returns when nothing is left. It is for tests that move Config.Clock by hand;
+// with a running clock it is not needed. It may be repeated after an error.
 func (n *Node) Settle(ctx context.Context) error {
 	for _, s := range n.here() {
 		if !s.serves() {

@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
 
-// After a clock that is moved by hand has jumped, Settle hands what fell due to the calls that wait, and carries out the rest, without that any time passes.
+// After a clock that is moved by hand has jumped, Settle hands what fell due to the calls that
+// wait, and carries out the rest, without that any time passes.
 func TestSettleAfterAJumpOfTheClock(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

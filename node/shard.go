@@ -92,7 +92,8 @@ func newShard(n *Node, number uint32) *shard {
 	if n.cfg.Applied != nil {
 		opening := n.openings.Add(1)
 		s.replica.applied = func(log *raft.Log, m Machine) {
-			n.cfg.Applied(AppliedEntry{Shard: number, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data, Digest: m.Digest()})
+			n.cfg.Applied(AppliedEntry{Shard: number, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data,
+				Digest: m.Digest()})
 		}
 	}
 	s.pool.New = func() any {
@@ -110,7 +111,9 @@ func (s *shard) newAdmission() *admit.Admission {
 		Name: s.name, Leads: s.serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
 		HandsOver: func() bool { return n.relieved() && !s.soleVoter() },
 		Space:     n.space, Memory: n.memory,
-		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error { return s.refusal(outcome.ErrNoLeader) },
+		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error {
+			return s.refusal(outcome.ErrNoLeader)
+		},
 	})
 }
 
@@ -154,7 +157,8 @@ func (s *shard) do(ctx context.Context, req *fsm.Request) (propose.Reply, error)
 }
 
 // enqueue proposes a request that holds its quota, and waits for its results.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.Reservation) (reply propose.Reply, err error) {
+func (s *shard) enqueue(ctx context.Context, req *fsm.Request,
+	reserved *admit.Reservation) (reply propose.Reply, err error) {
 	c := s.pool.Get().(*call)
 	c.Request, c.Came, c.Reservation = req, s.clock.Now(), reserved
 	c.Encoded, c.Format = fsm.AppendRequest(c.Encoded[:0], req), s.node.Format()
@@ -189,7 +193,8 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request, reserved *admit.R
 		return a.reply, a.err
 	}
 	// The call is not recycled: its proposal is still in use.
-	return propose.Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
+	return propose.Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome,
+		context.Cause(ctx))
 }
 
 // bufferBytesKept is the largest buffer that is kept for reuse.
@@ -438,7 +443,8 @@ func (s *shard) statistics() ShardStats {
 	c, p := s.stats, s.proposer.Stats()
 	st := ShardStats{
 		Shard: s.number, Applied: p.Requests, NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
-		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(), TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
+		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(),
+		TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
 		Entries: p.Entries, Commands: p.Commands, EntryCommands: p.EntryCommands, EntryBytes: p.EntryBytes,
 		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.apply.Value(),
 		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),

@@ -68,7 +68,8 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bo
 	if !current || fits {
 		return current
 	}
-	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", outcome.ErrClockAhead, off.Round(time.Millisecond)))
+	s.hold(l, fmt.Errorf("%w: this node's clock is %v away from the median of the voters' clocks", outcome.ErrClockAhead,
+		off.Round(time.Millisecond)))
 	if handedBack {
 		return false
 	}
@@ -153,7 +154,8 @@ func (s *shard) watchTime() {
 	ahead := s.timeAhead()
 	switch alarm := ahead > s.cfg.ClockBound; {
 	case alarm && !s.alarmed.Swap(true):
-		s.logger.Error("CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back", "ahead", ahead.Round(time.Millisecond))
+		s.logger.Error("CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back",
+			"ahead", ahead.Round(time.Millisecond))
 	case !alarm && s.alarmed.Swap(false):
 		s.logger.Info("the shard's time is no longer ahead of the clocks")
 	}
@@ -190,7 +192,8 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, outcome.ErrClockAhead, err)
 		}
 		if n := c.NearMedian(); n <= len(voters)/2 {
-			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait for them", s.name, outcome.ErrClockAhead, n, len(voters))
+			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait "+
+				"for them", s.name, outcome.ErrClockAhead, n, len(voters))
 		}
 		to = c.Median + fsm.Time(s.node.clock.Monotonic())
 	}
@@ -198,7 +201,8 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	if from.Sub(to) <= s.cfg.ClockBound {
 		return ClockReset{From: from, To: from}, nil
 	}
-	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from), "to", instant(to))
+	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
+		"to", instant(to))
 	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to, Grace: 2 * s.cfg.ClockBound}}})
 	if err != nil {
 		s.clock.Raise(s.machineClock()) // the stamp of the entry lowered it

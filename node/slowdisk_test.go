@@ -14,11 +14,14 @@ func TestSlowDisk(t *testing.T) {
 	}
 	fast, slow := time.Millisecond, slowDiskMean
 	for name, looks := range map[string][]look{
-		"fast":           {{100, fast, false, true}, {100, fast, false, true}},
-		"slow for long":  {{1, slow, true, false}, {2, slow, true, false}, {1, slow, true, true}, {1, slow, true, true}, {9, fast, false, true}},
-		"slow, and idle": {{1, slow, true, false}, {0, 0, false, false}, {1, 4 * slow, true, false}, {0, 0, false, false}, {1, slow, true, true}},
-		"slow at times":  {{1, slow, true, false}, {1, slow, true, false}, {50, fast, false, true}, {1, slow, true, false}, {1, slow, true, false}},
-		"one of many":    {{1000, fast + slow/1000, false, true}},
+		"fast": {{100, fast, false, true}, {100, fast, false, true}},
+		"slow for long": {{1, slow, true, false}, {2, slow, true, false}, {1, slow, true, true}, {1, slow, true, true},
+			{9, fast, false, true}},
+		"slow, and idle": {{1, slow, true, false}, {0, 0, false, false}, {1, 4 * slow, true, false}, {0, 0, false, false},
+			{1, slow, true, true}},
+		"slow at times": {{1, slow, true, false}, {1, slow, true, false}, {50, fast, false, true}, {1, slow, true, false},
+			{1, slow, true, false}},
+		"one of many": {{1000, fast + slow/1000, false, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var d slowDisk

@@ -39,7 +39,8 @@ func TestSnapshotIsTakenByVolumeAndRestored(t *testing.T) {
 		held := reserve(t, n, 0, "orders", 0)[0]
 		synctest.Wait()
 		st := n.Stats().Shards[0]
-		if st.Snapshot.Taken != 1 || st.Snapshot.Index == 0 || st.Snapshot.Bytes < 40_000 || st.Snapshot.LoggedBytes > 30_000 {
+		if st.Snapshot.Taken != 1 || st.Snapshot.Index == 0 || st.Snapshot.Bytes < 40_000 ||
+			st.Snapshot.LoggedBytes > 30_000 {
 			t.Errorf("snapshot stats are %+v", st.Snapshot)
 		}
 		if first := st.Storage.Log.FirstIndex; first != st.Snapshot.Index+1 {
@@ -110,7 +111,8 @@ func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores, err := storage.Open(shardDir(dir, number), storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/" + founding.ShardGroup(number)})
+	stores, err := storage.Open(shardDir(dir, number),
+		storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/" + founding.ShardGroup(number)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +316,8 @@ func TestMachineThatCannotApplyStopsTheNode(t *testing.T) {
 	}
 }
 
-// From the stop of its Raft on a replica takes no entry and gives no state: Raft may leave entries out before those that still come. Once Raft runs again it does.
+// From the stop of its Raft on a replica takes no entry and gives no state: Raft may leave entries
+// out before those that still come. Once Raft runs again it does.
 func TestStoppedReplicaAppliesNothing(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	g := openCounter(t, n, &counter{released: new(int)})
@@ -353,11 +356,12 @@ func TestGroupNames(t *testing.T) {
 func TestGroupLeads(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	led, ended := make(chan *Group, 1), make(chan struct{})
-	g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{}, Lead: func(ctx context.Context, g *Group) {
-		led <- g
-		<-ctx.Done()
-		close(ended)
-	}})
+	g, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{},
+		Lead: func(ctx context.Context, g *Group) {
+			led <- g
+			<-ctx.Done()
+			close(ended)
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}

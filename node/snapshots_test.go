@@ -19,7 +19,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Whatever is wrong with a snapshot, and wherever that is noticed, a machine that cannot be made anew goes on as it was: Raft does not end over it.
+// Whatever is wrong with a snapshot, and wherever that is noticed, a machine that cannot be made
+// anew goes on as it was: Raft does not end over it.
 func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	rotten := errors.New("the last block is rotten")
 	tests := []struct {
@@ -29,7 +30,8 @@ func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	}{
 		{"it ends early", strings.NewReader(""), "restoring a snapshot"},
 		{"its end is rotten", io.MultiReader(strings.NewReader("9 "), iotest.ErrReader(rotten)), rotten.Error()},
-		{"it holds another state", strings.NewReader("8"), "its digest is 0000000000000009, the restored state has 0000000000000008"},
+		{"it holds another state", strings.NewReader("8"),
+			"its digest is 0000000000000009, the restored state has 0000000000000008"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +96,8 @@ func TestRestoreMakesRoomFirst(t *testing.T) {
 	}
 }
 
-// A shard whose leader's snapshot cannot be restored has no state any more, and its log not what it lacks: it serves and votes no more, and the process goes on.
+// A shard whose leader's snapshot cannot be restored has no state any more, and its log not what it
+// lacks: it serves and votes no more, and the process goes on.
 func TestShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, t.TempDir()))
@@ -132,7 +135,8 @@ func TestDrainingNodeRemembersWhatCannotBeRestored(t *testing.T) {
 	expectHere(t, n, 0)
 }
 
-// TestFirstSnapshotThatCannotBeRestoredSetsAside a replica that had no state before: it is on the disk, and the next start would begin with it.
+// TestFirstSnapshotThatCannotBeRestoredSetsAside a replica that had no state before: it is on the
+// disk, and the next start would begin with it.
 func TestFirstSnapshotThatCannotBeRestoredSetsAside(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -156,7 +160,8 @@ func TestFirstSnapshotThatCannotBeRestoredSetsAside(t *testing.T) {
 	})
 }
 
-// TestRestartWithWhatCannotBeRestoredSetsAside the shard, and the process goes on: Raft may be stopped for the restart before it has restored what it installed.
+// TestRestartWithWhatCannotBeRestoredSetsAside the shard, and the process goes on: Raft may be
+// stopped for the restart before it has restored what it installed.
 func TestRestartWithWhatCannotBeRestoredSetsAside(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +182,8 @@ func TestRestartWithWhatCannotBeRestoredSetsAside(t *testing.T) {
 	})
 }
 
-// TestStoppingShardThatCannotBeRestoredIsSetAside: also if the stop is taken back. The next start would fail at the snapshot; the next stop removes the replica.
+// TestStoppingShardThatCannotBeRestoredIsSetAside: also if the stop is taken back. The next start
+// would fail at the snapshot; the next stop removes the replica.
 func TestStoppingShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

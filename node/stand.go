@@ -17,8 +17,8 @@ const (
 	standWithin = heartbeatTimeout / 4
 )
 
-// stand makes a replica that has heard of no leader since its start stand for election. Voters that hear a leader refuse
-// the pre-vote, and nothing changes.
+// stand makes a replica that has heard of no leader since its start stand for election. Voters that
+// hear a leader refuse the pre-vote, and nothing changes.
 func (g *group) stand() error {
 	return g.reload(func(rc *raft.ReloadableConfig) {
 		if rc.HeartbeatTimeout == heartbeatTimeout+electNow { // else it has led or stood before

@@ -13,8 +13,9 @@ func (g *group) status() GroupStatus {
 		members.Voters, members.Nonvoters = g.members() // a start without a leader: what people may still be shown
 	}
 	st := GroupStatus{
-		Group: g.name, Serving: g.serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters, MembersIndex: members.Index,
-		Term: r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
+		Group: g.name, Serving: g.serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
+		MembersIndex: members.Index,
+		Term:         r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
 		SnapshotIndex: g.snapshotStats().Index,
 	}
 	switch r.State() {
@@ -42,8 +43,10 @@ func (g *group) status() GroupStatus {
 func (n *Node) Status() Status {
 	space := n.space.Stats()
 	st := Status{
-		ClusterID: n.id.ClusterID, MinVoters: n.MinVoters(), ShardCount: len(n.shards), Name: n.id.Name, ServerID: n.id.serverID(),
-		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low, DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
+		ClusterID: n.id.ClusterID, MinVoters: n.MinVoters(), ShardCount: len(n.shards), Name: n.id.Name,
+		ServerID:    n.id.serverID(),
+		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low,
+		DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 		DiskFreeInodes: space.FreeFiles, DiskLowInodes: space.LowWaterFiles, DiskShortage: space.Shortage(),
 		Conditions: n.Conditions(),
 		Memory:     n.memory.Status(),

@@ -67,7 +67,8 @@ func whileGrantingTo(t *testing.T, id string, test func(t *testing.T, p granting
 	synctest.Test(t, func(t *testing.T) {
 		p := granting{node: openNode(t, testConfig(t, dir)), stop: make(chan struct{})}
 		reserve := &fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}
-		p.poll = startRequest(t, p.node, Wait{For: time.Hour, Stop: p.stop}, &fsm.Request{ID: id, Commands: []fsm.Command{reserve}})
+		p.poll = startRequest(t, p.node, Wait{For: time.Hour, Stop: p.stop},
+			&fsm.Request{ID: id, Commands: []fsm.Command{reserve}})
 		do(t, p.node, 0, put("orders", "x", time.Second))
 		p.let = p.node.shards[0].Load().proposer.Hold()
 		time.Sleep(time.Second)
@@ -156,7 +157,8 @@ func TestPollThatComesStopped(t *testing.T) {
 		do(t, n, 0, put("orders", "x", 0), put("orders", "y", 0))
 		stop := make(chan struct{})
 		close(stop)
-		req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}
+		req := &fsm.Request{Caller: "c", ID: "r1", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1,
+			TTR: time.Minute}}}
 		before := lastIndex(n)
 		for _, wait := range []Wait{{Stop: stop}, {For: time.Hour, Stop: stop}} {
 			if reply, err := n.Reserve(t.Context(), 0, req, wait); err != nil || len(reply.Results[0].Grants) != 0 {
@@ -169,7 +171,8 @@ func TestPollThatComesStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Hour, Stop: stop})
-		if diff := cmp.Diff(first.Results[0].Grants, again.Results[0].Grants); err != nil || diff != "" || len(first.Results[0].Grants) != 1 {
+		if diff := cmp.Diff(first.Results[0].Grants, again.Results[0].Grants); err != nil || diff != "" ||
+			len(first.Results[0].Grants) != 1 {
 			t.Errorf("the repetition: %v (-first +second):\n%s", err, diff)
 		}
 	})

@@ -23,8 +23,8 @@ const (
 	urgentSpaceFactor = 2
 )
 
-// throttle slows background work down while entries are applied: snapshots, and the removal of what they replace. At full
-// speed they use a whole processor and compete with the log for the disk.
+// throttle slows background work down while entries are applied: snapshots, and the removal of what
+// they replace. At full speed they use a whole processor and compete with the log for the disk.
 type throttle struct {
 	// urgent reports whether background work must run without pauses.
 	urgent  func() bool

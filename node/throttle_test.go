@@ -85,7 +85,8 @@ func TestSnapshotIsWrittenWithRests(t *testing.T) {
 		if err := (&replicaSnapshot{replica: g.replica, snapshot: pieces(5)}).Persist(sink); err != nil {
 			t.Fatal(err)
 		}
-		if took, want := time.Since(start), 5*(1+pauseFactor)*10*time.Millisecond; took != want || sink.Len() != 5*pieceBytes {
+		if took, want := time.Since(start), 5*(1+pauseFactor)*10*time.Millisecond; took != want ||
+			sink.Len() != 5*pieceBytes {
 			t.Errorf("%d bytes took %v, want %v", sink.Len(), took, want)
 		}
 	})

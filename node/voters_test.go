@@ -12,8 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node/propose"
 )
 
-// TestTooFewVoters: a shard that has fewer voters than it must have refuses what it would have to keep, before it is logged, and takes what makes room. The next
-// start does so from the beginning.
+// TestTooFewVoters: a shard that has fewer voters than it must have refuses what it would have to
+// keep, before it is logged, and takes what makes room. The next start does so from the beginning.
 func TestTooFewVoters(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	cfg.Shards = 1
@@ -42,16 +42,19 @@ func TestTooFewVoters(t *testing.T) {
 	} {
 		_, err := do(c)
 		short, ok := errors.AsType[*admit.VotersError](err)
-		if !ok || *short != (admit.VotersError{Have: 1, Want: 2}) || !errors.Is(err, outcome.ErrTooFewVoters) || outcome.Of(err) != outcome.NotApplied {
+		if !ok || *short != (admit.VotersError{Have: 1, Want: 2}) || !errors.Is(err, outcome.ErrTooFewVoters) ||
+			outcome.Of(err) != outcome.NotApplied {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := n.Reserve(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 1}}}, Wait{}); !errors.Is(err, outcome.ErrTooFewVoters) {
+	if _, err := n.Reserve(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"},
+		Max: 1}}}, Wait{}); !errors.Is(err, outcome.ErrTooFewVoters) {
 		t.Errorf("a poll: %v", err)
 	}
 	after := n.Stats().Shards[0]
 	if after.AppliedIndex != before.AppliedIndex || after.TooFewVoters-before.TooFewVoters != 4 {
-		t.Errorf("applied %d entries, counted %d refusals", after.AppliedIndex-before.AppliedIndex, after.TooFewVoters-before.TooFewVoters)
+		t.Errorf("applied %d entries, counted %d refusals", after.AppliedIndex-before.AppliedIndex,
+			after.TooFewVoters-before.TooFewVoters)
 	}
 	if reply, err := do(&fsm.Ack{Ref: refOf(grants[0])}); err != nil || reply.Results[0].Code != fsm.OK {
 		t.Errorf("an ack: %+v, %v", reply, err)
@@ -80,7 +83,8 @@ func TestTooFewVoters(t *testing.T) {
 	}
 }
 
-// TestPollsWaitWhileVotersAreTooFew: who waits already is granted nothing while there are too few voters, and goes on waiting.
+// TestPollsWaitWhileVotersAreTooFew: who waits already is granted nothing while there are too few
+// voters, and goes on waiting.
 func TestPollsWaitWhileVotersAreTooFew(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

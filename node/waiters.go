@@ -23,9 +23,10 @@ const (
 	emptyPauseMax = time.Second
 )
 
-// waiters holds the parked Reserve calls of one shard: soft state of its leader. Each queue has a FIFO list of waiters.
-// One goroutine dispatches jobs to them. It lets as many waiters reserve as there are jobs, so a due job costs one log
-// entry whatever the number of waiters. Its one timer is set to the first moment at which time alone may make a job due.
+// waiters holds the parked Reserve calls of one shard: soft state of its leader. Each queue has a
+// FIFO list of waiters. One goroutine dispatches jobs to them. It lets as many waiters reserve as
+// there are jobs, so a due job costs one log entry whatever the number of waiters. Its one timer is
+// set to the first moment at which time alone may make a job due.
 type waiters struct {
 	most      int
 	clock     *clock.Shard
@@ -117,8 +118,8 @@ func newShardWaiters(s *shard) *waiters {
 	return ws
 }
 
-// newWaiters returns waiters that refuse all calls until open. Its other parts are set by newShardWaiters; tests set what
-// they need.
+// newWaiters returns waiters that refuse all calls until open. Its other parts are set by
+// newShardWaiters; tests set what they need.
 func newWaiters(most int) *waiters {
 	return &waiters{
 		most: most, wake: wakeup.New(), closed: outcome.ErrNoLeader,
@@ -264,7 +265,8 @@ func (ws *waiters) abandon(ctx context.Context, w *waiter) (propose.Reply, error
 		ws.abandoned(context.WithoutCancel(ctx), w.pendingGrant, <-w.done)
 	case abandoned:
 	}
-	return propose.Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", outcome.ErrUnknownOutcome, context.Cause(ctx))
+	return propose.Reply{}, fmt.Errorf("%w: the call ended while jobs were being reserved: %w", outcome.ErrUnknownOutcome,
+		context.Cause(ctx))
 }
 
 // complete answers a waiter. mu is held.

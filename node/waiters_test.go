@@ -55,7 +55,8 @@ func startPoll(t *testing.T, n *Node, wait time.Duration, most uint32, queues ..
 // startWaiting is startPoll with all of a wait.
 func startWaiting(t *testing.T, n *Node, wait Wait, most uint32, queues ...string) *poll {
 	t.Helper()
-	return startRequest(t, n, wait, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: queues, Max: most, TTR: time.Minute}}})
+	return startRequest(t, n, wait, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: queues, Max: most,
+		TTR: time.Minute}}})
 }
 
 // startRequest is startWaiting for a request.
@@ -134,19 +135,22 @@ func wakeUps() []wakeUp {
 		{name: "a lapse", after: time.Minute},
 		{name: "a due time", prepare: []fsm.Command{put("orders", "y", 5*time.Second)}, after: 5 * time.Second},
 		{
-			name:    "an ack below the limit in flight",
-			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{MaxInFlight: 1}}},
-			wake:    func(g fsm.Grant) fsm.Command { return &fsm.Ack{Ref: refOf(g)} },
+			name: "an ack below the limit in flight",
+			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1,
+				Settings: fsm.Settings{MaxInFlight: 1}}},
+			wake: func(g fsm.Grant) fsm.Command { return &fsm.Ack{Ref: refOf(g)} },
 		},
 		{
-			name:    "a resume",
-			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: paused}},
-			wake:    func(fsm.Grant) fsm.Command { return &fsm.Configure{Queue: "orders", Partitions: 1, Version: 2} },
+			name: "a resume",
+			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1,
+				Settings: paused}},
+			wake: func(fsm.Grant) fsm.Command { return &fsm.Configure{Queue: "orders", Partitions: 1, Version: 2} },
 		},
 		{
-			name:    "the end of a pause",
-			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: pausedFor7s}},
-			after:   7 * time.Second,
+			name: "the end of a pause",
+			prepare: []fsm.Command{put("orders", "y", 0), &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1,
+				Settings: pausedFor7s}},
+			after: 7 * time.Second,
 		},
 		{
 			name: "not by a cancel that leaves nothing", after: -1,
@@ -467,49 +471,6 @@ func TestNothingIsLoggedWhileNothingHappens(t *testing.T) {
 		expectEntries(t, n, before, 0)
 		if !p.running() {
 			t.Errorf("the poll ended with %+v, %v", p.reply, p.err)
-		}
-	})
-}
-
-// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
-func TestOneTenantLeavesRoomToWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig(t, t.TempDir())
-		cfg.WaitersMax = 16
-		n := openNode(t, cfg)
-		poll := func(queue string) <-chan error {
-			ended := make(chan error, 1)
-			go func() {
-				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
-				_, err := n.Reserve(t.Context(), 0, req, Wait{For: time.Second})
-				ended <- err
-			}()
-			synctest.Wait()
-			return ended
-		}
-		expect := func(polls []<-chan error, refused int) {
-			t.Helper()
-			for _, p := range polls {
-				if err := <-p; errors.Is(err, outcome.ErrOverloaded) {
-					refused--
-				} else if err != nil {
-					t.Error(err)
-				}
-			}
-			if refused != 0 {
-				t.Errorf("%d polls more should have been refused", refused)
-			}
-		}
-		for range 2 { // the second time all places must be free again
-			var loud, quiet []<-chan error
-			for range 18 {
-				loud = append(loud, poll("loud/q"))
-			}
-			for range 3 {
-				quiet = append(quiet, poll("quiet/q"))
-			}
-			expect(loud, 2)
-			expect(quiet, 1)
 		}
 	})
 }
