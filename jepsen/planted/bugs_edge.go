@@ -33,7 +33,7 @@ func clusterBugs() []Bug {
 			Claims: []string{"I31"}, Workloads: []string{"puts", "reads"}, Nemeses: []string{"replace-node"},
 			Edits: []Edit{
 				{"cluster/routing/peers.go", `if p.member == nil || p.member(server) {`, `if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
-				after("cmd/belfry/server/departed.go", `func (f *removalNotice) receive(left *cluster.DepartedError) {`, `if planted("removed-node-serves") {
+				after("cmd/belfry/server/departed.go", `func (f *removalNotice) receive(left *catalog.DepartedError) {`, `if planted("removed-node-serves") {
 		return
 	}`),
 			},
