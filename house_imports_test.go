@@ -351,8 +351,42 @@ var importTable = []importRow{
 		dir:      "jepsen/checker",
 		may:      []string{"fsm", "fsm/model/ledger", "node/journal", "rpc/belfry/...", "jepsen/..."},
 		testMay:  []string{"node"}, // the entries of made-up journals
-		external: []string{"github.com/anishathalye/porcupine", "google.golang.org/protobuf"},
+		external: []string{"google.golang.org/protobuf"},
 		reason:   "the checker judges histories by the log, and the log by its ledger",
+	},
+	{
+		dir:    "jepsen/checker/finding",
+		may:    []string{"jepsen/report"},
+		reason: "what was found is collected without the run",
+	},
+	{
+		dir:      "jepsen/checker/wire",
+		may:      []string{"fsm", "rpc/belfry/...", "jepsen/history"},
+		testMay:  []string{"node"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "what the wire says is read without the server's own conversion",
+	},
+	{
+		dir:    "jepsen/checker/access",
+		may:    []string{"fsm", "fsm/model/ledger", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
+		reason: "what tokens allow is judged by calls, and by commands that took effect",
+	},
+	{
+		dir:     "jepsen/checker/availability",
+		may:     []string{"rpc/belfry/...", "jepsen/history", "jepsen/checker/finding"},
+		testMay: []string{"jepsen/report"},
+		reason:  "availability is judged by calls and statuses, without the log",
+	},
+	{
+		dir:    "jepsen/checker/mirror",
+		may:    []string{"fsm", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
+		reason: "the mirror is judged by payloads, without the log",
+	},
+	{
+		dir:      "jepsen/checker/sample",
+		may:      []string{"fsm", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
+		external: []string{"github.com/anishathalye/porcupine"},
+		reason:   "the second opinion knows neither the log nor its ledger",
 	},
 	{
 		dir:     "cmd/belfry",

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/availability"
+
 	"github.com/belfrydb/belfry/jepsen/checker"
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/jepsen/report"
@@ -47,10 +49,10 @@ func measureStalls(ctx context.Context, now func() time.Duration) (stalls []chec
 }
 
 // strikes are the faults as the checker judges availability by them.
-func strikes(faults []report.Fault) []checker.Strike {
-	all := make([]checker.Strike, 0, len(faults))
+func strikes(faults []report.Fault) []availability.Strike {
+	all := make([]availability.Strike, 0, len(faults))
 	for _, f := range faults {
-		s := checker.Strike{Name: f.Name, From: asDuration(f.From), To: asDuration(f.To)}
+		s := availability.Strike{Name: f.Name, From: asDuration(f.From), To: asDuration(f.To)}
 		if e := f.Effect; e != nil {
 			s.Began, s.Struck, s.Healing = asDuration(e.Began), asDuration(e.Struck), asDuration(e.Healing)
 			s.Healthy, s.Victims, s.Allowed = e.Healthy, e.Victims, asDuration(e.Allowed)
@@ -61,7 +63,7 @@ func strikes(faults []report.Fault) []checker.Strike {
 }
 
 // judged notes with each fault what was found of the availability while it lasted.
-func judged(faults []report.Fault, found []checker.Availability) {
+func judged(faults []report.Fault, found []availability.Result) {
 	for i, a := range found {
 		if faults[i].Effect == nil {
 			continue

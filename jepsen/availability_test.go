@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/availability"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/jepsen/checker"
@@ -45,7 +47,7 @@ func TestStrikes(t *testing.T) {
 			Why: "it takes longer",
 		}},
 	}
-	want := []checker.Strike{
+	want := []availability.Strike{
 		{Name: "power-all", From: time.Second, To: 2 * time.Second},
 		{
 			Name: "disk-hung", From: 3 * time.Second, Began: 4 * time.Second, Struck: 5 * time.Second, Healing: 8 * time.Second,
@@ -56,7 +58,7 @@ func TestStrikes(t *testing.T) {
 	if diff := cmp.Diff(want, strikes(faults)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	judged(faults, []checker.Availability{{}, {Served: map[string]time.Duration{"n1": 1500 * time.Millisecond},
+	judged(faults, []availability.Result{{}, {Served: map[string]time.Duration{"n1": 1500 * time.Millisecond},
 		Slack: time.Second}})
 	if got := faults[1].Availability; faults[0].Availability != nil || got == nil || got.Served["n1"] != 1.5 ||
 		got.Slack != 1 {

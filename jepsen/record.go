@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/access"
+
 	"github.com/belfrydb/belfry/jepsen/checker"
 	"github.com/belfrydb/belfry/jepsen/report"
 )
@@ -50,8 +52,8 @@ type record struct {
 	Journals map[string]int64 `json:"journals"`
 	Replicas []replica        `json:"replicas"`
 	// Secured says that the cluster asked everybody who he was, Roots are the tokens that nodes found in their files.
-	Secured bool           `json:"secured,omitempty"`
-	Roots   []checker.Root `json:"roots,omitempty"`
+	Secured bool          `json:"secured,omitempty"`
+	Roots   []access.Root `json:"roots,omitempty"`
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
 	Calls    int `json:"calls"`
 	Passages int `json:"passages,omitempty"`

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/access"
+
 	"github.com/belfrydb/belfry/jepsen/checker"
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/jepsen/lab"
@@ -320,7 +322,7 @@ func (e *experiment) judge() (*report.Report, error) {
 	if secrets := e.lab.Secrets(); secrets != nil {
 		k.Secured = true
 		for _, r := range secrets.Roots() {
-			k.Roots = append(k.Roots, checker.Root{ID: r.ID, Known: r.Known, Ending: r.Ending, Ended: r.Ended})
+			k.Roots = append(k.Roots, access.Root{ID: r.ID, Known: r.Known, Ending: r.Ending, Ended: r.Ended})
 		}
 	}
 	k.Calls, k.Passages, k.Statuses = e.history.Len(), len(e.history.Passages()), len(e.history.Statuses())

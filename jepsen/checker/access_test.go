@@ -5,10 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/access"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -17,7 +18,7 @@ import (
 // those of a story have.
 type tenancy struct {
 	*story
-	roots  []Root
+	roots  []access.Root
 	faults []Span
 	clocks []Clock
 	bodies int
@@ -99,7 +100,7 @@ func (s *tenancy) batchAs(token, name, queue string, n int) *history.Op {
 func newTenancy(t testing.TB) *tenancy {
 	s := &tenancy{
 		story: &story{lab: newLab(t, 2, 5), ops: map[string]*history.Op{}, leases: map[string]string{}},
-		roots: []Root{{ID: "root"}, {ID: "old root", Ending: 500 * time.Millisecond, Ended: time.Second}}, faults: []Span{},
+		roots: []access.Root{{ID: "root"}, {ID: "old root", Ending: 500 * time.Millisecond, Ended: time.Second}}, faults: []Span{},
 	}
 	s.creates("ta", 0, "put,consume:a/*")
 	s.creates("tb", 0, "put,consume:b/*", "view:a/1")
@@ -282,20 +283,5 @@ func TestQuietAfter(t *testing.T) {
 	c.run = &Run{Healed: 40}
 	if got := c.quietAfter(7, 5); got != 45 {
 		t.Errorf("where faults are not known: %d", got)
-	}
-}
-
-// TestTouched: every command of clients that touches a queue is one that takes something on it.
-func TestTouched(t *testing.T) {
-	ref := fsm.Ref{Queue: "q"}
-	for _, c := range []fsm.Command{
-		&fsm.Put{Queue: "q"}, &fsm.Reserve{Queues: []string{"q"}}, &fsm.Ack{Ref: ref}, &fsm.Nack{Ref: ref},
-		&fsm.Release{Ref: ref}, &fsm.Extend{Ref: ref},
-		&fsm.Cancel{Queue: "q"}, &fsm.Reschedule{Queue: "q"}, &fsm.Redrive{Queue: "q"}, &fsm.Purge{Queue: "q"},
-		&fsm.DeleteQueue{Queue: "q"},
-	} {
-		if act, queues := touched(c); act == "" || len(queues) != 1 || queues[0] != "q" {
-			t.Errorf("%T touches %q of %q", c, act, queues)
-		}
 	}
 }

@@ -5,6 +5,9 @@ package checker
 import (
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/access"
+	"github.com/belfrydb/belfry/jepsen/checker/availability"
+
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/jepsen/report"
 	"github.com/belfrydb/belfry/node/journal"
@@ -36,10 +39,10 @@ type Run struct {
 	// Secured says that every call needed a token, Roots are those that may do everything and that the
 	// history does not tell of.
 	Secured bool
-	Roots   []Root
+	Roots   []access.Root
 	// Strikes are the faults with what each leaves whole, Stalls the times in which the harness itself
 	// did not get the processor.
-	Strikes []Strike
+	Strikes []availability.Strike
 	Stalls  []Span
 	// ClockBound is how far a shard's clock may be from true time; 0 means 250 ms.
 	ClockBound time.Duration
@@ -73,13 +76,6 @@ type Removal struct {
 	From, To time.Duration
 }
 
-// Root is a token that nodes found in their files. Every node knew it from Known to Ending; from
-// then on some may have forgotten it, and all had at Ended. What is 0 did not come.
-type Root struct {
-	ID                   string
-	Known, Ending, Ended time.Duration
-}
-
 // Span is a span of time since the start of the run.
 type Span struct{ From, To time.Duration }
 
@@ -105,7 +101,7 @@ type Verdict struct {
 	// Counts says how much was looked at, by name.
 	Counts map[string]int64
 	// Availability is what was found of each of the run's strikes.
-	Availability []Availability
+	Availability []availability.Result
 }
 
 // Valid reports whether nothing was found that must not be.

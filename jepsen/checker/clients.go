@@ -8,6 +8,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -27,13 +30,13 @@ const (
 )
 
 // callers looks at what calls were told of each other's jobs, by true time alone.
-func (c *check) callers(found *findings) {
+func (c *check) callers(found *finding.Set) {
 	c.holders(found)
 	c.ids(found)
 }
 
 // clients looks at how long clients waited, and at what they did not find, by what the log says was there.
-func (c *check) clients(found *findings) {
+func (c *check) clients(found *finding.Set) {
 	c.missing(found)
 	c.lateness(found)
 	c.waits(found)
@@ -61,7 +64,7 @@ type held struct {
 // holders checks by true time alone that of two leases of a job the later one had the job to
 // itself, and that an acked job was not handed out again. Most jobs are handed out once, so those
 // that were not are found first.
-func (c *check) holders(found *findings) {
+func (c *check) holders(found *finding.Set) {
 	seed := maphash.MakeSeed()
 	var room []byte
 	key := func(h *held, number uint64) uint64 {
@@ -77,13 +80,13 @@ func (c *check) holders(found *findings) {
 		times[key(h, h.serial)]++
 		k := key(h, h.fence)
 		if serial, ok := fences[k]; ok && serial != h.serial {
-			found.violated(6, h.told, "%s was handed job %d of %s with fence %d, with which job %d had been handed out",
-				describe(h.op), h.serial, h.queue, h.fence, serial)
+			found.Violated(6, h.told, "%s was handed job %d of %s with fence %d, with which job %d had been handed out",
+				wire.Describe(h.op), h.serial, h.queue, h.fence, serial)
 		}
 		fences[k] = h.serial
 	}
-	found.looked[15] += int64(len(times))
-	found.looked[19] += int64(len(times))
+	found.LookMany(15, int64(len(times)))
+	found.LookMany(19, int64(len(times)))
 	jobs := map[jobName][]*held{}
 	tokens := map[string]*held{}
 	for i := range all {
@@ -114,7 +117,7 @@ func (c *check) handed() (all []held) {
 	for _, o := range c.ops {
 		resp, _ := o.Response.(*belfryv1.ReserveResponse)
 		for _, job := range resp.GetJobs() {
-			if ref, ok := parseLease(job.GetLease()); ok {
+			if ref, ok := wire.ParseLease(job.GetLease()); ok {
 				all = append(all, held{
 					jobName: jobName{ref.Queue, ref.Partition, ref.Serial}, fence: ref.Fence, asked: o.Invoked, told: o.Returned,
 					token: job.GetLease(), op: o,
@@ -142,7 +145,7 @@ func eachAcked(o *history.Op, f func(token string)) {
 	}
 }
 
-func (c *check) judgeHolders(found *findings, name jobName, leases []*held) {
+func (c *check) judgeHolders(found *finding.Set, name jobName, leases []*held) {
 	slices.SortFunc(leases, func(a, b *held) int { return cmp.Compare(a.fence, b.fence) })
 	for i := range leases {
 		for k := range leases {
@@ -150,12 +153,12 @@ func (c *check) judgeHolders(found *findings, name jobName, leases []*held) {
 			for _, ack := range early.acks {
 				switch {
 				case early.fence < late.fence && ack.Invoked > late.told:
-					found.violated(15, ack.Returned, "job %d of %s: %s was answered ok with fence %d, sent after fence %d had been "+
+					found.Violated(15, ack.Returned, "job %d of %s: %s was answered ok with fence %d, sent after fence %d had been "+
 						"handed out to %s",
-						name.serial, name.queue, describe(ack), early.fence, late.fence, describe(late.op))
+						name.serial, name.queue, wire.Describe(ack), early.fence, late.fence, wire.Describe(late.op))
 				case early.fence != late.fence && late.asked > ack.Returned:
-					found.violated(19, late.told, "job %d of %s was handed out by %s, sent after %s had been answered ok", name.serial,
-						name.queue, describe(late.op), describe(ack))
+					found.Violated(19, late.told, "job %d of %s was handed out by %s, sent after %s had been answered ok", name.serial,
+						name.queue, wire.Describe(late.op), wire.Describe(ack))
 				}
 			}
 		}
@@ -163,7 +166,7 @@ func (c *check) judgeHolders(found *findings, name jobName, leases []*held) {
 }
 
 // ids checks that no two puts got the same id of the server's making. A repeat gets that of its first.
-func (c *check) ids(found *findings) {
+func (c *check) ids(found *finding.Set) {
 	type made struct {
 		requestID string
 		entry     int
@@ -174,11 +177,11 @@ func (c *check) ids(found *findings) {
 		if req.GetId() != "" || !resp.GetCreated() {
 			return
 		}
-		found.look(6)
+		found.Look(6)
 		n := idName{req.GetQueue(), resp.GetId()}
 		if first, ok := jobs[n]; ok && (requestID == "" || first.requestID != requestID || first.entry != entry) {
-			found.violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", describe(o), n.id, n.queue,
-				describe(first.op))
+			found.Violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", wire.Describe(o), n.id, n.queue,
+				wire.Describe(first.op))
 		}
 		jobs[n] = made{requestID, entry, o}
 	}
@@ -201,7 +204,7 @@ func (c *check) ids(found *findings) {
 
 // missing checks that no job was said not to be there which was there from before a read was sent
 // until after it was answered. Such an answer has no witness.
-func (c *check) missing(found *findings) {
+func (c *check) missing(found *finding.Set) {
 	asked := map[idName][]*history.Op{}
 	for _, o := range c.ops {
 		req, ok := o.Request.(*belfryv1.GetRequest)
@@ -216,10 +219,10 @@ func (c *check) missing(found *findings) {
 	for _, shard := range c.order_ {
 		for _, a := range c.shards[shard].books.Jobs() {
 			for _, o := range asked[idName{a.Queue.Name, a.Name()}] {
-				found.look(34)
+				found.Look(34)
 				there := a.PutAt != 0 && a.PutAt < c.at(o.Invoked) && (a.EndedAt == 0 || a.EndedAt > c.at(o.Returned))
 				if there && !a.Put.Given.Has(fsm.GivenTTL) && a.Queue.Settings.Overdue != fsm.DropOverdue {
-					found.violated(34, o.Returned, "%s found no job, and it was there", describe(o))
+					found.Violated(34, o.Returned, "%s found no job, and it was there", wire.Describe(o))
 				}
 			}
 		}
@@ -258,7 +261,7 @@ func (c *check) calm() (spans []Span) {
 // tally counts what was quick enough and what was not. A busy machine makes some things slow, a
 // mistake makes many of them slow.
 type tally struct {
-	which      invariant
+	which      finding.Invariant
 	seen, slow int64
 	last       time.Duration
 	example    string
@@ -266,11 +269,11 @@ type tally struct {
 
 // add counts one thing, of which text says what it was if it took long; what took longer than
 // lateMax is a violation by itself.
-func (t *tally) add(found *findings, at, took time.Duration, text func() string) {
+func (t *tally) add(found *finding.Set, at, took time.Duration, text func() string) {
 	t.seen++
-	found.look(t.which)
+	found.Look(t.which)
 	if took > lateMax {
-		found.violated(t.which, at, "%s, for %v", text(), took)
+		found.Violated(t.which, at, "%s, for %v", text(), took)
 	}
 	if took > slowMax {
 		t.slow++
@@ -279,15 +282,15 @@ func (t *tally) add(found *findings, at, took time.Duration, text func() string)
 }
 
 // judge says whether too many were slow.
-func (t *tally) judge(found *findings) {
+func (t *tally) judge(found *finding.Set) {
 	if t.slow >= slowLeast && t.slow*slowShare > t.seen {
-		found.violated(t.which, t.last, "%d of %d took longer than %v with nothing wrong, the last of them: %s", t.slow,
+		found.Violated(t.which, t.last, "%d of %d took longer than %v with nothing wrong, the last of them: %s", t.slow,
 			t.seen, slowMax, t.example)
 	}
 }
 
 // waits checks that with nothing wrong nobody waits in vain for a job that is due.
-func (c *check) waits(found *findings) {
+func (c *check) waits(found *finding.Set) {
 	lost, late := tally{which: 12}, tally{which: 11}
 	all := c.idle()
 	waiting := slices.DeleteFunc(slices.Clone(c.ops), func(o *history.Op) bool {
@@ -306,14 +309,14 @@ func (c *check) waits(found *findings) {
 			if to-from > slowMax { // none of the others can have waited in vain for too long
 				took, serial := missed(idle, req, Span{from, to})
 				lost.add(found, o.Returned, took, func() string {
-					return fmt.Sprintf("%s waited while job %d was there for anybody", describe(o), serial)
+					return fmt.Sprintf("%s waited while job %d was there for anybody", wire.Describe(o), serial)
 				})
 			}
 			for _, job := range resp.GetJobs() {
 				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
 					since := max(c.since(l.Since), from)
 					late.add(found, o.Returned, o.Returned-since, func() string {
-						return fmt.Sprintf("%s had waited for job %s of %s, which was there", describe(o), job.GetId(), job.GetQueue())
+						return fmt.Sprintf("%s had waited for job %s of %s, which was there", wire.Describe(o), job.GetId(), job.GetQueue())
 					})
 				}
 			}
@@ -338,7 +341,7 @@ func missed(idle map[string][]span, req *belfryv1.ReserveRequest, waited Span) (
 // leaseOf is what the books have of the lease of a job that was handed out; nil if it is not known,
 // or if its queue held jobs back.
 func (c *check) leaseOf(job *belfryv1.Job) *ledger.Lease {
-	ref, _ := parseLease(job.GetLease())
+	ref, _ := wire.ParseLease(job.GetLease())
 	l := c.shards[job.GetWitness().GetShard()]
 	if l == nil {
 		return nil
@@ -386,7 +389,7 @@ func within(calm Span, idle map[string][]span) map[string][]span {
 }
 
 // lateness reports how late first attempts were, in thousandths of a second of shard time.
-func (c *check) lateness(found *findings) {
+func (c *check) lateness(found *finding.Set) {
 	var late []int64
 	for _, shard := range c.order_ {
 		for _, g := range c.shards[shard].books.Leases() {
@@ -399,7 +402,7 @@ func (c *check) lateness(found *findings) {
 		return
 	}
 	slices.Sort(late)
-	found.count("lateness p50 (ms)", late[len(late)/2])
-	found.count("lateness p99.9 (ms)", late[len(late)*999/1000])
-	found.count("lateness max (ms)", late[len(late)-1])
+	found.Count("lateness p50 (ms)", late[len(late)/2])
+	found.Count("lateness p99.9 (ms)", late[len(late)*999/1000])
+	found.Count("lateness max (ms)", late[len(late)-1])
 }

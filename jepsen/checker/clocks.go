@@ -78,14 +78,14 @@ func (c *check) aheadAlone(at time.Duration) time.Duration {
 
 // checkTime holds an entry's shard time against the entry before it and against true time.
 func (c *check) checkTime(l *shardLog, e *logEntry, before fsm.Time, reset bool) {
-	l.found.look(9)
+	l.found.Look(9)
 	if e.Clock < before && !reset {
-		l.found.violated(9, c.since(e.At), "shard %d: time is %d after entry %d, it was %d", l.shard, e.Clock,
+		l.found.Violated(9, c.since(e.At), "shard %d: time is %d after entry %d, it was %d", l.shard, e.Clock,
 			e.Index, before)
 	}
-	l.found.look(10)
+	l.found.Look(10)
 	if by, most := e.Clock.Sub(e.At), c.ahead.at(c.since(e.At)); by > most {
-		l.found.violated(10, c.since(e.At), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is "+
+		l.found.Violated(10, c.since(e.At), "shard %d: time is ahead of true time by %v at entry %d, by %v at most is "+
 			"allowed", l.shard, by, e.Index, most)
 	}
 }

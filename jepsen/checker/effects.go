@@ -5,6 +5,9 @@ import (
 	"hash/maphash"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -27,14 +30,14 @@ type tried struct {
 
 // attempts are all things that clients sent, found by what they are: kind, queue, job, lease, request id and body.
 type attempts struct {
-	found  *findings
+	found  *finding.Set
 	seed   maphash.Seed
 	buffer []byte // of key
 	byWhat map[uint64]*tried
 	room   []tried
 }
 
-func newAttempts(found *findings, n int) *attempts {
+func newAttempts(found *finding.Set, n int) *attempts {
 	return &attempts{found: found, seed: maphash.MakeSeed(), byWhat: make(map[uint64]*tried, n), room: make([]tried, 0, n)}
 }
 
@@ -52,7 +55,7 @@ func (a *attempts) key(w *what) uint64 {
 	b := append(a.buffer[:0], byte(w.kind))
 	b = binary.LittleEndian.AppendUint64(b, w.serial)
 	b = binary.LittleEndian.AppendUint64(b, w.fence)
-	for _, s := range [...]string{w.queue, w.id, baseOf(w.requestID)} {
+	for _, s := range [...]string{w.queue, w.id, wire.BaseOf(w.requestID)} {
 		b = append(append(b, s...), 0)
 	}
 	a.buffer = append(b, w.body...)
@@ -82,11 +85,11 @@ func (a *attempts) add(o *history.Op, w *what, outcome belfryv1.Outcome, reason 
 		t.applied++
 	case outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED && overload(reason):
 		t.overloaded++
-		a.found.look(38)
-		a.found.look(3)
+		a.found.Look(38)
+		a.found.Look(3)
 	case outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED:
 		t.refused++
-		a.found.look(3)
+		a.found.Look(3)
 	default:
 		t.sent(o)
 		t.unknown++
@@ -114,7 +117,7 @@ func overload(r belfryv1.Reason) bool {
 
 // effects holds what took effect by the log against what clients sent: nothing from nowhere,
 // nothing that was refused, and nothing twice.
-func (c *check) effects(found *findings) {
+func (c *check) effects(found *finding.Set) {
 	a := newAttempts(found, len(c.ops))
 	for _, o := range c.ops {
 		a.call(o)
@@ -129,17 +132,9 @@ func (c *check) effects(found *findings) {
 	}
 }
 
-// outcomeOf is what the caller of a whole call was told.
-func outcomeOf(o *history.Op) belfryv1.Outcome {
-	if o.OK() {
-		return belfryv1.Outcome_OUTCOME_APPLIED
-	}
-	return o.Outcome
-}
-
 // call notes what one call sent.
 func (a *attempts) call(o *history.Op) {
-	outcome := outcomeOf(o)
+	outcome := wire.OutcomeOf(o)
 	if w, ok := whatOf(o); ok {
 		a.add(o, &w, outcome, o.Reason)
 		return
@@ -211,11 +206,11 @@ func whatOf(o *history.Op) (what, bool) {
 
 func putWhat(req *belfryv1.PutRequest, requestID string) what {
 	return what{kind: fsm.KindPut, queue: req.GetQueue(), id: req.GetId(), requestID: requestID,
-		body: bodyOf(req.GetText(), req.GetData())}
+		body: wire.BodyOf(req.GetText(), req.GetData())}
 }
 
 func leaseWhat(kind fsm.Kind, token, requestID string) what {
-	ref, _ := parseLease(token)
+	ref, _ := wire.ParseLease(token)
 	return what{kind: kind, queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: requestID}
 }
 
@@ -267,8 +262,8 @@ func (c *check) effect(a *attempts, l *shardLog, one *ledger.Command) {
 	if !ok {
 		return
 	}
-	a.found.look(2)
-	a.found.look(4)
+	a.found.Look(2)
+	a.found.Look(4)
 	at := c.since(one.Entry.At)
 	t := a.byWhat[a.key(&w)]
 	if t == nil {
@@ -279,29 +274,29 @@ func (c *check) effect(a *attempts, l *shardLog, one *ledger.Command) {
 	told := t.applied + t.unknown
 	switch {
 	case told == 0 && t.overloaded > 0 && t.refused == 0:
-		a.found.violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard,
-			one.Entry.Index, one.Number, describe(t.first))
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
-			one.Number, describe(t.first))
+		a.found.Violated(38, at, "shard %d, entry %d.%d: %s was refused for overload, and took effect", l.shard,
+			one.Entry.Index, one.Number, wire.Describe(t.first))
+		a.found.Violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
+			one.Number, wire.Describe(t.first))
 	case told == 0:
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
-			one.Number, describe(t.first))
+		a.found.Violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect", l.shard, one.Entry.Index,
+			one.Number, wire.Describe(t.first))
 	case at+stampSlack < t.since && t.refused+t.overloaded > 0:
-		a.found.violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard,
-			one.Entry.Index, one.Number, describe(t.first))
+		a.found.Violated(3, at, "shard %d, entry %d.%d: %s was refused, and took effect before it was sent again", l.shard,
+			one.Entry.Index, one.Number, wire.Describe(t.first))
 	case at+stampSlack < t.since:
-		a.found.violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.Entry.Index, one.Number,
-			describe(t.first))
+		a.found.Violated(2, at, "shard %d, entry %d.%d: it took effect before %s", l.shard, one.Entry.Index, one.Number,
+			wire.Describe(t.first))
 	case inSteps(w.kind):
 	case t.effects > told, t.effects > t.copies && t.named:
-		a.found.violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard,
-			one.Entry.Index, one.Number, describe(t.first), t.effects, told)
+		a.found.Violated(4, at, "shard %d, entry %d.%d: %s took effect %d times; it was sent %d times", l.shard,
+			one.Entry.Index, one.Number, wire.Describe(t.first), t.effects, told)
 	}
 }
 
 // fromNowhere judges a command that took effect and that no client sent. A node releases by itself
 // what it granted to a caller that had left.
-func (c *check) fromNowhere(found *findings, l *shardLog, one *ledger.Command) {
+func (c *check) fromNowhere(found *finding.Set, l *shardLog, one *ledger.Command) {
 	at := c.since(one.Entry.At)
 	if release, ok := one.Command.(*fsm.Release); ok && one.Request.ID == "" {
 		var holder *history.Op
@@ -309,18 +304,18 @@ func (c *check) fromNowhere(found *findings, l *shardLog, one *ledger.Command) {
 			holder = l.told[held.Ordinal].Load()
 		}
 		if holder == nil {
-			found.count("grants given back by nodes", 1)
+			found.Count("grants given back by nodes", 1)
 			return
 		}
-		found.violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard,
+		found.Violated(17, at, "shard %d, entry %d.%d: a node released job %d, which %s holds with fence %d", l.shard,
 			one.Entry.Index, one.Number,
-			release.Serial, describe(holder), release.Fence)
+			release.Serial, wire.Describe(holder), release.Fence)
 		return
 	}
 	if c.ofMirror(one.Command) {
-		found.count("commands of the mirror", 1)
+		found.Count("commands of the mirror", 1)
 		return
 	}
-	found.violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard,
+	found.Violated(2, at, "shard %d, entry %d.%d: a %T of request %q took effect, which no client sent: %+v", l.shard,
 		one.Entry.Index, one.Number, one.Command, one.Request.ID, one.Command)
 }

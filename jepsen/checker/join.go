@@ -1,7 +1,8 @@
 package checker
 
 import (
-	"strings"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"google.golang.org/protobuf/proto"
 
@@ -18,7 +19,7 @@ const joinChunk = 4096
 // witness names, and that against what was sent.
 func (c *check) join() {
 	c.count()
-	c.parallel((len(c.ops)+joinChunk-1)/joinChunk, func(i int, found *findings) {
+	c.parallel((len(c.ops)+joinChunk-1)/joinChunk, func(i int, found *finding.Set) {
 		j := joiner{c: c, found: found}
 		for _, o := range c.ops[i*joinChunk : min(len(c.ops), (i+1)*joinChunk)] {
 			j.op = o
@@ -35,15 +36,15 @@ func (c *check) join() {
 
 // count counts calls by their outcome.
 func (c *check) count() {
-	c.found.count("calls", int64(len(c.ops)))
+	c.found.Count("calls", int64(len(c.ops)))
 	for _, o := range c.ops {
 		switch {
 		case o.OK():
-			c.found.counts["calls answered"]++
+			c.found.Count("calls answered", 1)
 		case o.Outcome == belfryv1.Outcome_OUTCOME_NOT_APPLIED:
-			c.found.counts["calls refused"]++
+			c.found.Count("calls refused", 1)
 		default:
-			c.found.counts["calls of unknown outcome"]++
+			c.found.Count("calls of unknown outcome", 1)
 		}
 	}
 }
@@ -51,7 +52,7 @@ func (c *check) count() {
 // joiner joins calls, one after the other.
 type joiner struct {
 	c     *check
-	found *findings
+	found *finding.Set
 	op    *history.Op
 	// batch says that an entry of a batch is joined, replayed that the answer comes from memory by the log.
 	batch, replayed bool
@@ -60,8 +61,8 @@ type joiner struct {
 }
 
 // violated notes a violation at the moment when the call was answered.
-func (j *joiner) violated(i invariant, format string, args ...any) {
-	j.found.violated(i, j.op.Returned, "%s: "+format, append([]any{describe(j.op)}, args...)...)
+func (j *joiner) violated(i finding.Invariant, format string, args ...any) {
+	j.found.Violated(i, j.op.Returned, "%s: "+format, append([]any{wire.Describe(j.op)}, args...)...)
 }
 
 // call joins one call.
@@ -163,7 +164,7 @@ func (j *joiner) entry(w *belfryv1.Witness) *logEntry {
 		j.violated(36, "the answer has no witness")
 		return nil
 	}
-	j.found.look(28)
+	j.found.Look(28)
 	l := j.c.shards[w.GetShard()]
 	var e *logEntry
 	if l != nil {
@@ -171,12 +172,12 @@ func (j *joiner) entry(w *belfryv1.Witness) *logEntry {
 	}
 	switch {
 	case e == nil:
-		j.violated(28, "it was answered with %s, which the journals lack", textOf(w))
+		j.violated(28, "it was answered with %s, which the journals lack", wire.TextOf(w))
 		return nil
 	case e.term != w.GetTerm():
-		j.violated(28, "it was answered with %s of term %d, which has term %d", textOf(w), w.GetTerm(), e.term)
-	case e.Clock != timeOf(w.GetTime()):
-		j.violated(36, "it was answered with %s at shard time %d, which was at %d", textOf(w), timeOf(w.GetTime()), e.Clock)
+		j.violated(28, "it was answered with %s of term %d, which has term %d", wire.TextOf(w), w.GetTerm(), e.term)
+	case e.Clock != wire.TimeOf(w.GetTime()):
+		j.violated(36, "it was answered with %s at shard time %d, which was at %d", wire.TextOf(w), wire.TimeOf(w.GetTime()), e.Clock)
 	}
 	return e
 }
@@ -187,9 +188,9 @@ func (j *joiner) logged(w *belfryv1.Witness) *ledger.Command {
 	if e == nil {
 		return nil
 	}
-	j.found.look(36)
+	j.found.Look(36)
 	if int(w.GetEntry()) >= len(e.Commands) {
-		j.violated(28, "it was answered with %s, where there are %d commands", textOf(w), len(e.Commands))
+		j.violated(28, "it was answered with %s, where there are %d commands", wire.TextOf(w), len(e.Commands))
 		return nil
 	}
 	one := &e.Commands[w.GetEntry()]
@@ -206,17 +207,11 @@ func loggedAs[T fsm.Command](j *joiner, w *belfryv1.Witness, requestID string) (
 		return none, nil
 	}
 	typed, ok := one.Command.(T)
-	if !ok || !partOf(one.Request.ID, requestID) {
-		j.violated(36, "it was answered with %s, which is a %T of request %q", textOf(w), one.Command, one.Request.ID)
+	if !ok || !wire.IsPartOf(one.Request.ID, requestID) {
+		j.violated(36, "it was answered with %s, which is a %T of request %q", wire.TextOf(w), one.Command, one.Request.ID)
 		return none, nil
 	}
 	return typed, one
-}
-
-// partOf reports whether a logged request is the one that was sent, or a part that the edge made of it.
-func partOf(logged, sent string) bool {
-	rest, ok := strings.CutPrefix(logged, sent)
-	return ok && (rest == "" || sent != "" && (rest[0] == '#' || rest[0] == '~'))
 }
 
 // refusal joins the refusal of a call or of an entry of a batch that was decided in a shard's log.
@@ -226,14 +221,14 @@ func (j *joiner) refusal(reason belfryv1.Reason, w *belfryv1.Witness) {
 		return
 	}
 	// What a call over several steps did before one failed is of unknown outcome.
-	if got := reasonOf(one.Result.Code); got != reason && reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
-		j.violated(36, "it was refused with %v by %s, which gave %v", reason, textOf(w), got)
+	if got := wire.ReasonOf(one.Result.Code); got != reason && reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+		j.violated(36, "it was refused with %v by %s, which gave %v", reason, wire.TextOf(w), got)
 	}
 	j.tellRefused(one, w, reason)
 }
 
 // differ notes that an answer is not what the log gives, or that the log has not what was sent.
-func (j *joiner) differ(i invariant, same bool, what string, is, want any) {
+func (j *joiner) differ(i finding.Invariant, same bool, what string, is, want any) {
 	if !same {
 		j.twice()
 		j.violated(i, "%s is %v, should be %v", what, is, want)
@@ -242,7 +237,7 @@ func (j *joiner) differ(i invariant, same bool, what string, is, want any) {
 
 // point is what two values are of: whose they are, if it is a job's, and the invariant that has them be the same.
 type point struct {
-	invariant invariant
+	invariant finding.Invariant
 	what, of  string
 }
 
@@ -264,14 +259,14 @@ func (j *joiner) twice() {
 // ok reports whether a command succeeded, as its answer says.
 func (j *joiner) ok(one *ledger.Command, w *belfryv1.Witness) bool {
 	if one.Result.Code != fsm.OK {
-		j.violated(guardOf(one.Result.Code), "it was answered as done by %s, which gave %v", textOf(w),
-			reasonOf(one.Result.Code))
+		j.violated(guardOf(one.Result.Code), "it was answered as done by %s, which gave %v", wire.TextOf(w),
+			wire.ReasonOf(one.Result.Code))
 	}
 	return one.Result.Code == fsm.OK
 }
 
 // guardOf is the invariant that a code guards.
-func guardOf(c fsm.Code) invariant {
+func guardOf(c fsm.Code) finding.Invariant {
 	switch c {
 	case fsm.StaleLease:
 		return 16
@@ -311,8 +306,8 @@ func (j *joiner) steps(s *steps) {
 		if one == nil {
 			return
 		}
-		if one.Command.Kind() != s.kind || fsm.QueueOf(one.Command) != s.queue || !partOf(one.Request.ID, s.requestID) {
-			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", textOf(w), one.Command,
+		if one.Command.Kind() != s.kind || fsm.QueueOf(one.Command) != s.queue || !wire.IsPartOf(one.Request.ID, s.requestID) {
+			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", wire.TextOf(w), one.Command,
 				fsm.QueueOf(one.Command), one.Request.ID)
 			return
 		}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -14,7 +16,7 @@ import (
 
 // put joins an answered put.
 func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.PutResponse) {
-	j.found.look(1)
+	j.found.Look(1)
 	put, one := loggedAs[*fsm.Put](j, resp.GetWitness(), requestID)
 	if one == nil {
 		j.violated(1, "job %q of %s was put, and the log does not have it", req.GetId(), req.GetQueue())
@@ -25,16 +27,16 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 	}
 	if !samePut(req, put) {
 		if j.batch {
-			j.violated(7, "an entry of a batch is answered with %s, which is another put: %s %q", textOf(resp.GetWitness()),
+			j.violated(7, "an entry of a batch is answered with %s, which is another put: %s %q", wire.TextOf(resp.GetWitness()),
 				put.Queue, put.ID)
 		}
-		j.violated(2, "%s has another put than was sent: %s %q", textOf(resp.GetWitness()), put.Queue, put.ID)
+		j.violated(2, "%s has another put than was sent: %s %q", wire.TextOf(resp.GetWitness()), put.Queue, put.ID)
 	}
 	if one.Job == nil {
-		j.violated(1, "%s made no job that is known", textOf(resp.GetWitness()))
+		j.violated(1, "%s made no job that is known", wire.TextOf(resp.GetWitness()))
 	}
 	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(),
-		due: timeOf(resp.GetDueAt())})
+		due: wire.TimeOf(resp.GetDueAt())})
 	r := &one.Result
 	id := put.ID
 	if id == "" {
@@ -42,8 +44,8 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 	}
 	same(j, point{36, "the id", ""}, resp.GetId(), id)
 	same(j, point{36, "created", ""}, resp.GetCreated(), r.Created)
-	same(j, point{36, "the state", ""}, resp.GetState(), stateOf(r.State))
-	same(j, point{36, "the due time", ""}, timeOf(resp.GetDueAt()), ceilTime(r.Due))
+	same(j, point{36, "the state", ""}, resp.GetState(), wire.StateOf(r.State))
+	same(j, point{36, "the due time", ""}, wire.TimeOf(resp.GetDueAt()), wire.CeilTime(r.Due))
 }
 
 // samePut reports whether a logged put is the one that was sent.
@@ -51,11 +53,11 @@ func samePut(req *belfryv1.PutRequest, put *fsm.Put) bool {
 	if put.Queue != req.GetQueue() || put.ID != req.GetId() || put.Again != req.GetAgain() {
 		return false
 	}
-	want := fsm.Put{Body: bodyOf(req.GetText(), req.GetData())}
+	want := fsm.Put{Body: wire.BodyOf(req.GetText(), req.GetData())}
 	if req.GetDelay() != nil {
-		want.Given, want.Delay = want.Given|fsm.GivenDelay, ceilDelay(req.GetDelay())
+		want.Given, want.Delay = want.Given|fsm.GivenDelay, wire.CeilDelay(req.GetDelay())
 	} else if req.GetDueAt() != nil {
-		want.Given, want.DueAt = want.Given|fsm.GivenDueAt, dueOf(req.GetDueAt())
+		want.Given, want.DueAt = want.Given|fsm.GivenDueAt, wire.DueOf(req.GetDueAt())
 	}
 	if req.GetTtr() != nil {
 		want.Given, want.TTR = want.Given|fsm.GivenTTR, req.GetTtr().AsDuration()
@@ -92,7 +94,7 @@ func (j *joiner) putBatch(req *belfryv1.PutBatchRequest, resp *belfryv1.PutBatch
 	j.batch = true
 	defer func() { j.batch = false }()
 	for i, one := range resp.GetResults() {
-		j.found.look(7)
+		j.found.Look(7)
 		switch {
 		case one.GetPut() != nil:
 			j.put(req.GetJobs()[i], req.GetRequestId(), one.GetPut())
@@ -110,7 +112,7 @@ func (j *joiner) reserve(req *belfryv1.ReserveRequest, resp *belfryv1.ReserveRes
 		j.violated(37, "%d jobs were handed out, %d were asked for", len(resp.GetJobs()), most)
 	}
 	for _, job := range resp.GetJobs() {
-		j.found.count("jobs handed out", 1)
+		j.found.Count("jobs handed out", 1)
 		if !slices.Contains(req.GetQueues(), job.GetQueue()) {
 			j.violated(37, "job %s of %s was handed out, a queue that was not asked for", job.GetId(), job.GetQueue())
 		}
@@ -152,7 +154,7 @@ func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
 				continue
 			}
 			j.violated(14, "job %d of %s was granted to it with fence %d by %s, and it was not handed out", g.Job.Serial,
-				g.Job.Queue.Name, g.Fence, textOf(w))
+				g.Job.Queue.Name, g.Fence, wire.TextOf(w))
 		}
 	}
 }
@@ -173,7 +175,7 @@ func (j *joiner) asked(req *belfryv1.ReserveRequest, reserve *fsm.Reserve) {
 // granted finds the grant of a job that was handed out.
 func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledger.Lease {
 	w := job.GetWitness()
-	ref, ok := parseLease(job.GetLease())
+	ref, ok := wire.ParseLease(job.GetLease())
 	if !ok {
 		j.violated(36, "job %q of %s has no lease: %q", job.GetId(), job.GetQueue(), job.GetLease())
 		return nil
@@ -183,7 +185,7 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledge
 	}
 	log := j.c.shards[w.GetShard()]
 	l := log.books.Lease(ref.Fence)
-	j.found.look(2)
+	j.found.Look(2)
 	if l == nil || l.Job.Serial != ref.Serial || l.Job.Queue.Name != ref.Queue ||
 		l.Job.Queue.Partition != ref.Partition {
 		j.notGranted(ref, job, log.books.Job(ref.Serial))
@@ -194,14 +196,14 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledge
 	direct := at.Entry.Index == w.GetIndex() && at.Number == w.GetEntry()
 	told := event{account: l.Job, index: at.Entry.Index, number: at.Number, time: at.Entry.Clock}
 	if direct {
-		told.time = timeOf(w.GetTime())
+		told.time = wire.TimeOf(w.GetTime())
 	}
 	j.tellGrant(w.GetShard(), job, told)
 	j.holds(&log.told[l.Ordinal], req, ref)
 	if !direct && (req.GetRequestId() == "" || w.GetIndex() < at.Entry.Index) ||
-		!partOf(at.Request.ID, req.GetRequestId()) {
+		!wire.IsPartOf(at.Request.ID, req.GetRequestId()) {
 		j.violated(36, "job %d of %s was handed out with %s, it was granted at entry %d.%d to request %q",
-			ref.Serial, ref.Queue, textOf(w), at.Entry.Index, at.Number, at.Request.ID)
+			ref.Serial, ref.Queue, wire.TextOf(w), at.Entry.Index, at.Number, at.Request.ID)
 		return l
 	}
 	j.asked(req, at.Command.(*fsm.Reserve))
@@ -211,23 +213,23 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledge
 // holds notes that a call was given a lease; another may have been given it only if it is an
 // attempt at the same request.
 func (j *joiner) holds(told *atomic.Pointer[history.Op], req *belfryv1.ReserveRequest, ref fsm.Ref) {
-	j.found.look(15)
+	j.found.Look(15)
 	if told.CompareAndSwap(nil, j.op) {
 		return
 	}
 	other, same := told.Load().Request.(*belfryv1.ReserveRequest)
 	if !same || req.GetRequestId() == "" || other.GetRequestId() != req.GetRequestId() {
 		j.violated(15, "the lease of job %d of %s with fence %d was also given to %s", ref.Serial, ref.Queue, ref.Fence,
-			describe(told.Load()))
+			wire.Describe(told.Load()))
 		j.violated(20, "job %d of %s was handed out twice by one grant, also to %s", ref.Serial, ref.Queue,
-			describe(told.Load()))
+			wire.Describe(told.Load()))
 	}
 }
 
 // tellGrant notes that a job was handed out.
 func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e event) {
 	e.kind, e.ok, e.fence, e.attempt = callGrant, true, job.GetFence(), job.GetAttempt()
-	e.due, e.until = timeOf(job.GetDueAt()), timeOf(job.GetLeaseUntil())
+	e.due, e.until = wire.TimeOf(job.GetDueAt()), wire.TimeOf(job.GetLeaseUntil())
 	j.tell(shard, e)
 }
 
@@ -240,8 +242,8 @@ func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *ledger.Job) {
 		return
 	}
 	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial,
-		ref.Queue, ref.Fence, textOf(w))
-	j.tellGrant(w.GetShard(), job, event{account: a, index: w.GetIndex(), number: w.GetEntry(), time: timeOf(w.GetTime())})
+		ref.Queue, ref.Fence, wire.TextOf(w))
+	j.tellGrant(w.GetShard(), job, event{account: a, index: w.GetIndex(), number: w.GetEntry(), time: wire.TimeOf(w.GetTime())})
 }
 
 // job holds a job that was handed out against its put and its grant.
@@ -251,24 +253,24 @@ func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
 	id := a.Name()
 	same(j, point{37, "the queue", ""}, job.GetQueue(), a.Queue.Name)
 	same(j, point{2, "the id", ""}, job.GetId(), id)
-	if !bytes.Equal(bodyOf(job.GetText(), job.GetData()), put.Body) {
-		j.violated(2, "the body of %s is %q, should be %q", id, bodyOf(job.GetText(), job.GetData()), put.Body)
+	if !bytes.Equal(wire.BodyOf(job.GetText(), job.GetData()), put.Body) {
+		j.violated(2, "the body of %s is %q, should be %q", id, wire.BodyOf(job.GetText(), job.GetData()), put.Body)
 	}
-	if !sameHeaders(job.GetHeaders(), put.Headers) {
+	if !wire.SameHeaders(job.GetHeaders(), put.Headers) {
 		j.violated(2, "the headers of %s are %v, should be %v", id, job.GetHeaders(), put.Headers)
 	}
 	same(j, point{36, "the fence", id}, job.GetFence(), l.Fence)
 	same(j, point{21, "the attempt", id}, job.GetAttempt(), l.Attempt)
-	same(j, point{36, "the due time", id}, timeOf(job.GetDueAt()), ceilTime(l.Due))
-	same(j, point{36, "the first due time", id}, timeOf(job.GetFirstDueAt()), ceilTime(a.FirstDue))
-	same(j, point{18, "the end of the lease", id}, timeOf(job.GetLeaseUntil()), floorTime(l.Until))
-	same(j, point{36, "the end", id}, timeOf(job.GetExpiresAt()), floorTime(l.TTL))
+	same(j, point{36, "the due time", id}, wire.TimeOf(job.GetDueAt()), wire.CeilTime(l.Due))
+	same(j, point{36, "the first due time", id}, wire.TimeOf(job.GetFirstDueAt()), wire.CeilTime(a.FirstDue))
+	same(j, point{18, "the end of the lease", id}, wire.TimeOf(job.GetLeaseUntil()), wire.FloorTime(l.Until))
+	same(j, point{36, "the end", id}, wire.TimeOf(job.GetExpiresAt()), wire.FloorTime(l.TTL))
 	same(j, point{36, "the state", id}, job.GetState(), belfryv1.JobState_JOB_STATE_RESERVED)
 	same(j, point{36, "the last error", id}, job.GetLastError(), l.LastError)
 	same(j, point{36, "the priority", id}, int8(job.GetPriority()), a.Priority()) //nolint:gosec // of a byte
 	same(j, point{36, "the size", id}, int(job.GetBodyBytes()), len(put.Body))
 	if !a.Adopted {
-		same(j, point{36, "the time of the put", id}, timeOf(job.GetCreatedAt()), floorTime(a.Created))
+		same(j, point{36, "the time of the put", id}, wire.TimeOf(job.GetCreatedAt()), wire.FloorTime(a.Created))
 	}
 	if put.Given.Has(fsm.GivenMaxAttempts) {
 		same(j, point{36, "the attempts", id}, job.GetMaxAttempts(), put.MaxAttempts)
@@ -277,22 +279,10 @@ func (j *joiner) job(l *ledger.Lease, job *belfryv1.Job) {
 
 // early holds the moment at which a job came to a client against its due time, by true time.
 func (j *joiner) early(l *ledger.Lease) {
-	j.found.look(10)
+	j.found.Look(10)
 	returned := j.c.at(j.op.Returned)
 	if by, most := l.Due.Sub(returned), j.c.ahead.at(j.op.Returned); by > most {
 		j.violated(10, "job %d of %s was handed out %v before it is due, %v is allowed", l.Job.Serial,
 			l.Job.Queue.Name, by, most)
 	}
-}
-
-func sameHeaders(got map[string]string, want []fsm.Header) bool {
-	if len(got) != len(want) {
-		return false
-	}
-	for _, h := range want {
-		if value, ok := got[h.Name]; !ok || value != h.Value {
-			return false
-		}
-	}
-	return true
 }

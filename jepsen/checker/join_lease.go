@@ -3,13 +3,15 @@ package checker
 import (
 	"strings"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // ref reads a lease that a client sent and that was taken.
 func (j *joiner) ref(token string, logged fsm.Ref) {
-	ref, ok := parseLease(token)
+	ref, ok := wire.ParseLease(token)
 	if !ok || ref != logged {
 		j.violated(36, "the lease of job %d of %s with fence %d was acted on, %+v was named", logged.Serial, logged.Queue,
 			logged.Fence, ref)
@@ -35,7 +37,7 @@ func (j *joiner) ackBatch(req *belfryv1.AckBatchRequest, resp *belfryv1.AckBatch
 		return
 	}
 	for i, one := range resp.GetResults() {
-		j.found.look(7)
+		j.found.Look(7)
 		switch {
 		case one.GetAck() != nil:
 			j.ack(req.GetLeases()[i], req.GetRequestId(), one.GetAck())
@@ -49,10 +51,10 @@ func (j *joiner) ackBatch(req *belfryv1.AckBatchRequest, resp *belfryv1.AckBatch
 
 // became joins what an answer says that became of a job.
 func (j *joiner) became(state belfryv1.JobState, due fsm.Time, r *fsm.Result) {
-	j.differ(36, state == stateOf(r.State), "the state", state, r.State)
+	j.differ(36, state == wire.StateOf(r.State), "the state", state, r.State)
 	want := fsm.Time(0)
 	if r.State == fsm.Delayed || r.State == fsm.Ready {
-		want = ceilTime(r.Due)
+		want = wire.CeilTime(r.Due)
 	}
 	j.differ(24, due == want, "the due time", due, want)
 }
@@ -63,18 +65,18 @@ func (j *joiner) nack(req *belfryv1.NackRequest, resp *belfryv1.NackResponse) {
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callNack, ok: true, fence: nack.Fence, due: timeOf(resp.GetDueAt()),
+	j.tellAt(one, resp.GetWitness(), event{kind: callNack, ok: true, fence: nack.Fence, due: wire.TimeOf(resp.GetDueAt()),
 		dead: resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD, asked: nack.Delay, given: nack.DelayGiven})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
 	j.ref(req.GetLease(), nack.Ref)
-	j.differ(24, nack.DelayGiven == (req.GetDelay() != nil) && nack.Delay == ceilDelay(req.GetDelay()), "the delay",
+	j.differ(24, nack.DelayGiven == (req.GetDelay() != nil) && nack.Delay == wire.CeilDelay(req.GetDelay()), "the delay",
 		nack.Delay, req.GetDelay().AsDuration())
 	j.differ(24, nack.Dead == req.GetDead(), "dead", nack.Dead, req.GetDead())
 	j.differ(36, strings.HasPrefix(req.GetError(), nack.Error) && (nack.Error == "") == (req.GetError() == ""),
 		"the error", nack.Error, req.GetError())
-	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.Result)
+	j.became(resp.GetState(), wire.TimeOf(resp.GetDueAt()), &one.Result)
 }
 
 // release joins an answered release.
@@ -83,14 +85,14 @@ func (j *joiner) release(req *belfryv1.ReleaseRequest, resp *belfryv1.ReleaseRes
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callRelease, ok: true, fence: release.Fence, due: timeOf(resp.GetDueAt()),
+	j.tellAt(one, resp.GetWitness(), event{kind: callRelease, ok: true, fence: release.Fence, due: wire.TimeOf(resp.GetDueAt()),
 		asked: release.Delay, given: release.Delay > 0})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
 	j.ref(req.GetLease(), release.Ref)
-	j.differ(24, release.Delay == ceilDelay(req.GetDelay()), "the delay", release.Delay, req.GetDelay().AsDuration())
-	j.became(resp.GetState(), timeOf(resp.GetDueAt()), &one.Result)
+	j.differ(24, release.Delay == wire.CeilDelay(req.GetDelay()), "the delay", release.Delay, req.GetDelay().AsDuration())
+	j.became(resp.GetState(), wire.TimeOf(resp.GetDueAt()), &one.Result)
 }
 
 // extend joins an answered extend.
@@ -100,14 +102,14 @@ func (j *joiner) extend(req *belfryv1.ExtendRequest, resp *belfryv1.ExtendRespon
 		return
 	}
 	j.tellAt(one, resp.GetWitness(), event{kind: callExtend, ok: true, fence: extend.Fence,
-		until: timeOf(resp.GetLeaseUntil())})
+		until: wire.TimeOf(resp.GetLeaseUntil())})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
 	j.ref(req.GetLease(), extend.Ref)
 	j.differ(18, extend.TTR == req.GetTtr().AsDuration(), "the length of the lease", extend.TTR, req.GetTtr().AsDuration())
-	j.differ(18, timeOf(resp.GetLeaseUntil()) == floorTime(one.Result.Until), "the end of the lease",
-		timeOf(resp.GetLeaseUntil()), one.Result.Until)
+	j.differ(18, wire.TimeOf(resp.GetLeaseUntil()) == wire.FloorTime(one.Result.Until), "the end of the lease",
+		wire.TimeOf(resp.GetLeaseUntil()), one.Result.Until)
 }
 
 // cancel joins an answered cancellation.
@@ -119,7 +121,7 @@ func (j *joiner) cancel(req *belfryv1.CancelRequest, resp *belfryv1.CancelRespon
 	j.tellAt(one, resp.GetWitness(), event{kind: callCancel, ok: true})
 	j.differ(23, cancel.Queue == req.GetQueue() && cancel.ID == req.GetId() && cancel.Force == req.GetForce(),
 		"what was cancelled", *cancel, req.GetId())
-	j.differ(36, resp.GetState() == stateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
+	j.differ(36, resp.GetState() == wire.StateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
 }
 
 // reschedule joins an answered new due time.
@@ -128,15 +130,15 @@ func (j *joiner) reschedule(req *belfryv1.RescheduleRequest, resp *belfryv1.Resc
 	if one == nil || !j.ok(one, resp.GetWitness()) {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callReschedule, ok: true, due: timeOf(resp.GetDueAt())})
+	j.tellAt(one, resp.GetWitness(), event{kind: callReschedule, ok: true, due: wire.TimeOf(resp.GetDueAt())})
 	want := fsm.Reschedule{Queue: req.GetQueue(), ID: req.GetId()}
 	if req.GetDelay() != nil {
-		want.Given, want.Delay = fsm.GivenDelay, ceilDelay(req.GetDelay())
+		want.Given, want.Delay = fsm.GivenDelay, wire.CeilDelay(req.GetDelay())
 	} else {
-		want.Given, want.DueAt = fsm.GivenDueAt, dueOf(req.GetDueAt())
+		want.Given, want.DueAt = fsm.GivenDueAt, wire.DueOf(req.GetDueAt())
 	}
 	j.differ(24, *reschedule == want, "what was rescheduled", *reschedule, want)
-	j.differ(36, resp.GetState() == stateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
-	j.differ(36, timeOf(resp.GetDueAt()) == ceilTime(one.Result.Due), "the due time", timeOf(resp.GetDueAt()),
+	j.differ(36, resp.GetState() == wire.StateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
+	j.differ(36, wire.TimeOf(resp.GetDueAt()) == wire.CeilTime(one.Result.Due), "the due time", wire.TimeOf(resp.GetDueAt()),
 		one.Result.Due)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -173,7 +175,7 @@ func (l *lab) conclude(c *call, results []fsm.Result, w *belfryv1.Witness) {
 		return
 	}
 	if len(results) == 1 && results[0].Code != fsm.OK && !isBatch(c.op.Request) {
-		c.op.Witness, c.op.Reason, c.op.Outcome = w, reasonOf(results[0].Code), belfryv1.Outcome_OUTCOME_NOT_APPLIED
+		c.op.Witness, c.op.Reason, c.op.Outcome = w, wire.ReasonOf(results[0].Code), belfryv1.Outcome_OUTCOME_NOT_APPLIED
 		if results[0].Code == fsm.RequestExpired {
 			c.op.Outcome = belfryv1.Outcome_OUTCOME_UNKNOWN
 		}
@@ -252,18 +254,18 @@ func ceiled(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
 	}
-	return exact(ceilTime(t))
+	return exact(wire.CeilTime(t))
 }
 
 func floored(t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
 	}
-	return exact(floorTime(t))
+	return exact(wire.FloorTime(t))
 }
 
 func formatLease(ref fsm.Ref) string {
-	b := []byte{leaseVersion}
+	b := []byte{1 /* version */}
 	b = binary.AppendUvarint(b, uint64(len(ref.Queue)))
 	b = append(b, ref.Queue...)
 	for _, v := range [...]uint64{uint64(ref.Partition), ref.Serial, ref.Fence} {
@@ -278,7 +280,7 @@ func wireJob(j *fsm.Job) *belfryv1.Job {
 	out := &belfryv1.Job{
 		Queue: j.Queue, Id: j.ID, Fence: j.Fence, Attempt: j.Attempt, DueAt: ceiled(j.Due), FirstDueAt: ceiled(j.FirstDue),
 		CreatedAt: floored(j.Created),
-		ExpiresAt: floored(j.TTL), State: stateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR),
+		ExpiresAt: floored(j.TTL), State: wire.StateOf(j.State), Priority: int32(j.Priority), Ttr: durationpb.New(j.TTR),
 		MaxAttempts: j.MaxAttempts,
 		LastError:   j.LastError, BodyBytes: j.BodyBytes,
 	}

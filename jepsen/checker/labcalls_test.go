@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -17,12 +19,12 @@ import (
 // loggedPut is what the edge makes of a put.
 func loggedPut(req *belfryv1.PutRequest) *fsm.Put {
 	put := &fsm.Put{Queue: req.GetQueue(), Partitions: 1, ID: req.GetId(), Again: req.GetAgain(),
-		Body: bodyOf(req.GetText(), req.GetData())}
+		Body: wire.BodyOf(req.GetText(), req.GetData())}
 	if req.GetDelay() != nil {
-		put.Given, put.Delay = put.Given|fsm.GivenDelay, ceilDelay(req.GetDelay())
+		put.Given, put.Delay = put.Given|fsm.GivenDelay, wire.CeilDelay(req.GetDelay())
 	}
 	if req.GetDueAt() != nil {
-		put.Given, put.DueAt = put.Given|fsm.GivenDueAt, dueOf(req.GetDueAt())
+		put.Given, put.DueAt = put.Given|fsm.GivenDueAt, wire.DueOf(req.GetDueAt())
 	}
 	if req.GetTtr() != nil {
 		put.Given, put.TTR = put.Given|fsm.GivenTTR, req.GetTtr().AsDuration()
@@ -51,7 +53,7 @@ func wirePut(put *fsm.Put, r *fsm.Result, w *belfryv1.Witness) *belfryv1.PutResp
 	if id == "" {
 		id = fsm.FormatID(r.Partition, r.Serial)
 	}
-	return &belfryv1.PutResponse{Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: stateOf(r.State), Witness: w}
+	return &belfryv1.PutResponse{Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: wire.StateOf(r.State), Witness: w}
 }
 
 // put sends a put.
@@ -71,7 +73,7 @@ func at(w *belfryv1.Witness, i int) *belfryv1.Witness {
 }
 
 func entryError(r *fsm.Result, w *belfryv1.Witness) *belfryv1.EntryError {
-	return &belfryv1.EntryError{Reason: reasonOf(r.Code), Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, Witness: w}
+	return &belfryv1.EntryError{Reason: wire.ReasonOf(r.Code), Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED, Witness: w}
 }
 
 // putBatch sends a batch of puts to one shard.
@@ -134,7 +136,7 @@ func (l *lab) reserve(req *belfryv1.ReserveRequest, f fate, taken func(*belfryv1
 // onLease sends a command on a lease.
 func (l *lab) onLease(token, requestID string, f fate, command fsm.Command, req proto.Message,
 	answer func(r *fsm.Result, w *belfryv1.Witness) proto.Message) *call {
-	ref, _ := parseLease(token)
+	ref, _ := wire.ParseLease(token)
 	return l.send(&call{
 		shard: l.shardOf(ref.Queue), request: &fsm.Request{ID: requestID, Commands: []fsm.Command{command}}, fate: f,
 		answer: func(results []fsm.Result, w *belfryv1.Witness) proto.Message { return answer(&results[0], w) },
@@ -142,7 +144,7 @@ func (l *lab) onLease(token, requestID string, f fate, command fsm.Command, req 
 }
 
 func (l *lab) ack(req *belfryv1.AckRequest, f fate) *call {
-	ref, _ := parseLease(req.GetLease())
+	ref, _ := wire.ParseLease(req.GetLease())
 	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Ack{Ref: ref}, req,
 		func(_ *fsm.Result, w *belfryv1.Witness) proto.Message { return &belfryv1.AckResponse{Witness: w} })
 }
@@ -152,7 +154,7 @@ func (l *lab) ackBatch(req *belfryv1.AckBatchRequest, f fate) *call {
 	request := &fsm.Request{ID: req.GetRequestId()}
 	var shard *labShard
 	for _, token := range req.GetLeases() {
-		ref, _ := parseLease(token)
+		ref, _ := wire.ParseLease(token)
 		shard = l.shardOf(ref.Queue)
 		request.Commands = append(request.Commands, &fsm.Ack{Ref: ref})
 	}
@@ -180,25 +182,25 @@ func dueIfWaiting(r *fsm.Result) fsm.Time {
 }
 
 func (l *lab) nack(req *belfryv1.NackRequest, f fate) *call {
-	ref, _ := parseLease(req.GetLease())
+	ref, _ := wire.ParseLease(req.GetLease())
 	return l.onLease(req.GetLease(), req.GetRequestId(), f,
-		&fsm.Nack{Ref: ref, Delay: ceilDelay(req.GetDelay()), DelayGiven: req.GetDelay() != nil, Error: req.GetError(),
+		&fsm.Nack{Ref: ref, Delay: wire.CeilDelay(req.GetDelay()), DelayGiven: req.GetDelay() != nil, Error: req.GetError(),
 			Dead: req.GetDead()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
-			return &belfryv1.NackResponse{State: stateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
+			return &belfryv1.NackResponse{State: wire.StateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
 		})
 }
 
 func (l *lab) release(req *belfryv1.ReleaseRequest, f fate) *call {
-	ref, _ := parseLease(req.GetLease())
-	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Release{Ref: ref, Delay: ceilDelay(req.GetDelay())}, req,
+	ref, _ := wire.ParseLease(req.GetLease())
+	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Release{Ref: ref, Delay: wire.CeilDelay(req.GetDelay())}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
-			return &belfryv1.ReleaseResponse{State: stateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
+			return &belfryv1.ReleaseResponse{State: wire.StateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
 		})
 }
 
 func (l *lab) extend(req *belfryv1.ExtendRequest, f fate) *call {
-	ref, _ := parseLease(req.GetLease())
+	ref, _ := wire.ParseLease(req.GetLease())
 	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Extend{Ref: ref, TTR: req.GetTtr().AsDuration()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.ExtendResponse{LeaseUntil: floored(r.Until), Witness: w}
@@ -218,7 +220,7 @@ func (l *lab) cancel(req *belfryv1.CancelRequest, f fate) *call {
 	return l.onQueue(req.GetQueue(), req.GetRequestId(),
 		f, &fsm.Cancel{Queue: req.GetQueue(), ID: req.GetId(), Force: req.GetForce()}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
-			return &belfryv1.CancelResponse{State: stateOf(r.State), Witness: w}
+			return &belfryv1.CancelResponse{State: wire.StateOf(r.State), Witness: w}
 		})
 }
 
@@ -226,9 +228,9 @@ func (l *lab) reschedule(queue, id string, delay time.Duration, f fate) *call {
 	req := &belfryv1.RescheduleRequest{Queue: queue, Id: id,
 		When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(delay)}}
 	return l.onQueue(queue, "", f, &fsm.Reschedule{Queue: queue, ID: id, Given: fsm.GivenDelay,
-		Delay: ceilDelay(req.GetDelay())}, req,
+		Delay: wire.CeilDelay(req.GetDelay())}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
-			return &belfryv1.RescheduleResponse{State: stateOf(r.State), DueAt: ceiled(r.Due), Witness: w}
+			return &belfryv1.RescheduleResponse{State: wire.StateOf(r.State), DueAt: ceiled(r.Due), Witness: w}
 		})
 }
 

@@ -9,6 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/availability"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -36,9 +39,9 @@ type check struct {
 	told map[uint32][][]event
 
 	// available is what was found of the availability during each strike.
-	available []Availability
+	available []availability.Result
 
-	found   *findings
+	found   *finding.Set
 	seconds map[string]float64
 }
 
@@ -58,7 +61,7 @@ type shardLog struct {
 	entries  []logEntry
 	commands []ledger.Command
 	books    *ledger.Shard
-	found    *findings
+	found    *finding.Set
 	// answered says of each command, by its ordinal, whether a client was told of it; told has the call whose client
 	// was told first of a lease, by the ordinal of the lease.
 	answered []atomic.Bool
@@ -73,7 +76,7 @@ func newCheck(run *Run) *check {
 	c := &check{
 		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound,
 		shards: map[uint32]*shardLog{},
-		reads:  map[uint32][]*read{}, told: map[uint32][][]event{}, found: newFindings(), seconds: map[string]float64{},
+		reads:  map[uint32][]*read{}, told: map[uint32][][]event{}, found: finding.New(), seconds: map[string]float64{},
 		mirrored: len(run.History.Passages()) > 0,
 	}
 	if c.bound == 0 {
@@ -96,7 +99,7 @@ func (c *check) timed(name string, pass func()) {
 // pass is one that looks at what others have worked out, and changes nothing that another looks at.
 type pass struct {
 	name string
-	run  func(*findings)
+	run  func(*finding.Set)
 }
 
 // together runs passes side by side.
@@ -104,11 +107,11 @@ func (c *check) together(passes ...pass) {
 	var group sync.WaitGroup
 	for _, p := range passes {
 		group.Go(func() {
-			found := newFindings()
+			found := finding.New()
 			c.timed(p.name, func() { p.run(found) })
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.found.add(found)
+			c.found.Add(found)
 		})
 	}
 	group.Wait()
@@ -121,13 +124,13 @@ func (c *check) at(d time.Duration) fsm.Time { return c.start + fsm.Time(d) }
 func (c *check) since(t fsm.Time) time.Duration { return t.Sub(c.start) }
 
 // parallel calls f for each number below n, on as many goroutines as there are processors, and adds up what they found.
-func (c *check) parallel(n int, f func(i int, found *findings)) {
+func (c *check) parallel(n int, f func(i int, found *finding.Set)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	next := make(chan int)
-	found := make([]*findings, workers)
+	found := make([]*finding.Set, workers)
 	var group sync.WaitGroup
 	for w := range workers {
-		found[w] = newFindings()
+		found[w] = finding.New()
 		group.Go(func() {
 			for i := range next {
 				f(i, found[w])
@@ -142,7 +145,7 @@ func (c *check) parallel(n int, f func(i int, found *findings)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, other := range found {
-		c.found.add(other)
+		c.found.Add(other)
 	}
 }
 
@@ -162,10 +165,10 @@ func (c *check) merge() {
 		last := map[opened]uint64{}
 		for i := range j.Entries {
 			e := &j.Entries[i]
-			c.found.look(28)
+			c.found.Look(28)
 			replica := opened{e.Shard, e.Opening}
 			if e.Index <= last[replica] {
-				c.found.violated(28, c.since(e.At), "a replica of shard %d on %s applied entry %d after entry %d", e.Shard, j.Node,
+				c.found.Violated(28, c.since(e.At), "a replica of shard %d on %s applied entry %d after entry %d", e.Shard, j.Node,
 					e.Index, last[replica])
 			}
 			last[replica] = e.Index
@@ -177,15 +180,15 @@ func (c *check) merge() {
 		c.shards[shard] = &shardLog{shard: shard}
 	}
 	slices.Sort(c.order_)
-	c.parallel(len(c.order_), func(i int, found *findings) {
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
 		l := c.shards[c.order_[i]]
 		c.mergeShard(l, byShard[l.shard], found)
-		found.count("log entries", int64(len(l.entries)))
+		found.Count("log entries", int64(len(l.entries)))
 	})
 }
 
 // mergeShard merges what lives applied of one shard.
-func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
+func (c *check) mergeShard(l *shardLog, all []placed, found *finding.Set) {
 	slices.SortFunc(all, func(a, b placed) int {
 		return cmp.Or(cmp.Compare(a.index, b.index), cmp.Compare(a.life, b.life), cmp.Compare(a.entry, b.entry))
 	})
@@ -196,7 +199,7 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 		n := len(l.entries)
 		if n == 0 || l.entries[n-1].Index != e.Index {
 			if n > 0 && e.Term < l.entries[n-1].term {
-				found.violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term,
+				found.Violated(28, c.since(e.At), "entry %d of shard %d has term %d, after term %d", e.Index, l.shard, e.Term,
 					l.entries[n-1].term)
 			}
 			l.entries = append(l.entries, logEntry{term: e.Term, digest: e.Digest, data: e.Entry, node: j.Node})
@@ -204,15 +207,15 @@ func (c *check) mergeShard(l *shardLog, all []placed, found *findings) {
 			continue
 		}
 		first := &l.entries[n-1]
-		found.look(25)
+		found.Look(25)
 		if e.Term != first.term || !bytes.Equal(e.Entry, first.data) {
-			found.violated(28, c.since(e.At), "%s applied another entry %d of shard %d (term %d, %d bytes) than %s (term %d, "+
+			found.Violated(28, c.since(e.At), "%s applied another entry %d of shard %d (term %d, %d bytes) than %s (term %d, "+
 				"%d bytes)",
 				j.Node, e.Index, l.shard, e.Term, len(e.Entry), first.node, first.term, len(first.data))
 			continue
 		}
 		if e.Digest != first.digest {
-			found.violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index,
+			found.Violated(25, c.since(e.At), "after entry %d of shard %d the digest is %016x on %s, %016x on %s", e.Index,
 				l.shard, e.Digest, j.Node, first.digest, first.node)
 		}
 		if e.At < first.At {
@@ -239,4 +242,15 @@ func (l *shardLog) at(index uint64, number uint32) *ledger.Command {
 		return nil
 	}
 	return &e.Commands[number]
+}
+
+// verdict is what all passes found.
+func (c *check) verdict() Verdict {
+	v := Verdict{Counts: c.found.Counts(), Availability: c.available}
+	last := finding.SecondOpinion
+	if c.mirrored {
+		last = finding.Last
+	}
+	v.Checks, v.Violations = c.found.Checks(c.seconds, last)
+	return v
 }

@@ -4,13 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/mirror"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // bridged is the queue of the story that the mirror serves.
-const bridged = mirrorQueues + "out"
+const bridged = mirror.Queues + "out"
 
 // offers has a process of Redisson offer a payload.
 func (s *story) offers(payload string, delay time.Duration) {
@@ -73,26 +76,26 @@ func mutatedPassages() []mutation {
 		}
 	}
 	return []mutation{
-		{"a payload that was offered came to nobody", mirrorLost,
+		{"a payload that was offered came to nobody", finding.MirrorLost,
 			passing("alone", true, func(history.Passage) []history.Passage { return nil })},
-		{"a job that was put for Redisson's consumers came to nobody", mirrorLost,
+		{"a job that was put for Redisson's consumers came to nobody", finding.MirrorLost,
 			passing("body of sent", true, func(history.Passage) []history.Passage { return nil })},
-		{"a payload was taken twice from the ready list", mirrorTwice, passing("body of sent", true, twice)},
-		{"a payload came to both sides", mirrorTwice, passing("brought", false, func(p history.Passage) []history.Passage {
+		{"a payload was taken twice from the ready list", finding.MirrorTwice, passing("body of sent", true, twice)},
+		{"a payload came to both sides", finding.MirrorTwice, passing("brought", false, func(p history.Passage) []history.Passage {
 			other := p
 			other.Taken, other.Returned = true, p.Returned+time.Millisecond
 			return []history.Passage{p, other}
 		})},
-		{"a payload was on the ready list before it was due", mirrorEarly,
+		{"a payload was on the ready list before it was due", finding.MirrorEarly,
 			passing("alone", false, as(func(p *history.Passage) { p.Due = p.Due.Add(20 * time.Millisecond) }))},
-		{"a job was on the ready list before it was due", mirrorEarly, func(s *story) {
+		{"a job was on the ready list before it was due", finding.MirrorEarly, func(s *story) {
 			put := response[*belfryv1.PutResponse](s, "put sent")
 			put.DueAt = later(put.GetDueAt(), time.Second)
 		}},
-		{"a payload was on the list that nobody had brought", mirrorNowhere,
+		{"a payload was on the list that nobody had brought", finding.MirrorNowhere,
 			passing("alone", true, as(func(p *history.Passage) { p.Payload = []byte("alon") }))},
-		{"a payload was on the list of another queue", mirrorNowhere,
-			passing("alone", true, as(func(p *history.Passage) { p.Queue = mirrorQueues + "in" }))},
+		{"a payload was on the list of another queue", finding.MirrorNowhere,
+			passing("alone", true, as(func(p *history.Passage) { p.Queue = mirror.Queues + "in" }))},
 	}
 }
 

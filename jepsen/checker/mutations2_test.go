@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/availability"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -18,7 +21,7 @@ func mutatedLeases() []mutation {
 	stale := func(s *story) { s.answers("ack late", &belfryv1.AckResponse{Witness: s.ops["ack late"].Witness}) }
 	return []mutation{
 		{"a stale ack was taken", 16, stale},
-		{"a stale ack was taken, says the second opinion", secondOpinion, stale},
+		{"a stale ack was taken, says the second opinion", finding.SecondOpinion, stale},
 		{"a live lease was called stale", 18, func(s *story) {
 			s.refuses("ack late again", belfryv1.Reason_REASON_STALE_LEASE,
 				response[*belfryv1.AckResponse](s, "ack late again").GetWitness())
@@ -50,7 +53,7 @@ func mutatedLeases() []mutation {
 		{"a release is answered with the witness of an ack", 36, func(s *story) {
 			response[*belfryv1.ReleaseResponse](s, "release").Witness = response[*belfryv1.AckResponse](s, "ack a").Witness
 		}},
-		{"an attempt was skipped, says the second opinion", secondOpinion, func(s *story) {
+		{"an attempt was skipped, says the second opinion", finding.SecondOpinion, func(s *story) {
 			s.job("reserve calm again").Attempt = 5
 		}},
 	}
@@ -189,15 +192,15 @@ func mutatedGivens() []mutation {
 		}},
 		{"a queue was not served by a node that a fault spared", 39, func(s *story) { // more of these in availability_test.go
 			put := s.ops["put a"]
-			put.Workload = AvailabilityWorkload
+			put.Workload = availability.Workload
 			struck := put.Returned + time.Millisecond
 			s.history.AddStatus(history.Status{Node: put.Node, Asked: put.Invoked, Answered: put.Returned})
 			s.history.Add(&history.Op{
-				Client: "prober", Node: put.Node, Workload: AvailabilityWorkload, Invoked: struck + 6*time.Second,
+				Client: "prober", Node: put.Node, Workload: availability.Workload, Invoked: struck + 6*time.Second,
 				Returned: struck + 7*time.Second,
 				Request:  put.Request, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
 			})
-			s.ends().Strikes = []Strike{{Name: "lost", From: struck, Began: struck, Struck: struck,
+			s.ends().Strikes = []availability.Strike{{Name: "lost", From: struck, Began: struck, Struck: struck,
 				Healing: struck + 10*time.Second, To: struck + 10*time.Second, Healthy: []string{put.Node}}}
 		}},
 		{"replicas did not converge", 35, func(s *story) {
@@ -212,7 +215,7 @@ func TestMutations(t *testing.T) {
 	if len(all) < 35 {
 		t.Errorf("%d mutations are too few", len(all))
 	}
-	claimed := map[invariant]bool{}
+	claimed := map[finding.Invariant]bool{}
 	for _, m := range all {
 		s := newStory(t)
 		m.lie(s)
@@ -231,14 +234,14 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s: %v did not find it", m.name, m.claims)
 		}
 	}
-	for i, title := range titles() {
+	for i, title := range finding.Titles() {
 		if !claimed[i] && i != 26 { // a snapshot is taken by the checker itself: see TestSnapshotDiffers
 			t.Errorf("%v (%s) found no lie", i, title[0])
 		}
 	}
 }
 
-func caughtBy(v *Verdict, i invariant) bool {
+func caughtBy(v *Verdict, i finding.Invariant) bool {
 	for _, c := range v.Checks {
 		if c.Invariant == i.String() && c.Violations > 0 {
 			return true

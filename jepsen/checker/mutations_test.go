@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,7 +19,7 @@ import (
 // mutation is a lie that is told in the story, and the check that must find it.
 type mutation struct {
 	name   string
-	claims invariant
+	claims finding.Invariant
 	lie    func(s *story)
 }
 
@@ -100,7 +103,7 @@ func (s *story) lose(w *belfryv1.Witness) {
 
 // forge makes a lease of a job with another fence.
 func forge(token string, serial, fence uint64) string {
-	ref, _ := parseLease(token)
+	ref, _ := wire.ParseLease(token)
 	if serial != 0 {
 		ref.Serial = serial
 	}
@@ -295,7 +298,7 @@ func mutatedHolders() []mutation {
 			s.takes("gone", "orders")
 			s.puts("held", "orders", 0)
 			s.takes("held", "orders")
-			ref, _ := parseLease(s.leases["held"])
+			ref, _ := wire.ParseLease(s.leases["held"])
 			s.log(s.shardOf("orders"), []*fsm.Request{{Commands: []fsm.Command{&fsm.Release{Ref: ref}}}})
 		}},
 		{"handed out after the ack", 19, func(s *story) {

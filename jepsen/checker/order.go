@@ -5,7 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -24,7 +25,7 @@ type moment struct {
 
 // order holds the order of the log against the order that callers saw: what was answered before
 // something else was asked comes before it.
-func (c *check) order(*findings) {
+func (c *check) order(*finding.Set) {
 	byShard := make(map[uint32][]moment, len(c.order_))
 	for _, shard := range c.order_ {
 		byShard[shard] = make([]moment, 0, len(c.shards[shard].commands))
@@ -32,7 +33,7 @@ func (c *check) order(*findings) {
 	for _, o := range c.ops {
 		c.moments(o, byShard)
 	}
-	c.parallel(len(c.order_), func(i int, found *findings) {
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
 		c.orderShard(c.order_[i], byShard[c.order_[i]], found)
 	})
 }
@@ -51,7 +52,7 @@ func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
 		}
 		last = w
 		m := moment{index: w.GetIndex(), entry: w.GetEntry(), reads: reads || c.recalled(o, w), invoked: o.Invoked,
-			returned: o.Returned, time: timeOf(w.GetTime()), op: o}
+			returned: o.Returned, time: wire.TimeOf(w.GetTime()), op: o}
 		byShard[w.GetShard()] = append(byShard[w.GetShard()], m)
 	}
 	if !o.OK() {
@@ -60,12 +61,12 @@ func (c *check) moments(o *history.Op, byShard map[uint32][]moment) {
 	}
 	switch resp := o.Response.(type) {
 	case *belfryv1.GetResponse, *belfryv1.ListResponse, *belfryv1.GetQueueResponse:
-		if staleRead(resp) {
+		if wire.Stale(resp) {
 			return
 		}
 		reads = true
 	}
-	eachWitness(o.Response, add)
+	wire.EachWitness(o.Response, add)
 }
 
 // recalled reports whether a witness of a Reserve is that of a reading: a repeat may be told what
@@ -80,42 +81,7 @@ func (c *check) recalled(o *history.Op, w *belfryv1.Witness) bool {
 		return false
 	}
 	one := l.at(w.GetIndex(), 0)
-	return one != nil && (one.Command.Kind() != fsm.KindReserve || !partOf(one.Request.ID, req.GetRequestId()))
-}
-
-// staleRead reports whether an answer may be old, and says so.
-func staleRead(resp proto.Message) bool {
-	labelled, ok := resp.(interface{ GetStale() bool })
-	return ok && labelled.GetStale()
-}
-
-// eachWitness calls f for each witness of an answer.
-func eachWitness(resp proto.Message, f func(*belfryv1.Witness)) {
-	switch r := resp.(type) {
-	case *belfryv1.PutBatchResponse:
-		for _, one := range r.GetResults() {
-			f(one.GetPut().GetWitness())
-			f(one.GetError().GetWitness())
-		}
-	case *belfryv1.AckBatchResponse:
-		for _, one := range r.GetResults() {
-			f(one.GetAck().GetWitness())
-			f(one.GetError().GetWitness())
-		}
-	case *belfryv1.ReserveResponse:
-		for _, job := range r.GetJobs() {
-			f(job.GetWitness())
-		}
-		for _, w := range r.GetWitnesses() {
-			f(w)
-		}
-	case interface{ GetWitness() *belfryv1.Witness }:
-		f(r.GetWitness())
-	case interface{ GetWitnesses() []*belfryv1.Witness }:
-		for _, w := range r.GetWitnesses() {
-			f(w)
-		}
-	}
+	return one != nil && (one.Command.Kind() != fsm.KindReserve || !wire.IsPartOf(one.Request.ID, req.GetRequestId()))
 }
 
 // wentBack reports whether a shard's clock was set back after one entry and up to another.
@@ -134,7 +100,7 @@ func (c *check) wentBack(shard uint32, after, upTo uint64) bool {
 }
 
 // orderShard checks one shard by the running maximum of the times at which calls were sent.
-func (c *check) orderShard(shard uint32, all []moment, found *findings) {
+func (c *check) orderShard(shard uint32, all []moment, found *finding.Set) {
 	slices.SortFunc(all, func(a, b moment) int {
 		switch {
 		case a.index != b.index:
@@ -151,22 +117,22 @@ func (c *check) orderShard(shard uint32, all []moment, found *findings) {
 	var latest, before *moment
 	for i := range all {
 		m := &all[i]
-		found.look(9)
+		found.Look(9)
 		if before != nil && m.time < before.time && !c.wentBack(shard, before.index, m.index) {
-			found.violated(9, m.returned, "shard %d: %s was answered from entry %d.%d at shard time %d, and %s from entry "+
+			found.Violated(9, m.returned, "shard %d: %s was answered from entry %d.%d at shard time %d, and %s from entry "+
 				"%d.%d at %d", shard,
-				describe(before.op), before.index, before.entry, before.time, describe(m.op), m.index, m.entry, m.time)
+				wire.Describe(before.op), before.index, before.entry, before.time, wire.Describe(m.op), m.index, m.entry, m.time)
 		}
 		before = m
-		which := invariant(36)
+		which := finding.Invariant(36)
 		if m.reads || latest != nil && latest.reads {
 			which = 34
 		}
-		found.look(which)
+		found.Look(which)
 		if latest != nil && m.returned < latest.invoked && (!m.reads || !latest.reads || m.index != latest.index) {
-			found.violated(which, latest.returned, "shard %d: %s was answered at %.6fs from entry %d.%d, before %s was sent, "+
+			found.Violated(which, latest.returned, "shard %d: %s was answered at %.6fs from entry %d.%d, before %s was sent, "+
 				"which was answered from entry %d.%d", shard,
-				describe(m.op), m.returned.Seconds(), m.index, m.entry, describe(latest.op), latest.index, latest.entry)
+				wire.Describe(m.op), m.returned.Seconds(), m.index, m.entry, wire.Describe(latest.op), latest.index, latest.entry)
 		}
 		if latest == nil || m.invoked > latest.invoked {
 			latest = m

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -60,12 +63,12 @@ func (c *check) limitedSpaces() map[string]bool {
 
 // limitations returns the calls that may have set a quota.
 func (c *check) limitations() (sets []*history.Op) {
-	g := newGatekeeper(c)
+	g := c.gatekeeper()
 	for _, o := range c.ops {
-		if _, ok := o.Request.(*belfryv1.SetNamespaceRequest); !ok || outcomeOf(o) == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+		if _, ok := o.Request.(*belfryv1.SetNamespaceRequest); !ok || wire.OutcomeOf(o) == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 			continue
 		}
-		if !c.run.Secured || g.trust(o) != bad && g.allowed(o) {
+		if !c.run.Secured || g.MayHave(o) {
 			sets = append(sets, o)
 		}
 	}
@@ -142,7 +145,7 @@ type quotaSpan struct {
 }
 
 // quotas holds what namespaces had over all shards, at any moment, against their quotas.
-func (c *check) quotas(found *findings) {
+func (c *check) quotas(found *finding.Set) {
 	for space := range c.limited {
 		var all []usage
 		slack := amounts{}
@@ -196,7 +199,7 @@ func (c *check) superseded(later []*history.Op, from time.Duration) time.Duratio
 }
 
 // judgeQuota looks at one limit of a namespace. What it had when a quota was lowered may stay; nothing more may come.
-func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan, slack uint64, found *findings) {
+func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan, slack uint64, found *finding.Set) {
 	ends := slices.Clone(spans)
 	slices.SortFunc(ends, func(a, b quotaSpan) int { return cmp.Compare(a.from, b.from) })
 	parts := map[uint32]uint64{}
@@ -225,12 +228,12 @@ func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan
 		if most == math.MaxUint64 || len(active) == 0 {
 			continue
 		}
-		found.look(37)
+		found.Look(37)
 		if total <= most { // till then shards have more between them than the quota, since none takes from what is used
 			had = 0
 		}
 		if total > before && total > max(had, most)+slack {
-			found.violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d "+
+			found.Violated(37, at, "shard %d, entry %d: namespace %s then had %d %s over all shards; its quota is %d, and %d "+
 				"more is what requests under way may bring",
 				u.shard, u.entry.Index, space, total, l, most, slack)
 		}

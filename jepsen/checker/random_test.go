@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -151,7 +153,7 @@ func (c *crowd) actOnJob() {
 		return
 	}
 	c.ids++
-	ref, _ := parseLease(token)
+	ref, _ := wire.ParseLease(token)
 	switch c.rng.IntN(12) {
 	case 0, 1, 2, 3:
 		c.ack(&belfryv1.AckRequest{Lease: token}, c.chance())

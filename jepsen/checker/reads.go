@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"sync"
 
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -39,10 +41,10 @@ func (c *check) collectReads() {
 		switch resp := o.Response.(type) {
 		case *belfryv1.GetResponse, *belfryv1.GetQueueResponse:
 			p = &parts{}
-			eachWitness(o.Response, add)
+			wire.EachWitness(o.Response, add)
 		case *belfryv1.ListResponse:
 			p = &parts{found: make([]bool, len(resp.GetJobs()))}
-			eachWitness(resp, add)
+			wire.EachWitness(resp, add)
 		}
 		if p != nil && p.left > 0 {
 			c.partial = append(c.partial, partial{o, p})
@@ -62,15 +64,15 @@ func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint6
 	for len(reads) > 0 && reads[0].witness.GetIndex() <= index {
 		r := reads[0]
 		reads = reads[1:]
-		l.found.look(34)
+		l.found.Look(34)
 		if r.witness.GetIndex() != m.Index() {
-			l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
-				describe(r.op), r.witness.GetIndex(), l.shard)
+			l.found.Violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
+				wire.Describe(r.op), r.witness.GetIndex(), l.shard)
 			continue
 		}
-		if at := timeOf(r.witness.GetTime()); at != m.Clock() {
-			l.found.violated(34, r.op.Returned, "%s was answered from %s at shard time %d, which was at %d", describe(r.op),
-				textOf(r.witness), at, m.Clock())
+		if at := wire.TimeOf(r.witness.GetTime()); at != m.Clock() {
+			l.found.Violated(34, r.op.Returned, "%s was answered from %s at shard time %d, which was at %d", wire.Describe(r.op),
+				wire.TextOf(r.witness), at, m.Clock())
 		}
 		c.judgeRead(l, m, r)
 	}
@@ -81,7 +83,7 @@ func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint6
 // may have stamped when it was answered, or that it was for a node that answers as it is.
 func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
 	ahead := c.ahead.at(o.Returned)
-	if staleRead(o.Response) {
+	if wire.Stale(o.Response) {
 		ahead = c.aheadAlone(o.Returned)
 	}
 	return m.Clock(), max(m.Clock(), c.at(o.Returned+ahead))
@@ -91,7 +93,7 @@ func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
 	switch resp := r.op.Response.(type) {
 	case *belfryv1.GetResponse:
 		if why := c.judgeJob(m, r.op, resp.GetJob()); why != "" {
-			l.found.violated(34, r.op.Returned, "%s was answered from %s: %s", describe(r.op), textOf(r.witness), why)
+			l.found.Violated(34, r.op.Returned, "%s was answered from %s: %s", wire.Describe(r.op), wire.TextOf(r.witness), why)
 		}
 	case *belfryv1.GetQueueResponse:
 		if v, ok := m.Queue(resp.GetQueue().GetName(), m.Clock()); ok {
@@ -131,26 +133,26 @@ func (c *check) judgeJob(m *fsm.Machine, o *history.Op, job *belfryv1.Job) strin
 func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 	until := fsm.Time(0)
 	if want.State == fsm.Reserved {
-		until = floorTime(want.Until)
+		until = wire.FloorTime(want.Until)
 	}
 	switch {
-	case got.GetState() != stateOf(want.State):
-		return "the state is " + got.GetState().String() + ", should be " + stateOf(want.State).String()
-	case timeOf(got.GetDueAt()) != ceilTime(want.Due):
+	case got.GetState() != wire.StateOf(want.State):
+		return "the state is " + got.GetState().String() + ", should be " + wire.StateOf(want.State).String()
+	case wire.TimeOf(got.GetDueAt()) != wire.CeilTime(want.Due):
 		return "the due time is another"
 	case got.GetFence() != want.Fence, got.GetAttempt() != want.Attempt:
 		return "fence or attempt are others"
-	case timeOf(got.GetLeaseUntil()) != until:
+	case wire.TimeOf(got.GetLeaseUntil()) != until:
 		return "the end of the lease is another"
-	case got.GetBody() != nil && !bytes.Equal(bodyOf(got.GetText(), got.GetData()), want.Body):
+	case got.GetBody() != nil && !bytes.Equal(wire.BodyOf(got.GetText(), got.GetData()), want.Body):
 		return "the body is another"
-	case !sameHeaders(got.GetHeaders(), want.Headers):
+	case !wire.SameHeaders(got.GetHeaders(), want.Headers):
 		return "the headers are others"
 	case got.GetLastError() != want.LastError:
 		return "the last error is another"
-	case timeOf(got.GetExpiresAt()) != floorTime(want.TTL), timeOf(got.GetCreatedAt()) != floorTime(want.Created):
+	case wire.TimeOf(got.GetExpiresAt()) != wire.FloorTime(want.TTL), wire.TimeOf(got.GetCreatedAt()) != wire.FloorTime(want.Created):
 		return "its times are others"
-	case timeOf(got.GetFirstDueAt()) != ceilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts,
+	case wire.TimeOf(got.GetFirstDueAt()) != wire.CeilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts,
 		got.GetBodyBytes() != want.BodyBytes:
 		return "what it was put with is another"
 	case got.GetTtr().AsDuration() != want.TTR, len(got.GetRetryDelays()) != len(want.RetryDelays):
@@ -169,8 +171,8 @@ func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.L
 	listed := map[string]bool{}
 	var last fsm.Time
 	for i, job := range resp.GetJobs() {
-		if due := timeOf(job.GetDueAt()); due < last {
-			l.found.violated(34, r.op.Returned, "%s lists job %s, due at %d, after one that is due at %d", describe(r.op),
+		if due := wire.TimeOf(job.GetDueAt()); due < last {
+			l.found.Violated(34, r.op.Returned, "%s lists job %s, due at %d, after one that is due at %d", wire.Describe(r.op),
 				job.GetId(), due, last)
 		} else {
 			last = due
@@ -187,12 +189,12 @@ func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.L
 	}
 	state := fsm.Delayed
 	for _, s := range [...]fsm.State{fsm.Ready, fsm.Reserved, fsm.Dead} {
-		if stateOf(s) == req.GetState() {
+		if wire.StateOf(s) == req.GetState() {
 			state = s
 		}
 	}
-	query := &fsm.ListQuery{Queue: req.GetQueue(), State: state, DueAfter: timeOf(req.GetDueAfter()),
-		DueBefore: timeOf(req.GetDueBefore()), Max: 1 << 20}
+	query := &fsm.ListQuery{Queue: req.GetQueue(), State: state, DueAfter: wire.TimeOf(req.GetDueAfter()),
+		DueBefore: wire.TimeOf(req.GetDueBefore()), Max: 1 << 20}
 	from, to := c.window(m, r.op)
 	jobs, _ := m.List(query, from)
 	for i := range jobs {
@@ -200,7 +202,7 @@ func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.L
 		if then, ok := m.Job(j.Queue, j.ID, to); !ok || then.State != j.State || then.Due != j.Due || listed[j.ID] {
 			continue
 		}
-		l.found.violated(34, r.op.Returned, "%s leaves out job %s, which was there", describe(r.op), j.ID)
+		l.found.Violated(34, r.op.Returned, "%s leaves out job %s, which was there", wire.Describe(r.op), j.ID)
 	}
 }
 
@@ -211,7 +213,7 @@ func (c *check) judgeReads() {
 		case *belfryv1.ListResponse:
 			for i, ok := range p.parts.found {
 				if !ok {
-					c.found.violated(34, p.op.Returned, "%s lists job %s otherwise than any shard had it", describe(p.op),
+					c.found.Violated(34, p.op.Returned, "%s lists job %s otherwise than any shard had it", wire.Describe(p.op),
 						resp.GetJobs()[i].GetId())
 				}
 			}
@@ -244,11 +246,11 @@ func (c *check) judgeQueue(o *history.Op, resp *belfryv1.GetQueueResponse, p *pa
 		totals.Redriven += q.Counters.Redriven
 	}
 	got, t := resp.GetQueue().GetCounts(), resp.GetQueue().GetTotals()
-	c.found.look(33)
+	c.found.Look(33)
 	shown := fsm.Counts{Delayed: uint64(got.GetDelayed()), Ready: uint64(got.GetReady()),
 		Reserved: uint64(got.GetReserved()), Dead: uint64(got.GetDead()), Bytes: resp.GetQueue().GetBytes()}
 	if shown != counts {
-		c.found.violated(33, o.Returned, "%s shows %+v, the log gives %+v", describe(o), shown, counts)
+		c.found.Violated(33, o.Returned, "%s shows %+v, the log gives %+v", wire.Describe(o), shown, counts)
 	}
 	told := fsm.Counters{
 		Put: t.GetPuts(), Granted: t.GetReserves(), Acked: t.GetAcks(), Nacked: t.GetNacks(), Lapsed: t.GetLapses(),
@@ -256,6 +258,6 @@ func (c *check) judgeQueue(o *history.Op, resp *belfryv1.GetQueueResponse, p *pa
 		Cancelled: t.GetCancels(), Expired: t.GetExpiries(), Redriven: t.GetRedrives(),
 	}
 	if told != totals {
-		c.found.violated(33, o.Returned, "%s shows totals %+v, the log gives %+v", describe(o), told, totals)
+		c.found.Violated(33, o.Returned, "%s shows totals %+v, the log gives %+v", wire.Describe(o), told, totals)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -21,13 +24,13 @@ const (
 )
 
 // replay carries out the log of each shard again, on a machine of its own, and keeps the books beside it.
-func (c *check) replay(*findings) {
+func (c *check) replay(*finding.Set) {
 	c.collectReads()
-	c.parallel(len(c.order_), func(i int, found *findings) {
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
 		l := c.shards[c.order_[i]]
 		l.found = found
 		c.replayShard(l)
-		found.count("commands", int64(len(l.commands)))
+		found.Count("commands", int64(len(l.commands)))
 	})
 }
 
@@ -39,7 +42,7 @@ func (c *check) decode(l *shardLog) {
 		e := &l.entries[i]
 		_, requests, err := fsm.DecodeEntry(e.data)
 		if err != nil {
-			l.found.violated(27, c.since(e.At), "entry %d of shard %d cannot be read: %v", e.Index, l.shard, err)
+			l.found.Violated(27, c.since(e.At), "entry %d of shard %d cannot be read: %v", e.Index, l.shard, err)
 			l.entries = l.entries[:i]
 			break
 		}
@@ -83,7 +86,7 @@ func (c *check) replayShard(l *shardLog) {
 		before := m.machine.Clock()
 		results, err := m.machine.Apply(e.Index, e.data)
 		if err != nil {
-			l.found.violated(27, c.since(e.At), "entry %d of shard %d cannot be carried out: %v", e.Index, l.shard, err)
+			l.found.Violated(27, c.since(e.At), "entry %d of shard %d cannot be carried out: %v", e.Index, l.shard, err)
 			l.entries = l.entries[:i]
 			return
 		}
@@ -111,40 +114,40 @@ func (c *check) replayShard(l *shardLog) {
 		reads = c.readUpTo(l, m.machine, reads, e.Index)
 	}
 	for _, r := range reads {
-		l.found.violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
-			describe(r.op), r.witness.GetIndex(), l.shard)
+		l.found.Violated(34, r.op.Returned, "%s was answered from entry %d of shard %d, which the journals lack",
+			wire.Describe(r.op), r.witness.GetIndex(), l.shard)
 	}
 }
 
 // booksReport takes what the books of a shard find.
 type booksReport struct {
 	c     *check
-	found *findings
+	found *finding.Set
 }
 
 // Look implements the books' Report.
-func (r booksReport) Look(rule ledger.Rule) { r.found.look(invariant(rule)) }
+func (r booksReport) Look(rule ledger.Rule) { r.found.Look(finding.Invariant(rule)) }
 
 // Violated implements the books' Report.
 func (r booksReport) Violated(rule ledger.Rule, at fsm.Time, text string) {
-	r.found.violated(invariant(rule), r.c.since(at), "%s", text)
+	r.found.Violated(finding.Invariant(rule), r.c.since(at), "%s", text)
 }
 
 // Count implements the books' Report.
-func (r booksReport) Count(what string, n int64) { r.found.count(what, n) }
+func (r booksReport) Count(what string, n int64) { r.found.Count(what, n) }
 
 // checkDigest holds the state after an entry against what the nodes had, and the twin against the machine.
 func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
-	l.found.look(27)
+	l.found.Look(27)
 	if digest := m.machine.Digest(); digest != e.digest && !m.diverged {
 		m.diverged, l.diverged = true, true
-		l.found.violated(27, c.since(e.At), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.Index,
+		l.found.Violated(27, c.since(e.At), "after entry %d of shard %d the digest is %016x, it was %016x on %s", e.Index,
 			l.shard, digest, e.digest, e.node)
 	}
 	if m.twin == nil {
 		return
 	}
-	l.found.look(26)
+	l.found.Look(26)
 	results, err := m.twin.Apply(e.Index, e.data)
 	same := err == nil && m.twin.Digest() == m.machine.Digest() && len(results) == len(e.Commands)
 	for k := 0; same && k < len(e.Commands); k++ {
@@ -154,14 +157,14 @@ func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
 		m.twin = nil
 	}
 	if !same {
-		l.found.violated(26, c.since(e.At), "entry %d of shard %d gives something else after a snapshot and its restore "+
+		l.found.Violated(26, c.since(e.At), "entry %d of shard %d gives something else after a snapshot and its restore "+
 			"(error %v)", e.Index, l.shard, err)
 	}
 }
 
 // checkSnapshot restores a snapshot of the machine, which then goes on beside it for a while.
 func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
-	l.found.look(26)
+	l.found.Look(26)
 	var b bytes.Buffer
 	s := m.machine.Snapshot()
 	_, err := s.WriteTo(&b)
@@ -173,7 +176,7 @@ func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
 	if err != nil || m.twin.Digest() != m.machine.Digest() || m.twin.Clock() != m.machine.Clock() ||
 		m.twin.Index() != m.machine.Index() {
 		m.twin = nil
-		l.found.violated(26, c.since(e.At), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)",
+		l.found.Violated(26, c.since(e.At), "a snapshot at entry %d of shard %d is not restored to what it was (error %v)",
 			e.Index, l.shard, err)
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
@@ -18,6 +21,31 @@ import (
 
 // leadGrace is more than a new leader adds to a lease.
 const leadGrace = 5 * time.Second
+
+// callKind is what befell a job.
+type callKind uint8
+
+const (
+	callPut callKind = iota
+	callGrant
+	callAck
+	callNack
+	callRelease
+	callExtend
+	callCancel
+	callReschedule
+)
+
+// standing is where a job is by what clients were told.
+type standing uint8
+
+const (
+	absent standing = iota
+	waiting
+	holding
+	buried
+	over
+)
 
 // event is something that befell a job.
 type event struct {
@@ -60,7 +88,7 @@ func (j *joiner) tellAt(one *ledger.Command, w *belfryv1.Witness, e event) {
 	if one.Result.Replayed {
 		return // it happened at another place
 	}
-	e.index, e.number, e.time = w.GetIndex(), w.GetEntry(), timeOf(w.GetTime())
+	e.index, e.number, e.time = w.GetIndex(), w.GetEntry(), wire.TimeOf(w.GetTime())
 	if e.account == nil {
 		e.account = one.Job
 	}
@@ -72,24 +100,8 @@ func (j *joiner) tellRefused(one *ledger.Command, w *belfryv1.Witness, reason be
 	if reason != belfryv1.Reason_REASON_STALE_LEASE {
 		return
 	}
-	if ref, ok := refOf(one.Command); ok {
+	if ref, ok := wire.RefOf(one.Command); ok {
 		j.tellAt(one, w, event{kind: callAck, fence: ref.Fence})
-	}
-}
-
-// refOf returns the lease that a command names.
-func refOf(c fsm.Command) (fsm.Ref, bool) {
-	switch c := c.(type) {
-	case *fsm.Ack:
-		return c.Ref, true
-	case *fsm.Nack:
-		return c.Ref, true
-	case *fsm.Release:
-		return c.Ref, true
-	case *fsm.Extend:
-		return c.Ref, true
-	default:
-		return fsm.Ref{}, false
 	}
 }
 
@@ -101,8 +113,8 @@ type happening struct {
 }
 
 // follow follows all jobs of all shards by what clients were told.
-func (c *check) follow(*findings) {
-	c.parallel(len(c.order_), func(i int, found *findings) {
+func (c *check) follow(*finding.Set) {
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
 		l := c.shards[c.order_[i]]
 		var all []happening
 		for _, events := range append(c.told[l.shard], l.unheard()) {
@@ -158,7 +170,7 @@ func (l *shardLog) unheard() (all []event) {
 		default:
 			continue
 		}
-		if ref, ok := refOf(one.Command); ok {
+		if ref, ok := wire.RefOf(one.Command); ok {
 			e.fence = ref.Fence
 		}
 		all = append(all, e)
@@ -211,7 +223,7 @@ type shown struct {
 type follower struct {
 	c     *check
 	log   *shardLog
-	found *findings
+	found *finding.Set
 	wide  map[string][]place
 
 	account *ledger.Job
@@ -227,13 +239,13 @@ type follower struct {
 	due     fsm.Time
 }
 
-func (f *follower) violated(i invariant, e *event, format string, args ...any) {
+func (f *follower) violated(i finding.Invariant, e *event, format string, args ...any) {
 	at, who := f.c.since(e.time), "the log"
 	if e.op != nil {
-		at, who = e.op.Returned, describe(e.op)
+		at, who = e.op.Returned, wire.Describe(e.op)
 	}
 	args = append([]any{f.log.shard, e.index, e.number, e.account.Serial, e.account.Queue.Name, who}, args...)
-	f.found.violated(i, at, "shard %d, entry %d.%d, job %d of %s, by %s: "+format, args...)
+	f.found.Violated(i, at, "shard %d, entry %d.%d, job %d of %s, by %s: "+format, args...)
 }
 
 // touched reports whether the job's queue was redriven, purged or deleted since the event before.
@@ -285,7 +297,7 @@ func (f *follower) finish() {
 	if a == nil || f.where != waiting && f.where != holding || run.Drained == 0 || f.c.remembered(a) {
 		return
 	}
-	f.found.look(1)
+	f.found.Look(1)
 	drained := f.c.at(run.Drained - drainSlack)
 	available := f.due
 	if f.where == holding {
@@ -297,7 +309,7 @@ func (f *follower) finish() {
 	if exempt || max(available, a.Created) >= drained || f.moved || f.touched(&end) {
 		return
 	}
-	f.found.violated(1, run.Drained, "job %d of %s in shard %d (put at entry %d) was there for anybody from %v on, and "+
+	f.found.Violated(1, run.Drained, "job %d of %s in shard %d (put at entry %d) was there for anybody from %v on, and "+
 		"no client was handed it by %v",
 		a.Serial, a.Queue.Name, f.log.shard, a.Index, f.c.since(max(available, a.Created)), run.Drained)
 }
@@ -314,12 +326,12 @@ func (f *follower) put(e *event) {
 
 // grant follows a job that was handed out.
 func (f *follower) grant(e *event) {
-	f.found.look(8)
+	f.found.Look(8)
 	if e.time < e.due-fsm.Time(time.Millisecond) { // due times are rounded up on the wire
 		f.violated(8, e, "it was handed out at %d and is due at %d", e.time, e.due)
 	}
 	moved := f.moved
-	f.found.look(17)
+	f.found.Look(17)
 	switch {
 	case f.where != absent && e.fence == f.fence && f.granted == (place{e.index, e.number}):
 		return // told again
@@ -336,11 +348,11 @@ func (f *follower) grant(e *event) {
 	case f.where == waiting && e.time < f.due-fsm.Time(time.Millisecond) && !moved:
 		f.violated(8, e, "it was handed out at %d, it was told to be due at %d", e.time, f.due)
 	}
-	f.found.look(15)
+	f.found.Look(15)
 	if f.fence != 0 && e.fence <= f.fence {
 		f.violated(15, e, "it was handed out with fence %d after fence %d", e.fence, f.fence)
 	}
-	f.found.look(21)
+	f.found.Look(21)
 	if e.attempt != f.attempt+1 && (!moved || e.attempt != 1) {
 		f.violated(21, e, "it was handed out as attempt %d after attempt %d", e.attempt, f.attempt)
 	}
@@ -353,7 +365,7 @@ func (f *follower) grant(e *event) {
 
 // stale follows a lease that was called stale.
 func (f *follower) stale(e *event) {
-	f.found.look(18)
+	f.found.Look(18)
 	if f.where == holding && e.fence == f.fence && e.time < f.until && !f.moved {
 		f.violated(18, e, "its lease with fence %d was called stale at %d, it lasts until %d", e.fence, e.time, f.until)
 	}
@@ -361,7 +373,7 @@ func (f *follower) stale(e *event) {
 
 // onLease follows what was done with a lease.
 func (f *follower) onLease(e *event) {
-	f.found.look(16)
+	f.found.Look(16)
 	switch {
 	case e.kind == callAck && f.where == over && e.fence == f.fence:
 		return // again
@@ -372,7 +384,7 @@ func (f *follower) onLease(e *event) {
 		f.violated(16, e, "the lease with fence %d was taken, which had been ended", e.fence)
 		return
 	}
-	f.found.look(24)
+	f.found.Look(24)
 	switch e.kind {
 	case callAck:
 		f.where = over
@@ -385,7 +397,7 @@ func (f *follower) onLease(e *event) {
 		if f.where, f.due = waiting, e.due; e.dead {
 			f.where = buried
 		}
-		if want := ceilTime(e.time.After(e.asked)); e.heard && e.given && !e.dead && e.due != 0 && e.due != want {
+		if want := wire.CeilTime(e.time.After(e.asked)); e.heard && e.given && !e.dead && e.due != 0 && e.due != want {
 			f.violated(24, e, "it was given back with a delay of %v at %d and is due at %d", e.asked, e.time, e.due)
 		}
 	default:

@@ -1,8 +1,10 @@
-package checker
+package access
 
 import (
 	"slices"
 	"strings"
+
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -56,11 +58,11 @@ func (t *credential) allowsAll(act action) bool {
 }
 
 // allowed reports whether the token of a call allows the call as a whole. Batches have their answer entry by entry.
-func (g *gatekeeper) allowed(o *history.Op) bool {
+func (g *Gatekeeper) allowed(o *history.Op) bool {
 	t := g.tokens[o.Token]
 	of := func(act action, queue string) bool { return t.allows(act, queue) }
 	held := func(token string) bool {
-		ref, _ := parseLease(token)
+		ref, _ := wire.ParseLease(token)
 		return of(consuming, ref.Queue)
 	}
 	switch r := o.Request.(type) {

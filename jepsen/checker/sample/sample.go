@@ -1,4 +1,5 @@
-package checker
+// Package sample asks porcupine about some jobs of a run, with a model of one job that knows neither the log nor a ledger.
+package sample
 
 import (
 	"math"
@@ -7,6 +8,8 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -67,23 +70,26 @@ type survey struct {
 	queues map[string]*queueTraits
 }
 
-// sample asks porcupine about some of the jobs, with a model that knows neither the machine nor the books.
-func (c *check) sample(*findings) {
+// Check asks porcupine about some of the jobs, with a model that knows neither the machine nor the books.
+//
+// most is how many jobs are looked at; 0 means a number that grows with the calls. parallel calls f for each number below
+// n, maybe on several goroutines, each with a set of its own.
+func Check(ops []*history.Op, most int, parallel func(n int, f func(i int, found *finding.Set))) {
 	s := survey{jobs: map[idName]*sampled{}, puts: map[putName]*sampled{}, leases: map[string]*sampled{},
 		queues: map[string]*queueTraits{}}
-	s.choose(c.ops, c.run.Sample)
-	for _, o := range c.ops {
+	s.choose(ops, most)
+	for _, o := range ops {
 		if req, ok := o.Request.(*belfryv1.ReserveRequest); ok {
 			s.reserve(o, req)
 		}
 	}
-	for _, o := range c.ops {
+	for _, o := range ops {
 		s.call(o)
 	}
 	for _, j := range s.chosen {
 		j.queue = s.traits(j.name.queue) // before goroutines look at them
 	}
-	c.parallel(len(s.chosen), func(i int, found *findings) {
+	parallel(len(s.chosen), func(i int, found *finding.Set) {
 		if j := s.chosen[i]; j.calls != nil {
 			j.judge(found)
 		}
@@ -91,18 +97,18 @@ func (c *check) sample(*findings) {
 }
 
 // judge asks porcupine about one job.
-func (j *sampled) judge(found *findings) {
+func (j *sampled) judge(found *finding.Set) {
 	q := j.queue
 	calls := append(j.calls, q.wide...)
 	switch {
 	case j.put.GetTtl() != nil || q.moved:
-		found.count("sampled jobs whose ends the model does not know", 1)
+		found.Count("sampled jobs whose ends the model does not know", 1)
 		return
 	case len(calls) > jobCallsMax:
-		found.count("sampled jobs with too many calls", 1)
+		found.Count("sampled jobs with too many calls", 1)
 		return
 	}
-	found.look(secondOpinion)
+	found.Look(finding.SecondOpinion)
 	model := jobModel{most: q.most, unheard: q.unheard, window: q.window}
 	if j.put.MaxAttempts != nil {
 		model.most = j.put.GetMaxAttempts()
@@ -120,10 +126,10 @@ func (j *sampled) judge(found *findings) {
 	switch porcupine.CheckOperationsTimeout(model.porcupine(), operations, jobTimeMax) {
 	case porcupine.Ok:
 	case porcupine.Illegal:
-		found.violated(secondOpinion, last, "job %q of %s: no order of its %d calls gives these answers", j.name.id,
+		found.Violated(finding.SecondOpinion, last, "job %q of %s: no order of its %d calls gives these answers", j.name.id,
 			j.name.queue, len(calls))
 	case porcupine.Unknown:
-		found.violated(secondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id, j.name.queue,
+		found.Violated(finding.SecondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id, j.name.queue,
 			len(calls), jobTimeMax)
 	}
 }
@@ -231,16 +237,16 @@ func (s *survey) reserve(o *history.Op, req *belfryv1.ReserveRequest) {
 		}
 		s.leases[job.GetLease()] = j
 		j.calls = append(j.calls, &jobCall{
-			kind: callGrant, ok: true, invoked: o.Invoked, returned: o.Returned, time: timeOf(job.GetWitness().GetTime()),
+			kind: callGrant, ok: true, invoked: o.Invoked, returned: o.Returned, time: wire.TimeOf(job.GetWitness().GetTime()),
 			fence:   job.GetFence(),
-			attempt: job.GetAttempt(), until: timeOf(job.GetLeaseUntil()),
+			attempt: job.GetAttempt(), until: wire.TimeOf(job.GetLeaseUntil()),
 		})
 	}
 }
 
 // told fills in what a client was told of a call that was not answered.
 func (one *jobCall) told(outcome belfryv1.Outcome, reason belfryv1.Reason, w *belfryv1.Witness) {
-	one.reason, one.time = reason, timeOf(w.GetTime())
+	one.reason, one.time = reason, wire.TimeOf(w.GetTime())
 	one.unknown = outcome != belfryv1.Outcome_OUTCOME_NOT_APPLIED
 }
 
@@ -294,7 +300,7 @@ func (s *survey) call(o *history.Op) {
 	case *belfryv1.CancelRequest:
 		one := &jobCall{kind: callCancel, force: req.GetForce(), invoked: o.Invoked, returned: o.Returned}
 		if resp, ok := o.Response.(*belfryv1.CancelResponse); ok {
-			one.ok, one.time = true, timeOf(resp.GetWitness().GetTime())
+			one.ok, one.time = true, wire.TimeOf(resp.GetWitness().GetTime())
 		} else {
 			one.told(o.Outcome, o.Reason, o.Witness)
 		}
@@ -302,7 +308,7 @@ func (s *survey) call(o *history.Op) {
 	case *belfryv1.RescheduleRequest:
 		one := &jobCall{kind: callReschedule, invoked: o.Invoked, returned: o.Returned}
 		if resp, ok := o.Response.(*belfryv1.RescheduleResponse); ok {
-			one.ok, one.time, one.due = true, timeOf(resp.GetWitness().GetTime()), timeOf(resp.GetDueAt())
+			one.ok, one.time, one.due = true, wire.TimeOf(resp.GetWitness().GetTime()), wire.TimeOf(resp.GetDueAt())
 		} else {
 			one.told(o.Outcome, o.Reason, o.Witness)
 		}
@@ -324,8 +330,8 @@ func (s *survey) put(o *history.Op, name putName, req *belfryv1.PutRequest, resu
 	switch {
 	case resp != nil:
 		id = resp.GetId()
-		one.ok, one.created, one.due, one.time = true, resp.GetCreated(), timeOf(resp.GetDueAt()),
-			timeOf(resp.GetWitness().GetTime())
+		one.ok, one.created, one.due, one.time = true, resp.GetCreated(), wire.TimeOf(resp.GetDueAt()),
+			wire.TimeOf(resp.GetWitness().GetTime())
 	case failed != nil:
 		one.told(failed.GetOutcome(), failed.GetReason(), failed.GetWitness())
 	default:

@@ -1,9 +1,13 @@
-package checker
+// Package access judges what calls were allowed to do by the tokens that they carried.
+package access
 
 import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
@@ -40,44 +44,39 @@ type credential struct {
 	until time.Duration
 }
 
-// gatekeeper knows who may do what.
-type gatekeeper struct {
-	c      *check
+// Root is a token that nodes found in their files. Every node knew it from Known to Ending; from
+// then on some may have forgotten it, and all had at Ended. What is 0 did not come.
+type Root struct {
+	ID                   string
+	Known, Ending, Ended time.Duration
+}
+
+// Run is what a Gatekeeper must know of a run. Times are since its start.
+type Run struct {
+	Ops   []*history.Op // in the order in which they were sent
+	Roots []Root
+	// Since returns a true time as one since the start of the run.
+	Since func(fsm.Time) time.Duration
+	// QuietAfter returns the first moment after at by which nothing had been wrong for so long.
+	QuietAfter func(at, quiet time.Duration) time.Duration
+	// WrongBy returns by how much the clock of a node may have been wrong up to a moment.
+	WrongBy func(node string, at time.Duration) time.Duration
+}
+
+// Gatekeeper knows which token allowed what, and when. Once it is made, any goroutine may use it.
+type Gatekeeper struct {
+	run    *Run
 	tokens map[string]*credential
 }
 
-// access holds calls against what they carried: none succeeds, or took effect, that was not allowed
-// to, and none that was is turned away.
-func (c *check) access(found *findings) {
-	if !c.run.Secured {
-		return
-	}
-	g := newGatekeeper(c)
-	sent := make(map[string][]*history.Op, len(c.ops))
-	for _, o := range c.ops {
-		g.judge(o, found)
-		if id := requestIDOf(o); id != "" {
-			sent[id] = append(sent[id], o)
-		}
-	}
-	for _, shard := range c.order_ {
-		l := c.shards[shard]
-		for i := range l.commands {
-			if one := &l.commands[i]; one.Effect && one.Request.ID != "" {
-				g.judgeEffect(l, one, sent[baseOf(one.Request.ID)], found)
-			}
-		}
-	}
-}
-
-// newGatekeeper takes from the history which tokens there were.
-func newGatekeeper(c *check) *gatekeeper {
-	g := &gatekeeper{c: c, tokens: map[string]*credential{}}
-	for i := range c.run.Roots {
-		r := &c.run.Roots[i]
+// New takes from the calls of a run which tokens there were.
+func New(run *Run) *Gatekeeper {
+	g := &Gatekeeper{run: run, tokens: map[string]*credential{}}
+	for i := range run.Roots {
+		r := &run.Roots[i]
 		g.tokens[r.ID] = &credential{scopes: scopesOf([]string{"admin:*"}), root: r}
 	}
-	for _, o := range c.ops {
+	for _, o := range run.Ops {
 		switch req := o.Request.(type) {
 		case *belfryv1.CreateTokenRequest:
 			resp, ok := o.Response.(*belfryv1.CreateTokenResponse)
@@ -86,11 +85,11 @@ func newGatekeeper(c *check) *gatekeeper {
 			}
 			made := &credential{scopes: scopesOf(req.GetScopes()), made: o}
 			if end := resp.GetRecord().GetNotAfter(); end != nil {
-				made.until = c.since(timeOf(end))
+				made.until = run.Since(wire.TimeOf(end))
 			}
 			g.tokens[resp.GetRecord().GetId()] = made
 		case *belfryv1.DeleteTokenRequest:
-			if t := g.tokens[req.GetId()]; t != nil && outcomeOf(o) != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+			if t := g.tokens[req.GetId()]; t != nil && wire.OutcomeOf(o) != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 				t.ends = append(t.ends, o)
 			}
 		}
@@ -99,39 +98,21 @@ func newGatekeeper(c *check) *gatekeeper {
 }
 
 // knows reports whether what a call did to a token was known to the node that another was sent to, when that was.
-func (g *gatekeeper) knows(did, later *history.Op) bool {
+func (g *Gatekeeper) knows(did, later *history.Op) bool {
 	return did.OK() && (later.Node == did.Node && later.Invoked > did.Returned ||
-		later.Invoked > g.c.quietAfter(did.Returned, heardWithin))
+		later.Invoked > g.run.QuietAfter(did.Returned, heardWithin))
 }
 
-// quietAfter returns the first moment by which nothing had been wrong for so long, after another moment.
-func (c *check) quietAfter(at, quiet time.Duration) time.Duration {
-	if c.run.Faults == nil {
-		return max(at, c.run.Healed) + quiet
-	}
-	for moved := true; moved; {
-		moved = false
-		for _, f := range c.run.Faults {
-			if f.From < at+quiet && at < f.To {
-				at, moved = f.To, true
-			}
-		}
-	}
-	return at + quiet
+// wrongBy is by how much the clock of a node may have been wrong by then, and some more.
+func (g *Gatekeeper) wrongBy(node string, at time.Duration) time.Duration {
+	return g.run.WrongBy(node, at) + endSlack
 }
 
-// wrongBy is by how much the clock of a node may have been wrong by then.
-func (g *gatekeeper) wrongBy(node string, at time.Duration) (most time.Duration) {
-	for _, clock := range g.c.run.Clocks {
-		if clock.Node == node && clock.From <= at {
-			most = max(most, clock.Most, -clock.Least)
-		}
-	}
-	return most + endSlack
-}
+// MayHave reports whether a call may have been allowed as a whole.
+func (g *Gatekeeper) MayHave(o *history.Op) bool { return g.trust(o) != bad && g.allowed(o) }
 
 // trust returns what is known of what a call carried.
-func (g *gatekeeper) trust(o *history.Op) trust {
+func (g *Gatekeeper) trust(o *history.Op) trust {
 	t := g.tokens[o.Token]
 	if t == nil || o.Forged {
 		return bad
@@ -169,44 +150,44 @@ func (g *gatekeeper) trust(o *history.Op) trust {
 	return is
 }
 
-// judge holds one call against what it carried.
-func (g *gatekeeper) judge(o *history.Op, found *findings) {
-	found.look(37)
+// Judge holds one call against what it carried.
+func (g *Gatekeeper) Judge(o *history.Op, found *finding.Set) {
+	found.Look(37)
 	is, allowed := g.trust(o), g.allowed(o)
 	switch {
 	case is == bad && (o.OK() || o.Witness != nil || letIn(o.Reason)):
-		found.violated(37, o.Returned, "%s was let in with a token (%q) that is not good: it was told %v", describe(o),
+		found.Violated(37, o.Returned, "%s was let in with a token (%q) that is not good: it was told %v", wire.Describe(o),
 			o.Token, toldOf(o))
 	case is == bad:
-		found.count("calls without a good token", 1)
+		found.Count("calls without a good token", 1)
 	case o.OK() && !allowed:
-		found.violated(37, o.Returned, "%s was answered, and its token %s does not allow it", describe(o), o.Token)
+		found.Violated(37, o.Returned, "%s was answered, and its token %s does not allow it", wire.Describe(o), o.Token)
 	case !allowed:
-		found.count("calls that their token did not allow", 1)
+		found.Count("calls that their token did not allow", 1)
 	case is == good && (o.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED ||
 		o.Reason == belfryv1.Reason_REASON_FORBIDDEN):
-		found.violated(37, o.Returned, "%s was refused with %v, and its token %s allows it: %s", describe(o), o.Reason,
+		found.Violated(37, o.Returned, "%s was refused with %v, and its token %s allows it: %s", wire.Describe(o), o.Reason,
 			o.Token, o.Message)
 	}
 	g.judgeEntries(o, is, found)
 }
 
 // judgeEntries holds what a call was answered for each job or queue against what it carried.
-func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
+func (g *Gatekeeper) judgeEntries(o *history.Op, is trust, found *finding.Set) {
 	t := g.tokens[o.Token]
 	if t == nil || !o.OK() {
 		return
 	}
 	each := func(act action, queue string, e *belfryv1.EntryError) {
-		found.look(37)
+		found.Look(37)
 		allowed := t.allows(act, queue)
 		switch {
 		case !allowed && e.GetReason() != belfryv1.Reason_REASON_FORBIDDEN:
-			found.violated(37, o.Returned, "%s reached the queue %s, and its token %s does not allow it", describe(o),
+			found.Violated(37, o.Returned, "%s reached the queue %s, and its token %s does not allow it", wire.Describe(o),
 				queue, o.Token)
 		case allowed && is == good && (e.GetReason() == belfryv1.Reason_REASON_FORBIDDEN ||
 			e.GetReason() == belfryv1.Reason_REASON_UNAUTHENTICATED):
-			found.violated(37, o.Returned, "%s was refused the queue %s with %v, and its token %s allows it", describe(o),
+			found.Violated(37, o.Returned, "%s was refused the queue %s with %v, and its token %s allows it", wire.Describe(o),
 				queue, e.GetReason(), o.Token)
 		}
 	}
@@ -219,7 +200,7 @@ func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
 	case *belfryv1.AckBatchResponse:
 		leases := o.Request.(*belfryv1.AckBatchRequest).GetLeases() //nolint:forcetypeassert // what it answers
 		for i, r := range resp.GetResults() {
-			ref, _ := parseLease(leases[min(i, len(leases)-1)])
+			ref, _ := wire.ParseLease(leases[min(i, len(leases)-1)])
 			each(consuming, ref.Queue, r.GetError())
 		}
 	case *belfryv1.ReserveResponse:
@@ -229,8 +210,8 @@ func (g *gatekeeper) judgeEntries(o *history.Op, is trust, found *findings) {
 	}
 }
 
-// judgeEffect holds a command that took effect against what the calls carried that sent it.
-func (g *gatekeeper) judgeEffect(l *shardLog, one *ledger.Command, sent []*history.Op, found *findings) {
+// JudgeEffect holds a command that took effect against what the calls carried that sent it.
+func (g *Gatekeeper) JudgeEffect(shard uint32, one *ledger.Command, sent []*history.Op, found *finding.Set) {
 	if len(sent) == 0 {
 		return // the effects judge it
 	}
@@ -238,7 +219,7 @@ func (g *gatekeeper) judgeEffect(l *shardLog, one *ledger.Command, sent []*histo
 	if len(queues) == 0 {
 		return
 	}
-	found.look(37)
+	found.Look(37)
 	for _, o := range sent {
 		t := g.tokens[o.Token]
 		if g.trust(o) != bad && !slices.ContainsFunc(queues, func(q string) bool { return !t.allows(act, q) }) {
@@ -246,9 +227,9 @@ func (g *gatekeeper) judgeEffect(l *shardLog, one *ledger.Command, sent []*histo
 		}
 	}
 	o := sent[0]
-	found.violated(37, g.c.since(one.Entry.At), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not "+
+	found.Violated(37, g.run.Since(one.Entry.At), "shard %d, entry %d.%d: %s took effect on %s, and its token %q was not "+
 		"good or does not allow it",
-		l.shard, one.Entry.Index, one.Number, describe(o), strings.Join(queues, ", "), o.Token)
+		shard, one.Entry.Index, one.Number, wire.Describe(o), strings.Join(queues, ", "), o.Token)
 }
 
 // touched returns the queues that a command of clients does something to, and what.
@@ -289,12 +270,4 @@ func toldOf(o *history.Op) string {
 		return "that it was done"
 	}
 	return o.Reason.String()
-}
-
-// requestIDOf returns the request id of a call, empty if it has none.
-func requestIDOf(o *history.Op) string {
-	if r, ok := o.Request.(interface{ GetRequestId() string }); ok {
-		return r.GetRequestId()
-	}
-	return ""
 }

@@ -1,4 +1,5 @@
-package checker
+// Package availability judges whether a cluster served, and whether its status named the fault, while a fault struck.
+package availability
 
 import (
 	"cmp"
@@ -9,13 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 const (
-	// AvailabilityWorkload is the workload of the calls by which availability is judged.
-	AvailabilityWorkload = "availability"
+	// Workload is the workload of the calls by which availability is judged.
+	Workload = "availability"
 	// servedMax is how long after the beginning of a fault each shard is to take puts and reserves
 	// through each node that the fault spares, and how long any later interruption may last while the
 	// fault does.
@@ -41,8 +43,8 @@ type Strike struct {
 	Allowed time.Duration
 }
 
-// Availability is what was found of one strike.
-type Availability struct {
+// Result is what was found of one strike.
+type Result struct {
 	// Unjudged says why a strike was not judged; empty if it was.
 	Unjudged string
 	// Served is, for each healthy node, the longest time after the strike, or after a later
@@ -63,49 +65,59 @@ type attempt struct {
 // attemptKind is what such calls are grouped by. Verb is put or reserve.
 type attemptKind struct{ node, queue, verb string }
 
-// availability holds what was tried all through the run against the strikes: while a majority is
+// Run is what is judged.
+type Run struct {
+	Ops      []*history.Op // in the order in which they were sent
+	Statuses []history.Status
+	Strikes  []Strike
+	// Stalled returns for how long the harness did not get the processor in a span of time.
+	Stalled func(from, to time.Duration) time.Duration
+}
+
+// Check holds what was tried all through the run against the strikes: while a majority is
 // whole and connected, each shard takes puts and reserves through each of its nodes, and their
 // status names the fault.
-func (c *check) availability(found *findings) {
-	calls := c.probes()
+func Check(run *Run, found *finding.Set) []Result {
+	calls := probes(run.Ops)
 	statuses := map[string][]history.Status{}
-	for _, s := range c.run.History.Statuses() {
+	for _, s := range run.Statuses {
 		statuses[s.Node] = append(statuses[s.Node], s)
 	}
-	strikes := slices.Clone(c.run.Strikes)
-	c.available = make([]Availability, len(strikes))
+	strikes := slices.Clone(run.Strikes)
+	results := make([]Result, len(strikes))
 	for i := range strikes {
 		if strikes[i].Healthy == nil {
 			continue
 		}
-		j := &strikeJudge{strike: &strikes[i], stalls: c.run.Stalls, calls: calls, statuses: statuses, until: 1 << 62,
+		j := &strikeJudge{strike: &strikes[i], stalled: run.Stalled, calls: calls, statuses: statuses, until: 1 << 62,
 			found: found}
 		for k := range strikes {
 			if k != i && strikes[k].From >= strikes[i].From {
 				j.until = min(j.until, max(strikes[k].From, strikes[i].Struck))
 			}
 		}
-		c.available[i] = j.judge()
-		if c.available[i].Unjudged == "" {
-			found.count("faults of which availability was judged", 1)
+		results[i] = j.judge()
+		if results[i].Unjudged == "" {
+			found.Count("faults of which availability was judged", 1)
 		} else {
-			found.count("faults of which availability could not be judged", 1)
+			found.Count("faults of which availability could not be judged", 1)
 		}
-		for what, worst := range map[string]map[string]time.Duration{"served after a fault (ms)": c.available[i].Served,
-			"fault named by status after (ms)": c.available[i].Named} {
+		for what, worst := range map[string]map[string]time.Duration{"served after a fault (ms)": results[i].Served,
+			"fault named by status after (ms)": results[i].Named} {
 			for _, took := range worst {
-				found.counts[what] = max(found.counts[what], took.Milliseconds())
+				found.Raise(what, took.Milliseconds())
 			}
 		}
 	}
+	return results
 }
 
 // probes are the calls that try shards through nodes, by what they try, in the order in which they were sent.
-func (c *check) probes() map[attemptKind][]attempt {
+func probes(ops []*history.Op) map[attemptKind][]attempt {
 	calls := map[attemptKind][]attempt{}
 	putTaken := map[string]bool{} // whether the last put of a client was answered with ok
-	for _, o := range c.ops {
-		if o.Workload != AvailabilityWorkload {
+	for _, o := range ops {
+		if o.Workload != Workload {
 			continue
 		}
 		by, one := attemptKind{node: o.Node}, attempt{sent: o.Invoked, ended: o.Returned, served: o.OK(), message: o.Message}
@@ -130,17 +142,17 @@ func (c *check) probes() map[attemptKind][]attempt {
 // strikeJudge judges one strike.
 type strikeJudge struct {
 	strike   *Strike
-	stalls   []Span
+	stalled  func(from, to time.Duration) time.Duration
 	calls    map[attemptKind][]attempt
 	statuses map[string][]history.Status
 	// until is when the next strike begins.
 	until time.Duration
-	found *findings
-	a     Availability
+	found *finding.Set
+	a     Result
 }
 
-func (j *strikeJudge) judge() Availability {
-	j.a = Availability{Served: map[string]time.Duration{}, Named: map[string]time.Duration{}}
+func (j *strikeJudge) judge() Result {
+	j.a = Result{Served: map[string]time.Duration{}, Named: map[string]time.Duration{}}
 	if j.a.Unjudged = j.unsteady(); j.a.Unjudged != "" {
 		return j.a
 	}
@@ -204,11 +216,7 @@ func (j *strikeJudge) unsteady() string {
 // slack is for how long the machine stalled in a span of time, but no longer than limit: a fault
 // that lasts is found on the slowest machine.
 func (j *strikeJudge) slack(from, to, limit time.Duration) time.Duration {
-	var sum time.Duration
-	for _, s := range j.stalls {
-		sum += max(0, min(s.To, to)-max(s.From, from))
-	}
-	sum = min(sum, limit)
+	sum := min(j.stalled(from, to), limit)
 	j.a.Slack = max(j.a.Slack, sum)
 	return sum
 }
@@ -242,13 +250,13 @@ calls:
 		}
 		limit := servedMax + j.strike.Allowed
 		if waited := call.sent - since; waited > limit+j.slack(since, call.ended, limit) {
-			j.found.violated(39, call.ended, "%s: %v after %s a %s of %s through %s, which the fault spares, was not served: %s",
+			j.found.Violated(39, call.ended, "%s: %v after %s a %s of %s through %s, which the fault spares, was not served: %s",
 				j.strike.Name, waited.Round(time.Millisecond), j.sinceWhat(since), by.verb, by.queue, by.node, call.message)
 			decided, violated = true, true
 		}
 	}
 	if decided {
-		j.found.look(39)
+		j.found.Look(39)
 	}
 	return decided
 }
@@ -277,7 +285,7 @@ func (j *strikeJudge) named(node string) (decided bool) {
 		}
 		waited := s.Asked - j.strike.Struck
 		if limit := namedMax + j.strike.Allowed; waited > limit+j.slack(j.strike.Struck, s.Answered, limit) {
-			j.found.violated(39, s.Answered, "%s: %v after it struck the status of %s, which the fault spares, names none of "+
+			j.found.Violated(39, s.Answered, "%s: %v after it struck the status of %s, which the fault spares, names none of "+
 				"%s: problems %q%s",
 				j.strike.Name, waited.Round(time.Millisecond), node, strings.Join(j.strike.Victims, ", "), s.Problems, failureOf(s))
 			decided = true
@@ -285,7 +293,7 @@ func (j *strikeJudge) named(node string) (decided bool) {
 		}
 	}
 	if decided {
-		j.found.look(39)
+		j.found.Look(39)
 	}
 	return decided
 }

@@ -1,4 +1,4 @@
-package checker
+package availability
 
 import (
 	"fmt"
@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
 	"github.com/belfrydb/belfry/jepsen/history"
+	"github.com/belfrydb/belfry/jepsen/report"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -18,7 +20,12 @@ type trial struct {
 	ops   []*history.Op
 	seen  []history.Status
 	fault *Strike
+	// stalls are the times in which the harness does not get the processor.
+	stalls []span
 }
+
+// span is a span of time.
+type span struct{ from, to time.Duration }
 
 const (
 	trialStruck, trialHealing, trialEnd = 10 * time.Second, 30 * time.Second, 45 * time.Second
@@ -37,10 +44,10 @@ func newTrial() *trial {
 			lost := at >= trialStruck && (at < trialStruck+trialOutage || node == "n3" && at < trialHealing)
 			for shard := range 2 {
 				queue, client := fmt.Sprintf("%s-%d", node, shard), fmt.Sprintf("prober-%s-%d", node, shard)
-				put := &history.Op{Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at,
+				put := &history.Op{Client: client, Node: node, Workload: Workload, Invoked: at,
 					Returned: at + 5*time.Millisecond, Request: &belfryv1.PutRequest{Queue: queue}}
 				reserve := &history.Op{
-					Client: client, Node: node, Workload: AvailabilityWorkload, Invoked: at + 10*time.Millisecond,
+					Client: client, Node: node, Workload: Workload, Invoked: at + 10*time.Millisecond,
 					Returned: at + 15*time.Millisecond,
 					Request:  &belfryv1.ReserveRequest{Queues: []string{queue}},
 				}
@@ -93,17 +100,26 @@ func (tr *trial) says(node string, from, to time.Duration, problems ...string) {
 }
 
 // judge returns what the checker finds.
-func (tr *trial) judge() (*findings, Availability) {
-	tr.run.History = history.New()
-	for _, o := range tr.ops {
-		tr.run.History.Add(o)
+func (tr *trial) judge() (*finding.Set, Result) {
+	tr.run.Ops, tr.run.Statuses = tr.ops, tr.seen
+	tr.run.Stalled = func(from, to time.Duration) (sum time.Duration) {
+		for _, s := range tr.stalls {
+			sum += max(0, min(s.to, to)-max(s.from, from))
+		}
+		return sum
 	}
-	for _, s := range tr.seen {
-		tr.run.History.AddStatus(s)
-	}
-	c, found := newCheck(tr.run), newFindings()
-	c.availability(found)
-	return found, c.available[0]
+	found := finding.New()
+	return found, Check(tr.run, found)[0]
+}
+
+func broken(found *finding.Set) int64 {
+	n, _ := found.Broken(39)
+	return n
+}
+
+func violations(found *finding.Set) []report.Violation {
+	_, kept := found.Broken(39)
+	return kept
 }
 
 func isPut(o *history.Op) bool { _, puts := o.Request.(*belfryv1.PutRequest); return puts }
@@ -134,15 +150,15 @@ func onlyQueue(queue string, change func(*history.Op)) func(*history.Op) {
 	}
 }
 
-// TestAvailabilityOfTrial: a run as it should be is judged, and nothing is found in it.
-func TestAvailabilityOfTrial(t *testing.T) {
+// TestTrial: a run as it should be is judged, and nothing is found in it.
+func TestTrial(t *testing.T) {
 	found, a := newTrial().judge()
-	if found.counted[39] != 0 || a.Unjudged != "" {
-		t.Fatalf("%+v, unjudged: %q", found.violations[39], a.Unjudged)
+	if broken(found) != 0 || a.Unjudged != "" {
+		t.Fatalf("%+v, unjudged: %q", violations(found), a.Unjudged)
 	}
-	if found.looked[39] != 2*2*2+2 {
+	if found.Looked(39) != 2*2*2+2 {
 		t.Errorf("it looked at %d things, want puts and reserves of two shards through two nodes, and two statuses",
-			found.looked[39])
+			found.Looked(39))
 	}
 	for _, node := range []string{"n1", "n2"} {
 		if served, named := a.Served[node], a.Named[node]; served < trialOutage || served > trialOutage+time.Second ||
@@ -155,8 +171,8 @@ func TestAvailabilityOfTrial(t *testing.T) {
 	}
 }
 
-// TestAvailabilityFinds: altered runs, in each of which it must find what was altered.
-func TestAvailabilityFinds(t *testing.T) {
+// TestResultFinds: altered runs, in each of which it must find what was altered.
+func TestResultFinds(t *testing.T) {
 	for _, lie := range []struct {
 		name  string
 		alter func(*trial)
@@ -205,15 +221,15 @@ func TestAvailabilityFinds(t *testing.T) {
 			tr.each("n2", trialStruck, trialStruck+10*time.Second, fail)
 		}, "through n2"},
 		{"a stall does not excuse what lasts", func(tr *trial) {
-			tr.run.Stalls = []Span{{trialStruck, trialHealing}}
+			tr.stalls = []span{{trialStruck, trialHealing}}
 			tr.each("n2", trialStruck, trialHealing, fail)
 		}, "through n2"},
 		{"a stall of a second does not excuse seven", func(tr *trial) {
-			tr.run.Stalls = []Span{{trialStruck, trialStruck + time.Second}}
+			tr.stalls = []span{{trialStruck, trialStruck + time.Second}}
 			tr.each("n2", trialStruck, trialStruck+7*time.Second, fail)
 		}, "through n2"},
 		{"a stall at another time excuses nothing", func(tr *trial) {
-			tr.run.Stalls = []Span{{0, trialStruck}, {trialHealing, trialEnd}}
+			tr.stalls = []span{{0, trialStruck}, {trialHealing, trialEnd}}
 			tr.each("n2", trialStruck, trialStruck+6*time.Second, fail)
 		}, "through n2"},
 	} {
@@ -229,19 +245,19 @@ func TestAvailabilityFinds(t *testing.T) {
 func wantFound(t *testing.T, tr *trial, want string) {
 	t.Helper()
 	found, a := tr.judge()
-	if found.counted[39] == 0 || a.Unjudged != "" {
+	if broken(found) == 0 || a.Unjudged != "" {
 		t.Fatalf("it is not found (unjudged: %q)", a.Unjudged)
 	}
 	if strings.HasPrefix(want, "through") && a.Served["n2"] < servedMax {
 		t.Errorf("it is said that all was served after %v", a.Served)
 	}
-	if !strings.Contains(found.violations[39][0].Text, want) {
-		t.Errorf("found as %q, want %q in it", found.violations[39][0].Text, want)
+	if !strings.Contains(violations(found)[0].Text, want) {
+		t.Errorf("found as %q, want %q in it", violations(found)[0].Text, want)
 	}
 }
 
-// TestAvailabilityLegal: runs that look odd, in which it must find nothing, and still have judged the fault.
-func TestAvailabilityLegal(t *testing.T) {
+// TestResultLegal: runs that look odd, in which it must find nothing, and still have judged the fault.
+func TestResultLegal(t *testing.T) {
 	for _, odd := range []struct {
 		name  string
 		alter func(*trial)
@@ -280,7 +296,7 @@ func TestAvailabilityLegal(t *testing.T) {
 			tr.each("", trialStruck, trialStruck+8*time.Second, fail)
 		}},
 		{"the machine stalled", func(tr *trial) {
-			tr.run.Stalls = []Span{{trialStruck, trialStruck + 2*time.Second}, {15 * time.Second, 16 * time.Second}}
+			tr.stalls = []span{{trialStruck, trialStruck + 2*time.Second}, {15 * time.Second, 16 * time.Second}}
 			tr.each("", trialStruck, trialStruck+7*time.Second, fail)
 		}},
 		{"the fault is named by one of two victims, among other words", func(tr *trial) {
@@ -306,16 +322,16 @@ func TestAvailabilityLegal(t *testing.T) {
 		tr := newTrial()
 		odd.alter(tr)
 		found, a := tr.judge()
-		if found.counted[39] != 0 || a.Unjudged != "" || found.looked[39] < 8 {
-			t.Errorf("%s: %d violations %+v, looked at %d, unjudged: %q", odd.name, found.counted[39], found.violations[39],
-				found.looked[39], a.Unjudged)
+		if broken(found) != 0 || a.Unjudged != "" || found.Looked(39) < 8 {
+			t.Errorf("%s: %d violations %+v, looked at %d, unjudged: %q", odd.name, broken(found), violations(found),
+				found.Looked(39), a.Unjudged)
 		}
 	}
 }
 
-// TestAvailabilityUnjudged: what struck a cluster that was not whole, or left no majority, is not
+// TestResultUnjudged: what struck a cluster that was not whole, or left no majority, is not
 // judged, and does not count as a check that held.
-func TestAvailabilityUnjudged(t *testing.T) {
+func TestResultUnjudged(t *testing.T) {
 	for _, one := range []struct {
 		name  string
 		alter func(*trial)
@@ -343,15 +359,15 @@ func TestAvailabilityUnjudged(t *testing.T) {
 		one.alter(tr)
 		tr.each("n2", trialStruck, trialHealing, fail)
 		found, a := tr.judge()
-		if found.counted[39] != 0 || found.looked[39] != 0 || !strings.Contains(a.Unjudged, one.want) {
-			t.Errorf("%s: %d violations, looked at %d, unjudged: %q, want %q", one.name, found.counted[39], found.looked[39],
+		if broken(found) != 0 || found.Looked(39) != 0 || !strings.Contains(a.Unjudged, one.want) {
+			t.Errorf("%s: %d violations, looked at %d, unjudged: %q, want %q", one.name, broken(found), found.Looked(39),
 				a.Unjudged, one.want)
 		}
 	}
 	tr := newTrial()
 	tr.fault.Healthy = nil
 	tr.each("n2", trialStruck, trialHealing, fail)
-	if found, _ := tr.judge(); found.counted[39] != 0 || found.looked[39] != 0 {
-		t.Errorf("a fault that spares no majority: %d violations, looked at %d", found.counted[39], found.looked[39])
+	if found, _ := tr.judge(); broken(found) != 0 || found.Looked(39) != 0 {
+		t.Errorf("a fault that spares no majority: %d violations, looked at %d", broken(found), found.Looked(39))
 	}
 }

@@ -1,4 +1,4 @@
-package checker
+package wire
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 func TestPartitionOf(t *testing.T) {
 	for i := range 1000 {
 		id, n := fmt.Sprint("job-", i), 1+i%17
-		if got, want := partitionOf(id, uint32(n)), node.PartitionOf(id, n); got != want {
+		if got, want := PartitionOf(id, uint32(n)), node.PartitionOf(id, n); got != want {
 			t.Errorf("%q of %d partitions is in %d, should be in %d", id, n, got, want)
 		}
 	}

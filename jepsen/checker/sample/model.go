@@ -1,4 +1,4 @@
-package checker
+package sample
 
 import (
 	"time"
@@ -6,6 +6,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -263,19 +264,19 @@ func (s *survey) callOnLease(o *history.Op) {
 	}
 	switch resp := o.Response.(type) {
 	case *belfryv1.AckResponse:
-		one.ok, one.time = true, timeOf(resp.GetWitness().GetTime())
+		one.ok, one.time = true, wire.TimeOf(resp.GetWitness().GetTime())
 	case *belfryv1.NackResponse:
-		one.ok, one.time, one.due = true, timeOf(resp.GetWitness().GetTime()), timeOf(resp.GetDueAt())
+		one.ok, one.time, one.due = true, wire.TimeOf(resp.GetWitness().GetTime()), wire.TimeOf(resp.GetDueAt())
 		one.dead = resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD
 	case *belfryv1.ReleaseResponse:
-		one.ok, one.time, one.due = true, timeOf(resp.GetWitness().GetTime()), timeOf(resp.GetDueAt())
+		one.ok, one.time, one.due = true, wire.TimeOf(resp.GetWitness().GetTime()), wire.TimeOf(resp.GetDueAt())
 	case *belfryv1.ExtendResponse:
-		one.ok, one.time, one.until = true, timeOf(resp.GetWitness().GetTime()), timeOf(resp.GetLeaseUntil())
+		one.ok, one.time, one.until = true, wire.TimeOf(resp.GetWitness().GetTime()), wire.TimeOf(resp.GetLeaseUntil())
 	}
 	if !o.OK() {
 		one.told(o.Outcome, o.Reason, o.Witness)
 	}
-	ref, _ := parseLease(token)
+	ref, _ := wire.ParseLease(token)
 	one.fence = ref.Fence
 	j.add(one, requestID)
 }
@@ -288,13 +289,13 @@ func (s *survey) ackBatch(o *history.Op, req *belfryv1.AckBatchRequest) {
 		if j == nil {
 			continue
 		}
-		ref, _ := parseLease(token)
+		ref, _ := wire.ParseLease(token)
 		one := &jobCall{kind: callAck, fence: ref.Fence, invoked: o.Invoked, returned: o.Returned}
 		switch {
 		case resp == nil || i >= len(resp.GetResults()):
 			one.told(o.Outcome, o.Reason, o.Witness)
 		case resp.GetResults()[i].GetAck() != nil:
-			one.ok, one.time = true, timeOf(resp.GetResults()[i].GetAck().GetWitness().GetTime())
+			one.ok, one.time = true, wire.TimeOf(resp.GetResults()[i].GetAck().GetWitness().GetTime())
 		default:
 			e := resp.GetResults()[i].GetError()
 			one.told(e.GetOutcome(), e.GetReason(), e.GetWitness())

@@ -1,4 +1,5 @@
-package checker
+// Package finding has the invariants that a run is checked for, and collects what checks looked at and what they found.
+package finding
 
 import (
 	"cmp"
@@ -10,34 +11,34 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// invariant is the number of an invariant of RELIABILITY §4.1; second opinion has a number of its own.
-type invariant uint8
+// Invariant is the number of an invariant of RELIABILITY §4.1. Numbers above Max are checks of other promises.
+type Invariant uint8
 
 const (
-	invariantMax  invariant = 39
-	secondOpinion           = invariantMax + 1
+	Max           Invariant = 39
+	SecondOpinion           = Max + 1
 	// The promises of the mirror, M1 to M4, which runs without it have not.
-	mirrorLost    = secondOpinion + 1
-	mirrorTwice   = secondOpinion + 2
-	mirrorEarly   = secondOpinion + 3
-	mirrorNowhere = secondOpinion + 4
-	invariantLast = mirrorNowhere
+	MirrorLost    = SecondOpinion + 1
+	MirrorTwice   = SecondOpinion + 2
+	MirrorEarly   = SecondOpinion + 3
+	MirrorNowhere = SecondOpinion + 4
+	Last          = MirrorNowhere
 )
 
 // String returns the invariant's name.
-func (i invariant) String() string {
+func (i Invariant) String() string {
 	switch {
-	case i == secondOpinion:
+	case i == SecondOpinion:
 		return "porcupine"
-	case i > secondOpinion:
-		return "M" + strconv.Itoa(int(i-secondOpinion))
+	case i > SecondOpinion:
+		return "M" + strconv.Itoa(int(i-SecondOpinion))
 	}
 	return "I" + strconv.Itoa(int(i))
 }
 
-// titles returns the invariants that are checked, and the pass that looks at each.
-func titles() map[invariant][2]string {
-	return map[invariant][2]string{
+// Titles returns the invariants that are checked, and the pass that looks at each.
+func Titles() map[Invariant][2]string {
+	return map[Invariant][2]string{
 		1:  {"an ok put is delivered, or still there, or ended for a reason; the drain leaves nothing", "remains"},
 		2:  {"nothing comes from nowhere: what is delivered was put so", "effects"},
 		3:  {"what was refused did not happen", "effects"},
@@ -79,33 +80,33 @@ func titles() map[invariant][2]string {
 		39: {"while a majority is whole, each of its nodes serves every shard within 5 s of a fault, and its status names " +
 			"the fault within 10 s", "availability"},
 
-		secondOpinion: {"porcupine finds single jobs linearizable", "sample"},
+		SecondOpinion: {"porcupine finds single jobs linearizable", "sample"},
 
-		mirrorLost:    {"what was offered to Redisson, or put for its consumers, reaches somebody", "mirror"},
-		mirrorTwice:   {"a payload reaches one side, once", "mirror"},
-		mirrorEarly:   {"no payload is on Redisson's ready list before it is due", "mirror"},
-		mirrorNowhere: {"what is on the ready list of a queue was offered or put there", "mirror"},
+		MirrorLost:    {"what was offered to Redisson, or put for its consumers, reaches somebody", "mirror"},
+		MirrorTwice:   {"a payload reaches one side, once", "mirror"},
+		MirrorEarly:   {"no payload is on Redisson's ready list before it is due", "mirror"},
+		MirrorNowhere: {"what is on the ready list of a queue was offered or put there", "mirror"},
 	}
 }
 
 // violationsKept is how many violations of one invariant are kept in full.
 const violationsKept = 20
 
-// findings is what one goroutine found. They are added up.
-type findings struct {
-	looked     [invariantLast + 1]int64
-	counted    [invariantLast + 1]int64
-	violations [invariantLast + 1][]report.Violation
+// Set is what one goroutine looked at and found; Add joins sets. One goroutine at a time may use it.
+type Set struct {
+	looked     [Last + 1]int64
+	counted    [Last + 1]int64
+	violations [Last + 1][]report.Violation
 	counts     map[string]int64
 }
 
-func newFindings() *findings { return &findings{counts: map[string]int64{}} }
+func New() *Set { return &Set{counts: map[string]int64{}} }
 
-// look counts one thing that an invariant was held against.
-func (f *findings) look(i invariant) { f.looked[i]++ }
+// Look counts one thing that an invariant was held against.
+func (f *Set) Look(i Invariant) { f.looked[i]++ }
 
-// violated notes a violation at a time since the start of the run.
-func (f *findings) violated(i invariant, at time.Duration, format string, args ...any) {
+// Violated notes a violation at a time since the start of the run.
+func (f *Set) Violated(i Invariant, at time.Duration, format string, args ...any) {
 	f.counted[i]++
 	if len(f.violations[i]) < violationsKept {
 		f.violations[i] = append(f.violations[i], report.Violation{Invariant: i.String(), At: at.Seconds(),
@@ -113,15 +114,15 @@ func (f *findings) violated(i invariant, at time.Duration, format string, args .
 	}
 }
 
-// count adds to a figure of the run.
-func (f *findings) count(name string, n int64) {
+// Count adds to a figure of the run.
+func (f *Set) Count(name string, n int64) {
 	if n != 0 {
 		f.counts[name] += n
 	}
 }
 
-// add takes over what another found.
-func (f *findings) add(other *findings) {
+// Add takes over what another set has.
+func (f *Set) Add(other *Set) {
 	for i := range f.looked {
 		f.looked[i] += other.looked[i]
 		f.counted[i] += other.counted[i]
@@ -132,22 +133,38 @@ func (f *findings) add(other *findings) {
 	}
 }
 
-// verdict is what all passes found.
-func (c *check) verdict() Verdict {
-	v := Verdict{Counts: c.found.counts, Availability: c.available}
-	known := titles()
-	for i := invariant(1); i <= invariantLast; i++ {
+// LookMany counts n things that an invariant was held against.
+func (f *Set) LookMany(i Invariant, n int64) { f.looked[i] += n }
+
+// Raise sets a figure of the run to n, if it is less.
+func (f *Set) Raise(name string, n int64) { f.counts[name] = max(f.counts[name], n) }
+
+// Counts returns the figures of the run by name.
+func (f *Set) Counts() map[string]int64 { return f.counts }
+
+// Looked returns how many things an invariant was held against.
+func (f *Set) Looked(i Invariant) int64 { return f.looked[i] }
+
+// Broken returns how often an invariant was violated, and the first of these violations.
+func (f *Set) Broken(i Invariant) (n int64, kept []report.Violation) {
+	return f.counted[i], f.violations[i]
+}
+
+// Checks returns a line for each invariant up to last, and their violations, of each invariant the earliest first. seconds
+// is how long each pass took by its name.
+func (f *Set) Checks(seconds map[string]float64, last Invariant) (checks []report.Check, violations []report.Violation) {
+	known := Titles()
+	for i := Invariant(1); i <= last; i++ {
 		title, ok := known[i]
-		if !ok || i > secondOpinion && !c.mirrored {
+		if !ok {
 			continue
 		}
-		v.Checks = append(v.Checks, report.Check{
-			Invariant: i.String(), Title: title[0], Looked: c.found.looked[i], Violations: c.found.counted[i],
-			Seconds: c.seconds[title[1]],
+		checks = append(checks, report.Check{
+			Invariant: i.String(), Title: title[0], Looked: f.looked[i], Violations: f.counted[i], Seconds: seconds[title[1]],
 		})
-		all := c.found.violations[i]
+		all := f.violations[i]
 		slices.SortStableFunc(all, func(a, b report.Violation) int { return cmp.Compare(a.At, b.At) })
-		v.Violations = append(v.Violations, all[:min(len(all), violationsKept)]...)
+		violations = append(violations, all[:min(len(all), violationsKept)]...)
 	}
-	return v
+	return checks, violations
 }
