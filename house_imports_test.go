@@ -215,13 +215,17 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "client",
-		may:     []string{"access/tokens", "client/internal/placement", "client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
+		may:     []string{"access/tokens", "client/internal/batching", "client/internal/placement", "client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
 		},
 		reason: "a user of the SDK must not link the server",
+	},
+	{
+		dir:    "client/internal/batching",
+		reason: "gates and broadcasts need goroutines and a clock, and no call",
 	},
 	{
 		dir:    "client/internal/placement",

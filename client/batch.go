@@ -69,7 +69,7 @@ func (b *batch[Q, R]) answer(e *entry[Q, R], r reply[R]) {
 	b.close(e)
 	e.reply = r
 	if e.wake != nil {
-		b.toWake.add(e.wake)
+		b.toWake.Add(e.wake)
 	}
 	e.answered.Store(true)
 }
@@ -79,7 +79,7 @@ func (b *batch[Q, R]) unlock() {
 	answered := b.toWake
 	b.toWake = nil
 	b.mu.Unlock()
-	answered.send()
+	answered.Send()
 }
 
 // close removes an entry: its caller has its answer, or has left.

@@ -11,23 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestBroadcastIsSentOnce, also if callers of two batches share it.
-func TestBroadcastIsSentOnce(t *testing.T) {
-	var arrivals broadcastGroup
-	var all broadcasts
-	for range 5 {
-		all.add(arrivals.join(2))
-	}
-	if len(all) != 3 {
-		t.Errorf("5 callers have %d broadcasts", len(all))
-	}
-	all.send()
-	all.send()
-	for _, b := range all {
-		<-b.c
-	}
-}
-
 // TestBroadcastForOtherCallers: callers that arrived together share a broadcast. Those without an answer
 // when it is sent wait on.
 func TestBroadcastForOtherCallers(t *testing.T) {
@@ -92,9 +75,9 @@ func TestBroadcastForOtherPolls(t *testing.T) {
 // poll has left since.
 func TestAnswerClosesTheGroup(t *testing.T) {
 	p := &poller{}
-	w := &caller{wake: p.arrivals.join(2)}
+	w := &caller{wake: p.arrivals.Join(2)}
 	p.answer(w, polled{})
-	if p.arrivals.join(2) == w.wake {
+	if p.arrivals.Join(2) == w.wake {
 		t.Error("the next caller shares the broadcast of an answered one")
 	}
 }

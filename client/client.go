@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 )
@@ -26,7 +27,7 @@ type Client struct {
 	limits    Coalescing
 	puts      *coalescer[encodedPut, PutResult]
 	acks      *coalescer[string, struct{}]
-	gate      batchGate
+	gate      batching.Gate
 	polls     pollers
 	tracing   *tracing               // nil without a provider
 	scratches sync.Pool              // of *putScratch

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
@@ -26,7 +27,7 @@ type coalescer[Q, R any] struct {
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
-	arrivals broadcastGroup // of the callers that arrive
+	arrivals batching.Group // of the callers that arrive
 	inFlight int
 	last     lastBatch
 	timer    *time.Timer // calls overdue; nil until it is first needed
@@ -47,7 +48,7 @@ type reply[R any] struct {
 type entry[Q, R any] struct {
 	req   Q
 	bytes int
-	wake  *broadcast // sent after answered is set; nil in a batch of doAll; guarded like left, then by batch.mu
+	wake  *batching.Broadcast // sent after answered is set; nil in a batch of doAll; guarded like left, then by batch.mu
 	reply reply[R]
 
 	answered atomic.Bool // reply is set, and the entry the caller's again
@@ -68,10 +69,10 @@ type batch[Q, R any] struct {
 
 	mu      sync.Mutex
 	id      string
-	entries []*entry[Q, R] // nil where the caller has its answer or has left
-	open    int            // entries that are not nil
-	out     bool           // an attempt is in flight
-	toWake  broadcasts     // of the callers answered since unlock
+	entries []*entry[Q, R]      // nil where the caller has its answer or has left
+	open    int                 // entries that are not nil
+	out     bool                // an attempt is in flight
+	toWake  batching.Broadcasts // of the callers answered since unlock
 	history retrier
 }
 
@@ -96,7 +97,7 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	}
 	for wake != nil {
 		select {
-		case <-wake.c:
+		case <-wake.Done():
 			wake = q.waitAgain(e)
 		case <-ctx.Done():
 			if err := q.withdraw(ctx, e); err != nil {
@@ -116,7 +117,7 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 
 // waitAgain returns nil if a caller that was woken has its answer. Otherwise the broadcast was for
 // other callers, and waitAgain returns a new one to wait for.
-func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *broadcast {
+func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *batching.Broadcast {
 	if e.answered.Load() {
 		return nil
 	}
@@ -124,7 +125,7 @@ func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *broadcast {
 	b := e.batch
 	if b == nil {
 		defer q.mu.Unlock()
-		e.wake = newBroadcast()
+		e.wake = batching.NewBroadcast()
 		return e.wake
 	}
 	q.mu.Unlock()
@@ -133,13 +134,13 @@ func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *broadcast {
 	if e.answered.Load() {
 		return nil
 	}
-	e.wake = newBroadcast()
+	e.wake = batching.NewBroadcast()
 	return e.wake
 }
 
 // add makes an entry pending and starts a slot or the timer if needed. It returns the broadcast to
 // wait for, nil if the client is closed.
-func (q *coalescer[Q, R]) add(e *entry[Q, R]) *broadcast {
+func (q *coalescer[Q, R]) add(e *entry[Q, R]) *batching.Broadcast {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
@@ -151,7 +152,7 @@ func (q *coalescer[Q, R]) add(e *entry[Q, R]) *broadcast {
 	case q.inFlight < q.client.limits.InFlight:
 		q.armTimer()
 	}
-	e.wake = q.arrivals.join(q.client.limits.MaxJobs)
+	e.wake = q.arrivals.Join(q.client.limits.MaxJobs)
 	q.pending = append(q.pending, e) // a running slot takes it, even if the client is closed by then
 	return e.wake
 }
@@ -162,7 +163,7 @@ func (q *coalescer[Q, R]) armTimer() {
 		return
 	}
 	q.armed = true
-	left := holdMax - time.Since(q.last.sentAt) + 1
+	left := batching.HoldMax - time.Since(q.last.sentAt) + 1
 	if q.timer == nil {
 		q.timer = time.AfterFunc(left, q.overdue)
 		return
@@ -217,10 +218,10 @@ func (q *coalescer[Q, R]) run() {
 	round := uint64(0)
 	for {
 		q.gather()
-		round = q.client.gate.pass(round, q.usesGate())
+		round = q.client.passGate(round, q.usesGate())
 		ctx, b := q.nextBatch(q.client.lifetime())
 		if b == nil {
-			q.client.gate.pass(round, false)
+			q.client.gate.Leave(round)
 			return
 		}
 		if q.tryOnce(ctx, b) {
@@ -232,6 +233,16 @@ func (q *coalescer[Q, R]) run() {
 			q.retry(ctx, b)
 		}
 	}
+}
+
+// passGate ends a batch's part in a round of the gate. If the next batch uses the gate, passGate waits for
+// the round that it leaves with and returns its number, else 0.
+func (c *Client) passGate(round uint64, uses bool) uint64 {
+	if uses {
+		return c.gate.Pass(round)
+	}
+	c.gate.Leave(round)
+	return 0
 }
 
 // gather lets calls join the next batch: those of goroutines that are ready to run, and those that
@@ -288,7 +299,7 @@ func (q *coalescer[Q, R]) nextBatch(parent context.Context) (context.Context, *b
 	}
 	rest := copy(q.pending, q.pending[taken:])
 	clear(q.pending[rest:])
-	q.arrivals.close()
+	q.arrivals.Close()
 	q.pending = q.pending[:rest]
 	if len(b.reqs) == 0 {
 		q.inFlight--

@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -232,7 +233,7 @@ func TestWhenBatchesMayStart(t *testing.T) {
 			"half of the last callers":      {1, 50, lastBatch{100, now}, false, true},
 			"few callers":                   {1, 1, lastBatch{3, now}, false, true},
 			"a full batch":                  {1, 1000, lastBatch{5000, now}, true, true},
-			"the last batch takes too long": {1, 1, lastBatch{100, now.Add(-holdMax - 1)}, true, true},
+			"the last batch takes too long": {1, 1, lastBatch{100, now.Add(-batching.HoldMax - 1)}, true, true},
 			"all slots taken":               {2, 1000, lastBatch{1, now}, false, false},
 			"all slots taken, and for long": {2, 1000, lastBatch{1, now.Add(-time.Hour)}, false, false},
 		} {
@@ -267,7 +268,7 @@ func TestAStuckBatchHoldsNobodyUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if took := time.Since(began); took > 2*(holdMax+time.Millisecond) {
+		if took := time.Since(began); took > 2*(batching.HoldMax+time.Millisecond) {
 			t.Errorf("two puts behind a batch that is stuck took %v", took)
 		}
 	})

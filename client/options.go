@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -140,18 +141,15 @@ type lastBatch struct {
 	sentAt time.Time
 }
 
-// holdMax is how long calls are held back while the last batch is out.
-const holdMax = 20 * time.Millisecond
-
 // mayStart reports whether a batch of pending calls may leave while inFlight others are in flight.
 // The answers of a batch wake its callers together, and most call again at once. If a second slot
 // took some of those calls, every later batch would stay small. So a further batch leaves only when
-// it is full, or when the last one has been out for holdMax: its shard may have no leader.
+// it is full, or when the last one has been out for batching.HoldMax: its shard may have no leader.
 func (o Coalescing) mayStart(inFlight, pending int, last lastBatch) bool {
 	if pending <= 0 || inFlight == 0 {
 		return pending > 0
 	}
-	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.sentAt) > holdMax)
+	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.sentAt) > batching.HoldMax)
 }
 
 // mayStartPoll is mayStart for polls that wait at the server. A poll also leaves when it has at least

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/belfrydb/belfry/client/internal/batching"
 )
 
 // A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for one
@@ -22,12 +24,12 @@ type poller struct {
 	options ReserveOptions // of a poll, apart from Max and Wait
 
 	mu       sync.Mutex
-	callers  []*caller      // those without an answer, oldest first and so in order of their deadlines
-	arrivals broadcastGroup // of the callers that arrive
-	toWake   broadcasts     // of the callers answered since unlock
-	serial   uint64         // of the newest caller
-	asked    int            // how many jobs the polls in flight ask for
-	slots    int            // goroutines that poll
+	callers  []*caller           // those without an answer, oldest first and so in order of their deadlines
+	arrivals batching.Group      // of the callers that arrive
+	toWake   batching.Broadcasts // of the callers answered since unlock
+	serial   uint64              // of the newest caller
+	asked    int                 // how many jobs the polls in flight ask for
+	slots    int                 // goroutines that poll
 	last     lastBatch
 	running  map[*poll]struct{}
 	trouble  *Error // what the last attempt failed with; nil if it succeeded
@@ -53,7 +55,7 @@ type pollKey struct {
 type caller struct {
 	serial   uint64
 	deadline time.Time
-	wake     *broadcast // sent after answered is set; guarded by poller.mu
+	wake     *batching.Broadcast // sent after answered is set; guarded by poller.mu
 	got      polled
 	answered atomic.Bool // got is set, and the memory the caller's again
 }
@@ -106,7 +108,7 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	}
 	for wake != nil {
 		select {
-		case <-wake.c:
+		case <-wake.Done():
 			wake = p.waitAgain(w)
 		case <-ctx.Done():
 			if left, err := p.withdraw(ctx, w); left {
@@ -126,7 +128,7 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 
 // waitAgain returns nil if a caller that was woken has its answer. Otherwise the broadcast was for
 // other callers, and waitAgain returns a new one to wait for.
-func (p *poller) waitAgain(w *caller) *broadcast {
+func (p *poller) waitAgain(w *caller) *batching.Broadcast {
 	if w.answered.Load() {
 		return nil
 	}
@@ -135,7 +137,7 @@ func (p *poller) waitAgain(w *caller) *broadcast {
 	if w.answered.Load() {
 		return nil
 	}
-	w.wake = newBroadcast()
+	w.wake = batching.NewBroadcast()
 	return w.wake
 }
 
@@ -144,19 +146,19 @@ func (p *poller) unlock() {
 	answered := p.toWake
 	p.toWake = nil
 	p.mu.Unlock()
-	answered.send()
+	answered.Send()
 }
 
 // answer gives a caller its answer. Called with mu held; unlock must follow.
 func (p *poller) answer(w *caller, got polled) {
 	w.got = got
-	p.toWake.add(w.wake)
-	p.arrivals.close() // later callers must not join a broadcast that is about to be sent
+	p.toWake.Add(w.wake)
+	p.arrivals.Close() // later callers must not join a broadcast that is about to be sent
 	w.answered.Store(true)
 }
 
 // join adds a caller to the poller of its options and returns the broadcast to wait for.
-func (c *Client) join(w *caller, o ReserveOptions) (*poller, *broadcast, error) {
+func (c *Client) join(w *caller, o ReserveOptions) (*poller, *batching.Broadcast, error) {
 	key := pollKey{queues: strings.Join(o.Queues, "\n"), wait: o.Wait, ttr: o.TTR}
 	c.polls.mu.Lock()
 	defer c.polls.mu.Unlock()
@@ -177,7 +179,7 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, *broadcast, error) 
 		p.armTimer()
 	}
 	p.serial++
-	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.join(c.limits.MaxJobs)
+	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.Join(c.limits.MaxJobs)
 	p.callers = append(p.callers, w)
 	if len(p.callers) == 1 && o.Wait >= timerMinWait {
 		p.setTimer(o.Wait)
@@ -226,10 +228,10 @@ func (p *poller) run() {
 	round := uint64(0)
 	for {
 		runtime.Gosched() // callers that are ready to run share the poll
-		round = p.client.gate.pass(round, p.usesGate())
+		round = p.client.passGate(round, p.usesGate())
 		ctx, poll := p.next(p.client.lifetime())
 		if poll == nil {
-			p.client.gate.pass(round, false)
+			p.client.gate.Leave(round)
 			p.retire()
 			return
 		}
@@ -280,7 +282,7 @@ func (p *poller) next(parent context.Context) (context.Context, *poll) {
 	p.asked += n
 	p.last = lastBatch{n, time.Now()}
 	p.running[poll] = struct{}{}
-	p.arrivals.close()
+	p.arrivals.Close()
 	return ctx, poll
 }
 
@@ -297,7 +299,7 @@ func (p *poller) opens(slots, callers int) bool {
 func (p *poller) armTimer() {
 	if p.options.Wait == 0 && !p.armed && p.slots < p.client.limits.InFlight {
 		p.armed = true
-		time.AfterFunc(holdMax-time.Since(p.last.sentAt)+1, p.overdue)
+		time.AfterFunc(batching.HoldMax-time.Since(p.last.sentAt)+1, p.overdue)
 	}
 }
 

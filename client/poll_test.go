@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/batching"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -370,7 +371,7 @@ func TestAStuckPollHoldsNobodyUp(t *testing.T) {
 		if _, err := c.Reserve(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took > holdMax+time.Millisecond {
+		if took := time.Since(began); took > batching.HoldMax+time.Millisecond {
 			t.Errorf("a call behind a poll that is stuck took %v", took)
 		}
 	})

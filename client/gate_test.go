@@ -3,69 +3,14 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"google.golang.org/protobuf/proto"
 )
-
-// TestBatchGate: batches that arrive during a round leave together in the next one.
-func TestBatchGate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var gate batchGate
-		var mu sync.Mutex
-		var began []string
-		pass := func(name string, round uint64) {
-			go func() {
-				round := gate.pass(round, true)
-				mu.Lock()
-				defer mu.Unlock()
-				began = append(began, fmt.Sprint(name, round))
-			}()
-			synctest.Wait()
-		}
-		expect := func(want ...string) {
-			t.Helper()
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if slices.Sort(began); !slices.Equal(began, want) {
-				t.Errorf("began %v, want %v", began, want)
-			}
-			began = nil
-		}
-		pass("puts", 0)
-		expect("puts1")
-		pass("acks", 0)
-		pass("polls", 0)
-		expect()
-		pass("puts", 1) // a batch that ends a round joins the next one
-		expect("acks2", "polls2", "puts2")
-		pass("acks", 2)
-		gate.pass(2, false)
-		expect()
-		gate.pass(2, false)
-		expect("acks3")
-		pass("puts", 0)
-		time.Sleep(holdMax)
-		expect()
-		time.Sleep(time.Nanosecond)
-		expect("puts4") // the earlier round takes too long
-		pass("polls", 0)
-		pass("acks", 3)
-		expect() // and its end does not end the next one
-		if got := gate.pass(4, false); got != 0 {
-			t.Errorf("the last batch is in round %d", got)
-		}
-		expect("acks5", "polls5")
-		gate.pass(5, false)
-		pass("puts", 5)
-		expect("puts6") // the earlier rounds do not count
-	})
-}
 
 // TestManyCallsPassTheGate, and a few do not wait there.
 func TestManyCallsPassTheGate(t *testing.T) {
@@ -121,7 +66,7 @@ func TestManyCallsPassTheGate(t *testing.T) {
 			if n := sent("AckBatch"); n != 1+tt.want {
 				t.Errorf("%d acks are sent while puts are out, want %d", n, 1+tt.want)
 			}
-			time.Sleep(holdMax + 1)
+			time.Sleep(batching.HoldMax + 1)
 			if n := sent("AckBatch"); n != 1+tt.acks {
 				t.Errorf("%d acks are sent once the puts take long", n)
 			}
@@ -161,7 +106,7 @@ func TestPollsOfManyQueues(t *testing.T) {
 		expect(gateMinCalls) // the last of these is the first round
 		reserve("waits", time.Minute)
 		expect(gateMinCalls + 1)
-		time.Sleep(holdMax + 1)
+		time.Sleep(batching.HoldMax + 1)
 		expect(gateMinCalls + 3) // the round takes too long
 	})
 }
