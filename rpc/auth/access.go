@@ -184,7 +184,8 @@ func (p *Permissions) Forbidden(queue string) *fault.Error {
 		queue = tokens.All
 	}
 	p.refused.Add(queue)
-	f.Message = "token " + p.Caller + " does not allow it: it takes " + tokens.Scope{Actions: []tokens.Action{p.action}, Queues: queue}.String()
+	f.Message = "token " + p.Caller + " does not allow it: it takes " +
+		tokens.Scope{Actions: []tokens.Action{p.action}, Queues: queue}.String()
 	return f
 }
 
@@ -225,8 +226,10 @@ func (a *Authorizer) ViewCluster(ctx context.Context) *fault.Error {
 // that itself. A new procedure of AdminService requires admin:*.
 func clusterAction(procedure string) (action tokens.Action, whole bool) {
 	switch procedure {
-	case belfryv1connect.AdminServiceCreateQueueProcedure, belfryv1connect.AdminServiceListQueuesProcedure, belfryv1connect.AdminServiceGetQueueProcedure,
-		belfryv1connect.AdminServiceUpdateQueueProcedure, belfryv1connect.AdminServicePurgeQueueProcedure, belfryv1connect.AdminServiceDeleteQueueProcedure:
+	case belfryv1connect.AdminServiceCreateQueueProcedure, belfryv1connect.AdminServiceListQueuesProcedure,
+		belfryv1connect.AdminServiceGetQueueProcedure,
+		belfryv1connect.AdminServiceUpdateQueueProcedure, belfryv1connect.AdminServicePurgeQueueProcedure,
+		belfryv1connect.AdminServiceDeleteQueueProcedure:
 		return tokens.Admin, false
 	case belfryv1connect.AdminServiceGetClusterProcedure:
 		return tokens.View, true

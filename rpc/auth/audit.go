@@ -29,8 +29,9 @@ type AuditLog struct {
 }
 
 // CallEnded logs the end of an audited call, and of any other call that was refused because it
-// lacked a token or a scope. err is the error of Connect that the caller gets. Failures limits the lines of calls that were refused before they had an
-// effect: a token with the smallest scope must not fill the log.
+// lacked a token or a scope. err is the error of Connect that the caller gets. Failures limits the
+// lines of calls that were refused before they had an effect: a token with the smallest scope must
+// not fill the log.
 func (a *AuditLog) CallEnded(ctx context.Context, c *Call, err error, took time.Duration) {
 	known, _ := ctx.Value(callerKey{}).(*caller)
 	outcome, code := "ok", connect.Code(0)
@@ -41,7 +42,8 @@ func (a *AuditLog) CallEnded(ctx context.Context, c *Call, err error, took time.
 	audited, refused := a.Audited[c.Procedure], code == connect.CodeUnauthenticated || code == connect.CodePermissionDenied
 	switch {
 	case refused && !audited:
-		a.Failures.auditCall(known, &Call{Procedure: c.Procedure, Address: c.Address, ID: c.ID}, outcome) // without the request: the log must not have the content of jobs
+		// without the request: the log must not have the content of jobs
+		a.Failures.auditCall(known, &Call{Procedure: c.Procedure, Address: c.Address, ID: c.ID}, outcome)
 		return
 	case refused || audited && code == connect.CodeInvalidArgument:
 		a.Failures.auditCall(known, c, outcome)
@@ -63,7 +65,8 @@ func auditAttrs(who *caller, c *Call, outcome string) []any {
 	if who != nil {
 		id = who.id
 	}
-	attrs := []any{slog.String("token", id), slog.String("address", c.Address), slog.String("procedure", fault.Clip(c.Procedure, fault.QuotedBytesMax))}
+	attrs := []any{slog.String("token", id), slog.String("address", c.Address),
+		slog.String("procedure", fault.Clip(c.Procedure, fault.QuotedBytesMax))}
 	if c.Request != nil {
 		attrs = append(attrs, slog.String("request", requestText(c.Request)))
 	}

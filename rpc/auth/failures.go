@@ -66,7 +66,8 @@ func (a *auditLimiter) line(now time.Time) (unsaid int, ok bool) {
 // auditor the lines about single calls.
 func NewFailures(logger, auditor *slog.Logger, registry prometheus.Registerer) (*Failures, error) {
 	t := &Failures{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or forbidden.",
+		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or " +
+			"forbidden.",
 	}, []string{"reason"})}
 	for _, reason := range []string{"unauthenticated", "forbidden"} {
 		t.calls.WithLabelValues(reason)
@@ -125,7 +126,8 @@ func (t *Failures) AuditEntries(ctx context.Context, procedure string, r Refused
 	if !ok {
 		return // such a call was refused as a whole
 	}
-	t.auditCall(who, &Call{Procedure: procedure, Address: who.address, ID: who.requestID}, connect.CodePermissionDenied.String()+": the token does not allow it",
+	t.auditCall(who, &Call{Procedure: procedure, Address: who.address, ID: who.requestID},
+		connect.CodePermissionDenied.String()+": the token does not allow it",
 		slog.Int("entries", r.Count), slog.String("queue", fault.Clip(tokens.Mask(r.Queue), fault.QuotedBytesMax)))
 }
 
@@ -150,7 +152,8 @@ func (t *Failures) count(c *Call, f *fault.Error) {
 	if now.Sub(t.said) < failureLogPeriod {
 		return
 	}
-	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.Address), slog.String("procedure", fault.Clip(c.Procedure, fault.QuotedBytesMax)),
+	t.logger.Warn("calls were refused", slog.Int("calls", t.since), slog.String("address", c.Address),
+		slog.String("procedure", fault.Clip(c.Procedure, fault.QuotedBytesMax)),
 		slog.String("last", tokens.Mask(f.Message)))
 	t.said, t.since = now, 0
 }

@@ -17,7 +17,8 @@ import (
 func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		failures, err := NewFailures(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)), prometheus.NewRegistry())
+		failures, err := NewFailures(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)),
+			prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}

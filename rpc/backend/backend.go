@@ -27,7 +27,8 @@ type Node interface {
 	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
 	// LockRequest locks a request at the leader of a shard, so that attempts at it run one at a time, whichever node they
 	// come through. See node.RequestMutex.
-	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{}, unlock func(), err error)
+	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{},
+		unlock func(), err error)
 	// Query answers q. The answer shows every request that was answered before.
 	Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 	// Peek answers q from what this node has applied, which includes its own replies.

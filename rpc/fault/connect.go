@@ -53,7 +53,8 @@ func (f *Error) Wire() *connect.Error {
 		err.AddDetail(detail)
 	}
 	if f.RetryAfter > 0 {
-		if detail, detailErr := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryAfter)}); detailErr == nil {
+		if detail, detailErr := connect.NewErrorDetail(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(f.RetryAfter)}); detailErr == nil {
 			err.AddDetail(detail)
 		}
 	}

@@ -61,7 +61,8 @@ func (f *Error) Outcome() belfryv1.Outcome { return contractRow(f.Reason).outcom
 
 // Invalid returns a fault about a field. The format says what is wrong and names the limit.
 func Invalid(field, format string, args ...any) *Error {
-	return &Error{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + fmt.Sprintf(format, args...)}
+	return &Error{Reason: belfryv1.Reason_REASON_INVALID, Field: field,
+		Message: field + ": " + fmt.Sprintf(format, args...)}
 }
 
 // TooMany returns a fault about the number of entries of a field.

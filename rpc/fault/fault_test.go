@@ -38,7 +38,8 @@ func TestContractIsComplete(t *testing.T) {
 		}
 	}
 	for _, err := range []error{
-		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrMemoryFull, node.ErrClockAhead,
+		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrMemoryFull,
+		node.ErrClockAhead,
 		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome, node.ErrShareUnknown,
 		fmt.Errorf("%w: it is done: %w", node.ErrUnknownOutcome, node.ErrNoLeader),
 		fmt.Errorf("%w: it is done: %w: %w", node.ErrUnknownOutcome, node.ErrCanceled, context.DeadlineExceeded),
@@ -90,7 +91,8 @@ func TestFaultOfForeignErrors(t *testing.T) {
 		t.Errorf("the caller is told %q", f.Message)
 	}
 	unknown := Of(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t"))
-	if unknown.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(unknown.Message, "does not know yet") || unknown.RetryAfter == 0 {
+	if unknown.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(unknown.Message, "does not know yet") ||
+		unknown.RetryAfter == 0 {
 		t.Errorf("of a share that is not known the caller is told %v", unknown)
 	}
 }

@@ -34,8 +34,9 @@ type namespaceCollector struct {
 // its series. Its earlier refusals stay in the old series: to move them would make a counter
 // decrease.
 type refusalCounter struct {
-	seen   map[uint32]map[string]node.Amounts // the last report of each shard, by namespace
-	counts map[string]node.Amounts            // by series; those of a namespace without a quota are kept until it has one again
+	seen map[uint32]map[string]node.Amounts // the last report of each shard, by namespace
+	// by series; those of a namespace without a quota are kept until it has one again
+	counts map[string]node.Amounts
 }
 
 // add adds the refusals of a shard. now has them since the start of the node, or of the replica if
@@ -61,15 +62,19 @@ func NewNamespaceCollector(n Node, namespaces func() []backend.Namespace) *names
 	return &namespaceCollector{
 		node: n, namespaces: namespaces, most: namespacesMax, shown: map[string]bool{},
 		refusal: refusalCounter{seen: map[uint32]map[string]node.Amounts{}, counts: map[string]node.Amounts{}},
-		limit:   desc("namespace_limit", "What all queues of the namespace may have together, as this node knows it; every node shows the same. A limit that is not set is missing.", "namespace", "limit"),
-		used:    desc("namespace_used", "What the namespace uses of a limit in a shard; only the shard's leader says.", "namespace", "limit", "shard"),
-		refused: desc("namespace_refused_total", "Requests that this node refused, as the leader of their shard, because the namespace had used up the limit.", "namespace", "limit"),
+		limit: desc("namespace_limit", "What all queues of the namespace may have together, as this node knows it; "+
+			"every node shows the same. A limit that is not set is missing.", "namespace", "limit"),
+		used: desc("namespace_used", "What the namespace uses of a limit in a shard; only the shard's leader says.",
+			"namespace", "limit", "shard"),
+		refused: desc("namespace_refused_total", "Requests that this node refused, as the leader of their shard, because "+
+			"the namespace had used up the limit.", "namespace", "limit"),
 	}
 }
 
 // limitLabel returns the label of a limit, which is its name in the settings.
 func limitLabel(l node.Limit) string {
-	return [node.Limits]string{node.JobsLimit: "jobs", node.BytesLimit: "bytes", node.LeasesLimit: "in_flight", node.PutRate: "puts_per_second"}[l]
+	return [node.Limits]string{node.JobsLimit: "jobs", node.BytesLimit: "bytes", node.LeasesLimit: "in_flight",
+		node.PutRate: "puts_per_second"}[l]
 }
 
 // Describe implements prometheus.Collector.
@@ -144,7 +149,8 @@ func addAmounts(sums, amounts map[string]node.Amounts, shown map[string]bool) {
 
 // send sends the amounts of the limits that are set, or counts, in the units of the settings. For
 // the sum of the other namespaces it sends those of all limits.
-func (c *namespaceCollector) send(ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, amounts, quota node.Amounts, name string, more ...string) {
+func (c *namespaceCollector) send(ch chan<- prometheus.Metric, d *prometheus.Desc, kind prometheus.ValueType, amounts,
+	quota node.Amounts, name string, more ...string) {
 	for l := range node.Limits {
 		if quota[l] > 0 || name == node.OtherQueues {
 			value := float64(amounts[l])

@@ -39,7 +39,8 @@ func expectNamespaces(t *testing.T, c *namespaceCollector, want string) {
 			for _, l := range m.GetLabel() {
 				labels = append(labels, l.GetValue())
 			}
-			got.WriteString(strings.TrimPrefix(f.GetName(), "belfry_namespace_") + " " + strings.Join(labels, " ") + " " + strconv.FormatFloat(m.GetGauge().GetValue()+m.GetCounter().GetValue(), 'g', -1, 64) + "\n")
+			got.WriteString(strings.TrimPrefix(f.GetName(), "belfry_namespace_") + " " + strings.Join(labels, " ") + " " +
+				strconv.FormatFloat(m.GetGauge().GetValue()+m.GetCounter().GetValue(), 'g', -1, 64) + "\n")
 		}
 	}
 	if diff := cmp.Diff(strings.TrimLeft(want, "\n"), got.String()); diff != "" {
@@ -50,12 +51,14 @@ func expectNamespaces(t *testing.T, c *namespaceCollector, want string) {
 	}
 }
 
-// TestMetricsOfNamespaces: limits that are set, what is used of them in the shards that are led, and who was refused. Of too many namespaces those that were
-// there first keep their series, and the rest are added up.
+// TestMetricsOfNamespaces: limits that are set, what is used of them in the shards that are led,
+// and who was refused. Of too many namespaces those that were there first keep their series, and
+// the rest are added up.
 func TestMetricsOfNamespaces(t *testing.T) {
 	var all []backend.Namespace
 	n := &spacedNode{shards: []node.ShardStats{
-		{Shard: 0, Spaces: map[string]node.Amounts{"b": {3, 30, 1, 500}, "c": {1, 1, 1, 1000}, "_other": {1, 1, 1, 0}}, QuotaRefusals: map[string]node.Amounts{"b": {2, 0, 0, 1}, "c": {4}, "_other": {8}}},
+		{Shard: 0, Spaces: map[string]node.Amounts{"b": {3, 30, 1, 500}, "c": {1, 1, 1, 1000}, "_other": {1, 1, 1, 0}},
+			QuotaRefusals: map[string]node.Amounts{"b": {2, 0, 0, 1}, "c": {4}, "_other": {8}}},
 		{Shard: 1, QuotaRefusals: map[string]node.Amounts{"b": {5, 0, 0, 0}, "gone": {16}}},
 	}}
 	c := NewNamespaceCollector(n, func() []backend.Namespace { return all })
@@ -79,7 +82,8 @@ used puts_per_second _other 0 1
 used puts_per_second b 0 0.5
 `
 	expectNamespaces(t, c, want)
-	all = []backend.Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, all[0], {Name: "c", Quota: node.Amounts{1}}}
+	all = []backend.Namespace{{Name: "_other", Quota: node.Amounts{1}}, {Name: "a", Quota: node.Amounts{1}}, all[0],
+		{Name: "c", Quota: node.Amounts{1}}}
 	expectNamespaces(t, c, want)
 	all = all[:2]
 	n.shards = nil
@@ -93,8 +97,8 @@ refused_total puts_per_second _other 0
 	expectNamespaces(t, c, "limit jobs a 1"+rest)
 }
 
-// TestRefusalsOfNamespacesNeverFall: a namespace that loses its quota and gets it back, a replica that goes and comes, and a node that starts it anew take nothing from what
-// was counted.
+// TestRefusalsOfNamespacesNeverFall: a namespace that loses its quota and gets it back, a replica
+// that goes and comes, and a node that starts it anew take nothing from what was counted.
 func TestRefusalsOfNamespacesNeverFall(t *testing.T) {
 	var all []backend.Namespace
 	a, b := backend.Namespace{Name: "a", Quota: node.Amounts{1}}, backend.Namespace{Name: "b", Quota: node.Amounts{1}}

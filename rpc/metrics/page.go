@@ -24,7 +24,8 @@ type page struct {
 // NewPage returns the handler of /metrics. queuesMax is how many queues have their own
 // series; a queue counts once for each shard that has a partition of it.
 func NewPage(registry *prometheus.Registry, n Node, queuesMax int) http.Handler {
-	return &page{rest: promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}), queues: &queueMetrics{n, queuesMax}}
+	return &page{rest: promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}),
+		queues: &queueMetrics{n, queuesMax}}
 }
 
 // ServeHTTP implements http.Handler.
@@ -90,19 +91,31 @@ func queueFamilies() []queueFamily {
 		}}
 	}
 	return []queueFamily{
-		measured("delivery_lateness_seconds", "Time from a job's due time to its first grant.", func(q *queueSeries) *node.Histogram { return &q.LatenessSeconds }),
-		measured("job_attempts", "Attempts that a job took until it was acked or died.", func(q *queueSeries) *node.Histogram { return &q.Attempts }),
-		measured("job_e2e_seconds", "Time from a job's put to its ack; its delay is part of it.", func(q *queueSeries) *node.Histogram { return &q.JobSeconds }),
+		measured("delivery_lateness_seconds", "Time from a job's due time to its first grant.",
+			func(q *queueSeries) *node.Histogram { return &q.LatenessSeconds }),
+		measured("job_attempts", "Attempts that a job took until it was acked or died.",
+			func(q *queueSeries) *node.Histogram { return &q.Attempts }),
+		measured("job_e2e_seconds", "Time from a job's put to its ack; its delay is part of it.",
+			func(q *queueSeries) *node.Histogram { return &q.JobSeconds }),
 		{"jobs", "gauge", "Jobs held, by queue and state.", writeJobs},
 		{"jobs_due", "gauge", dueHelp, writeDue},
 		gauge("queue_bytes", "Bytes held, by queue.", func(q *queueSeries) float64 { return float64(q.Counts.Bytes) }),
-		present("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter than the setting if there were too many or the queue is younger.",
+		present("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter "+
+			"than the setting if there were too many or the queue is younger.",
 			func(q *queueSeries) float64 { return q.dedup.Seconds() }),
 		{"queue_events_total", "counter", "What happened to a queue's jobs since its birth.", writeEvents},
-		present("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", func(q *queueSeries) float64 { return float64(q.NextDue) / 1e9 }),
-		present("queue_oldest_ready_timestamp_seconds", "Due time of the oldest ready job.", func(q *queueSeries) float64 { return float64(q.OldestReady) / 1e9 }),
-		present("queue_paused", "1 if the queue is paused; left out otherwise.", func(q *queueSeries) float64 { return truth(q.paused) }),
-		gauge("queue_waiting_reservers", "Calls that wait for a job of the queue.", func(q *queueSeries) float64 { return float64(q.Waiting) }),
+		present("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", func(q *queueSeries) float64 {
+			return float64(q.NextDue) / 1e9
+		}),
+		present("queue_oldest_ready_timestamp_seconds", "Due time of the oldest ready job.", func(q *queueSeries) float64 {
+			return float64(q.OldestReady) / 1e9
+		}),
+		present("queue_paused", "1 if the queue is paused; left out otherwise.", func(q *queueSeries) float64 {
+			return truth(q.paused)
+		}),
+		gauge("queue_waiting_reservers", "Calls that wait for a job of the queue.", func(q *queueSeries) float64 {
+			return float64(q.Waiting)
+		}),
 	}
 }
 
@@ -124,10 +137,12 @@ func writeEvents(t *metricsText, q *queueSeries) {
 		event string
 		n     uint64
 	}{
-		{"put", q.Counters.Put}, {"duplicate", q.Counters.Duplicate}, {"reserved", q.Counters.Granted}, {"acked", q.Counters.Acked},
+		{"put", q.Counters.Put}, {"duplicate", q.Counters.Duplicate}, {"reserved", q.Counters.Granted},
+		{"acked", q.Counters.Acked},
 		{"nacked", q.Counters.Nacked}, {"released", q.Counters.Released}, {"lapsed", q.Counters.Lapsed},
 		{"extended", q.Counters.Extended}, {"cancelled", q.Counters.Cancelled}, {"expired", q.Counters.Expired},
-		{"died", q.Counters.Died}, {"redriven", q.Counters.Redriven}, {"rescheduled", q.Counters.Rescheduled}, {"purged", q.Counters.Purged},
+		{"died", q.Counters.Died}, {"redriven", q.Counters.Redriven}, {"rescheduled", q.Counters.Rescheduled},
+		{"purged", q.Counters.Purged},
 	} {
 		t.sample("", q, "event", e.event, float64(e.n))
 	}

@@ -61,7 +61,9 @@ func (m *queueMetrics) series() []*queueSeries {
 			all.addToRest(&queueSeries{shard: g.Shard, QueueStats: q})
 		}
 	}
-	slices.SortFunc(all.oldest, func(a, b *queueSeries) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.shard, b.shard)) })
+	slices.SortFunc(all.oldest, func(a, b *queueSeries) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.shard, b.shard))
+	})
 	for _, shard := range slices.Sorted(maps.Keys(all.rest)) {
 		all.oldest = append(all.oldest, all.rest[shard])
 	}
@@ -79,7 +81,8 @@ func (m *queueMetrics) read(shard uint32, known map[string]node.QueueStats, add 
 		for i := range page.Queues {
 			q := &page.Queues[i]
 			add(&queueSeries{
-				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now), dedup: wire.DedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
+				Queue: q, shard: shard, paused: q.Settings.PausedAt(page.Now),
+				dedup: wire.DedupHeld(&q.Settings, q.DedupSince, page.Now), QueueStats: known[q.Name],
 			})
 			delete(known, q.Name)
 		}

@@ -54,7 +54,7 @@ func AppendResult(dst []byte, result proto.Message) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(dst, fieldResults, protowire.BytesType), data), nil
 }
 
-// A putWriter writes the entries of PutBatchResponse that are no errors, one after the other. The
+// A PutWriter writes the entries of PutBatchResponse that are no errors, one after the other. The
 // zero value is ready for use, by one goroutine.
 type PutWriter struct {
 	scratch []byte
@@ -64,7 +64,7 @@ type PutWriter struct {
 
 // Append appends the answer to a put as an entry of PutBatchResponse. id is the id that the caller
 // gave; if it is empty, the answer has the id of the result. request and entry are as for
-// ackWriter.append.
+// AckWriter.Append.
 func (w *PutWriter) Append(dst []byte, id string, result *fsm.Result, request *node.Witness, entry uint32) []byte {
 	put := w.put(id, result, request, entry)
 	dst = append(dst, tagOfResults)
@@ -89,7 +89,7 @@ func (w *PutWriter) put(id string, result *fsm.Result, request *node.Witness, en
 	return w.scratch
 }
 
-// An ackWriter writes the entries of AckBatchResponse that are no errors, one after the other. The
+// An AckWriter writes the entries of AckBatchResponse that are no errors, one after the other. The
 // zero value is ready for use, by one goroutine.
 type AckWriter struct{ witness witnessWriter }
 
@@ -150,7 +150,8 @@ type timeWriter struct {
 
 // append appends a time as convert returns it, unless it is 0. field and convert must always be the
 // same.
-func (w *timeWriter) append(dst []byte, field protowire.Number, t fsm.Time, convert func(*timestamppb.Timestamp, fsm.Time)) []byte {
+func (w *timeWriter) append(dst []byte, field protowire.Number, t fsm.Time,
+	convert func(*timestamppb.Timestamp, fsm.Time)) []byte {
 	if t != w.of {
 		w.of, w.text = t, w.text[:0]
 		if t != 0 {

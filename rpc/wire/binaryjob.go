@@ -60,7 +60,8 @@ func AppendReserve(dst []byte, jobs []Grant, witnesses []*belfryv1.Witness) ([]b
 			dst = protowire.AppendBytes(dst, w.scratch)
 			continue
 		}
-		dst = protowire.AppendVarint(dst, uint64(len(w.scratch)+protowire.SizeTag(fieldJobData)+protowire.SizeBytes(len(job.Body))))
+		dst = protowire.AppendVarint(dst, uint64(len(w.scratch)+protowire.SizeTag(fieldJobData)+
+			protowire.SizeBytes(len(job.Body))))
 		dst = append(dst, w.scratch...)
 		dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobData, protowire.BytesType), job.Body)
 	}

@@ -15,8 +15,10 @@ import (
 func TestAppendReserveOfAll(t *testing.T) {
 	full := func() *fsm.Job {
 		return &fsm.Job{
-			Queue: "mail:orders", Partition: 1<<32 - 1, Serial: 1<<64 - 1, ID: "order-ä", State: fsm.Reserved, Priority: -128, Due: 1e18 + 1, FirstDue: 1e18 + 5e8,
-			Created: 1e18 + 999_999, TTR: 90*time.Second + 1, MaxAttempts: 16, RetryDelays: []time.Duration{0, 1, time.Hour}, TTL: 1e18 + 7e8 + 1,
+			Queue: "mail:orders", Partition: 1<<32 - 1, Serial: 1<<64 - 1, ID: "order-ä", State: fsm.Reserved, Priority: -128,
+			Due: 1e18 + 1, FirstDue: 1e18 + 5e8,
+			Created: 1e18 + 999_999, TTR: 90*time.Second + 1, MaxAttempts: 16, RetryDelays: []time.Duration{0, 1, time.Hour},
+			TTL:  1e18 + 7e8 + 1,
 			Body: make([]byte, 300), BodyBytes: 300, Attempt: 3, Fence: 1<<64 - 1, Until: 1e18 + 3e8, LastError: "smtp 421",
 		}
 	}
@@ -36,7 +38,8 @@ func TestAppendReserveOfAll(t *testing.T) {
 			job := full()
 			change(job)
 			w := Witness(node.Witness{Shard: 3, Term: 2, Index: 1 << 40, Entry: 7, Time: 1e18 + 1})
-			jobs := []Grant{{full(), w}, {job, w}, {job, nil}, {full(), Witness(node.Witness{Shard: 3, Term: 2, Index: 1 << 40, Entry: 7, Time: 1e18 + 1})}}
+			jobs := []Grant{{full(), w}, {job, w}, {job, nil},
+				{full(), Witness(node.Witness{Shard: 3, Term: 2, Index: 1 << 40, Entry: 7, Time: 1e18 + 1})}}
 			got, err := AppendReserve([]byte("before"), jobs, nil)
 			want, wantErr := proto.Marshal(&belfryv1.ReserveResponse{Jobs: Granted(jobs)})
 			read, wanted := &belfryv1.ReserveResponse{}, &belfryv1.ReserveResponse{}

@@ -11,7 +11,8 @@ import (
 // AddDue adds what another part of a queue, or another queue, knows of when jobs fall due.
 func AddDue(sum, v *fsm.Due) {
 	AddDueSums(sum, v)
-	sum.Minutes, sum.Hours, sum.Days = addSlices(sum.Minutes, v.Minutes), addSlices(sum.Hours, v.Hours), addSlices(sum.Days, v.Days)
+	sum.Minutes, sum.Hours, sum.Days = addSlices(sum.Minutes, v.Minutes), addSlices(sum.Hours, v.Hours),
+		addSlices(sum.Days, v.Days)
 }
 
 // AddDueSums is addDue without the slices.
@@ -47,8 +48,9 @@ func DueHistogram(v *fsm.Due) *belfryv1.DueHistogram {
 // DueSums is DueHistogram without the slices.
 func DueSums(v *fsm.Due) *belfryv1.DueHistogram {
 	return &belfryv1.DueHistogram{
-		Overdue: Count(v.Overdue), NextMinute: Count(v.Minute), NextHour: Count(v.Hour), NextDay: Count(v.Day), NextMonth: Count(v.Month),
-		Later: Count(v.Later),
+		Overdue: Count(v.Overdue), NextMinute: Count(v.Minute), NextHour: Count(v.Hour), NextDay: Count(v.Day),
+		NextMonth: Count(v.Month),
+		Later:     Count(v.Later),
 	}
 }
 

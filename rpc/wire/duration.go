@@ -121,7 +121,8 @@ func parseScientific(digits string, negative bool) (time.Duration, error) {
 // Year is the length of a year in limits: 365.25 days.
 const Year = 365*24*time.Hour + 6*time.Hour
 
-// FormatDuration writes a duration for people: "24h", "1m30s", and "100y (876600h)", since years, of 365.25 days, are not read as a unit.
+// FormatDuration writes a duration for people: "24h", "1m30s", and "100y (876600h)", since years,
+// of 365.25 days, are not read as a unit.
 func FormatDuration(d time.Duration) string {
 	if d != 0 && d%Year == 0 {
 		return fmt.Sprintf("%dy (%dh)", d/Year, d/time.Hour)

@@ -19,8 +19,10 @@ var goldenLeases = []struct {
 	token string
 }{
 	{fsm.Ref{Queue: "orders", Partition: 0, Serial: 1, Fence: 2}, "AQZvcmRlcnMAAQJuYNkq"},
-	{fsm.Ref{Queue: "billing/invoices", Partition: 3, Serial: 300, Fence: 70_000}, "ARBiaWxsaW5nL2ludm9pY2VzA6wC8KIE6ucXmw"},
-	{fsm.Ref{Queue: "q", Partition: math.MaxUint32, Serial: math.MaxUint64, Fence: math.MaxUint64}, "AQFx_____w____________8B____________AY4JMqE"},
+	{fsm.Ref{Queue: "billing/invoices", Partition: 3, Serial: 300, Fence: 70_000},
+		"ARBiaWxsaW5nL2ludm9pY2VzA6wC8KIE6ucXmw"},
+	{fsm.Ref{Queue: "q", Partition: math.MaxUint32, Serial: math.MaxUint64, Fence: math.MaxUint64},
+		"AQFx_____w____________8B____________AY4JMqE"},
 }
 
 func TestLeaseGolden(t *testing.T) {
@@ -36,7 +38,8 @@ func TestLeaseGolden(t *testing.T) {
 }
 
 func TestLeaseOfLongestQueueFits(t *testing.T) {
-	ref := fsm.Ref{Queue: strings.Repeat("q", 256), Partition: math.MaxUint32, Serial: math.MaxUint64, Fence: math.MaxUint64}
+	ref := fsm.Ref{Queue: strings.Repeat("q", 256), Partition: math.MaxUint32, Serial: math.MaxUint64,
+		Fence: math.MaxUint64}
 	token := FormatLease(ref)
 	if got, err := ParseLease(token); err != nil || got != ref {
 		t.Fatalf("parseLease of %d bytes: %+v, %v", len(token), got, err)
@@ -62,7 +65,8 @@ func TestLeaseDamage(t *testing.T) {
 			t.Errorf("%d bytes are read as %+v", i, ref)
 		}
 	}
-	for _, text := range []string{"", "x", "lease", token + "=", token + "A", " " + token, token + "\n", strings.Repeat("A", 5000), "日本"} {
+	for _, text := range []string{"", "x", "lease", token + "=", token + "A", " " + token, token + "\n",
+		strings.Repeat("A", 5000), "日本"} {
 		if ref, err := ParseLease(text); err == nil {
 			t.Errorf("%q is read as %+v", text, ref)
 		}
@@ -80,8 +84,10 @@ func TestLeaseHasOneForm(t *testing.T) {
 		t.Fatalf("%+v, %v", ref, err)
 	}
 	for _, payload := range [][]byte{
-		{leaseVersion, 0x81, 0, 'q', 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0x80, 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0, 0x83, 0x80, 0, 0x80, 1},
-		{leaseVersion, 1, 'q', 0, 3, 0x80, 0x81, 0}, {leaseVersion, 1, 'q', 0, 3, 0x80, 1, 0}, {leaseVersion, 1, 'q', 0x80, 0x80, 0x80, 0x80, 0x10, 3, 0x80, 1},
+		{leaseVersion, 0x81, 0, 'q', 0, 3, 0x80, 1}, {leaseVersion, 1, 'q', 0x80, 0, 3, 0x80, 1},
+		{leaseVersion, 1, 'q', 0, 0x83, 0x80, 0, 0x80, 1},
+		{leaseVersion, 1, 'q', 0, 3, 0x80, 0x81, 0}, {leaseVersion, 1, 'q', 0, 3, 0x80, 1, 0},
+		{leaseVersion, 1, 'q', 0x80, 0x80, 0x80, 0x80, 0x10, 3, 0x80, 1},
 	} {
 		if ref, err := ParseLease(sealed(payload...)); err == nil {
 			t.Errorf("%x is read as %+v", payload, ref)

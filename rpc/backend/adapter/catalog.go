@@ -18,7 +18,8 @@ type catalogAdapter struct{ inner *catalog.Catalog }
 func NewCatalog(c *catalog.Catalog) backend.Catalog { return &catalogAdapter{c} }
 
 // CreateQueue implements rpc.Catalog.
-func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
+func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partitions uint32,
+	settings fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
 	if errors.Is(err, catalog.ErrQueueExists) {
 		return backend.QueueConfig{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
@@ -27,7 +28,8 @@ func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partition
 }
 
 // UpdateQueue implements rpc.Catalog.
-func (c *catalogAdapter) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+func (c *catalogAdapter) UpdateQueue(ctx context.Context, name string,
+	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.inner.UpdateQueue(ctx, name, change)
 	return queueConfig(config), err
 }
@@ -42,7 +44,8 @@ func (c *catalogAdapter) Reconcile(ctx context.Context, name string) (backend.Re
 	done, err := c.inner.Reconcile(ctx, name)
 	switch {
 	case errors.Is(err, catalog.ErrQueueGone):
-		return backend.Reconciled{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue", Message: "queue: " + err.Error()}
+		return backend.Reconciled{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_CHANGED, Field: "queue",
+			Message: "queue: " + err.Error()}
 	case errors.Is(err, catalog.ErrQueueExists):
 		return backend.Reconciled{}, &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Message: err.Error()}
 	}

@@ -17,7 +17,9 @@ import (
 // TestCatalogHasTypesAndFaultsOfRPC: what cluster says with its own errors and types arrives as rpc's.
 func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
-	n, err := node.Open(t.Context(), node.Config{Dir: t.TempDir(), Logger: logger, Fatal: func(err error) { t.Error(err) }})
+	n, err := node.Open(t.Context(), node.Config{Dir: t.TempDir(), Logger: logger, Fatal: func(err error) {
+		t.Error(err)
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +39,8 @@ func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 	})
 	c := NewCatalog(part.Catalog)
 	made, err := c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{TTR: time.Minute})
-	if err != nil || made.Name != "orders" || made.Partitions != 2 || made.Version == 0 || made.Settings.TTR != time.Minute {
+	if err != nil || made.Name != "orders" || made.Partitions != 2 || made.Version == 0 ||
+		made.Settings.TTR != time.Minute {
 		t.Errorf("created %+v, %v", made, err)
 	}
 	_, err = c.CreateQueue(t.Context(), "orders", 2, fsm.Settings{})
@@ -45,7 +48,8 @@ func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 		t.Errorf("created twice: %v, want a fault of reason QUEUE_EXISTS", err)
 	}
 	changed, err := c.UpdateQueue(t.Context(), "orders", func(s fsm.Settings) fsm.Settings { s.MaxJobs = 7; return s })
-	if err != nil || changed.Version <= made.Version || changed.Settings.MaxJobs != 7 || changed.Settings.TTR != time.Minute {
+	if err != nil || changed.Version <= made.Version || changed.Settings.MaxJobs != 7 ||
+		changed.Settings.TTR != time.Minute {
 		t.Errorf("changed to %+v, %v", changed, err)
 	}
 	if got, ok := c.Queue("orders"); !ok || got.Version != changed.Version {

@@ -57,7 +57,8 @@ func settingError(err error) error {
 		return err
 	}
 	fields := map[catalog.Setting]string{
-		catalog.FactorSetting: "replicationFactor", catalog.GraceSetting: "gracePeriod", catalog.MinVotersSetting: "minVoters",
+		catalog.FactorSetting: "replicationFactor", catalog.GraceSetting: "gracePeriod",
+		catalog.MinVotersSetting:    "minVoters",
 		catalog.NoAutoCreateSetting: "noAutoCreate",
 	}
 	field := fields[bad.Setting]
@@ -73,7 +74,8 @@ func (c *adapter) Namespaces() (all []backend.Namespace) {
 }
 
 // SetNamespace implements rpc.Cluster.
-func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool, quota node.Amounts) (backend.Namespace, error) {
+func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool,
+	quota node.Amounts) (backend.Namespace, error) {
 	n, err := c.inner.SetNamespace(ctx, name, set, quota)
 	return backend.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
@@ -94,11 +96,13 @@ func (c *adapter) RemoveNamespace(ctx context.Context, name string) (found bool,
 
 func member(m cluster.MemberStatus) backend.Member {
 	out := backend.Member{
-		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone, Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
+		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone,
+		Format: max(fsm.FirstFormat, m.Format), Draining: m.Draining,
 		Answers: m.Report != nil, SilentSince: m.SilentSince,
 	}
 	for _, b := range m.Behind {
-		out.Behind = append(out.Behind, backend.BehindReplica{Group: b.Group, Applied: b.Applied, Commit: b.Commit, Since: b.Since})
+		out.Behind = append(out.Behind, backend.BehindReplica{Group: b.Group, Applied: b.Applied, Commit: b.Commit,
+			Since: b.Since})
 	}
 	if m.Report == nil {
 		return out
@@ -111,7 +115,8 @@ func member(m cluster.MemberStatus) backend.Member {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{
 			Group: g.Group, Serving: g.Serving, Voters: g.Voters, Nonvoters: g.Nonvoters, Term: g.Term, CommitIndex: g.Commit,
-			AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex, Clock: g.Clock, Jobs: int(g.Jobs), Restoring: g.Restoring,
+			AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex, Clock: g.Clock, Jobs: int(g.Jobs),
+			Restoring:  g.Restoring,
 			ClockAhead: g.ClockAhead > 0, ClockAheadBy: g.ClockAhead,
 		})
 	}
@@ -152,10 +157,11 @@ func (c *adapter) ResetClock(ctx context.Context, leader string, shard uint32) (
 	return c.inner.ResetClock(ctx, leader, shard)
 }
 
-// faultOf returns a fault for errors of cluster that are the caller's: the node was removed meanwhile, another one drains, or
-// another node still hears it.
+// faultOf returns a fault for errors of cluster that are the caller's: the node was removed
+// meanwhile, another one drains, or another node still hears it.
 func faultOf(err error) error {
-	if errors.Is(err, catalog.ErrUnknownNode) || errors.Is(err, catalog.ErrNodeNeeded) || errors.Is(err, cluster.ErrNodeAnswers) {
+	if errors.Is(err, catalog.ErrUnknownNode) || errors.Is(err, catalog.ErrNodeNeeded) ||
+		errors.Is(err, cluster.ErrNodeAnswers) {
 		return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: "name", Message: "name: " + err.Error()}
 	}
 	return err
