@@ -28,7 +28,10 @@ func planted(name string) bool { return plantedName == name }
 
 // helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
 func helpers() map[string]string {
-	return map[string]string{"cluster": clusterHelpers, "node": nodeHelpers, "node/storage": storageHelpers, "mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair")}
+	return map[string]string{
+		"cluster": clusterHelpers, "node": nodeHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
+		"mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
+	}
 }
 
 const clusterHelpers = `package cluster
@@ -43,14 +46,9 @@ func plantedFirst(shard uint32, server string) string {
 }
 `
 
-const nodeHelpers = `package node
+const peerHelpers = `package peer
 
-import (
-	"sync"
-	"time"
-
-	"github.com/belfrydb/belfry/fsm"
-)
+import "time"
 
 func plantedHeard(ask func() error) bool {
 	answered := make(chan error, 1)
@@ -62,6 +60,15 @@ func plantedHeard(ask func() error) bool {
 		return false
 	}
 }
+`
+
+const nodeHelpers = `package node
+
+import (
+	"sync"
+
+	"github.com/belfrydb/belfry/fsm"
+)
 
 func plantedReply(req *fsm.Request) (Reply, bool) {
 	reply := Reply{Results: make([]fsm.Result, len(req.Commands))}
