@@ -29,12 +29,12 @@ func planted(name string) bool { return plantedName == name }
 // helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
 func helpers() map[string]string {
 	return map[string]string{
-		"cluster": clusterHelpers, "node": nodeHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
+		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
 		"mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
 	}
 }
 
-const clusterHelpers = `package cluster
+const routingHelpers = `package routing
 
 import "sync"
 
