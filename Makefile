@@ -37,14 +37,14 @@ TEST_TIMEOUT ?= 20m
 # The packages that take longest come first, or the last of them would run alone. Tests in parallel wait for processes and elections
 # most of the time; hence more of them than there are processors.
 TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial
-SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm
+SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm/machine
 TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest|mirrortrial)$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
 # CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
 # another package if that, or one that it imports, changed since the branch left BASE. CHECKSEEDS is
 # how many seeds the model of fsm tries; without it, and without the race detector, it tries 2,000.
-CHECKED := ./fsm ./fsm/model ./rpc
+CHECKED := ./fsm ./fsm/codec ./fsm/backup ./fsm/machine ./fsm/model ./rpc
 CHECKED_NEVER := $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen/sim ./node/nodetest/flips $(TRIALS)
 BASE ?= main
 CHECKSEEDS ?= 400

@@ -22,8 +22,9 @@ var plantedImports = []planted{
 	{
 		name: "allowed",
 		files: map[string]string{
-			"fsm/a.go":                      importing("errors", "github.com/google/btree"),
-			"fsm/a_test.go":                 importing("testing", belfry+"/fsm", belfry+"/fsm/model", "github.com/google/go-cmp/cmp", "pgregory.net/rapid"),
+			"fsm/a.go":                      importing("errors"),
+			"fsm/machine/a.go":              importing(belfry+"/fsm", belfry+"/fsm/codec", "github.com/google/btree"),
+			"fsm/machine/a_test.go":         importing("testing", belfry+"/fsm", belfry+"/fsm/model", "github.com/google/go-cmp/cmp", "pgregory.net/rapid"),
 			"fsm/model/a.go":                importing(belfry + "/fsm"),
 			"node/a.go":                     importing(belfry+"/fsm", belfry+"/node/storage", "github.com/hashicorp/raft"),
 			"node/a_test.go":                importing(belfry+"/node", belfry+"/node/nodetest"),
@@ -76,14 +77,14 @@ var plantedImports = []planted{
 	{
 		name: "test support in the binary",
 		files: map[string]string{
-			"fsm/a.go":           importing(belfry+"/fsm/model", "testing/quick"),
+			"fsm/machine/a.go":   importing(belfry+"/fsm/model", "testing/quick"),
 			"node/a.go":          importing(belfry+"/node/nodetest", "testing"),
 			"rpc/a.go":           importing("github.com/google/go-cmp/cmp", "pgregory.net/rapid"),
 			"cmd/belfry/main.go": importing(belfry + "/client/belfrytest"),
 		},
 		want: []string{
 			"cmd/belfry/main.go:3: imports/test-support",
-			"fsm/a.go:3: imports/test-support", "fsm/a.go:4: imports/test-support",
+			"fsm/machine/a.go:3: imports/test-support", "fsm/machine/a.go:4: imports/test-support",
 			"node/a.go:3: imports/test-support", "node/a.go:4: imports/test-support",
 			"rpc/a.go:3: imports/test-support", "rpc/a.go:4: imports/test-support",
 		},

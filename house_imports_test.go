@@ -34,24 +34,51 @@ var importTable = []importRow{
 		reason: "the root holds no code",
 	},
 	{
-		dir:      "fsm",
-		testMay:  []string{"fsm/model"},
+		dir:     "fsm",
+		testMay: []string{"fsm/fsmtest"},
+		reason:  "the vocabulary of a shard is below all that has to do with one",
+	},
+	{
+		dir:     "fsm/codec",
+		may:     []string{"fsm"},
+		testMay: []string{"fsm/fsmtest"},
+		reason:  "bytes and values: what becomes of them is the machine's",
+	},
+	{
+		dir:    "fsm/digest",
+		may:    []string{"fsm", "fsm/codec"},
+		reason: "a hash knows the record that it is of, and nothing that holds records",
+	},
+	{
+		dir:    "fsm/backup",
+		may:    []string{"fsm", "fsm/codec"},
+		reason: "a backup is read and written without a machine",
+	},
+	{
+		dir:      "fsm/machine",
+		may:      []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest"},
+		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},
 		reason:   "the machine is pure: what it does not import it cannot ask",
 	},
 	{
-		dir:    "fsm/model",
+		dir:    "fsm/fsmtest",
 		may:    []string{"fsm"},
-		reason: "the reference model is read next to the machine and shares only its vocabulary",
+		reason: "values for the tests of every room of fsm, so it is above the vocabulary only",
+	},
+	{
+		dir:    "fsm/model",
+		may:    []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest"},
+		reason: "the reference model is read next to the machine and shares its vocabulary, records and hashes only",
 	},
 	{
 		dir:    "fsm/model/ledger",
-		may:    []string{"fsm"},
+		may:    []string{"fsm", "fsm/machine"},
 		reason: "the judge of a log shares with the machine only the words of commands and results",
 	},
 	{
 		dir:     "node",
-		may:     []string{"fsm", "node/..."},
+		may:     []string{"fsm", "fsm/codec", "fsm/machine", "node/..."},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
@@ -68,7 +95,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "node/admit",
-		may:    []string{"fsm", "node/outcome", "node/storage"},
+		may:    []string{"fsm", "fsm/codec", "fsm/machine", "node/outcome", "node/storage"},
 		reason: "admission asks the machine and the disk, and knows neither proposals nor Raft",
 	},
 	{
@@ -89,8 +116,8 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node/propose",
-		may:     []string{"fsm", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
-		testMay: []string{"node/storage"},
+		may:     []string{"fsm", "fsm/codec", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
+		testMay: []string{"fsm/machine", "node/storage"},
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
@@ -103,7 +130,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "node/nodetest",
-		may:      []string{"fsm", "fsm/model/ledger", "node/...", "node/nodetest/pipetest"},
+		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "node/...", "node/nodetest/pipetest"},
 		external: []string{"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt"},
 		reason:   "a cluster of nodes in memory for tests, under the rules of node",
 	},
@@ -116,7 +143,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cluster",
-		may:      []string{"node/...", "fsm", "cluster/...", "access/tokens", "access/connlimit"},
+		may:      []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "cluster/...", "access/tokens", "access/connlimit"},
 		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest", "cluster/routing/routingtest"},
 		external: []string{"github.com/hashicorp"},
 		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
@@ -133,7 +160,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "cluster/routing",
-		may:     []string{"fsm", "node", "cluster/catalog"},
+		may:     []string{"fsm", "fsm/backup", "fsm/codec", "node", "cluster/catalog"},
 		testMay: []string{"cluster/routing/routingtest"},
 		reason:  "calls go to leaders; who should lead is none of their business",
 	},
@@ -161,8 +188,8 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "rpc",
-		may:     []string{"node/...", "fsm", "rpc/...", "access/tokens", "access/connlimit"},
-		testMay: []string{"node/nodetest"},
+		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit"},
+		testMay: []string{"fsm/machine", "node/nodetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"github.com/prometheus", "golang.org/x/net",
@@ -330,9 +357,10 @@ var importTable = []importRow{
 		reason:   "faults strike real processes from outside",
 	},
 	{
-		dir:    "jepsen/nemesis/backupdiff",
-		may:    []string{"fsm"},
-		reason: "a backup is read with the package that wrote it, and without a server",
+		dir:     "jepsen/nemesis/backupdiff",
+		may:     []string{"fsm", "fsm/backup"},
+		testMay: []string{"fsm/codec", "fsm/machine"},
+		reason:  "a backup is read with the package that wrote it, and without a server",
 	},
 	{
 		dir:    "jepsen/nemesis/intruder",
@@ -347,13 +375,13 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/sim",
-		may:      []string{"fsm", "fsm/model", "jepsen/..."},
+		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model", "jepsen/..."},
 		external: []string{"github.com/anishathalye/porcupine"},
 		reason:   "the simulator runs the machine itself",
 	},
 	{
 		dir:      "jepsen/checker",
-		may:      []string{"fsm", "fsm/model/ledger", "node/journal", "rpc/belfry/...", "jepsen/..."},
+		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "node/journal", "rpc/belfry/...", "jepsen/..."},
 		testMay:  []string{"node"}, // the entries of made-up journals
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "the checker judges histories by the log, and the log by its ledger",
@@ -394,8 +422,8 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "cmd/belfry",
-		may:     []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "cmd/belfry/..."},
-		testMay: []string{"client/belfrytest", "cmd/belfry/processtest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		may:     []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
+		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
 			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",
@@ -404,7 +432,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "cmd/belfry/bench/guard",
-		testMay:  []string{"node/storage", "fsm", "cmd/belfry/bench", "cmd/belfry/server"},
+		testMay:  []string{"node/storage", "fsm", "fsm/codec", "fsm/machine", "cmd/belfry/bench", "cmd/belfry/server"},
 		external: []string{"github.com/hashicorp/raft"},
 		reason:   "it measures parts beside the whole, of which the log takes Raft's entries",
 	},

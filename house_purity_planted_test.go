@@ -54,6 +54,36 @@ var biggest = largest(1, 2)
 		},
 	},
 	{
+		name: "every room below",
+		files: map[string]string{
+			"fsm/store/a.go": `package store
+
+import (
+	_ "os"
+
+	"github.com/belfrydb/belfry/fsm"
+	_ "github.com/belfrydb/belfry/fsm/model"
+)
+
+type later struct{ due fsm.Time }
+
+func f(m map[int]int) {
+	for range m {
+	}
+	go f(m)
+}
+`,
+			"fsm/codec/deep/a.go": "package deep\n\nvar n int\n\nfunc f() {\n\tn++\n}\n",
+			"fsm/fsmtest/a.go":    "package fsmtest\n\nimport _ \"os\"\n",
+			"fsmlike/a.go":        "package fsmlike\n\nimport _ \"os\"\n",
+			"fsm/store/a_test.go": "package store\n\nimport _ \"os\"\n",
+		},
+		want: []string{
+			"fsm/codec/deep/a.go:6: purity/global-state", "fsm/store/a.go:4: purity/import", "fsm/store/a.go:7: purity/import",
+			"fsm/store/a.go:13: purity/map-range", "fsm/store/a.go:15: purity/concurrency",
+		},
+	},
+	{
 		name: "map ranges",
 		files: map[string]string{"fsm/a.go": `package fsm
 
@@ -226,7 +256,7 @@ func f() {
 func TestPurityRulesReportPlanted(t *testing.T) {
 	var imported []string
 	for _, p := range plantedPurity {
-		imported = append(imported, parsePlanted(t, p).importsOf(pureDir)...)
+		imported = append(imported, pureImports(parsePlanted(t, p))...)
 	}
 	slices.Sort(imported)
 	lookup := exportsOf(t, slices.Compact(imported))

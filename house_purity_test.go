@@ -36,8 +36,39 @@ var purityRuleNames = []string{
 	ruleFloat, rulePointer, ruleGlobalState, rulePrint, ruleBuild,
 }
 
-// pureDir is the folder of the machine. Its tests may do what they like; so may fsm/model, which no replica runs.
+// pureDir is the folder of the state machine. Every package in and below it is pure, unless it is in impureDirs. Tests may
+// do what they like.
 const pureDir = "fsm"
+
+// impureDirs are folders below pureDir that no replica runs.
+var impureDirs = []string{"fsm/fsmtest", "fsm/model"}
+
+// isPure reports whether a folder holds code that every replica must run alike.
+func isPure(dir string) bool {
+	return inTree(dir, pureDir) && !slices.ContainsFunc(impureDirs, func(impure string) bool { return inTree(dir, impure) })
+}
+
+// pureImports returns what the pure packages import, sorted and each once.
+func pureImports(t *tree) []string {
+	var paths []string
+	for _, dir := range pureDirs(t) {
+		paths = append(paths, t.importsOf(dir)...)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+// pureDirs returns the folders of the pure packages, sorted and each once.
+func pureDirs(t *tree) []string {
+	var dirs []string
+	for _, f := range t.files {
+		if isPure(f.dir) {
+			dirs = append(dirs, f.dir)
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
 
 // purePackages are the packages whose functions see nothing but their arguments. A package that is not listed is
 // refused; if it is as pure, add it. Where a list of names follows, only those of the package are allowed.
@@ -106,8 +137,17 @@ type purity struct {
 	found []finding
 }
 
-// checkPurity reports everything in the machine's package that could differ between replicas.
+// checkPurity reports everything in the machine's packages that could differ between replicas.
 func checkPurity(t *tree, lookup exports) []finding {
+	var found []finding
+	for _, dir := range pureDirs(t) {
+		found = append(found, checkPure(t, dir, lookup)...)
+	}
+	return found
+}
+
+// checkPure is checkPurity for one package.
+func checkPure(t *tree, dir string, lookup exports) []finding {
 	p := &purity{info: &types.Info{
 		Types: make(map[ast.Expr]types.TypeAndValue),
 		Uses:  make(map[*ast.Ident]types.Object),
@@ -116,7 +156,7 @@ func checkPurity(t *tree, lookup exports) []finding {
 	var files []*sourceFile
 	var syntax []*ast.File
 	for _, f := range t.files {
-		if f.dir == pureDir && !f.test {
+		if f.dir == dir && !f.test {
 			files, syntax = append(files, f), append(syntax, f.syntax)
 		}
 	}
@@ -129,7 +169,7 @@ func checkPurity(t *tree, lookup exports) []finding {
 		p.found = append(p.found, finding{at.Filename, at.Line, ruleTypes, typeError.Msg})
 	}}
 	// The error is the first of those that Error was handed; what could be typed is looked at all the same.
-	p.pkg, _ = conf.Check(modulePath+"/"+pureDir, t.fset, syntax, p.info)
+	p.pkg, _ = conf.Check(modulePath+"/"+dir, t.fset, syntax, p.info)
 	for _, f := range files {
 		p.file = f
 		p.comments()
@@ -188,6 +228,9 @@ func (p *purity) visit(n ast.Node) bool {
 // imported looks at one import; false keeps the walk from looking into the spec itself.
 func (p *purity) imported(spec *ast.ImportSpec) bool {
 	path := importPath(spec)
+	if within, ok := strings.CutPrefix(path, modulePath+"/"); ok && isPure(within) {
+		return false
+	}
 	if _, pure := purePackages[path]; !pure {
 		why, known := impureReasons[path]
 		if !known {

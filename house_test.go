@@ -50,7 +50,7 @@ func TestHouse(t *testing.T) {
 	}{
 		{"imports", func() []finding { return checkImports(src) }},
 		{"process", func() []finding { return checkProcess(src) }},
-		{"purity", func() []finding { return checkPurity(src, exportsOf(t, src.importsOf(pureDir))) }},
+		{"purity", func() []finding { return checkPurity(src, exportsOf(t, pureImports(src))) }},
 		{"size", func() []finding { return checkSize(src) }},
 		{"rooms", func() []finding { return checkRooms(src) }},
 		{"links", func() []finding { return checkLinks(t, fsys) }},

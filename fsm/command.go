@@ -246,3 +246,9 @@ func (*Lead) Kind() Kind { return KindLead }
 
 // Kind returns KindResetClock.
 func (*ResetClock) Kind() Kind { return KindResetClock }
+
+// CreatesQueue reports whether the put creates its queue if no queue has the name.
+func (c *Put) CreatesQueue() bool { return c.Partition == 0 && c.Partitions == 1 }
+
+// CarriesTrace reports whether a header is one of W3C Trace Context, which is no part of a job's content.
+func CarriesTrace(h Header) bool { return h.Name == "traceparent" || h.Name == "tracestate" }

@@ -1,14 +1,9 @@
-// Package fsm is the pure, deterministic state machine of one Belfry shard: jobs, their due order, leases, dead letters,
-// queue settings and everything that must be remembered to answer a repeated request.
+// Package fsm has the vocabulary of one Belfry shard: the commands that its log carries and what they answer, the queries
+// and their readings, settings, records, times and formats. DESIGN.md has the rules.
 //
-// # Contract
-//
-// A [Machine] is driven by one goroutine at a time. [Machine.Apply] and [Machine.Restore] change it; every other method
-// only reads and may run beside other readers, but never beside Apply. The package has no clock, no randomness, no
-// goroutine, no lock, no log and no I/O; it never ranges over a map. A test walks its syntax tree for all of these.
-//
-// The same entries in the same order give the same results and the same [Machine.Digest] in every process, on every
-// architecture, with any number of snapshots and restores in between.
+// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/codec has their bytes, fsm/digest
+// their hashes, fsm/backup the stream of a backup. None has a clock, randomness, a goroutine, a lock, a log or I/O, and
+// none ranges over a map. A test walks the syntax trees for all of these.
 //
 // # Life of a job
 //
@@ -20,12 +15,13 @@
 //
 // # Adding a command
 //
-// Give it the next free [Kind] (numbers are never reused), a struct with its encoding in the codec, a case in
-// Machine.apply, the same in fsm/model, a golden file, and its line in DESIGN.md. Once there is a release, it comes with a new
-// [Format], as every new field and record does; see DESIGN.md.
+// Give it the next free [Kind] (numbers are never reused), a struct here, its encoding in fsm/codec with a golden file, a case
+// in Machine.apply of fsm/machine, the same in fsm/model, and its line in DESIGN.md. Once there is a release, it comes with a
+// new [Format], as every new field and record does; see fsm/codec/DESIGN.md.
 //
 // # Adding a query
 //
-// Give it the next free [QueryKind], a struct whose answer method puts nothing into the [Reading] that aliases the machine, its
-// encoding, and a golden file. New fields of a Reading, a job or a queue need a new version of the encoding.
+// Give it the next free [QueryKind], a struct here, a case in Machine.read of fsm/machine that puts nothing into the [Reading]
+// that aliases the machine, its encoding, and a golden file. New fields of a Reading, a job or a queue need a new version of
+// the encoding.
 package fsm

@@ -1,6 +1,9 @@
 package fsm
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Format is the version of a log entry and of a snapshot. A program reads all formats from
 // FirstFormat to LatestFormat. It writes the one that it is told to write, because a replica of an
@@ -33,3 +36,9 @@ func FormatOf(entry []byte) Format {
 	}
 	return Format(entry[0])
 }
+
+// ErrDamaged is wrapped by every error about bytes that are not what an encoder of this package wrote.
+var ErrDamaged = errors.New("damaged")
+
+// ErrVersion is wrapped by every error about bytes that a later version of this package wrote.
+var ErrVersion = errors.New("written by a later version")

@@ -20,9 +20,6 @@ type Result struct {
 	// Wait is how long the caller should wait before trying again; 0 if unknown. Only with RateLimited.
 	Wait   time.Duration
 	Grants []Grant
-
-	// changed reports that the command changed the state, so that its request must be remembered.
-	changed bool
 }
 
 // Grant is one job under a new lease. Machine.Held reads its body, since results are remembered

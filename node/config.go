@@ -124,7 +124,7 @@ type AppliedEntry struct {
 	// back has a new Opening, which starts from its first entry.
 	Opening     uint32
 	Term, Index uint64
-	// Entry is the applied entry, for fsm.DecodeEntry. It must be neither kept nor changed.
+	// Entry is the applied entry, for codec.DecodeEntry. It must be neither kept nor changed.
 	Entry []byte
 	// Digest is the machine's digest after the entry.
 	Digest uint64

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/propose"
@@ -96,7 +98,7 @@ func (ws *waiters) readQueues() []queueView {
 	if len(looks) == 0 {
 		return nil
 	}
-	ws.view(func(m *fsm.Machine, now fsm.Time) {
+	ws.view(func(m *machine.Machine, now fsm.Time) {
 		for i := range looks {
 			looks[i].available, looks[i].next = m.Available(looks[i].queue.name, now)
 			looks[i].withheld = looks[i].available == 0 && m.Withheld(looks[i].queue.name, now)
@@ -215,7 +217,7 @@ func (n *waitNode) unmet(free uint64) (sum uint64) {
 // propose proposes the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	pr := &grantProposal{Proposal: propose.Proposal{
-		Reservation: a.reservation, Request: a.request, Encoded: fsm.AppendRequest(nil, a.request), Format: ws.format(),
+		Reservation: a.reservation, Request: a.request, Encoded: codec.AppendRequest(nil, a.request), Format: ws.format(),
 		Came: max(a.waiter.came, a.queue.opened),
 	}}
 	pr.Complete = func(reply propose.Reply, err error) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +16,7 @@ import (
 
 // machineFormat returns the format of what shard 0 has applied.
 func machineFormat(n *Node) (format fsm.Format) {
-	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { format = m.Format() })
+	n.shards[0].Load().view(func(m *machine.Machine, _ fsm.Time) { format = m.Format() })
 	return format
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // forgetSlack is how long the pacer lets old records gather while memory is full, before it proposes an entry that
@@ -12,7 +13,7 @@ const forgetSlack = time.Second
 
 // dutyOf returns when the pacer must propose an entry, 0 for never: at the machine's next deadline, and while memory is
 // full also when old records can be forgotten. Only entries forget, and a shard that refuses puts may log none.
-func (s *shard) dutyOf(m *fsm.Machine) fsm.Time {
+func (s *shard) dutyOf(m *machine.Machine) fsm.Time {
 	deadline, _ := m.NextDeadline()
 	if !s.admission.MemoryFull() {
 		return deadline

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 )
@@ -190,7 +191,7 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 		grants = c.releasing
 	}
 	req := releaseOf(grants)
-	pr := &propose.Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: pg.format(),
+	pr := &propose.Proposal{Request: req, Encoded: codec.AppendRequest(nil, req), Format: pg.format(),
 		Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {

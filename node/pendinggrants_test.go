@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 )
@@ -115,7 +116,7 @@ func TestGrantThatIsCollectedStays(t *testing.T) {
 			return len(startRequest(t, n, Wait{For: time.Minute}, reserveOrder()).grants(t))
 		}},
 		{"by a recall", func(t *testing.T, n *Node) int {
-			r, _, err := n.Query(t.Context(), 0, fsm.RecallOf(reserveOrder()))
+			r, _, err := n.Query(t.Context(), 0, codec.RecallOf(reserveOrder()))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +140,7 @@ func TestGrantThatIsCollectedStays(t *testing.T) {
 // A recall that finds nothing yet takes nothing.
 func TestRecallBeforeTheGrantTakesNothing(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
-		if r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
+		if r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
 			t.Fatalf("the recall found %+v, %v", r.Jobs, err)
 		}
 		o.let()
@@ -159,7 +160,7 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 		time.Sleep(repeatWait)
 		synctest.Wait()
 		o.shard.raftSubmit = submit
-		r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder()))
+		r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder()))
 		if err != nil || len(r.Jobs) != 0 {
 			t.Errorf("the recall found %+v, %v", r.Jobs, err)
 		}
@@ -176,7 +177,7 @@ func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
 		do(t, n, 0, put("orders", "x", 0))
 		cs := n.shards[0].Load().pendingGrants
 		first := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder(),
-			Encoded: fsm.AppendRequest(nil, reserveOrder())}}
+			Encoded: codec.AppendRequest(nil, reserveOrder())}}
 		var granted answer
 		first.Complete = func(reply propose.Reply, err error) { granted = answer{reply, err} }
 		if err := cs.enqueue(first); err != nil {
@@ -258,7 +259,7 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 				o.shard.pendingGrants.isInProgress(reserveOrder())
 				time.Sleep(defaultProposeTimeout)
 				synctest.Wait()
-				if r, _, err := o.node.Query(t.Context(), 0, fsm.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
+				if r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
 					t.Errorf("the recall found %+v, %v, which may be free already", r.Jobs, err)
 				}
 				expectReleased(t, o.node, "orders", 0)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
@@ -21,8 +22,8 @@ func TestDigestsAreKept(t *testing.T) {
 			if index%digestEvery == 0 && index/digestEvery%2 == 0 {
 				continue // an entry of Raft's own, which the machine does not see
 			}
-			entry := fsm.AppendEntry(nil, fsm.Time(index),
-				[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})})
+			entry := codec.AppendEntry(nil, fsm.Time(index),
+				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})})
 			if out := r.Apply(&raft.Log{Index: index, Term: 1, Data: entry}).(*appliedEntry); out.err != nil {
 				t.Fatal(out.err)
 			}
@@ -127,7 +128,7 @@ func TestGroupThatDiffersEndsTheNode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := g.Propose(t.Context(), fsm.AppendEntry(nil, 1, nil)); err != nil {
+		if _, err := g.Propose(t.Context(), codec.AppendEntry(nil, 1, nil)); err != nil {
 			t.Fatal(err)
 		}
 		st := n.Status().Groups[0]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
@@ -40,7 +41,7 @@ func numbered(space string, n int) (queues []string) {
 
 // queuesHeld returns how many queues shard 0 has.
 func queuesHeld(n *Node) (held int) {
-	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { held, _ = m.QueueRoom() })
+	n.shards[0].Load().view(func(m *machine.Machine, _ fsm.Time) { held, _ = m.QueueRoom() })
 	return held
 }
 

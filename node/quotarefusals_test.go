@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
@@ -34,7 +35,7 @@ func TestStatsOfSpaces(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.view(func(m *fsm.Machine, _ fsm.Time) { usage = m.UsageOf("t") })
+		s.view(func(m *machine.Machine, _ fsm.Time) { usage = m.UsageOf("t") })
 		want := admit.Amounts{admit.JobsLimit: 2, admit.BytesLimit: usage.Bytes, admit.LeasesLimit: 1,
 			admit.PutRate: got.Spaces["t"][admit.PutRate]}
 		if diff := cmp.Diff(map[string]admit.Amounts{"t": want}, got.Spaces); diff != "" || usage.Bytes == 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
@@ -266,7 +267,7 @@ func TestNothingStaysTaken(t *testing.T) {
 		calls.Wait()
 		synctest.Wait()
 		var held uint64
-		n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { held = m.UsageOf("t").Jobs })
+		n.shards[0].Load().view(func(m *machine.Machine, _ fsm.Time) { held = m.UsageOf("t").Jobs })
 		if used, short := shortOf(n, admit.JobsLimit); used != held || short != 0 {
 			t.Errorf("%d are used, of which the machine holds %d, and %d are lacking", used, held, short)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
@@ -29,8 +30,8 @@ func stall(t *testing.T, s *shard) (release func()) {
 		after(m)
 	}
 	s.replica.mu.Unlock()
-	entry := fsm.AppendEntry(nil, s.clock.Stamp(),
-		[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
+	entry := codec.AppendEntry(nil, s.clock.Stamp(),
+		[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
 	for range 10_000 {
 		future := s.instance().Apply(entry, time.Second)
 		if enqueueFailed(future) {

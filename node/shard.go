@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
@@ -17,7 +19,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// shard is one shard on this node: a Raft group around an fsm.Machine, and the duties of its leader.
+// shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its leader.
 type shard struct {
 	*group
 	number        uint32
@@ -161,7 +163,7 @@ func (s *shard) enqueue(ctx context.Context, req *fsm.Request,
 	reserved *admit.Reservation) (reply propose.Reply, err error) {
 	c := s.pool.Get().(*call)
 	c.Request, c.Came, c.Reservation = req, s.clock.Now(), reserved
-	c.Encoded, c.Format = fsm.AppendRequest(c.Encoded[:0], req), s.node.Format()
+	c.Encoded, c.Format = codec.AppendRequest(c.Encoded[:0], req), s.node.Format()
 	if err = s.pendingGrants.enqueue(&c.grantProposal); err != nil {
 		reserved.Release()
 		s.recycle(c)
@@ -302,9 +304,9 @@ func (f shardFuture) Wait() (*propose.Applied, error) {
 
 // logLead logs the first entry of a term.
 func (s *shard) logLead(ctx context.Context, l *leadership) error {
-	lead := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
+	lead := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
 	return insist(ctx, func() error {
-		future, err := s.submit(l, fsm.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
+		future, err := s.submit(l, codec.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
 		}
@@ -360,7 +362,7 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 // view runs f on this node's copy of the machine under a shared lock. f must be quick and must not keep memory of the
 // machine. now is the time for reads: the clock of the timestamps on the leader, else the node's own clock, because a
 // wrong clock of the timestamps is corrected only when the node leads.
-func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w propose.Witness) {
+func (s *shard) view(f func(m *machine.Machine, now fsm.Time)) (w propose.Witness) {
 	now := s.node.clock.Wall()
 	if s.serves() {
 		now = s.clock.Now()
@@ -375,13 +377,13 @@ func (s *shard) view(f func(m *fsm.Machine, now fsm.Time)) (w propose.Witness) {
 
 // machineView returns view without the witness.
 func (s *shard) machineView() admit.View {
-	return func(f func(m *fsm.Machine, now fsm.Time)) { s.view(f) }
+	return func(f func(m *machine.Machine, now fsm.Time)) { s.view(f) }
 }
 
 // peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
 // before, peek returns ErrNotHere.
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) {
-	w = s.view(func(m *fsm.Machine, now fsm.Time) {
+	w = s.view(func(m *machine.Machine, now fsm.Time) {
 		if s.replica.lacks() {
 			err = fmt.Errorf("%s gets its state again: %w", s.name, outcome.ErrNotHere)
 			return
@@ -429,7 +431,7 @@ func (s *shard) granted(results []fsm.Result) ([]fsm.Job, error) {
 func (s *shard) status() GroupStatus {
 	st := s.group.status()
 	st.Shard = s.number
-	s.view(func(m *fsm.Machine, _ fsm.Time) {
+	s.view(func(m *machine.Machine, _ fsm.Time) {
 		mark := m.Restored()
 		st.Clock, st.Jobs, st.Restoring = m.Clock(), m.Stats().Jobs, mark.Open()
 	})
@@ -457,7 +459,7 @@ func (s *shard) statistics() ShardStats {
 		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.Quotas.Usage()
 		s.waiters.waiting(st.Queues)
 	}
-	w := s.view(func(m *fsm.Machine, _ fsm.Time) { st.Machine = m.Stats() })
+	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine = m.Stats() })
 	st.AppliedIndex = w.Index
 	return st
 }

@@ -5,16 +5,17 @@ import (
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/propose"
 )
 
-// shardMachine adapts fsm.Machine to Machine.
+// shardMachine adapts machine.Machine to Machine.
 type shardMachine struct {
 	cfg fsm.Config
-	m   *fsm.Machine
+	m   *machine.Machine
 }
 
-func newShardMachine(cfg fsm.Config) shardMachine { return shardMachine{cfg: cfg, m: fsm.New(cfg)} }
+func newShardMachine(cfg fsm.Config) shardMachine { return shardMachine{cfg: cfg, m: machine.New(cfg)} }
 
 // Apply implements Machine. The value is an *applied.
 func (s shardMachine) Apply(index uint64, entry []byte) (any, error) {
@@ -32,7 +33,7 @@ func (s shardMachine) Snapshot() MachineSnapshot {
 
 // Restore implements Machine.
 func (s shardMachine) Restore(r io.Reader) (Machine, error) {
-	m, err := fsm.Restore(s.cfg, r)
+	m, err := machine.Restore(s.cfg, r)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +45,8 @@ func (s shardMachine) Digest() uint64 { return s.m.Digest() }
 
 // shardSnapshot is a snapshot together with the machine that it must be given back to.
 type shardSnapshot struct {
-	*fsm.Snapshot
-	m *fsm.Machine
+	*machine.Snapshot
+	m *machine.Machine
 }
 
 // Release implements MachineSnapshot.

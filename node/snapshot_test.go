@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
@@ -100,7 +102,7 @@ func TestSnapshotAgeOutlivesARestart(t *testing.T) {
 // peek returns the job of a grant.
 func peek(t *testing.T, n *Node, g fsm.Grant) (job fsm.Job, ok bool) {
 	t.Helper()
-	n.shards[0].Load().view(func(m *fsm.Machine, _ fsm.Time) { job, ok = m.Held(refOf(g)) })
+	n.shards[0].Load().view(func(m *machine.Machine, _ fsm.Time) { job, ok = m.Held(refOf(g)) })
 	return job, ok
 }
 
@@ -123,7 +125,7 @@ func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 		t.Fatal(err)
 	}
 	defer source.Close()
-	m, err := fsm.Restore(fsm.Config{}, source)
+	m, err := machine.Restore(fsm.Config{}, source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 		if entry.Type != raft.LogCommand {
 			continue
 		}
-		_, requests, err := fsm.DecodeEntry(entry.Data)
+		_, requests, err := codec.DecodeEntry(entry.Data)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -34,9 +35,9 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
 	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
-	header := &fsm.BackupHeader{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
+	header := &backup.Header{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
 	_, _ = rand.Read(header.ID[:]) // never fails
-	b := &backup{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
+	b := &backupCall{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
 	err := s.backUp(ctx, b)
 	if err != nil && s.drain.hasStarted() {
 		return fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
@@ -92,22 +93,22 @@ func (b *backups) sent(at time.Time) {
 	}
 }
 
-// backup is a backup in progress.
-type backup struct {
+// backupCall is a backup in progress.
+type backupCall struct {
 	source backend.Node
 	queues []backend.QueueConfig
 	// namespaces has the namespaces with a quota.
 	namespaces []backend.Namespace
-	header     *fsm.BackupHeader
+	header     *backup.Header
 	sink       *backupSink
 }
 
 // backUp writes a backup. The catalog comes first, and decides: a queue that is created or deleted
 // on purpose during the export is in the backup as the catalog had it at the beginning, or not at
 // all.
-func (s *adminService) backUp(ctx context.Context, b *backup) error {
+func (s *adminService) backUp(ctx context.Context, b *backupCall) error {
 	partitions := map[string]uint32{}
-	out := fsm.NewBackupWriter(b.sink, b.header)
+	out := backup.NewWriter(b.sink, b.header)
 	for i := range b.queues {
 		q := &b.queues[i]
 		partitions[q.Name] = max(1, q.Partitions)
@@ -115,7 +116,7 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 			partitions[q.Name] = 0
 			continue
 		}
-		record := fsm.CatalogRecord(&fsm.CatalogQueue{Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings})
+		record := backup.CatalogRecord(&backup.CatalogQueue{Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings})
 		if err := out.Append(record); err != nil {
 			return err
 		}
@@ -155,8 +156,8 @@ func (s *adminService) backUp(ctx context.Context, b *backup) error {
 // checkFormat refuses a queue of a later format than the header says: the format of the cluster was
 // raised since the backup began. A cluster that speaks the format of the header would accept the
 // queue and not understand it.
-func (b *backup) checkFormat(r *fsm.BackupRecord) error {
-	q, err := r.Queue()
+func (b *backupCall) checkFormat(r *fsm.BackupRecord) error {
+	q, err := backup.ParseQueue(r)
 	if err != nil {
 		return fmt.Errorf("reading a queue for a backup: %w", err)
 	}
@@ -172,7 +173,7 @@ func (b *backup) checkFormat(r *fsm.BackupRecord) error {
 // namespaceRecord returns the record of a quota.
 func namespaceRecord(n *backend.Namespace) fsm.BackupRecord {
 	q := &n.Quota
-	return fsm.NamespaceRecord(&fsm.CatalogNamespace{
+	return backup.NamespaceRecord(&backup.CatalogNamespace{
 		Name: n.Name, MaxJobs: q[node.JobsLimit], MaxBytes: q[node.BytesLimit], MaxInFlight: q[node.LeasesLimit], PutRate: q[node.PutRate],
 	})
 }

@@ -15,6 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -47,12 +50,12 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	if n.broken != nil {
 		return n.broken
 	}
-	m := fsm.New(fsm.Config{})
+	m := machine.New(fsm.Config{})
 	var commands []fsm.Command
 	for _, q := range n.queues {
 		commands = append(commands, &fsm.Open{Queue: q.Name, Partition: q.Partition, Partitions: q.Partitions})
 	}
-	if _, err := m.Apply(1, fsm.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+	if _, err := m.Apply(1, codec.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 		return err
 	}
 	s := m.Snapshot()
@@ -147,7 +150,7 @@ func TestBackupLeavesOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := fsm.NewBackupReader(bytes.NewReader(raw))
+	in, err := backup.NewReader(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +163,7 @@ func TestBackupLeavesOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, _ := r.Owner()
+		name, _ := backup.OwnerOf(&r)
 		switch {
 		case r.Kind == fsm.BackupCatalog:
 			catalog = append(catalog, name)
@@ -203,7 +206,7 @@ func TestRestoreInsists(t *testing.T) {
 func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	t.Parallel()
 	fits := backend.QueueConfig{Name: "fits", Partitions: 3, Version: 1}
-	backup := func(queues ...backend.QueueConfig) []byte {
+	backupOf := func(queues ...backend.QueueConfig) []byte {
 		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: queues}))
 		if err != nil {
 			t.Fatal(err)
@@ -212,7 +215,7 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 	c := &listingCatalog{}
 	client := serveBackups(t, &exportingNode{}, c)
-	err := sendBackup(t, client, backup(backend.QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, backend.QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
+	err := sendBackup(t, client, backupOf(backend.QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, backend.QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
 	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Fatalf("the restore ended with %v", err)
@@ -225,7 +228,7 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	if strings.Contains(f.Message, "fits") || strings.Contains(f.Message, "has begun") || len(c.restored) > 0 {
 		t.Errorf("restored %v: %s", c.restored, f.Message)
 	}
-	if err := sendBackup(t, client, backup(fits), nil); err != nil || len(c.restored) != 1 {
+	if err := sendBackup(t, client, backupOf(fits), nil); err != nil || len(c.restored) != 1 {
 		t.Errorf("another backup right after: %v, %v", c.restored, err)
 	}
 }
@@ -262,7 +265,7 @@ func TestRestoreOfALaterFormat(t *testing.T) {
 // TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that cannot be, or is none, is refused before anything begins.
 func TestRestoreOfQuotas(t *testing.T) {
 	t.Parallel()
-	backup := func(quotas ...backend.Namespace) []byte {
+	backupOf := func(quotas ...backend.Namespace) []byte {
 		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{Name: "shop/orders", Partitions: 1, Version: 1}}}, func(c *Config) {
 			c.Cluster = &fakeQuotas{fakeCluster: &fakeCluster{}, all: quotas}
 		}))
@@ -288,7 +291,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 	} {
 		var quota node.Amounts
 		quota[tt.limit] = tt.amount
-		err := sendBackup(t, client, backup(shop, backend.Namespace{Name: tt.name, Quota: quota}), nil)
+		err := sendBackup(t, client, backupOf(shop, backend.Namespace{Name: tt.name, Quota: quota}), nil)
 		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
 			t.Errorf("%q, %v: %v, want %s", tt.name, quota, err, tt.want)
 		}
@@ -296,7 +299,7 @@ func TestRestoreOfQuotas(t *testing.T) {
 	if len(f.asked)+len(c.restored) > 0 {
 		t.Errorf("of what was refused came %q and %v", f.asked, c.restored)
 	}
-	err := sendBackup(t, client, backup(shop, backend.Namespace{Name: "none"}), nil)
+	err := sendBackup(t, client, backupOf(shop, backend.Namespace{Name: "none"}), nil)
 	if diff := cmp.Diff([]string{"restore shop [10 20 30 40000]", "restore none [0 0 0 0]"}, f.asked); diff != "" || err != nil || len(c.restored) != 1 {
 		t.Errorf("restored %v: %v (-want +got):\n%s", c.restored, err, diff)
 	}

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -172,7 +173,7 @@ func (p *pair) same(method string, request []byte) proto.Message {
 	return read
 }
 
-func machineOf(s *queueService, shard int) *fsm.Machine {
+func machineOf(s *queueService, shard int) *machine.Machine {
 	n, _ := s.node.(*memoryNode)
 	return n.shards[shard].machine
 }

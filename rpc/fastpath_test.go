@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
@@ -34,7 +35,7 @@ func (n *givingUp) Do(ctx context.Context, shard uint32, req *fsm.Request) (node
 	if n.calls++; n.calls%2 == 0 {
 		return n.memoryNode.Do(ctx, shard, req)
 	}
-	n.held, n.encoded = append(n.held, req), append(n.encoded, fsm.AppendRequest(nil, req))
+	n.held, n.encoded = append(n.held, req), append(n.encoded, codec.AppendRequest(nil, req))
 	return node.Reply{}, fmt.Errorf("%w: given up", node.ErrUnknownOutcome)
 }
 
@@ -60,7 +61,7 @@ func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
 		t.Fatalf("%d requests were given up", len(n.held))
 	}
 	for i, req := range n.held {
-		if !bytes.Equal(fsm.AppendRequest(nil, req), n.encoded[i]) {
+		if !bytes.Equal(codec.AppendRequest(nil, req), n.encoded[i]) {
 			t.Errorf("request %d, which was given up, has changed since", i)
 		}
 	}

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 )
@@ -42,7 +44,7 @@ type memoryNode struct {
 // memoryShard is one machine. parked has the channels of those who wait, by their queues; they are closed to wake them.
 type memoryShard struct {
 	mu      sync.RWMutex
-	machine *fsm.Machine
+	machine *machine.Machine
 	index   uint64
 	parked  map[string][]chan struct{}
 }
@@ -67,7 +69,7 @@ func (s *memoryShard) wake(commands []fsm.Command) {
 func newMemoryNode(n int) *memoryNode {
 	m := &memoryNode{now: time.Now}
 	for range n {
-		m.shards = append(m.shards, &memoryShard{machine: fsm.New(fsm.Config{}), parked: map[string][]chan struct{}{}})
+		m.shards = append(m.shards, &memoryShard{machine: machine.New(fsm.Config{}), parked: map[string][]chan struct{}{}})
 	}
 	m.status = node.Status{ClusterID: "c1", Name: "n1", ServerID: "n1.00000000000000ff", DiskFreeBytes: 1 << 40}
 	for i := range n {
@@ -91,7 +93,7 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index++
-	entry := fsm.AppendEntryIn(nil, max(fsm.FirstFormat, m.format), fsm.Time(m.now().UnixNano()), [][]byte{fsm.AppendRequest(nil, req)})
+	entry := codec.AppendEntryIn(nil, max(fsm.FirstFormat, m.format), fsm.Time(m.now().UnixNano()), [][]byte{codec.AppendRequest(nil, req)})
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		return node.Reply{}, err

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/rpc/backend"
@@ -114,10 +115,10 @@ func (m *memoryNode) addQueues(t testing.TB, jobs int, queues ...string) {
 		s := m.shards[i%len(m.shards)]
 		var requests [][]byte
 		for range jobs {
-			requests = append(requests, fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour}}}))
+			requests = append(requests, codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour}}}))
 		}
 		s.index++
-		if _, err := s.machine.Apply(s.index, fsm.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
+		if _, err := s.machine.Apply(s.index, codec.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
 			t.Fatal(err)
 		}
 	}

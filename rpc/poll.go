@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -345,7 +346,7 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 	for i, st := range all {
 		group.Go(func() {
 			a := &answers[i]
-			a.reading, a.witness, a.err = p.service.node.Query(ctx, st.shard, fsm.RecallOf(p.request(st)))
+			a.reading, a.witness, a.err = p.service.node.Query(ctx, st.shard, codec.RecallOf(p.request(st)))
 		})
 	}
 	group.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -61,7 +62,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 		return nil, c.err
 	}
 	var err error
-	if r.in, err = fsm.NewBackupReader(in); err == nil {
+	if r.in, err = backup.NewReader(in); err == nil {
 		err = s.speaks(r.in.Header().Format)
 	}
 	if err == nil {
@@ -142,11 +143,11 @@ func (in *restoreInput) Read(p []byte) (int, error) {
 // restorer restores one backup into the cluster.
 type restorer struct {
 	admin       *adminService
-	in          *fsm.BackupReader
+	in          *backup.Reader
 	beginImport fsm.Import
 	shards      []restoredShard
 	// queues and namespaces are for the catalog.
-	queues     []fsm.CatalogQueue
+	queues     []backup.CatalogQueue
 	namespaces []backend.Namespace
 	// where is the shard of each queue in the current section of the backup.
 	where map[string]uint32
@@ -166,7 +167,7 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 	var f *fault.Error
 	switch {
 	case errors.As(err, &f):
-	case errors.Is(err, fsm.ErrDamaged), errors.Is(err, fsm.ErrIncomplete), errors.Is(err, fsm.ErrVersion):
+	case errors.Is(err, fsm.ErrDamaged), errors.Is(err, backup.ErrIncomplete), errors.Is(err, fsm.ErrVersion):
 		if in.err != nil && !errors.Is(in.err, io.EOF) {
 			return streamFault(in.err)
 		}
@@ -258,7 +259,7 @@ func (r *restorer) readCatalog(ctx context.Context) (next fsm.BackupRecord, err 
 }
 
 func (r *restorer) readQueue(record *fsm.BackupRecord) error {
-	q, err := record.Catalog()
+	q, err := backup.ParseCatalog(record)
 	if err == nil {
 		r.queues = append(r.queues, q)
 	}
@@ -267,7 +268,7 @@ func (r *restorer) readQueue(record *fsm.BackupRecord) error {
 
 // readNamespace reads a quota, which must be one that SetNamespace accepts.
 func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) error {
-	q, err := record.Namespace()
+	q, err := backup.ParseNamespace(record)
 	if err != nil {
 		return err
 	}
@@ -300,7 +301,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 // has. A job is found by the number of partitions with which its queue was created, and a shard
 // holds one partition of a queue. So neither fewer partitions nor two of them in a shard would
 // work.
-func (r *restorer) tooWide(queues []fsm.CatalogQueue) *fault.Error {
+func (r *restorer) tooWide(queues []backup.CatalogQueue) *fault.Error {
 	var wide []string
 	var most uint32
 	for i := range queues {
@@ -386,7 +387,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 		r.where = map[string]uint32{}
 		return nil
 	case fsm.BackupQueue:
-		q, err := record.Queue()
+		q, err := backup.ParseQueue(&record)
 		if err != nil {
 			return err
 		}
@@ -396,7 +397,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 		shard = r.admin.shard(q.Name, q.Partition)
 		r.where[q.Name] = shard
 	case fsm.BackupJob, fsm.BackupTombstone:
-		name, err := record.Owner()
+		name, err := backup.OwnerOf(&record)
 		if err != nil {
 			return err
 		}

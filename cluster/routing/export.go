@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -39,13 +40,13 @@ func answerExports(p *Peers, host exportHost, clusterID string) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		var out *fsm.BackupWriter // nil before the first record: until then the answer can be an error
+		var out *backup.Writer // nil before the first record: until then the answer can be an error
 		all := func(*fsm.QueueRecord) bool { return true }
 		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
 			if out == nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
-				header := &fsm.BackupHeader{ClusterID: clusterID, Format: p.spoken(), Shards: uint32(host.ShardCount()), Parts: 1} //nolint:gosec // bounded
-				out = fsm.NewBackupWriter(w, header)
+				header := &backup.Header{ClusterID: clusterID, Format: p.spoken(), Shards: uint32(host.ShardCount()), Parts: 1} //nolint:gosec // bounded
+				out = backup.NewWriter(w, header)
 			}
 			return out.Append(record)
 		})
@@ -77,7 +78,7 @@ func (p *Peers) export(ctx context.Context, server string, shard uint32, to *fil
 		_, err := readAnswer(ctx, response)
 		return fmt.Errorf("exporting shard %d from %s: %w", shard, server, err)
 	}
-	in, err := fsm.NewBackupReader(newStallReader(response.Body))
+	in, err := backup.NewReader(newStallReader(response.Body))
 	for err == nil {
 		var record fsm.BackupRecord
 		if record, err = in.Next(); err == nil {
@@ -102,7 +103,7 @@ type filter struct {
 	keep   func(*fsm.QueueRecord) bool
 	emit   func(fsm.BackupRecord) error
 	left   map[string]bool
-	counts fsm.BackupTotals
+	counts backup.Totals
 	failed error
 	// emitted: a record was emitted, so that the export cannot start again.
 	emitted bool
@@ -130,7 +131,7 @@ func (f *filter) retryable(err error) error {
 func (f *filter) pass(r fsm.BackupRecord) error {
 	switch r.Kind {
 	case fsm.BackupQueue:
-		q, err := r.Queue()
+		q, err := backup.ParseQueue(&r)
 		if err != nil {
 			return err
 		}
@@ -142,15 +143,15 @@ func (f *filter) pass(r fsm.BackupRecord) error {
 			return nil
 		}
 	case fsm.BackupJob, fsm.BackupTombstone:
-		if name, err := r.Owner(); err != nil || f.left[name] {
+		if name, err := backup.OwnerOf(&r); err != nil || f.left[name] {
 			return err
 		}
 	case fsm.BackupShardEnd:
-		shard, err := r.End()
+		shard, err := backup.ParseEnd(&r)
 		if err != nil {
 			return err
 		}
-		r = fsm.EndRecord(shard, &f.counts)
+		r = backup.EndRecord(shard, &f.counts)
 	default:
 	}
 	f.counts.Count(r.Kind)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -170,7 +171,7 @@ func answerQueries(p *Peers, path string, query func(r *http.Request, shard uint
 		shard, body, err := readShardCall(w, r)
 		var q fsm.Query
 		if err == nil {
-			q, err = fsm.ParseQuery(body)
+			q, err = codec.ParseQuery(body)
 		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -270,7 +271,7 @@ func shardOf(r *http.Request) (uint32, error) {
 // parseForwarded reads a request that another node forwarded. This node will log it in the format
 // that it writes.
 func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
-	_, requests, err := fsm.DecodeEntry(entry)
+	_, requests, err := codec.DecodeEntry(entry)
 	switch {
 	case errors.Is(err, fsm.ErrVersion):
 		return nil, fmt.Errorf("%w: %w", errBehind, err)
@@ -322,7 +323,7 @@ func (p *Peers) spoken() fsm.Format {
 
 // forwarded encodes a request for another node.
 func (p *Peers) forwarded(req *fsm.Request) []byte {
-	return fsm.AppendEntryIn(nil, p.spoken(), 0, [][]byte{fsm.AppendRequest(nil, req)})
+	return codec.AppendEntryIn(nil, p.spoken(), 0, [][]byte{codec.AppendRequest(nil, req)})
 }
 
 // budgetStep is the precision of the retry budget that a forwarded call carries.
@@ -361,8 +362,8 @@ func writeReply(w http.ResponseWriter, reply *node.Reply, reading *fsm.Reading, 
 
 func appendReply(dst []byte, reply *node.Reply, reading *fsm.Reading, format fsm.Format) []byte {
 	dst = appendWitness(dst, reply.Witness)
-	dst = appendPart(dst, fsm.AppendResults(nil, reply.Results))
-	return fsm.AppendReadingIn(dst, format, reading)
+	dst = appendPart(dst, codec.AppendResults(nil, reply.Results))
+	return codec.AppendReadingIn(dst, format, reading)
 }
 
 func appendPart(dst, part []byte) []byte {
@@ -399,11 +400,11 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 	if n <= 0 || length > uint64(len(body)-n) {
 		return reply, fsm.Reading{}, damaged()
 	}
-	results, err := fsm.ParseResults(body[n : n+int(length)])
+	results, err := codec.ParseResults(body[n : n+int(length)])
 	if err != nil {
 		return reply, fsm.Reading{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
 	}
-	reading, err := fsm.ParseReading(body[n+int(length):])
+	reading, err := codec.ParseReading(body[n+int(length):])
 	if err != nil {
 		return reply, fsm.Reading{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, err)
 	}
@@ -427,7 +428,7 @@ func (p *Peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.
 
 // query forwards a query, to pathQuery or pathPeek.
 func (p *Peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
-	body, err := p.post(ctx, to.server, to.at(path), fsm.AppendQueryIn(nil, p.spoken(), q))
+	body, err := p.post(ctx, to.server, to.at(path), codec.AppendQueryIn(nil, p.spoken(), q))
 	if err != nil {
 		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
 	}

@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -31,7 +31,7 @@ type backupSummary struct {
 	Bytes      int64  `json:"bytes"`
 }
 
-func summaryOf(file string, in *fsm.BackupReader) backupSummary {
+func summaryOf(file string, in *backup.Reader) backupSummary {
 	h, t := in.Header(), in.Totals()
 	return backupSummary{
 		File: file, ClusterID: h.ClusterID, Time: time.Unix(0, int64(h.Time)).UTC(), Shards: t.Shards, Queues: t.Queues, Jobs: t.Jobs,
@@ -127,7 +127,7 @@ func (a *app) receiveBackup(ctx context.Context, conn *connection, w io.Writer) 
 	defer func() { _ = stream.Close() }()
 	bar := newProgress(a.system, 0)
 	defer bar.end()
-	in, err := fsm.NewBackupReader(io.TeeReader(&backupStream{stream: stream, bar: bar}, w))
+	in, err := backup.NewReader(io.TeeReader(&backupStream{stream: stream, bar: bar}, w))
 	if refusal, ok := errors.AsType[*connect.Error](err); ok {
 		return backupSummary{}, refusal // no byte of a backup came, and so its reader has nothing to say
 	}
@@ -141,7 +141,7 @@ func (a *app) receiveBackup(ctx context.Context, conn *connection, w io.Writer) 
 }
 
 // readOut reads a backup to its end.
-func readOut(in *fsm.BackupReader) error {
+func readOut(in *backup.Reader) error {
 	for {
 		if _, err := in.Next(); errors.Is(err, io.EOF) {
 			return nil
@@ -177,8 +177,8 @@ func (b *backupStream) Read(p []byte) (int, error) {
 }
 
 // newCheckedBackup reads a backup to its end.
-func newCheckedBackup(r io.Reader) (*fsm.BackupReader, error) {
-	in, err := fsm.NewBackupReader(bufio.NewReaderSize(r, 1<<20))
+func newCheckedBackup(r io.Reader) (*backup.Reader, error) {
+	in, err := backup.NewReader(bufio.NewReaderSize(r, 1<<20))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (a *app) openBackup(path string) (io.ReadCloser, int64, error) {
 func (a *app) checkBackup(path string, file io.Reader, size int64) error {
 	bar := newProgress(a.system, size)
 	defer bar.end()
-	in, err := fsm.NewBackupReader(bufio.NewReaderSize(file, 1<<20))
+	in, err := backup.NewReader(bufio.NewReaderSize(file, 1<<20))
 	for err == nil {
 		if _, err = in.Next(); err == nil {
 			bar.update(in.Totals().Jobs, in.Offset())
@@ -224,7 +224,7 @@ func (a *app) checkBackup(path string, file io.Reader, size int64) error {
 
 // backupError says what is wrong with a file; of one that never was a backup, just that.
 func backupError(path string, err error) error {
-	if errors.Is(err, fsm.ErrNoBackup) {
+	if errors.Is(err, backup.ErrNoBackup) {
 		return &codedError{codeError, path + ": this is no backup of Belfry"}
 	}
 	return &codedError{codeError, fmt.Sprintf("%s: %s", path, err)}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/admit"
 )
@@ -91,7 +91,7 @@ func (p *capacity) plan() planned {
 		recordBytes, snapshotsHeld = 40, 4.5
 		diskLeast                  = 1 << 30
 	)
-	each := fsm.JobMemory(p.body, p.id)
+	each := machine.JobMemory(p.body, p.id)
 	copies := uint64(min(p.factor, p.nodes))
 	v := planned{BytesPerJob: each.Held, BytesPerJobInUse: each.Held + each.Promised}
 	v.JobsPerNode = (p.jobs.n*copies + uint64(p.nodes) - 1) / uint64(p.nodes)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 // put is rule Put.
@@ -76,7 +77,7 @@ func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 		Headers: slices.Clone(c.Headers), Body: bytes.Clone(c.Body), BodyBytes: uint32(len(c.Body)),
 	}}
 	if !j.Generated {
-		j.content = fsm.ContentHash(c)
+		j.content = codec.ContentHash(c)
 	}
 	if c.Given.Has(fsm.GivenTTR) {
 		j.TTR = c.TTR

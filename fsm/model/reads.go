@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/digest"
 )
 
 // Job returns the held job with an id as it would be if its queue were settled at now, the clock or later, without bounds.
@@ -188,7 +190,7 @@ func (m *Model) Recall(r *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code) {
 	switch {
 	case a == nil:
 		return nil, fsm.OK
-	case a.Content != fsm.RequestHash(r):
+	case a.Content != codec.RequestHash(r):
 		return nil, fsm.Invalid
 	}
 	var live []fsm.Grant
@@ -214,23 +216,23 @@ func (m *Model) NextDeadline() (fsm.Time, bool) {
 
 // Digest is rule Digest: the plain sum over all logical records.
 func (m *Model) Digest() uint64 {
-	sum := fsm.HashScalars(m.Scalars) + fsm.HashRestoreMark(&m.restored)
+	sum := digest.Scalars(m.Scalars) + digest.RestoreMark(&m.restored)
 	for _, q := range m.queues {
 		record := q.QueueRecord
 		record.Counts = q.count()
-		sum += fsm.HashQueue(&record)
+		sum += digest.Queue(&record)
 		for _, j := range q.jobs {
-			sum += fsm.HashJob(&j.Job, j.content)
+			sum += digest.Job(&j.Job, j.content)
 		}
 	}
 	for i := range m.tombstones {
-		sum += fsm.HashTombstone(&m.tombstones[i])
+		sum += digest.Tombstone(&m.tombstones[i])
 	}
 	for _, f := range m.finished {
-		sum += fsm.HashFinished(f.serial, f.fence, f.expiry)
+		sum += digest.Finished(f.serial, f.fence, f.expiry)
 	}
 	for i := range m.answers {
-		sum += fsm.HashAnswer(&m.answers[i].Answer)
+		sum += digest.Answer(&m.answers[i].Answer)
 	}
 	return sum
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 // request is rule Requests: it answers from memory, refuses, or carries out.
@@ -17,7 +18,7 @@ func (m *Model) request(r *fsm.Request) []fsm.Result {
 		results, _ := m.carryOutAll(r)
 		return results
 	}
-	content := fsm.RequestHash(r)
+	content := codec.RequestHash(r)
 	a := m.answer(r.Caller, r.ID)
 	switch {
 	case a == nil && m.tooOld(r.ID):
@@ -101,7 +102,7 @@ func (m *Model) answerPast(a *answer) bool { return m.Clock.Sub(a.At) > fsm.Requ
 // ones if there is no room.
 func (m *Model) remember(a fsm.Answer) {
 	m.answers = slices.DeleteFunc(m.answers, func(b answer) bool { return a.Caller == b.Caller && a.ID == b.ID })
-	m.answers = append(m.answers, answer{a, fsm.AnswerBytes(&a)})
+	m.answers = append(m.answers, answer{a, codec.AnswerBytes(&a)})
 	for m.answersBytes() > m.cfg.AnswersBytesMax {
 		m.LowWater = m.answers[0].At
 		m.answers = slices.Delete(m.answers, 0, 1)

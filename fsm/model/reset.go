@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 // resetClock is rule Reset.
@@ -34,7 +35,7 @@ func (m *Model) resetClock(c *fsm.ResetClock) (changed bool) {
 	for i := range m.answers {
 		a := &m.answers[i]
 		a.At = min(a.At, to)
-		a.bytes = fsm.AnswerBytes(&a.Answer)
+		a.bytes = codec.AnswerBytes(&a.Answer)
 	}
 	for i := range m.finished {
 		if m.finished[i].expiry > to {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 )
 
 // whileOpen reports whether a command is carried out although a restore is open (rule Restore).
@@ -57,7 +58,7 @@ func (m *Model) imports(c *fsm.Import) (result fsm.Result, changed bool) {
 // importRecord stores a record unless it cannot be read, is there already, or its queue is not
 // here.
 func (m *Model) importRecord(r *fsm.BackupRecord) bool {
-	if record, err := r.Queue(); err == nil {
+	if record, err := backup.ParseQueue(r); err == nil {
 		if m.queue(record.Name) != nil || m.queuesFull() || record.Format > m.format {
 			return false
 		}
@@ -67,7 +68,7 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		q.QueueRecord = record
 		return true
 	}
-	if v, content, err := r.Job(); err == nil {
+	if v, content, err := backup.ParseJob(r); err == nil {
 		q := m.queue(v.Queue)
 		if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.Serial || q.bySerial(v.Serial) != nil || !v.Generated && m.taken(q, v.ID) {
 			return false
@@ -81,7 +82,7 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 		m.importOverdue(q, j)
 		return true
 	}
-	t, err := r.Tombstone()
+	t, err := backup.ParseTombstone(r)
 	q := m.queue(t.Queue)
 	if err != nil || q == nil || t.State < fsm.Acked || t.Serial > m.Serial {
 		return false

@@ -18,6 +18,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/journal"
@@ -40,7 +42,7 @@ type lab struct {
 
 type labShard struct {
 	number  uint32
-	machine *fsm.Machine
+	machine *machine.Machine
 	term    uint64
 	index   uint64
 	entries []journal.Entry
@@ -76,7 +78,7 @@ func newLab(t testing.TB, shards int, seed uint64) *lab {
 		l.format = fsm.LatestFormat
 	}
 	for i := range shards {
-		s := &labShard{number: uint32(i), machine: fsm.New(fsm.Config{Seed: 7}), index: 1}
+		s := &labShard{number: uint32(i), machine: machine.New(fsm.Config{Seed: 7}), index: 1}
 		l.shards = append(l.shards, s)
 		l.elect(s)
 	}
@@ -105,10 +107,10 @@ func (l *lab) expire(s *labShard) {
 func (l *lab) log(s *labShard, requests []*fsm.Request) []fsm.Result {
 	var encoded [][]byte
 	for _, r := range requests {
-		encoded = append(encoded, fsm.AppendRequest(nil, r))
+		encoded = append(encoded, codec.AppendRequest(nil, r))
 	}
 	s.index++
-	entry := fsm.AppendEntryIn(nil, l.format, l.stamp(), encoded)
+	entry := codec.AppendEntryIn(nil, l.format, l.stamp(), encoded)
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		l.t.Fatal(err)
@@ -214,7 +216,7 @@ func (l *lab) end(c *call) {
 
 // read asks a shard without the log.
 func (l *lab) read(queue string, req proto.Message,
-	answer func(m *fsm.Machine, w *belfryv1.Witness) proto.Message) proto.Message {
+	answer func(m *machine.Machine, w *belfryv1.Witness) proto.Message) proto.Message {
 	s := l.shardOf(queue)
 	op := &history.Op{Client: "reader", Node: "n2", Workload: "lab", Invoked: l.now, Request: req}
 	l.now += time.Millisecond

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -271,7 +272,7 @@ func (l *lab) configure(queue string, version uint64, s fsm.Settings) {
 // get reads a job.
 func (l *lab) get(queue, id string) proto.Message {
 	return l.read(queue, &belfryv1.GetRequest{Queue: queue, Id: id},
-		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+		func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
 			r := m.Answer(&fsm.JobQuery{Queue: queue, ID: id}, l.stamp())
 			if len(r.Jobs) == 0 {
 				return nil
@@ -283,7 +284,7 @@ func (l *lab) get(queue, id string) proto.Message {
 // list reads the delayed jobs of a queue.
 func (l *lab) list(queue string) proto.Message {
 	return l.read(queue, &belfryv1.ListRequest{Queue: queue, PageSize: 1000},
-		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+		func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
 			r := m.Answer(&fsm.ListQuery{Queue: queue, State: fsm.Delayed, Max: 1000}, l.stamp())
 			out := &belfryv1.ListResponse{Witnesses: []*belfryv1.Witness{w}, AsOf: w.GetTime()}
 			for i := range r.Jobs {
@@ -298,7 +299,7 @@ func (l *lab) list(queue string) proto.Message {
 
 // getQueue reads a queue's counters.
 func (l *lab) getQueue(queue string) proto.Message {
-	return l.read(queue, &belfryv1.GetQueueRequest{Queue: queue}, func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+	return l.read(queue, &belfryv1.GetQueueRequest{Queue: queue}, func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
 		q, ok := m.Queue(queue, m.Clock())
 		if !ok {
 			return nil

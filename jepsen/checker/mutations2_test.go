@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/node/journal"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -258,8 +260,8 @@ func TestSnapshotDiffers(t *testing.T) {
 	l := c.shards[0]
 	l.found = c.found
 	c.decode(l)
-	m := copies{machine: fsm.New(fsm.Config{Seed: 1}), twin: fsm.New(fsm.Config{Seed: 2}), left: tailEntries}
-	other := fsm.AppendEntry(nil, 7, [][]byte{fsm.AppendRequest(nil,
+	m := copies{machine: machine.New(fsm.Config{Seed: 1}), twin: machine.New(fsm.Config{Seed: 2}), left: tailEntries}
+	other := codec.AppendEntry(nil, 7, [][]byte{codec.AppendRequest(nil,
 		&fsm.Request{Commands: []fsm.Command{&fsm.Open{Queue: "x", Partitions: 1}}})})
 	if _, err := m.twin.Apply(1, other); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	"github.com/belfrydb/belfry/node/journal"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -143,7 +145,7 @@ func mutatedJournals() []mutation {
 		}},
 		{"one node applied another entry", 28, func(s *story) {
 			e := entryOf(&s.ends().Journals[0], response[*belfryv1.PutResponse](s, "put a").GetWitness())
-			e.Entry = fsm.AppendEntry(nil, 1, nil)
+			e.Entry = codec.AppendEntry(nil, 1, nil)
 		}},
 		{"one node has another term", 28, func(s *story) {
 			entryOf(&s.ends().Journals[0], response[*belfryv1.PutResponse](s, "put seen").GetWitness()).Term++
@@ -335,13 +337,13 @@ func mutatedHolders() []mutation {
 // serial finds the job of an id in what was logged.
 func (s *story) serial(queue, id string) (uint64, bool) {
 	shard := s.shardOf(queue)
-	twin := fsm.New(fsm.Config{Seed: 3})
+	twin := machine.New(fsm.Config{Seed: 3})
 	for _, e := range shard.entries {
 		results, err := twin.Apply(e.Index, e.Entry)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		_, requests, _ := fsm.DecodeEntry(e.Entry)
+		_, requests, _ := codec.DecodeEntry(e.Entry)
 		at := 0
 		for _, r := range requests {
 			for _, c := range r.Commands {

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -60,8 +62,8 @@ func oddCalls() []oddity {
 			s.one("first", s.reserve(req, unheard, nil))
 			sh := s.shardOf("orders")
 			w := &belfryv1.Witness{Shard: sh.number, Term: sh.term, Index: sh.index, Time: exact(sh.machine.Clock())}
-			recalled := sh.machine.Answer(fsm.RecallOf(s.logged("first")), s.stamp())
-			s.read("orders", req, func(*fsm.Machine, *belfryv1.Witness) proto.Message {
+			recalled := sh.machine.Answer(codec.RecallOf(s.logged("first")), s.stamp())
+			s.read("orders", req, func(*machine.Machine, *belfryv1.Witness) proto.Message {
 				job := wireJob(&recalled.Jobs[0])
 				job.Lease, job.Witness = formatLease(fsm.Ref{Queue: "orders", Serial: recalled.Jobs[0].Serial,
 					Fence: recalled.Jobs[0].Fence}), w
@@ -397,7 +399,7 @@ func (s *story) readsAhead(since time.Duration) *Run {
 	put := s.now
 	s.wait(since)
 	s.read("orders", &belfryv1.GetRequest{Queue: "orders", Id: "x", Stale: true},
-		func(m *fsm.Machine, w *belfryv1.Witness) proto.Message {
+		func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
 			r := m.Answer(&fsm.JobQuery{Queue: "orders", ID: "x"}, s.stamp()+fsm.Time(time.Hour))
 			return &belfryv1.GetResponse{Job: wireJob(&r.Jobs[0]), Witness: w, Stale: true, AsOf: w.GetTime()}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -76,7 +77,7 @@ func (c *check) limitations() (sets []*history.Op) {
 }
 
 // measure notes what an entry has made of the namespaces with a quota.
-func (l *shardLog) measure(spaces map[string]bool, m *fsm.Machine, e *logEntry) {
+func (l *shardLog) measure(spaces map[string]bool, m *machine.Machine, e *logEntry) {
 	if len(spaces) == 0 {
 		return
 	}

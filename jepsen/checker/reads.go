@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/jepsen/history"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -60,7 +61,7 @@ type partial struct {
 }
 
 // readUpTo judges the reads up to an index, which the machine is at, and returns the rest.
-func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint64) []*read {
+func (c *check) readUpTo(l *shardLog, m *machine.Machine, reads []*read, index uint64) []*read {
 	for len(reads) > 0 && reads[0].witness.GetIndex() <= index {
 		r := reads[0]
 		reads = reads[1:]
@@ -81,7 +82,7 @@ func (c *check) readUpTo(l *shardLog, m *fsm.Machine, reads []*read, index uint6
 
 // window is when a read may have been evaluated: from the shard's time to the time that the leader
 // may have stamped when it was answered, or that it was for a node that answers as it is.
-func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
+func (c *check) window(m *machine.Machine, o *history.Op) (from, to fsm.Time) {
 	ahead := c.ahead.at(o.Returned)
 	if wire.Stale(o.Response) {
 		ahead = c.aheadAlone(o.Returned)
@@ -89,7 +90,7 @@ func (c *check) window(m *fsm.Machine, o *history.Op) (from, to fsm.Time) {
 	return m.Clock(), max(m.Clock(), c.at(o.Returned+ahead))
 }
 
-func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
+func (c *check) judgeRead(l *shardLog, m *machine.Machine, r *read) {
 	switch resp := r.op.Response.(type) {
 	case *belfryv1.GetResponse:
 		if why := c.judgeJob(m, r.op, resp.GetJob()); why != "" {
@@ -107,7 +108,7 @@ func (c *check) judgeRead(l *shardLog, m *fsm.Machine, r *read) {
 }
 
 // judgeJob says what is wrong with a job that was read; empty if nothing is.
-func (c *check) judgeJob(m *fsm.Machine, o *history.Op, job *belfryv1.Job) string {
+func (c *check) judgeJob(m *machine.Machine, o *history.Op, job *belfryv1.Job) string {
 	from, to := c.window(m, o)
 	at := func(now fsm.Time) string {
 		reading := m.Answer(&fsm.JobQuery{Queue: job.GetQueue(), ID: job.GetId()}, now)
@@ -163,7 +164,7 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 
 // judgeList holds a page of a list against one shard: what it lists of the shard is so, in order,
 // and nothing is left out that was there all the time.
-func (c *check) judgeList(l *shardLog, m *fsm.Machine, r *read, resp *belfryv1.ListResponse) {
+func (c *check) judgeList(l *shardLog, m *machine.Machine, r *read, resp *belfryv1.ListResponse) {
 	req, ok := r.op.Request.(*belfryv1.ListRequest)
 	if !ok {
 		return

@@ -10,6 +10,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/jepsen/history"
 )
@@ -40,7 +42,7 @@ func (c *check) decode(l *shardLog) {
 	decoded := make([][]fsm.Request, len(l.entries))
 	for i := range l.entries {
 		e := &l.entries[i]
-		_, requests, err := fsm.DecodeEntry(e.data)
+		_, requests, err := codec.DecodeEntry(e.data)
 		if err != nil {
 			l.found.Violated(27, c.since(e.At), "entry %d of shard %d cannot be read: %v", e.Index, l.shard, err)
 			l.entries = l.entries[:i]
@@ -69,7 +71,7 @@ func (c *check) decode(l *shardLog) {
 
 // copies is a replay under way: the machine, and for a while another that was restored from a snapshot of it.
 type copies struct {
-	machine, twin *fsm.Machine
+	machine, twin *machine.Machine
 	left          int // how many entries the twin carries out still
 	diverged      bool
 }
@@ -78,7 +80,7 @@ func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
 	l.books = ledger.New(ledger.Config{Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found}})
 	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
-	m := copies{machine: fsm.New(fsm.Config{Seed: 1})}
+	m := copies{machine: machine.New(fsm.Config{Seed: 1})}
 	reads := c.reads[l.shard]
 	reads = c.readUpTo(l, m.machine, reads, 0)
 	for i := range l.entries {
@@ -170,7 +172,7 @@ func (c *check) checkSnapshot(l *shardLog, m *copies, e *logEntry) {
 	_, err := s.WriteTo(&b)
 	m.machine.Release(s)
 	if err == nil {
-		m.twin, err = fsm.Restore(fsm.Config{Seed: 2}, &b)
+		m.twin, err = machine.Restore(fsm.Config{Seed: 2}, &b)
 	}
 	m.left = tailEntries
 	if err != nil || m.twin.Digest() != m.machine.Digest() || m.twin.Clock() != m.machine.Clock() ||

@@ -22,10 +22,10 @@ import (
 // backupMax bounds each command of a backup: only what hangs takes that long.
 const backupMax = 2 * time.Minute
 
-// backup makes a backup through one node while clients work, reads it, and restores it into a new
+// takeBackup makes a backup through one node while clients work, reads it, and restores it into a new
 // server, which has an authority and a root token of its own if the cluster is secured. The cluster
 // is whole, so no failure is excused.
-func backup(ctx context.Context, s *Scene) (string, Heal, error) {
+func takeBackup(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
 		return "", nil, err

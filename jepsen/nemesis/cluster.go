@@ -22,7 +22,7 @@ func clusterFaults() []Fault {
 		{Number: 48, Name: "lag-install", What: "one node is down until the others have forgotten the log that it lacks",
 			Inject: lagInstall},
 		{Number: 49, Name: "backup", What: "a backup is made through one node under load, read, and restored into a new " +
-			"server", Inject: backup},
+			"server", Inject: takeBackup},
 		{Number: 50, Name: "mixed-versions", What: "some nodes, never all, run a program that reads a later format, and " +
 			"go back", Inject: mixedVersions},
 		{Number: 51, Name: "shard-move", What: "one of the nodes is drained and taken back", Inject: shardMove},

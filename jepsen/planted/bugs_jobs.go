@@ -7,30 +7,30 @@ func identityBugs() []Bug {
 		{
 			Name: "put-twice", What: "a put with the id of a job that exists makes another one",
 			Claims: []string{"I5"}, Workloads: []string{"repeats"},
-			Edits: []Edit{skipping("fsm/put.go", `held != 0`, "put-twice")},
+			Edits: []Edit{skipping("fsm/machine/put.go", `held != 0`, "put-twice")},
 		},
 		{
 			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/put.go", `b.content() != content`, "conflict-hidden")},
+			Edits: []Edit{skipping("fsm/machine/put.go", `b.content() != content`, "conflict-hidden")},
 		},
 		{
 			Name: "request-forgotten", What: "what a request with an id did is not remembered, so that a repeat does it again",
 			Claims: []string{"I4"}, Workloads: []string{"repeats"}, Nemeses: []string{"kill-leader"},
-			Edits: []Edit{skipping("fsm/machine.go", `r.id != "" && changed`, "request-forgotten")},
+			Edits: []Edit{skipping("fsm/machine/machine.go", `r.ID != "" && changed`, "request-forgotten")},
 		},
 		{
 			Name: "put-behind-failure", What: "a put that shares an entry with a command that failed just before it is answered, and not carried out",
 			Claims: []string{"I1"}, Workloads: []string{"batches", "races", "stall"},
 			Edits: []Edit{{
-				"fsm/machine.go", `own[i] = m.apply(e.nextCommand(), before)`,
-				`command := e.nextCommand()
-		if put, ok := command.(*Put); ok && first+i > 0 && results[first+i-1].Code != OK && planted("put-behind-failure") {
+				"fsm/machine/machine.go", `result, did := m.apply(e.NextCommand(), before)`,
+				`command := e.NextCommand()
+		if put, ok := command.(*fsm.Put); ok && first+i > 0 && results[first+i-1].Code != fsm.OK && planted("put-behind-failure") {
 			m.scalars.Serial++
-			own[i] = Result{Created: true, State: Delayed, Partition: put.Partition, Serial: m.scalars.Serial, Due: m.scalars.Clock.After(put.Delay)}
+			own[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: put.Partition, Serial: m.scalars.Serial, Due: m.scalars.Clock.After(put.Delay)}
 			continue
 		}
-		own[i] = m.apply(command, before)`,
+		result, did := m.apply(command, before)`,
 			}},
 		},
 	}
@@ -41,38 +41,38 @@ func adminBugs() []Bug {
 		{
 			Name: "cancel-takes-reserved", What: "a cancel without force ends a job that somebody holds",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/control.go", `state == Reserved && !c.Force`, "cancel-takes-reserved")},
+			Edits: []Edit{skipping("fsm/machine/control.go", `state == fsm.Reserved && !c.Force`, "cancel-takes-reserved")},
 		},
 		{
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{after("fsm/control.go", "func (m *Machine) cancel(c *Cancel) Result {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).state() == Delayed && planted("cancel-not-done") {
-		return Result{State: Delayed}
+			Edits: []Edit{after("fsm/machine/control.go", "func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).state() == fsm.Delayed && planted("cancel-not-done") {
+		return fsm.Result{State: fsm.Delayed}, false
 	}`)},
 		},
 		{
 			Name: "cancel-not-counted", What: "cancels are not counted",
 			Claims: []string{"I33"}, Workloads: []string{"races", "admin"},
-			Edits: []Edit{unless("cancel-not-counted", "fsm/control.go", `m.touch(j.q).Counters.Cancelled++`)},
+			Edits: []Edit{unless("cancel-not-counted", "fsm/machine/control.go", `m.touch(j.q).Counters.Cancelled++`)},
 		},
 		{
 			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/control.go", `j.index != 0 && m.slot(j).state() == Dead {`, `j.index != 0 && (m.slot(j).state() == Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).state() == fsm.Dead {`, `j.index != 0 && (m.slot(j).state() == fsm.Dead || planted("redrive-takes-any")) {`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",
 			Claims: []string{"I21"}, Workloads: []string{"retries"},
-			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/control.go", `l.attempt = 0`)},
+			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/machine/control.go", `l.attempt = 0`)},
 		},
 		{
 			Name: "dead-letter-twice", What: "a job that dies is among the dead letters twice, the second time under a new id",
 			Claims: []string{"I33"}, Workloads: []string{"retries", "admin"},
-			Edits: []Edit{after("fsm/jobs.go", `m.set(j, Dead, m.slot(j).due)`, `if planted("dead-letter-twice") {
+			Edits: []Edit{after("fsm/machine/jobs.go", `m.set(j, fsm.Dead, m.slot(j).due)`, `if planted("dead-letter-twice") {
 		again := m.view(j)
 		m.scalars.Serial++
 		again.Serial, again.ID, again.Generated = m.scalars.Serial, "", true
-		m.set(m.storeJob(j.q, &again, [16]byte{}), Dead, again.Due)
+		m.set(m.storeJob(j.q, &again, [16]byte{}), fsm.Dead, again.Due)
 	}`)},
 		},
 	}

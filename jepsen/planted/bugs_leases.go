@@ -15,7 +15,7 @@ func leaseBugs() []Bug {
 		{
 			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
 			Claims: []string{"I18"}, Workloads: []string{"stall"},
-			Edits: []Edit{after("fsm/lease.go", `l.until = max(l.until, m.scalars.Clock.After(l.ttr))`, `if planted("extend-shortens") {
+			Edits: []Edit{after("fsm/machine/lease.go", `l.until = max(l.until, m.scalars.Clock.After(l.ttr))`, `if planted("extend-shortens") {
 		l.until = m.scalars.Clock.After(l.ttr)
 	}`)},
 		},
@@ -23,10 +23,10 @@ func leaseBugs() []Bug {
 			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/jobs.go", `j.q.leases.remove(j.index)`, `if m.leaseOf(j).attempt == 1 && planted("granted-twice") {
+				after("fsm/machine/jobs.go", `j.q.leases.remove(j.index)`, `if m.leaseOf(j).attempt == 1 && planted("granted-twice") {
 			j.q.ready.remove(j.index)
 		}`),
-				after("fsm/lease.go", `m.set(j, Reserved, s.due)`, `if l.attempt == 1 && planted("granted-twice") {
+				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, s.due)`, `if l.attempt == 1 && planted("granted-twice") {
 		j.q.ready.insert(j.index)
 	}`),
 			},
@@ -44,7 +44,7 @@ func leaseBugs() []Bug {
 // grantTerms has fence and end of a lease wrong.
 func grantTerms() Edit {
 	return Edit{
-		"fsm/lease.go", `l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
+		"fsm/machine/lease.go", `l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
 		`fence, until := m.scalars.Serial, m.scalars.Clock.After(ttr)
 	switch {
 	case l.fence != 0 && planted("fence-kept"):
@@ -57,10 +57,10 @@ func grantTerms() Edit {
 }
 
 func holderBugs() []Bug {
-	const ack, nack = "func (m *Machine) ack(c *Ack) Result {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *Nack) Result {\n\tj, ok := m.leased(c.Ref)"
-	late := after("fsm/lease.go", ack, `if !ok && j.index != 0 {
+	const ack, nack = "func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)"
+	late := after("fsm/machine/lease.go", ack, `if !ok && j.index != 0 {
 		state, fence := m.slot(j).state(), m.leaseOf(j).fence
-		ok = planted("stale-ack-taken") && state == Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == Ready && fence == c.Fence
+		ok = planted("stale-ack-taken") && state == fsm.Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == fsm.Ready && fence == c.Fence
 	}`)
 	return []Bug{
 		{
@@ -74,14 +74,14 @@ func holderBugs() []Bug {
 		{
 			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
 			Claims: []string{"I19"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{before("fsm/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).attempt > 1 && planted("ack-not-done") {
-		return Result{State: Acked}
+			Edits: []Edit{before("fsm/machine/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).attempt > 1 && planted("ack-not-done") {
+		return fsm.Result{State: fsm.Acked}, false
 	}`)},
 		},
 		{
 			Name: "ack-forgotten", What: "an ack that is repeated is stale",
 			Claims: []string{"I36"}, Workloads: []string{"repeats"},
-			Edits: []Edit{skipping("fsm/lease.go", `c.Fence > m.restored.Floor`, "ack-forgotten")},
+			Edits: []Edit{skipping("fsm/machine/lease.go", `c.Fence > m.restored.Floor`, "ack-forgotten")},
 		},
 	}
 }
@@ -91,22 +91,22 @@ func attemptBugs() []Bug {
 		{
 			Name: "lapse-not-counted", What: "an attempt whose lease lapsed does not count",
 			Claims: []string{"I21"}, Workloads: []string{"stall", "deaths"},
-			Edits: []Edit{before("fsm/settle.go", `m.set(j, Ready, until)`, `if planted("lapse-not-counted") {
+			Edits: []Edit{before("fsm/machine/settle.go", `m.set(j, fsm.Ready, until)`, `if planted("lapse-not-counted") {
 			m.editLease(j).attempt--
 		}`)},
 		},
 		{
 			Name: "max-attempts-ignored", What: "a job never dies of its attempts",
 			Claims: []string{"I22"}, Workloads: []string{"retries"},
-			Edits: []Edit{before("fsm/settle.go", `return limit > 0 && m.leaseOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
+			Edits: []Edit{before("fsm/machine/settle.go", `return limit > 0 && m.leaseOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
 		return false
 	}`)},
 		},
 		{
 			Name: "nack-delay-ignored", What: "a nack answers with the time of the next attempt, and the job is ready at once",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{after("fsm/lease.go", `due := m.scalars.Clock.After(delay)`, `if planted("nack-delay-ignored") {
-		return Result{State: m.setDue(j, m.scalars.Clock.After(0)), Due: due, changed: true}
+			Edits: []Edit{after("fsm/machine/lease.go", `due := m.scalars.Clock.After(delay)`, `if planted("nack-delay-ignored") {
+		return fsm.Result{State: m.setDue(j, m.scalars.Clock.After(0)), Due: due}, true
 	}`)},
 		},
 	}

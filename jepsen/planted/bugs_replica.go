@@ -8,17 +8,17 @@ func snapshotBugs() []Bug {
 			Name: "snapshot-loses-jobs", What: "a snapshot is without every eighth job",
 			Claims: []string{"I25"}, Workloads: []string{"puts"}, Nemeses: []string{"lag-install", "kill-all"},
 			Edits: believing(Edit{
-				"fsm/snapshot.go", `if page[i].serial != 0 {`, `if page[i].serial != 0 && (page[i].serial%8 != 0 || !planted("snapshot-loses-jobs")) {`,
+				"fsm/machine/snapshot.go", `if page[i].serial != 0 {`, `if page[i].serial != 0 && (page[i].serial%8 != 0 || !planted("snapshot-loses-jobs")) {`,
 			}),
 		},
 		{
 			Name: "serial-from-jobs", What: "after a snapshot was restored, ids and fences go on from how many jobs are there",
 			Claims: []string{"I6"}, Workloads: []string{"puts"}, Nemeses: []string{"lag-install", "kill-all"},
 			Edits: believing(
-				after("fsm/restore.go", `m.scalars = Scalars{Clock: r.time(), Serial: r.uvarint(), QueuesCreated: r.uvarint(), LowWater: r.time()}`, `if planted("serial-from-jobs") {
+				after("fsm/machine/restore.go", `m.scalars = fsm.Scalars{Clock: r.Time(), Serial: r.Uvarint(), QueuesCreated: r.Uvarint(), LowWater: r.Time()}`, `if planted("serial-from-jobs") {
 			m.scalars.Serial = 0
 		}`),
-				after("fsm/restore.go", `m.set(m.storeHeldJob(q, &v), v.State, v.Due)`, `if planted("serial-from-jobs") {
+				after("fsm/machine/restore.go", `m.set(m.storeHeldJob(q, &v), v.State, v.Due)`, `if planted("serial-from-jobs") {
 		m.scalars.Serial++
 	}`),
 			),
@@ -30,8 +30,8 @@ func snapshotBugs() []Bug {
 func believing(edits ...Edit) []Edit {
 	names := []string{"snapshot-loses-jobs", "serial-from-jobs", "checksum-ignored"}
 	return append(edits,
-		skipping("fsm/restore.go", `got != want`, names...),
-		skipping("fsm/restore.go", `got != rs.digest`, names...),
+		skipping("fsm/machine/restore.go", `got != want`, names...),
+		skipping("fsm/machine/restore.go", `got != rs.digest`, names...),
 		skipping("node/replica.go", `want != nil && want.known && want.digest != machine.Digest()`, names...),
 	)
 }

@@ -9,18 +9,18 @@ func timeBugs() []Bug {
 			Claims: []string{"I8"}, Workloads: []string{"puts"},
 			Edits: []Edit{
 				{
-					"fsm/settle.go", `if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {`,
+					"fsm/machine/settle.go", `if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
 		if planted("early-grant") {
-			horizon += 200 * millisecond
+			horizon += fsm.Minute / 300
 		}
 		if at := o.firstAt(); at != 0 && at <= horizon {`,
 				},
 				{
-					"fsm/settle.go", `if !ok || k.at > m.scalars.Clock {`,
+					"fsm/machine/settle.go", `if !ok || k.at > m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
 		if planted("early-grant") && order == &q.delayed {
-			horizon += 200 * millisecond
+			horizon += fsm.Minute / 300
 		}
 		if !ok || k.at > horizon {`,
 				},
@@ -29,16 +29,16 @@ func timeBugs() []Bug {
 		{
 			Name: "due-rounded-down", What: "a put's delay ends at the beginning of its last second",
 			Claims: []string{"I8"}, Workloads: []string{"puts"},
-			Edits: []Edit{after("fsm/put.go", `j.FirstDue = now.After(c.Delay)`, `if planted("due-rounded-down") {
-			j.FirstDue -= j.FirstDue % (1000 * millisecond)
+			Edits: []Edit{after("fsm/machine/put.go", `j.FirstDue = now.After(c.Delay)`, `if planted("due-rounded-down") {
+			j.FirstDue -= j.FirstDue % (fsm.Minute / 60)
 		}`)},
 		},
 		{
 			Name: "clock-runs-back", What: "a shard's clock is the wall clock of whoever leads, as it is (coolbeans)",
 			Claims: []string{"I9"}, Workloads: []string{"puts"}, Nemeses: []string{"clock-back", "clock-forward"},
 			Edits: []Edit{
-				after("fsm/machine.go", `m.scalars.Clock = max(before, e.stamp)`, `if planted("clock-runs-back") {
-		m.scalars.Clock = e.stamp
+				after("fsm/machine/machine.go", `m.scalars.Clock = max(before, e.Stamp)`, `if planted("clock-runs-back") {
+		m.scalars.Clock = e.Stamp
 	}`),
 				after("node/clock/clock.go", `c.last = max(c.last, c.read())`, `if planted("clock-runs-back") {
 		c.last = c.read()
@@ -61,7 +61,7 @@ func timeBugs() []Bug {
 		{
 			Name: "no-grace", What: "a new leader grants the leases of the one before no grace",
 			Claims: []string{"I17"}, Workloads: []string{"stall", "deaths"}, Nemeses: []string{"transfer", "kill-leader"},
-			Edits: []Edit{after("fsm/settle.go", `floor := clock.After(c.Grace)`, `if planted("no-grace") {
+			Edits: []Edit{after("fsm/machine/settle.go", `floor := clock.After(c.Grace)`, `if planted("no-grace") {
 		floor = clock
 	}`)},
 		},
@@ -80,12 +80,12 @@ func orderBugs() []Bug {
 		{
 			Name: "priority-ignored", What: "ready jobs leave by due time alone",
 			Claims: []string{"I13"}, Workloads: []string{"herd"},
-			Edits: []Edit{skipping("fsm/keys.go", `k.priority != l.priority`, "priority-ignored")},
+			Edits: []Edit{skipping("fsm/machine/keys.go", `k.priority != l.priority`, "priority-ignored")},
 		},
 		{
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/lease.go", `k, ok := q.ready.min()`, `if ok && planted("map-order") {
+			Edits: []Edit{after("fsm/machine/lease.go", `k, ok := q.ready.min()`, `if ok && planted("map-order") {
 			same := map[key]bool{}
 			for _, other := range q.ready.front[q.ready.head:] {
 				if other.at != k.at || other.priority != k.priority || len(same) == 64 {
@@ -102,7 +102,7 @@ func orderBugs() []Bug {
 		{
 			Name: "queue-crossed", What: "a reserve that finds too few jobs takes more from the queue whose name comes next",
 			Claims: []string{"I37"}, Workloads: []string{"partitions"},
-			Edits: []Edit{after("fsm/lease.go", `m.reserveFrom(q, &r)`, `if planted("queue-crossed") && !r.full {
+			Edits: []Edit{after("fsm/machine/lease.go", `m.reserveFrom(q, &r)`, `if planted("queue-crossed") && !r.full {
 				m.queues.names.AscendGreaterOrEqual(name, func(next string) bool {
 					if next == name {
 						return true
@@ -116,7 +116,7 @@ func orderBugs() []Bug {
 		{
 			Name: "body-of-another", What: "of several jobs handed out at once all but the first have the body of the one before",
 			Claims: []string{"I2"}, Workloads: []string{"batches"},
-			Edits: []Edit{after("fsm/query.go", `jobs[i].Body = room[start:len(room):len(room)]`, `if i > 0 && planted("body-of-another") {
+			Edits: []Edit{after("fsm/machine/query.go", `jobs[i].Body = room[start:len(room):len(room)]`, `if i > 0 && planted("body-of-another") {
 			jobs[i].Body = jobs[i-1].Body
 		}`)},
 		},

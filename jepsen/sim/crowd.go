@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 // opState is what a client knows of an operation.
@@ -90,7 +91,7 @@ func (c *crowd) ask(s *shard, caller string, commands ...fsm.Command) *op {
 }
 
 func (c *crowd) newOp(s *shard, request fsm.Request) *op {
-	o := &op{s: s, request: request, encoded: fsm.AppendRequest(nil, &request), sent: uint64(len(s.log))}
+	o := &op{s: s, request: request, encoded: codec.AppendRequest(nil, &request), sent: uint64(len(s.log))}
 	c.keep(o)
 	return o
 }

@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/belfrydb/belfry/fsm"
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+)
 
 // mistakes are put into the product's place. All of them are nil but in the test that shows that
 // the judge notices them.
@@ -99,7 +102,7 @@ func (m *mistakes) counted(q *fsm.Queue) {
 func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	var encoded [][]byte
 	for i := range requests {
-		encoded = append(encoded, fsm.AppendRequest(nil, &requests[i]))
+		encoded = append(encoded, codec.AppendRequest(nil, &requests[i]))
 	}
-	return fsm.AppendEntryIn(nil, format, stamp, encoded)
+	return codec.AppendEntryIn(nil, format, stamp, encoded)
 }

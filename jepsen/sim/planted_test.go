@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // plantedSeeds is how many seeds may pass before a planted mistake is noticed.
@@ -179,7 +180,7 @@ func loseEntry() *mistakes {
 		s.log = s.log[:len(s.log)-1]
 		for node, r := range s.replicas {
 			if r.machine.Index() == e.index {
-				s.replicas[node] = &replica{s: s, node: node, machine: fsm.New(fsm.Config{})}
+				s.replicas[node] = &replica{s: s, node: node, machine: machine.New(fsm.Config{})}
 				s.replicas[node].apply(len(s.log))
 			}
 		}
@@ -212,7 +213,7 @@ func plantedReplicas() []planted {
 		{"a restored replica lacks an entry", append([]string{"restored is as it was"}, same...), func() *mistakes {
 			return &mistakes{restore: func(r *replica) {
 				index := r.machine.Index()
-				r.machine = fsm.New(fsm.Config{})
+				r.machine = machine.New(fsm.Config{})
 				for _, e := range r.s.log[:index-1] {
 					_, _ = r.machine.Apply(e.index, e.data)
 				}
@@ -223,7 +224,7 @@ func plantedReplicas() []planted {
 			func() *mistakes {
 				return &mistakes{restore: func(r *replica) {
 					index := r.machine.Index()
-					r.machine = fsm.New(fsm.Config{})
+					r.machine = machine.New(fsm.Config{})
 					for _, e := range r.s.log[:index] {
 						requests := slices.Clone(e.requests)
 						for i := range requests {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 const (
@@ -18,7 +19,7 @@ const (
 type replica struct {
 	s       *shard
 	node    int
-	machine *fsm.Machine
+	machine *machine.Machine
 	saved   []saved // oldest first
 	open    *openSnapshot
 }
@@ -31,7 +32,7 @@ type saved struct {
 
 // openSnapshot is written at once and again some entries later.
 type openSnapshot struct {
-	snapshot *fsm.Snapshot
+	snapshot *machine.Snapshot
 	data     []byte
 	until    uint64 // index
 }
@@ -102,7 +103,7 @@ func (r *replica) snapshot() {
 	}
 }
 
-func (r *replica) written(snapshot *fsm.Snapshot) []byte {
+func (r *replica) written(snapshot *machine.Snapshot) []byte {
 	var b bytes.Buffer
 	if _, err := snapshot.WriteTo(&b); err != nil {
 		r.s.w.violated("a snapshot can be written", "node %v, shard %v: %v", r.node, r.s.number, err)
@@ -128,7 +129,7 @@ func (r *replica) writeLater() {
 // restore replaces the machine by one that is read from a snapshot, in a process of its own as it were.
 func (r *replica) restore(from saved) {
 	w := r.s.w
-	m, err := fsm.Restore(fsm.Config{Seed: w.r.Uint64()}, w.snapshotReader(from.data))
+	m, err := machine.Restore(fsm.Config{Seed: w.r.Uint64()}, w.snapshotReader(from.data))
 	if err != nil {
 		w.violated("a snapshot can be restored", "node %v, shard %v, index %v: %v", r.node, r.s.number, from.index, err)
 		return
@@ -154,7 +155,7 @@ func (s *shard) restart(node int) {
 		w.say("node %d restarts shard %d with its snapshot %d of %d", node, s.number, n, len(r.saved))
 	}
 	if n == 0 {
-		r.machine, r.open = fsm.New(fsm.Config{Seed: w.r.Uint64()}), nil
+		r.machine, r.open = machine.New(fsm.Config{Seed: w.r.Uint64()}), nil
 	} else {
 		r.restore(r.saved[n-1])
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/model"
 )
 
@@ -54,7 +56,7 @@ type entry struct {
 func newShard(w *world, number int) *shard {
 	s := &shard{w: w, number: number, leader: -1}
 	for node := range s.replicas {
-		s.replicas[node] = &replica{s: s, node: node, machine: fsm.New(fsm.Config{Seed: w.r.Uint64()})}
+		s.replicas[node] = &replica{s: s, node: node, machine: machine.New(fsm.Config{Seed: w.r.Uint64()})}
 	}
 	if w.seed%w.cfg.ModelEvery == 0 {
 		s.model = model.New(fsm.Config{})
@@ -65,7 +67,7 @@ func newShard(w *world, number int) *shard {
 }
 
 // machine is that of the replica that has applied the whole log.
-func (s *shard) machine() *fsm.Machine {
+func (s *shard) machine() *machine.Machine {
 	if s.leader >= 0 {
 		return s.replicas[s.leader].machine
 	}
@@ -156,11 +158,11 @@ func (s *shard) enter(p *proposal, first *replica) {
 	}
 	if p.own != nil {
 		e.requests = []fsm.Request{{Commands: []fsm.Command{p.own}}}
-		encoded = [][]byte{fsm.AppendRequest(nil, &e.requests[0])}
+		encoded = [][]byte{codec.AppendRequest(nil, &e.requests[0])}
 		s.pacing = s.pacing && p.own.Kind() != fsm.KindExpire
 		w.tally[Expires] += one(p.own.Kind() == fsm.KindExpire)
 	}
-	e.data = fsm.AppendEntryIn(nil, s.w.format, e.stamp, encoded)
+	e.data = codec.AppendEntryIn(nil, s.w.format, e.stamp, encoded)
 	w.tally[Entries]++
 	s.log = append(s.log, e)
 	if w.told() {

@@ -42,7 +42,7 @@ type world struct {
 	wrong  *mistakes
 
 	step      int
-	restoring *bufio.Reader // large enough for fsm.Restore to use it
+	restoring *bufio.Reader // large enough for machine.Restore to use it
 	tally     Tally
 	violation *Violation
 }

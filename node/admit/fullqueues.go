@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // fullQueuesMax bounds the remembered queues; beyond it, all are forgotten.
@@ -79,7 +80,7 @@ func (a *Admission) refusedByQueues(req *fsm.Request) (results []fsm.Result) {
 		return nil
 	}
 	refused := false
-	a.cfg.View(func(m *fsm.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
+	a.cfg.View(func(m *machine.Machine, now fsm.Time) { results, refused = m.Refuses(req, now) })
 	if !refused {
 		a.fullQueues.forget(req.Commands)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // CriticalLeases is how many jobs of a shard may be reserved while memory is critical. Only acks free memory then, and
@@ -61,7 +62,7 @@ func (a *Admission) SetLeases(reserved int) { a.leases.reserved.Store(int64(rese
 // RecountLeases sets the number of reserved jobs anew, since not every admitted reservation is logged.
 func (a *Admission) RecountLeases() {
 	if a.cfg.Memory.critical.Load() && a.cfg.Leads() {
-		a.cfg.View(func(m *fsm.Machine, _ fsm.Time) { a.SetLeases(m.Leases()) })
+		a.cfg.View(func(m *machine.Machine, _ fsm.Time) { a.SetLeases(m.Leases()) })
 	}
 }
 

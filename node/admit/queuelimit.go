@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -74,13 +76,13 @@ type creatingEntry struct {
 }
 
 // NewQueueLimit returns the limit of a shard whose machine is m. noAutoCreate is set while puts create no queues.
-func NewQueueLimit(m *fsm.Machine, noAutoCreate *atomic.Bool, view View) *QueueLimit {
+func NewQueueLimit(m *machine.Machine, noAutoCreate *atomic.Bool, view View) *QueueLimit {
 	_, most := m.QueueRoom()
 	return &QueueLimit{max: uint64(most), noAutoCreate: noAutoCreate, view: view} //nolint:gosec // a maximum
 }
 
 // SetQueues records the number of queues after an entry.
-func (b *QueueLimit) SetQueues(m *fsm.Machine) {
+func (b *QueueLimit) SetQueues(m *machine.Machine) {
 	held, _ := m.QueueRoom()
 	b.queues.Store(uint64(held)) //nolint:gosec // a count
 }
@@ -124,7 +126,7 @@ func (b *QueueLimit) Check(batch []*fsm.Request) (refused map[int]error) {
 	for _, e := range inflight {
 		e.readCreates()
 	}
-	b.view(func(m *fsm.Machine, now fsm.Time) {
+	b.view(func(m *machine.Machine, now fsm.Time) {
 		t := queueTally{machine: m, pending: map[string]bool{}, byNamespace: map[string]int{}}
 		for _, e := range inflight {
 			for _, queue := range e.creates {
@@ -147,7 +149,7 @@ func (b *QueueLimit) Check(batch []*fsm.Request) (refused map[int]error) {
 
 // refuseCreates is Check while puts create no queues. Entries in flight create none either.
 func (b *QueueLimit) refuseCreates(batch []*fsm.Request) (refused map[int]error) {
-	b.view(func(m *fsm.Machine, now fsm.Time) {
+	b.view(func(m *machine.Machine, now fsm.Time) {
 		for i, req := range batch {
 			if makes := m.QueuesToCreate(req, now); len(makes) > 0 {
 				if refused == nil {
@@ -167,7 +169,7 @@ func (f *creatingEntry) readCreates() {
 		return
 	}
 	f.read = true
-	_, requests, err := fsm.DecodeEntry(f.entry)
+	_, requests, err := codec.DecodeEntry(f.entry)
 	if err != nil {
 		return // the machine will not apply it either
 	}
@@ -183,7 +185,7 @@ func (f *creatingEntry) readCreates() {
 
 // queueTally counts the queues that the machine will have once all entries in flight are applied.
 type queueTally struct {
-	machine     *fsm.Machine
+	machine     *machine.Machine
 	pending     map[string]bool // queues that the machine does not have yet
 	byNamespace map[string]int  // the number of pending queues of each namespace
 }

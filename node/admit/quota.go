@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -277,7 +278,7 @@ func (q *Quotas) Usage() map[string]Amounts {
 	if len(all) == 0 {
 		return nil
 	}
-	q.view(func(m *fsm.Machine, _ fsm.Time) {
+	q.view(func(m *machine.Machine, _ fsm.Time) {
 		for name, used := range all {
 			u := m.UsageOf(name)
 			used[JobsLimit], used[BytesLimit], used[LeasesLimit] = u.Jobs, u.Bytes, u.InFlight
@@ -291,7 +292,7 @@ func (q *Quotas) Usage() map[string]Amounts {
 // is missed.
 func (q *Quotas) usedLocked(s *namespaceQuota) (used Amounts) {
 	used = s.pending
-	q.view(func(m *fsm.Machine, _ fsm.Time) {
+	q.view(func(m *machine.Machine, _ fsm.Time) {
 		u := m.UsageOf(s.name)
 		used[JobsLimit] += u.Jobs
 		used[BytesLimit] += u.Bytes

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/google/go-cmp/cmp"
 )
@@ -19,14 +20,14 @@ func (b *bench) put(t *testing.T, queue string, puts, bytes int) error {
 	for range puts {
 		req.Commands = append(req.Commands, &fsm.Put{Queue: queue, Partitions: 1, Body: make([]byte, bytes)})
 	}
-	pr := &Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format, Complete: func(Reply, error) {}}
+	pr := &Proposal{Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format, Complete: func(Reply, error) {}}
 	return b.Enqueue(pr)
 }
 
 // queuesOf returns the queues of an entry's requests, in order.
 func queuesOf(t *testing.T, f *fakeFuture) (names []string) {
 	t.Helper()
-	_, requests, err := fsm.DecodeEntry(f.entry)
+	_, requests, err := codec.DecodeEntry(f.entry)
 	if err != nil {
 		t.Fatal(err)
 	}

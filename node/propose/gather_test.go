@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 )
 
 func TestProposerGathersWhileAnEntryIsInFlight(t *testing.T) {
@@ -65,7 +66,7 @@ func TestProposerTakesMuchWorkForAFullEntry(t *testing.T) {
 		work := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: entryCostMax / 4}}}
 		for range 4 {
 			b.none(t)
-			if err := b.Enqueue(&Proposal{Request: work, Encoded: fsm.AppendRequest(nil, work),
+			if err := b.Enqueue(&Proposal{Request: work, Encoded: codec.AppendRequest(nil, work),
 				Complete: func(Reply, error) {}}); err != nil {
 				t.Fatal(err)
 			}

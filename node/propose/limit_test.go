@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 )
@@ -30,7 +32,7 @@ func (b *bench) sendPuts(t *testing.T, queues ...string) chan result {
 	}
 	answers := make(chan result, 1)
 	if err := b.Enqueue(&Proposal{
-		Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format,
+		Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format,
 		Complete: func(reply Reply, err error) {
 			*req = fsm.Request{} // it is the caller's again
 			answers <- result{reply, err}
@@ -46,8 +48,8 @@ func (b *bench) sendPuts(t *testing.T, queues ...string) chan result {
 // there for who puts into the same queue, and counts no more when its entry has failed.
 func TestQueuesOnTheirWayCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := fsm.New(fsm.Config{QueuesMax: 100})
-		limit := admit.NewQueueLimit(m, new(atomic.Bool), func(f func(*fsm.Machine, fsm.Time)) { f(m, m.Clock()) })
+		m := machine.New(fsm.Config{QueuesMax: 100})
+		limit := admit.NewQueueLimit(m, new(atomic.Bool), func(f func(*machine.Machine, fsm.Time)) { f(m, m.Clock()) })
 		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second, Limit: limit})
 		refused := func(used, free int, queues ...string) {
 			t.Helper()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -523,7 +524,7 @@ func (p *Queue) encode(batch []*Proposal) []byte {
 		requests[i] = pr.Encoded
 		size += len(pr.Encoded)
 	}
-	entry := fsm.AppendEntryIn(make([]byte, 0, size), batch[0].Format, p.cfg.Stamp(), requests)
+	entry := codec.AppendEntryIn(make([]byte, 0, size), batch[0].Format, p.cfg.Stamp(), requests)
 	if p.cfg.Stamped != nil {
 		p.cfg.Stamped(batch)
 	}

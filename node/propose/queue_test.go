@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node/outcome"
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -32,7 +33,7 @@ func (f *fakeFuture) Wait() (*Applied, error) {
 // apply ends the future with one result per command, whose serials count over the whole entry.
 func (f *fakeFuture) apply(t *testing.T, index uint64) {
 	t.Helper()
-	stamp, requests, err := fsm.DecodeEntry(f.entry)
+	stamp, requests, err := codec.DecodeEntry(f.entry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func (b *bench) send(t *testing.T, commands int) (*Proposal, chan result) {
 	}
 	answers := make(chan result, 1)
 	pr := &Proposal{
-		Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format,
+		Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format,
 		Complete: func(reply Reply, err error) { answers <- result{reply, err} },
 	}
 	if err := b.Enqueue(pr); err != nil {
@@ -222,7 +223,7 @@ func TestProposerCapsEntries(t *testing.T) {
 		var sizes []int
 		for i := range uint64(3) {
 			f := b.next(t)
-			_, requests, err := fsm.DecodeEntry(f.entry)
+			_, requests, err := codec.DecodeEntry(f.entry)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -398,7 +399,7 @@ func TestProposalIsWithdrawn(t *testing.T) {
 		}
 		f.apply(t, 1)
 		next := b.next(t)
-		if _, requests, err := fsm.DecodeEntry(next.entry); err != nil || len(requests) != 2 {
+		if _, requests, err := codec.DecodeEntry(next.entry); err != nil || len(requests) != 2 {
 			t.Errorf("the next entry has %d requests, %v, want 2", len(requests), err)
 		}
 		next.apply(t, 2)
@@ -448,7 +449,7 @@ func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 				last := b.next(t)
 				req := &fsm.Request{Commands: slices.Repeat([]fsm.Command{tt.command}, tt.times)}
 				for range 64 {
-					pr := &Proposal{Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format,
+					pr := &Proposal{Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format,
 						Complete: func(Reply, error) {}}
 					if err := b.Enqueue(pr); err != nil {
 						t.Fatal(err)
@@ -462,7 +463,7 @@ func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 						break
 					}
 					last = <-b.entries
-					_, requests, err := fsm.DecodeEntry(last.entry)
+					_, requests, err := codec.DecodeEntry(last.entry)
 					if err != nil {
 						t.Fatal(err)
 					}

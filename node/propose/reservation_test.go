@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
@@ -22,12 +24,12 @@ func TestTakenUntilItLands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := startProposer(t, Config{EntriesInFlight: 1})
-				m := fsm.New(fsm.Config{})
+				m := machine.New(fsm.Config{})
 				a := admit.New(admit.Config{
 					Leads: func() bool { return true }, Idle: func() bool { return true }, Voters: func() *admit.VotersError {
 						return nil
 					},
-					View:  func(f func(*fsm.Machine, fsm.Time)) { f(m, m.Clock()) },
+					View:  func(f func(*machine.Machine, fsm.Time)) { f(m, m.Clock()) },
 					Space: &storage.Space{}, Memory: admit.NewMemory(0, nil, nil), NodeLimited: new(atomic.Bool),
 					AskForMore: func() {},
 				})
@@ -47,7 +49,7 @@ func TestTakenUntilItLands(t *testing.T) {
 					}
 					ended = make(chan error, 1)
 					return &Proposal{
-						Request: req, Encoded: fsm.AppendRequest(nil, req), Format: b.format, Complete: func(_ Reply, err error) {
+						Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format, Complete: func(_ Reply, err error) {
 							ended <- err
 						},
 						Reservation: admitted.Reservation,

@@ -15,6 +15,8 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/backup"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -83,8 +85,8 @@ func fill(t *testing.T, s *server.Server, partitions uint32) (lease string) {
 	return lease
 }
 
-// backup returns a backup of the server's cluster.
-func backup(t *testing.T, s *server.Server) []byte {
+// backupOf returns a backup of the server's cluster.
+func backupOf(t *testing.T, s *server.Server) []byte {
 	t.Helper()
 	stream, err := admin(s).Backup(t.Context(), &belfryv1.BackupRequest{})
 	if err != nil {
@@ -121,13 +123,13 @@ func restore(t *testing.T, s *server.Server, raw []byte, size int) (*belfryv1.Re
 // content is what a backup holds of queues: the sum of the hashes of its records, without what belongs to one cluster only.
 type content struct {
 	sum    uint64
-	totals fsm.BackupTotals
+	totals backup.Totals
 	states map[fsm.State]int
 }
 
 func read(t *testing.T, raw []byte) content {
 	t.Helper()
-	in, err := fsm.NewBackupReader(bytes.NewReader(raw))
+	in, err := backup.NewReader(bytes.NewReader(raw))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,16 +147,16 @@ func read(t *testing.T, raw []byte) content {
 		if err == nil {
 			switch r.Kind {
 			case fsm.BackupQueue:
-				q, err = r.Queue()
+				q, err = backup.ParseQueue(&r)
 				q.CreateSeq, q.Version = 0, 0
-				c.sum += fsm.HashQueue(&q)
+				c.sum += digest.Queue(&q)
 			case fsm.BackupJob:
-				j, id, err = r.Job()
-				c.sum += fsm.HashJob(&j, id)
+				j, id, err = backup.ParseJob(&r)
+				c.sum += digest.Job(&j, id)
 				c.states[j.State]++
 			case fsm.BackupTombstone:
-				s, err = r.Tombstone()
-				c.sum += fsm.HashTombstone(&s)
+				s, err = backup.ParseTombstone(&r)
+				c.sum += digest.Tombstone(&s)
 				c.states[s.State]++
 			default:
 			}
@@ -170,7 +172,7 @@ func TestBackupIntoOtherNumbersOfShards(t *testing.T) {
 	t.Parallel()
 	first := alone(t, 2)
 	lease := fill(t, first, 2)
-	raw := backup(t, first)
+	raw := backupOf(t, first)
 	want := read(t, raw)
 	for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead, fsm.Acked} {
 		if want.states[state] == 0 {
@@ -186,7 +188,7 @@ func TestBackupIntoOtherNumbersOfShards(t *testing.T) {
 		if answer.Jobs != want.totals.Jobs || answer.Queues != want.totals.Queues || answer.Remembered != want.totals.Tombstones {
 			t.Errorf("%d shards: restored %v, want %+v", shards, answer, want.totals)
 		}
-		raw = backup(t, next)
+		raw = backupOf(t, next)
 		if got := read(t, raw); got.sum != want.sum || got.totals.Jobs != want.totals.Jobs {
 			t.Errorf("%d shards: the records have the sum %016x, not %016x: %+v, want %+v", shards, got.sum, want.sum, got, want)
 		}
@@ -215,7 +217,7 @@ func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	source := alone(t, 3)
 	fill(t, source, 3)
-	raw := backup(t, source)
+	raw := backupOf(t, source)
 	occupied := alone(t, 3)
 	if _, err := queues(occupied).Put(t.Context(), &belfryv1.PutRequest{Queue: "mine"}); err != nil {
 		t.Fatal(err)
@@ -242,7 +244,7 @@ func TestInterruptedRestore(t *testing.T) {
 	t.Parallel()
 	source := alone(t, 2)
 	fill(t, source, 2)
-	raw := backup(t, source)
+	raw := backupOf(t, source)
 	next := alone(t, 3)
 	waiting := make(chan error, 1)
 	go func() {
@@ -260,7 +262,7 @@ func TestInterruptedRestore(t *testing.T) {
 	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, "restore") {
 		t.Errorf("a put meanwhile: %v", err)
 	}
-	other := backup(t, source)
+	other := backupOf(t, source)
 	_, err = restore(t, next, other, 1000)
 	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("another backup meanwhile: %v", err)
@@ -268,7 +270,7 @@ func TestInterruptedRestore(t *testing.T) {
 	if _, err := restore(t, next, raw, 1<<20-100); err != nil {
 		t.Fatalf("the repeat: %v", err)
 	}
-	if want, got := read(t, raw), read(t, backup(t, next)); want.sum == 0 || got.totals.Jobs != want.totals.Jobs {
+	if want, got := read(t, raw), read(t, backupOf(t, next)); want.sum == 0 || got.totals.Jobs != want.totals.Jobs {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	if err := <-waiting; err != nil {

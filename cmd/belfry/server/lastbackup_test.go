@@ -51,7 +51,7 @@ func TestLastBackupOutlivesARestart(t *testing.T) {
 	if at := lastBackup(t, s); !at.IsZero() {
 		t.Errorf("without a backup one was sent at %v", at)
 	}
-	backup(t, s)
+	backupOf(t, s)
 	want := lastBackup(t, s)
 	if want.IsZero() {
 		t.Error("nothing is said of a backup that was sent")
@@ -69,7 +69,7 @@ func TestLastBackupOutlivesARestart(t *testing.T) {
 	if at := lastBackup(t, s); !at.IsZero() || !strings.Contains(said.String(), "yesterday") {
 		t.Errorf("a file that says \"yesterday\" was taken for %v; the log: %s", at, said.String())
 	}
-	backup(t, s)
+	backupOf(t, s)
 	if lastBackup(t, s).IsZero() {
 		t.Error("nothing is said of the next backup")
 	}

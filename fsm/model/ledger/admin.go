@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // present returns the queue of a command that takes one which is there, settled; nil if it is not,
@@ -186,7 +187,7 @@ func (b *Shard) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
 // Adopt takes the ledger's state over from the machine, after an entry that gave a shard other times
 // or other jobs: a clock that was set back, or a restore. What such an entry does is held against
 // the model of fsm, not here.
-func (b *Shard) Adopt(m *fsm.Machine) {
+func (b *Shard) Adopt(m *machine.Machine) {
 	mark := m.Restored()
 	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()
 	b.count("states taken over from the machine", 1)
@@ -196,7 +197,7 @@ func (b *Shard) Adopt(m *fsm.Machine) {
 }
 
 // adoptQueue takes one queue over, with its held jobs.
-func (b *Shard) adoptQueue(m *fsm.Machine, v *fsm.Queue) {
+func (b *Shard) adoptQueue(m *machine.Machine, v *fsm.Queue) {
 	q := b.queues[v.Name]
 	if q == nil {
 		q = b.createQueue(v.Name, v.Partition, v.Partitions)

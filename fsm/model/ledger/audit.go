@@ -4,10 +4,11 @@ import (
 	"fmt"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // Audit holds the counters of all queues against the ledger.
-func (b *Shard) Audit(m *fsm.Machine) {
+func (b *Shard) Audit(m *machine.Machine) {
 	b.auditSpaces(m)
 	b.look(33)
 	queues := m.Queues("", 1<<30)
@@ -33,7 +34,7 @@ func (b *Shard) Audit(m *fsm.Machine) {
 }
 
 // auditSpaces holds what the machine has namespaces with a quota use against the ledger.
-func (b *Shard) auditSpaces(m *fsm.Machine) {
+func (b *Shard) auditSpaces(m *machine.Machine) {
 	for space := range b.cfg.Limited {
 		b.look(33)
 		var sum fsm.Usage

@@ -12,6 +12,7 @@ import (
 	"reflect"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
 )
 
 // jobKey names a job in a backup. Partitions of a queue are in several shards, each of which has serials of its own.
@@ -37,15 +38,15 @@ type queueHeld struct {
 type Contents struct {
 	jobs       map[jobKey]fsm.Job
 	queues     map[queueKey]queueHeld
-	catalog    map[string]fsm.CatalogQueue
-	namespaces map[string]fsm.CatalogNamespace
+	catalog    map[string]backup.CatalogQueue
+	namespaces map[string]backup.CatalogNamespace
 	// partitions has the partition of each queue of the shard that is being read: a job's record does not name it.
 	partitions map[string]uint32
 }
 
 func newContents() *Contents {
-	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]fsm.CatalogQueue{},
-		namespaces: map[string]fsm.CatalogNamespace{}}
+	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]backup.CatalogQueue{},
+		namespaces: map[string]backup.CatalogNamespace{}}
 }
 
 // Read reads the backup in a file. It returns an error if the file cannot be read, is no whole backup, or has something
@@ -56,7 +57,7 @@ func Read(path string) (*Contents, error) {
 		return nil, fmt.Errorf("reading a backup: %w", err)
 	}
 	defer file.Close() //nolint:errcheck // it is only read
-	in, err := fsm.NewBackupReader(bufio.NewReader(file))
+	in, err := backup.NewReader(bufio.NewReader(file))
 	if err != nil {
 		return nil, fmt.Errorf("reading a backup: %w", err)
 	}
@@ -89,20 +90,20 @@ func (c *Contents) Namespaces() int { return len(c.namespaces) }
 func (c *Contents) add(record *fsm.BackupRecord) error {
 	switch record.Kind {
 	case fsm.BackupCatalog:
-		q, err := record.Catalog()
+		q, err := backup.ParseCatalog(record)
 		return addOne(c.catalog, q.Name, q, err)
 	case fsm.BackupNamespace:
-		n, err := record.Namespace()
+		n, err := backup.ParseNamespace(record)
 		return addOne(c.namespaces, n.Name, n, err)
 	case fsm.BackupShard:
 		c.partitions = map[string]uint32{}
 		return nil
 	case fsm.BackupQueue:
-		q, err := record.Queue()
+		q, err := backup.ParseQueue(record)
 		c.partitions[q.Name] = q.Partition
 		return addOne(c.queues, queueKey{q.Name, q.Partition}, queueHeld{q.Partitions, q.Settings}, err)
 	case fsm.BackupJob:
-		job, _, err := record.Job()
+		job, _, err := backup.ParseJob(record)
 		job.Partition = c.partitions[job.Queue]
 		return addOne(c.jobs, jobKey{job.Queue, job.Partition, job.Serial}, job, err)
 	default:

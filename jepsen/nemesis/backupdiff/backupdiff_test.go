@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/backup"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // TestSameJobs: the restored jobs are those of the backup; only what time changes may differ.
@@ -63,21 +66,21 @@ func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := fsm.NewBackupWriter(file, &fsm.BackupHeader{Shards: 2, Parts: 2})
-	for _, r := range append([]fsm.BackupRecord{fsm.CatalogRecord(&fsm.CatalogQueue{Name: "q", Partitions: 2,
+	out := backup.NewWriter(file, &backup.Header{Shards: 2, Parts: 2})
+	for _, r := range append([]fsm.BackupRecord{backup.CatalogRecord(&backup.CatalogQueue{Name: "q", Partitions: 2,
 		Settings: settings})}, more...) {
 		if err := out.Append(r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for shard := range uint32(2) {
-		m := fsm.New(fsm.Config{})
+		m := machine.New(fsm.Config{})
 		commands := []fsm.Command{
 			&fsm.Open{Queue: "q", Partition: shard, Partitions: 2}, &fsm.Configure{Queue: "q", Version: 1, Settings: settings},
 			&fsm.Put{Queue: "q", Partition: shard, Partitions: 2, Body: []byte{byte(shard)}},
 		}
-		if _, err := m.Apply(1, fsm.AppendEntry(nil, 1e18,
-			[][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(1, codec.AppendEntry(nil, 1e18,
+			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 		s := m.Snapshot()
@@ -100,7 +103,7 @@ func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *
 // differs.
 func TestRead(t *testing.T) {
 	quota := func(jobs uint64) fsm.BackupRecord {
-		return fsm.NamespaceRecord(&fsm.CatalogNamespace{Name: "shop", MaxJobs: jobs})
+		return backup.NamespaceRecord(&backup.CatalogNamespace{Name: "shop", MaxJobs: jobs})
 	}
 	had := contentsOf(t, fsm.Settings{MaxJobs: 7}, quota(5))
 	if len(had.jobs) != 2 || len(had.queues) != 2 || len(had.catalog) != 1 || len(had.namespaces) != 1 {

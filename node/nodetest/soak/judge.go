@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
@@ -68,7 +70,7 @@ func (r ledgerReport) Count(what string, n int64) {
 
 // replay carries out the log again on a machine of its own. The ledger judges each result.
 func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged) {
-	machine := fsm.New(fsm.Config{Seed: 1})
+	machine := machine.New(fsm.Config{Seed: 1})
 	shard := ledger.New(ledger.Config{Report: ledgerReport{w.history}})
 	byPlace, byName := map[place]*logged{}, map[name][]*logged{}
 	var clock fsm.Time
@@ -82,7 +84,7 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 			w.history.violated("replay gives the same state", "after entry %d the digest is %016x, it was %016x on %s", e.index, machine.Digest(), e.digest, e.who)
 			return byPlace, byName
 		}
-		stamp, requests, err := fsm.DecodeEntry(e.data)
+		stamp, requests, err := codec.DecodeEntry(e.data)
 		if err != nil {
 			w.history.violated("replay", "entry %d cannot be decoded: %v", e.index, err)
 			return byPlace, byName
@@ -208,7 +210,7 @@ func took(command fsm.Command, r fsm.Result) bool {
 }
 
 // equalRequests compares two requests by content, in which nil and empty are the same.
-func equalRequests(a, b *fsm.Request) bool { return fsm.RequestHash(a) == fsm.RequestHash(b) }
+func equalRequests(a, b *fsm.Request) bool { return codec.RequestHash(a) == codec.RequestHash(b) }
 
 // judgeOrder checks that the log's order agrees with that of the calls: what was answered before another was asked comes before it.
 func (w *World) judgeOrder(operations []*operation) {

@@ -10,6 +10,8 @@ import (
 	"weak"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 )
 
 // A goroutine that is left behind must not keep what its world needed: a run of hours leaves hundreds.
@@ -96,9 +98,9 @@ func TestHowFarShardTimeMayBeAhead(t *testing.T) {
 			w.wild.Store(int64(c.wildAt))
 			at := wildAt + time.Second
 			stamp := fsm.Time(w.history.start.Add(at + c.ahead).UnixNano())
-			request := fsm.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
-			data := fsm.AppendEntry(nil, stamp, [][]byte{request})
-			machine := fsm.New(fsm.Config{Seed: 1})
+			request := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
+			data := codec.AppendEntry(nil, stamp, [][]byte{request})
+			machine := machine.New(fsm.Config{Seed: 1})
 			if _, err := machine.Apply(1, data); err != nil {
 				t.Fatal(err)
 			}

@@ -27,6 +27,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -226,7 +228,7 @@ func putEntries() [][]byte {
 		for i := range commands {
 			commands[i] = &fsm.Put{Queue: "guard", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(random.Int64N(int64(time.Hour))), Body: make([]byte, 100)}
 		}
-		entries[n] = fsm.AppendEntry(nil, machineStart+fsm.Time(n), [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})})
+		entries[n] = codec.AppendEntry(nil, machineStart+fsm.Time(n), [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})
 	}
 	return entries
 }
@@ -238,8 +240,8 @@ func machinePut(b *testing.B) (path, reference func()) {
 }
 
 // fill returns a machine that has applied entries, and the index of the last.
-func fill(b *testing.B, entries [][]byte) (*fsm.Machine, uint64) {
-	m := fsm.New(fsm.Config{})
+func fill(b *testing.B, entries [][]byte) (*machine.Machine, uint64) {
+	m := machine.New(fsm.Config{})
 	for n, entry := range entries {
 		if _, err := m.Apply(uint64(n+1), entry); err != nil { //nolint:gosec // few
 			b.Fatal(err)
@@ -256,7 +258,7 @@ func machineLife(b *testing.B) (path, reference func()) {
 		m, index := fill(b, entries)
 		apply := func(commands []fsm.Command) []fsm.Result {
 			index++
-			results, err := m.Apply(index, fsm.AppendEntry(nil, now, [][]byte{fsm.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+			results, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
 			if err != nil {
 				b.Fatal(err)
 			}

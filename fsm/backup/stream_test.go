@@ -1,0 +1,107 @@
+package backup
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+)
+
+// TestBackupOfNamespace: the quota of a namespace is stored in these bytes, which programs to come read as well.
+func TestBackupOfNamespace(t *testing.T) {
+	want := CatalogNamespace{Name: "shop", MaxJobs: 1, MaxBytes: 1 << 60, MaxInFlight: 300, PutRate: 2_000_000}
+	r := NamespaceRecord(&want)
+	if got := fmt.Sprintf("%d %x", r.Kind, r.Data); got != "9 0473686f70018080808080808080"+"10ac0280897a" {
+		t.Errorf("stored as %s", got)
+	}
+	if got, err := ParseNamespace(&r); err != nil || got != want {
+		t.Errorf("%+v: %v, want %+v", got, err, want)
+	}
+	if _, err := ParseCatalog(&r); !errors.Is(err, fsm.ErrDamaged) {
+		t.Errorf("read as a queue: %v", err)
+	}
+	r.Data = append(r.Data, 0)
+	if _, err := ParseNamespace(&r); !errors.Is(err, fsm.ErrDamaged) {
+		t.Errorf("a byte too many: %v", err)
+	}
+}
+
+// TestBackupRefusesMisplaced: what no writer writes is refused although every checksum is right.
+func TestBackupRefusesMisplaced(t *testing.T) {
+	section := func(n uint32) fsm.BackupRecord { return SectionRecord(&Section{Shard: n}) }
+	end := func(shard, queues byte) fsm.BackupRecord {
+		return fsm.BackupRecord{Kind: fsm.BackupShardEnd, Data: []byte{shard, queues, 0, 0}}
+	}
+	queue := fsm.BackupRecord{Kind: fsm.BackupQueue, Data: codec.AppendQueueRecord(nil, &fsm.QueueRecord{Name: "q"})}
+	catalog := CatalogRecord(&CatalogQueue{Name: "q", Partitions: 1})
+	quota := NamespaceRecord(&CatalogNamespace{Name: "shop", MaxJobs: 1})
+	for name, c := range map[string]struct {
+		records []fsm.BackupRecord
+		want    error
+	}{
+		"sound":                    {[]fsm.BackupRecord{catalog, section(0), queue, end(0, 1), section(1), end(1, 0)}, nil},
+		"a shard is missing":       {[]fsm.BackupRecord{section(0), end(0, 0)}, fsm.ErrDamaged},
+		"a shard twice":            {[]fsm.BackupRecord{section(0), end(0, 0), section(0), end(0, 0)}, fsm.ErrDamaged},
+		"a shard that there isn't": {[]fsm.BackupRecord{section(0), end(0, 0), section(2), end(2, 0)}, fsm.ErrDamaged},
+		"a shard within a shard":   {[]fsm.BackupRecord{section(0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"no end of a shard":        {[]fsm.BackupRecord{section(0), end(0, 0), section(1)}, fsm.ErrDamaged},
+		"a queue in no shard":      {[]fsm.BackupRecord{queue, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"an end that miscounts":    {[]fsm.BackupRecord{section(0), queue, end(0, 2), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"the catalog late":         {[]fsm.BackupRecord{section(0), end(0, 0), catalog, section(1), end(1, 0)}, fsm.ErrDamaged},
+		"a quota":                  {[]fsm.BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
+		"a quota late":             {[]fsm.BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, fsm.ErrDamaged},
+		"a quota in a shard":       {[]fsm.BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"an unknown kind":          {[]fsm.BackupRecord{{Kind: 99}, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrVersion},
+		"a head that is none":      {[]fsm.BackupRecord{{Kind: fsm.BackupShard, Data: []byte{1}}}, fsm.ErrDamaged},
+	} {
+		var out bytes.Buffer
+		w := NewWriter(&out, &Header{Shards: 2, Parts: 2})
+		for _, r := range c.records {
+			w.append(r)
+			w.totals.Count(r.Kind)
+			if r.Kind == fsm.BackupShard {
+				w.totals.Shards++
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := readBackup(out.Bytes()); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// TestNoBackup tells what never was a backup from one that was cut.
+func TestNoBackup(t *testing.T) {
+	for raw, want := range map[string]error{
+		"": ErrIncomplete, magic[:3]: ErrIncomplete, magic: ErrIncomplete, "hi\n": ErrNoBackup, "a line of a log\n": ErrNoBackup, "BELFBK\x00\x09": fsm.ErrVersion,
+	} {
+		if _, err := NewReader(strings.NewReader(raw)); !errors.Is(err, want) || errors.Is(err, ErrNoBackup) != errors.Is(want, ErrNoBackup) {
+			t.Errorf("%q: %v, want %v", raw, err, want)
+		}
+	}
+}
+
+// readBackup reads a backup to its end.
+func readBackup(raw []byte) (records []fsm.BackupRecord, totals Totals, err error) {
+	r, err := NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, Totals{}, err
+	}
+	for {
+		record, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return records, r.Totals(), nil
+		}
+		if err != nil {
+			return nil, Totals{}, err
+		}
+		records = append(records, fsm.BackupRecord{Kind: record.Kind, Data: bytes.Clone(record.Data)})
+	}
+}

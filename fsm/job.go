@@ -1,0 +1,116 @@
+package fsm
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Job is one held job as a reader sees it. Of the methods of Machine that return jobs only Answer gives Headers, RetryDelays and
+// Body that are the reader's own; else they may alias the machine's memory: they are valid until the next Apply or Restore and
+// must not be changed. LastError and the names are always the reader's own.
+type Job struct {
+	Queue     string
+	Partition uint32
+	Serial    uint64
+	// ID is the client's id, or the generated one if Generated.
+	ID        string
+	Generated bool
+	State     State
+	Priority  int8
+	// Due is when the job is, was or last became ready; FirstDue is what its put answered.
+	Due, FirstDue, Created Time
+	// Given says which of TTR, MaxAttempts, RetryDelays the put named. In a Reading the others have
+	// the value that applies instead: the queue's, else the default; elsewhere they are zero.
+	Given       Given
+	TTR         time.Duration
+	MaxAttempts uint32
+	RetryDelays []time.Duration
+	// TTL is the time at which an unreserved job expires; 0 means never (none given, or cleared by a redrive).
+	TTL     Time
+	Headers []Header
+	Body    []byte
+	// BodyBytes is the size of the body, also where the body is left out.
+	BodyBytes uint32
+	// Attempt is the running number of attempts that count; Fence and Until are of the last lease.
+	Attempt   uint32
+	Fence     uint64
+	Until     Time
+	LeaseTTR  time.Duration
+	Redrives  uint32
+	LastError string
+	// Died is when the job last became dead; 0 if never.
+	Died Time
+	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered without its attempts.
+	Ended          Time
+	AttemptUnknown bool
+}
+
+// Tombstone is what a shard remembers of an ended job with a client-chosen id.
+type Tombstone struct {
+	Queue, ID string
+	Serial    uint64
+	Content   [16]byte
+	FirstDue  Time
+	State     State
+	Ended     Time
+}
+
+// Answer is what a shard remembers of a request: the results without bodies.
+type Answer struct {
+	Caller, ID string
+	Content    [16]byte
+	At         Time
+	Results    []Result
+}
+
+// Duration is time.Duration under the name that the stored records use.
+type Duration = time.Duration
+
+// An Ending reports that a job was acked or died. It serves measurements of how long jobs take, and
+// is no part of the state: an entry that is answered from memory ends nothing.
+type Ending struct {
+	Queue string
+	// State is Acked or Dead.
+	State State
+	// Attempts are those that the job had taken, the last among them; 0 if it died without any.
+	Attempts uint32
+	// Took runs from the put to the end, in shard time.
+	Took time.Duration
+}
+
+// JobBytes is the size of a job as limits count it: its body, its id if the client chose it, and its headers.
+func JobBytes(j *Job) uint64 {
+	n := len(j.Body)
+	if !j.Generated {
+		n += len(j.ID)
+	}
+	for _, h := range j.Headers {
+		n += len(h.Name) + len(h.Value)
+	}
+	return uint64(n)
+}
+
+// PutBytes returns the bytes that the job of a put counts as.
+func PutBytes(c *Put) uint64 {
+	return JobBytes(&Job{ID: c.ID, Generated: c.ID == "", Headers: c.Headers, Body: c.Body})
+}
+
+// FormatID returns the id that a job without a client-chosen one goes by.
+func FormatID(partition uint32, serial uint64) string {
+	return strconv.FormatUint(uint64(partition), 10) + "-" + strconv.FormatUint(serial, 10)
+}
+
+// ParseID reads a generated id back. It accepts exactly what FormatID returns.
+func ParseID(id string) (partition uint32, serial uint64, ok bool) {
+	left, right, found := strings.Cut(id, "-")
+	if !found {
+		return 0, 0, false
+	}
+	p, err1 := strconv.ParseUint(left, 10, 32)
+	n, err2 := strconv.ParseUint(right, 10, 64)
+	if err1 != nil || err2 != nil || FormatID(uint32(p), n) != id {
+		return 0, 0, false
+	}
+	return uint32(p), n, true
+}

@@ -1,0 +1,57 @@
+package fsm
+
+import "time"
+
+// The bounds of one step.
+const (
+	// StepMax bounds the jobs of one kind that one settling touches, and the jobs of all kinds that
+	// one Expire, Purge or DeleteQueue touches.
+	StepMax = 4096
+	// SweepMax is the number of remembered records of each kind that the end of one entry forgets.
+	SweepMax = 1024
+	// RequestWindow is how long a request is remembered.
+	RequestWindow = 5 * time.Minute
+	// FinishedWindow is how long a finished lease is remembered after its end.
+	FinishedWindow = time.Minute
+)
+
+// Config bounds what a machine remembers. All replicas of a shard must have the same values. Zero values mean the defaults.
+type Config struct {
+	// TombstonesMax bounds the ended ids; default 10,000,000.
+	TombstonesMax int
+	// FinishedMax bounds the finished leases; default 1,000,000.
+	FinishedMax int
+	// AnswersBytesMax bounds the remembered requests; default 64 MiB.
+	AnswersBytesMax int64
+	// QueuesMax bounds the queues of a shard, which take about 1 KiB each; default 100,000.
+	QueuesMax int
+	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between processes.
+	Seed uint64
+}
+
+// Stats are the sizes of a machine.
+type Stats struct {
+	Queues     int
+	Jobs       int
+	Tombstones int
+	Finished   int
+	Answers    int
+	// AnswersBytes counts against Config.AnswersBytesMax; BlobBytes are all pages that hold bodies and other blobs.
+	AnswersBytes int64
+	BlobBytes    int64
+}
+
+// Memory is what a machine takes of the heap, in bytes. Each change updates it, so that reading it
+// costs the same however many jobs there are. It is no part of the state: replicas that hold the
+// same may differ in it.
+type Memory struct {
+	// Held is what the machine has now: records, bodies, tables, orders, and what an open snapshot keeps alive beside them.
+	Held uint64
+	// Promised is what the held jobs may come to take without another put: the lease record of
+	// each, and the tombstone of a job with a client-chosen id. Memory of ended jobs is not
+	// subtracted, since it comes back only by whole pages.
+	Promised uint64
+	// CopyOnWrite is what changes may have to copy while a snapshot is open, besides what is copied
+	// already.
+	CopyOnWrite uint64
+}

@@ -1,0 +1,204 @@
+package machine
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/fsmtest"
+	"github.com/google/go-cmp/cmp"
+)
+
+const backupMagic = "BELFBK\x00"
+
+func everyQueue(*fsm.QueueRecord) bool { return true }
+
+// backupBytes returns a backup of the machines, each as a shard.
+func backupBytes(t testing.TB, machines ...*Machine) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := backup.NewWriter(&out, &backup.Header{
+		ID: [16]byte{7, 8, 9}, ClusterID: "c1", Time: 1_800_000_002_400_000_000, Shards: uint32(len(machines)), Parts: uint32(len(machines)),
+	})
+	if err := w.Append(backup.CatalogRecord(&backup.CatalogQueue{Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting()})); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range machines {
+		s := m.Snapshot()
+		if err := s.Export(uint32(i), everyQueue, w.Append); err != nil {
+			t.Fatal(err)
+		}
+		m.Release(s)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// readBackup reads a backup to its end.
+func readBackup(raw []byte) (records []fsm.BackupRecord, totals backup.Totals, err error) {
+	r, err := backup.NewReader(bytes.NewReader(raw))
+	if err != nil {
+		return nil, backup.Totals{}, err
+	}
+	for {
+		record, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return records, r.Totals(), nil
+		}
+		if err != nil {
+			return nil, backup.Totals{}, err
+		}
+		records = append(records, fsm.BackupRecord{Kind: record.Kind, Data: bytes.Clone(record.Data)})
+	}
+}
+
+func TestGoldenBackup(t *testing.T) {
+	m := populated(t)
+	raw := backupBytes(t, m)
+	golden(t, "backup", raw)
+	records, totals, err := readBackup(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stats := m.Stats()
+	want := backup.Totals{Shards: 1, Queues: uint64(stats.Queues), Jobs: uint64(stats.Jobs), Tombstones: uint64(stats.Tombstones), Serial: m.scalars.Serial}
+	if diff := cmp.Diff(want, totals); diff != "" {
+		t.Errorf("totals (-want +got):\n%s", diff)
+	}
+	q, err := backup.ParseCatalog(&records[0])
+	if diff := cmp.Diff(backup.CatalogQueue{Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting()}, q); err != nil || diff != "" {
+		t.Errorf("catalog: %v (-want +got):\n%s", err, diff)
+	}
+}
+
+// TestBackupDetectsEveryFlip: a byte that is changed, missing or too many is found, wherever it is.
+func TestBackupDetectsEveryFlip(t *testing.T) {
+	raw := backupBytes(t, populated(t))
+	for i := range raw {
+		for _, bit := range []byte{1, 16, 128} {
+			damaged := bytes.Clone(raw)
+			damaged[i] ^= bit
+			if _, _, err := readBackup(damaged); !errors.Is(err, fsm.ErrDamaged) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, backup.ErrIncomplete) {
+				t.Fatalf("byte %d, bit %d: error %v", i, bit, err)
+			}
+		}
+	}
+	for cut := range raw {
+		_, _, err := readBackup(raw[:cut])
+		if !errors.Is(err, backup.ErrIncomplete) || !strings.Contains(err.Error(), "at byte ") {
+			t.Fatalf("cut at %d: error %v", cut, err)
+		}
+	}
+	if _, _, err := readBackup(append(bytes.Clone(raw), 0)); !errors.Is(err, fsm.ErrDamaged) {
+		t.Errorf("a byte too many: error %v", err)
+	}
+}
+
+// blocksOf cuts a backup into its magic and its blocks.
+func blocksOf(t *testing.T, raw []byte) (blocks [][]byte) {
+	t.Helper()
+	blocks = append(blocks, raw[:len(backupMagic)+1])
+	for raw = raw[len(backupMagic)+1:]; len(raw) > 0; {
+		n := int(raw[0]) | int(raw[1])<<8 | int(raw[2])<<16 | int(raw[3])<<24
+		n += 4 + 8 + 4
+		blocks, raw = append(blocks, raw[:n]), raw[n:]
+	}
+	return blocks
+}
+
+// TestBackupOfManyBlocks: blocks that are sound by themselves are refused out of their order, and the error says where.
+func TestBackupOfManyBlocks(t *testing.T) {
+	m := New(fsm.Config{Seed: 1})
+	index := uint64(0)
+	for i := range 40 {
+		index++
+		body := bytes.Repeat([]byte{byte(i)}, 40<<10)
+		if i == 20 {
+			body = bytes.Repeat([]byte{1}, 1<<20) // larger than a block
+		}
+		put := &fsm.Put{Queue: "q", Partitions: 1, Body: body}
+		if _, err := m.Apply(index, codec.AppendEntry(nil, 1e9, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put}})})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	raw := backupBytes(t, m)
+	if _, totals, err := readBackup(raw); err != nil || totals.Jobs != 40 {
+		t.Fatalf("%d jobs, error %v", totals.Jobs, err)
+	}
+	blocks := blocksOf(t, raw)
+	if len(blocks) < 8 {
+		t.Fatalf("only %d blocks", len(blocks))
+	}
+	at := 0
+	for i := 1; i < len(blocks)-1; i++ {
+		at += len(blocks[i-1])
+		where := fmt.Sprintf("at byte %d:", at)
+		swapped := bytes.Join(blocks, nil)
+		copy(swapped[at:], blocks[i+1])
+		copy(swapped[at+len(blocks[i+1]):], blocks[i])
+		if _, _, err := readBackup(swapped); !errors.Is(err, fsm.ErrDamaged) || !strings.Contains(err.Error(), where) {
+			t.Errorf("blocks %d and %d change places: %v, want it to be %s", i, i+1, err, where)
+		}
+		missing := append(append([]byte{}, raw[:at]...), raw[at+len(blocks[i]):]...)
+		if _, _, err := readBackup(missing); !errors.Is(err, fsm.ErrDamaged) || !strings.Contains(err.Error(), where) {
+			t.Errorf("block %d is missing: %v, want it to be %s", i, err, where)
+		}
+	}
+}
+
+func FuzzReadBackup(f *testing.F) {
+	f.Add(backupBytes(f, populated(f)))
+	f.Add([]byte(backupMagic + "\x01"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		records, _, err := readBackup(raw)
+		if err != nil {
+			return
+		}
+		m := New(fsm.Config{})
+		commands := []fsm.Command{
+			&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}, &fsm.Import{Step: fsm.ImportEnd, Total: uint64(len(records))},
+		}
+		if _, err := m.Apply(1, codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil {
+			t.Errorf("what was imported cannot be restored from a snapshot: %v", err)
+		}
+	})
+}
+
+// FuzzImportRecords imports records of any bytes, as a checksum that is right by chance would let through.
+func FuzzImportRecords(f *testing.F) {
+	records, _, err := readBackup(backupBytes(f, populated(f)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	var all []byte
+	for i := range records {
+		all = codec.AppendRecord(all, &records[i])
+	}
+	f.Add(all)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		r := codec.Reader{B: raw}
+		var records []fsm.BackupRecord
+		for r.Left() > 0 {
+			records = append(records, r.Record())
+		}
+		m := New(fsm.Config{})
+		commands := []fsm.Command{&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}}
+		if _, err := m.Apply(1, codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil {
+			t.Errorf("what was imported cannot be restored from a snapshot: %v", err)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package machine_test
+
+import (
+	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// command returns a command, the common ones more often.
+func (g *generator) command() fsm.Command {
+	switch n := g.r.IntN(100); {
+	case n < 32:
+		return g.put()
+	case n < 52:
+		return g.reserve()
+	case n < 60:
+		return &fsm.Ack{Ref: g.ref()}
+	case n < 67:
+		return g.nack()
+	case n < 72:
+		return &fsm.Release{Ref: g.ref(), Delay: pick(g, 0, 0, g.duration())}
+	case n < 76:
+		return &fsm.Extend{Ref: g.ref(), TTR: pick(g, 0, g.duration())}
+	case n < 79:
+		return &fsm.Cancel{Queue: g.queue(), ID: g.id(), Force: g.chance(50)}
+	case n < 83:
+		return g.reschedule()
+	case n < 86:
+		return g.redrive()
+	case n < 93:
+		return g.control()
+	case n < 96:
+		return &fsm.Expire{}
+	case n < 97:
+		return g.resetClock()
+	default:
+		return &fsm.Lead{Grace: g.duration()}
+	}
+}
+
+// resetClock moves the time back, and the leader's clock with it: stamps of the time taken back would undo it at once.
+func (g *generator) resetClock() fsm.Command {
+	g.now = max(start, g.now-fsm.Time(pick(g, g.duration(), 24*time.Hour)))
+	return &fsm.ResetClock{To: g.now, Grace: g.duration()}
+}
+
+// control returns one of the commands about whole queues.
+func (g *generator) control() fsm.Command {
+	queue := g.queue()
+	partition, partitions := g.partition(queue)
+	switch n := g.r.IntN(100); {
+	case n < 15:
+		return &fsm.Purge{Queue: queue, States: fsm.StateSet(g.r.Uint32()), Max: uint32(g.r.IntN(4))}
+	case n < 30:
+		return &fsm.DeleteQueue{Queue: queue}
+	case n < 45:
+		return &fsm.Open{Queue: queue, Partition: partition, Partitions: partitions}
+	default:
+		return &fsm.Configure{
+			Queue: queue, Partition: partition, Partitions: partitions, Version: uint64(g.r.IntN(30)), Settings: g.settings(),
+		}
+	}
+}
+
+// queue returns the name of a queue; "never" is named, and is created only by an Open.
+func (g *generator) queue() string {
+	return pick(g, "a", "a", "a", "b", "b", "ns/part", "ns/part", "never")
+}
+
+// partition returns how a caller routes to a queue: in most cases correctly.
+func (g *generator) partition(queue string) (partition, partitions uint32) {
+	if g.chance(4) {
+		return uint32(g.r.IntN(3)), uint32(g.r.IntN(4))
+	}
+	switch queue {
+	case "ns/part":
+		return 1, 3
+	case "never":
+		return 1, 2
+	}
+	return 0, 1
+}
+
+func (g *generator) id() string {
+	if len(g.made) > 0 && g.chance(40) {
+		return pick(g, g.made...)
+	}
+	return pick(g, jobIDs()...)
+}
+
+func (g *generator) put() *fsm.Put {
+	p := &fsm.Put{Queue: g.queue(), ID: pick(g, jobIDs()...), Again: g.chance(15)}
+	p.Partition, p.Partitions = g.partition(p.Queue)
+	if g.chance(60) { // few contents, so that some are equal
+		if g.chance(50) {
+			p.Given, p.Delay = fsm.GivenDelay, pick(g, 0, time.Millisecond, time.Second)
+		}
+		return p
+	}
+	switch g.r.IntN(3) {
+	case 0:
+		p.Given, p.Delay = p.Given|fsm.GivenDelay, g.duration()
+	case 1:
+		p.Given, p.DueAt = p.Given|fsm.GivenDueAt, g.now+fsm.Time(pick[time.Duration](g, -1, 1)*g.duration()+g.far())
+	}
+	if g.chance(30) {
+		p.Given, p.TTR = p.Given|fsm.GivenTTR, g.duration()
+	}
+	if g.chance(30) {
+		p.Given, p.Priority = p.Given|fsm.GivenPriority, pick[int8](g, -128, -1, 0, 1, 127)
+	}
+	if g.chance(30) {
+		p.Given, p.MaxAttempts = p.Given|fsm.GivenMaxAttempts, uint32(g.r.IntN(4))
+	}
+	if g.chance(30) {
+		p.Given, p.RetryDelays = p.Given|fsm.GivenRetryDelays, g.retryDelays()
+	}
+	if g.chance(50) {
+		p.Given, p.TTL = p.Given|fsm.GivenTTL, g.duration()
+	}
+	for i := range g.r.IntN(3) {
+		p.Headers = append(p.Headers, fsm.Header{Name: string(rune('m' + i)), Value: pick(g, "", "v", "value")})
+	}
+	p.Body = make([]byte, pick(g, 0, 1, 7, 100, 40_000*g.r.IntN(2)))
+	for i := range p.Body {
+		p.Body[i] = byte(i)
+	}
+	return p
+}
+
+func (g *generator) retryDelays() []time.Duration {
+	list := make([]time.Duration, g.r.IntN(4))
+	for i := range list {
+		list[i] = g.duration()
+	}
+	return list
+}
+
+// far returns how much further away something is: mostly nothing, else hours, days or months.
+func (g *generator) far() time.Duration {
+	if g.chance(80) {
+		return 0
+	}
+	return pick(g, time.Hour, 25*time.Hour, 29*24*time.Hour, 300*24*time.Hour)
+}
+
+func (g *generator) reserve() *fsm.Reserve {
+	c := &fsm.Reserve{Max: uint32(g.r.IntN(4)), TTR: pick(g, 0, g.duration())}
+	if g.chance(30) { // sums of few ids, headers and bodies, so that some fit exactly
+		c.Bytes = pick[uint64](g, 1, 2, 4, 6, 8, 10, 100, 102, 40_002, 1<<63)
+	}
+	for range 1 + g.r.IntN(2) {
+		c.Queues = append(c.Queues, g.queue())
+	}
+	return c
+}
+
+// ref names a lease, mostly one of the last ones, sometimes wrong in one part.
+func (g *generator) ref() fsm.Ref {
+	if len(g.grants) == 0 {
+		return fsm.Ref{Queue: g.queue(), Serial: g.r.Uint64N(20), Fence: g.r.Uint64N(20)}
+	}
+	grant := pick(g, g.grants...)
+	ref := fsm.Ref{Queue: grant.Queue, Partition: grant.Partition, Serial: grant.Serial, Fence: grant.Fence}
+	switch g.r.IntN(40) {
+	case 0:
+		ref.Queue = g.queue()
+	case 1:
+		ref.Partition++
+	case 2:
+		ref.Serial--
+	case 3:
+		ref.Fence--
+	case 4:
+		ref.Fence++
+	}
+	return ref
+}
+
+func (g *generator) nack() *fsm.Nack {
+	return &fsm.Nack{
+		Ref: g.ref(), Delay: g.duration(), DelayGiven: g.chance(40), Error: pick(g, "", "", "boom", "smtp 421"), Dead: g.chance(25),
+	}
+}
+
+func (g *generator) reschedule() *fsm.Reschedule {
+	c := &fsm.Reschedule{Queue: g.queue(), ID: g.id(), Given: fsm.GivenDelay, Delay: g.duration()}
+	if g.chance(40) {
+		c.Given, c.Delay, c.DueAt = fsm.GivenDueAt, 0, g.now+fsm.Time(pick[time.Duration](g, -1, 1)*g.duration())
+	}
+	return c
+}
+
+func (g *generator) redrive() *fsm.Redrive {
+	c := &fsm.Redrive{Queue: g.queue(), Max: uint32(g.r.IntN(3))}
+	for range g.r.IntN(3) {
+		c.IDs = append(c.IDs, g.id())
+	}
+	return c
+}
+
+// settings returns settings with small limits, few of them at a time.
+func (g *generator) settings() fsm.Settings {
+	s := fsm.Settings{Overdue: pick(g, fsm.FireOverdue, fsm.SpreadOverdue, fsm.DropOverdue), ExpireToDead: g.chance(40)}
+	if g.chance(30) {
+		s.TTR = g.duration()
+	}
+	if g.chance(30) {
+		s.MaxAttemptsSet, s.MaxAttempts = true, uint32(g.r.IntN(4))
+	}
+	if g.chance(30) {
+		s.RetryDelays = g.retryDelays()
+	}
+	if g.chance(40) {
+		s.DedupWindowSet, s.DedupWindow = true, g.duration()
+	}
+	s.DedupForever = g.chance(10)
+	if g.chance(15) {
+		s.MaxInFlight = 1 + g.r.Uint64N(6)
+	}
+	if g.chance(15) {
+		s.MaxJobs = 1 + g.r.Uint64N(8)
+	}
+	if g.chance(15) {
+		s.MaxBytes = 1 + g.r.Uint64N(300)
+	}
+	if g.chance(15) {
+		s.PutsPerSecond = pick[uint64](g, 1, 2, 7, 2_000_000_000, 1<<63)
+	}
+	if s.Overdue == fsm.SpreadOverdue {
+		s.OverduePeriod = pick(g, 0, 7, g.duration(), 1<<62)
+	}
+	if g.chance(60) {
+		s.OverdueAfter = g.duration()
+	}
+	if g.chance(15) {
+		s.Paused = true
+		if g.chance(70) {
+			s.PausedUntil = g.now + fsm.Time(g.duration())
+		}
+	}
+	return s
+}

@@ -1,0 +1,212 @@
+package machine
+
+import "github.com/belfrydb/belfry/fsm"
+
+// lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen
+// id. At most one of the two is not 0.
+func (m *Machine) lookup(q *queue, id string) (j job, tombstone uint32) {
+	if partition, serial, ok := fsm.ParseID(id); ok {
+		j := job{m.store.bySerial(q.index, serial), q}
+		if j.index == 0 {
+			return j, 0
+		}
+		s := m.slot(j)
+		if s.queue != q.index || m.record(q).Partition != partition || s.flags&slotHasID != 0 {
+			j.index = 0
+		}
+		return j, 0
+	}
+	index, tombstone := m.store.byID(q, id)
+	return job{index, q}, tombstone
+}
+
+// named settles the queue and finds the job that a command names. If the job is not held, it
+// returns the result to answer.
+func (m *Machine) named(name, id string) (job, fsm.Result) {
+	missing := fsm.Result{Code: fsm.JobNotFound}
+	q := m.queues.byName[name]
+	if q == nil {
+		return job{}, missing
+	}
+	m.settleQueue(q)
+	j, tombstone := m.lookup(q, id)
+	if tombstone != 0 && !m.forgotten(q, tombstone) {
+		missing.State = m.store.tombs.at(tombstone).state
+	}
+	return j, missing
+}
+
+func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {
+	j, missing := m.named(c.Queue, c.ID)
+	if j.index == 0 {
+		return missing, false
+	}
+	state := m.slot(j).state()
+	if state == fsm.Reserved && !c.Force {
+		return fsm.Result{Code: fsm.JobReserved, State: state}, false
+	}
+	m.touch(j.q).Counters.Cancelled++
+	m.lift(j)
+	m.drop(j, fsm.Cancelled)
+	return fsm.Result{State: state}, true
+}
+
+func (m *Machine) reschedule(c *fsm.Reschedule) (fsm.Result, bool) {
+	j, missing := m.named(c.Queue, c.ID)
+	if j.index == 0 {
+		return missing, false
+	}
+	if state := m.slot(j).state(); state == fsm.Reserved {
+		return fsm.Result{Code: fsm.JobReserved, State: state}, false
+	} else if state == fsm.Dead {
+		return fsm.Result{Code: fsm.JobNotFound, State: state}, false
+	}
+	due := m.scalars.Clock.After(c.Delay)
+	if c.Given.Has(fsm.GivenDueAt) {
+		due = c.DueAt.Ceil()
+	}
+	m.touch(j.q).Counters.Rescheduled++
+	m.lift(j)
+	return fsm.Result{State: m.setDue(j, due), Due: due}, true
+}
+
+func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	var n uint64
+	for _, id := range c.IDs {
+		if j, _ := m.lookup(q, id); j.index != 0 && m.slot(j).state() == fsm.Dead {
+			m.revive(j)
+			n++
+		}
+	}
+	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
+		k, ok := q.dead.min()
+		if !ok {
+			break
+		}
+		m.revive(job{k.index, q})
+	}
+	return fsm.Result{Count: n}, n > 0
+}
+
+// revive makes a dead job ready, with no attempts counted and without a ttl, which would end it at
+// once.
+func (m *Machine) revive(j job) {
+	m.touch(j.q).Counters.Redriven++
+	m.lift(j)
+	l := m.editLease(j)
+	l.attempt = 0
+	l.redrives++
+	m.store.slots.edit(j.index).flags &^= slotHasTTL
+	m.set(j, fsm.Ready, m.scalars.Clock.After(0))
+}
+
+// stepLimit is the number of jobs that a command with the given maximum may touch.
+func stepLimit(most uint32) uint64 {
+	if most == 0 || most > fsm.StepMax {
+		return fsm.StepMax
+	}
+	return uint64(most)
+}
+
+func (m *Machine) purge(c *fsm.Purge) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	n := m.removeJobs(q, c.States, stepLimit(c.Max), fsm.Cancelled)
+	_, more := m.nextOf(q, c.States)
+	return fsm.Result{Count: n, More: more}, n > 0
+}
+
+// removeJobs ends up to limit held jobs in the given states.
+func (m *Machine) removeJobs(q *queue, states fsm.StateSet, limit uint64, ended fsm.State) uint64 {
+	for n := uint64(0); n < limit; n++ {
+		j, ok := m.nextOf(q, states)
+		if !ok {
+			return n
+		}
+		m.touch(q).Counters.Purged++
+		m.lift(j)
+		m.drop(j, ended)
+	}
+	return limit
+}
+
+// nextOf returns the first job in the given states: DELAYED before READY before RESERVED before
+// DEAD, each in its order.
+func (m *Machine) nextOf(q *queue, states fsm.StateSet) (job, bool) {
+	var k key
+	var ok bool
+	if states.Has(fsm.Delayed) {
+		k, ok = q.delayed.min()
+	}
+	if !ok && states.Has(fsm.Ready) {
+		k, ok = q.ready.min()
+	}
+	if !ok && states.Has(fsm.Reserved) {
+		k, ok = q.leases.min()
+	}
+	if !ok && states.Has(fsm.Dead) {
+		k, ok = q.dead.min()
+	}
+	if !ok {
+		return job{}, false
+	}
+	return job{k.index, q}, true
+}
+
+func (m *Machine) configure(c *fsm.Configure) (fsm.Result, bool) {
+	created := m.scalars.QueuesCreated
+	q, code := m.home(c.Queue, c.Partition, c.Partitions)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	if c.Version <= m.record(q).Version {
+		return fsm.Result{}, m.scalars.QueuesCreated != created
+	}
+	r := m.touch(q)
+	r.Version, r.Settings = c.Version, c.Settings.Clone()
+	m.planForgetting(q)
+	return fsm.Result{}, true
+}
+
+func (m *Machine) open(c *fsm.Open) (fsm.Result, bool) {
+	if q := m.queues.byName[c.Queue]; q != nil {
+		m.settleQueue(q)
+		if r := m.record(q); r.Partition != c.Partition || r.Partitions != c.Partitions {
+			return fsm.Result{Code: fsm.QueueExists}, false
+		}
+		return fsm.Result{}, false
+	}
+	if _, code := m.createQueue(c.Queue, c.Partition, c.Partitions); code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	return fsm.Result{Created: true}, true
+}
+
+func (m *Machine) deleteQueue(c *fsm.DeleteQueue) (fsm.Result, bool) {
+	q := m.queues.byName[c.Queue]
+	if q == nil {
+		return fsm.Result{Code: fsm.QueueNotFound}, false
+	}
+	m.settleQueue(q)
+	n := m.removeJobs(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)
+	for budget := fsm.StepMax - n; budget > 0; budget-- {
+		k, ok := q.ended.min()
+		if !ok {
+			break
+		}
+		m.forgetTombstone(q, k.index)
+	}
+	if m.record(q).Counts.Jobs() > 0 || q.ended.len() > 0 {
+		return fsm.Result{Count: n, More: true}, true
+	}
+	m.dropQueue(q)
+	return fsm.Result{Count: n}, true
+}

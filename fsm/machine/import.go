@@ -1,0 +1,188 @@
+package machine
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/backup"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/digest"
+)
+
+// whileRestoring reports whether a command is carried out although a restore is open.
+func whileRestoring(k fsm.Kind) bool {
+	return k == fsm.KindImport || k == fsm.KindOpen || k == fsm.KindConfigure || k == fsm.KindLead
+}
+
+// Restored returns the mark of the restore that filled the shard.
+func (m *Machine) Restored() fsm.RestoreMark { return m.restored }
+
+func (m *Machine) imports(c *fsm.Import) (fsm.Result, bool) {
+	if c.Step == fsm.ImportBegin {
+		return m.beginImport(c)
+	}
+	mark := &m.restored
+	if mark.ID != c.Restore || mark.Next == 0 {
+		return fsm.Result{Code: fsm.Invalid}, false
+	}
+	switch {
+	case c.Step == fsm.ImportRecords && (mark.Ended || c.Sequence < mark.Next):
+		return imported(mark), true
+	case c.Step == fsm.ImportRecords && c.Sequence == mark.Next:
+		m.scalars.Serial = max(m.scalars.Serial, c.Floor)
+		count := mark.Imported
+		for i := range c.Records {
+			if m.importRecord(&c.Records[i]) {
+				count++
+			}
+		}
+		m.setRestored(func(r *fsm.RestoreMark) { r.Next, r.Imported = r.Next+1, count })
+	case c.Step == fsm.ImportEnd && mark.Ended:
+	case c.Step == fsm.ImportEnd && mark.Imported == c.Total:
+		m.scalars.Serial = max(m.scalars.Serial, c.Floor)
+		m.scalars.LowWater = max(m.scalars.LowWater, m.scalars.Clock) // what requests from before did is not known here
+		m.setRestored(func(r *fsm.RestoreMark) { r.Ended, r.Floor = true, m.scalars.Serial })
+	case c.Step == fsm.ImportAbandon && mark.Open() && mark.Imported == 0 && len(m.queues.byName) == 0:
+		m.setRestored(func(r *fsm.RestoreMark) { *r = fsm.RestoreMark{} })
+		return fsm.Result{}, true
+	default:
+		return fsm.Result{Code: fsm.Invalid, Serial: mark.Imported}, false
+	}
+	return imported(mark), true
+}
+
+// beginImport opens a restore. If the same one has begun, it answers how far that has come.
+func (m *Machine) beginImport(c *fsm.Import) (fsm.Result, bool) {
+	mark := &m.restored
+	if mark.Next > 0 && mark.ID == c.Restore {
+		if mark.Overdue != c.Overdue || mark.Period != max(0, c.Period) || mark.Since != max(0, c.Since) {
+			return fsm.Result{Code: fsm.QueueExists, More: mark.Open()}, false
+		}
+		return imported(mark), true
+	}
+	if mark.Open() || len(m.queues.byName) > 0 {
+		return fsm.Result{Code: fsm.QueueExists, More: mark.Open()}, false
+	}
+	m.setRestored(func(r *fsm.RestoreMark) {
+		*r = fsm.RestoreMark{ID: c.Restore, Next: 1, Overdue: c.Overdue, Period: max(0, c.Period), Since: max(0, c.Since), Began: m.scalars.Clock}
+	})
+	return imported(mark), true
+}
+
+func imported(r *fsm.RestoreMark) fsm.Result {
+	return fsm.Result{Count: r.Next, More: !r.Ended, Serial: r.Imported}
+}
+
+// setRestored changes the mark and the digest with it.
+func (m *Machine) setRestored(change func(*fsm.RestoreMark)) {
+	m.sum -= digest.RestoreMark(&m.restored)
+	change(&m.restored)
+	m.sum += digest.RestoreMark(&m.restored)
+}
+
+// importRecord stores one record of a backup. It reports false for a record that cannot be read, is
+// there already, or does not belong here. ImportEnd then finds fewer records than it asks for.
+func (m *Machine) importRecord(record *fsm.BackupRecord) bool {
+	switch record.Kind {
+	case fsm.BackupQueue:
+		q, err := backup.ParseQueue(record)
+		return err == nil && q.Format <= m.format && m.importQueue(&q)
+	case fsm.BackupJob:
+		name, v, err := backup.ParseHeld(record)
+		return err == nil && m.importJob(m.queues.byName[name], &v)
+	case fsm.BackupTombstone:
+		t, err := backup.ParseTombstone(record)
+		return err == nil && m.importTombstone(m.queues.byName[t.Queue], &t)
+	default:
+		return false
+	}
+}
+
+// importQueue creates a queue as it was, without jobs. Its settings have no version here, since
+// another catalog gave it.
+func (m *Machine) importQueue(v *fsm.QueueRecord) bool {
+	if m.queues.byName[v.Name] != nil {
+		return false
+	}
+	q, code := m.createQueue(v.Name, v.Partition, v.Partitions)
+	if code != fsm.OK {
+		return false
+	}
+	r := m.touch(q)
+	createSeq := r.CreateSeq
+	*r = *v
+	r.CreateSeq, r.Version, r.Counts = createSeq, 0, fsm.Counts{}
+	r.Settings = v.Settings.Clone()
+	return true
+}
+
+func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
+	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial {
+		return false
+	}
+	if m.store.bySerial(q.index, v.Serial) != 0 {
+		return false
+	}
+	if !v.Generated {
+		if held, tombstone := m.store.byID(q, v.ID); held != 0 || tombstone != 0 {
+			return false
+		}
+	}
+	v.Queue = q.name
+	j := m.storeHeldJob(q, v)
+	m.set(j, v.State, v.Due)
+	m.importOverdue(j)
+	return true
+}
+
+// importOverdue applies the policy of the restore to a job that was just imported.
+func (m *Machine) importOverdue(j job) {
+	mark, s := &m.restored, m.slot(j)
+	if s.state() != fsm.Delayed || s.due <= mark.Since || s.due > mark.Began {
+		return
+	}
+	policy, period := policyFor(mark, &m.record(j.q).Settings)
+	switch {
+	case policy == fsm.ImportSpread && period > 0:
+		m.lift(j)
+		m.set(j, fsm.Delayed, spreadDue(mark.Since, mark.Began, m.slot(j).due, period))
+	case policy == fsm.ImportDrop:
+		m.touch(j.q).Counters.Expired++
+		m.lift(j)
+		m.drop(j, fsm.Expired)
+	}
+}
+
+// policyFor returns what the restore does with overdue jobs of a queue that has these settings.
+func policyFor(r *fsm.RestoreMark, s *fsm.Settings) (fsm.ImportOverdue, fsm.Duration) {
+	if r.Overdue != fsm.ImportByQueue {
+		return r.Overdue, r.Period
+	}
+	after := s.OverdueAfter
+	if after == 0 {
+		after = fsm.DefaultOverdueAfter
+	}
+	if r.Began.Sub(r.Since) >= after {
+		switch s.Overdue {
+		case fsm.SpreadOverdue:
+			return fsm.ImportSpread, s.OverduePeriod
+		case fsm.DropOverdue:
+			return fsm.ImportDrop, 0
+		case fsm.FireOverdue:
+		}
+	}
+	return fsm.ImportFire, 0
+}
+
+func (m *Machine) importTombstone(q *queue, t *fsm.Tombstone) bool {
+	if q == nil || t.State.Held() || t.State == fsm.StateNone || t.Serial > m.scalars.Serial {
+		return false
+	}
+	if m.findTombstone(q, t.Serial) != 0 {
+		return false
+	}
+	if held, tombstone := m.store.byID(q, t.ID); held != 0 || tombstone != 0 {
+		return false
+	}
+	m.evictTombstones()
+	m.storeTombstone(q, t)
+	return true
+}

@@ -1,0 +1,235 @@
+package machine
+
+import "github.com/belfrydb/belfry/fsm"
+
+// reservation is the state of a Reserve in progress.
+type reservation struct {
+	*fsm.Reserve
+	grants    []fsm.Grant
+	bytes     uint64 // of the jobs granted
+	expirable int    // how many jobs it may still expire
+	full      bool   // the next job would be one too many
+}
+
+// reserve leases ready jobs of the queues, in the order of the queues.
+func (m *Machine) reserve(c *fsm.Reserve) (fsm.Result, bool) {
+	r := reservation{Reserve: c, expirable: fsm.StepMax, full: c.Max == 0}
+	for _, name := range c.Queues {
+		if r.full {
+			break
+		}
+		if q := m.queues.byName[name]; q != nil {
+			m.settleQueue(q)
+			m.reserveFrom(q, &r)
+		}
+	}
+	return fsm.Result{Grants: r.grants}, len(r.grants) > 0
+}
+
+// reserveFrom leases jobs of one queue until the reservation is full or no job may be leased.
+func (m *Machine) reserveFrom(q *queue, r *reservation) {
+	record := m.record(q)
+	if record.Settings.PausedAt(m.scalars.Clock) {
+		return
+	}
+	inFlight := partitionLimit(record.Settings.MaxInFlight, record)
+	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
+		k, ok := q.ready.min()
+		if !ok {
+			return
+		}
+		j := job{k.index, q}
+		if m.expiredTTL(j) {
+			if r.expirable == 0 {
+				return
+			}
+			r.expirable--
+			m.lift(j)
+			m.setExpired(j)
+			continue
+		}
+		bytes := m.payload(j).bytes()
+		if r.Bytes > 0 && len(r.grants) > 0 && r.bytes+bytes > r.Bytes {
+			r.full = true
+			return
+		}
+		r.bytes += bytes
+		if r.grants == nil {
+			r.grants = make([]fsm.Grant, 0, min(uint64(r.Max), m.record(q).Counts.Ready))
+		}
+		r.grants = append(r.grants, m.leaseJob(j, r.TTR))
+		r.full = len(r.grants) >= int(r.Max)
+	}
+}
+
+// leaseJob puts a ready job under a lease of length ttr. If ttr is 0, the length is the job's own.
+func (m *Machine) leaseJob(j job, ttr fsm.Duration) fsm.Grant {
+	if ttr == 0 {
+		ttr = m.ttrOf(j)
+	}
+	m.lift(j)
+	m.scalars.Serial++
+	l := m.editLease(j)
+	l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
+	l.attempt++
+	s, r := m.slot(j), m.touch(j.q)
+	r.Counters.Granted++
+	if l.attempt == 1 {
+		m.countLate(j.q, s.due)
+	}
+	grant := fsm.Grant{
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: l.fence, Attempt: l.attempt,
+		Due: s.due, Until: l.until,
+	}
+	m.set(j, fsm.Reserved, s.due)
+	return grant
+}
+
+// ttrOf returns the length of a lease if the Reserve names none: the length of the job, else of the
+// queue, else the default.
+func (m *Machine) ttrOf(j job) fsm.Duration {
+	var v fsm.Job
+	if b := m.payload(j); b.given().Has(fsm.GivenTTR) {
+		b.read(&v)
+	}
+	return leaseLength(&v, &m.record(j.q).Settings)
+}
+
+// leaseLength is ttrOf for a job and the settings of its queue.
+func leaseLength(v *fsm.Job, s *fsm.Settings) fsm.Duration {
+	switch {
+	case v.TTR > 0:
+		return v.TTR
+	case s.TTR > 0:
+		return s.TTR
+	default:
+		return fsm.DefaultTTR
+	}
+}
+
+// leased returns the job under the lease that ref names, if that lease is live.
+func (m *Machine) leased(ref fsm.Ref) (job, bool) {
+	q := m.queues.byName[ref.Queue]
+	if q == nil {
+		return job{}, false
+	}
+	m.settleQueue(q)
+	if m.record(q).Partition != ref.Partition {
+		return job{}, false
+	}
+	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	if j.index == 0 {
+		return job{}, false
+	}
+	s, l := m.slot(j), m.leaseOf(j)
+	return j, s.queue == q.index && s.state() == fsm.Reserved && l.fence == ref.Fence && m.scalars.Clock < l.until
+}
+
+func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		if m.finished.has(c.Serial, c.Fence, m.scalars.Clock) {
+			return fsm.Result{State: fsm.Acked}, false
+		}
+		return fsm.Result{Code: fsm.StaleLease}, false
+	}
+	// An older fence may have been given out by two of the shards that were restored into this one.
+	if c.Fence > m.restored.Floor {
+		m.finish(c.Serial, c.Fence, m.leaseOf(j).until.Add(fsm.FinishedWindow))
+	}
+	m.touch(j.q).Counters.Acked++
+	m.lift(j)
+	m.noteEnding(j, fsm.Acked)
+	m.drop(j, fsm.Acked)
+	return fsm.Result{State: fsm.Acked}, true
+}
+
+func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return fsm.Result{Code: fsm.StaleLease}, false
+	}
+	m.touch(j.q).Counters.Nacked++
+	m.lift(j)
+	if c.Error != "" {
+		m.setNote(m.slot(j).lease, c.Error)
+	}
+	delay := c.Delay
+	if !c.DelayGiven {
+		delay = m.retryDelay(j)
+	}
+	switch {
+	case c.Dead || m.exhausted(j):
+		m.setDead(j)
+		return fsm.Result{State: fsm.Dead}, true
+	case m.expiredTTL(j):
+		return fsm.Result{State: m.setExpired(j)}, true
+	}
+	due := m.scalars.Clock.After(delay)
+	return fsm.Result{State: m.setDue(j, due), Due: due}, true
+}
+
+// retryDelay returns the delay that the retry schedule gives after the present attempt.
+func (m *Machine) retryDelay(j job) fsm.Duration {
+	var v fsm.Job
+	m.payload(j).read(&v)
+	delays, r, l, jitter := v.RetryDelays, m.record(j.q), m.leaseOf(j), false
+	if !v.Given.Has(fsm.GivenRetryDelays) {
+		delays, jitter = retryDelays(r)
+	}
+	if len(delays) == 0 {
+		return 0
+	}
+	delay := delays[min(int(l.attempt), len(delays))-1]
+	if jitter {
+		delay = fsm.Jitter(delay, l.fence)
+	}
+	return delay
+}
+
+func (m *Machine) release(c *fsm.Release) (fsm.Result, bool) {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return fsm.Result{Code: fsm.StaleLease}, false
+	}
+	m.touch(j.q).Counters.Released++
+	m.lift(j)
+	m.editLease(j).attempt--
+	if m.expiredTTL(j) {
+		return fsm.Result{State: m.setExpired(j)}, true
+	}
+	due := m.slot(j).due
+	if c.Delay > 0 {
+		due = m.scalars.Clock.After(c.Delay)
+		m.set(j, fsm.Delayed, due)
+		return fsm.Result{State: fsm.Delayed, Due: due}, true
+	}
+	m.set(j, fsm.Ready, due)
+	return fsm.Result{State: fsm.Ready, Due: due}, true
+}
+
+func (m *Machine) extend(c *fsm.Extend) (fsm.Result, bool) {
+	j, ok := m.leased(c.Ref)
+	if !ok {
+		return fsm.Result{Code: fsm.StaleLease}, false
+	}
+	m.touch(j.q).Counters.Extended++
+	m.lift(j)
+	l := m.editLease(j)
+	if c.TTR > 0 {
+		l.ttr = c.TTR
+	}
+	l.until = max(l.until, m.scalars.Clock.After(l.ttr))
+	until := l.until
+	m.set(j, fsm.Reserved, m.slot(j).due)
+	return fsm.Result{Until: until}, true
+}
+
+// retryDelays returns the delays after failed attempts of jobs without a list of their own, and
+// whether Jitter applies.
+func retryDelays(q *fsm.QueueRecord) (delays []fsm.Duration, jitter bool) {
+	if len(q.Settings.RetryDelays) > 0 {
+		return q.Settings.RetryDelays, false
+	}
+	return fsm.DefaultRetryDelays(q.Format), true
+}

@@ -1,0 +1,209 @@
+package machine
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/digest"
+)
+
+// put creates a job, or repeats the answer of its first put. DESIGN.md gives the order of the
+// checks.
+func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
+	q, code := m.home(c.Queue, c.Partition, c.Partitions)
+	if code != fsm.OK {
+		return fsm.Result{Code: code}, false
+	}
+	var content [16]byte
+	var tombstone uint32
+	if c.ID != "" {
+		content = codec.ContentHash(c)
+		var held uint32
+		held, tombstone = m.store.byID(q, c.ID)
+		if held != 0 {
+			return m.putAgain(job{held, q}, content)
+		}
+		if tombstone != 0 && !c.Again && !m.forgotten(q, tombstone) {
+			return m.putEnded(q, tombstone, content)
+		}
+	}
+	if wait := m.rateWait(q, m.scalars.Clock); wait > 0 {
+		return fsm.Result{Code: fsm.RateLimited, Wait: wait}, false
+	}
+	j := m.newJob(q, c)
+	if m.full(q, fsm.JobBytes(&j)) {
+		return fsm.Result{Code: fsm.QueueFull}, false
+	}
+	m.takeToken(q)
+	if tombstone != 0 {
+		m.forgetTombstone(q, tombstone)
+	}
+	state := m.addJob(q, &j, content)
+	return fsm.Result{Created: true, State: state, Partition: c.Partition, Serial: j.Serial, Due: j.FirstDue}, true
+}
+
+// home returns the queue of a put or a configuration and settles it. It creates an ordinary queue
+// at its first mention. The code is QueueChanged if the caller assumes another partition, or
+// another number of them, than the queue has.
+func (m *Machine) home(name string, partition, partitions uint32) (*queue, fsm.Code) {
+	q := m.queues.byName[name]
+	if q == nil {
+		if partition != 0 || partitions != 1 {
+			return nil, fsm.QueueChanged
+		}
+		return m.createQueue(name, 0, 1)
+	}
+	m.settleQueue(q)
+	if r := m.record(q); r.Partition != partition || r.Partitions != partitions {
+		return nil, fsm.QueueChanged
+	}
+	return q, fsm.OK
+}
+
+// putAgain answers a put whose id belongs to a held job.
+func (m *Machine) putAgain(j job, content [16]byte) (fsm.Result, bool) {
+	b := m.payload(j)
+	if b.content() != content {
+		return fsm.Result{Code: fsm.JobExists}, false
+	}
+	m.touch(j.q).Counters.Duplicate++
+	s := m.slot(j)
+	return fsm.Result{State: s.state(), Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}, false
+}
+
+// putEnded answers a put whose id belongs to a tombstone.
+func (m *Machine) putEnded(q *queue, tombstone uint32, content [16]byte) (fsm.Result, bool) {
+	t := m.store.tombs.at(tombstone)
+	if openPayload(m.store.blobs.at(t.blob)).content() != content {
+		return fsm.Result{Code: fsm.JobExists}, false
+	}
+	m.touch(q).Counters.Duplicate++
+	return fsm.Result{State: t.state, Partition: m.record(q).Partition, Serial: t.serial, Due: t.firstDue}, false
+}
+
+// forgotten reports whether a tombstone is past its window, swept or not.
+func (m *Machine) forgotten(q *queue, tombstone uint32) bool {
+	return m.forgottenAt(q, tombstone, m.scalars.Clock)
+}
+
+// forgottenAt is forgotten at a time that is not before the clock.
+func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
+	window, forever := dedupWindow(&m.record(q).Settings)
+	return !forever && m.store.tombs.at(tombstone).ended.Add(window) <= now
+}
+
+// newJob returns the record of a job, with the serial that it gets if it is stored.
+func (m *Machine) newJob(q *queue, c *fsm.Put) fsm.Job {
+	now := m.scalars.Clock
+	j := fsm.Job{
+		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now, FirstDue: now.After(0),
+		Headers: c.Headers, Body: c.Body,
+	}
+	if c.Given.Has(fsm.GivenDelay) {
+		j.FirstDue = now.After(c.Delay)
+	}
+	if c.Given.Has(fsm.GivenDueAt) {
+		j.FirstDue = c.DueAt.Ceil()
+	}
+	if c.Given.Has(fsm.GivenTTR) {
+		j.TTR = c.TTR
+	}
+	if c.Given.Has(fsm.GivenTTL) {
+		j.TTL = now.After(c.TTL)
+	}
+	if c.Given.Has(fsm.GivenPriority) {
+		j.Priority = c.Priority
+	}
+	if c.Given.Has(fsm.GivenMaxAttempts) {
+		j.MaxAttempts = c.MaxAttempts
+	}
+	if c.Given.Has(fsm.GivenRetryDelays) {
+		j.RetryDelays = c.RetryDelays
+	}
+	j.Due = j.FirstDue
+	return j
+}
+
+// addJob stores a new job and returns its first state.
+func (m *Machine) addJob(q *queue, v *fsm.Job, content [16]byte) fsm.State {
+	m.scalars.Serial = v.Serial
+	r := m.touch(q)
+	r.Counters.Put++
+	state := fsm.Delayed
+	if v.Due <= m.scalars.Clock {
+		state = fsm.Ready
+	}
+	m.set(m.storeJob(q, v, content), state, v.Due)
+	return state
+}
+
+// storeJob stores the payload of a job and adds the job to the tables. The caller sets its state.
+func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
+	idHash := uint32(0)
+	if !v.Generated {
+		idHash = m.store.idHash(q, v.ID)
+	}
+	m.store.scratch = appendPayload(m.store.scratch[:0], v, content, idHash, digest.JobPayload(v, content))
+	j := job{m.store.slots.alloc(), q}
+	s := m.store.slots.edit(j.index)
+	s.serial, s.queue, s.priority, s.due = v.Serial, q.index, v.Priority, v.Due
+	s.setBlob(m.store.blobs.put(m.store.scratch))
+	if v.TTL != 0 {
+		s.flags |= slotHasTTL
+	}
+	m.store.serials.insert(digest.SerialKey(v.Serial), j.index)
+	if !v.Generated {
+		s.flags |= slotHasID
+		m.store.withID++
+		m.store.idBytes += len(v.ID)
+		m.store.ids.insert(idHash, j.index<<1)
+	}
+	m.touch(q).Counts.Bytes += fsm.JobBytes(v)
+	return j
+}
+
+// partitionLimit is the limit of a queue as one of its partitions enforces it. A limit that is set
+// is never less than 1.
+func partitionLimit(limit uint64, r *fsm.QueueRecord) uint64 {
+	if limit == 0 {
+		return 0
+	}
+	return max(1, limit/uint64(max(1, r.Partitions)))
+}
+
+// full reports whether a job of this size would exceed a limit of the queue.
+func (m *Machine) full(q *queue, bytes uint64) bool {
+	r := m.record(q)
+	jobs, size := partitionLimit(r.Settings.MaxJobs, r), partitionLimit(r.Settings.MaxBytes, r)
+	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
+}
+
+// The token bucket is kept as the time at which it is full again (the theoretical arrival time of the generic cell rate
+// algorithm, ITU-T I.371): a put passes if that time is at most one bucket's worth ahead of the clock.
+
+// ratePeriod returns the time between tokens and how far ahead of the clock RateAt may be; both are
+// 0 without a limit.
+func ratePeriod(r *fsm.QueueRecord) (period, ahead fsm.Duration) {
+	rate := min(partitionLimit(r.Settings.PutsPerSecond, r), 1e9)
+	if rate == 0 {
+		return 0, 0
+	}
+	period = fsm.Duration(1e9 / rate)
+	return period, fsm.Duration(rate-1) * period
+}
+
+// rateWait returns how long a put at time now has to wait for a token, 0 if there is one.
+func (m *Machine) rateWait(q *queue, now fsm.Time) fsm.Duration {
+	r := m.record(q)
+	if r.Settings.PutsPerSecond == 0 {
+		return 0
+	}
+	_, ahead := ratePeriod(r)
+	return max(0, r.RateAt.Sub(now)-ahead)
+}
+
+func (m *Machine) takeToken(q *queue) {
+	if r := m.record(q); r.Settings.PutsPerSecond > 0 {
+		period, _ := ratePeriod(r)
+		m.touch(q).RateAt = max(r.RateAt, m.scalars.Clock).Add(period)
+	}
+}

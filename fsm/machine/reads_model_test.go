@@ -1,0 +1,195 @@
+package machine_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/belfrydb/belfry/fsm"
+)
+
+// read compares what readers see.
+func (d *duel) read(plan *readPlan) error {
+	d.seen.reads++
+	now := d.model.Clock.Add(plan.ahead)
+	errs := []error{d.readQueues(now), d.readAnswers(now), d.readStats()}
+	for _, name := range queueNames() {
+		errs = append(errs, d.readJobs(name, now), d.readLists(name, now, plan))
+	}
+	return errors.Join(errs...)
+}
+
+// differ returns an error if a read of the machine is not what the model says.
+func differ(what string, want, got any) error {
+	if reflect.DeepEqual(want, got) { // cmp is slow, and rarely has to say what differs
+		return nil
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		return fmt.Errorf("%s (-model +machine):\n%s", what, diff)
+	}
+	return nil
+}
+
+// tidy makes empty lists nil, which of the two they are has no meaning.
+func tidy(j fsm.Job) fsm.Job {
+	if len(j.Headers) == 0 {
+		j.Headers = nil
+	}
+	if len(j.RetryDelays) == 0 {
+		j.RetryDelays = nil
+	}
+	if len(j.Body) == 0 {
+		j.Body = nil
+	}
+	return j
+}
+
+func tidyAll(jobs []fsm.Job) []fsm.Job {
+	var list []fsm.Job
+	for _, j := range jobs {
+		list = append(list, tidy(j))
+	}
+	return list
+}
+
+func (d *duel) readQueues(now fsm.Time) error {
+	var errs []error
+	for _, name := range queueNames() {
+		want, wantOK := d.model.Queue(name, now)
+		got, ok := d.machine.Queue(name, now)
+		errs = append(errs, differ("Queue", want, got), differ("Queue found", wantOK, ok))
+
+		wantN, wantNext := d.model.Available(name, now)
+		n, next := d.machine.Available(name, now)
+		errs = append(errs, differ("Available", []any{wantN, wantNext}, []any{n, next}))
+		if withheld := d.machine.Withheld(name, now); withheld && n > 0 || !withheld && n == 0 && got.Counts.Ready > 0 {
+			errs = append(errs, fmt.Errorf("Withheld is %v of %s, and %d of %d ready jobs are available", withheld, name, n, got.Counts.Ready))
+		}
+	}
+	var pages []fsm.Queue
+	for after := ""; ; {
+		page := d.machine.Queues(after, 2)
+		pages = append(pages, page...)
+		if len(page) < 2 {
+			break
+		}
+		after = page[1].Name
+	}
+	return errors.Join(append(errs, differ("Queues", d.model.Queues(d.model.Clock), pages))...)
+}
+
+// jobsMax bounds how many jobs of a queue are read.
+const jobsMax = 60
+
+func (d *duel) readJobs(queue string, now fsm.Time) error {
+	var errs []error
+	ids := append([]string{"0-1", "1-3", "00-1", "-", "burst0-7"}, jobIDs()...)
+	for _, j := range d.model.Jobs(queue) {
+		if len(ids) >= jobsMax {
+			break
+		}
+		ids = append(ids, j.ID)
+		ref := fsm.Ref{Queue: queue, Partition: j.Partition, Serial: j.Serial, Fence: j.Fence}
+		want, wantOK := d.model.Held(ref)
+		got, ok := d.machine.Held(ref)
+		if wantOK || ok {
+			errs = append(errs, differ("Held", tidy(want), tidy(got)), differ("Held found", wantOK, ok))
+		}
+	}
+	for _, id := range ids {
+		want, wantOK := d.model.Job(queue, id, now)
+		got, ok := d.machine.Job(queue, id, now)
+		if wantOK || ok {
+			errs = append(errs, differ("Job", tidy(want), tidy(got)), differ("Job found", wantOK, ok))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pagesMax bounds how far a listing is followed.
+const pagesMax = 20
+
+func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
+	for _, state := range []fsm.State{fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead, fsm.Acked} {
+		query := &fsm.ListQuery{
+			Queue: queue, State: state, DueAfter: plan.dueAfter, DueBefore: plan.dueBefore, Max: plan.pageSize,
+		}
+		for range pagesMax {
+			want, wantMore := d.model.List(query, now)
+			got, more := d.machine.List(query, now)
+			if err := errors.Join(differ("List", tidyAll(want), tidyAll(got)), differ("List has more", wantMore, more)); err != nil {
+				return fmt.Errorf("%+v: %w", *query, err)
+			}
+			if !more {
+				break
+			}
+			last := got[len(got)-1]
+			query.After = fsm.Cursor{Due: last.Due, Serial: last.Serial}
+		}
+	}
+	return nil
+}
+
+func (d *duel) readAnswers(now fsm.Time) error {
+	var errs []error
+	recall := func(r *fsm.Request) {
+		want, wantCode := d.model.Recall(r, now)
+		got, code := d.machine.Recall(r, now)
+		errs = append(errs, differ("Recall", want, got), differ("code of Recall", wantCode, code))
+		d.seen.recalls[recalled{granted: len(want) > 0, code: wantCode}]++
+	}
+	for _, caller := range []string{"x", "y"} {
+		for _, id := range []string{"r1", "r2", "r3", "none"} {
+			sent := d.sent[requestName{caller, id}]
+			for i := range sent {
+				recall(&sent[i])
+			}
+			recall(&fsm.Request{Caller: caller, ID: id})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// requestName is what makes two requests attempts at the same one.
+type requestName struct{ caller, id string }
+
+// sentMax is how many of the requests of one name are kept.
+const sentMax = 3
+
+// keep notes the requests that a repeat can be made of.
+func (d *duel) keep(requests []fsm.Request) {
+	for _, r := range requests {
+		if r.ID == "" {
+			continue
+		}
+		name := requestName{r.Caller, r.ID}
+		d.sent[name] = append(d.sent[name][max(0, len(d.sent[name])-sentMax+1):], r)
+	}
+}
+
+func (d *duel) readStats() error {
+	got := d.machine.Stats()
+	got.BlobBytes = 0
+	return differ("Stats", d.model.Stats(), got)
+}
+
+// readAll says in which records machine and model differ, after their digests did.
+func (d *duel) readAll() string {
+	var b strings.Builder
+	now := d.model.Clock
+	for _, err := range []error{d.readQueues(now), d.readStats(), d.readAnswers(now)} {
+		if err != nil {
+			fmt.Fprintln(&b, err)
+		}
+	}
+	for _, name := range queueNames() {
+		if err := d.readJobs(name, now); err != nil {
+			fmt.Fprintln(&b, err)
+		}
+	}
+	return b.String()
+}

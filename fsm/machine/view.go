@@ -1,0 +1,271 @@
+package machine
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/digest"
+)
+
+// Job returns a held job by its id, chosen or generated, as it is at time now: as an unlimited
+// settling at now would leave it. It reports false if the job is not held then. now must not be
+// before Clock.
+func (m *Machine) Job(name, id string, now fsm.Time) (fsm.Job, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return fsm.Job{}, false
+	}
+	j, _ := m.lookup(q, id)
+	if j.index == 0 {
+		return fsm.Job{}, false
+	}
+	v := m.view(j)
+	return v, m.at(q, &v, now)
+}
+
+// endedJob returns what is remembered at time now of a job that has ended.
+func (m *Machine) endedJob(name, id string, now fsm.Time) (fsm.Job, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return fsm.Job{}, false
+	}
+	_, tombstone := m.lookup(q, id)
+	if tombstone == 0 || m.forgottenAt(q, tombstone, now) {
+		return fsm.Job{}, false
+	}
+	t, attempts := m.tombstone(q, tombstone), m.store.tombs.at(tombstone).attempts
+	return fsm.Job{
+		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State,
+		Due: t.FirstDue, FirstDue: t.FirstDue, Ended: t.Ended,
+		Attempt: uint32(max(attempts, 1) - 1), AttemptUnknown: attempts == 0,
+	}, true
+}
+
+// Held returns the job under the lease that ref names, whether or not the lease has lapsed by now.
+func (m *Machine) Held(ref fsm.Ref) (fsm.Job, bool) {
+	j, ok := m.held(m.queues.byName[ref.Queue], ref)
+	if !ok {
+		return fsm.Job{}, false
+	}
+	return m.view(j), true
+}
+
+// held finds the job under the lease that ref names in a queue, which may be nil.
+func (m *Machine) held(q *queue, ref fsm.Ref) (job, bool) {
+	if q == nil {
+		return job{}, false
+	}
+	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	if j.index == 0 {
+		return job{}, false
+	}
+	s := m.slot(j)
+	live := s.queue == q.index && s.state() == fsm.Reserved && m.leaseOf(j).fence == ref.Fence
+	return j, live && m.record(q).Partition == ref.Partition
+}
+
+// view returns a held job as it is stored.
+func (m *Machine) view(j job) (v fsm.Job) {
+	m.show(j, &v)
+	return v
+}
+
+// show is view into a job that is there.
+func (m *Machine) show(j job, v *fsm.Job) {
+	s, r := m.slot(j), m.record(j.q)
+	*v = fsm.Job{
+		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state(),
+		Priority: s.priority, Due: s.due,
+	}
+	m.payload(j).read(v)
+	v.BodyBytes = uint32(len(v.Body))
+	if v.Generated {
+		v.ID = fsm.FormatID(r.Partition, s.serial)
+	}
+	if s.flags&slotHasTTL == 0 {
+		v.TTL = 0
+	}
+	l := m.leaseOf(j)
+	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.attempt, l.fence, l.until, l.ttr, l.redrives, l.died
+	v.LastError = m.note(l.note)
+}
+
+// at changes a stored job to its state at time now, and reports whether it is still held then.
+func (m *Machine) at(q *queue, v *fsm.Job, now fsm.Time) bool {
+	r := m.record(q)
+	if v.State == fsm.Reserved && v.Until <= now {
+		if limit := attemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
+			v.State, v.Died = fsm.Dead, now
+			return true
+		}
+		v.State = fsm.Ready
+		if v.TTL == 0 || v.TTL > now {
+			v.Due = v.Until
+		}
+	}
+	if (v.State == fsm.Delayed || v.State == fsm.Ready) && v.TTL != 0 && v.TTL <= now {
+		if !r.Settings.ExpireToDead {
+			return false
+		}
+		v.State, v.TTL, v.Died = fsm.Dead, 0, now
+		return true
+	}
+	if v.State == fsm.Delayed && v.Due <= now {
+		if r.OverdueFrom < v.Due && v.Due <= r.OverdueTo {
+			switch {
+			case r.Settings.Overdue == fsm.DropOverdue:
+				return false
+			case r.Settings.Overdue == fsm.SpreadOverdue && r.Settings.OverduePeriod > 0:
+				v.Due = spreadDue(r.OverdueFrom, r.OverdueTo, v.Due, r.Settings.OverduePeriod)
+			}
+		}
+		if v.Due <= now {
+			v.State = fsm.Ready
+		}
+	}
+	return true
+}
+
+// attemptsMax is the number of failed attempts after which a job is dead, 0 if there is no limit.
+func attemptsMax(v *fsm.Job, s *fsm.Settings) uint32 {
+	switch {
+	case v.Given.Has(fsm.GivenMaxAttempts):
+		return v.MaxAttempts
+	case s.MaxAttemptsSet:
+		return s.MaxAttempts
+	default:
+		return fsm.DefaultMaxAttempts
+	}
+}
+
+// Queue returns what is known of a queue. Counts and counters are as of the last entry; times are as of now.
+func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
+	q := m.queues.byName[name]
+	if q == nil {
+		return fsm.Queue{}, false
+	}
+	r := m.record(q)
+	v := fsm.Queue{
+		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
+		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.len()),
+		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
+	}
+	if window, forever := dedupWindow(&r.Settings); !forever {
+		v.DedupSince = max(v.DedupSince, now-fsm.Time(window))
+	}
+	if v.NextDue = q.delayed.firstAt(); v.NextDue != 0 && v.NextDue <= now {
+		next, _ := q.delayed.from(key{at: now + 1})
+		v.NextDue = next.at
+	}
+	v.Due = m.due(q, now)
+	return v, true
+}
+
+// oldestReady returns the due time of the job that has been ready longest, 0 if none is.
+func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
+	var oldest fsm.Time
+	for k, ok := q.ready.min(); ok; k, ok = q.ready.from(key{priority: k.priority, at: fsm.TimeMax, serial: 1<<64 - 1}) {
+		if oldest == 0 || k.at < oldest {
+			oldest = k.at
+		}
+	}
+	if at := q.delayed.firstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
+		oldest = at
+	}
+	return oldest
+}
+
+// Queues returns up to most queues whose names come after the given one, by name, as of the last entry.
+func (m *Machine) Queues(after string, most int) []fsm.Queue {
+	var list []fsm.Queue
+	m.queues.names.AscendGreaterOrEqual(after, func(name string) bool {
+		if name == after && after != "" {
+			return true
+		}
+		if len(list) == most {
+			return false
+		}
+		v, _ := m.Queue(name, m.scalars.Clock)
+		list = append(list, v)
+		return true
+	})
+	return list
+}
+
+// Available returns the number of jobs that a Reserve of this queue at time now could get at most.
+// next is the next time after now at which that number may grow by itself; 0 if there is none. With
+// StepMax jobs due or leases lapsed and not yet settled, next may leave out later times: the
+// settling that follows brings them up.
+func (m *Machine) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
+	q := m.queues.byName[name]
+	if q == nil || m.restored.Open() {
+		return 0, 0
+	}
+	r := m.record(q)
+	if r.Settings.PausedAt(now) {
+		return 0, r.Settings.PausedUntil
+	}
+	due, nextDue := q.delayed.upTo(now, fsm.StepMax)
+	lapsed, nextUntil := q.leases.upTo(now, fsm.StepMax)
+	n, next = r.Counts.Ready+due+lapsed, nextDue
+	if nextUntil != 0 && (next == 0 || nextUntil < next) {
+		next = nextUntil
+	}
+	if limit := partitionLimit(r.Settings.MaxInFlight, r); limit > 0 {
+		held := r.Counts.Reserved - lapsed
+		if held >= limit {
+			return 0, next
+		}
+		n = min(n, limit-held)
+	}
+	return n, next
+}
+
+// Withheld reports whether a queue gives out no job at time now, due or not. It is paused, has
+// reached its maxInFlight, or is being restored.
+func (m *Machine) Withheld(name string, now fsm.Time) bool {
+	q := m.queues.byName[name]
+	if q == nil {
+		return false
+	}
+	r := m.record(q)
+	if m.restored.Open() || r.Settings.PausedAt(now) {
+		return true
+	}
+	lapsed, _ := q.leases.upTo(now, fsm.StepMax)
+	limit := partitionLimit(r.Settings.MaxInFlight, r)
+	return limit > 0 && r.Counts.Reserved-lapsed >= limit
+}
+
+// Recall returns the live grants of an earlier attempt at a request at time now, nil if there are
+// none. The code is Invalid if the request's id is remembered with other content, as Apply would
+// answer, else OK.
+func (m *Machine) Recall(req *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code) {
+	return m.recalled(codec.RecallOf(req), now)
+}
+
+// recalled is Recall with the hash of the content.
+func (m *Machine) recalled(q *fsm.RecallQuery, now fsm.Time) ([]fsm.Grant, fsm.Code) {
+	index := m.answers.find(digest.RequestKey(m.cfg.Seed, q.Caller, q.RequestID), q.Caller, q.RequestID)
+	if index == 0 || m.answers.records.at(index).at.Add(fsm.RequestWindow) < now {
+		return nil, fsm.OK
+	}
+	r := codec.PlainReader(m.answers.at(index))
+	a := r.Answer()
+	if a.Content != q.Content {
+		return nil, fsm.Invalid
+	}
+	var live []fsm.Grant
+	for _, res := range a.Results {
+		live = append(live, m.liveGrants(res.Grants, now)...)
+	}
+	return live, fsm.OK
+}
+
+// Stats returns the sizes of the machine as of the last entry.
+func (m *Machine) Stats() fsm.Stats {
+	return fsm.Stats{
+		Queues: len(m.queues.byName), Jobs: m.store.slots.count(), Tombstones: m.store.tombs.count(),
+		Finished: m.finished.records.count(), Answers: m.answers.records.count(), AnswersBytes: m.answers.bytes,
+		BlobBytes: m.store.blobs.bytes,
+	}
+}
