@@ -423,7 +423,7 @@ var importTable = []importRow{
 	{
 		dir:     "cmd/belfry",
 		may:     []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
-		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
 			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",

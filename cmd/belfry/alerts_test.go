@@ -16,6 +16,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -180,26 +182,26 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	there := shown{}
 	there.add(mirrorMetrics(t))
-	a := &app{system: newSystem()}
-	cfg := a.ownServer(t.TempDir())
+	host, sys := testHost(), cli.NewSystem()
+	cfg := host.OwnServer(t.TempDir())
 	cfg.NodeID, cfg.TLS = "n1", endingSoon(t, 24*time.Hour)
 	alone, err := server.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	there.add(samplesOf(t, call(t, alone, "metrics", "")))
-	there.add(afterRecovery(t, a, alone, cfg))
-	err = a.withTrio(t.Context(), func(int, int) {}, func(three *trio) error {
+	there.add(afterRecovery(t, sys, alone, cfg))
+	err = host.WithTrio(t.Context(), func(int, int) {}, func(three *local.Trio) error {
 		deliver := func() {
-			held := call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
-			call(t, three.servers[0], "v1/ack", fmt.Sprintf(`{"lease":%q}`, oneLease.FindStringSubmatch(held)[1]))
-			call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
+			held := call(t, three.Servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
+			call(t, three.Servers[0], "v1/ack", fmt.Sprintf(`{"lease":%q}`, oneLease.FindStringSubmatch(held)[1]))
+			call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
 		}
-		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
-		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
-		call(t, three.servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
-		call(t, three.servers[0], "v1/set-namespace", `{"name":"shop","maxJobs":10}`)
-		if code := run(t.Context(), a.system, []string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.servers[0].URL()}); code != 0 {
+		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x"}`)
+		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
+		call(t, three.Servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
+		call(t, three.Servers[0], "v1/set-namespace", `{"name":"shop","maxJobs":10}`)
+		if code := run(t.Context(), sys, []string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.Servers[0].URL()}); code != 0 {
 			return fmt.Errorf("a backup ended with %d", code)
 		}
 		awaited := []string{
@@ -208,7 +210,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		}
 		await(t, "what comes with time and with jobs", func() bool {
 			deliver() // each time: a leader who takes over has measured none
-			for _, s := range three.servers {
+			for _, s := range three.Servers {
 				there.add(samplesOf(t, call(t, s, "metrics", "")))
 			}
 			return !slices.ContainsFunc(awaited, func(name string) bool { return there[name] == nil })
@@ -239,13 +241,13 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 
 // afterRecovery returns what a server shows that is stopped, recovered and started again: a recovery leaves a snapshot of each shard, which a server takes by
 // itself only after much more than a test puts.
-func afterRecovery(t *testing.T, a *app, s *server.Server, cfg server.Config) []sample {
+func afterRecovery(t *testing.T, sys *cli.System, s *server.Server, cfg server.Config) []sample {
 	t.Helper()
 	id := s.Status().ClusterID
 	if err := s.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code := run(t.Context(), a.system, []string{"recover", "--data", cfg.Dir, "--confirm", id}); code != 0 {
+	if code := run(t.Context(), sys, []string{"recover", "--data", cfg.Dir, "--confirm", id}); code != 0 {
 		t.Fatalf("a recovery ended with %d", code)
 	}
 	s, err := server.Start(t.Context(), cfg)

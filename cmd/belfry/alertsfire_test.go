@@ -18,6 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/belfrydb/belfry/access/certs"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -156,32 +158,32 @@ func (d *drill) expect(t *testing.T, firing bool, alerts ...string) {
 // TestAlertsOfNodesFire: what happens to the nodes of a cluster fires the alerts that name it, and none of those fires before.
 func TestAlertsOfNodesFire(t *testing.T) {
 	t.Parallel()
-	a := &app{system: newSystem()}
+	host, sys := testHost(), cli.NewSystem()
 	said := &lockedBuffer{}
-	a.out, a.err = said, said
-	err := a.withTrio(t.Context(), func(int, int) {}, func(three *trio) error {
+	sys.Out, sys.Err = said, said
+	err := host.WithTrio(t.Context(), func(int, int) {}, func(three *local.Trio) error {
 		look := func() scrape {
 			servers := map[string]*server.Server{}
-			for i, s := range three.servers {
-				servers[three.configs[i].NodeID] = s
+			for i, s := range three.Servers {
+				servers[three.Configs[i].NodeID] = s
 			}
 			return scrapeOf(t, servers)
 		}
 		operate := func(args ...string) {
-			if code := run(t.Context(), a.system, append(args, "--server", three.servers[0].URL())); code != 0 {
+			if code := run(t.Context(), sys, append(args, "--server", three.Servers[0].URL())); code != 0 {
 				t.Fatalf("%q ended with %d: %s", args, code, said)
 			}
 		}
 		led := func() (seen scrape) { // a look may meet a leadership that is being handed over
 			await(t, "leaders of all shards and of the catalog", func() bool {
 				seen = look()
-				return ledShards(seen) == trioShards && sum(seen, "belfry_catalog_leading") > 0
+				return ledShards(seen) == local.TrioShards && sum(seen, "belfry_catalog_leading") > 0
 			})
 			return seen
 		}
 		first := led()
-		call(t, three.servers[0], "v1/put", `{"queue":"orders","text":"x","ttr":"1h"}`) // a lease that does not end meanwhile
-		call(t, three.servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
+		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x","ttr":"1h"}`) // a lease that does not end meanwhile
+		call(t, three.Servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
 		// The others depend on how fast the machine is.
 		quiet := &drill{before: first, after: led(), moving: true}
 		quiet.expect(t, false, "BelfryNodeDown", "BelfryNoLeader", "BelfryCatalogNoLeader", "BelfryUnderReplicated", "BelfryReplicaLag", "BelfryDiskFull", "BelfryMemoryFull", "BelfryClockAhead",
@@ -189,12 +191,12 @@ func TestAlertsOfNodesFire(t *testing.T) {
 
 		first = look()
 		to := "n1"
-		if three.servers[0].Status().Shards[0].Serving {
+		if three.Servers[0].Status().Shards[0].Serving {
 			to = "n2"
 		}
 		operate("cluster", "transfer", "0", "--to", to)
 		operate("cluster", "settings", "--replication-factor", "5")
-		await(t, "leaders that want five voters", func() bool { return sum(look(), "belfry_shard_voters_wanted") == 5*trioShards })
+		await(t, "leaders that want five voters", func() bool { return sum(look(), "belfry_shard_voters_wanted") == 5*local.TrioShards })
 		(&drill{before: first, after: look()}).expect(t, true, "BelfryLeaderChanges", "BelfryUnderReplicated")
 
 		await(t, "the leader of orders to be stopped", func() bool { _, err := three.StopLeader(t.Context(), "orders"); return err == nil })
@@ -202,7 +204,7 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		down := &drill{before: first}
 		await(t, "leaders of all shards", func() bool {
 			down.after = look()
-			return ledShards(down.after) == trioShards
+			return ledShards(down.after) == local.TrioShards
 		})
 		down.expect(t, true, "BelfryNodeDown", "BelfryReplicaLag")
 		down.expect(t, false, "BelfryNoLeader")
@@ -245,8 +247,8 @@ func sum(s scrape, name string) (all float64) {
 // TestAlertsOfJobsFire: what happens to jobs, and to the certificate of the node, fires the alerts that name it.
 func TestAlertsOfJobsFire(t *testing.T) {
 	t.Parallel()
-	a := &app{system: newSystem()}
-	cfg := a.ownServer(t.TempDir())
+	host := testHost()
+	cfg := host.OwnServer(t.TempDir())
 	cfg.NodeID, cfg.TLS = "n1", endingSoon(t, 7*24*time.Hour)
 	s, err := server.Start(t.Context(), cfg)
 	if err != nil {
@@ -322,11 +324,11 @@ func endingSoon(t *testing.T, left time.Duration) certs.Files {
 // TestAlertsOfOperatorsFire: a backup that is old, also if the node that sent it was restarted since, and calls without a token, fire the alerts that name them.
 func TestAlertsOfOperatorsFire(t *testing.T) {
 	t.Parallel()
-	a := &app{system: newSystem()}
+	host, sys := testHost(), cli.NewSystem()
 	said := &lockedBuffer{}
-	a.out, a.err = said, said
+	sys.Out, sys.Err = said, said
 	dir := t.TempDir()
-	cfg := a.ownServer(t.TempDir())
+	cfg := host.OwnServer(t.TempDir())
 	root := makeRoot(t, dir, "root")
 	cfg.NodeID, cfg.RootTokens = "n1", root.RootTokens
 	s, err := server.Start(t.Context(), cfg)
@@ -366,7 +368,7 @@ func TestAlertsOfOperatorsFire(t *testing.T) {
 		}
 		return scrape{at: time.Now(), pages: map[string][]sample{"n1": samplesOf(t, page)}}
 	}
-	if code := run(t.Context(), a.system, []string{"backup", filepath.Join(dir, "backup"), "--server", s.URL(), "--token-file", root.Token}); code != 0 {
+	if code := run(t.Context(), sys, []string{"backup", filepath.Join(dir, "backup"), "--server", s.URL(), "--token-file", root.Token}); code != 0 {
 		t.Fatalf("a backup ended with %d: %s", code, said)
 	}
 	first := look()

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -45,8 +46,8 @@ type mirroring struct {
 // mirroringFrom starts a node, which is stopped when the test ends.
 func mirroringFrom(t *testing.T, url string) *mirroring {
 	t.Helper()
-	a, meters, log := &app{system: newSystem()}, newMirrorMeters(), &lockedBuffer{}
-	cfg := a.ownServer(t.TempDir())
+	host, meters, log := testHost(), newMirrorMeters(), &lockedBuffer{}
+	cfg := host.OwnServer(t.TempDir())
 	cfg.NodeID, cfg.Collectors = "n1", []prometheus.Collector{meters}
 	s, err := server.Start(t.Context(), cfg)
 	if err != nil {
@@ -142,8 +143,8 @@ func TestAlertsOfTheMirrorFire(t *testing.T) {
 		"a rollback": func(t *testing.T, r *redistest.Server) {
 			m := mirroringFrom(t, r.URL())
 			m.sees()
-			s := newSystem()
-			s.in, s.out, s.err = strings.NewReader(""), m.log, m.log
+			s := cli.NewSystem()
+			s.In, s.Out, s.Err = strings.NewReader(""), m.log, m.log
 			args := []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--belfry-queue", "shop/orders", "--redisson-format", "new", "--server", m.server.URL()}
 			if code := run(t.Context(), s, args); code != 0 {
 				t.Fatalf("%q ended with %d: %s", args, code, m.log)

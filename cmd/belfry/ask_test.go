@@ -7,6 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
+	"google.golang.org/protobuf/proto"
 )
 
 // await repeats a question that costs next to nothing until the answer is yes.
@@ -80,4 +85,15 @@ func header(t *testing.T, address, name string) string {
 	}
 	response.Body.Close()
 	return response.Header.Get(name)
+}
+
+// testHost is for servers in the process of a test, which none may lose its storage.
+func testHost() local.Host {
+	return local.Host{Version: cli.ThisBuild().Version, Fatal: func(err error) { panic(err) }}
+}
+
+// newHarness returns a harness for the whole tree of commands.
+func newHarness(t *testing.T, answer func(proto.Message) (proto.Message, error)) *clitest.Harness {
+	t.Helper()
+	return clitest.New(t, run, answer)
 }

@@ -99,8 +99,8 @@ func scopeAttacks() []attack {
 	}
 	return append(all, attack{"an ack of somebody else's lease", func(s *siege) string {
 		root := s.procs[0]
-		if got := root.run(launcher, "put", "bank/leased", "x"); got.code != 0 {
-			return got.err
+		if got := root.run(launcher, "put", "bank/leased", "x"); got.Code != 0 {
+			return got.Err
 		}
 		lease := reserveOne(s.t, root, launcher, "bank/leased").Lease
 		return s.ask(root, "consume", http.MethodPost, "/v1/ack", fmt.Sprintf(`{"lease":%q}`, lease))

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -90,7 +92,7 @@ func (s *siege) sealedPacket(key []byte, plain string) []byte {
 
 // trueKey is the gossip key of the cluster, keyless what nodes without one seal with.
 func (s *siege) trueKey() []byte {
-	keys, err := gossip.ReadKeyFile(filepath.Join(s.dir, gossipKeyFile))
+	keys, err := gossip.ReadKeyFile(filepath.Join(s.dir, access.GossipKeyFile))
 	if err != nil {
 		return nil
 	}
@@ -188,7 +190,7 @@ func again(name string, message func(s *siege) string) attack {
 	return attack{name, func(s *siege) string {
 		told := repeat.try(s)
 		c, got := &belfryv1.GetClusterResponse{}, s.procs[2].run(launcher, "cluster", "status", "-o", "json")
-		if err := decodeJSON([]byte(got.out), c); err != nil {
+		if err := cli.DecodeJSON([]byte(got.Out), c); err != nil {
 			return err.Error()
 		}
 		silent := slices.ContainsFunc(c.Nodes, func(n *belfryv1.Node) bool { return n.SilentSince != nil })
@@ -237,7 +239,7 @@ func joining(name string, change func(s *siege, cfg *gossip.Config), want string
 			Self: gossip.Info{
 				Cluster: s.members.ClusterId, Name: "n9", ServerID: "n9.0123456789abcdef", PeerAddr: "127.0.0.1:9", ClientAddr: "127.0.0.1:9", Shards: 2, Format: 1,
 			},
-			Listen: "127.0.0.1:0", Join: []string{s.gossip[2]}, KeyFile: filepath.Join(s.dir, gossipKeyFile), Logger: slog.New(slog.DiscardHandler),
+			Listen: "127.0.0.1:0", Join: []string{s.gossip[2]}, KeyFile: filepath.Join(s.dir, access.GossipKeyFile), Logger: slog.New(slog.DiscardHandler),
 		}
 		change(s, &cfg)
 		g, err := gossip.Start(s.t.Context(), cfg)
@@ -314,6 +316,6 @@ func gossipAttacks() []attack {
 		}, refused + "; " + refused},
 		joining("gossip: a node of another cluster that has the key", func(_ *siege, cfg *gossip.Config) { cfg.Self.Cluster = "another" }, "it sees 0 nodes: "),
 		joining("gossip: a node that has no key", func(_ *siege, cfg *gossip.Config) { cfg.KeyFile, cfg.Insecure = "", true }, "it sees 0 nodes: "),
-		joining("gossip: a node of another authority, with its key", func(s *siege, cfg *gossip.Config) { cfg.KeyFile = filepath.Join(s.foreign, gossipKeyFile) }, "it sees 0 nodes: "),
+		joining("gossip: a node of another authority, with its key", func(s *siege, cfg *gossip.Config) { cfg.KeyFile = filepath.Join(s.foreign, access.GossipKeyFile) }, "it sees 0 nodes: "),
 	}
 }

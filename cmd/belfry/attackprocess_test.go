@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -114,12 +115,12 @@ func newSiege(t *testing.T) *siege {
 		if name == "expired" {
 			args = append(args, "--ttl", "1s")
 		}
-		if got := s.procs[0].run(launcher, args...); got.code != 0 {
+		if got := s.procs[0].run(launcher, args...); got.Code != 0 {
 			t.Fatalf("making a token: %+v", got)
 		}
 		s.tokens[name] = s.readToken(file)
 	}
-	if got := s.procs[0].run(launcher, "token", "delete", textID(t, filepath.Join(s.dir, "ended.token"))); got.code != 0 {
+	if got := s.procs[0].run(launcher, "token", "delete", textID(t, filepath.Join(s.dir, "ended.token"))); got.Code != 0 {
 		t.Fatalf("ending a token: %+v", got)
 	}
 	for _, p := range s.procs {
@@ -169,7 +170,7 @@ func (s *siege) wantNoSecret(log string) {
 			s.t.Errorf("the token %s is in a log", name)
 		}
 	}
-	keys, err := os.ReadFile(filepath.Join(s.dir, gossipKeyFile))
+	keys, err := os.ReadFile(filepath.Join(s.dir, access.GossipKeyFile))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -12,13 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/belfrydb/belfry/rpc/fault"
+
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
-	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 const (
@@ -194,7 +196,7 @@ func (s *siege) rent(spaces []string) {
 	for _, space := range spaces {
 		args = append(args, "--scope", "put,consume:"+space+"/*")
 	}
-	if got := s.procs[0].run(launcher, args...); got.code != 0 {
+	if got := s.procs[0].run(launcher, args...); got.Code != 0 {
 		s.t.Fatalf("making a token: %+v", got)
 	}
 	s.tokens["rent"] = s.readToken(file)
@@ -260,7 +262,7 @@ func (s *siege) tenant(space string) (t *tenant, end func(), err error) {
 	transport := &http.Transport{TLSClientConfig: believing(s.t, s.procs[0].ca), ForceAttemptHTTP2: true}
 	for _, p := range s.procs {
 		urls = append(urls, "https://"+p.address)
-		t.nodes = append(t.nodes, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: &bearerTransport{s.tokens["rent"], transport}}, urls[len(urls)-1]))
+		t.nodes = append(t.nodes, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: cli.WithToken(s.tokens["rent"], transport)}, urls[len(urls)-1]))
 	}
 	if t.sdk, err = client.New(strings.Join(urls, ","), client.WithTLS(believing(s.t, s.procs[0].ca)), client.WithToken(s.tokens["rent"])); err != nil {
 		return nil, nil, err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/backup"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -34,10 +36,10 @@ func TestBackupOfThreeNodes(t *testing.T) {
 	if err := os.WriteFile(jobs, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := n2.run(program, "put", "--file", jobs); got.code != 0 {
+	if got := n2.run(program, "put", "--file", jobs); got.Code != 0 {
 		t.Fatalf("put: %+v", got)
 	}
-	if got := n2.run(program, "put", "held", "held", "--ttr", "1h"); got.code != 0 {
+	if got := n2.run(program, "put", "held", "held", "--ttr", "1h"); got.Code != 0 {
 		t.Fatalf("put: %+v", got)
 	}
 	held := reserveOne(t, n2, program, "held")
@@ -45,11 +47,11 @@ func TestBackupOfThreeNodes(t *testing.T) {
 	for i, p := range []*process{n1, n2, n3} {
 		path := filepath.Join(dir, fmt.Sprintf("%d.backup", i))
 		got := p.run(program, "backup", path, "-o", "json")
-		var said backupSummary
-		if err := json.Unmarshal([]byte(got.out), &said); err != nil || got.code != 0 || said.Jobs != 301 || said.Shards != 3 || said.Queues != 8 {
+		var said backup.Summary
+		if err := json.Unmarshal([]byte(got.Out), &said); err != nil || got.Code != 0 || said.Jobs != 301 || said.Shards != 3 || said.Queues != 8 {
 			t.Fatalf("through node %d: %+v, %v", i+1, got, err)
 		}
-		if got := p.run(program, "backup", path); got.code != codeConflict || !strings.Contains(got.err, "overwrites nothing") {
+		if got := p.run(program, "backup", path); got.Code != cli.CodeConflict || !strings.Contains(got.Err, "overwrites nothing") {
 			t.Errorf("over a backup: %+v", got)
 		}
 	}
@@ -60,19 +62,19 @@ func TestBackupOfThreeNodes(t *testing.T) {
 	refuseDamaged(t, n1, program, path)
 
 	next := interruptRestore(t, program, path)
-	if got := next.run(program, "restore", path, "--overdue", "spread=10m"); got.code != 0 || !strings.HasPrefix(got.out, "restored 301 jobs in 8 partitions") {
+	if got := next.run(program, "restore", path, "--overdue", "spread=10m"); got.Code != 0 || !strings.HasPrefix(got.Out, "restored 301 jobs in 8 partitions") {
 		t.Fatalf("restoring: %+v", got)
 	}
-	if got := next.run(program, "get", "q3", "job-3", "--body"); got.out != strings.Repeat("x", 150) {
+	if got := next.run(program, "get", "q3", "job-3", "--body"); got.Out != strings.Repeat("x", 150) {
 		t.Errorf("a body after the restore: %+v", got)
 	}
-	if got := next.run(program, "ack", held.Lease); got.code != 0 {
+	if got := next.run(program, "ack", held.Lease); got.Code != 0 {
 		t.Errorf("acking with a lease from the other cluster: %+v", got)
 	}
-	if got := next.run(program, "restore", path); got.code != codeConflict {
+	if got := next.run(program, "restore", path); got.Code != cli.CodeConflict {
 		t.Errorf("restoring twice: %+v", got)
 	}
-	if got := n1.run(program, "restore", path); got.code != codeConflict || !strings.Contains(got.err, "without queues") {
+	if got := n1.run(program, "restore", path); got.Code != cli.CodeConflict || !strings.Contains(got.Err, "without queues") {
 		t.Errorf("restoring over jobs: %+v", got)
 	}
 }
@@ -95,16 +97,16 @@ func interruptRestore(t *testing.T, program, path string) *process {
 	first.signal(syscall.SIGKILL)
 	first.end()
 	next := serve(t, program, dir)
-	if got := next.run(program, "cluster", "status"); got.code != codeUnhealthy || !strings.Contains(got.out, "a restore has begun and not ended") {
+	if got := next.run(program, "cluster", "status"); got.Code != cli.CodeUnhealthy || !strings.Contains(got.Out, "a restore has begun and not ended") {
 		t.Errorf("the status: %+v", got)
 	}
-	if got := next.run(program, "put", "q", "x"); got.code != codeExhausted || !strings.Contains(got.err, "restore") {
+	if got := next.run(program, "put", "q", "x"); got.Code != cli.CodeExhausted || !strings.Contains(got.Err, "restore") {
 		t.Errorf("a put: %+v", got)
 	}
-	if got := next.run(program, "backup", filepath.Join(t.TempDir(), "b")); got.code != codeExhausted {
+	if got := next.run(program, "backup", filepath.Join(t.TempDir(), "b")); got.Code != cli.CodeExhausted {
 		t.Errorf("a backup of half a restore: %+v", got)
 	}
-	if got := next.run(program, "restore", path); got.code != codeConflict || !strings.Contains(got.err, "other options") {
+	if got := next.run(program, "restore", path); got.Code != cli.CodeConflict || !strings.Contains(got.Err, "other options") {
 		t.Errorf("going on with other options: %+v", got)
 	}
 	return next
@@ -125,7 +127,7 @@ func refuseDamaged(t *testing.T, p *process, program, path string) {
 			t.Fatal(err)
 		}
 		got := p.run(program, "restore", bad)
-		if got.code != codeError || !strings.Contains(got.err, "at byte ") || !strings.Contains(got.err, "nothing was restored") {
+		if got.Code != cli.CodeError || !strings.Contains(got.Err, "at byte ") || !strings.Contains(got.Err, "nothing was restored") {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -151,7 +153,7 @@ func TestBackupOfASecuredCluster(t *testing.T) {
 		{"queue", "create", "shop/orders", "--partitions", "3", "--max-jobs", "30"},
 		{"put", "shop/orders", "first", "--id", "a"}, {"put", "shop/orders", "second", "--id", "b"},
 	} {
-		if got := old.run(launcher, args...); got.code != 0 {
+		if got := old.run(launcher, args...); got.Code != 0 {
 			t.Fatalf("%v: %+v", args, got)
 		}
 	}
@@ -160,19 +162,19 @@ func TestBackupOfASecuredCluster(t *testing.T) {
 		had[args] = lasting(t, old, args)
 	}
 	path := filepath.Join(dir, "secured.backup")
-	if got := old.with(shop).run(launcher, "backup", path); got.code == 0 || !strings.Contains(got.err, "admin:*") {
+	if got := old.with(shop).run(launcher, "backup", path); got.Code == 0 || !strings.Contains(got.Err, "admin:*") {
 		t.Errorf("a backup with the token of a tenant: %+v", got)
 	}
-	if got := old.run(launcher, "backup", path); got.code != 0 {
+	if got := old.run(launcher, "backup", path); got.Code != 0 {
 		t.Fatalf("the backup: %+v", got)
 	}
 
 	next, _ := secured()
 	foreign := next.with(old.token)
-	if got := foreign.run(launcher, "restore", path); got.code != codeForbidden {
+	if got := foreign.run(launcher, "restore", path); got.Code != cli.CodeForbidden {
 		t.Errorf("a restore with the root token of the other cluster: %+v", got)
 	}
-	if got := next.run(launcher, "restore", path); got.code != 0 || !strings.HasPrefix(got.out, "restored 2 jobs in 3 partitions") {
+	if got := next.run(launcher, "restore", path); got.Code != 0 || !strings.HasPrefix(got.Out, "restored 2 jobs in 3 partitions") {
 		t.Fatalf("the restore: %+v", got)
 	}
 	for args, want := range had {
@@ -182,12 +184,12 @@ func TestBackupOfASecuredCluster(t *testing.T) {
 	}
 	await(t, "a put to be over the quota", func() bool { // a quota lets some in where much is there already, until shards have their shares of it
 		got := next.run(launcher, "put", "shop/orders", "more")
-		return got.code == codeExhausted && strings.Contains(got.err, "namespace")
+		return got.Code == cli.CodeExhausted && strings.Contains(got.Err, "namespace")
 	})
-	if got := next.run(launcher, "token", "list", "-o", "json"); got.code != 0 || strings.Contains(got.out, "the shop") {
+	if got := next.run(launcher, "token", "list", "-o", "json"); got.Code != 0 || strings.Contains(got.Out, "the shop") {
 		t.Errorf("the tokens after the restore: %+v", got)
 	}
-	if got := next.with(shop).run(launcher, "reserve", "shop/orders"); got.code != codeForbidden {
+	if got := next.with(shop).run(launcher, "reserve", "shop/orders"); got.Code != cli.CodeForbidden {
 		t.Errorf("the token of the shop after the restore: %+v", got)
 	}
 }
@@ -197,7 +199,7 @@ func lasting(t *testing.T, p *process, args string) map[string]any {
 	t.Helper()
 	got := p.run(launcher, append(strings.Fields(args), "-o", "json")...)
 	var shown map[string]any
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || got.code != 0 {
+	if err := json.Unmarshal([]byte(got.Out), &shown); err != nil || got.Code != 0 {
 		t.Fatalf("%s: %+v, %v", args, got, err)
 	}
 	if queue, ok := shown["queue"].(map[string]any); ok {
@@ -211,13 +213,13 @@ func TestBackupFlags(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "fire": "mode:OVERDUE_MODE_FIRE", "drop": "mode:OVERDUE_MODE_DROP", "spread=90s": "mode:OVERDUE_MODE_SPREAD period:{seconds:90}",
 	} {
-		p, err := parseOverdue(text)
+		p, err := backup.ParseOverdue(text)
 		if got := strings.ReplaceAll(p.String(), "  ", " "); err != nil || p != nil && got != want || p == nil && want != "" {
 			t.Errorf("%q: %v, %v, want %s", text, p, err, want)
 		}
 	}
 	for _, text := range []string{"spread", "spread=", "spread=0s", "spread=-1s", "fire=1s", "later", "Drop"} {
-		if p, err := parseOverdue(text); err == nil {
+		if p, err := backup.ParseOverdue(text); err == nil {
 			t.Errorf("%q is taken as %v", text, p)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/bench"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -22,7 +24,13 @@ type benchFlags struct {
 	data     string
 }
 
-func (a *app) benchCommand() *cobra.Command {
+// benchVerbs is `bench`.
+type benchVerbs struct{ *cli.App }
+
+// benchCommand returns `bench`.
+func benchCommand(a *cli.App) *cobra.Command { return benchVerbs{a}.benchCommand() }
+
+func (a benchVerbs) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	var words []string
 	var about strings.Builder
@@ -37,34 +45,34 @@ func (a *app) benchCommand() *cobra.Command {
 			"own under bench/, which it deletes at the end, also after Ctrl-C or an error; a run that is killed leaves them. Where calls\n" +
 			"need a token, it has to allow put, consume and admin on bench/*, with --keep put and consume.\n\nWorkloads:\n" + about.String(),
 		Example:   "  belfry bench put\n  belfry bench pending --self --jobs 10000000\n  belfry bench lateness --rate 1000 --duration 30s",
-		Args:      arguments(1, 1, "WORKLOAD"),
+		Args:      cli.Arguments(1, 1, "WORKLOAD"),
 		ValidArgs: words,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	a.serverFlags(flags, "the server to measure")
+	a.ServerFlags(flags, "the server to measure")
 	flags.Uint64Var(&f.config.Jobs, "jobs", 0, "end after so many jobs instead of --duration")
 	f.duration, f.delay = 10*time.Second, 2*time.Second
-	flags.Var(&durationFlag{&f.duration, "10s"}, "duration", "how long a phase takes")
+	flags.Var(cli.NewDuration(&f.duration, "10s"), "duration", "how long a phase takes")
 	flags.IntVar(&f.config.Connections, "connections", 64, "put, batch, pending: callers, each with a connection")
 	flags.IntVar(&f.config.Callers, "callers", 512, "sdk: callers that share one client; e2e, lateness: consumers")
 	flags.IntVar(&f.config.Batch, "batch", 100, "batch, pending: jobs a call, up to 1000")
 	flags.Float64Var(&f.config.RatePerSecond, "rate", 1000, "e2e, lateness: jobs a second, put on schedule whatever the server does")
-	flags.Var(&durationFlag{&f.delay, "2s"}, "delay", "lateness: the delay of the jobs")
+	flags.Var(cli.NewDuration(&f.delay, "2s"), "delay", "lateness: the delay of the jobs")
 	flags.IntVar(&f.config.BodyBytes, "body", 100, "bytes of a body")
 	flags.IntVar(&f.config.Queues, "queues", 1, "spread the jobs over so many queues")
 	flags.BoolVar(&f.config.Keep, "keep", false, "leave the queues and the jobs that are left in them; with --self they go, or stay, with the data directory")
 	flags.BoolVar(&f.self, "self", false, "measure a server in this process")
 	flags.StringVar(&f.data, "data", "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
 	json := flags.Bool("json", false, "the same as --output json")
-	a.outputFlag(c)
+	a.OutputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.config.Workload, f.config.Duration, f.config.Delay = args[0], f.duration, f.delay
 		if *json {
-			a.output = "json"
+			a.Output = "json"
 		}
 		if !f.self && f.data != "" {
-			return usagef("--data goes with --self")
+			return cli.Usagef("--data goes with --self")
 		}
 		return a.bench(c.Context(), f)
 	}
@@ -72,47 +80,47 @@ func (a *app) benchCommand() *cobra.Command {
 }
 
 // bench measures, and shows what was measured also if the end was an error.
-func (a *app) bench(ctx context.Context, f *benchFlags) error {
+func (a benchVerbs) bench(ctx context.Context, f *benchFlags) error {
 	cfg := f.config
 	if !f.self {
-		conn, err := a.connect()
+		conn, err := a.Connect()
 		if err != nil {
 			return err
 		}
-		if cfg.TLS, err = a.clientTLS(); err != nil {
+		if cfg.TLS, err = a.ClientTLS(); err != nil {
 			return err
 		}
-		if cfg.Token, err = a.token(); err != nil {
+		if cfg.Token, err = a.Token(); err != nil {
 			return err
 		}
-		cfg.URL = conn.url
+		cfg.URL = conn.URL
 		defer context.AfterFunc(ctx, func() { a.sayRemoving(cfg) })()
 		if cfg.Workload == "pending" {
-			cfg.Memory = bench.ServerMemory(conn.http, conn.url)
+			cfg.Memory = bench.ServerMemory(conn.HTTP, conn.URL)
 		}
 		return a.measure(ctx, cfg)
 	}
-	defer a.tuneCollector(ctx)()
-	return a.withOwnServer(ctx, f.data, func(s *server.Server) error {
+	defer server.StartTuning(ctx, a.Variable("GOGC"))()
+	return local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithOwnServer(ctx, f.data, func(s *server.Server) error {
 		cfg.URL, cfg.Memory, cfg.Collect, cfg.Keep = s.URL(), bench.OwnMemory, bench.CollectOwn, true
 		return a.measure(ctx, cfg)
 	})
 }
 
 // sayRemoving says what an interrupted run still does.
-func (a *app) sayRemoving(cfg bench.Config) {
+func (a benchVerbs) sayRemoving(cfg bench.Config) {
 	if !cfg.Keep {
-		fmt.Fprintln(a.err, "belfry: interrupted; removing the queues of this run")
+		fmt.Fprintln(a.Err, "belfry: interrupted; removing the queues of this run")
 	}
 }
 
-func (a *app) measure(ctx context.Context, cfg bench.Config) error {
+func (a benchVerbs) measure(ctx context.Context, cfg bench.Config) error {
 	if err := cfg.Validate(); err != nil {
-		return usagef("%s%s", err, didYouMean(cfg.Workload, workloadNames()))
+		return cli.Usagef("%s%s", err, cli.DidYouMean(cfg.Workload, workloadNames()))
 	}
 	results, err := bench.Run(ctx, cfg)
 	if len(results) > 0 {
-		showErr := a.showValue(results, func(w io.Writer) { bench.Write(w, results) }) //nolint:errcheck // w is memory
+		showErr := a.ShowValue(results, func(w io.Writer) { bench.Write(w, results) }) //nolint:errcheck // w is memory
 		if err == nil {
 			err = showErr
 		}

@@ -16,13 +16,16 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // makeCerts runs `cert` in a directory and returns what it says.
-func makeCerts(t *testing.T, dir string, more ...string) (made madeCerts) {
+func makeCerts(t *testing.T, dir string, more ...string) (made access.MadeCerts) {
 	t.Helper()
 	got := runProgram(t, launcher, nil, append([]string{"cert", "--dir", dir, "-o", "json"}, more...)...)
-	if err := json.Unmarshal([]byte(got.out), &made); got.code != 0 || err != nil {
+	if err := json.Unmarshal([]byte(got.Out), &made); got.Code != 0 || err != nil {
 		t.Fatalf("making certificates: %+v, %v", got, err)
 	}
 	return made
@@ -31,8 +34,8 @@ func makeCerts(t *testing.T, dir string, more ...string) (made madeCerts) {
 // secureFlags are the flags of a node's certificates in a directory.
 func secureFlags(dir, node string) []string {
 	return []string{
-		"--tls-cert", filepath.Join(dir, node+".pem"), "--tls-key", filepath.Join(dir, node+"-key.pem"), "--tls-ca", filepath.Join(dir, authorityCert),
-		"--gossip-keys", filepath.Join(dir, gossipKeyFile),
+		"--tls-cert", filepath.Join(dir, node+".pem"), "--tls-key", filepath.Join(dir, node+"-key.pem"), "--tls-ca", filepath.Join(dir, access.AuthorityCert),
+		"--gossip-keys", filepath.Join(dir, access.GossipKeyFile),
 	}
 }
 
@@ -49,16 +52,16 @@ func TestSecuredCluster(t *testing.T) {
 	}
 	c.wantOne()
 	n1 := c.procs[0]
-	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", n1.address); got.code != codeUnavailable || !strings.Contains(got.err, "speaks TLS only") {
+	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", n1.address); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "speaks TLS only") {
 		t.Errorf("a put without TLS: %+v", got)
 	}
-	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", "https://"+n1.address, "--tls-ca", filepath.Join(foreign, authorityCert)); got.code != codeUnavailable || !strings.Contains(got.err, "certificate") {
+	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", "https://"+n1.address, "--tls-ca", filepath.Join(foreign, access.AuthorityCert)); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "certificate") {
 		t.Errorf("a put to whom nothing speaks for: %+v", got)
 	}
 
 	stranger := newCrew(t, 1)
 	flags := secureFlags(foreign, "n4")
-	flags[len(flags)-1] = filepath.Join(dir, gossipKeyFile)
+	flags[len(flags)-1] = filepath.Join(dir, access.GossipKeyFile)
 	stranger.gossip = []string{n1.gossip}
 	p := stranger.launchAt(0, addresses.Free(t), append(flags, "--node-id", "n4")...)
 	awaitText(t, p, "unknown authority")
@@ -131,7 +134,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 	p := serve(t, launcher, data, secureFlags(dir, "n1")...)
 	p.ca = made.CA
 	awaitText(t, p, "msg=ready")
-	if got := p.run(launcher, "health"); got.code != 0 {
+	if got := p.run(launcher, "health"); got.Code != 0 {
 		t.Errorf("health over TLS: %+v", got)
 	}
 	if name := answeredBy(t, p); name != "n1" {
@@ -139,7 +142,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 	}
 	p.signal(syscall.SIGTERM)
 	p.end()
-	start := func(flags ...string) outcome {
+	start := func(flags ...string) clitest.Outcome {
 		return runProgram(t, launcher, nil, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, flags...)...)
 	}
 	for _, test := range []struct {
@@ -151,7 +154,7 @@ func TestCertificatesOfOthers(t *testing.T) {
 		{"no key", secureFlags(dir, "n1")[:2], "--tls-cert by the command line; missing: --tls-key, --tls-ca. 'belfry cert'"},
 		{"a file that is not there", secureFlags(dir, "n9"), "n9.pem"},
 	} {
-		if got := start(test.flags...); got.code != codeUsage || !strings.Contains(got.err, test.want) {
+		if got := start(test.flags...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.want) {
 			t.Errorf("%s: %+v, want exit code 2 and %q", test.name, got, test.want)
 		}
 	}
@@ -171,14 +174,14 @@ func TestCertificatesOfOthers(t *testing.T) {
 		{[]string{"cert", "--dir", dir, "--node", "n3=fe80::1%eth0"}, "is neither"},
 		{[]string{"cert", "--dir", dir, "--node", "n3="}, `have "n3=", want hosts after the =`},
 	} {
-		if got := runProgram(t, launcher, nil, test.args...); got.code != codeUsage || !strings.Contains(got.err, test.want) {
+		if got := runProgram(t, launcher, nil, test.args...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.want) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", test.args, got, test.want)
 		}
 	}
 	if exists(dir, "n3.pem") {
 		t.Error("a command that was refused made a certificate")
 	}
-	if got := runProgram(t, launcher, nil, "cert", "--dir", dir, "--node", "n2=example.org"); got.code != 0 || !strings.Contains(got.out, "for localhost, 127.0.0.1, ::1, example.org, until ") {
+	if got := runProgram(t, launcher, nil, "cert", "--dir", dir, "--node", "n2=example.org"); got.Code != 0 || !strings.Contains(got.Out, "for localhost, 127.0.0.1, ::1, example.org, until ") {
 		t.Errorf("for people: %+v", got)
 	}
 }
@@ -186,14 +189,18 @@ func TestCertificatesOfOthers(t *testing.T) {
 // caller returns a client for a server, with its token, and the base of its URLs.
 func (p *process) caller() (*http.Client, string) {
 	p.t.Helper()
-	token, err := (&app{tokenFile: p.token}).token()
-	if err != nil {
-		p.t.Fatal(err)
+	token := ""
+	if p.token != "" {
+		text, err := os.ReadFile(p.token)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		token = strings.TrimSpace(string(text))
 	}
 	if p.ca == "" {
-		return &http.Client{Transport: &bearerTransport{token, http.DefaultTransport}}, "http://" + p.address
+		return &http.Client{Transport: cli.WithToken(token, http.DefaultTransport)}, "http://" + p.address
 	}
-	return &http.Client{Transport: &bearerTransport{token, &http.Transport{TLSClientConfig: believing(p.t, p.ca), DisableKeepAlives: true}}}, "https://" + p.address
+	return &http.Client{Transport: cli.WithToken(token, &http.Transport{TLSClientConfig: believing(p.t, p.ca), DisableKeepAlives: true})}, "https://" + p.address
 }
 
 // believing returns the settings of a client that believes one authority.

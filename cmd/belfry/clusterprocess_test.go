@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -42,26 +44,26 @@ func TestClusterOfProcesses(t *testing.T) {
 	if status.AnsweredBy != "n3" || status.ReplicationFactor != 3 || len(status.Shards) != shards || status.Catalog.GetLeader() == "" {
 		t.Errorf("%v", status)
 	}
-	if got := n1.run(program, "cluster", "drain", "n9"); got.code != codeUsage || !strings.Contains(got.err, "the nodes are n1, n2, n3") {
+	if got := n1.run(program, "cluster", "drain", "n9"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "the nodes are n1, n2, n3") {
 		t.Errorf("draining a stranger: %+v", got)
 	}
 
-	if got := n1.run(program, "cluster", "drain", "n3"); got.code != codeUsage || !strings.Contains(got.err, "2 voters instead of 3") {
+	if got := n1.run(program, "cluster", "drain", "n3"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "2 voters instead of 3") {
 		t.Errorf("draining without a spare node: %+v", got)
 	}
 	awaitCluster(t, n1, "all to be as before the drain that was refused", func(code int, c *belfryv1.GetClusterResponse) bool {
 		return code == 0 && len(c.Nodes) == 3 && !c.Nodes[2].Draining
 	})
-	if got := n1.run(program, "cluster", "drain", "n3", "--force"); got.code != 0 || !strings.HasPrefix(got.out, "n3 is empty") {
+	if got := n1.run(program, "cluster", "drain", "n3", "--force"); got.Code != 0 || !strings.HasPrefix(got.Out, "n3 is empty") {
 		t.Fatalf("draining: %+v", got)
 	}
 	awaitCluster(t, n1, "the third to be empty", func(_ int, c *belfryv1.GetClusterResponse) bool {
 		return c.Nodes[2].State == belfryv1.NodeState_NODE_STATE_DRAINING && votersOfAll(c, 2) && lacksVoters(c)
 	})
-	if got := n3.run(program, "put", "orders", "through the empty node"); got.code != 0 {
+	if got := n3.run(program, "put", "orders", "through the empty node"); got.Code != 0 {
 		t.Errorf("a node that is empty does not forward: %+v", got)
 	}
-	if got := n1.run(program, "cluster", "remove", "n3", "--yes"); got.code != codeUsage || !strings.Contains(got.err, "still answers") {
+	if got := n1.run(program, "cluster", "remove", "n3", "--yes"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "still answers") {
 		t.Errorf("removing a live node: %+v", got)
 	}
 	transferLeader(t, n1, program)
@@ -69,16 +71,16 @@ func TestClusterOfProcesses(t *testing.T) {
 	n3.signal(syscall.SIGKILL)
 	n3.end()
 	awaitCluster(t, n1, "n3 to be missed", func(code int, c *belfryv1.GetClusterResponse) bool {
-		return code == codeUnhealthy && len(c.Problems) == 2 && c.Problems[0] == "node n3 does not answer" && lacksVoters(c)
+		return code == cli.CodeUnhealthy && len(c.Problems) == 2 && c.Problems[0] == "node n3 does not answer" && lacksVoters(c)
 	})
-	if got := n1.run(program, "cluster", "status"); got.code != codeUnhealthy {
+	if got := n1.run(program, "cluster", "status"); got.Code != cli.CodeUnhealthy {
 		t.Errorf("the status of a cluster that misses a node: %+v", got)
 	}
-	if got := n1.run(program, "cluster", "remove", "n3", "--yes"); got.code != 0 || got.out != "removed n3\n" {
+	if got := n1.run(program, "cluster", "remove", "n3", "--yes"); got.Code != 0 || got.Out != "removed n3\n" {
 		t.Errorf("removing: %+v", got)
 	}
 	awaitCluster(t, n2, "two nodes", func(code int, c *belfryv1.GetClusterResponse) bool {
-		return code == codeUnhealthy && len(c.Nodes) == 2 && len(c.Catalog.GetVoters()) == 2 && len(c.Problems) == 1 && lacksVoters(c)
+		return code == cli.CodeUnhealthy && len(c.Nodes) == 2 && len(c.Catalog.GetVoters()) == 2 && len(c.Problems) == 1 && lacksVoters(c)
 	})
 	expectRefused(t, dirs["n3"], program, status.ClusterId, n1.gossip)
 	awaitCluster(t, n1, "two nodes after the return of the third", func(_ int, c *belfryv1.GetClusterResponse) bool {
@@ -92,10 +94,10 @@ func expectRefused(t *testing.T, dir, program, clusterID, join string) {
 	for _, more := range [][]string{{"--join", join}, nil} {
 		args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--log-format", "text"}, more...)
 		want := "was removed from cluster " + clusterID + "; what is in " + dir + " is of no use"
-		if got := runProgram(t, program, nil, args...); got.code != codeError || !strings.Contains(got.err, "belfry: n3.") || !strings.Contains(got.err, want) {
+		if got := runProgram(t, program, nil, args...); got.Code != cli.CodeError || !strings.Contains(got.Err, "belfry: n3.") || !strings.Contains(got.Err, want) {
 			t.Errorf("the removed node, started again %v: %+v", more, got)
-		} else if strings.Contains(got.err, "msg=ready") {
-			t.Errorf("the removed node, started again %v, called itself ready:\n%s", more, got.err)
+		} else if strings.Contains(got.Err, "msg=ready") {
+			t.Errorf("the removed node, started again %v, called itself ready:\n%s", more, got.Err)
 		}
 	}
 }
@@ -114,12 +116,12 @@ func transferLeader(t *testing.T, p *process, program string) {
 	if clusterOf(t, p, program).Shards[1].Leader == to {
 		to = "n2"
 	}
-	var got outcome
+	var got clitest.Outcome
 	awaitEvery(t, 50*time.Millisecond, "the transfer to "+to, func() bool { // which is refused while a busy node does not answer in time
 		got = p.run(program, "cluster", "transfer", "1", "--to", to)
-		return got.code == 0
+		return got.Code == 0
 	})
-	if !strings.Contains(got.out, to) {
+	if !strings.Contains(got.Out, to) {
 		t.Errorf("transferring: %+v", got)
 	}
 	awaitCluster(t, p, to+" to lead", func(_ int, c *belfryv1.GetClusterResponse) bool { return c.Shards[1].Leader == to })
@@ -139,7 +141,7 @@ func votersOfAll(c *belfryv1.GetClusterResponse, voters int) bool {
 func clusterOf(t *testing.T, p *process, program string) *belfryv1.GetClusterResponse {
 	t.Helper()
 	c, got := &belfryv1.GetClusterResponse{}, p.run(program, "cluster", "status", "-o", "json")
-	if err := decodeJSON([]byte(got.out), c); err != nil {
+	if err := cli.DecodeJSON([]byte(got.Out), c); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}
 	return c
@@ -164,7 +166,7 @@ func awaitCluster(t *testing.T, p *process, what string, yes func(code int, c *b
 			return false
 		}
 		if len(last.Problems) > 0 {
-			return yes(codeUnhealthy, last)
+			return yes(cli.CodeUnhealthy, last)
 		}
 		return yes(0, last)
 	})

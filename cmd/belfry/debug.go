@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof" //nolint:gosec // what it registers by itself is served nowhere
-	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // startDebug listens for people who look into the process, and nothing of a client's is there. Whoever reaches it may read the memory
@@ -21,8 +22,8 @@ func startDebug(ctx context.Context, address string, log *slog.Logger, pages htt
 	if address == "" {
 		return "", func() {}, nil
 	}
-	if host, _, err := net.SplitHostPort(address); err != nil || !onLoopback(host) {
-		return "", nil, usagef("--debug-addr: want HOST:PORT on loopback, such as 127.0.0.1:6060, have %q: whoever reaches it sees into the process", address)
+	if host, _, err := net.SplitHostPort(address); err != nil || !cli.OnLoopback(host) {
+		return "", nil, cli.Usagef("--debug-addr: want HOST:PORT on loopback, such as 127.0.0.1:6060, have %q: whoever reaches it sees into the process", address)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -53,13 +54,13 @@ func debugHandler(audit *slog.Logger, level *slog.LevelVar, config func(io.Write
 	mux.HandleFunc("GET /debug/config", func(w http.ResponseWriter, _ *http.Request) { config(w) })
 	mux.HandleFunc("GET /debug/log-level", func(w http.ResponseWriter, _ *http.Request) { showLevel(w, level) })
 	mux.HandleFunc("PUT /debug/log-level", func(w http.ResponseWriter, r *http.Request) { turnLevel(w, r, audit, level) })
-	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, thisBuild(debug.ReadBuildInfo())) })
+	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, cli.ThisBuild()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
 			host = strings.Trim(r.Host, "[]")
 		}
-		if !onLoopback(host) {
+		if !cli.OnLoopback(host) {
 			http.Error(w, "this is for callers on the machine, by its address", http.StatusForbidden)
 			return
 		}

@@ -16,6 +16,8 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // debugListener runs one until the test ends.
@@ -85,9 +87,9 @@ func TestDebugListener(t *testing.T) {
 func TestLogLevelIsTurned(t *testing.T) {
 	t.Parallel()
 	said := &lockedBuffer{}
-	s := newSystem()
-	s.err, s.errTerminal = said, false
-	a := &app{system: s}
+	s := cli.NewSystem()
+	s.Err, s.ErrTerminal = said, false
+	a := serveVerbs{&cli.App{System: s}}
 	level := levelOf("warn")
 	log := a.logger(logAuto, level)
 	pages := debugHandler(a.logger(logAuto, slog.LevelInfo), level, nil)
@@ -136,9 +138,9 @@ func TestLogFormat(t *testing.T) {
 		{logAuto, true, false}, {logAuto, false, true}, {logText, false, false}, {logJSON, true, true},
 	} {
 		said := &lockedBuffer{}
-		s := newSystem()
-		s.err, s.errTerminal = said, test.terminal
-		(&app{system: s}).logger(test.format, slog.LevelInfo).Info("hello", slog.Duration("after", 2*time.Second))
+		s := cli.NewSystem()
+		s.Err, s.ErrTerminal = said, test.terminal
+		(serveVerbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello", slog.Duration("after", 2*time.Second))
 		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") || !strings.Contains(said.String(), "2s") {
 			t.Errorf("%s with a terminal %v: %s", test.format, test.terminal, said)
 		}
@@ -173,8 +175,8 @@ func TestServerShowsItsSettings(t *testing.T) {
 func TestDebugListensOnLoopbackOnly(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:6060", ":6060", "[::]:0", "10.0.0.1:6060", "n1:6060", "127.0.0.1", "6060"} {
 		h := newHarness(t, nil)
-		got := h.run("serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--debug-addr", address)
-		if got.code != codeUsage || !strings.Contains(got.err, "--debug-addr: want HOST:PORT on loopback") {
+		got := h.Run("serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--debug-addr", address)
+		if got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--debug-addr: want HOST:PORT on loopback") {
 			t.Errorf("%s: %+v", address, got)
 		}
 	}
@@ -183,9 +185,9 @@ func TestDebugListensOnLoopbackOnly(t *testing.T) {
 // The doctor takes what the goroutines do from there, as the settings of the server say.
 func TestDoctorAsksTheDebugListener(t *testing.T) {
 	h := newHarness(t, nil)
-	h.env["BELFRY_SERVER"], h.env["BELFRY_DEBUG_ADDR"] = belfrytest.Start(t).URL, debugListener(t)
+	h.Env["BELFRY_SERVER"], h.Env["BELFRY_DEBUG_ADDR"] = belfrytest.Start(t).URL, debugListener(t)
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if got := h.run("doctor", "--out", path); got.code != 0 {
+	if got := h.Run("doctor", "--out", path); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	if text := unpack(t, path)["goroutines.txt"]; !strings.Contains(text, "goroutine profile: total ") || !strings.Contains(text, "startDebug") {
@@ -200,9 +202,9 @@ func TestDoctorShowsNoTokenToTheDebugListener(t *testing.T) {
 	stranger := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.Header }))
 	t.Cleanup(stranger.Close)
 	h := newHarness(t, nil)
-	h.env["BELFRY_SERVER"], h.env["BELFRY_TOKEN_FILE"] = belfrytest.Start(t).URL, write(t, "token", text+"\n")
+	h.Env["BELFRY_SERVER"], h.Env["BELFRY_TOKEN_FILE"] = belfrytest.Start(t).URL, clitest.WriteFile(t, "token", text+"\n")
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if got := h.run("doctor", "--out", path, "--debug-addr", stranger.Listener.Addr().String()); got.code != 0 {
+	if got := h.Run("doctor", "--out", path, "--debug-addr", stranger.Listener.Addr().String()); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	if header := <-asked; header.Get("Authorization") != "" {

@@ -5,10 +5,19 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/demo"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 )
 
-func (a *app) demoCommand() *cobra.Command {
+// demoVerbs is `demo`.
+type demoVerbs struct{ *cli.App }
+
+// demoCommand returns `demo`.
+func demoCommand(a *cli.App) *cobra.Command { return demoVerbs{a}.demoCommand() }
+
+func (a demoVerbs) demoCommand() *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "demo",
@@ -17,23 +26,23 @@ func (a *app) demoCommand() *cobra.Command {
 			"jobs ring when they are due, fail and come back, are extended, cancelled and redriven, and in the middle the node that\n" +
 			"leads them is stopped. It draws a picture on a terminal, and writes plain lines elsewhere. It fails if a job is early\n" +
 			"or missing.",
-		Args: arguments(0, 0),
+		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().Uint64Var(&seed, "seed", 1, "decides when the jobs of the choir ring")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		formed := false
-		if !a.outTerminal {
-			fmt.Fprintln(a.out, "three nodes are becoming a cluster")
+		if !a.OutTerminal {
+			fmt.Fprintln(a.Out, "three nodes are becoming a cluster")
 		}
-		err := a.withTrio(c.Context(), a.forming, func(t *trio) error {
+		err := local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithTrio(c.Context(), a.forming, func(t *local.Trio) error {
 			formed = true
 			return demo.Run(c.Context(), demo.Config{
-				URLs: t.urls(), Nodes: t, Out: a.out, Picture: a.outTerminal, Color: a.color(), Size: a.size, Seed: seed,
+				URLs: t.Urls(), Nodes: t, Out: a.Out, Picture: a.OutTerminal, Color: a.Color(), Size: a.Size, Seed: seed,
 				Title: demoTitle(),
 			})
 		})
-		if a.outTerminal && !formed {
-			fmt.Fprintln(a.out) // ends the line that says how far they are
+		if a.OutTerminal && !formed {
+			fmt.Fprintln(a.Out) // ends the line that says how far they are
 		}
 		return err
 	}
@@ -42,17 +51,17 @@ func (a *app) demoCommand() *cobra.Command {
 
 // demoTitle is what the picture says of the cluster. A terminal of 80 columns has room for all of it.
 func demoTitle() string {
-	return fmt.Sprintf("three nodes, %s; a put is answered once on two disks", count(trioShards, "shard"))
+	return fmt.Sprintf("three nodes, %s; a put is answered once on two disks", render.Count(local.TrioShards, "shard"))
 }
 
 // forming shows on a terminal how far the three nodes are.
-func (a *app) forming(voting, all int) {
-	if !a.outTerminal {
+func (a demoVerbs) forming(voting, all int) {
+	if !a.OutTerminal {
 		return
 	}
 	end := "\r"
 	if voting == all {
 		end = "\r\x1b[K"
 	}
-	fmt.Fprintf(a.out, "\r three nodes are becoming a cluster: %d of %d replicas vote\x1b[K%s", voting, all, end)
+	fmt.Fprintf(a.Out, "\r three nodes are becoming a cluster: %d of %d replicas vote\x1b[K%s", voting, all, end)
 }

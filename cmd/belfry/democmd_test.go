@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // TestDemoTitleFits beside the name and the clock on a terminal of 80 columns.
@@ -20,11 +22,11 @@ func TestDemoTitleFits(t *testing.T) {
 func TestDemoThatIsInterruptedEarly(t *testing.T) {
 	for terminal, want := range map[bool]string{true: "\n", false: "three nodes are becoming a cluster\n"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		cancel(interruption{syscall.SIGINT})
+		cancel(cli.Interruption{Signal: syscall.SIGINT})
 		h := newHarness(t, nil)
-		h.system.outTerminal = terminal
-		got := h.runContext(ctx, "demo")
-		if got.code != codeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.out, want) || !terminal && got.out != want {
+		h.System.OutTerminal = terminal
+		got := h.RunContext(ctx, "demo")
+		if got.Code != cli.CodeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.Out, want) || !terminal && got.Out != want {
 			t.Errorf("terminal %v: %+v, want the output to end with %q", terminal, got, want)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
@@ -35,7 +36,7 @@ func deployed(t *testing.T, name ...string) []byte {
 // parsed reads the words of a command line, without the name of the program, as the program does, and returns the flags of
 // the command that they name.
 func parsed(words []string) (command string, flags *pflag.FlagSet, err error) {
-	found, rest, err := newRoot(&system{}).Find(words)
+	found, rest, err := newRoot(cli.New(&cli.System{})).Find(words)
 	if err != nil {
 		return "", nil, fmt.Errorf("%q: %w", words, err)
 	}
@@ -153,7 +154,7 @@ func TestComposeMirror(t *testing.T) {
 	if built := string(deployed(t, "deploy", "redis-image")); !strings.Contains(built, "--tag "+redis.Image+" ") || !strings.Contains(built, "\nUSER "+redis.User+"\n") {
 		t.Errorf("deploy/redis-image does not build %s for user %s", redis.Image, redis.User)
 	}
-	found, rest, err := newRoot(&system{}).Find(mirror.Command)
+	found, rest, err := newRoot(cli.New(&cli.System{})).Find(mirror.Command)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -274,7 +275,7 @@ func TestDockerfile(t *testing.T) {
 		t.Error("the data directory does not belong to the user")
 	}
 	for _, variable := range regexp.MustCompile(`(?m)^ENV (BELFRY_\w+)=`).FindAllStringSubmatch(text, -1) {
-		if !slices.ContainsFunc(knownSettings(newRoot(&system{})), func(name string) bool { return envName(name) == variable[1] }) {
+		if !slices.ContainsFunc(cli.KnownSettings(newRoot(cli.New(&cli.System{}))), func(name string) bool { return cli.EnvName(name) == variable[1] }) {
 			t.Errorf("%s means nothing", variable[1])
 		}
 	}
@@ -306,7 +307,7 @@ func TestSystemdUnit(t *testing.T) {
 	if stop := time.Duration(seconds) * time.Second; err != nil || stop <= server.StopMax {
 		t.Errorf("killed %s after it was told to stop; it may take %s: %v", stop, server.StopMax, err)
 	}
-	if want := strconv.Itoa(codeUsage); settings["RestartPreventExitStatus"] != want {
+	if want := strconv.Itoa(cli.CodeUsage); settings["RestartPreventExitStatus"] != want {
 		t.Errorf("not started again after %s; usage is %s", settings["RestartPreventExitStatus"], want)
 	}
 	for name, want := range map[string]string{
@@ -321,18 +322,18 @@ func TestSystemdUnit(t *testing.T) {
 // TestSystemdSecured: the settings as they stand are all that a node on a network needs, and what it reads the unit hands over.
 func TestSystemdSecured(t *testing.T) {
 	text := string(deployed(t, "deploy", "systemd", "belfry.conf"))
-	file, err := parseSettings("belfry.conf", []byte(text), knownSettings(newRoot(&system{})))
+	file, err := cli.ParseSettings("belfry.conf", []byte(text), cli.KnownSettings(newRoot(cli.New(&cli.System{}))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	unit := string(deployed(t, "deploy", "systemd", "belfry.service"))
 	for _, name := range []string{"tls-cert", "tls-key", "tls-ca", "gossip-keys", "root-tokens"} {
-		handed, found := strings.CutPrefix(file.settings[name].value, "/run/credentials/belfry.service/")
+		handed, found := strings.CutPrefix(file.Settings[name].Value, "/run/credentials/belfry.service/")
 		if !found || !strings.Contains(unit, "\nLoadCredential="+handed+":/etc/belfry/") {
-			t.Errorf("%s is %q, which the unit does not hand over", name, file.settings[name].value)
+			t.Errorf("%s is %q, which the unit does not hand over", name, file.Settings[name].Value)
 		}
 	}
-	if _, live := file.settings["insecure"]; live || !strings.Contains(text, "\n# insecure = true\n") {
+	if _, live := file.Settings["insecure"]; live || !strings.Contains(text, "\n# insecure = true\n") {
 		t.Error("insecure belongs into a comment, beside what stands in its place")
 	}
 	if !strings.Contains(unit, "\n# ExecReload=/bin/kill -HUP $MAINPID\n") || strings.Contains(unit, "\nExecReload") {
@@ -342,22 +343,22 @@ func TestSystemdSecured(t *testing.T) {
 
 // TestSettingsExample reads the example as `serve --config` does, and each value as its flag does.
 func TestSettingsExample(t *testing.T) {
-	root := newRoot(&system{})
-	file, err := parseSettings("belfry.conf", deployed(t, "deploy", "systemd", "belfry.conf"), knownSettings(root))
+	root := newRoot(cli.New(&cli.System{}))
+	file, err := cli.ParseSettings("belfry.conf", deployed(t, "deploy", "systemd", "belfry.conf"), cli.KnownSettings(root))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(file.settings) < 4 {
-		t.Errorf("%d settings", len(file.settings))
+	if len(file.Settings) < 4 {
+		t.Errorf("%d settings", len(file.Settings))
 	}
 	serve, _, err := root.Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range file.settings {
+	for name := range file.Settings {
 		if serve.Flags().Lookup(name) == nil {
 			t.Errorf("%s is no setting of serve", name)
-		} else if err := file.apply(serve.Flags(), name); err != nil {
+		} else if err := file.Apply(serve.Flags(), name); err != nil {
 			t.Error(err)
 		}
 	}

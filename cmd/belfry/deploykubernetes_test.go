@@ -15,6 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -194,7 +195,7 @@ func TestKubernetesSecured(t *testing.T) {
 	}
 	flags := served(t, words)
 	for name, file := range map[string]string{
-		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": authorityCert, "gossip-keys": gossipKeyFile, "root-tokens": rootTokensFile,
+		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": access.AuthorityCert, "gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
 	} {
 		if value(flags, name) != "/secrets/"+file || !strings.Contains(text, "--from-file=secrets/"+strings.ReplaceAll(file, "belfry-0", "belfry-$n")) {
 			t.Errorf("%s is %q, want %s, of the secret", name, value(flags, name), file)

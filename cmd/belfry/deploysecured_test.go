@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
@@ -49,7 +50,7 @@ func TestComposeSecured(t *testing.T) {
 		secured := file.Services[name]
 		flags, before := served(t, secured.Command), served(t, plain.Command)
 		protects := map[string]string{
-			"tls-cert": name + ".pem", "tls-key": name + "-key.pem", "tls-ca": authorityCert, "gossip-keys": gossipKeyFile, "root-tokens": rootTokensFile,
+			"tls-cert": name + ".pem", "tls-key": name + "-key.pem", "tls-ca": access.AuthorityCert, "gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
 			want := value(before, f.Name)
@@ -98,14 +99,14 @@ func madeBy(t *testing.T, file securedFile) map[string]bool {
 			for i := range args {
 				args[i] = strings.Replace(args[i], "--dir=/data", "--dir="+dir, 1)
 			}
-			if got := runProgram(t, launcher, nil, args...); got.code != 0 {
+			if got := runProgram(t, launcher, nil, args...); got.Code != 0 {
 				t.Fatalf("%s: %+v", name, got)
 			}
 		}
-		for _, name := range []string{"n1.pem", "n2.pem", "n3.pem", "n1-key.pem", "n2-key.pem", "n3-key.pem", authorityCert, gossipKeyFile, rootTokensFile, "root" + tokenSuffix} {
+		for _, name := range []string{"n1.pem", "n2.pem", "n3.pem", "n1-key.pem", "n2-key.pem", "n3-key.pem", access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile, "root" + access.TokenSuffix} {
 			made[name] = exists(dir, name)
 		}
-		for _, name := range []string{authorityCert, gossipKeyFile, rootTokensFile, "root" + tokenSuffix} {
+		for _, name := range []string{access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile, "root" + access.TokenSuffix} {
 			text := string(secretIn(t, dir, name))
 			if first[name] == "" {
 				first[name] = text

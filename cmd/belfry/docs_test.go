@@ -20,8 +20,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // docsPages returns the pages of docs, by their paths from the root of the module.
@@ -103,7 +105,7 @@ func (p *page) program(t *testing.T, source string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
 	source = strings.ReplaceAll(source, "127.0.0.1:7400", p.address)
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, write(t, "main.go", source))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, clitest.WriteFile(t, "main.go", source))
 	build.Dir = repository
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building it: %v\n%s", err, out)
@@ -128,7 +130,7 @@ func (p *page) program(t *testing.T, source string) {
 // tests runs the tests of a source file.
 func (p *page) tests(t *testing.T, source string) {
 	t.Helper()
-	run := exec.CommandContext(t.Context(), "go", "test", "-v", write(t, "page_test.go", source))
+	run := exec.CommandContext(t.Context(), "go", "test", "-v", clitest.WriteFile(t, "page_test.go", source))
 	run.Dir = p.root
 	if out, err := run.CombinedOutput(); err != nil || !strings.Contains(string(out), "\n--- PASS: Test") {
 		t.Errorf("%v\n%s", err, out)
@@ -187,9 +189,9 @@ func TestDocsReasons(t *testing.T) {
 		}
 		reason := strings.TrimPrefix(name, "REASON_")
 		refused := &fault.Error{Reason: belfryv1.Reason(number)}
-		h := newHarness(t, refuse(refused.Code(), reason, "the server's words"))
+		h := newHarness(t, clitest.Refuse(refused.Code(), reason, "the server's words"))
 		outcome := strings.TrimPrefix(refused.Outcome().String(), "OUTCOME_")
-		want := fmt.Sprintf("`%s`, `%s`, exit code %d. ", refused.Code(), outcome, h.run("nack", "lease").code)
+		want := fmt.Sprintf("`%s`, `%s`, exit code %d. ", refused.Code(), outcome, h.Run("nack", "lease").Code)
 		if got, there := found[reason]; !there || !strings.HasPrefix(got+" ", want) {
 			t.Errorf("the section of %s begins with %q, want %q", reason, got, want)
 		}
@@ -208,7 +210,7 @@ func TestDocsExitCodes(t *testing.T) {
 		got = append(got, m[1])
 	}
 	var want []string
-	for _, m := range regexp.MustCompile(`(?m)^ +(\d+) `).FindAllStringSubmatch(exitCodesText, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^ +(\d+) `).FindAllStringSubmatch(cli.ExitCodesText, -1) {
 		want = append(want, m[1])
 	}
 	if !slices.Equal(got, want) {
@@ -231,7 +233,7 @@ func TestDocsFlags(t *testing.T) {
 		{heading: "Settings of the cluster", command: "cluster settings"},
 	} {
 		t.Run(test.command, func(t *testing.T) {
-			command, _, err := newRoot(&system{}).Find(strings.Fields(test.command))
+			command, _, err := newRoot(cli.New(&cli.System{})).Find(strings.Fields(test.command))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,12 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/doctor"
 	"github.com/belfrydb/belfry/rpc"
 )
@@ -31,7 +32,13 @@ type doctored struct {
 	*doctor.Bundle
 }
 
-func (a *app) doctorCommand() *cobra.Command {
+// doctorVerbs is `doctor`.
+type doctorVerbs struct{ *cli.App }
+
+// doctorCommand returns `doctor`.
+func doctorCommand(a *cli.App) *cobra.Command { return a.Clients(doctorVerbs{a}.doctorCommand())[0] }
+
+func (a doctorVerbs) doctorCommand() *cobra.Command {
 	f := &doctorFlags{}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -42,7 +49,7 @@ func (a *app) doctorCommand() *cobra.Command {
 			"No bodies, headers, ids or errors of jobs are in the file, no tokens, keys or passwords; of files of keys there are the names. Names of queues are hashed,\n" +
 			"the same way in the whole file, unless --with-names says otherwise; names and addresses of nodes are there.",
 		Example: "  belfry doctor\n  belfry doctor --out trouble.tar.gz && tar xzf trouble.tar.gz",
-		Args:    arguments(0, 0),
+		Args:    cli.Arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -50,9 +57,9 @@ func (a *app) doctorCommand() *cobra.Command {
 	flags.StringVar(&f.data, "data", "", "the server's data directory on this machine; by default as its settings say")
 	flags.StringVar(&f.debug, "debug-addr", "", "where the server listens with its --debug-addr, HOST:PORT, to have what its goroutines do; by default as its settings say")
 	flags.BoolVar(&f.withNames, "with-names", false, "leave the names of queues as they are")
-	c.Annotations = map[string]string{despiteSettings: "true"}
+	c.Annotations = map[string]string{cli.DespiteSettings: "true"}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		conn, err := a.connect()
+		conn, err := a.Connect()
 		if err != nil {
 			return err
 		}
@@ -62,19 +69,19 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 // examine makes the bundle, says what is in it, and writes it.
-func (a *app) examine(c *cobra.Command, conn *connection, f *doctorFlags) error {
-	now := a.now()
+func (a doctorVerbs) examine(c *cobra.Command, conn *cli.Connection, f *doctorFlags) error {
+	now := a.Now()
 	if f.out == "" {
 		f.out = "belfry-doctor-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
 	if _, err := os.Lstat(f.out); err == nil {
-		return &codedError{codeConflict, f.out + " exists; a bundle overwrites nothing"}
+		return cli.ExitWith(cli.CodeConflict, f.out+" exists; a bundle overwrites nothing")
 	}
 	names := doctor.Hashed()
 	if f.withNames {
 		names = doctor.Names{}
 	}
-	e := &examination{app: a, conn: conn, flags: f, names: names, bundle: doctor.New(names)}
+	e := &examination{App: a.App, conn: conn, flags: f, names: names, bundle: doctor.New(names)}
 	e.own()
 	e.settings(c)
 	e.bundle.Machine(f.data)
@@ -88,15 +95,15 @@ func (a *app) examine(c *cobra.Command, conn *connection, f *doctorFlags) error 
 	if err := writeBundle(f.out, e.bundle, now); err != nil {
 		return err
 	}
-	return a.showValue(doctored{f.out, e.bundle}, func(w io.Writer) {
+	return a.ShowValue(doctored{f.out, e.bundle}, func(w io.Writer) {
 		fmt.Fprintf(w, "\n%s\nwrote %s\n", strings.TrimSuffix(e.bundle.Summary(), "\n"), f.out)
 	})
 }
 
 // examination makes one bundle.
 type examination struct {
-	*app
-	conn   *connection
+	*cli.App
+	conn   *cli.Connection
 	flags  *doctorFlags
 	names  doctor.Names
 	bundle *doctor.Bundle
@@ -104,28 +111,28 @@ type examination struct {
 
 // list says what is about to be written.
 func (e *examination) list() {
-	w := e.out
-	if e.output == "json" {
-		w = e.err
+	w := e.Out
+	if e.Output == "json" {
+		w = e.Err
 	}
 	fmt.Fprintf(w, "into %s go:\n", e.flags.out)
 	var lines [][]string
 	for _, p := range e.bundle.Parts {
-		lines = append(lines, []string{"  " + p.Name, grouped(uint64(p.Bytes)), p.About}) //nolint:gosec // a length
+		lines = append(lines, []string{"  " + p.Name, render.Grouped(uint64(p.Bytes)), p.About}) //nolint:gosec // a length
 	}
-	rows(w, []string{"  FILE", "BYTES", "WHAT"}, lines)
+	render.Rows(w, []string{"  FILE", "BYTES", "WHAT"}, lines)
 }
 
 // own adds what this binary is and allows.
 func (e *examination) own() {
-	b := thisBuild(debug.ReadBuildInfo())
+	b := cli.ThisBuild()
 	var s strings.Builder
-	renderBuild(&s, b)
+	fmt.Fprintln(&s, b)
 	for _, name := range []string{"GOGC", "GOMEMLIMIT", "GOMAXPROCS", "GODEBUG"} {
-		value, _ := e.lookupEnv(name)
+		value, _ := e.LookupEnv(name)
 		fmt.Fprintf(&s, "%s=%s\n", name, value)
 	}
-	fmt.Fprintf(&s, "made at %s on %s/%s\n", e.now().UTC().Format(time.RFC3339), runtime.GOOS, runtime.GOARCH)
+	fmt.Fprintf(&s, "made at %s on %s/%s\n", e.Now().UTC().Format(time.RFC3339), runtime.GOOS, runtime.GOARCH)
 	e.bundle.Add("version.txt", "what this command was built from, and what tunes Go in its environment", s.String())
 	e.json("limits.json", "the limits of requests in this version", rpc.DefaultLimits())
 }
@@ -147,7 +154,7 @@ func (e *examination) settings(c *cobra.Command) {
 		err = serve.ParseFlags(nil) // which makes it know the flags of all commands, --config among them
 	}
 	if err == nil {
-		err = resolve(serve, e.lookupEnv)
+		err = cli.Resolve(serve, e.LookupEnv)
 	}
 	if err != nil {
 		where, _, _ := strings.Cut(err.Error(), "have \"") // what stands there may be a password in the wrong place
@@ -163,11 +170,11 @@ func (e *examination) settings(c *cobra.Command) {
 	lines := effectiveConfig(serve)
 	for _, line := range lines {
 		if line[0] == "mirror-queue" && !e.flags.withNames && line[1] != "-" {
-			line[1] = count(strings.Count(line[1], ",")+1, "queue")
+			line[1] = render.Count(strings.Count(line[1], ",")+1, "queue")
 		}
 	}
 	var s strings.Builder
-	rows(&s, []string{"SETTING", "VALUE", "ORIGIN"}, lines)
+	render.Rows(&s, []string{"SETTING", "VALUE", "ORIGIN"}, lines)
 	e.bundle.Add("config.txt", "the settings that 'belfry serve' would have here, and where each comes from; keys and passwords by the names of their files", s.String())
 	e.certificate(serve)
 }
@@ -176,7 +183,7 @@ func (e *examination) settings(c *cobra.Command) {
 func writeBundle(path string, b *doctor.Bundle, at time.Time) (err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the person names the file
 	if errors.Is(err, fs.ErrExist) {
-		return &codedError{codeConflict, path + " exists; a bundle overwrites nothing"}
+		return cli.ExitWith(cli.CodeConflict, path+" exists; a bundle overwrites nothing")
 	}
 	if err != nil {
 		return fmt.Errorf("making the file: %w", err)

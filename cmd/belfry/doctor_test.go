@@ -15,6 +15,8 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // unpack reads a bundle.
@@ -51,7 +53,7 @@ func unpack(t *testing.T, path string) map[string]string {
 }
 
 // plant gives a server and its settings what must not be in a bundle, all of which has the word "planted" in it but for the key.
-func plant(t *testing.T, h *harness, c *client.Client) (key string) {
+func plant(t *testing.T, h *clitest.Harness, c *client.Client) (key string) {
 	t.Helper()
 	for _, opts := range [][]client.PutOption{{client.Header("planted-header", "planted-value")}, {client.ID("planted-id"), client.MaxAttempts(1)}} {
 		if _, err := c.Put(t.Context(), "planted-space/planted-queue", []byte("planted-body"), opts...); err != nil {
@@ -66,14 +68,14 @@ func plant(t *testing.T, h *harness, c *client.Client) (key string) {
 		t.Fatal(err)
 	}
 	key = base64.StdEncoding.EncodeToString([]byte("planted: thirty-two bytes of key"))
-	h.env["BELFRY_GOSSIP_KEYS"] = write(t, "gossip.keys", key+"\n")
-	h.env["BELFRY_REDIS_PASSWORD_FILE"] = write(t, "redis.password", "planted-password\n")
-	h.env["BELFRY_TOKEN"] = "belfry_planted_yyy"
-	h.env["BELFRY_ZONE"] = "belfry_planted_yyy"
-	h.env["BELFRY_MIRROR_REDIS"] = "redis://planted-user:planted-password@r1:6379/0"
-	h.env["BELFRY_MIRROR_QUEUE"] = "planted-queue"
-	h.env["GODEBUG"] = "http://planted:planted@h"
-	h.env["BELFRY_CONFIG"] = write(t, "belfry.conf", "log-level = warn\npassword planted-in-file\n")
+	h.Env["BELFRY_GOSSIP_KEYS"] = clitest.WriteFile(t, "gossip.keys", key+"\n")
+	h.Env["BELFRY_REDIS_PASSWORD_FILE"] = clitest.WriteFile(t, "redis.password", "planted-password\n")
+	h.Env["BELFRY_TOKEN"] = "belfry_planted_yyy"
+	h.Env["BELFRY_ZONE"] = "belfry_planted_yyy"
+	h.Env["BELFRY_MIRROR_REDIS"] = "redis://planted-user:planted-password@r1:6379/0"
+	h.Env["BELFRY_MIRROR_QUEUE"] = "planted-queue"
+	h.Env["GODEBUG"] = "http://planted:planted@h"
+	h.Env["BELFRY_CONFIG"] = clitest.WriteFile(t, "belfry.conf", "log-level = warn\npassword planted-in-file\n")
 	return key
 }
 
@@ -81,14 +83,14 @@ func TestDoctorTellsNoSecrets(t *testing.T) {
 	server := belfrytest.Start(t)
 	h := newHarness(t, nil)
 	key := plant(t, h, server.Client(t))
-	h.env["BELFRY_SERVER"] = strings.Replace(server.URL, "://", "://planted-user:planted-password@", 1)
+	h.Env["BELFRY_SERVER"] = strings.Replace(server.URL, "://", "://planted-user:planted-password@", 1)
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	got := h.run("doctor", "--out", path, "--data", t.TempDir())
-	if got.code != 0 {
+	got := h.Run("doctor", "--out", path, "--data", t.TempDir())
+	if got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	files := unpack(t, path)
-	files["what it prints"] = got.out + got.err
+	files["what it prints"] = got.Out + got.Err
 	for name, text := range files {
 		for _, secret := range []string{"planted", key} {
 			if at := strings.Index(text, secret); at >= 0 {
@@ -101,7 +103,7 @@ func TestDoctorTellsNoSecrets(t *testing.T) {
 		if len(files[name]) == 0 && name != "data.txt" {
 			t.Errorf("%s is empty or not there", name)
 		}
-		if !strings.Contains(got.out, "\n  "+name+" ") {
+		if !strings.Contains(got.Out, "\n  "+name+" ") {
 			t.Errorf("what it prints does not name %s", name)
 		}
 	}
@@ -128,9 +130,9 @@ func TestDoctorWithNames(t *testing.T) {
 	server := belfrytest.Start(t)
 	h := newHarness(t, nil)
 	plant(t, h, server.Client(t))
-	h.env["BELFRY_SERVER"] = server.URL
+	h.Env["BELFRY_SERVER"] = server.URL
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if got := h.run("doctor", "--out", path, "--with-names", "-o", "json"); got.code != 0 || !json.Valid([]byte(got.out)) {
+	if got := h.Run("doctor", "--out", path, "--with-names", "-o", "json"); got.Code != 0 || !json.Valid([]byte(got.Out)) {
 		t.Fatalf("%+v", got)
 	}
 	files := unpack(t, path)
@@ -157,20 +159,20 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	args := []string{"doctor", "--out", path, "--server", server.URL, "--data", filepath.Join(t.TempDir(), "nowhere")}
-	got := h.run(args...)
+	got := h.Run(args...)
 	summary := unpack(t, path)["summary.txt"]
 	for _, want := range []string{"the server at " + server.URL + " does not answer: no server answers at " + server.URL, "\n    → see that it runs", "not reached:\n", "nowhere", "no --debug-addr", "log lines: the server keeps none"} {
-		if !strings.Contains(summary, want) || !strings.Contains(got.out, want) {
-			t.Errorf("%q is not in\n%s", want, got.out)
+		if !strings.Contains(summary, want) || !strings.Contains(got.Out, want) {
+			t.Errorf("%q is not in\n%s", want, got.Out)
 		}
 	}
-	if got.code != 0 || !slices.Contains(strings.Split(got.out, "\n"), "wrote "+path) {
+	if got.Code != 0 || !slices.Contains(strings.Split(got.Out, "\n"), "wrote "+path) {
 		t.Errorf("%+v", got)
 	}
-	if again := h.run(args...); again.code != codeConflict {
+	if again := h.Run(args...); again.Code != cli.CodeConflict {
 		t.Errorf("over a file that exists: %+v", again)
 	}
-	if got := h.run("doctor", "--server", server.URL, "--out", filepath.Join(path, "x")); got.code != codeError {
+	if got := h.Run("doctor", "--server", server.URL, "--out", filepath.Join(path, "x")); got.Code != cli.CodeError {
 		t.Errorf("below a file: %+v", got)
 	}
 }

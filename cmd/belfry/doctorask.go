@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -30,10 +31,10 @@ const (
 
 // server adds what the server answers; what it does not is missing.
 func (e *examination) server(ctx context.Context) {
-	status, text, err := e.page(ctx, e.conn.http, e.conn.url+"/readyz?verbose")
+	status, text, err := e.page(ctx, e.conn.HTTP, e.conn.URL+"/readyz?verbose")
 	if err != nil {
-		e.bundle.Miss("the server at "+e.conn.url, err)
-		e.bundle.Find("the server at "+e.conn.url+" does not answer: "+err.Error(), "see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
+		e.bundle.Miss("the server at "+e.conn.URL, err)
+		e.bundle.Find("the server at "+e.conn.URL+" does not answer: "+err.Error(), "see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
 		e.goroutines(ctx)
 		return
 	}
@@ -41,7 +42,7 @@ func (e *examination) server(ctx context.Context) {
 	e.bundle.Ready(status, text)
 	e.cluster(ctx)
 	e.queues(ctx)
-	if status, text, err = e.page(ctx, e.conn.http, e.conn.url+"/metrics"); err != nil || status != http.StatusOK {
+	if status, text, err = e.page(ctx, e.conn.HTTP, e.conn.URL+"/metrics"); err != nil || status != http.StatusOK {
 		e.bundle.Miss("metrics", cmp.Or(err, refusal(status, text)))
 	} else {
 		e.bundle.AddMetrics("metrics.txt", "the node's metrics", text)
@@ -52,28 +53,28 @@ func (e *examination) server(ctx context.Context) {
 
 // page gets a page, and looks at the time and the certificate that come with it.
 func (e *examination) page(ctx context.Context, caller *http.Client, url string) (status int, text string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, min(questionMax, e.timeout), &timeoutError{min(questionMax, e.timeout)})
+	ctx, cancel := context.WithTimeoutCause(ctx, min(questionMax, e.Timeout), cli.NoAnswer(min(questionMax, e.Timeout)))
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, "", err
 	}
-	asked := e.now()
+	asked := e.Now()
 	response, err := caller.Do(request)
 	if err != nil {
-		return 0, "", e.describe(ctx, err)
+		return 0, "", e.Describe(ctx, err)
 	}
 	defer response.Body.Close()
 	if strings.HasSuffix(url, "/readyz?verbose") { // once is enough
 		date, _ := http.ParseTime(response.Header.Get("Date")) // zero if there is none
-		e.bundle.Clock(asked, e.now(), date)
+		e.bundle.Clock(asked, e.Now(), date)
 		if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
-			e.bundle.Certificate("the server at "+e.conn.url, response.TLS.PeerCertificates[0], e.now())
+			e.bundle.Certificate("the server at "+e.conn.URL, response.TLS.PeerCertificates[0], e.Now())
 		}
 	}
 	page, err := io.ReadAll(io.LimitReader(response.Body, pageMax))
-	if caller == e.conn.http && !servedHere(response) {
-		err = e.describe(ctx, &foreignResponse{response.Status})
+	if caller == e.conn.HTTP && !cli.ServedHere(response) {
+		err = e.Describe(ctx, &cli.ForeignResponse{Status: response.Status})
 	}
 	return response.StatusCode, string(page), err
 }
@@ -91,13 +92,13 @@ func refusal(status int, text string) error {
 func (e *examination) cluster(ctx context.Context) {
 	var c *belfryv1.GetClusterResponse
 	err := e.question(ctx, func(ctx context.Context) (err error) {
-		c, err = e.conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+		c, err = e.conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 		return err
 	})
 	if err != nil {
-		e.bundle.Miss("the cluster", errors.New(explain(err)))
-		if exitCode(ctx, err) == codeForbidden {
-			e.bundle.Find("the server tells this command little: "+explain(err), "name a token that allows view:* with --token-file; whoever has one for admin makes it with 'belfry token create --scope view:*'")
+		e.bundle.Miss("the cluster", errors.New(cli.Explain(err)))
+		if cli.ExitCode(ctx, err) == cli.CodeForbidden {
+			e.bundle.Find("the server tells this command little: "+cli.Explain(err), "name a token that allows view:* with --token-file; whoever has one for admin makes it with 'belfry token create --scope view:*'")
 		}
 		return
 	}
@@ -109,11 +110,11 @@ func (e *examination) cluster(ctx context.Context) {
 func (e *examination) queues(ctx context.Context) {
 	var all *belfryv1.ListQueuesResponse
 	err := e.question(ctx, func(ctx context.Context) (err error) {
-		all, err = listQueues(ctx, e.conn, &belfryv1.ListQueuesRequest{Stale: true})
+		all, err = cli.ListQueues(ctx, e.conn, &belfryv1.ListQueuesRequest{Stale: true})
 		return err
 	})
 	if err != nil {
-		e.bundle.Miss("the queues", errors.New(explain(err)))
+		e.bundle.Miss("the queues", errors.New(cli.Explain(err)))
 		return
 	}
 	about := "the queues with their settings and figures, their names hashed"
@@ -128,7 +129,7 @@ func (e *examination) queues(ctx context.Context) {
 
 // question asks a server in trouble one question, for a short time.
 func (e *examination) question(ctx context.Context, ask func(context.Context) error) error {
-	return e.withinLimit(ctx, min(questionMax, e.timeout), ask)
+	return e.WithinLimit(ctx, min(questionMax, e.Timeout), ask)
 }
 
 // message adds an answer.
@@ -165,7 +166,7 @@ func (e *examination) certificate(serve *cobra.Command) {
 		}
 		for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 			if cert, err := x509.ParseCertificate(block.Bytes); err == nil {
-				e.bundle.Certificate("--"+name+", "+cert.Subject.CommonName, cert, e.now())
+				e.bundle.Certificate("--"+name+", "+cert.Subject.CommonName, cert, e.Now())
 			}
 		}
 	}

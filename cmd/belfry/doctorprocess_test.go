@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // sightOfACluster: in a secured cluster whoever has a token looks around and makes a bundle with no secret in it; whoever lacks one, or does not know the
@@ -13,22 +17,22 @@ import (
 func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
 	t.Helper()
 	n1 := c.procs[0]
-	if got := n1.run(launcher, "put", "shop/planted-queue", "planted-body", "--id", "planted-id"); got.code != 0 {
+	if got := n1.run(launcher, "put", "shop/planted-queue", "planted-body", "--id", "planted-id"); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	config := filepath.Join(dir, "belfry.conf")
 	var lines strings.Builder
-	flags := append(secureFlags(dir, "n1"), "--root-tokens", filepath.Join(dir, rootTokensFile), "--data", c.dirs[0])
+	flags := append(secureFlags(dir, "n1"), "--root-tokens", filepath.Join(dir, access.RootTokensFile), "--data", c.dirs[0])
 	for i := 0; i < len(flags); i += 2 {
 		fmt.Fprintf(&lines, "%s = %s\n", strings.TrimPrefix(flags[i], "--"), flags[i+1])
 	}
 	if err := os.WriteFile(config, []byte(lines.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bundle := func(p *process, more ...string) (outcome, map[string]string) {
+	bundle := func(p *process, more ...string) (clitest.Outcome, map[string]string) {
 		path := filepath.Join(t.TempDir(), "bundle.tar.gz")
 		got := p.run(launcher, append([]string{"doctor", "--out", path, "--config", config}, more...)...)
-		if got.code != 0 {
+		if got.Code != 0 {
 			t.Fatalf("%+v", got)
 		}
 		return got, unpack(t, path)
@@ -40,9 +44,9 @@ func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
 			t.Errorf("the bundle has no %s:\n%s", name, files["summary.txt"])
 		}
 	}
-	files["what it prints"] = got.out + got.err
+	files["what it prints"] = got.Out + got.Err
 	wantNoSecrets(t, dir, files)
-	if !strings.Contains(files["config.txt"], gossipKeyFile) || !strings.Contains(files["metrics.txt"], "belfry_refused_calls_total{") {
+	if !strings.Contains(files["config.txt"], access.GossipKeyFile) || !strings.Contains(files["metrics.txt"], "belfry_refused_calls_total{") {
 		t.Errorf("the bundle has neither the names of files of secrets nor the metrics' names:\n%s", files["config.txt"])
 	}
 
@@ -58,17 +62,17 @@ func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
 	} {
 		got, files := bundle(test.p, test.more...)
 		if !strings.Contains(files["summary.txt"], "  - ") || !strings.Contains(strings.Split(files["summary.txt"], "not reached:")[0], test.want) {
-			t.Errorf("%s: %q is not among\n%s", name, test.want, got.out)
+			t.Errorf("%s: %q is not among\n%s", name, test.want, got.Out)
 		}
 	}
 
-	if got := n1.run(launcher, "top", "--once"); got.code != 0 || !strings.Contains(got.out, "shop/planted-queue") {
+	if got := n1.run(launcher, "top", "--once"); got.Code != 0 || !strings.Contains(got.Out, "shop/planted-queue") {
 		t.Errorf("top with the root token: %+v", got)
 	}
-	if got := n1.with(shop).run(launcher, "top", "--once"); got.code != codeForbidden || !strings.Contains(got.err, "it takes view:*") {
+	if got := n1.with(shop).run(launcher, "top", "--once"); got.Code != cli.CodeForbidden || !strings.Contains(got.Err, "it takes view:*") {
 		t.Errorf("top with a token for something else: %+v", got)
 	}
-	if got := n1.run(launcher, "top", "--once", "--tls-ca", foreignAuthority(t)); got.code != codeUnavailable || !strings.Contains(got.err, "--tls-ca") {
+	if got := n1.run(launcher, "top", "--once", "--tls-ca", foreignAuthority(t)); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "--tls-ca") {
 		t.Errorf("top without the authority: %+v", got)
 	}
 }
@@ -84,7 +88,7 @@ func foreignAuthority(t *testing.T) string {
 func wantNoSecrets(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	secrets := []string{"planted"}
-	for _, pattern := range []string{"*.token", rootTokensFile, gossipKeyFile, "*-key.pem"} {
+	for _, pattern := range []string{"*.token", access.RootTokensFile, access.GossipKeyFile, "*-key.pem"} {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("no %s in %s, %v", pattern, dir, err)

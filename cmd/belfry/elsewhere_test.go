@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
@@ -36,7 +38,7 @@ func TestWrongPortOfANode(t *testing.T) {
 	} {
 		for _, args := range wrongPortCommands() {
 			h := newHarness(t, nil)
-			if got := h.run(append(args, "--server", address)...); got.code != codeUnavailable || got.err != says {
+			if got := h.Run(append(args, "--server", address)...); got.Code != cli.CodeUnavailable || got.Err != says {
 				t.Errorf("%v: %+v, want exit code 4 and %q", args, got, says)
 			}
 		}
@@ -71,8 +73,8 @@ func TestWrongServer(t *testing.T) {
 	for _, address := range []string{greeter.Addr().String(), missing.Listener.Addr().String(), page.Listener.Addr().String()} {
 		for _, args := range wrongPortCommands() {
 			h := newHarness(t, nil)
-			got := h.run(append(args, "--server", address)...)
-			if got.code != codeUnavailable || !strings.HasPrefix(got.err, "belfry: something that is not a Belfry server answers at "+address+": ") || strings.Contains(got.err, "request-id") {
+			got := h.Run(append(args, "--server", address)...)
+			if got.Code != cli.CodeUnavailable || !strings.HasPrefix(got.Err, "belfry: something that is not a Belfry server answers at "+address+": ") || strings.Contains(got.Err, "request-id") {
 				t.Errorf("%v: %+v, want exit code 4 and that it is no Belfry", args, got)
 			}
 		}
@@ -91,24 +93,13 @@ func TestWrongServer(t *testing.T) {
 	defer broken.Close()
 	defer close(over)
 	lost := newHarness(t, nil)
-	if got := lost.run("put", "orders", "x", "--server", broken.URL); got.code != codeUnknown || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
+	if got := lost.Run("put", "orders", "x", "--server", broken.URL); got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "--request-id "+clitest.FirstRequestID) {
 		t.Errorf("a server that was lost: %+v, want exit code 5 and the request id", got)
 	}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
 	defer proxy.Close()
 	h := newHarness(t, nil)
-	if got := h.run("put", "orders", "x", "--server", proxy.URL); got.code != codeUnknown || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
+	if got := h.Run("put", "orders", "x", "--server", proxy.URL); got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "--request-id "+clitest.FirstRequestID) {
 		t.Errorf("a proxy that lost its server: %+v, want exit code 5 and the request id", got)
-	}
-}
-
-// TestDirectAddress: what is behind TLS or a proxy is not looked at.
-func TestDirectAddress(t *testing.T) {
-	for text, want := range map[string]string{
-		"127.0.0.1:7400": "127.0.0.1:7400", "http://127.0.0.1": "127.0.0.1:80", "http://[::1]:7400/": "[::1]:7400", "https://127.0.0.1:7400": "", "ftp://x": "",
-	} {
-		if got, ok := (&app{server: text}).directAddress(); got != want || ok != (want != "") {
-			t.Errorf("%s: %q, %v, want %q", text, got, ok, want)
-		}
 	}
 }

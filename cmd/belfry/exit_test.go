@@ -18,6 +18,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -48,13 +50,13 @@ func TestExitCodesOfTheWire(t *testing.T) {
 		{"INTERNAL", connect.CodeInternal, 5}, // a server that broke does not know what it did
 	} {
 		t.Run(test.reason, func(t *testing.T) {
-			h := newHarness(t, refuse(test.code, test.reason, "the server's words"))
-			got := h.run("nack", "lease")
-			if got.code != test.want {
-				t.Errorf("exit code %d, want %d", got.code, test.want)
+			h := newHarness(t, clitest.Refuse(test.code, test.reason, "the server's words"))
+			got := h.Run("nack", "lease")
+			if got.Code != test.want {
+				t.Errorf("exit code %d, want %d", got.Code, test.want)
 			}
-			if got.out != "" || !strings.Contains(got.err, "belfry: "+test.reason+": the server's words") {
-				t.Errorf("printed %q and said %q, want nothing and the reason with the server's words", got.out, got.err)
+			if got.Out != "" || !strings.Contains(got.Err, "belfry: "+test.reason+": the server's words") {
+				t.Errorf("printed %q and said %q, want nothing and the reason with the server's words", got.Out, got.Err)
 			}
 		})
 	}
@@ -114,12 +116,12 @@ func TestUsageErrors(t *testing.T) {
 		{"purge where nobody can answer", "queue purge orders", "say --yes if it is meant"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := newHarness(t, always(&belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{}}))
-			got := h.run(strings.Fields(test.args)...)
-			if got.code != codeUsage || !strings.Contains(got.err, test.says) || !strings.Contains(got.err, "--help' for usage.") {
-				t.Errorf("exit code %d, want 2; said %q, want %q and where the help is", got.code, got.err, test.says)
+			h := newHarness(t, clitest.Always(&belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{}}))
+			got := h.Run(strings.Fields(test.args)...)
+			if got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.says) || !strings.Contains(got.Err, "--help' for usage.") {
+				t.Errorf("exit code %d, want 2; said %q, want %q and where the help is", got.Code, got.Err, test.says)
 			}
-			for _, request := range h.requests {
+			for _, request := range h.Requests {
 				if _, ok := request.(*belfryv1.GetQueueRequest); !ok {
 					t.Errorf("the server was sent %v", request)
 				}
@@ -138,56 +140,31 @@ func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
 		}
 		refused.AddDetail(detail)
 		h := newHarness(t, func(proto.Message) (proto.Message, error) { return nil, refused })
-		if got := h.run("cluster", "settings", "--replication-factor", "4"); got.code != codeUsage || got.err != want {
+		if got := h.Run("cluster", "settings", "--replication-factor", "4"); got.Code != cli.CodeUsage || got.Err != want {
 			t.Errorf("%+v, want %q", got, want)
 		}
 	}
 }
 
-// TestOutcomeUnknown: what was never sent was not done; what may have been sent may have been done.
-func TestOutcomeUnknown(t *testing.T) {
-	dial := &net.OpError{Op: "dial", Err: errors.New("refused")}
-	read := &net.OpError{Op: "read", Err: errors.New("reset")}
-	for _, test := range []struct {
-		name string
-		err  error
-		want bool
-	}{
-		{"nobody answered the dial", connect.NewError(connect.CodeUnavailable, dial), false},
-		{"the connection broke", connect.NewError(connect.CodeUnavailable, read), true},
-		{"the connection was reset", connect.NewError(connect.CodeCanceled, read), true},
-		{"the time was up", connect.NewError(connect.CodeDeadlineExceeded, errors.New("late")), true},
-		{"the time was up before connect saw it", context.DeadlineExceeded, true},
-		{"the message could not be written", connect.NewError(connect.CodeInvalidArgument, errors.New("no UTF-8")), false},
-		{"something else", errors.New("something else"), false},
-		{"the server knows", wireError(connect.CodeUnavailable, "SHUTTING_DOWN", ""), false},
-		{"the server does not know", wireError(connect.CodeUnavailable, "UNKNOWN_OUTCOME", ""), true},
-	} {
-		if got := outcomeUnknown(test.err); got != test.want {
-			t.Errorf("%s: %v, want %v", test.name, got, test.want)
-		}
-	}
-}
-
 func TestNothingToReserve(t *testing.T) {
-	h := newHarness(t, always(&belfryv1.ReserveResponse{}))
-	if got := h.run("reserve", "orders"); got.code != codeNothing || got.out != "nothing to reserve\n" || got.err != "" {
+	h := newHarness(t, clitest.Always(&belfryv1.ReserveResponse{}))
+	if got := h.Run("reserve", "orders"); got.Code != cli.CodeNothing || got.Out != "nothing to reserve\n" || got.Err != "" {
 		t.Errorf("got %+v, want exit code 10 and one line", got)
 	}
-	if got := h.run("reserve", "orders", "-o", "json"); got.code != codeNothing || got.out != `{"jobs":[],"witnesses":[]}`+"\n" {
+	if got := h.Run("reserve", "orders", "-o", "json"); got.Code != cli.CodeNothing || got.Out != `{"jobs":[],"witnesses":[]}`+"\n" {
 		t.Errorf("got %+v, want exit code 10 and empty lists", got)
 	}
 }
 
 func TestAckBatchTellsWhatFailed(t *testing.T) {
-	h := newHarness(t, always(&belfryv1.AckBatchResponse{Results: []*belfryv1.AckBatchResult{
+	h := newHarness(t, clitest.Always(&belfryv1.AckBatchResponse{Results: []*belfryv1.AckBatchResult{
 		{Result: &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{}}},
 		{Result: &belfryv1.AckBatchResult_Error{Error: &belfryv1.EntryError{
 			Code: "failed_precondition", Reason: belfryv1.Reason_REASON_STALE_LEASE, Message: "it lapsed", Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
 		}}},
 	}}))
-	got := h.run("ack", "A", "B")
-	if got.code != codeConflict || !strings.Contains(got.out, "B      STALE_LEASE: it lapsed") || !strings.Contains(got.err, "1 of 2 leases were not acked") {
+	got := h.Run("ack", "A", "B")
+	if got.Code != cli.CodeConflict || !strings.Contains(got.Out, "B      STALE_LEASE: it lapsed") || !strings.Contains(got.Err, "1 of 2 leases were not acked") {
 		t.Errorf("got %+v, want exit code 6 and which lease it was", got)
 	}
 }
@@ -195,8 +172,8 @@ func TestAckBatchTellsWhatFailed(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	const address = "127.0.0.1:1" // a port that was free a moment ago may be another test's now
 	h := newHarness(t, nil)
-	got := h.run("put", "orders", "x", "--server", address)
-	if got.code != codeUnavailable || !strings.Contains(got.err, "no server answers at "+address) || !strings.Contains(got.err, "belfry serve") {
+	got := h.Run("put", "orders", "x", "--server", address)
+	if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "no server answers at "+address) || !strings.Contains(got.Err, "belfry serve") {
 		t.Errorf("got %+v, want exit code 4 and what to do", got)
 	}
 }
@@ -207,9 +184,9 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told that its certificate is refused
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	h := newHarness(t, always(&belfryv1.PutResponse{}))
-	plain := strings.Replace(h.url, "http:", "https:", 1)
-	jobs := write(t, "jobs.ndjson", "{}\n")
+	h := newHarness(t, clitest.Always(&belfryv1.PutResponse{}))
+	plain := strings.Replace(h.URL, "http:", "https:", 1)
+	jobs := clitest.WriteFile(t, "jobs.ndjson", "{}\n")
 	for _, test := range []struct {
 		name, server, says string
 		args               []string
@@ -220,8 +197,8 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 		{"an unknown certificate", secure.URL, "certificate is not accepted", []string{"put", "orders", "x"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := h.run(append(test.args, "--server", test.server)...)
-			if got.code != codeUnavailable || !strings.Contains(got.err, test.says) || strings.Contains(got.err, "--request-id") {
+			got := h.Run(append(test.args, "--server", test.server)...)
+			if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, test.says) || strings.Contains(got.Err, "--request-id") {
 				t.Errorf("got %+v, want exit code 4, %q and no request id", got, test.says)
 			}
 		})
@@ -233,11 +210,11 @@ func TestTimeoutIsAnUnknownOutcome(t *testing.T) {
 	release := make(chan struct{})
 	h := newHarness(t, func(proto.Message) (proto.Message, error) {
 		<-release
-		return nil, wireError(connect.CodeInternal, "INTERNAL", "too late")
+		return nil, clitest.WireError(connect.CodeInternal, "INTERNAL", "too late")
 	})
 	t.Cleanup(func() { close(release) })
-	got := h.run("put", "orders", "x", "--timeout", "10s")
-	if got.code != codeUnknown || !strings.Contains(got.err, "no answer within 10s") || !strings.Contains(got.err, "--request-id "+fixedRequestID) {
+	got := h.Run("put", "orders", "x", "--timeout", "10s")
+	if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "no answer within 10s") || !strings.Contains(got.Err, "--request-id "+clitest.FirstRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
 }
@@ -259,7 +236,7 @@ func TestConnectionThatBreaksIsAnUnknownOutcome(t *testing.T) {
 		}
 	}()
 	h := newHarness(t, nil)
-	if got := h.run("put", "orders", "x", "--server", listener.Addr().String()); got.code != codeUnknown || !strings.Contains(got.err, fixedRequestID) {
+	if got := h.Run("put", "orders", "x", "--server", listener.Addr().String()); got.Code != cli.CodeUnknown || !strings.Contains(got.Err, clitest.FirstRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
 }
@@ -268,12 +245,12 @@ func TestInterruptedCommand(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	release := make(chan struct{})
 	h := newHarness(t, func(proto.Message) (proto.Message, error) {
-		cancel(interruption{syscall.SIGINT})
+		cancel(cli.Interruption{Signal: syscall.SIGINT})
 		<-release
 		return &belfryv1.ReserveResponse{}, nil
 	})
 	t.Cleanup(func() { close(release) })
-	if got := h.runContext(ctx, "reserve", "orders", "--wait", "20s"); got.code != 130 || got.out != "" || got.err != "" {
+	if got := h.RunContext(ctx, "reserve", "orders", "--wait", "20s"); got.Code != 130 || got.Out != "" || got.Err != "" {
 		t.Errorf("got %+v, want exit code 130 and silence", got)
 	}
 }
@@ -285,14 +262,14 @@ func TestCallIsRepeated(t *testing.T) {
 			calls := 0
 			h := newHarness(t, func(proto.Message) (proto.Message, error) {
 				if calls++; calls == 1 {
-					return nil, wireError(connect.CodeUnavailable, reason, "not now")
+					return nil, clitest.WireError(connect.CodeUnavailable, reason, "not now")
 				}
-				return &belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: at(time.Second)}, nil
+				return &belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: clitest.At(time.Second)}, nil
 			})
-			if got := h.run("put", "orders", "x"); got.code != codeOK {
+			if got := h.Run("put", "orders", "x"); got.Code != cli.CodeOK {
 				t.Fatalf("got %+v, want success", got)
 			}
-			puts := sent[*belfryv1.PutRequest](h)
+			puts := clitest.Sent[*belfryv1.PutRequest](h)
 			if len(puts) != 2 || puts[0].RequestId != puts[1].RequestId || puts[0].RequestId == "" {
 				t.Errorf("sent %v, want two puts with one request id", puts)
 			}
@@ -300,30 +277,10 @@ func TestCallIsRepeated(t *testing.T) {
 	}
 }
 
-// TestNoLeaderPointsToTheStatus, unless it is a node that waits for its cluster: its status would say the same.
-func TestNoLeaderPointsToTheStatus(t *testing.T) {
-	const hint = "; see 'belfry cluster status'"
-	for shard, hinted := range map[string]bool{"3": true, "": false} {
-		err := connect.NewError(connect.CodeUnavailable, errors.New("nobody leads"))
-		info := &errdetails.ErrorInfo{Reason: "NO_LEADER", Domain: "belfry"}
-		if shard != "" {
-			info.Metadata = map[string]string{"shard": shard}
-		}
-		detail, detailErr := connect.NewErrorDetail(info)
-		if detailErr != nil {
-			t.Fatal(detailErr)
-		}
-		err.AddDetail(detail)
-		if got := explain(err); !strings.HasPrefix(got, "NO_LEADER: nobody leads") || strings.HasSuffix(got, hint) != hinted {
-			t.Errorf("shard %q: %s", shard, got)
-		}
-	}
-}
-
 // TestBackupThatIsRefused says what the server said, and nothing of a file that never began.
 func TestBackupThatIsRefused(t *testing.T) {
 	h := newHarness(t, nil) // which has no backups
-	if got := h.run("backup", filepath.Join(t.TempDir(), "b")); got.code != codeError || !strings.HasPrefix(got.err, "belfry: belfry.v1.AdminService.Backup is not implemented") {
+	if got := h.Run("backup", filepath.Join(t.TempDir(), "b")); got.Code != cli.CodeError || !strings.HasPrefix(got.Err, "belfry: belfry.v1.AdminService.Backup is not implemented") {
 		t.Errorf("%+v", got)
 	}
 }

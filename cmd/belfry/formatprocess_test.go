@@ -14,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -75,7 +77,7 @@ func TestRollingUpgrade(t *testing.T) {
 	r.start(0, next)
 	r.await("all three again", coming, coming, coming, coming)
 	r.use("last")
-	if got := r.nodes[0].run(old, "list", "kept", "--max", "0"); got.code != 0 || strings.Count(got.out, "kept-") != r.kept {
+	if got := r.nodes[0].run(old, "list", "kept", "--max", "0"); got.Code != 0 || strings.Count(got.Out, "kept-") != r.kept {
 		t.Errorf("there should be %d jobs: %+v", r.kept, got)
 	}
 }
@@ -97,12 +99,12 @@ func successor(t *testing.T) string {
 	if changed == string(text) {
 		t.Fatalf("%s does not name the format", source)
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: write(t, "format.go", changed)}})
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: clitest.WriteFile(t, "format.go", changed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "belfry")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", write(t, "overlay.json", string(overlay)), "-o", path, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", clitest.WriteFile(t, "overlay.json", string(overlay)), "-o", path, ".")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the successor: %v\n%s", err, said)
 	}
@@ -156,7 +158,7 @@ func (r *rolling) lead(i int) {
 	for shard := range 2 {
 		awaitCluster(r.t, r.nodes[0], "to hand over", func(_ int, c *belfryv1.GetClusterResponse) bool {
 			got := r.nodes[i].run(launcher, "cluster", "transfer", fmt.Sprint(shard), "--to", fmt.Sprintf("n%d", i+1))
-			return got.code == 0
+			return got.Code == 0
 		})
 	}
 }
@@ -171,13 +173,13 @@ func (r *rolling) use(stage string) {
 			{"queue", "create", name, "--partitions", "2"},
 			{"put", name, "work", "--id", name, "--ttr", "1h"},
 		} {
-			if got := p.run(launcher, args...); got.code != 0 {
+			if got := p.run(launcher, args...); got.Code != 0 {
 				r.t.Fatalf("%s, through n%d: %v: %+v\n%s", stage, i+1, args, got, r.logs())
 			}
 		}
 		r.kept++
 		held := reserveOne(r.t, r.nodes[(i+1)%3], launcher, name)
-		if got := p.run(launcher, "ack", held.Lease); got.code != 0 || held.ID != name {
+		if got := p.run(launcher, "ack", held.Lease); got.Code != 0 || held.ID != name {
 			r.t.Errorf("%s, through n%d: %+v: %+v", stage, i+1, held, got)
 		}
 	}
@@ -212,7 +214,7 @@ func (r *rolling) refused(program string) {
 		}
 		before := contents(r.t, dir)
 		got := runProgram(r.t, program, nil, args...)
-		if got.code != codeError || !strings.Contains(got.err, refusal) {
+		if got.Code != cli.CodeError || !strings.Contains(got.Err, refusal) {
 			r.t.Errorf("%s joins %q: %+v", dir, join, got)
 		}
 		if diff := cmp.Diff(before, contents(r.t, dir)); diff != "" {
@@ -224,7 +226,7 @@ func (r *rolling) refused(program string) {
 		r.t.Fatal(err)
 	}
 	got := runProgram(r.t, program, nil, "serve", "--data", r.dirs[0], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--join", r.nodes[1].gossip)
-	if got.code != codeStorage || !strings.Contains(got.err, refusal) {
+	if got.Code != cli.CodeStorage || !strings.Contains(got.Err, refusal) {
 		r.t.Errorf("on data that does not know of the later format: %+v", got)
 	}
 }

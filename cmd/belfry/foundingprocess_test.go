@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -161,7 +162,7 @@ func TestNameIsTaken(t *testing.T) {
 	incarnation := clusterOf(t, first, launcher).Nodes[0].Incarnation
 	got := runProgram(t, launcher, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--node-id", "n1", "--join", first.gossip)
 	want := regexp.MustCompile("the name n1 is taken: n1." + incarnation + " of cluster .* answers at " + first.peers)
-	if got.code != codeError || !want.MatchString(got.err) || exists(dir, "node.json") {
+	if got.Code != cli.CodeError || !want.MatchString(got.Err) || exists(dir, "node.json") {
 		t.Errorf("%+v, want exit code 1 and %s", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -67,7 +68,7 @@ func TestGossipKeys(t *testing.T) {
 	}
 	n1.signal(syscall.SIGHUP)
 	awaitText(t, n1, "reloading failed: of what the error names nothing was changed")
-	if got := n1.run(launcher, "health"); got.code != 0 {
+	if got := n1.run(launcher, "health"); got.Code != 0 {
 		t.Errorf("after a reload that failed: %+v", got)
 	}
 }
@@ -82,7 +83,7 @@ func TestGossipWithoutKeys(t *testing.T) {
 		t.Errorf("the log of a node alone:\n%s", log)
 	}
 	bad := runProgram(t, launcher, nil, "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--gossip-keys", filepath.Join(t.TempDir(), "missing"))
-	if bad.code != codeUsage || !strings.Contains(bad.err, "--gossip-keys: reading the gossip keys") {
+	if bad.Code != cli.CodeUsage || !strings.Contains(bad.Err, "--gossip-keys: reading the gossip keys") {
 		t.Errorf("with a file that is not there: %+v", bad)
 	}
 }

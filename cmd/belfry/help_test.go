@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,7 +19,7 @@ const writeGolden = "TEST_WRITES_GOLDEN"
 // TestHelp compares the help of every command with a file, so that a change of the command line is seen in review.
 func TestHelp(t *testing.T) {
 	var names []string
-	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		if c.IsAvailableCommand() || c.Name() == "belfry" {
 			names = append(names, strings.TrimPrefix(c.CommandPath(), "belfry"))
 		}
@@ -33,12 +34,12 @@ func TestHelp(t *testing.T) {
 		files = append(files, file)
 		t.Run(file, func(t *testing.T) {
 			h := newHarness(t, nil)
-			got := h.run(args...)
-			if got.code != 0 || got.err != "" {
+			got := h.Run(args...)
+			if got.Code != 0 || got.Err != "" {
 				t.Fatalf("%v: %+v", args, got)
 			}
 			if os.Getenv(writeGolden) != "" {
-				if err := os.WriteFile(file, []byte(got.out), 0o600); err != nil {
+				if err := os.WriteFile(file, []byte(got.Out), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -46,7 +47,7 @@ func TestHelp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), got.out); diff != "" {
+			if diff := cmp.Diff(string(want), got.Out); diff != "" {
 				t.Errorf("%s=1 go test writes it anew; help (-want +got):\n%s", writeGolden, diff)
 			}
 		})
@@ -63,7 +64,7 @@ func TestHelp(t *testing.T) {
 
 // TestVerbsHaveExamples: a command that takes an argument shows a line to copy, which is one of its own.
 func TestVerbsHaveExamples(t *testing.T) {
-	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		if !c.HasSubCommands() && c.IsAvailableCommand() && strings.Contains(c.Use, " ") && !strings.Contains(c.Example, c.CommandPath()+" ") {
 			t.Errorf("%s has the examples %q, of which none is of it", c.CommandPath(), c.Example)
 		}
@@ -72,9 +73,9 @@ func TestVerbsHaveExamples(t *testing.T) {
 
 // TestExamplesParse reads the examples of the help as command lines: each names commands and flags that there are.
 func TestExamplesParse(t *testing.T) {
-	root := newRoot(&system{})
+	root := newRoot(cli.New(&cli.System{}))
 	examples := 0
-	eachCommand(root, func(c *cobra.Command) {
+	cli.EachCommand(root, func(c *cobra.Command) {
 		for line := range strings.Lines(c.Example) {
 			for part := range strings.FieldsFuncSeq(line, func(r rune) bool { return strings.ContainsRune("|&$();\n", r) }) {
 				words := strings.Fields(part)
@@ -82,7 +83,7 @@ func TestExamplesParse(t *testing.T) {
 					continue
 				}
 				examples++
-				found, rest, err := newRoot(&system{}).Find(words[1:])
+				found, rest, err := newRoot(cli.New(&cli.System{})).Find(words[1:])
 				if err != nil || found.Name() == "belfry" {
 					t.Errorf("%q: there is no such command: %v", part, err)
 					continue
@@ -120,7 +121,7 @@ func withoutQuotes(words []string) []string {
 // TestShortFlagsMeanOneThing: -d is a delay everywhere, and so on.
 func TestShortFlagsMeanOneThing(t *testing.T) {
 	means := make(map[string]string)
-	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			if f.Shorthand == "" {
 				return

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // The formats of the log.
@@ -37,26 +39,26 @@ func levelOf(word string) *slog.LevelVar {
 }
 
 // logsJSON reports whether logs of a format are JSON.
-func (a *app) logsJSON(format string) bool {
-	return format == logJSON || format == logAuto && !a.errTerminal
+func (a serveVerbs) logsJSON(format string) bool {
+	return format == logJSON || format == logAuto && !a.ErrTerminal
 }
 
 // logger returns a logger to standard error.
-func (a *app) logger(format string, level slog.Leveler) *slog.Logger {
+func (a serveVerbs) logger(format string, level slog.Leveler) *slog.Logger {
 	if a.logsJSON(format) {
-		return slog.New(slog.NewJSONHandler(a.err, logOptions(level)))
+		return slog.New(slog.NewJSONHandler(a.Err, logOptions(level)))
 	}
-	return slog.New(slog.NewTextHandler(a.err, logOptions(level)))
+	return slog.New(slog.NewTextHandler(a.Err, logOptions(level)))
 }
 
 // lastWords says why a server ended, if it went wrong, which a signal is not, and its log is JSON: then nothing is left for people but the exit code.
-func (a *app) lastWords(ctx context.Context, format string, err error) error {
-	code := exitCode(ctx, err)
-	if err == nil || code >= codeSignal || !a.logsJSON(format) {
+func (a serveVerbs) lastWords(ctx context.Context, format string, err error) error {
+	code := cli.ExitCode(ctx, err)
+	if err == nil || code >= cli.CodeSignal || !a.logsJSON(format) {
 		return err
 	}
-	a.logger(format, slog.LevelError).Error("the server cannot go on", slog.String("error", explain(err)))
-	return &codedError{code: code}
+	a.logger(format, slog.LevelError).Error("the server cannot go on", slog.String("error", cli.Explain(err)))
+	return cli.ExitWith(code, "")
 }
 
 func logOptions(level slog.Leveler) *slog.HandlerOptions {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 )
@@ -12,5 +13,5 @@ import (
 func main() {
 	cobra.EnableCommandSorting = false // the help lists the verbs in the order of a job's life
 	logging.Disable()                  // the Redis client's: what it would write on its own to standard error is in the errors that it returns
-	os.Exit(run(interruptible(context.Background()), newSystem(), os.Args[1:]))
+	os.Exit(run(cli.Interruptible(context.Background()), cli.NewSystem(), os.Args[1:]))
 }

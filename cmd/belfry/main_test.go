@@ -18,6 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	"github.com/belfrydb/belfry/cmd/belfry/processtest"
 )
 
@@ -194,18 +196,18 @@ func (p *process) end() int {
 
 // run runs a command line against the server. That of the program under test runs within this process, as the race detector makes the start
 // of one cost more than most commands; readme_test.go has each command in a process of its own.
-func (p *process) run(program string, args ...string) outcome {
+func (p *process) run(program string, args ...string) clitest.Outcome {
 	p.t.Helper()
 	env := []string{"BELFRY_SERVER=" + p.address, "BELFRY_TLS_CA=" + p.ca, "BELFRY_TOKEN_FILE=" + p.token}
 	if program != launcher {
 		return runProgram(p.t, program, env, args...)
 	}
 	var out, errOut bytes.Buffer
-	s := newSystem()
-	s.in, s.out, s.err = strings.NewReader(""), &out, &errOut
-	s.inTerminal, s.outTerminal, s.errTerminal = false, false, false
-	s.environ = func() []string { return env }
-	s.lookupEnv = func(name string) (value string, ok bool) {
+	s := cli.NewSystem()
+	s.In, s.Out, s.Err = strings.NewReader(""), &out, &errOut
+	s.InTerminal, s.OutTerminal, s.ErrTerminal = false, false, false
+	s.Environ = func() []string { return env }
+	s.LookupEnv = func(name string) (value string, ok bool) {
 		switch name {
 		case "BELFRY_SERVER":
 			return p.address, true
@@ -216,13 +218,13 @@ func (p *process) run(program string, args ...string) outcome {
 		}
 		return "", false
 	}
-	s.exit = func(code int) { p.t.Errorf("%v ended the process with %d", args, code) }
+	s.Exit = func(code int) { p.t.Errorf("%v ended the process with %d", args, code) }
 	code := run(p.t.Context(), s, args)
-	return outcome{code, out.String(), errOut.String()}
+	return clitest.Left(code, out.String(), errOut.String())
 }
 
 // runProgram runs a command line in a process of its own.
-func runProgram(t *testing.T, program string, env []string, args ...string) outcome {
+func runProgram(t *testing.T, program string, env []string, args ...string) clitest.Outcome {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, args...)
 	var out, errOut bytes.Buffer
@@ -230,5 +232,5 @@ func runProgram(t *testing.T, program string, env []string, args ...string) outc
 	if err := command.Run(); err != nil && command.ProcessState == nil {
 		t.Fatalf("running %v: %v", args, err)
 	}
-	return outcome{command.ProcessState.ExitCode(), out.String(), errOut.String()}
+	return clitest.Left(command.ProcessState.ExitCode(), out.String(), errOut.String())
 }

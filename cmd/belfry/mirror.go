@@ -13,13 +13,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/belfrydb/belfry/mirror/pair"
+	"github.com/belfrydb/belfry/mirror/redisconn"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
-	"github.com/belfrydb/belfry/mirror/pair"
-	"github.com/belfrydb/belfry/mirror/redisconn"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -40,7 +42,13 @@ type mirrorFlags struct {
 	closing           string // what to know when it was interrupted; that of imports if empty
 }
 
-func (a *app) mirrorCommand() *cobra.Command {
+// mirrorVerbs are the commands of the mirror.
+type mirrorVerbs struct{ *cli.App }
+
+// mirrorCommand returns `mirror`.
+func mirrorCommand(a *cli.App) *cobra.Command { return mirrorVerbs{a}.mirrorCommand() }
+
+func (a mirrorVerbs) mirrorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
@@ -48,12 +56,12 @@ func (a *app) mirrorCommand() *cobra.Command {
 			"meanwhile: an entry is delivered by one side only, and an interrupted command is simply run again.\n\n" +
 			"REDIS is redis://user:password@host:6379/0, rediss:// for TLS, redis+cluster://host:6379 or\n" +
 			"redis+sentinel://host:26379?master_name=NAME.",
-		Args: subcommandOnly,
+		Args: cli.SubcommandOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	inspect := a.outputFlag(a.mirrorInspectCommand())
+	inspect := a.OutputFlag(a.mirrorInspectCommand())
 	c.AddCommand(inspect)
-	c.AddCommand(a.clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
+	c.AddCommand(a.Clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
 		a.mirrorFinalizeCommand())...)
 	return c
 }
@@ -66,28 +74,28 @@ func (f *mirrorFlags) names(c *cobra.Command) {
 	flags.StringVar(&f.queue, "belfry-queue", "", "the queue of Belfry; the same name if empty")
 	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
 	f.hold = pair.HoldDefault
-	flags.Var(&durationFlag{&f.hold, "15s"}, "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
+	flags.Var(cli.NewDuration(&f.hold, "15s"), "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
 	f.access.add(flags)
 }
 
 // checked refuses what makes no sense.
 func (f *mirrorFlags) checked() error {
 	if f.redisQueue == "" {
-		return usagef("--queue is missing: the name that Redisson's processes give the queue; belfry mirror inspect shows them")
+		return cli.Usagef("--queue is missing: the name that Redisson's processes give the queue; belfry mirror inspect shows them")
 	}
 	if f.share <= 0 || f.share > 1 {
-		return usagef("--share: must be above 0 and at most 1, is %v", f.share)
+		return cli.Usagef("--share: must be above 0 and at most 1, is %v", f.share)
 	}
 	if f.replicas < 0 {
-		return usagef("--replicas: must be 0 or more, is %d", f.replicas)
+		return cli.Usagef("--replicas: must be 0 or more, is %d", f.replicas)
 	}
 	if f.hold < pair.HoldMin || f.hold > pair.HoldMax {
-		return usagef("--hold: must be %v to %v, is %v", pair.HoldMin, pair.HoldMax, f.hold)
+		return cli.Usagef("--hold: must be %v to %v, is %v", pair.HoldMin, pair.HoldMax, f.hold)
 	}
 	return nil
 }
 
-func (a *app) mirrorInspectCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorInspectCommand() *cobra.Command {
 	var queues []string
 	f := &sourceFlags{}
 	c := &cobra.Command{
@@ -97,7 +105,7 @@ func (a *app) mirrorInspectCommand() *cobra.Command {
 			"It reads the names of all keys, and all jobs.",
 		Example: "  belfry mirror inspect redis://127.0.0.1:6379\n  belfry mirror inspect redis://127.0.0.1:6379 --queue orders -o json\n" +
 			"  belfry mirror inspect redis://127.0.0.1:6379/1 --from youzan",
-		Args: arguments(1, 1, "REDIS"),
+		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&f.from, "from", "", "only what this made: redisson, lmstfy or youzan")
@@ -118,12 +126,12 @@ func (a *app) mirrorInspectCommand() *cobra.Command {
 		if err != nil {
 			return coded(err)
 		}
-		return a.showValue(found, func(w io.Writer) { renderFound(w, found, a.now()) })
+		return a.ShowValue(found, func(w io.Writer) { renderFound(w, found, a.Now()) })
 	}
 	return c
 }
 
-func (a *app) mirrorImportCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorImportCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "import REDIS --queue NAME",
@@ -138,7 +146,7 @@ func (a *app) mirrorImportCommand() *cobra.Command {
 		Example: "  belfry mirror import redis://127.0.0.1:6379 --queue orders --dry-run\n  belfry mirror import redis://127.0.0.1:6379 --queue orders --codec kryo5-string --follow\n" +
 			"  belfry mirror import redis://127.0.0.1:6379 --from lmstfy --queue shop/orders --dead queue\n" +
 			"  belfry mirror import redis://127.0.0.1:6379/1 --from youzan --queue orders --stopped",
-		Args: arguments(1, 1, "REDIS"),
+		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
@@ -181,10 +189,10 @@ func (f *mirrorFlags) outgoing(c *cobra.Command) {
 }
 
 // mirrorImport carries out `mirror import`.
-func (a *app) mirrorImport(ctx context.Context, f *mirrorFlags, url string) error {
+func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url string) error {
 	codec, err := redisson.ParseCodec(f.codec)
 	if err != nil {
-		return usagef("--codec: %s", err)
+		return cli.Usagef("--codec: %s", err)
 	}
 	if err := f.source.checked(f); err != nil {
 		return err
@@ -208,24 +216,24 @@ func (a *app) mirrorImport(ctx context.Context, f *mirrorFlags, url string) erro
 			if err != nil {
 				return err
 			}
-			return a.showValue(found, func(w io.Writer) { renderFindings(w, []*mirror.Finding{found}, a.now()) })
+			return a.ShowValue(found, func(w io.Writer) { renderFindings(w, []*mirror.Finding{found}, a.Now()) })
 		}
-		bar := newEntries(a.system)
+		bar := newEntries(a.System)
 		options.Notice = bar.until(ctx)
 		options.Progress = func(n mirror.ImportCounts) {
 			meters.imported(f.redisQueue, n)
 			bar.entries(n.Acked+n.SetAside, n.Total)
 		}
 		counts, err := mirror.Import(ctx, r, c, options)
-		bar.end()
+		bar.End()
 		if err != nil && counts == (mirror.ImportCounts{}) {
 			return err
 		}
-		return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderImport(w, counts, f) }))
+		return errors.Join(err, a.ShowValue(counts, func(w io.Writer) { renderImport(w, counts, f) }))
 	})
 }
 
-func (a *app) mirrorExportCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorExportCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "export REDIS --queue NAME",
@@ -237,7 +245,7 @@ func (a *app) mirrorExportCommand() *cobra.Command {
 			"--redisson-format is what the processes of Redisson read: old up to 3.21.0, new since 3.21.1. It is found out if Redis or the\n" +
 			"jobs show it; one that disagrees with what Redis has is refused, because it would stop those processes.",
 		Example: "  belfry mirror export redis://127.0.0.1:6379 --queue orders",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.outgoing(c)
@@ -248,34 +256,34 @@ func (a *app) mirrorExportCommand() *cobra.Command {
 }
 
 // mirrorExport carries out `mirror export` and `mirror rollback`.
-func (a *app) mirrorExport(
+func (a mirrorVerbs) mirrorExport(
 	ctx context.Context, f *mirrorFlags, url string,
 	export func(context.Context, redis.UniversalClient, *client.Client, mirror.ExportOptions) (mirror.ExportCounts, error),
 ) error {
 	f.closing = "run it again before the queue is resumed"
 	codec, err := redisson.ParseCodec(f.codec)
 	if err != nil {
-		return usagef("--codec: %s", err)
+		return cli.Usagef("--codec: %s", err)
 	}
 	format := redisson.Unknown
 	if f.format != "" {
 		if format, err = redisson.ParseGeneration(f.format); err != nil {
-			return usagef("--redisson-format: %s", err)
+			return cli.Usagef("--redisson-format: %s", err)
 		}
 	}
 	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
-		bar, out := newEntries(a.system), exported{}
+		bar, out := newEntries(a.System), exported{}
 		var err error
 		out.ExportCounts, err = export(ctx, r, c, mirror.ExportOptions{
 			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(ctx),
 			Progress: func(n mirror.ExportCounts) { bar.entries(n.Returned, n.Total) },
 			Checked:  func(checks []pair.Check) { out.Checks = checks },
 		})
-		bar.end()
+		bar.End()
 		if err != nil && out.ExportCounts == (mirror.ExportCounts{}) {
 			return err
 		}
-		return errors.Join(err, a.showValue(out, func(w io.Writer) {
+		return errors.Join(err, a.ShowValue(out, func(w io.Writer) {
 			renderExport(w, out)
 			if err != nil {
 				fmt.Fprintln(w, "it did not come to its end: run it again before the queue is resumed; Redis may have jobs that Belfry has as well")
@@ -293,18 +301,18 @@ type exported struct {
 }
 
 // mirrored does work between a Redis and a server. If a signal ends it, it says in one line what that means.
-func (a *app) mirrored(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+func (a mirrorVerbs) mirrored(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
 	err := a.between(ctx, f, url, work)
-	var stopped interruption
+	var stopped cli.Interruption
 	if err == nil || !errors.As(context.Cause(ctx), &stopped) {
 		return err
 	}
-	fmt.Fprintln(a.err, "belfry: interrupted;", cmp.Or(f.closing, "what was claimed is brought over by the next run of any mirror command"))
+	fmt.Fprintln(a.Err, "belfry: interrupted;", cmp.Or(f.closing, "what was claimed is brought over by the next run of any mirror command"))
 	return stopped
 }
 
 // between is mirrored without its last word.
-func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
 	if err := f.checked(); err != nil {
 		return err
 	}
@@ -320,7 +328,7 @@ func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func
 	if err != nil {
 		return err
 	}
-	c, err := a.sdk(servers) //nolint:contextcheck // its life is its own, until Close
+	c, err := a.SDK(servers) //nolint:contextcheck // its life is its own, until Close
 	if err != nil {
 		return err
 	}
@@ -329,8 +337,8 @@ func (a *app) between(ctx context.Context, f *mirrorFlags, url string, work func
 }
 
 // reach returns an error, with its exit code, unless the Redis that a URL names answers.
-func (a *app) reach(ctx context.Context, r redis.UniversalClient) error {
-	reaching, cancel := context.WithTimeout(ctx, a.timeout)
+func (a mirrorVerbs) reach(ctx context.Context, r redis.UniversalClient) error {
+	reaching, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	err := redisconn.Reach(reaching, r)
 	if err == nil || ctx.Err() != nil {
@@ -340,9 +348,9 @@ func (a *app) reach(ctx context.Context, r redis.UniversalClient) error {
 	var record tls.RecordHeaderError
 	switch {
 	case redisconn.OtherKind(err):
-		return usagef("%s", err)
+		return cli.Usagef("%s", err)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(), errors.As(err, &record), errors.Is(err, redisconn.ErrNoRedis):
-		return &codedError{codeUnavailable, err.Error()}
+		return cli.ExitWith(cli.CodeUnavailable, err.Error())
 	default:
 		return coded(err)
 	}
@@ -350,23 +358,23 @@ func (a *app) reach(ctx context.Context, r redis.UniversalClient) error {
 
 // servers returns the servers that --server names, one or several with commas between, once one of them has answered. The work itself waits for servers that are away for a while;
 // where none was ever there it is a mistake.
-func (a *app) servers(ctx context.Context) (string, error) {
+func (a mirrorVerbs) servers(ctx context.Context) (string, error) {
 	var urls []string
 	var answered bool
 	var last error
-	for _, text := range strings.Split(a.server, ",") {
-		one := *a
-		one.server = strings.TrimSpace(text)
-		conn, err := one.connect()
+	for _, text := range strings.Split(a.Server, ",") {
+		one := *a.App
+		one.Server = strings.TrimSpace(text)
+		conn, err := one.Connect()
 		if err != nil {
 			return "", err
 		}
-		urls = append(urls, conn.url)
+		urls = append(urls, conn.URL)
 		if answered {
 			continue
 		}
-		last = one.within(ctx, func(ctx context.Context) error {
-			_, err := conn.admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
+		last = one.Within(ctx, func(ctx context.Context) error {
+			_, err := conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 			return err
 		})
 		answered = last == nil
@@ -382,11 +390,11 @@ func coded(err error) error {
 	var dial *net.OpError
 	switch {
 	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
-		return &codedError{codeForbidden, err.Error()}
+		return cli.ExitWith(cli.CodeForbidden, err.Error())
 	case errors.Is(err, pair.ErrNoQueue):
-		return &codedError{codeNotFound, err.Error()}
+		return cli.ExitWith(cli.CodeNotFound, err.Error())
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return &codedError{codeUnavailable, err.Error()}
+		return cli.ExitWith(cli.CodeUnavailable, err.Error())
 	default:
 		return err
 	}
@@ -394,19 +402,19 @@ func coded(err error) error {
 
 // entryBar shows how many entries are done, and what is waited for.
 type entryBar struct {
-	*progress
+	*cli.Progress
 	mu   sync.Mutex
 	last string
 }
 
-func newEntries(sys *system) *entryBar { return &entryBar{progress: newProgress(sys, 0)} }
+func newEntries(sys *cli.System) *entryBar { return &entryBar{Progress: cli.NewProgress(sys, 0)} }
 
 // entries shows that so many of total entries are done.
 func (b *entryBar) entries(done, total int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.total, b.last = total, ""
-	b.update(uint64(max(0, done)), done)
+	b.Total, b.last = total, ""
+	b.Update(uint64(max(0, done)), done)
 }
 
 // until is notice until ctx ends: what fails then does so for that.
@@ -424,7 +432,6 @@ func (b *entryBar) notice(err error) {
 	defer b.mu.Unlock()
 	if text := err.Error(); text != b.last {
 		b.last = text
-		b.clear()
-		fmt.Fprintln(b.out, "belfry:", text)
+		b.Say("belfry: " + text)
 	}
 }

@@ -6,11 +6,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/belfrydb/belfry/mirror/redisconn"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/belfrydb/belfry/mirror/redisconn"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // accessFlags are what the URL of a Redis does not say.
@@ -23,7 +25,7 @@ func (f *accessFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.cert, "redis-cert", "", "a `file` with the certificate to show to Redis, PEM; read again for each connection")
 	flags.StringVar(&f.key, "redis-key", "", "a `file` with the key of --redis-cert, PEM")
 	flags.StringVar(&f.name, "redis-tls-name", "", "the name in the certificates of Redis; by default each must name the host that it is on")
-	configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
+	cli.Configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
 }
 
 // connect returns a client for a URL and what the flags say; nothing is sent yet.
@@ -33,10 +35,10 @@ func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
 	if f.password != "" {
 		text, err := os.ReadFile(f.password)
 		if err != nil {
-			return nil, usagef("--redis-password-file: %s", err)
+			return nil, cli.Usagef("--redis-password-file: %s", err)
 		}
 		if access.Password = strings.TrimRight(string(text), "\r\n"); access.Password == "" {
-			return nil, usagef("--redis-password-file: %s is empty", f.password)
+			return nil, cli.Usagef("--redis-password-file: %s is empty", f.password)
 		}
 	}
 	if access.TLS, err = f.tls(); err != nil {
@@ -44,7 +46,7 @@ func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
 	}
 	r, err := access.Connect(url)
 	if err != nil {
-		return nil, usagef("%s", err)
+		return nil, cli.Usagef("%s", err)
 	}
 	return r, nil
 }
@@ -58,15 +60,15 @@ func (f *accessFlags) tls() (*tls.Config, error) {
 	if f.ca != "" {
 		text, err := os.ReadFile(f.ca)
 		if err != nil {
-			return nil, usagef("--redis-ca: %s", err)
+			return nil, cli.Usagef("--redis-ca: %s", err)
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(text) {
-			return nil, usagef("--redis-ca: %s has no certificate in PEM", f.ca)
+			return nil, cli.Usagef("--redis-ca: %s has no certificate in PEM", f.ca)
 		}
 	}
 	if (f.cert == "") != (f.key == "") {
-		return nil, usagef("--redis-cert and --redis-key go together")
+		return nil, cli.Usagef("--redis-cert and --redis-key go together")
 	}
 	if f.cert == "" {
 		return c, nil
@@ -76,7 +78,7 @@ func (f *accessFlags) tls() (*tls.Config, error) {
 		return &pair, err
 	}
 	if _, err := load(nil); err != nil {
-		return nil, usagef("--redis-cert and --redis-key: %s", err)
+		return nil, cli.Usagef("--redis-cert and --redis-key: %s", err)
 	}
 	c.GetClientCertificate = load
 	return c, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -23,24 +24,24 @@ func TestMirrorAccess(t *testing.T) {
 		}
 	}
 	url := "rediss://app@" + r.Address()
-	h.run("mirror", "run", url, "-q", "orders").holds(t, 1, "--redis-ca")
-	refused := h.run("mirror", "inspect", url, "--redis-ca", a.File)
-	if refused.code != codeUnavailable { // the connection's reset may overtake the alert that refuses the handshake
-		refused.holds(t, 1)
+	h.Run("mirror", "run", url, "-q", "orders").Holds(t, 1, "--redis-ca")
+	refused := h.Run("mirror", "inspect", url, "--redis-ca", a.File)
+	if refused.Code != cli.CodeUnavailable { // the connection's reset may overtake the alert that refuses the handshake
+		refused.Holds(t, 1)
 	}
-	refused.holds(t, refused.code, "--redis-cert and --redis-key")
-	h.run("mirror", "inspect", url, "--redis-ca", a.File, "--redis-cert", cert, "--redis-key", key, "--redis-tls-name", "elsewhere").holds(t, 1, "--redis-tls-name")
+	refused.Holds(t, refused.Code, "--redis-cert and --redis-key")
+	h.Run("mirror", "inspect", url, "--redis-ca", a.File, "--redis-cert", cert, "--redis-key", key, "--redis-tls-name", "elsewhere").Holds(t, 1, "--redis-tls-name")
 	all := []string{"--redis-ca", a.File, "--redis-cert", cert, "--redis-key", key, "--redis-password-file", password}
-	h.run(append([]string{"mirror", "inspect", url}, all...)...).holds(t, 0)
-	h.run(append([]string{"mirror", "import", url, "-q", "orders", "--dry-run"}, all...)...).holds(t, codeNotFound, "no delayed queue")
-	h.run("mirror", "inspect", strings.Replace(url, "rediss", "redis", 1), "--redis-ca", a.File).holds(t, codeUsage, "without TLS")
+	h.Run(append([]string{"mirror", "inspect", url}, all...)...).Holds(t, 0)
+	h.Run(append([]string{"mirror", "import", url, "-q", "orders", "--dry-run"}, all...)...).Holds(t, cli.CodeNotFound, "no delayed queue")
+	h.Run("mirror", "inspect", strings.Replace(url, "rediss", "redis", 1), "--redis-ca", a.File).Holds(t, cli.CodeUsage, "without TLS")
 	for flag, file := range map[string]string{"--redis-ca": password, "--redis-password-file": empty, "--redis-cert": cert, "--redis-key": key} {
-		h.run("mirror", "inspect", url, flag, file).holds(t, codeUsage, flag)
+		h.Run("mirror", "inspect", url, flag, file).Holds(t, cli.CodeUsage, flag)
 	}
-	h.run("mirror", "inspect", url, "--redis-cert", key, "--redis-key", key).holds(t, codeUsage, "--redis-cert and --redis-key")
-	h.run("serve", "--mirror-redis", url, "--mirror-queue", "orders", "--redis-ca", password).holds(t, codeUsage, "--redis-ca")
-	h.env["BELFRY_REDIS_CA"], h.env["BELFRY_REDIS_CERT"], h.env["BELFRY_REDIS_KEY"], h.env["BELFRY_REDIS_PASSWORD_FILE"] = a.File, cert, key, password
-	h.run("mirror", "inspect", url).holds(t, 0)
-	h.run("mirror", "run", url, "-q", "orders", "--replicas", "1").holds(t, 1, "too few replicas")
-	h.run("mirror", "export", url, "-q", "orders", "--replicas", "-1").holds(t, codeUsage, "--replicas")
+	h.Run("mirror", "inspect", url, "--redis-cert", key, "--redis-key", key).Holds(t, cli.CodeUsage, "--redis-cert and --redis-key")
+	h.Run("serve", "--mirror-redis", url, "--mirror-queue", "orders", "--redis-ca", password).Holds(t, cli.CodeUsage, "--redis-ca")
+	h.Env["BELFRY_REDIS_CA"], h.Env["BELFRY_REDIS_CERT"], h.Env["BELFRY_REDIS_KEY"], h.Env["BELFRY_REDIS_PASSWORD_FILE"] = a.File, cert, key, password
+	h.Run("mirror", "inspect", url).Holds(t, 0)
+	h.Run("mirror", "run", url, "-q", "orders", "--replicas", "1").Holds(t, 1, "too few replicas")
+	h.Run("mirror", "export", url, "-q", "orders", "--replicas", "-1").Holds(t, cli.CodeUsage, "--replicas")
 }

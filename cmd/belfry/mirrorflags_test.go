@@ -7,16 +7,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // TestMirrorHold: a hold that is too short or too long is refused before anything is asked.
 func TestMirrorHold(t *testing.T) {
 	t.Parallel()
 	for _, hold := range []string{"0s", "999ms", "5m1s"} {
-		s, said := newSystem(), &lockedBuffer{}
-		s.in, s.out, s.err = strings.NewReader(""), said, said
+		s, said := cli.NewSystem(), &lockedBuffer{}
+		s.In, s.Out, s.Err = strings.NewReader(""), said, said
 		code := run(t.Context(), s, []string{"mirror", "import", "redis://127.0.0.1:1", "--queue", "orders", "--hold", hold})
-		if want := "--hold: must be 1s to 5m0s"; code != codeUsage || !strings.Contains(said.String(), want) {
+		if want := "--hold: must be 1s to 5m0s"; code != cli.CodeUsage || !strings.Contains(said.String(), want) {
 			t.Errorf("with %s it ended with %d and said %q, should say %q", hold, code, said, want)
 		}
 	}
@@ -36,7 +38,7 @@ func TestServeMirrorFlags(t *testing.T) {
 		{"write '{svc}:orders=QUEUE'", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "{svc}:orders;codec=json"}},
 		{"can have the name", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "orders=a/b/c"}},
 	} {
-		h.run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"}, test.args...)...).holds(t, codeUsage, test.says)
+		h.Run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"}, test.args...)...).Holds(t, cli.CodeUsage, test.says)
 	}
 	for name, good := range map[string]bool{"orders": true, "a/b:c-d_e.f": true, "": false, "a/": false, "a/..": false, strings.Repeat("a", 256): true, strings.Repeat("a", 257): false} {
 		if queueName(name) != good {
@@ -61,8 +63,8 @@ func TestWarnings(t *testing.T) {
 // TestNoticeUntil: what fails because a person ended the command is nothing to wait for.
 func TestNoticeUntil(t *testing.T) {
 	t.Parallel()
-	s, said := newSystem(), &lockedBuffer{}
-	s.err, s.errTerminal = said, false
+	s, said := cli.NewSystem(), &lockedBuffer{}
+	s.Err, s.ErrTerminal = said, false
 	ctx, end := context.WithCancel(t.Context())
 	notice := newEntries(s).until(ctx)
 	notice(errors.New("Redis is away"))

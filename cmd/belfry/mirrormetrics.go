@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 )
 
@@ -123,7 +124,7 @@ func unit(is bool) int {
 }
 
 // serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty. It says where on standard error.
-func (a *app) serveMetrics(ctx context.Context, address string, c prometheus.Collector) (stop func(), err error) {
+func (a mirrorVerbs) serveMetrics(ctx context.Context, address string, c prometheus.Collector) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
@@ -133,7 +134,7 @@ func (a *app) serveMetrics(ctx context.Context, address string, c prometheus.Col
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, usagef("--metrics-listen: %s", err)
+		return nil, cli.Usagef("--metrics-listen: %s", err)
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
@@ -141,10 +142,10 @@ func (a *app) serveMetrics(ctx context.Context, address string, c prometheus.Col
 	var group sync.WaitGroup
 	group.Go(func() { _ = s.Serve(listener) }) // that it was closed
 	whom := ""
-	if !onLoopback(listener.Addr().String()) {
+	if !cli.OnLoopback(listener.Addr().String()) {
 		whom = ", for whoever reaches it"
 	}
-	fmt.Fprintf(a.err, "belfry: metrics at http://%s/metrics%s\n", listener.Addr(), whom)
+	fmt.Fprintf(a.Err, "belfry: metrics at http://%s/metrics%s\n", listener.Addr(), whom)
 	return func() {
 		_ = s.Close() // nothing is lost by it
 		group.Wait()

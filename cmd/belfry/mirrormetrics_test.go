@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
@@ -107,8 +108,8 @@ func TestMirrorImportMetrics(t *testing.T) {
 // metered runs a mirror command, which goes on until it is interrupted, while work is done with the address of its metrics.
 func metered(t *testing.T, command []string, work func(address string)) {
 	t.Helper()
-	s, said := newSystem(), &lockedBuffer{}
-	s.in, s.out, s.err = strings.NewReader(""), said, said
+	s, said := cli.NewSystem(), &lockedBuffer{}
+	s.In, s.Out, s.Err = strings.NewReader(""), said, said
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan int, 1)

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-func (a *app) mirrorRunCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorRunCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	var noIn, noOut bool
 	c := &cobra.Command{
@@ -27,7 +28,7 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 			"One process at a time does it for a queue, others wait and take over within --hold; 'belfry serve --mirror-redis' is the\n" +
 			"same inside a server. A rollback has all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.",
 		Example: "  belfry mirror run redis://127.0.0.1:6379 --queue orders --codec kryo5-string\n  belfry mirror run redis://127.0.0.1:6379 --queue orders --no-in  # only what falls due in Belfry",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
@@ -39,13 +40,13 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {
-			return usagef("--codec: %s", err)
+			return cli.Usagef("--codec: %s", err)
 		}
 		if noIn && noOut {
-			return usagef("--no-in and --no-out leave nothing to do")
+			return cli.Usagef("--no-in and --no-out leave nothing to do")
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar, meters := newEntries(a.system), newMirrorMeters(f.redisQueue)
+			bar, meters := newEntries(a.System), newMirrorMeters(f.redisQueue)
 			meters.blind = noIn
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
@@ -62,15 +63,15 @@ func (a *app) mirrorRunCommand() *cobra.Command {
 					bar.entries(n.In.Acked+n.Out, 0)
 				},
 			})
-			bar.end()
-			renderStranded(a.err, in, f)
+			bar.End()
+			renderStranded(a.Err, in, f)
 			return err
 		})
 	}
 	return c
 }
 
-func (a *app) mirrorCutoverCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorCutoverCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	quiet := 10 * time.Minute
 	c := &cobra.Command{
@@ -80,20 +81,20 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 			"there. It ends when nothing of the queue was left in Redis and no process of Redisson listened for --quiet. It may be\n" +
 			"interrupted and run again; 'belfry mirror rollback' goes back at any time, 'belfry mirror finalize' ends the migration.",
 		Example: "  belfry mirror cutover redis://127.0.0.1:6379 --queue orders --quiet 30m",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
 	f.metered(c)
-	c.Flags().Var(&durationFlag{&quiet, "10m"}, "quiet", "for how long there must have been nothing to do; longer than a producer's deployment takes")
+	c.Flags().Var(cli.NewDuration(&quiet, "10m"), "quiet", "for how long there must have been nothing to do; longer than a producer's deployment takes")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {
-			return usagef("--codec: %s", err)
+			return cli.Usagef("--codec: %s", err)
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar, out, meters := newEntries(a.system), cutOver{}, newMirrorMeters(f.redisQueue)
-			defer bar.end()
+			bar, out, meters := newEntries(a.System), cutOver{}, newMirrorMeters(f.redisQueue)
+			defer bar.End()
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
 				return err
@@ -113,7 +114,7 @@ func (a *app) mirrorCutoverCommand() *cobra.Command {
 			if err != nil && out.ImportCounts == (mirror.ImportCounts{}) {
 				return err
 			}
-			return errors.Join(err, a.showValue(out, func(w io.Writer) {
+			return errors.Join(err, a.ShowValue(out, func(w io.Writer) {
 				renderImport(w, out.ImportCounts, f)
 				renderChecks(w, out.Checks)
 				if err == nil {
@@ -145,7 +146,7 @@ func standing(checks []pair.Check, since, quiet time.Duration) string {
 	return fmt.Sprintf("drained; quiet for %v of %v", since.Truncate(max(time.Second, quiet/10)), quiet)
 }
 
-func (a *app) mirrorRollbackCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorRollbackCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "rollback REDIS --queue NAME",
@@ -154,7 +155,7 @@ func (a *app) mirrorRollbackCommand() *cobra.Command {
 			"--follow' let go of the queue for it and wait afterwards; any other process that mirrors it is waited for. Then the queue is\n" +
 			"paused, and Redisson's processes deliver. A later import starts anew: what went back is not taken for what was there before.",
 		Example: "  belfry mirror rollback redis://127.0.0.1:6379 --queue orders",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.outgoing(c)
@@ -164,7 +165,7 @@ func (a *app) mirrorRollbackCommand() *cobra.Command {
 	return c
 }
 
-func (a *app) mirrorFinalizeCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorFinalizeCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "finalize REDIS --queue NAME",
@@ -175,7 +176,7 @@ func (a *app) mirrorFinalizeCommand() *cobra.Command {
 			"With --from lmstfy and --from youzan it checks that no job waits there and that none is claimed or set aside; give --dead as\n" +
 			"for the import. Dead letters that were left stay.",
 		Example: "  belfry mirror finalize redis://127.0.0.1:6379 --queue orders",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.source.chosen(c)
@@ -185,13 +186,13 @@ func (a *app) mirrorFinalizeCommand() *cobra.Command {
 		}
 		f.closing = "run it again to end the migration"
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar := newEntries(a.system)
+			bar := newEntries(a.System)
 			checks, err := f.finalize(c.Context(), r, cl, bar.until(c.Context()))
-			bar.end()
+			bar.End()
 			if checks == nil {
 				return err
 			}
-			return errors.Join(err, a.showValue(checks, func(w io.Writer) {
+			return errors.Join(err, a.ShowValue(checks, func(w io.Writer) {
 				renderChecks(w, checks)
 				if err == nil {
 					fmt.Fprintln(w, "the migration has ended; the mirror has no more to do with this queue of Redis")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror/redistest"
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
@@ -18,9 +19,9 @@ func TestMirrorRun(t *testing.T) {
 	t.Parallel()
 	r, belfry := redistest.Start(t), belfrytest.Start(t)
 	app := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now)
-	s, said := newSystem(), &lockedBuffer{}
-	s.in, s.out, s.err = strings.NewReader(""), said, said
-	s.inTerminal, s.outTerminal, s.errTerminal = false, false, false
+	s, said := cli.NewSystem(), &lockedBuffer{}
+	s.In, s.Out, s.Err = strings.NewReader(""), said, said
+	s.InTerminal, s.OutTerminal, s.ErrTerminal = false, false, false
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
@@ -43,8 +44,8 @@ func TestMirrorRun(t *testing.T) {
 	if err := app.Offer(t.Context(), []byte("order 2"), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	back := newSystem()
-	back.in, back.out, back.err = strings.NewReader(""), said, said
+	back := cli.NewSystem()
+	back.In, back.Out, back.Err = strings.NewReader(""), said, said
 	if code := run(ctx, back, []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--redisson-format", "new", "--server", belfry.URL}); code != 0 {
 		t.Errorf("the rollback ended with %d; both commands said:\n%s", code, said)
 	}

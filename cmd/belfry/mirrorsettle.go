@@ -9,11 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-func (a *app) mirrorSettleCommand() *cobra.Command {
+func (a mirrorVerbs) mirrorSettleCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "settle REDIS --queue NAME",
@@ -23,7 +25,7 @@ func (a *app) mirrorSettleCommand() *cobra.Command {
 			"running 'import --follow', 'run' or 'serve' for the queue, which go on afterwards, and waits for any other process. It may be\n" +
 			"interrupted anywhere and run again; where nothing is half done it changes nothing. Give --codec as for the run that claimed.",
 		Example: "  belfry mirror settle redis://127.0.0.1:6379 --queue orders --dry-run\n  belfry mirror settle redis://127.0.0.1:6379 --queue orders",
-		Args:    arguments(1, 1, "REDIS"),
+		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	codecFlag(c, &f.codec)
@@ -31,26 +33,26 @@ func (a *app) mirrorSettleCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {
-			return usagef("--codec: %s", err)
+			return cli.Usagef("--codec: %s", err)
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar := newEntries(a.system)
+			bar := newEntries(a.System)
 			o := mirror.SettleOptions{RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, Share: f.share, Hold: f.hold, Notice: bar.until(c.Context())}
 			if f.dryRun {
 				f.closing = "nothing was changed"
 				found, err := mirror.LookUnsettled(c.Context(), r, cl, o)
-				bar.end()
+				bar.End()
 				if err != nil {
 					return err
 				}
-				return a.showValue(found, func(w io.Writer) { renderUnsettled(w, found) })
+				return a.ShowValue(found, func(w io.Writer) { renderUnsettled(w, found) })
 			}
 			done, err := mirror.Settle(c.Context(), r, cl, o)
-			bar.end()
+			bar.End()
 			if err != nil && done == (mirror.Settled{}) {
 				return err
 			}
-			return errors.Join(err, a.showValue(done, func(w io.Writer) { renderSettled(w, done) }))
+			return errors.Join(err, a.ShowValue(done, func(w io.Writer) { renderSettled(w, done) }))
 		})
 	}
 	return c
@@ -62,7 +64,7 @@ func renderUnsettled(w io.Writer, found mirror.Unsettled) {
 	if found.Held {
 		held = "a process, which brings over what it claims"
 	}
-	fields(w,
+	render.Fields(w,
 		"claimed, not in Belfry", number(found.Claimed),
 		"in Redis, not gone from Belfry", number(found.InBoth),
 		"mirrored by", held,
@@ -75,7 +77,7 @@ func renderSettled(w io.Writer, done mirror.Settled) {
 		fmt.Fprintln(w, "nothing was half done")
 		return
 	}
-	fields(w,
+	render.Fields(w,
 		"were claimed", number(done.Before.Claimed),
 		"brought over", number(done.BroughtOver),
 		"given back", unlessZero(done.GivenBack),

@@ -7,16 +7,18 @@ import (
 	"io"
 	"strings"
 
+	"github.com/belfrydb/belfry/mirror/fromlmstfy"
+	"github.com/belfrydb/belfry/mirror/fromyouzan"
+	"github.com/belfrydb/belfry/mirror/oneway"
+	"github.com/belfrydb/belfry/mirror/pair"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
-	"github.com/belfrydb/belfry/mirror/fromlmstfy"
-	"github.com/belfrydb/belfry/mirror/fromyouzan"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
-	"github.com/belfrydb/belfry/mirror/oneway"
-	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	"github.com/belfrydb/belfry/mirror/youzan"
 )
@@ -65,7 +67,7 @@ func (f *sourceFlags) incoming(c *cobra.Command) {
 // checked refuses what makes no sense.
 func (f *sourceFlags) checked(all *mirrorFlags) error {
 	if _, err := fromlmstfy.ParseDeadLetters(f.dead); err != nil {
-		return usagef("--dead: %s", err)
+		return cli.Usagef("--dead: %s", err)
 	}
 	if err := f.unused(); err != nil {
 		return err
@@ -80,14 +82,14 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 			{all.again, "--again", "no rollback brings jobs back to lmstfy or youzan"},
 		} {
 			if one.given {
-				return usagef("%s is for --from redisson: %s", one.flag, one.why)
+				return cli.Usagef("%s is for --from redisson: %s", one.flag, one.why)
 			}
 		}
 	}
 	switch f.from {
 	case fromRedisson:
 		if f.stopped || f.unnamed {
-			return usagef("--stopped and --unnamed are for --from lmstfy and --from youzan: of Redisson's entries none is held by a consumer")
+			return cli.Usagef("--stopped and --unnamed are for --from lmstfy and --from youzan: of Redisson's entries none is held by a consumer")
 		}
 		return nil
 	case fromLmstfy:
@@ -96,16 +98,16 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 		}
 	case fromYouzan:
 		if err := f.server().Names.Check(); err != nil {
-			return usagef("%s", err)
+			return cli.Usagef("%s", err)
 		}
 	default:
-		return usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
+		return cli.Usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
 	}
 	if f.unnamed && !f.stopped {
-		return usagef("--unnamed needs --stopped: a server that runs may be about to name what nothing names")
+		return cli.Usagef("--unnamed needs --stopped: a server that runs may be about to name what nothing names")
 	}
 	if f.stopped && all.follow {
-		return usagef("--stopped and --follow exclude each other: where no server runs, nothing is published")
+		return cli.Usagef("--stopped and --follow exclude each other: where no server runs, nothing is published")
 	}
 	return nil
 }
@@ -113,11 +115,11 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 // unused refuses flags that say something about another service than the one that is meant.
 func (f *sourceFlags) unused() error {
 	if f.from != fromLmstfy && f.dead != "" && f.dead != string(fromlmstfy.DeadLeave) {
-		return usagef("--dead is for --from lmstfy: nothing else has dead letters")
+		return cli.Usagef("--dead is for --from lmstfy: nothing else has dead letters")
 	}
 	standard := f.buckets == bucketsDefault && f.bucketPattern == youzan.DefaultNames().Bucket && f.queueFormat == youzan.DefaultNames().Queue
 	if (f.from == fromRedisson || f.from == fromLmstfy) && !standard {
-		return usagef("--buckets, --bucket-pattern and --queue-pattern are for --from youzan: they say how its server is set up")
+		return cli.Usagef("--buckets, --bucket-pattern and --queue-pattern are for --from youzan: they say how its server is set up")
 	}
 	return nil
 }
@@ -131,7 +133,7 @@ func (f *sourceFlags) server() fromyouzan.Server {
 func lmstfyQueue(name string) (lmstfy.Queue, error) {
 	namespace, queue, ok := strings.Cut(name, "/")
 	if !ok || namespace == "" || queue == "" || strings.Contains(queue, "/") {
-		return lmstfy.Queue{}, usagef("--queue: a queue of lmstfy is named NAMESPACE/QUEUE, not %q", name)
+		return lmstfy.Queue{}, cli.Usagef("--queue: a queue of lmstfy is named NAMESPACE/QUEUE, not %q", name)
 	}
 	return lmstfy.Queue{Namespace: namespace, Name: queue}, nil
 }
@@ -168,7 +170,7 @@ func (f *sourceFlags) inspect(ctx context.Context, r redis.UniversalClient, queu
 			}
 		}
 	default:
-		err = usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
+		err = cli.Usagef("--from: can be redisson, lmstfy or youzan, not %q", f.from)
 	}
 	return found, err
 }
@@ -243,22 +245,22 @@ func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *
 }
 
 // importSource carries out `mirror import` from what is not Redisson.
-func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client, meters *mirrorMeters) error {
+func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client, meters *mirrorMeters) error {
 	if f.dryRun {
 		f.closing = "nothing was changed"
 		found, err := f.source.inspect(ctx, r, []string{f.redisQueue})
 		if err != nil {
 			return err
 		}
-		return a.showValue(found, func(w io.Writer) { renderFound(w, found, a.now()) })
+		return a.ShowValue(found, func(w io.Writer) { renderFound(w, found, a.Now()) })
 	}
-	bar := newEntries(a.system)
+	bar := newEntries(a.System)
 	general := oneway.Options{
 		Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Notice: bar.until(ctx),
 		Progress: func(n oneway.Counts) {
 			meters.imported(f.redisQueue, mirror.ImportCounts{
 				Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside,
-				Looked: a.now(), // it comes after an answer of Redis only
+				Looked: a.Now(), // it comes after an answer of Redis only
 			})
 			bar.entries(n.Acked+n.Gone+n.SetAside, n.Total)
 		},
@@ -271,6 +273,6 @@ func (a *app) importSource(ctx context.Context, f *mirrorFlags, r redis.Universa
 		counts, err = fromyouzan.Import(ctx, r, c, o)
 		return err
 	})
-	bar.end()
-	return errors.Join(err, a.showValue(counts, func(w io.Writer) { renderSource(w, counts) }))
+	bar.End()
+	return errors.Join(err, a.ShowValue(counts, func(w io.Writer) { renderSource(w, counts) }))
 }

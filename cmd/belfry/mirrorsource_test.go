@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/client/belfrytest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
@@ -25,17 +26,17 @@ func TestMirrorSources(t *testing.T) {
 	do("RPUSH", "ready-order", "15702398321")
 
 	h := newHarness(t, nil)
-	h.env["BELFRY_SERVER"] = belfrytest.Start(t).URL
+	h.Env["BELFRY_SERVER"] = belfrytest.Start(t).URL
 	says := func(code int, want []string, args ...string) {
 		t.Helper()
-		got := h.run(args...)
+		got := h.Run(args...)
 		for _, text := range want {
-			if !strings.Contains(got.out+got.err, text) {
-				t.Errorf("%v: does not say %q:\n%s%s", args, text, got.out, got.err)
+			if !strings.Contains(got.Out+got.Err, text) {
+				t.Errorf("%v: does not say %q:\n%s%s", args, text, got.Out, got.Err)
 			}
 		}
-		if got.code != code {
-			t.Errorf("%v: exit code %d, want %d:\n%s", args, got.code, code, got.err)
+		if got.Code != code {
+			t.Errorf("%v: exit code %d, want %d:\n%s", args, got.Code, code, got.Err)
 		}
 	}
 	settings := []string{"--queue-pattern", "ready-%s", "--bucket-pattern", "b-%d", "--buckets", "2"}
@@ -57,7 +58,7 @@ func TestMirrorSources(t *testing.T) {
 		says(0, []string{"every claimed job is in Belfry"}, append([]string{"mirror", "finalize", r.URL(), "--from", "youzan", "--queue", "order"}, settings...)...)
 	}
 
-	says(codeUsage, []string{"are for --from youzan"}, "mirror", "inspect", r.URL(), "--queue", "q", "--buckets", "2")
+	says(cli.CodeUsage, []string{"are for --from youzan"}, "mirror", "inspect", r.URL(), "--queue", "q", "--buckets", "2")
 
 	for _, wrong := range []struct{ args, want string }{
 		{"--queue q --from elsewhere", "--from: can be"},
@@ -77,6 +78,6 @@ func TestMirrorSources(t *testing.T) {
 		{"--queue q --bucket-pattern b-%d", "are for --from youzan"},
 		{"--queue n/q --from lmstfy --queue-pattern q-%s", "are for --from youzan"},
 	} {
-		says(codeUsage, []string{wrong.want}, append([]string{"mirror", "import", r.URL()}, strings.Fields(wrong.args)...)...)
+		says(cli.CodeUsage, []string{wrong.want}, append([]string{"mirror", "import", r.URL()}, strings.Fields(wrong.args)...)...)
 	}
 }

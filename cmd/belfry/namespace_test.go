@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -49,17 +51,17 @@ func namespaceCases() []commandCase {
 // TestNamespaceSetNeedsALimit names the flags, before anything is sent.
 func TestNamespaceSetNeedsALimit(t *testing.T) {
 	h := newHarness(t, nil)
-	if got := h.run("namespace", "set", "q1"); got.code != codeUsage || !strings.Contains(got.err, "give --max-jobs, --max-bytes") || len(h.requests) != 0 {
+	if got := h.Run("namespace", "set", "q1"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "give --max-jobs, --max-bytes") || len(h.Requests) != 0 {
 		t.Errorf("%+v", got)
 	}
 }
 
 // TestNamespaceRemoveOfNothing names what has no quota, with the exit code of what is not found.
 func TestNamespaceRemoveOfNothing(t *testing.T) {
-	h := newHarness(t, always(&belfryv1.DeleteNamespaceResponse{}))
+	h := newHarness(t, clitest.Always(&belfryv1.DeleteNamespaceResponse{}))
 	for _, output := range []string{"table", "json"} {
-		got := h.run("namespace", "remove", "biling", "-o", output)
-		if got.code != codeNotFound || got.out != "" || !strings.Contains(got.err, `namespace "biling" has no quota`) {
+		got := h.Run("namespace", "remove", "biling", "-o", output)
+		if got.Code != cli.CodeNotFound || got.Out != "" || !strings.Contains(got.Err, `namespace "biling" has no quota`) {
 			t.Errorf("%s: %+v, want exit code 3 and the name", output, got)
 		}
 	}

@@ -2,46 +2,33 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/belfrydb/belfry/cluster/catalog"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
 const (
-	// originMark annotates a flag that was set by other than the command line with what set it.
-	originMark = "belfry_origin"
 	// printConfig is the flag of serve that shows the settings.
 	printConfig = "print-config"
 )
 
-// setFrom sets a flag and notes what set it, or could not.
-func setFrom(flags *pflag.FlagSet, name, value, origin string) error {
-	err := flags.Set(name, value)
-	if err != nil {
-		origin += " (invalid)"
-	}
-	return errors.Join(err, flags.SetAnnotation(name, originMark, []string{origin}))
-}
-
-// originOf says what set a flag: "default", "flag", a variable of the environment, or a file and its line.
-func originOf(f *pflag.Flag) string {
-	switch from := f.Annotations[originMark]; {
-	case len(from) > 0:
-		return from[0]
-	case f.Changed:
-		return "flag"
-	default:
-		return "default"
+// showFailedConfig shows the settings that can be read if a command line that failed was meant to show them.
+func showFailedConfig(a *cli.App, c *cobra.Command, args []string) {
+	if showsConfig(c, args) {
+		_ = cli.Resolve(c, a.LookupEnv) // the mistake is the error of the command
+		renderConfig(a.Out, c)
 	}
 }
 
@@ -55,8 +42,8 @@ func showsConfig(c *cobra.Command, args []string) bool {
 func effectiveConfig(c *cobra.Command) [][]string {
 	var lines [][]string
 	add := func(f *pflag.Flag) {
-		if isConfigurable(f) {
-			lines = append(lines, []string{f.Name, cmp.Or(impliedValue(c, f), shownValue(f)), originOf(f)})
+		if cli.IsConfigurable(f) {
+			lines = append(lines, []string{f.Name, cmp.Or(impliedValue(c, f), shownValue(f)), cli.OriginOf(f)})
 		}
 	}
 	c.Flags().VisitAll(add)
@@ -82,7 +69,7 @@ func impliedValue(c *cobra.Command, f *pflag.Flag) string {
 	case "replication-factor":
 		return strconv.Itoa(catalog.DefaultFactor)
 	case "grace-period":
-		return length(durationpb.New(catalog.DefaultGrace))
+		return render.Duration(durationpb.New(catalog.DefaultGrace))
 	default:
 		return ""
 	}
@@ -90,7 +77,7 @@ func impliedValue(c *cobra.Command, f *pflag.Flag) string {
 
 // renderConfig writes the settings of a command.
 func renderConfig(w io.Writer, c *cobra.Command) {
-	rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, effectiveConfig(c))
+	render.Rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, effectiveConfig(c))
 }
 
 // shownValue returns the value of a setting for people to see: keys and passwords are in files, of which only the names are shown, and what a URL has before

@@ -6,22 +6,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // settingsShown runs serve --print-config and returns what it shows as name, value and origin with single spaces.
-func settingsShown(t *testing.T, h *harness, args ...string) (lines []string, code int, said string) {
+func settingsShown(t *testing.T, h *clitest.Harness, args ...string) (lines []string, code int, said string) {
 	t.Helper()
-	got := h.run(append([]string{"serve"}, args...)...)
-	for line := range strings.Lines(got.out) {
+	got := h.Run(append([]string{"serve"}, args...)...)
+	for line := range strings.Lines(got.Out) {
 		lines = append(lines, strings.Join(strings.Fields(line), " "))
 	}
-	return lines, got.code, got.err
+	return lines, got.Code, got.Err
 }
 
 func TestPrintConfigShowsOrigins(t *testing.T) {
 	h := newHarness(t, nil)
-	file := write(t, "belfry.conf", "zone = rack-7\nlisten = 127.0.0.1:1\n\njoin = n1:7402,n2:7402\n")
-	h.env["BELFRY_CONFIG"], h.env["BELFRY_LISTEN"], h.env["BELFRY_DATA"] = file, "127.0.0.1:2", "/var/lib/belfry"
+	file := clitest.WriteFile(t, "belfry.conf", "zone = rack-7\nlisten = 127.0.0.1:1\n\njoin = n1:7402,n2:7402\n")
+	h.Env["BELFRY_CONFIG"], h.Env["BELFRY_LISTEN"], h.Env["BELFRY_DATA"] = file, "127.0.0.1:2", "/var/lib/belfry"
 	lines, code, said := settingsShown(t, h, "--print-config", "--data", "there", "--shards", "2")
 	if code != 0 || said != "" {
 		t.Errorf("exit code %d, %s", code, said)
@@ -34,7 +37,7 @@ func TestPrintConfigShowsOrigins(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, strings.Join(lines, "\n"))
 		}
 	}
-	serve, _, err := newRoot(&system{}).Find([]string{"serve"})
+	serve, _, err := newRoot(cli.New(&cli.System{})).Find([]string{"serve"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,14 +67,14 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, nil)
-			file := write(t, "belfry.conf", test.text)
-			h.env["BELFRY_CONFIG"] = file
+			file := clitest.WriteFile(t, "belfry.conf", test.text)
+			h.Env["BELFRY_CONFIG"] = file
 			for variable, value := range test.env {
-				h.env[variable] = value
+				h.Env[variable] = value
 			}
 			lines, code, said := settingsShown(t, h, append(test.args, "--print-config")...)
 			shown, said := strings.ReplaceAll(strings.Join(lines, "\n"), filepath.Dir(file)+"/", ""), strings.ReplaceAll(said, filepath.Dir(file)+"/", "")
-			if code != codeUsage || !strings.Contains(said, test.says) {
+			if code != cli.CodeUsage || !strings.Contains(said, test.says) {
 				t.Errorf("exit code %d, %s", code, said)
 			}
 			for _, want := range test.want {
@@ -82,19 +85,19 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 		})
 	}
 	h := newHarness(t, nil)
-	h.env["BELFRY_CONFIG"] = filepath.Join(t.TempDir(), "nowhere.conf")
-	if lines, code, said := settingsShown(t, h, "--print-config"); code != codeUsage || len(lines) < 10 || !strings.Contains(said, "nowhere.conf") {
+	h.Env["BELFRY_CONFIG"] = filepath.Join(t.TempDir(), "nowhere.conf")
+	if lines, code, said := settingsShown(t, h, "--print-config"); code != cli.CodeUsage || len(lines) < 10 || !strings.Contains(said, "nowhere.conf") {
 		t.Errorf("without the file: exit code %d, %s, %q", code, said, lines)
 	}
 }
 
 func TestPrintConfigHidesSecrets(t *testing.T) {
 	h := newHarness(t, nil)
-	h.env["BELFRY_MIRROR_REDIS"] = "rediss://app:hunter2@r1:6379,app:hunter3@r2:6379/0?password=hunter4"
-	h.env["BELFRY_GOSSIP_KEYS"] = write(t, "gossip.keys", base64.StdEncoding.EncodeToString([]byte("hunter5hunter5hu"))+"\n")
-	lines, code, said := settingsShown(t, h, "--print-config", "--redis-password-file", write(t, "redis.password", "hunter6\n"))
+	h.Env["BELFRY_MIRROR_REDIS"] = "rediss://app:hunter2@r1:6379,app:hunter3@r2:6379/0?password=hunter4"
+	h.Env["BELFRY_GOSSIP_KEYS"] = clitest.WriteFile(t, "gossip.keys", base64.StdEncoding.EncodeToString([]byte("hunter5hunter5hu"))+"\n")
+	lines, code, said := settingsShown(t, h, "--print-config", "--redis-password-file", clitest.WriteFile(t, "redis.password", "hunter6\n"))
 	text := fmt.Sprint(lines, said)
-	if code != codeUsage || !strings.Contains(said, "--mirror-queue") || strings.Contains(text, "hunter") || !strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") || !strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
+	if code != cli.CodeUsage || !strings.Contains(said, "--mirror-queue") || strings.Contains(text, "hunter") || !strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") || !strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
 		t.Errorf("exit code %d, %s", code, text)
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // TestKilledServerKeepsItsJobs is the promise in short: what was answered is there after kill -9, leases too.
@@ -17,11 +20,11 @@ func TestKilledServerKeepsItsJobs(t *testing.T) {
 	program, dir := launcher, t.TempDir()
 	first := serve(t, program, dir)
 	for i := range 20 {
-		if got := first.run(program, "put", "orders", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.code != 0 {
+		if got := first.run(program, "put", "orders", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.Code != 0 {
 			t.Fatalf("put: %+v", got)
 		}
 	}
-	if got := first.run(program, "put", "held", "held", "--ttr", "1h"); got.code != 0 {
+	if got := first.run(program, "put", "held", "held", "--ttr", "1h"); got.Code != 0 {
 		t.Fatalf("put: %+v", got)
 	}
 	held := reserveOne(t, first, program, "held")
@@ -32,16 +35,16 @@ func TestKilledServerKeepsItsJobs(t *testing.T) {
 
 	second := serve(t, program, dir)
 	got := second.run(program, "list", "orders")
-	if jobs := strings.Count(got.out, "order-"); got.code != 0 || jobs != 20 {
-		t.Errorf("after kill -9 there are %d jobs, want 20:\n%s%s", jobs, got.out, got.err)
+	if jobs := strings.Count(got.Out, "order-"); got.Code != 0 || jobs != 20 {
+		t.Errorf("after kill -9 there are %d jobs, want 20:\n%s%s", jobs, got.Out, got.Err)
 	}
-	if got := second.run(program, "get", "orders", "order-7", "--body"); got.out != "job 7" {
+	if got := second.run(program, "get", "orders", "order-7", "--body"); got.Out != "job 7" {
 		t.Errorf("the body after kill -9: %+v", got)
 	}
-	if got := second.run(program, "reserve", "held"); got.code != codeNothing {
+	if got := second.run(program, "reserve", "held"); got.Code != cli.CodeNothing {
 		t.Errorf("a held job was handed out again: %+v", got)
 	}
-	if got := second.run(program, "ack", held.Lease); got.code != 0 {
+	if got := second.run(program, "ack", held.Lease); got.Code != 0 {
 		t.Errorf("acking with the lease from before: %+v", got)
 	}
 }
@@ -57,7 +60,7 @@ func reserveOne(t *testing.T, p *process, program, queue string) reserved {
 	t.Helper()
 	got := p.run(program, "reserve", queue, "--wait", "10s", "-o", "json")
 	var answer struct{ Jobs []reserved }
-	if err := json.Unmarshal([]byte(got.out), &answer); err != nil || len(answer.Jobs) != 1 {
+	if err := json.Unmarshal([]byte(got.Out), &answer); err != nil || len(answer.Jobs) != 1 {
 		t.Fatalf("reserving from %s: %+v, %v", queue, got, err)
 	}
 	return answer.Jobs[0]
@@ -68,7 +71,7 @@ func TestStaleLease(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir())
-	if got := p.run(program, "put", "orders", "x", "--ttr", "100ms"); got.code != 0 {
+	if got := p.run(program, "put", "orders", "x", "--ttr", "100ms"); got.Code != 0 {
 		t.Fatalf("put: %+v", got)
 	}
 	old := reserveOne(t, p, program, "orders")
@@ -77,7 +80,7 @@ func TestStaleLease(t *testing.T) {
 		t.Errorf("after the lapse: %+v, before: %+v; want the same job with a higher fence", young, old)
 	}
 	got := p.run(program, "ack", old.Lease)
-	if got.code != codeConflict || !strings.Contains(got.err, "STALE_LEASE") {
+	if got.Code != cli.CodeConflict || !strings.Contains(got.Err, "STALE_LEASE") {
 		t.Errorf("acking with the old lease: %+v, want exit code 6 and STALE_LEASE", got)
 	}
 }
@@ -86,14 +89,14 @@ func TestServerStopsOnSignal(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir(), "--log-format", "auto") // no terminal has its standard error
-	waiting := make(chan outcome, 1)
+	waiting := make(chan clitest.Outcome, 1)
 	go func() { waiting <- p.run(program, "reserve", "orders", "--wait", "60s") }()
 	awaitMetric(t, p.address, "belfry_shard_waiters", 1)
 	p.signal(syscall.SIGTERM)
 	if code := p.end(); code != 0 {
 		t.Errorf("the server ended with %d and said:\n%s", code, p.stderr)
 	}
-	if got := <-waiting; got.code != codeNothing {
+	if got := <-waiting; got.Code != cli.CodeNothing {
 		t.Errorf("the waiting reserve ended with %+v, want exit code 10", got)
 	}
 	for line := range strings.Lines(p.stderr.String()) {
@@ -120,7 +123,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The server must have seen the call, or there is nothing to drain.
-	if got := p.run(program, "health"); got.code != 0 {
+	if got := p.run(program, "health"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	p.signal(syscall.SIGTERM)
@@ -145,7 +148,7 @@ func TestEchoOfASignal(t *testing.T) {
 		if code == 0 && strings.Contains(p.stderr.String(), "msg=stopped") {
 			return
 		}
-		if code != codeSignal+int(syscall.SIGTERM) || try == tries {
+		if code != cli.CodeSignal+int(syscall.SIGTERM) || try == tries {
 			t.Fatalf("the server ended with %d and said:\n%s", code, p.stderr)
 		}
 	}
@@ -156,7 +159,7 @@ func TestDirectoryInUse(t *testing.T) {
 	program, dir := launcher, t.TempDir()
 	p := serve(t, program, dir)
 	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0")
-	if got.code != codeError || !strings.Contains(got.err, dir) || !strings.Contains(got.err, fmt.Sprint(p.command.Process.Pid)) {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, dir) || !strings.Contains(got.Err, fmt.Sprint(p.command.Process.Pid)) {
 		t.Errorf("got %+v, want exit code 1, the directory and the pid %d", got, p.command.Process.Pid)
 	}
 }
@@ -171,19 +174,19 @@ func TestShardsNeverChange(t *testing.T) {
 		t.Fatalf("the server ended with %d and said:\n%s", code, first.stderr)
 	}
 	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--shards", "6")
-	if got.code != codeError || !strings.Contains(got.err, "has 2 shards, not 6") {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, "has 2 shards, not 6") {
 		t.Errorf("got %+v, want exit code 1 and how many shards there are", got)
 	}
 	again := serve(t, program, dir)
-	if got := again.run(program, "health"); strings.Count(got.out, "shard-") != 2 {
-		t.Errorf("the server has not the directory's two shards:\n%s", got.out)
+	if got := again.run(program, "health"); strings.Count(got.Out, "shard-") != 2 {
+		t.Errorf("the server has not the directory's two shards:\n%s", got.Out)
 	}
 }
 
 func TestServeRefusesANetwork(t *testing.T) {
 	t.Parallel()
 	got := runProgram(t, launcher, nil, "serve", "--data", t.TempDir(), "--listen", "0.0.0.0:0")
-	if got.code != codeUsage || !strings.Contains(got.err, "--insecure") {
+	if got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--insecure") {
 		t.Errorf("got %+v, want exit code 2 and what --insecure is for", got)
 	}
 }
@@ -194,7 +197,7 @@ func TestServeShowsItsGoroutines(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir(), "--debug-addr", "127.0.0.1:0")
 	path := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	if got := p.run(launcher, "doctor", "--out", path, "--debug-addr", p.debug); got.code != 0 {
+	if got := p.run(launcher, "doctor", "--out", path, "--debug-addr", p.debug); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
 	files := unpack(t, path)
@@ -213,13 +216,13 @@ func TestServeShowsItsGoroutines(t *testing.T) {
 func TestServeIsConfigured(t *testing.T) {
 	t.Parallel()
 	program, dir := launcher, t.TempDir()
-	file := write(t, "belfry.conf", fmt.Sprintf("data = %q\nlisten = 127.0.0.1:1\nprint-addresses = true\nnode-id = file\nshards = 2\n", dir))
+	file := clitest.WriteFile(t, "belfry.conf", fmt.Sprintf("data = %q\nlisten = 127.0.0.1:1\nprint-addresses = true\nnode-id = file\nshards = 2\n", dir))
 	command := exec.Command(program, "serve", "--config", file) //nolint:noctx // the cleanup kills it
 	command.Env = environment("BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PEER_LISTEN=127.0.0.1:0", "BELFRY_NODE_ID=env")
 	p := startServer(t, command)
 	got := p.run(program, "health")
-	if strings.Count(got.out, "shard-") != 2 {
-		t.Errorf("the server has not the file's two shards:\n%s", got.out)
+	if strings.Count(got.Out, "shard-") != 2 {
+		t.Errorf("the server has not the file's two shards:\n%s", got.Out)
 	}
 	if name := header(t, p.address, "Belfry-Served-By"); name != "env" {
 		t.Errorf("the node is named %q, want the environment's name", name)
@@ -231,19 +234,19 @@ func TestCompletion(t *testing.T) {
 	program := launcher
 	p := serve(t, program, t.TempDir())
 	for _, queue := range []string{"orders", "orders-eu", "mail"} {
-		if got := p.run(program, "put", queue, "x"); got.code != 0 {
+		if got := p.run(program, "put", queue, "x"); got.Code != 0 {
 			t.Fatal(got)
 		}
 	}
-	if got := p.run(program, "__complete", "get", "or"); !strings.HasPrefix(got.out, "orders\norders-eu\n:") {
+	if got := p.run(program, "__complete", "get", "or"); !strings.HasPrefix(got.Out, "orders\norders-eu\n:") {
 		t.Errorf("completing a queue's name: %+v", got)
 	}
-	if got := p.run(program, "__complete", "bench", "la"); !strings.HasPrefix(got.out, "lateness") {
+	if got := p.run(program, "__complete", "bench", "la"); !strings.HasPrefix(got.Out, "lateness") {
 		t.Errorf("completing a workload: %+v", got)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if got := p.run(program, "completion", shell); got.code != 0 || !strings.Contains(got.out, "belfry") {
-			t.Errorf("the script for %s: exit code %d, %d bytes", shell, got.code, len(got.out))
+		if got := p.run(program, "completion", shell); got.Code != 0 || !strings.Contains(got.Out, "belfry") {
+			t.Errorf("the script for %s: exit code %d, %d bytes", shell, got.Code, len(got.Out))
 		}
 	}
 }

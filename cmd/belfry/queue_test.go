@@ -9,48 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
-	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
-
-// fullQueue is a queue of which everything is known.
-func fullQueue() *belfryv1.Queue {
-	attempts, paused := uint32(0), true
-	return &belfryv1.Queue{
-		Name: "shop/orders", Partitions: 3, SettingsVersion: 4, Bytes: 5 << 20,
-		Counts:         &belfryv1.JobCounts{Delayed: 1234567, Ready: 5, Reserved: 4, Dead: 3},
-		OldestReadyAge: in(90 * time.Second), NextDueAt: at(1500 * time.Millisecond),
-		Lateness: &belfryv1.Lateness{P50: in(800 * time.Microsecond), P99: in(2 * time.Millisecond), Max: in(3 * time.Second), Jobs: 1000},
-		Rates:    &belfryv1.QueueRates{PutsPerSecond: 1.5, ReservesPerSecond: 2, AcksPerSecond: 0.25},
-		Totals: &belfryv1.QueueTotals{
-			Puts: 2000000, Reserves: 10, Acks: 6, Nacks: 2, Lapses: 1, Releases: 3, Deaths: 4, Cancels: 5, Expiries: 7, Redrives: 1,
-		},
-		DedupWindowHeld: in(10 * time.Minute), AsOf: at(0), Due: fullDue(),
-		Settings: &belfryv1.QueueSettings{
-			Ttr: in(30 * time.Second), MaxAttempts: &attempts, RetryDelays: []*durationpb.Duration{in(0), in(2 * time.Minute)},
-			DedupForever: &paused, MaxBytes: proto.Uint64(1 << 30), MaxJobs: proto.Uint32(1000), Paused: &paused, PausedUntil: at(time.Hour),
-			Overdue: &belfryv1.OverduePolicy{
-				Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: in(time.Hour), OverdueAfter: in(time.Minute),
-			},
-			ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(),
-		},
-	}
-}
-
-// fullDue has jobs in every part of a histogram.
-func fullDue() *belfryv1.DueHistogram {
-	const day = 24 * time.Hour
-	slice := func(after time.Duration, jobs uint32) *belfryv1.DueSlice {
-		return &belfryv1.DueSlice{Start: at(after), Jobs: jobs}
-	}
-	return &belfryv1.DueHistogram{
-		Overdue: 5, NextMinute: 3, NextHour: 1003, NextDay: 5003, NextMonth: 5004, Later: 1229563,
-		Minutes: []*belfryv1.DueSlice{slice(0, 3), slice(4*time.Minute, 500), slice(13*time.Minute, 200), slice(14*time.Minute, 300)},
-		Hours:   []*belfryv1.DueSlice{slice(0, 1003), slice(3*time.Hour, 4000)},
-		Days:    []*belfryv1.DueSlice{slice(-9*time.Hour, 5003), slice(2*day-9*time.Hour, 1)},
-	}
-}
 
 const fullQueueText = `queue           shop/orders
 partitions      3
@@ -99,34 +62,10 @@ settings
 `
 
 func TestQueueShow(t *testing.T) {
-	h := newHarness(t, always(&belfryv1.GetQueueResponse{Queue: fullQueue()}))
-	got := h.run("queue", "show", "shop/orders")
-	if diff := cmp.Diff(fullQueueText, got.out); diff != "" || got.code != 0 {
-		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
-	}
-}
-
-// TestEndedIDs says in words for how long the ids of ended jobs are remembered. A queue younger than the window is none
-// of which less is remembered.
-func TestEndedIDs(t *testing.T) {
-	forever := true
-	for _, test := range []struct {
-		held      time.Duration
-		shortened bool
-		settings  *belfryv1.QueueSettings
-		want      string
-	}{
-		{124600 * time.Microsecond, false, &belfryv1.QueueSettings{DedupWindow: in(10 * time.Minute)}, "for 10m after the job has ended"},
-		{10 * time.Minute, false, &belfryv1.QueueSettings{DedupWindow: in(10 * time.Minute)}, "for 10m after the job has ended"},
-		{time.Minute, true, &belfryv1.QueueSettings{DedupWindow: in(time.Hour)}, "for 1m after the job has ended instead of 1h, because a shard remembers no more than 10,000,000"},
-		{0, false, &belfryv1.QueueSettings{DedupWindow: in(0)}, "no"},
-		{time.Minute, false, &belfryv1.QueueSettings{DedupForever: &forever}, "without end"},
-		{time.Minute, true, &belfryv1.QueueSettings{DedupForever: &forever}, "for 1m after the job has ended, not without end, because a shard remembers no more than 10,000,000"},
-	} {
-		q := &belfryv1.Queue{DedupWindowHeld: in(test.held), DedupWindowShortened: test.shortened, Settings: test.settings}
-		if got := endedIDs(q); got != test.want {
-			t.Errorf("%v held: %q, want %q", test.held, got, test.want)
-		}
+	h := newHarness(t, clitest.Always(&belfryv1.GetQueueResponse{Queue: clitest.FullQueue()}))
+	got := h.Run("queue", "show", "shop/orders")
+	if diff := cmp.Diff(fullQueueText, got.Out); diff != "" || got.Code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.Code, diff)
 	}
 }
 
@@ -135,18 +74,18 @@ func TestQueueList(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		request := r.(*belfryv1.ListQueuesRequest)
 		if request.PageToken == "" {
-			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{fullQueue()}, NextPageToken: "more"}, nil
+			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{clitest.FullQueue()}, NextPageToken: "more"}, nil
 		}
 		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "z", Counts: &belfryv1.JobCounts{}, Settings: &belfryv1.QueueSettings{}}}}, nil
 	})
 	want := "QUEUE        DELAYED    NEXT HOUR  READY  RESERVED  DEAD  OLDEST READY  SIZE     \n" +
 		"shop/orders  1,234,567  1,003      5      4         3     1m30s         5.0 MiB  paused\n" +
 		"z            0          0          0      0         0     -             0 bytes  \n"
-	got := h.run("queue", "ls", "shop/")
-	if diff := cmp.Diff(want, got.out); diff != "" || got.code != 0 {
-		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	got := h.Run("queue", "ls", "shop/")
+	if diff := cmp.Diff(want, got.Out); diff != "" || got.Code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.Code, diff)
 	}
-	if pages := sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" || pages[1].PageToken != "more" {
+	if pages := clitest.Sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" || pages[1].PageToken != "more" {
 		t.Errorf("asked for %v, want two pages of the prefix", pages)
 	}
 }
@@ -155,16 +94,16 @@ func TestQueueList(t *testing.T) {
 func TestQueueListDue(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		page := &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "a"}}, Due: &belfryv1.DueHistogram{
-			Overdue: 1, NextMinute: 2, NextHour: 6, NextDay: 6, NextMonth: 6, Later: 7, Minutes: []*belfryv1.DueSlice{{Start: at(0), Jobs: 2}, {Start: at(10 * time.Minute), Jobs: 4}},
+			Overdue: 1, NextMinute: 2, NextHour: 6, NextDay: 6, NextMonth: 6, Later: 7, Minutes: []*belfryv1.DueSlice{{Start: clitest.At(0), Jobs: 2}, {Start: clitest.At(10 * time.Minute), Jobs: 4}},
 		}}
 		if r.(*belfryv1.ListQueuesRequest).PageToken == "" {
 			page.NextPageToken, page.Due = "more", &belfryv1.DueHistogram{NextHour: 9, NextDay: 9, NextMonth: 9, Minutes: []*belfryv1.DueSlice{
-				{Start: at(5 * time.Minute), Jobs: 6}, {Start: at(10 * time.Minute), Jobs: 3},
+				{Start: clitest.At(5 * time.Minute), Jobs: 6}, {Start: clitest.At(10 * time.Minute), Jobs: 3},
 			}}
 		}
 		return page, nil
 	})
-	h.system.outTerminal, h.system.size = true, func() (int, int) { return 40, 24 }
+	h.System.OutTerminal, h.System.Size = true, func() (int, int) { return 40, 24 }
 	want := `QUEUE  DELAYED  NEXT HOUR  READY  RESERVED  DEAD  OLDEST READY  SIZE     
 a      0        0          0      0         0     -             0 bytes  
 a      0        0          0      0         0     -             0 bytes  
@@ -176,19 +115,19 @@ due in the next hour
   09:05  6  ████████████████████████
   09:10  7  ████████████████████████████
 `
-	got := h.run("queue", "list", "--due")
-	if diff := cmp.Diff(want, got.out); diff != "" || got.code != 0 {
-		t.Errorf("exit code %d, output (-want +got):\n%s", got.code, diff)
+	got := h.Run("queue", "list", "--due")
+	if diff := cmp.Diff(want, got.Out); diff != "" || got.Code != 0 {
+		t.Errorf("exit code %d, output (-want +got):\n%s", got.Code, diff)
 	}
-	got = h.run("queue", "list", "-o", "json")
-	if want := `"due":{"overdue":1,"nextMinute":2,"nextHour":15,"nextDay":15,"nextMonth":15,"later":7,"minutes":[{"start":"2030-01-31T09:00:00Z","jobs":2},`; !strings.Contains(got.out, want) {
-		t.Errorf("as JSON %s, want %s", got.out, want)
+	got = h.Run("queue", "list", "-o", "json")
+	if want := `"due":{"overdue":1,"nextMinute":2,"nextHour":15,"nextDay":15,"nextMonth":15,"later":7,"minutes":[{"start":"2030-01-31T09:00:00Z","jobs":2},`; !strings.Contains(got.Out, want) {
+		t.Errorf("as JSON %s, want %s", got.Out, want)
 	}
 }
 
 func TestEmptyLists(t *testing.T) {
-	h := newHarness(t, always(&belfryv1.ListQueuesResponse{}))
-	if got := h.run("queue", "list"); got.out != "no queues\n" {
+	h := newHarness(t, clitest.Always(&belfryv1.ListQueuesResponse{}))
+	if got := h.Run("queue", "list"); got.Out != "no queues\n" {
 		t.Errorf("got %+v", got)
 	}
 	for _, test := range []struct {
@@ -199,8 +138,8 @@ func TestEmptyLists(t *testing.T) {
 		err   string
 	}{
 		{"a queue", nil, 0, "no delayed jobs; --state lists the others\n", ""},
-		{"no queue", wireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue"), codeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n"},
-		{"nobody knows", wireError(connect.CodePermissionDenied, "FORBIDDEN", "no"), 0, "no delayed jobs; --state lists the others\n", ""},
+		{"no queue", clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue"), cli.CodeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n"},
+		{"nobody knows", clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "no"), 0, "no delayed jobs; --state lists the others\n", ""},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 			if _, ok := r.(*belfryv1.ListRequest); ok {
@@ -208,7 +147,7 @@ func TestEmptyLists(t *testing.T) {
 			}
 			return &belfryv1.GetQueueResponse{}, test.queue
 		})
-		if got, want := h.run("list", "orders"), (outcome{test.code, test.out, test.err}); got != want {
+		if got, want := h.Run("list", "orders"), (clitest.Left(test.code, test.out, test.err)); got != want {
 			t.Errorf("%s: got %+v, want %+v", test.name, got, want)
 		}
 	}
@@ -219,15 +158,15 @@ func TestListReadsPages(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		response := &belfryv1.ListResponse{NextPageToken: "more"}
 		for range r.(*belfryv1.ListRequest).PageSize {
-			response.Jobs = append(response.Jobs, &belfryv1.Job{Id: "0-1", DueAt: at(0)})
+			response.Jobs = append(response.Jobs, &belfryv1.Job{Id: "0-1", DueAt: clitest.At(0)})
 		}
 		return response, nil
 	})
-	got := h.run("list", "orders", "--max", "1500")
-	if lines := strings.Count(got.out, "0-1 "); lines != 1500 || !strings.HasSuffix(got.out, "there are more: raise --max\n") {
-		t.Errorf("%d lines, the last %q; want 1500 and a hint", lines, got.out[max(0, len(got.out)-40):])
+	got := h.Run("list", "orders", "--max", "1500")
+	if lines := strings.Count(got.Out, "0-1 "); lines != 1500 || !strings.HasSuffix(got.Out, "there are more: raise --max\n") {
+		t.Errorf("%d lines, the last %q; want 1500 and a hint", lines, got.Out[max(0, len(got.Out)-40):])
 	}
-	if pages := sent[*belfryv1.ListRequest](h); len(pages) != 2 || pages[0].PageSize != 1000 || pages[1].PageSize != 500 {
+	if pages := clitest.Sent[*belfryv1.ListRequest](h); len(pages) != 2 || pages[0].PageSize != 1000 || pages[1].PageSize != 500 {
 		t.Errorf("asked for %v, want 1000 and 500", pages)
 	}
 }
@@ -236,7 +175,7 @@ func TestListReadsPages(t *testing.T) {
 func answerRemoval(request proto.Message) (proto.Message, error) {
 	switch request.(type) {
 	case *belfryv1.GetQueueRequest:
-		return &belfryv1.GetQueueResponse{Queue: fullQueue()}, nil
+		return &belfryv1.GetQueueResponse{Queue: clitest.FullQueue()}, nil
 	case *belfryv1.PurgeQueueRequest:
 		return &belfryv1.PurgeQueueResponse{Purged: 1234575}, nil
 	case *belfryv1.DeleteQueueRequest:
@@ -269,27 +208,27 @@ func TestRemovalAsks(t *testing.T) {
 			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: ",
 		},
 		{
-			"delete, no typed", "queue delete shop/orders", "no\n", true, codeError, "",
+			"delete, no typed", "queue delete shop/orders", "no\n", true, cli.CodeError, "",
 			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
 		},
 		{
-			"delete, end of input", "queue delete shop/orders", "", true, codeError, "",
+			"delete, end of input", "queue delete shop/orders", "", true, cli.CodeError, "",
 			"Deleting shop/orders removes 1,234,579 jobs.\nGo on? Type yes: belfry: nothing was removed\n",
 		},
 		{
-			"delete, nobody there", "queue delete shop/orders", "yes\n", false, codeUsage, "",
+			"delete, nobody there", "queue delete shop/orders", "yes\n", false, cli.CodeUsage, "",
 			"Deleting shop/orders removes 1,234,579 jobs.\nbelfry: nothing was removed: this is not a terminal, so say --yes if it is meant\n" +
 				"Run 'belfry queue delete --help' for usage.\n",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, answerRemoval)
-			h.system.in, h.system.inTerminal = strings.NewReader(test.typed), test.terminal
-			got := h.run(strings.Fields(test.args)...)
-			if diff := cmp.Diff(outcome{test.code, test.out, test.err}, got, cmp.AllowUnexported(outcome{})); diff != "" {
+			h.System.In, h.System.InTerminal = strings.NewReader(test.typed), test.terminal
+			got := h.Run(strings.Fields(test.args)...)
+			if diff := cmp.Diff(clitest.Left(test.code, test.out, test.err), got); diff != "" {
 				t.Errorf("outcome (-want +got):\n%s", diff)
 			}
-			removals := len(sent[*belfryv1.PurgeQueueRequest](h)) + len(sent[*belfryv1.DeleteQueueRequest](h))
+			removals := len(clitest.Sent[*belfryv1.PurgeQueueRequest](h)) + len(clitest.Sent[*belfryv1.DeleteQueueRequest](h))
 			if want := test.code == 0; (removals == 1) != want {
 				t.Errorf("%d removals were sent; want one: %v", removals, want)
 			}
@@ -299,18 +238,18 @@ func TestRemovalAsks(t *testing.T) {
 
 // TestRemovalGoesOnWithAQueueThatCannotBeFound repeats a removal that was cut off: only the call itself can say what is left.
 func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
-	gone := wireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "no such queue")
+	gone := clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "no such queue")
 	const said = "shop/orders cannot be found; if a call was cut off, parts of it may be left.\n"
 	for _, test := range []struct {
 		args   string
 		answer func(proto.Message) (proto.Message, error)
-		want   outcome
+		want   clitest.Outcome
 	}{
-		{"queue delete shop/orders --yes", answerRemoval, outcome{0, "deleted shop/orders with 1,234,579 jobs\n", said}},
-		{"queue purge shop/orders --yes", answerRemoval, outcome{0, "1,234,575 jobs purged\n", said}},
+		{"queue delete shop/orders --yes", answerRemoval, clitest.Left(0, "deleted shop/orders with 1,234,579 jobs\n", said)},
+		{"queue purge shop/orders --yes", answerRemoval, clitest.Left(0, "1,234,575 jobs purged\n", said)},
 		{
 			"queue delete shop/orders --yes", func(proto.Message) (proto.Message, error) { return nil, gone },
-			outcome{codeNotFound, "", said + "belfry: QUEUE_NOT_FOUND: no such queue\n"},
+			clitest.Left(cli.CodeNotFound, "", said+"belfry: QUEUE_NOT_FOUND: no such queue\n"),
 		},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -319,7 +258,7 @@ func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 			}
 			return test.answer(r)
 		})
-		if diff := cmp.Diff(test.want, h.run(strings.Fields(test.args)...), cmp.AllowUnexported(outcome{})); diff != "" {
+		if diff := cmp.Diff(test.want, h.Run(strings.Fields(test.args)...)); diff != "" {
 			t.Errorf("%s: outcome (-want +got):\n%s", test.args, diff)
 		}
 	}
@@ -328,17 +267,17 @@ func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 // TestQueueSetKeepsTheOverduePolicy changes one part of a policy, which the server takes as a whole.
 func TestQueueSetKeepsTheOverduePolicy(t *testing.T) {
 	const fire, spread, drop = belfryv1.OverdueMode_OVERDUE_MODE_FIRE, belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, belfryv1.OverdueMode_OVERDUE_MODE_DROP
-	before := &belfryv1.OverduePolicy{Mode: spread, Period: in(time.Hour), OverdueAfter: in(time.Minute)}
+	before := &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(time.Hour), OverdueAfter: clitest.In(time.Minute)}
 	for flags, test := range map[string]struct {
 		before, want *belfryv1.OverduePolicy
 	}{
-		"--overdue-after 5m":  {before, &belfryv1.OverduePolicy{Mode: spread, Period: in(time.Hour), OverdueAfter: in(5 * time.Minute)}},
-		"--overdue-period 2h": {before, &belfryv1.OverduePolicy{Mode: spread, Period: in(2 * time.Hour), OverdueAfter: in(time.Minute)}},
-		"--overdue drop":      {before, &belfryv1.OverduePolicy{Mode: drop, OverdueAfter: in(time.Minute)}},
-		"--overdue-after 5m ": {nil, &belfryv1.OverduePolicy{Mode: fire, OverdueAfter: in(5 * time.Minute)}},
+		"--overdue-after 5m":  {before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(time.Hour), OverdueAfter: clitest.In(5 * time.Minute)}},
+		"--overdue-period 2h": {before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(time.Minute)}},
+		"--overdue drop":      {before, &belfryv1.OverduePolicy{Mode: drop, OverdueAfter: clitest.In(time.Minute)}},
+		"--overdue-after 5m ": {nil, &belfryv1.OverduePolicy{Mode: fire, OverdueAfter: clitest.In(5 * time.Minute)}},
 		"--max-jobs 5":        {before, nil},
 		"--overdue spread --overdue-period 2h --overdue-after 3m": {
-			before, &belfryv1.OverduePolicy{Mode: spread, Period: in(2 * time.Hour), OverdueAfter: in(3 * time.Minute)},
+			before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(3 * time.Minute)},
 		},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -347,11 +286,11 @@ func TestQueueSetKeepsTheOverduePolicy(t *testing.T) {
 			}
 			return &belfryv1.UpdateQueueResponse{Settings: &belfryv1.QueueSettings{}}, nil
 		})
-		if got := h.run(append([]string{"queue", "set", "orders"}, strings.Fields(flags)...)...); got.code != 0 {
+		if got := h.Run(append([]string{"queue", "set", "orders"}, strings.Fields(flags)...)...); got.Code != 0 {
 			t.Errorf("%s: got %+v", flags, got)
 			continue
 		}
-		if diff := cmp.Diff(test.want, sent[*belfryv1.UpdateQueueRequest](h)[0].Settings.Overdue, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(test.want, clitest.Sent[*belfryv1.UpdateQueueRequest](h)[0].Settings.Overdue, protocmp.Transform()); diff != "" {
 			t.Errorf("%s: policy (-want +got):\n%s", flags, diff)
 		}
 	}

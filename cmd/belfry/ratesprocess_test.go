@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -35,16 +36,16 @@ func TestRatesAreThoseOfAllNodes(t *testing.T) {
 		t.Helper()
 		all++
 		lines := strings.Repeat(`{"queue":"`+queue+`","text":"x"}`+"\n", puts)
-		if got := nodes[1].run(program, "put", "--file", write(t, "jobs.ndjson", lines)); got.code != 0 {
+		if got := nodes[1].run(program, "put", "--file", clitest.WriteFile(t, "jobs.ndjson", lines)); got.Code != 0 {
 			t.Fatalf("%+v", got)
 		}
-		if got := nodes[2].run(program, "reserve", queue, "-n", "3"); got.code != 0 {
+		if got := nodes[2].run(program, "reserve", queue, "-n", "3"); got.Code != 0 {
 			t.Fatalf("%+v", got)
 		}
 		for i, p := range nodes {
 			got := p.run(program, "queue", "show", queue, "-o", "json")
 			response := &belfryv1.GetQueueResponse{}
-			if err := rpc.JSON().Unmarshal([]byte(got.out), response); err != nil {
+			if err := rpc.JSON().Unmarshal([]byte(got.Out), response); err != nil {
 				t.Fatalf("%s, node %d: %+v, %v", when, i+1, got, err)
 			}
 			// What was put before may have left the minute meanwhile.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -142,7 +143,7 @@ func TestReadmeWorker(t *testing.T) {
 	p := serve(t, program, t.TempDir())
 	source := strings.ReplaceAll(blocks[0], "127.0.0.1:7400", p.address)
 	path := filepath.Join(t.TempDir(), "worker")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, write(t, "main.go", source))
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", path, clitest.WriteFile(t, "main.go", source))
 	build.Dir = repository
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the worker: %v\n%s", err, out)
@@ -153,7 +154,7 @@ func TestReadmeWorker(t *testing.T) {
 	if err := worker.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.run(program, "put", "orders", "close order 42", "--id", "order-42", "--delay", "100ms"); got.code != 0 {
+	if got := p.run(program, "put", "orders", "close order 42", "--id", "order-42", "--delay", "100ms"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	await(t, "the worker", func() bool { return strings.Contains(printed.String(), "order-42: close order 42 (attempt 1, fence ") })
@@ -163,7 +164,7 @@ func TestReadmeWorker(t *testing.T) {
 	if err := worker.Wait(); err != nil || !strings.HasSuffix(printed.String(), "stopped: <nil>\n") {
 		t.Errorf("the worker ended with %v and printed:\n%s", err, printed)
 	}
-	if got := p.run(program, "get", "orders", "order-42"); got.code != 0 || !strings.Contains(got.out, "acked") {
+	if got := p.run(program, "get", "orders", "order-42"); got.Code != 0 || !strings.Contains(got.Out, "acked") {
 		t.Errorf("the job has not ended: %+v", got)
 	}
 }

@@ -11,9 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cluster"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 )
 
-func (a *app) recoverCommand() *cobra.Command {
+// recoverCommand returns `recover`.
+func recoverCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.recoverCommand() }
+
+func (a serveVerbs) recoverCommand() *cobra.Command {
 	var data, sure string
 	c := &cobra.Command{
 		Use:   "recover",
@@ -28,27 +33,27 @@ func (a *app) recoverCommand() *cobra.Command {
 			"The new cluster has min-voters 1, whatever the old one had: raise it when the others have joined.\n\n" +
 			"If most nodes still exist, do not use this: start them instead. A single lost disk is repaired by an empty one.",
 		Example: "  belfry recover --data /var/lib/belfry            # look\n  belfry recover --data /var/lib/belfry --confirm CLUSTER-ID",
-		Args:    arguments(0, 0),
+		Args:    cli.Arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&data, "data", defaultData, "the data directory of the stopped node")
 	flags.StringVar(&sure, "confirm", "", "the id of the cluster that ends by this, as the command shows it")
-	configurable(flags, "data")
+	cli.Configurable(flags, "data")
 	c.RunE = func(*cobra.Command, []string) (err error) {
 		r, err := cluster.OpenRecovery(data, a.logger(logAuto, slog.LevelWarn))
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, r.Close()) }()
-		renderRecovery(a.out, r)
+		renderRecovery(a.Out, r)
 		if err := a.confirmRecovery(r.Identity().ClusterID, sure); err != nil {
 			return err
 		}
 		if err := r.Run(); err != nil {
 			return fmt.Errorf("the recovery is not complete, and the node does not start until it is; run the command again: %w", err)
 		}
-		fmt.Fprintf(a.out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others join it with empty data directories.\n"+
+		fmt.Fprintf(a.Out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others join it with empty data directories.\n"+
 			"Its min-voters is 1; once three nodes are there, raise it with 'belfry cluster settings --min-voters 2'.\n", r.NextCluster())
 		return nil
 	}
@@ -56,20 +61,20 @@ func (a *app) recoverCommand() *cobra.Command {
 }
 
 // confirmRecovery has the person type the id of the cluster that ends.
-func (a *app) confirmRecovery(id, sure string) error {
-	if sure == "" && a.inTerminal {
-		fmt.Fprintf(a.err, "\nThis cannot be undone. To go on, type the id of the cluster that ends, %s: ", id)
-		answer, err := bufio.NewReader(a.in).ReadString('\n')
+func (a serveVerbs) confirmRecovery(id, sure string) error {
+	if sure == "" && a.InTerminal {
+		fmt.Fprintf(a.Err, "\nThis cannot be undone. To go on, type the id of the cluster that ends, %s: ", id)
+		answer, err := bufio.NewReader(a.In).ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("reading the answer: %w", err)
 		}
 		sure = strings.TrimSpace(answer)
 	}
 	if sure == "" {
-		return usagef("nothing was changed; to go on, add --confirm %s", id)
+		return cli.Usagef("nothing was changed; to go on, add --confirm %s", id)
 	}
 	if sure != id {
-		return usagef("nothing was changed: %q is not the id of the cluster that ends, %s", sure, id)
+		return cli.Usagef("nothing was changed: %q is not the id of the cluster that ends, %s", sure, id)
 	}
 	return nil
 }
@@ -86,7 +91,7 @@ func renderRecovery(w io.Writer, r *cluster.Recovery) {
 		}
 		table = append(table, row)
 	}
-	rows(w, []string{"GROUP", "TERM", "INDEX", "VOTERS"}, table)
+	render.Rows(w, []string{"GROUP", "TERM", "INDEX", "VOTERS"}, table)
 	fmt.Fprint(w, "\nWARNING: what the other voters acknowledged after these indexes is LOST by a recovery from here.\n")
 	for _, shard := range r.Missing() {
 		fmt.Fprintf(w, "WARNING: this node has NO COPY of shard %d: all its jobs are LOST, it begins empty, and ids that it made may come again.\n", shard)

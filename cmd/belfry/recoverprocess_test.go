@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -22,21 +23,21 @@ func TestRecoverFromOneOfThree(t *testing.T) {
 	awaitCluster(t, n3, "three voters of each shard", func(code int, c *belfryv1.GetClusterResponse) bool {
 		return code == 0 && len(c.Nodes) == 3 && votersOfAll(c, 3) && len(c.Catalog.GetVoters()) == 3
 	})
-	if got := n1.run(program, "cluster", "settings", "--min-voters", "2"); got.code != 0 { // which the survivor alone will not have
+	if got := n1.run(program, "cluster", "settings", "--min-voters", "2"); got.Code != 0 { // which the survivor alone will not have
 		t.Fatalf("asking for two voters: %+v", got)
 	}
-	if got := n1.run(program, "queue", "create", "parts", "--partitions", "2"); got.code != 0 {
+	if got := n1.run(program, "queue", "create", "parts", "--partitions", "2"); got.Code != 0 {
 		t.Fatalf("creating a queue: %+v", got)
 	}
 	for i := range 20 {
-		if got := n1.run(program, "put", "parts", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.code != 0 {
+		if got := n1.run(program, "put", "parts", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.Code != 0 {
 			t.Fatalf("put: %+v", got)
 		}
 	}
 	old := clusterOf(t, n1, program)
 	// n3 is the survivor, which founded nothing. It may be the slower one of a majority: wait until it has all.
 	awaitCluster(t, n3, "replicas that are equal", func(_ int, c *belfryv1.GetClusterResponse) bool { return equalReplicas(c) })
-	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", old.ClusterId); got.code != codeError || !strings.Contains(got.err, "in use") {
+	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", old.ClusterId); got.Code != cli.CodeError || !strings.Contains(got.Err, "in use") {
 		t.Errorf("recovering a node that runs: %+v", got)
 	}
 	for _, p := range []*process{n1, n2, n3} {
@@ -49,24 +50,24 @@ func TestRecoverFromOneOfThree(t *testing.T) {
 
 	got := n3.run(program, "recover", "--data", dirs[2])
 	for _, words := range []string{"shard-0", "shard-1", "catalog", "LOST", old.ClusterId} {
-		if !strings.Contains(got.out, words) || got.code != codeUsage || !strings.Contains(got.err, "nothing was changed") {
+		if !strings.Contains(got.Out, words) || got.Code != cli.CodeUsage || !strings.Contains(got.Err, "nothing was changed") {
 			t.Errorf("looking: %+v, want %q", got, words)
 		}
 	}
-	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", "no"); got.code != codeUsage || !strings.Contains(got.err, "nothing was changed") {
+	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", "no"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "nothing was changed") {
 		t.Errorf("confirming something else: %+v", got)
 	}
-	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", old.ClusterId); got.code != 0 {
+	if got := n3.run(program, "recover", "--data", dirs[2], "--confirm", old.ClusterId); got.Code != 0 {
 		t.Fatalf("recovering: %+v", got)
 	}
 	alone := serve(t, program, dirs[2])
 	awaitCluster(t, alone, "one node that serves all", func(code int, c *belfryv1.GetClusterResponse) bool {
 		return code == 0 && len(c.Nodes) == 1 && c.Nodes[0].Leads == 2 && c.ClusterId != old.ClusterId
 	})
-	if got := alone.run(program, "list", "parts"); got.code != 0 || strings.Count(got.out, "order-") != 20 {
+	if got := alone.run(program, "list", "parts"); got.Code != 0 || strings.Count(got.Out, "order-") != 20 {
 		t.Errorf("after the recovery: %+v, want 20 jobs", got)
 	}
-	if got := alone.run(program, "put", "parts", "more", "--id", "more"); got.code != 0 {
+	if got := alone.run(program, "put", "parts", "more", "--id", "more"); got.Code != 0 {
 		t.Errorf("put: %+v", got)
 	}
 

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -34,18 +35,18 @@ func renderFinding(w io.Writer, f *mirror.Finding, now time.Time) {
 		if t.IsZero() {
 			return ""
 		}
-		return moments(timestamppb.New(t), now)
+		return render.Moment(timestamppb.New(t), now)
 	}
 	codecs := slices.SortedFunc(maps.Keys(f.Codecs), func(a, b string) int { return int(f.Codecs[b] - f.Codecs[a]) })
 	for n, name := range codecs {
-		codecs[n] = fmt.Sprintf("%s (%s)", name, grouped(uint64(f.Codecs[name])))
+		codecs[n] = fmt.Sprintf("%s (%s)", name, render.Grouped(uint64(f.Codecs[name])))
 	}
 	owner := ""
 	if f.Owner != "" {
 		owner = fmt.Sprintf("by cluster %s: %s claimed, %s set aside, %s orphans", f.Owner, number(f.HandedOver), number(f.Aside), number(f.Lost))
 	}
-	fields(w,
-		"queue", preview([]byte(strings.ToValidUTF8(f.Queue, "·")), 200),
+	render.Fields(w,
+		"queue", render.Preview([]byte(strings.ToValidUTF8(f.Queue, "·")), 200),
 		"entries", fmt.Sprintf("%s, in the list %s, rung %s", number(f.Timer), number(f.List), number(f.Ready)),
 		"format", fmt.Sprintf("%s new, %s old, %s neither", number(f.New), number(f.Old), number(f.Bad)),
 		"payloads", strings.Join(codecs, ", "),
@@ -91,7 +92,7 @@ func renderListed(w io.Writer, f *mirror.Finding) {
 	}
 	for _, one := range f.Listed {
 		if shown[one.Key]++; shown[one.Key] == 1 {
-			fmt.Fprintf(w, "in %s:\n", preview([]byte(strings.ToValidUTF8(one.Key, "·")), 200))
+			fmt.Fprintf(w, "in %s:\n", render.Preview([]byte(strings.ToValidUTF8(one.Key, "·")), 200))
 		}
 		if shown[one.Key] <= listedShown {
 			score := ""
@@ -102,7 +103,7 @@ func renderListed(w io.Writer, f *mirror.Finding) {
 			if one.Bytes > mirror.ListedBytes {
 				dots = "…"
 			}
-			fmt.Fprintf(w, "  %s%s \"%s\"%s: %s\n", score, size(uint64(one.Bytes)), one.Member, dots, one.Why)
+			fmt.Fprintf(w, "  %s%s \"%s\"%s: %s\n", score, render.Size(uint64(one.Bytes)), one.Member, dots, one.Why)
 		}
 		if more := all[one.Key] - listedShown; shown[one.Key] == all[one.Key] && more > 0 {
 			fmt.Fprintf(w, "  and %s more; -o json shows up to %s of each key\n", number(more), number(mirror.ListedMax))
@@ -136,7 +137,7 @@ func span(d time.Duration) string {
 	}
 }
 
-func number(n int64) string { return grouped(uint64(max(0, n))) }
+func number(n int64) string { return render.Grouped(uint64(max(0, n))) }
 
 // renderImport says what an import from a queue did.
 func renderImport(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
@@ -148,7 +149,7 @@ func renderImport(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
 			decoded += "; the others stay as they are"
 		}
 	}
-	fields(w,
+	render.Fields(w,
 		"claimed", number(n.Claimed),
 		"put", fmt.Sprintf("%s, of which Belfry had %s already", number(n.Committed), number(n.Repeated)),
 		"gone from Redis", number(n.Acked),
@@ -165,7 +166,7 @@ func renderImport(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
 
 // renderExport says what an export did and checked.
 func renderExport(w io.Writer, n exported) {
-	fields(w,
+	render.Fields(w,
 		"gone back", number(n.Returned),
 		"as they came", unlessZero(n.Original),
 		"in the other format", unlessZero(n.Repacked),

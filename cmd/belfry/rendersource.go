@@ -6,7 +6,10 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/mirror/oneway"
+
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 )
 
 // renderFound shows the queues that a Redis has.
@@ -22,7 +25,7 @@ func renderFound(w io.Writer, found *foundQueues, now time.Time) {
 		if t.IsZero() {
 			return ""
 		}
-		return moments(timestamppb.New(t), now)
+		return render.Moment(timestamppb.New(t), now)
 	}
 	owned := func(owner string, claimed, aside int64) string {
 		if owner == "" {
@@ -36,7 +39,7 @@ func renderFound(w io.Writer, found *foundQueues, now time.Time) {
 			fmt.Fprintln(w)
 		}
 		blank = true
-		fields(w, pairs...)
+		render.Fields(w, pairs...)
 		for _, warning := range warnings {
 			fmt.Fprintln(w, "! "+warning)
 		}
@@ -57,7 +60,7 @@ func renderFound(w io.Writer, found *foundQueues, now time.Time) {
 
 // renderSource says what an import from lmstfy or ouqiang/delay-queue did.
 func renderSource(w io.Writer, n oneway.Counts) {
-	fields(w,
+	render.Fields(w,
 		"claimed", number(n.Claimed),
 		"put", fmt.Sprintf("%s, of which Belfry had %s already", number(n.Committed), number(n.Repeated)),
 		"gone from Redis", number(n.Acked),

@@ -9,20 +9,21 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/rpc/metrics"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/access/certs"
-	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/belfrydb/belfry/rpc/metrics"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // serveFlags are the flags of `serve`.
 type serveFlags struct {
 	config         server.Config
-	memory         sizeFlag
+	memory         cli.SizeValue
 	logFormat      string
 	logLevel       string
 	printAddresses bool
@@ -42,7 +43,13 @@ type serveFlags struct {
 	mirror         mirrorSettings
 }
 
-func (a *app) serveCommand() *cobra.Command {
+// serveVerbs are the commands that open a node's data.
+type serveVerbs struct{ *cli.App }
+
+// serveCommand returns `serve`.
+func serveCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.serveCommand() }
+
+func (a serveVerbs) serveCommand() *cobra.Command {
 	f := &serveFlags{}
 	c := &cobra.Command{
 		Use:   "serve",
@@ -51,14 +58,14 @@ func (a *app) serveCommand() *cobra.Command {
 			"The first SIGINT or SIGTERM drains it: waiting polls are answered, calls that are under way are finished. A second\n" +
 			"signal ends it at once; nothing that was acknowledged is lost then either.",
 		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --tls-cert n1.pem --tls-key n1-key.pem --tls-ca ca.pem --gossip-keys gossip.keys --root-tokens root-tokens",
-		Args:    arguments(0, 0),
+		Args:    cli.Arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.check(c.Flags()); err != nil {
 			return err // the settings are shown with it, if that is asked for
 		}
 		if f.printConfig {
-			return a.flush(func(w io.Writer) { renderConfig(w, c) })
+			return a.Flush(func(w io.Writer) { renderConfig(w, c) })
 		}
 		return a.lastWords(c.Context(), f.logFormat, a.serve(c, f))
 	}
@@ -79,15 +86,15 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.config.TLS.ClientKey, "tls-client-key", "", "the key of that certificate")
 	flags.StringVar(&f.config.RootTokens, "root-tokens", "", "a file of what is kept of tokens that may do everything, which 'belfry token root' makes; with it every call needs a token. Read again on SIGHUP")
 	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0, "if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by 'belfry cluster settings'")
-	flags.Var(&durationFlag{value: &f.config.Cluster.Grace}, "grace-period", "if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, and changed likewise")
+	flags.Var(cli.NewDuration(&f.config.Cluster.Grace, ""), "grace-period", "if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, and changed likewise")
 	flags.StringVar(&f.config.Zone, "zone", "", "what the node fails together with, such as a rack; replicas are spread over zones")
 	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if that is new")
 	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
 	flags.Var(&f.memory, "memory", "how much memory the process may take, such as 2GiB; by default what its control group allows, or the machine has. Puts are refused before it is full")
 	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
 	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
-	flags.Var(newChoice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
-	flags.Var(newChoice(&f.logLevel, logLevels...), "log-level", "debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
+	flags.Var(cli.Choice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
+	flags.Var(cli.Choice(&f.logLevel, logLevels...), "log-level", "debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
 	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on loopback; nowhere if empty")
 	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", metrics.DefaultQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", metrics.QueuesMax))
 	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
@@ -97,7 +104,7 @@ func (a *app) serveCommand() *cobra.Command {
 	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "", "a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged queues")
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
 	flags.BoolVar(&f.printConfig, printConfig, false, "print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
-	configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
+	cli.Configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
 	return c
 }
 
@@ -105,13 +112,13 @@ func (a *app) serveCommand() *cobra.Command {
 func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	switch {
 	case f.config.Shards < 1 || f.config.Shards > node.ShardsMax:
-		return usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
+		return cli.Usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
 	case strings.ContainsAny(f.config.Advertise, ":/[] ") && !isAddress(f.config.Advertise):
-		return usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
-	case f.memory.bytes != 0 && f.memory.bytes < node.MemoryBytesMin:
-		return usagef("--memory: have %q, want at least %dMiB", f.memory.text, node.MemoryBytesMin>>20)
+		return cli.Usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
+	case f.memory.Bytes != 0 && f.memory.Bytes < node.MemoryBytesMin:
+		return cli.Usagef("--memory: have %q, want at least %dMiB", f.memory.Text, node.MemoryBytesMin>>20)
 	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > metrics.QueuesMax:
-		return usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, metrics.QueuesMax)
+		return cli.Usagef("--metrics-max-queues: have %d, want 1 to %d", f.config.MetricsQueuesMax, metrics.QueuesMax)
 	}
 	if err := checkTLSFlags(flags); err != nil {
 		return err
@@ -121,10 +128,10 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	}
 	err := f.config.Check()
 	if bad, ok := errors.AsType[*catalog.SettingError](err); ok {
-		return usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
+		return cli.Usagef("--%s: %s", strings.ReplaceAll(string(bad.Setting), " ", "-"), bad.Text)
 	}
 	if err != nil {
-		return usagef("%s", err)
+		return cli.Usagef("%s", err)
 	}
 	return nil
 }
@@ -136,7 +143,7 @@ func isAddress(host string) bool {
 }
 
 // serve runs a server until the command's context ends.
-func (a *app) serve(c *cobra.Command, f *serveFlags) error {
+func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	ctx := c.Context()
 	cfg := f.config
 	if !c.Flags().Changed("shards") {
@@ -145,8 +152,8 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	level := levelOf(f.logLevel)
 	cfg.Logger = a.logger(f.logFormat, level)
 	cfg.Audit = a.logger(f.logFormat, slog.LevelInfo) // whatever else is not to be said
-	cfg.Version = thisBuild(debug.ReadBuildInfo()).Version
-	cfg.Fatal = func(err error) { a.storageFailed(cfg.Logger, cfg.Dir, err) }
+	cfg.Version = cli.ThisBuild().Version
+	cfg.Fatal = func(err error) { a.storageLost(cfg.Logger, cfg.Dir, err) }
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)
 	}
@@ -155,14 +162,14 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	if len(bridged) > 0 && cfg.RootTokens != "" && f.mirror.tokenFile == "" {
-		return usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a token, too")
+		return cli.Usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a token, too")
 	}
 	meters := newMirrorMeters()
 	if len(bridged) > 0 {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
-	cfg.MemoryBytes = server.LimitMemory(f.memory.bytes, server.FindMemoryLimit(), cfg.Logger)
-	defer a.tuneCollector(ctx)()
+	cfg.MemoryBytes = server.LimitMemory(f.memory.Bytes, server.FindMemoryLimit(), cfg.Logger)
+	defer server.StartTuning(ctx, a.Variable("GOGC"))()
 	debugAt, stopDebug, err := startDebug(ctx, f.debug, cfg.Logger, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
 	if err != nil {
 		return err
@@ -176,13 +183,13 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	s, err = server.Start(ctx, cfg)
 	if err != nil {
 		if bad, ok := errors.AsType[*server.ConfigError](err); ok {
-			return usagef("%s", bad)
+			return cli.Usagef("%s", bad)
 		}
 		if _, damaged := errors.AsType[*storage.CorruptError](err); damaged {
-			return &codedError{codeStorage, err.Error()}
+			return cli.ExitWith(cli.CodeStorage, err.Error())
 		}
 		if why := storage.ExplainFull(cfg.Dir, err); why != "" {
-			return &codedError{codeStorage, err.Error() + ": " + why}
+			return cli.ExitWith(cli.CodeStorage, err.Error()+": "+why)
 		}
 		return err
 	}
@@ -197,12 +204,12 @@ func (a *app) serve(c *cobra.Command, f *serveFlags) error {
 	why := a.untilStop(ctx, s, f, cfg.Logger)
 	stopBridges()
 	cfg.Logger.Info("stopping", slog.String("why", why))
-	began := a.now()
+	began := a.Now()
 	// The context has ended, and the end is the work that is left; a second signal ends the process.
 	if err := s.Stop(context.WithoutCancel(ctx)); err != nil {
-		return &codedError{codeError, fmt.Sprintf("stopping: %s", err)}
+		return cli.ExitWith(cli.CodeError, fmt.Sprintf("stopping: %s", err))
 	}
-	cfg.Logger.Info("stopped", slog.Duration("after", a.now().Sub(began)))
+	cfg.Logger.Info("stopped", slog.Duration("after", a.Now().Sub(began)))
 	return s.Departed()
 }
 
@@ -221,7 +228,7 @@ func reload(s *server.Server, cfg server.Config) error {
 }
 
 // untilStop says that the server is ready, once it is, and returns why it is to stop.
-func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, log *slog.Logger) string {
+func (a serveVerbs) untilStop(ctx context.Context, s *server.Server, f *serveFlags, log *slog.Logger) string {
 	status := s.Status()
 	ready := s.Ready()
 	select {
@@ -243,9 +250,9 @@ func (a *app) untilStop(ctx context.Context, s *server.Server, f *serveFlags, lo
 		case <-ready:
 			ready = nil
 			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
-				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", thisBuild(debug.ReadBuildInfo()).Version))
-			if a.outTerminal && !f.printAddresses {
-				renderWelcome(a.out, s.URL(), f.config.TLS.CA, s.Status(), f.config.Dir)
+				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", cli.ThisBuild().Version))
+			if a.OutTerminal && !f.printAddresses {
+				renderWelcome(a.Out, s.URL(), f.config.TLS.CA, s.Status(), f.config.Dir)
 			}
 		case <-s.Done():
 			if s.Departed() != nil {
@@ -264,9 +271,9 @@ const waitsEvery = 15 * time.Second
 // lastWordsMax is how long the last words of a process may take to be written.
 const lastWordsMax = 250 * time.Millisecond
 
-// storageFailed ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
+// storageLost ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
 // nobody reads, and the end does not wait for it.
-func (a *app) storageFailed(log *slog.Logger, dir string, err error) {
+func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
@@ -282,25 +289,11 @@ func (a *app) storageFailed(log *slog.Logger, dir string, err error) {
 	case <-said:
 	case <-timeout.C:
 	}
-	a.exit(codeStorage)
-}
-
-// tuneCollector lets the collector of the process follow the heap, unless the operator tuned it, until stop is called.
-func (a *app) tuneCollector(ctx context.Context) (stop func()) {
-	if value, _ := a.lookupEnv("GOGC"); value != "" {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	group.Go(func() { server.TuneCollector(ctx) })
-	return func() {
-		cancel()
-		group.Wait()
-	}
+	a.Exit(cli.CodeStorage)
 }
 
 // printAddresses prints where the server is as a line for programs, if that is wanted.
-func (a *app) printAddresses(s *server.Server, f *serveFlags, debugAt string) error {
+func (a serveVerbs) printAddresses(s *server.Server, f *serveFlags, debugAt string) error {
 	if !f.printAddresses {
 		return nil
 	}
@@ -313,7 +306,7 @@ func (a *app) printAddresses(s *server.Server, f *serveFlags, debugAt string) er
 	if err != nil {
 		return fmt.Errorf("writing the addresses: %w", err)
 	}
-	if _, err := fmt.Fprintf(a.out, "%s\n", line); err != nil {
+	if _, err := fmt.Fprintf(a.Out, "%s\n", line); err != nil {
 		return fmt.Errorf("printing the addresses: %w", err)
 	}
 	return nil
@@ -336,5 +329,5 @@ func renderWelcome(w io.Writer, url, authority string, status node.Status, dir s
 
   Ctrl-C stops it; what was put stays in %[4]s.
 
-`, url, status.Name, count(len(status.Shards), "shard"), dir, curl)
+`, url, status.Name, render.Count(len(status.Shards), "shard"), dir, curl)
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // writerFunc is a function as a writer.
@@ -45,14 +47,14 @@ func TestStorageFailed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release = make(chan struct{})
 				text, began, ended := &bytes.Buffer{}, time.Now(), -1
-				a := &app{system: &system{err: tc.err(text), exit: func(code int) {
+				a := serveVerbs{&cli.App{System: &cli.System{Err: tc.err(text), Exit: func(code int) {
 					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" && text.Len() > 0 {
 						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
 					}
-				}}}
-				a.storageFailed(a.logger(logText, slog.LevelInfo), ".", errors.New("the disk hangs"))
-				if ended != codeStorage {
-					t.Errorf("exit code %d, want %d", ended, codeStorage)
+				}}}}
+				a.storageLost(a.logger(logText, slog.LevelInfo), ".", errors.New("the disk hangs"))
+				if ended != cli.CodeStorage {
+					t.Errorf("exit code %d, want %d", ended, cli.CodeStorage)
 				}
 				close(release)
 			})
@@ -68,8 +70,8 @@ func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHarness(t, nil)
-	got := h.run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
-	if got.code != codeStorage || !strings.Contains(got.err, file+" is damaged at offset ") {
+	got := h.Run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
+	if got.Code != cli.CodeStorage || !strings.Contains(got.Err, file+" is damaged at offset ") {
 		t.Errorf("got %+v, want exit code 11 and the file that is damaged", got)
 	}
 }
@@ -82,13 +84,13 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	}
 	defer taken.Close()
 	h := newHarness(t, nil)
-	got := h.run("serve", "--data", t.TempDir(), "--listen", taken.Addr().String(), "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0", "--log-level", "debug")
-	for line := range strings.Lines(got.err) {
+	got := h.Run("serve", "--data", t.TempDir(), "--listen", taken.Addr().String(), "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0", "--log-level", "debug")
+	for line := range strings.Lines(got.Err) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("a line is no JSON: %s", line)
 		}
 	}
-	if got.code != codeError || !strings.Contains(got.err, `"msg":"the server cannot go on"`) || !strings.Contains(got.err, "address already in use") {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, `"msg":"the server cannot go on"`) || !strings.Contains(got.Err, "address already in use") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -96,12 +98,12 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 // TestAStopIsNoError: a server that is told to stop before it serves ends as it was told, and logs no error.
 func TestAStopIsNoError(t *testing.T) {
 	said := &lockedBuffer{}
-	s := newSystem()
-	s.err, s.errTerminal = said, false
+	s := cli.NewSystem()
+	s.Err, s.ErrTerminal = said, false
 	ctx, stop := context.WithCancelCause(t.Context())
-	stop(interruption{syscall.SIGTERM})
+	stop(cli.Interruption{Signal: syscall.SIGTERM})
 	waiting := errors.New("waiting for a cluster")
-	if err := (&app{system: s}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) || said.String() != "" {
+	if err := (serveVerbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) || said.String() != "" {
 		t.Errorf("it ended with %v, and said %q", err, said)
 	}
 }
@@ -111,8 +113,8 @@ func TestRefusedSettingsLeaveNothing(t *testing.T) {
 	for _, setting := range []string{"--shards 1025", "--shards 0", "--advertise n1:7400", "--advertise http://n1", "--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zone " + strings.Repeat("z", 300)} {
 		dir := filepath.Join(t.TempDir(), "data")
 		h := newHarness(t, nil)
-		got := h.run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, strings.Fields(setting)...)...)
-		if _, err := os.Lstat(dir); got.code != codeUsage || !errors.Is(err, fs.ErrNotExist) {
+		got := h.Run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, strings.Fields(setting)...)...)
+		if _, err := os.Lstat(dir); got.Code != cli.CodeUsage || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%.30s: %+v, and the data directory: %v", setting, got, err)
 		}
 	}
@@ -122,12 +124,12 @@ func TestRefusedSettingsLeaveNothing(t *testing.T) {
 func TestMetricsQueuesAreBounded(t *testing.T) {
 	for _, value := range []string{"0", "-1", "10001", "100000000"} {
 		h := newHarness(t, nil)
-		if got := h.run("serve", "--metrics-max-queues", value, "--print-config"); got.code != codeUsage || !strings.Contains(got.err, "--metrics-max-queues: have "+value+", want 1 to 10000") {
+		if got := h.Run("serve", "--metrics-max-queues", value, "--print-config"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--metrics-max-queues: have "+value+", want 1 to 10000") {
 			t.Errorf("%s: %+v", value, got)
 		}
 	}
 	h := newHarness(t, nil)
-	if got := h.run("serve", "--metrics-max-queues", "10000", "--print-config"); got.code != codeOK {
+	if got := h.Run("serve", "--metrics-max-queues", "10000", "--print-config"); got.Code != cli.CodeOK {
 		t.Errorf("10000: %+v", got)
 	}
 }

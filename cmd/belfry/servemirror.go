@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -32,19 +33,19 @@ type mirrorSettings struct {
 func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 	if s.redis == "" && len(s.queues) == 0 {
 		if s.replicas != 0 || s.access != (accessFlags{}) {
-			return nil, usagef("--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
+			return nil, cli.Usagef("--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
 		}
 		return nil, nil
 	}
 	if s.redis == "" || len(s.queues) == 0 {
-		return nil, usagef("--mirror-redis and --mirror-queue go together: where, and which queues")
+		return nil, cli.Usagef("--mirror-redis and --mirror-queue go together: where, and which queues")
 	}
 	if s.replicas < 0 {
-		return nil, usagef("--mirror-replicas: must be 0 or more, is %d", s.replicas)
+		return nil, cli.Usagef("--mirror-replicas: must be 0 or more, is %d", s.replicas)
 	}
 	r, err := s.access.connect(s.redis)
 	if err != nil {
-		return nil, usagef("--mirror-redis: %s", err)
+		return nil, cli.Usagef("--mirror-redis: %s", err)
 	}
 	defer r.Close() //nolint:errcheck // nothing was sent
 	var all []mirror.BridgeOptions
@@ -56,17 +57,17 @@ func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 		}
 		if named {
 			if o.Codec, err = redisson.ParseCodec(codec); err != nil {
-				return nil, usagef("--mirror-queue %s: %s", text, err)
+				return nil, cli.Usagef("--mirror-queue %s: %s", text, err)
 			}
 		}
 		if o.RedisQueue == "" {
-			return nil, usagef("--mirror-queue: want NAME, NAME=QUEUE or NAME=QUEUE;codec=CODEC, have %q", text)
+			return nil, cli.Usagef("--mirror-queue: want NAME, NAME=QUEUE or NAME=QUEUE;codec=CODEC, have %q", text)
 		}
 		if o.Queue == "" && !queueName(o.RedisQueue) {
-			return nil, usagef("--mirror-queue %s: no queue of Belfry can have that name; write '%s=QUEUE' with one that can: up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.RedisQueue)
+			return nil, cli.Usagef("--mirror-queue %s: no queue of Belfry can have that name; write '%s=QUEUE' with one that can: up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.RedisQueue)
 		}
 		if o.Queue != "" && !queueName(o.Queue) {
-			return nil, usagef("--mirror-queue %s: no queue of Belfry can have the name %q; it has up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.Queue)
+			return nil, cli.Usagef("--mirror-queue %s: no queue of Belfry can have the name %q; it has up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.Queue)
 		}
 		all = append(all, o)
 	}

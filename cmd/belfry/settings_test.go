@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,22 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// write makes a file of a test.
-func write(t *testing.T, name, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // TestPrecedence takes one setting away after the other: the flag wins, then the environment, then the file.
 func TestPrecedence(t *testing.T) {
-	file := write(t, "belfry.conf", "# comment\n\n output = \"json\"\nlisten=127.0.0.1:1\n")
+	file := clitest.WriteFile(t, "belfry.conf", "# comment\n\n output = \"json\"\nlisten=127.0.0.1:1\n")
 	const table, json = "acked\n", "{"
 	for _, test := range []struct {
 		name string
@@ -41,11 +31,11 @@ func TestPrecedence(t *testing.T) {
 		{"then the default", nil, nil, table},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := newHarness(t, always(&belfryv1.AckResponse{}))
+			h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
 			for name, value := range test.env {
-				h.env[name] = value
+				h.Env[name] = value
 			}
-			if got := h.run(append([]string{"ack", "lease"}, test.args...)...); got.code != 0 || !strings.HasPrefix(got.out, test.want) {
+			if got := h.Run(append([]string{"ack", "lease"}, test.args...)...); got.Code != 0 || !strings.HasPrefix(got.Out, test.want) {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}
 		})
@@ -65,9 +55,9 @@ func TestBadSettings(t *testing.T) {
 		{"bad value", "\noutput = yaml\n", `belfry.conf:2: output: have "yaml", want one of table, json`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := newHarness(t, always(&belfryv1.AckResponse{}))
-			got := h.run("ack", "lease", "--config", write(t, "belfry.conf", test.text))
-			if got.code != codeUsage || !strings.Contains(got.err, test.says) {
+			h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
+			got := h.Run("ack", "lease", "--config", clitest.WriteFile(t, "belfry.conf", test.text))
+			if got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.says) {
 				t.Errorf("got %+v, want exit code 2 and %q", got, test.says)
 			}
 		})
@@ -78,20 +68,20 @@ func TestBadSettings(t *testing.T) {
 		{"serve", "insecure", "maybe", `have "maybe", want true or false` + "\n"},
 	} {
 		t.Run("bad "+test.setting, func(t *testing.T) {
-			h := newHarness(t, always(&belfryv1.AckResponse{}))
-			file := write(t, "belfry.conf", test.setting+" = "+test.value)
-			if got := h.run(append(strings.Fields(test.command), "--config", file)...); got.code != codeUsage || !strings.Contains(got.err, "belfry.conf:1: "+test.setting+": "+test.says) {
+			h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
+			file := clitest.WriteFile(t, "belfry.conf", test.setting+" = "+test.value)
+			if got := h.Run(append(strings.Fields(test.command), "--config", file)...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "belfry.conf:1: "+test.setting+": "+test.says) {
 				t.Errorf("from a file: got %+v, want exit code 2 and %q", got, test.says)
 			}
-			h.env[envName(test.setting)] = test.value
-			if got := h.run(strings.Fields(test.command)...); got.code != codeUsage || !strings.Contains(got.err, envName(test.setting)+": "+test.says) {
+			h.Env[cli.EnvName(test.setting)] = test.value
+			if got := h.Run(strings.Fields(test.command)...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, cli.EnvName(test.setting)+": "+test.says) {
 				t.Errorf("from the environment: got %+v, want exit code 2 and %q", got, test.says)
 			}
 		})
 	}
 	t.Run("no such file", func(t *testing.T) {
-		h := newHarness(t, always(&belfryv1.AckResponse{}))
-		if got := h.run("ack", "lease", "--config", "nowhere.conf"); got.code != codeUsage || !strings.Contains(got.err, "nowhere.conf") {
+		h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
+		if got := h.Run("ack", "lease", "--config", "nowhere.conf"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "nowhere.conf") {
 			t.Errorf("got %+v, want exit code 2 and the file's name", got)
 		}
 	})
@@ -106,14 +96,14 @@ func TestMisspelledVariables(t *testing.T) {
 		"BELFRY_SERVICE_HOST": "", "BELFRY_SERVICE_PORT": "", "BELFRY_SERVICE_PORT_HTTP": "", "BELFRY_PORT": "", "BELFRY_PORT_7400_TCP": "",
 		"BELFRY_PORT_7400_TCP_PROTO": "", "BELFRY_PORT_7400_TCP_PORT": "", "BELFRY_PORT_7400_TCP_ADDR": "",
 	} {
-		h := newHarness(t, always(&belfryv1.AckResponse{}))
-		h.env[variable] = "json"
-		got := h.run("ack", "lease")
+		h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
+		h.Env[variable] = "json"
+		got := h.Run("ack", "lease")
 		want := ""
 		if meant != "" {
 			want = "belfry: warning: the environment has " + variable + ", which means nothing; did you mean " + meant + "?\n"
 		}
-		if got.code != 0 || got.err != want {
+		if got.Code != 0 || got.Err != want {
 			t.Errorf("%s: got %+v, want success and %q", variable, got, want)
 		}
 	}
@@ -126,17 +116,17 @@ func TestConfigurableFlags(t *testing.T) {
 		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name", "replication-factor", "root-tokens", "server", "shards", "timeout",
 		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "zone",
 	}
-	if diff := cmp.Diff(want, knownSettings(newRoot(&system{}))); diff != "" {
+	if diff := cmp.Diff(want, cli.KnownSettings(newRoot(cli.New(&cli.System{})))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
 }
 
 // TestHelpNamesTheVariables walks all commands: whoever reads the help of a flag learns of its variable there.
 func TestHelpNamesTheVariables(t *testing.T) {
-	eachCommand(newRoot(&system{}), func(c *cobra.Command) {
+	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-			if isConfigurable(f) && strings.Count(f.Usage, "["+envName(f.Name)+"]") != 1 {
-				t.Errorf("%s --%s: the help %q does not name %s once", c.CommandPath(), f.Name, f.Usage, envName(f.Name))
+			if cli.IsConfigurable(f) && strings.Count(f.Usage, "["+cli.EnvName(f.Name)+"]") != 1 {
+				t.Errorf("%s --%s: the help %q does not name %s once", c.CommandPath(), f.Name, f.Usage, cli.EnvName(f.Name))
 			}
 			if f.Usage == "" {
 				t.Errorf("%s --%s has no help", c.CommandPath(), f.Name)

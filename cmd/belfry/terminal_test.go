@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
 // terminal is a real terminal of a given size, in tmux, in which a command runs.
@@ -134,7 +136,7 @@ func TestDeleteAsksAPerson(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir())
-	if got := p.run(program, "put", "orders", "x"); got.code != 0 {
+	if got := p.run(program, "put", "orders", "x"); got.Code != 0 {
 		t.Fatal(got)
 	}
 	ask := fmt.Sprintf("%s queue delete orders --server %s", program, p.address)
@@ -152,7 +154,7 @@ func TestProgressOnARealTerminal(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir())
-	file := write(t, "jobs.ndjson", strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
+	file := clitest.WriteFile(t, "jobs.ndjson", strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
 	term := openTerminal(t, 100, 10, fmt.Sprintf("%s put --file %s --batch 50 --server %s", program, file, p.address))
 	if bar := term.await(" left"); !strings.Contains(bar, "█") && !strings.Contains(bar, "░") {
 		t.Errorf("there is no bar:\n%s", bar)

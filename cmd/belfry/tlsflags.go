@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/spf13/pflag"
 )
 
@@ -27,7 +28,7 @@ func checkTLSFlags(flags *pflag.FlagSet) error {
 			set = append(set, fmt.Sprintf("--%s by %s", name, setBy(flag)))
 		}
 		if len(set) > 0 && len(missing) > 0 {
-			return usagef("%s belong together, but only a part is set: %s; missing: %s. %s",
+			return cli.Usagef("%s belong together, but only a part is set: %s; missing: %s. %s",
 				"--"+strings.Join(group.names, ", --"), strings.Join(set, ", "), strings.Join(missing, ", "), group.hint)
 		}
 	}
@@ -36,10 +37,10 @@ func checkTLSFlags(flags *pflag.FlagSet) error {
 
 // setBy says in a sentence what set a flag.
 func setBy(f *pflag.Flag) string {
-	switch origin := originOf(f); {
+	switch origin := cli.OriginOf(f); {
 	case origin == "flag":
 		return "the command line"
-	case strings.HasPrefix(origin, envPrefix):
+	case strings.HasPrefix(origin, cli.EnvPrefix):
 		return origin + " of the environment"
 	default: // a file and its line
 		return origin

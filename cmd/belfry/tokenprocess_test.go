@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 )
 
 // TestTokensOfACluster: in a cluster with TLS, gossip keys and root tokens every command and call needs a token that allows it; tokens are made, rotated under
@@ -35,27 +37,27 @@ func TestTokensOfACluster(t *testing.T) {
 	c.wantOne()
 	n1 := c.procs[0]
 	bare := n1.with("")
-	if got := bare.run(launcher, "put", "orders", "x"); got.code != codeForbidden || !strings.Contains(got.err, "--token-file") {
+	if got := bare.run(launcher, "put", "orders", "x"); got.Code != cli.CodeForbidden || !strings.Contains(got.Err, "--token-file") {
 		t.Errorf("a put without a token: %+v", got)
 	}
 	bare.awaitHealth("health without a token")
 	shop := filepath.Join(dir, "shop.token")
-	if got := n1.run(launcher, "token", "create", "--scope", "put,consume:shop/*", "--about", "the shop", "--out", shop); got.code != 0 || !strings.Contains(got.out, "put,consume:shop/*") && !strings.Contains(got.out, "consume,put:shop/*") {
+	if got := n1.run(launcher, "token", "create", "--scope", "put,consume:shop/*", "--about", "the shop", "--out", shop); got.Code != 0 || !strings.Contains(got.Out, "put,consume:shop/*") && !strings.Contains(got.Out, "consume,put:shop/*") {
 		t.Fatalf("making a token: %+v", got)
 	}
-	if got := n1.run(launcher, "token", "create", "--scope", "put:a", "--out", shop); got.code != codeUsage || !strings.Contains(got.err, "is there already") {
+	if got := n1.run(launcher, "token", "create", "--scope", "put:a", "--out", shop); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "is there already") {
 		t.Errorf("a token in the place of another: %+v", got)
 	}
 	id := tokenID(t, n1, "the shop")
 	for i, p := range c.procs {
 		await(t, fmt.Sprintf("n%d to know the token", i+1), func() bool {
-			return p.with(shop).run(launcher, "put", "shop/orders", "x").code == 0
+			return p.with(shop).run(launcher, "put", "shop/orders", "x").Code == 0
 		})
 	}
-	if got := n1.with(shop).run(launcher, "put", "orders", "x"); got.code == 0 || !strings.Contains(got.err, "it takes put:orders") {
+	if got := n1.with(shop).run(launcher, "put", "orders", "x"); got.Code == 0 || !strings.Contains(got.Err, "it takes put:orders") {
 		t.Errorf("a put elsewhere: %+v", got)
 	}
-	if got := n1.with(shop).run(launcher, "cluster", "status"); got.code == 0 || !strings.Contains(got.err, "it takes view:*") {
+	if got := n1.with(shop).run(launcher, "cluster", "status"); got.Code == 0 || !strings.Contains(got.Err, "it takes view:*") {
 		t.Errorf("the cluster's state: %+v", got)
 	}
 	if code := bare.status("/metrics"); code != http.StatusUnauthorized {
@@ -74,13 +76,13 @@ func TestTokensOfACluster(t *testing.T) {
 	})
 	replaceRoot(t, c, dir, root)
 	endByText(t, n1, shop, id)
-	if got := n1.run(launcher, "token", "delete", id); got.code != codeNotFound || !strings.Contains(got.err, "it has ended before") {
+	if got := n1.run(launcher, "token", "delete", id); got.Code != cli.CodeNotFound || !strings.Contains(got.Err, "it has ended before") {
 		t.Errorf("ending it once more: %+v", got)
 	}
 	for _, p := range c.procs {
 		await(t, "every node to refuse the token", func() bool {
 			got := p.with(shop).run(launcher, "put", "shop/orders", "x")
-			return got.code == codeForbidden && strings.Contains(got.err, "not known here")
+			return got.Code == cli.CodeForbidden && strings.Contains(got.Err, "not known here")
 		})
 		if said := p.stderr.String(); strings.Contains(said, "belfry_") || !strings.Contains(said, `msg=audit changed="what SIGHUP reads again" outcome=ok`) && p == n1 {
 			t.Errorf("a token is in the log, or nothing of what was administered:\n%s", said)
@@ -95,7 +97,7 @@ func endByText(t *testing.T, n1 *process, file, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := n1.run(launcher, "token", "delete", string(text)); got.code != 0 || strings.TrimSpace(got.out) != "ended "+id {
+	if got := n1.run(launcher, "token", "delete", string(text)); got.Code != 0 || strings.TrimSpace(got.Out) != "ended "+id {
 		t.Fatalf("ending the last: %+v", got)
 	}
 }
@@ -104,12 +106,12 @@ func endByText(t *testing.T, n1 *process, file, id string) {
 func rotateTwice(t *testing.T, n1 *process, dir string) {
 	t.Helper()
 	first := filepath.Join(dir, "first.token")
-	if got := n1.run(launcher, "token", "create", "--scope", "view:none", "--out", first); got.code != 0 {
+	if got := n1.run(launcher, "token", "create", "--scope", "view:none", "--out", first); got.Code != 0 {
 		t.Fatalf("making a token: %+v", got)
 	}
 	for _, next := range []string{"lost", "found"} {
 		got := n1.run(launcher, "token", "rotate", textID(t, first), "--overlap", "10m", "--out", filepath.Join(dir, next+".token"))
-		if got.code != 0 || !strings.Contains(got.out, "(ends: never)") {
+		if got.Code != 0 || !strings.Contains(got.Out, "(ends: never)") {
 			t.Errorf("rotating to %s: %+v", next, got)
 		}
 	}
@@ -122,11 +124,11 @@ func rotateUnderLoad(t *testing.T, c *crew, ca, dir, shop, id string, restart fu
 	stop := workAlways(t, c, ca, shop)
 	for range 2 {
 		next := filepath.Join(dir, "next.token")
-		if got := n1.run(launcher, "token", "rotate", id, "--overlap", "10m", "--out", next); got.code != 0 {
+		if got := n1.run(launcher, "token", "rotate", id, "--overlap", "10m", "--out", next); got.Code != 0 {
 			t.Fatalf("rotating: %+v", got)
 		}
 		for _, p := range c.procs { // the overlap is for this
-			await(t, "every node to know the next token", func() bool { return p.with(next).run(launcher, "put", "shop/orders", "x").code == 0 })
+			await(t, "every node to know the next token", func() bool { return p.with(next).run(launcher, "put", "shop/orders", "x").Code == 0 })
 		}
 		if err := os.Rename(next, shop); err != nil {
 			t.Fatal(err)
@@ -134,7 +136,7 @@ func rotateUnderLoad(t *testing.T, c *crew, ca, dir, shop, id string, restart fu
 		stop.replaced()
 		old := id
 		id = textID(t, shop)
-		if got := n1.run(launcher, "token", "delete", old); got.code != 0 {
+		if got := n1.run(launcher, "token", "delete", old); got.Code != 0 {
 			t.Fatalf("ending the old one: %+v", got)
 		}
 		restart()
@@ -144,18 +146,18 @@ func rotateUnderLoad(t *testing.T, c *crew, ca, dir, shop, id string, restart fu
 }
 
 // replaceRoot replaces the root token by another one, node by node.
-func replaceRoot(t *testing.T, c *crew, dir string, root madeRoot) {
+func replaceRoot(t *testing.T, c *crew, dir string, root access.MadeRoot) {
 	t.Helper()
 	second := makeRoot(t, dir, "second")
 	for _, p := range c.procs {
 		p.signal(syscall.SIGHUP)
-		await(t, "the second root token to be known", func() bool { return p.with(second.Token).run(launcher, "token", "list").code == 0 })
+		await(t, "the second root token to be known", func() bool { return p.with(second.Token).run(launcher, "token", "list").Code == 0 })
 	}
 	only(t, root.RootTokens, second.ID)
 	for _, p := range c.procs {
 		p.signal(syscall.SIGHUP)
 		awaitText(t, p, "root tokens in use\" tokens=2")
-		await(t, "the first root token to be refused", func() bool { return p.run(launcher, "token", "list").code == codeForbidden })
+		await(t, "the first root token to be refused", func() bool { return p.run(launcher, "token", "list").Code == cli.CodeForbidden })
 		p.token = second.Token
 	}
 }
@@ -163,7 +165,7 @@ func replaceRoot(t *testing.T, c *crew, dir string, root madeRoot) {
 // awaitHealth waits until a server says that it is ready; a leadership may be on its way from one node to another.
 func (p *process) awaitHealth(what string) {
 	p.t.Helper()
-	await(p.t, what, func() bool { return p.run(launcher, "health").code == 0 })
+	await(p.t, what, func() bool { return p.run(launcher, "health").Code == 0 })
 }
 
 // with returns a server whose commands carry another token.
@@ -174,10 +176,10 @@ func (p *process) with(token string) *process {
 }
 
 // makeRoot runs `token root` in a directory and returns what it says.
-func makeRoot(t *testing.T, dir, name string) (made madeRoot) {
+func makeRoot(t *testing.T, dir, name string) (made access.MadeRoot) {
 	t.Helper()
 	got := runProgram(t, launcher, nil, "token", "root", "--dir", dir, "--name", name, "-o", "json")
-	if err := json.Unmarshal([]byte(got.out), &made); got.code != 0 || err != nil {
+	if err := json.Unmarshal([]byte(got.Out), &made); got.Code != 0 || err != nil {
 		t.Fatalf("making a root token: %+v, %v", got, err)
 	}
 	return made
@@ -206,7 +208,7 @@ func tokenID(t *testing.T, p *process, about string) string {
 	t.Helper()
 	got := p.run(launcher, "token", "list", "-o", "json")
 	var list struct{ Tokens []struct{ ID, About string } }
-	if err := json.Unmarshal([]byte(got.out), &list); err != nil {
+	if err := json.Unmarshal([]byte(got.Out), &list); err != nil {
 		t.Fatalf("%+v: %v", got, err)
 	}
 	for _, token := range list.Tokens {
@@ -214,7 +216,7 @@ func tokenID(t *testing.T, p *process, about string) string {
 			return token.ID
 		}
 	}
-	t.Fatalf("no token is about %s: %s", about, got.out)
+	t.Fatalf("no token is about %s: %s", about, got.Out)
 	return ""
 }
 

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -21,15 +22,15 @@ import (
 // TestTraceAcrossDelayAndLeaderChange follows a job from its put to its ack, at three nodes of which another one leads when the job falls due.
 func TestTraceAcrossDelayAndLeaderChange(t *testing.T) {
 	t.Parallel()
-	a := &app{system: newSystem()}
-	err := a.withTrio(t.Context(), func(int, int) {}, func(three *trio) (err error) {
-		j := &journey{t: t, url: three.servers[0].URL(), spans: tracetest.NewInMemoryExporter()}
+	host := testHost()
+	err := host.WithTrio(t.Context(), func(int, int) {}, func(three *local.Trio) (err error) {
+		j := &journey{t: t, url: three.Servers[0].URL(), spans: tracetest.NewInMemoryExporter()}
 		provider := trace.NewTracerProvider(trace.WithSyncer(j.spans))
 		j.tracer = func(ctx context.Context) (context.Context, func()) {
 			ctx, span := provider.Tracer("test").Start(ctx, "order")
 			return ctx, func() { span.End() }
 		}
-		j.client, err = client.New(three.urls(), client.WithTracerProvider(provider))
+		j.client, err = client.New(three.Urls(), client.WithTracerProvider(provider))
 		if err != nil {
 			return err
 		}

@@ -6,19 +6,20 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/node"
 )
 
 // TestNodeWhosePortsWereTakenStartsAtOthers: what listens where the stopped node did does not keep it from coming back.
 func TestNodeWhosePortsWereTakenStartsAtOthers(t *testing.T) {
 	t.Parallel()
-	a := &app{system: newSystem()}
-	err := a.withTrio(t.Context(), func(int, int) {}, func(three *trio) error {
+	host := testHost()
+	err := host.WithTrio(t.Context(), func(int, int) {}, func(three *local.Trio) error {
 		stopped, err := three.StopLeader(t.Context(), "orders")
 		if err != nil {
 			return err
 		}
-		cfg := three.configs[three.stopped]
+		cfg := three.Configs[three.Stopped]
 		for _, address := range []string{cfg.Listen, cfg.PeerListen, cfg.GossipListen} {
 			if l, err := net.Listen("tcp", address); err == nil { // else somebody else has taken it
 				defer l.Close()
@@ -29,8 +30,8 @@ func TestNodeWhosePortsWereTakenStartsAtOthers(t *testing.T) {
 			return fmt.Errorf("%s was stopped, and %s started again: %w", stopped, started, err)
 		}
 		await(t, "it to hear of a leader of each shard", func() bool {
-			shards := three.servers[three.stopped].Status().Shards
-			return len(shards) == trioShards && !slices.ContainsFunc(shards, func(g node.GroupStatus) bool { return g.Leader == "" })
+			shards := three.Servers[three.Stopped].Status().Shards
+			return len(shards) == local.TrioShards && !slices.ContainsFunc(shards, func(g node.GroupStatus) bool { return g.Leader == "" })
 		})
 		return nil
 	})

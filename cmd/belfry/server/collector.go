@@ -5,6 +5,7 @@ import (
 	"math"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -26,6 +27,21 @@ const (
 	// used again.
 	restEvery = 10 * time.Second
 )
+
+// StartTuning runs TuneCollector until stop is called, which waits for its end. It does nothing if
+// gogc, the operator's GOGC, is set.
+func StartTuning(ctx context.Context, gogc string) (stop func()) {
+	if gogc != "" {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { TuneCollector(ctx) })
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
 
 // TuneCollector sets how often the garbage collector runs, by the size of the heap, until ctx ends.
 // It also releases memory to the system when the process has become idle. It is for a process that

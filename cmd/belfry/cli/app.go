@@ -1,0 +1,240 @@
+// Package cli is what all verbs of the command line use: the process, the connection to a server, flags,
+// settings, output and exit codes. See DESIGN.md beside this file.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/belfrydb/belfry/rpc/fault"
+
+	"github.com/belfrydb/belfry/rpc/spelling"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// App is what the commands share: the process, and the flags that all of them have.
+type App struct {
+	*System
+	Server    string
+	tlsCA     string
+	tokenFile string
+	Output    string
+	Timeout   time.Duration
+	config    string
+	// Failed, if set, is told of a command line that failed, before its error is explained.
+	Failed func(command *cobra.Command, args []string)
+}
+
+const (
+	defaultServer  = "127.0.0.1:7400"
+	defaultTimeout = 30 * time.Second
+)
+
+// New returns what the commands of one command line share.
+func New(sys *System) *App {
+	return &App{System: sys, Server: defaultServer, Output: "table", Timeout: defaultTimeout}
+}
+
+// Run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
+func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return CodeOK
+	}
+	if a.Failed != nil {
+		a.Failed(command, args)
+	}
+	code := ExitCode(ctx, err)
+	if text := Explain(err); text != "" && code < CodeSignal {
+		fmt.Fprintln(a.Err, "belfry:", withFlag(command, err, text))
+	}
+	if _, ok := errors.AsType[*UsageError](err); ok {
+		fmt.Fprintf(a.Err, "Run '%s --help' for usage.\n", command.CommandPath())
+	}
+	return code
+}
+
+// Group is a part of the command tree under a heading of the help.
+type Group struct {
+	ID, Title string
+	Commands  []*cobra.Command
+}
+
+// Root returns the command tree.
+func (a *App) Root(groups ...Group) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "belfry",
+		Short: "Belfry: a durable delay queue",
+		Long: "Belfry keeps jobs until they are due and hands each to one consumer at a time.\n\n" +
+			"Every flag marked with a BELFRY_ name can also be set in the environment or in the file that --config names;\n" +
+			"a flag wins over the environment, the environment over the file.\n\n" + ExitCodesText,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          SubcommandOnly,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			warnOfVariables(c.Root(), a.System)
+			if err := Resolve(c, a.LookupEnv); c.Annotations[DespiteSettings] == "" {
+				return err
+			}
+			return nil
+		},
+	}
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	root.SetFlagErrorFunc(flagError)
+	flags := root.PersistentFlags()
+	flags.SortFlags = false
+	flags.StringVar(&a.config, "config", "", "a `FILE` with settings: one name = value a line, # begins a comment")
+	Configurable(flags, "config")
+	for _, group := range groups {
+		root.AddGroup(&cobra.Group{ID: group.ID, Title: group.Title})
+		for _, c := range group.Commands {
+			c.GroupID = group.ID
+			root.AddCommand(c)
+		}
+	}
+	markEnvironment(root)
+	return root
+}
+
+// Clients adds what every command has that talks to a server.
+func (a *App) Clients(commands ...*cobra.Command) []*cobra.Command {
+	for _, c := range commands {
+		flags := c.Flags()
+		a.ServerFlags(flags, "the server to talk to")
+		flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), "timeout", "how long to wait for an answer")
+		a.OutputFlag(c)
+		Configurable(flags, "timeout")
+	}
+	return commands
+}
+
+// ServerFlags adds the flags that say how a server is reached.
+func (a *App) ServerFlags(flags *pflag.FlagSet, about string) {
+	flags.StringVar(&a.Server, "server", defaultServer, about)
+	flags.StringVar(&a.tlsCA, "tls-ca", "", "a file of certificates of authorities that are believed about a server, instead of the system's; https is meant then unless --server says http")
+	flags.StringVar(&a.tokenFile, "token-file", "", "a file with the token that calls carry, where the server wants one")
+	Configurable(flags, "server", "tls-ca", "token-file")
+}
+
+// ServerArguments returns the flags, as name and value in turn, with which another command line reaches the same server.
+func (a *App) ServerArguments() []string {
+	var arguments []string
+	if a.Server != defaultServer {
+		arguments = append(arguments, "--server", a.Server)
+	}
+	if a.tlsCA != "" {
+		arguments = append(arguments, "--tls-ca", a.tlsCA)
+	}
+	if a.tokenFile != "" {
+		arguments = append(arguments, "--token-file", a.tokenFile)
+	}
+	return arguments
+}
+
+// OutputFlag adds the choice between a table and JSON.
+func (a *App) OutputFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().VarP(Choice(&a.Output, "table", "json"), "output", "o", "table or json")
+	Configurable(c.Flags(), "output")
+	return c
+}
+
+// SubcommandOnly refuses what is not the name of a subcommand, and says which was probably meant.
+func SubcommandOnly(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	hint := DidYouMean(args[0], names)
+	verb := spelling.Verb(args[0])
+	if verb == "cancel" && slices.Contains(names, "delete") {
+		verb = "delete" // jobs are cancelled, all else is deleted
+	}
+	if slices.Contains(names, verb) {
+		hint = fmt.Sprintf("; did you mean %q?", verb)
+	}
+	return Usagef("unknown command %q of %q%s", args[0], c.CommandPath(), hint)
+}
+
+// flagError says which flag was probably meant, or what is wrong with a value.
+func flagError(c *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return Usagef("--%s: %s", invalid.GetFlag().Name, valueError(err))
+	}
+	if !ok {
+		return Usagef("%s", err)
+	}
+	var names []string
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	name := unknown.GetSpecifiedName()
+	if len(name) == 1 {
+		return Usagef("unknown flag -%s", name)
+	}
+	hint := DidYouMean(name, names, "--")
+	if longer := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, "-"+name) }); hint == "" && len(longer) == 1 {
+		hint = fmt.Sprintf("; did you mean %q?", "--"+longer[0])
+	}
+	if strings.Contains(c.Use, "BODY") && slices.Contains([]string{"text", "data", "body"}, name) {
+		hint = fmt.Sprintf("; the body is an argument: %s QUEUE BODY", c.CommandPath())
+	}
+	return Usagef("unknown flag --%s%s", name, hint)
+}
+
+// withFlag names a field with which the server does not agree as the flag that set it, if the command has one of its name.
+func withFlag(c *cobra.Command, err error, text string) string {
+	fault, ok := fault.FromConnect(err)
+	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {
+		return text
+	}
+	var name strings.Builder
+	for _, r := range fault.Field {
+		if unicode.IsUpper(r) {
+			name.WriteByte('-')
+		}
+		name.WriteRune(unicode.ToLower(r))
+	}
+	if c.Flags().Lookup(name.String()) == nil {
+		return text
+	}
+	return strings.Replace(text, fault.Field+": ", "--"+name.String()+": ", 1)
+}
+
+// Unlimited has a command accept any number of arguments.
+const Unlimited = -1
+
+// Arguments accepts between the given numbers of arguments; names say what is missing.
+func Arguments(least, most int, names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < least {
+			return Usagef("missing argument: %s", strings.Join(names[len(args):least], ", "))
+		}
+		if most != Unlimited && len(args) > most {
+			return Usagef("one argument too many: %q", args[most])
+		}
+		return nil
+	}
+}
+
+// DidYouMean returns "; did you mean …?" if one of the candidates is near the word, else nothing.
+func DidYouMean(word string, candidates []string, prefix ...string) string {
+	near := spelling.Nearest(word, candidates)
+	if near == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", strings.Join(prefix, "")+near)
+}

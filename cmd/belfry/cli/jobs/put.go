@@ -1,0 +1,194 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// putFlags are the options of a job as the command line has them.
+type putFlags struct {
+	request     belfryv1.PutRequest
+	delay, ttr  cli.OptionalDuration
+	ttl         cli.OptionalDuration
+	at          cli.MomentValue
+	retryDelays cli.DurationList
+	priority    int32
+	maxAttempts uint32
+	headers     []string
+	requestID   string
+	file        fileFlags
+}
+
+// verbs are the commands of jobs.
+type verbs struct{ *cli.App }
+
+// Commands returns the commands that put, take, end and look at jobs.
+func Commands(a *cli.App) []*cobra.Command {
+	v := verbs{a}
+	return a.Clients(v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(), v.extendCommand(),
+		v.cancelCommand(), v.rescheduleCommand(), v.runNowCommand(), v.getCommand(), v.listCommand(), v.redriveCommand())
+}
+
+func (a verbs) putCommand() *cobra.Command {
+	f := &putFlags{}
+	c := &cobra.Command{
+		Use:   "put QUEUE [BODY | -] | put [QUEUE] --file FILE",
+		Short: "Put a job, or a file of jobs",
+		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. Without BODY it is empty,\n" +
+			"as in JSON without text or data. Two calls are refused because they look like mistakes: `-` with an empty standard\n" +
+			"input, and a pipe or a file as standard input without `-`; '' is an empty body even so.\n\n" +
+			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
+			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
+			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, it puts\n" +
+			"no job twice.",
+		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
+			"  date | belfry put log -\n" +
+			"  belfry put ticks --delay 1m\n" +
+			"  belfry put --file jobs.ndjson",
+		Args:              cli.Arguments(0, 2),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.request.Id, "id", "", "the job's id, unique in its queue; made by the server if empty")
+	flags.VarP(&f.delay, "delay", "d", "when it is due, from now")
+	flags.Var(&f.at, "at", "when it is due, as a time (RFC 3339)")
+	flags.Var(&f.ttr, "ttr", "time to run: the length of its leases")
+	flags.Int32Var(&f.priority, "priority", 0, "-128 to 127, lower leaves first")
+	flags.Uint32Var(&f.maxAttempts, "max-attempts", 0, "how many failed attempts make it dead, 0 for no limit")
+	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of the queue")
+	flags.Var(&f.ttl, "ttl", "how long it may wait for a consumer")
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
+	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")
+	flags.StringVar(&f.requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
+	flags.StringVarP(&f.file.path, "file", "f", "", "put one job for each line of JSON in this file")
+	flags.Uint64Var(&f.file.from, "from", 1, "with --file: the first line to put")
+	flags.Var(&f.file.skip, "skip", "with --file: lines to leave out, such as 7,9-12")
+	flags.Uint64Var(&f.file.repeatTo, "repeat-to", 0, "with --file: the last line of the batch that --request-id repeats")
+	flags.IntVar(&f.file.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if f.file.path != "" {
+			return a.putFileCommand(c.Context(), c, f, args)
+		}
+		// The body comes first: whoever types it may take longer than an answer.
+		request, err := a.buildPut(c, f, args)
+		if err != nil {
+			return err
+		}
+		return a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error { return a.put(ctx, conn, request) })(c, args)
+	}
+	return c
+}
+
+// buildPut returns the request of the one job that the flags and the arguments describe.
+func (a verbs) buildPut(c *cobra.Command, f *putFlags, args []string) (*belfryv1.PutRequest, error) {
+	if len(args) == 0 {
+		return nil, cli.Usagef("missing argument: QUEUE")
+	}
+	request, err := f.build(c, args[0])
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(args) == 2:
+		if request.Body, err = a.body(c.Context(), args[1]); err != nil {
+			return nil, err
+		}
+	case a.InPiped:
+		return nil, cli.Usagef("standard input is not read without - as BODY; if the body is to be empty, write '' as BODY")
+	}
+	a.Ensure(&request.RequestId)
+	return request, nil
+}
+
+// put adds one job.
+func (a verbs) put(ctx context.Context, conn *cli.Connection, request *belfryv1.PutRequest) error {
+	response, err := conn.Queues.Put(ctx, request)
+	if err != nil {
+		return cli.WithRequest(request.RequestId, err)
+	}
+	return a.Show(response, func(w io.Writer) { renderPut(w, request.Queue, response, a.Now()) })
+}
+
+// build returns the request that the flags describe, without its body. What was not given is not set.
+func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, error) {
+	request := &f.request
+	request.Queue, request.RequestId = queue, f.requestID
+	request.Ttr, request.Ttl, request.RetryDelays = f.ttr.Proto, f.ttl.Proto, f.retryDelays.Protos
+	if f.delay.Proto != nil && f.at.Proto != nil {
+		return nil, errWhenTwice()
+	}
+	if f.delay.Proto != nil {
+		request.When = &belfryv1.PutRequest_Delay{Delay: f.delay.Proto}
+	}
+	if f.at.Proto != nil {
+		request.When = &belfryv1.PutRequest_DueAt{DueAt: f.at.Proto}
+	}
+	if c.Flags().Changed("priority") {
+		request.Priority = &f.priority
+	}
+	if c.Flags().Changed("max-attempts") {
+		request.MaxAttempts = &f.maxAttempts
+	}
+	for _, header := range f.headers {
+		name, value, found := strings.Cut(header, "=")
+		if !found || name == "" {
+			return nil, cli.Usagef("--header: want name=value, have %q", header)
+		}
+		if request.Headers == nil {
+			request.Headers = make(map[string]string)
+		}
+		request.Headers[name] = value
+	}
+	return request, nil
+}
+
+// body returns what an argument stands for: itself, or standard input. The bytes stay as they are. ctx ends the wait for a person.
+func (a verbs) body(ctx context.Context, argument string) (*belfryv1.PutRequest_Data, error) {
+	if argument != "-" {
+		return &belfryv1.PutRequest_Data{Data: []byte(argument)}, nil
+	}
+	a.announceTyping("the body")
+	data, err := a.readInput(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the body from standard input: %w", err)
+	}
+	if len(data) == 0 {
+		return nil, cli.Usagef("nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -")
+	}
+	return &belfryv1.PutRequest_Data{Data: data}, nil
+}
+
+// announceTyping tells a person that the command waits for what is typed.
+func (a verbs) announceTyping(what string) {
+	if a.InTerminal {
+		fmt.Fprintf(a.Err, "belfry: reading %s from the terminal; Ctrl-D on a line of its own ends it\n", what)
+	}
+}
+
+// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be ended: it is left to the end of the process.
+func (a verbs) readInput(ctx context.Context) ([]byte, error) {
+	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
+	type result struct {
+		data []byte
+		err  error
+	}
+	read := make(chan result, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(a.In, bytesMax))
+		read <- result{data, err}
+	}()
+	select {
+	case r := <-read:
+		return r.data, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

@@ -1,0 +1,76 @@
+package jobs
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (a verbs) reserveCommand() *cobra.Command {
+	var wait, ttr cli.OptionalDuration
+	var jobsMax uint32
+	var requestID string
+	var bodyOnly bool
+	c := &cobra.Command{
+		Use:   "reserve QUEUE...",
+		Short: "Take due jobs under a lease",
+		Long: "Reserve hands out jobs that are due, from the first queue that has some. Each is yours until its lease ends; ack it\n" +
+			"when the work is done. Without --wait it returns at once. If there is nothing it exits with code 10.",
+		Example:           "  belfry reserve orders --wait 20s\n  lease=$(belfry reserve orders -o json | jq -r '.jobs[0].lease') && belfry ack \"$lease\"",
+		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.VarP(&wait, "wait", "w", "how long to wait for a first job, up to 60s")
+	flags.Uint32VarP(&jobsMax, "max", "n", 1, "how many jobs at most, up to 1000")
+	flags.Var(&ttr, "ttr", "the length of the leases; each job's own if not given")
+	flags.BoolVar(&bodyOnly, "body", false, "print only the bodies, byte for byte")
+	flags.StringVar(&requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
+	extra := func() time.Duration { return wait.Proto.AsDuration() }
+	c.RunE = a.Command(extra, func(ctx context.Context, conn *cli.Connection, queues []string) error {
+		if requestID == "" {
+			requestID = a.RequestID()
+		}
+		response, err := conn.Queues.Reserve(ctx, &belfryv1.ReserveRequest{
+			Queues: queues, MaxJobs: jobsMax, Wait: wait.Proto, Ttr: ttr.Proto, RequestId: requestID,
+		})
+		if err != nil {
+			return cli.WithRequest(requestID, err)
+		}
+		if bodyOnly {
+			err = a.showBodies(response.Jobs)
+		} else {
+			err = a.Show(response, func(w io.Writer) { renderReserved(w, response.Jobs, a.Now()) })
+		}
+		if err == nil && len(response.Jobs) == 0 {
+			a.WarnOfUnknownQueues(ctx, conn, queues)
+			return cli.ExitWith(cli.CodeNothing, "")
+		}
+		return err
+	})
+	return c
+}
+
+// showBodies writes the bodies of jobs and nothing else.
+func (a verbs) showBodies(jobs []*belfryv1.Job) error {
+	for _, job := range jobs {
+		if _, err := a.Out.Write(bodyOf(job)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bodyOf returns a job's body, whichever way it came.
+func bodyOf(job *belfryv1.Job) []byte {
+	if text, ok := job.Body.(*belfryv1.Job_Text); ok {
+		return []byte(text.Text)
+	}
+	return job.GetData()
+}

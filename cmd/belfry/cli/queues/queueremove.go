@@ -1,0 +1,157 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (a verbs) queuePurgeCommand() *cobra.Command {
+	var states []string
+	var yes bool
+	request := &belfryv1.PurgeQueueRequest{}
+	c := &cobra.Command{
+		Use:   "purge QUEUE",
+		Short: "Remove jobs of a queue",
+		Long: "Purge removes the delayed, ready and dead jobs of a queue, or those in the states named. It shows how many there are\n" +
+			"and asks; without a terminal it needs --yes.",
+		Example:           "  belfry queue purge orders\n  belfry queue purge orders --state dead --yes",
+		Args:              cli.Arguments(1, 1, "QUEUE"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringSliceVarP(&states, "state", "s", []string{"delayed", "ready", "dead"}, "which jobs: delayed, ready, reserved, dead")
+	flags.Uint32VarP(&request.Max, "max", "n", 0, "how many jobs at most; 0 for all")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		for _, state := range states {
+			known := cli.StateOf(state)
+			if known == belfryv1.JobState_JOB_STATE_UNSPECIFIED || known > belfryv1.JobState_JOB_STATE_DEAD {
+				return cli.Usagef("--state: have %q, want one of delayed, ready, reserved, dead", state)
+			}
+			request.States = append(request.States, known)
+		}
+		request.Queue = args[0]
+		a.Ensure(&request.RequestId)
+		return a.remove(c.Context(), request.Queue, yes, removal{
+			what: func(counts *belfryv1.JobCounts) string {
+				found := countIn(counts, request.States)
+				if request.Max > 0 {
+					found = min(found, request.Max)
+				}
+				return fmt.Sprintf("Purging %s removes %s (%s).", request.Queue, render.Count(found, "job"), strings.Join(states, ", "))
+			},
+			do: func(ctx context.Context, conn *cli.Connection) error {
+				response, err := conn.Admin.PurgeQueue(ctx, request)
+				if err != nil {
+					return cli.WithRequest(request.RequestId, err)
+				}
+				return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s purged\n", render.Count(response.Purged, "job")) })
+			},
+		})
+	}
+	return c
+}
+
+func (a verbs) queueDeleteCommand() *cobra.Command {
+	var yes bool
+	request := &belfryv1.DeleteQueueRequest{}
+	c := &cobra.Command{
+		Use:   "delete QUEUE",
+		Short: "Remove a queue with its jobs, settings and remembered ids",
+		Long: "Delete removes a queue with all its jobs, also reserved ones, its settings and remembered ids. It shows how many jobs\n" +
+			"there are and asks; without a terminal it needs --yes.",
+		Example:           "  belfry queue delete orders",
+		Args:              cli.Arguments(1, 1, "QUEUE"),
+		ValidArgsFunction: a.CompleteQueue,
+	}
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cli.RequestIDFlag(c, &request.RequestId)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		request.Queue = args[0]
+		a.Ensure(&request.RequestId)
+		return a.remove(c.Context(), request.Queue, yes, removal{
+			what: func(counts *belfryv1.JobCounts) string {
+				all := counts.GetDelayed() + counts.GetReady() + counts.GetReserved() + counts.GetDead()
+				return fmt.Sprintf("Deleting %s removes %s.", request.Queue, render.Count(all, "job"))
+			},
+			do: func(ctx context.Context, conn *cli.Connection) error {
+				response, err := conn.Admin.DeleteQueue(ctx, request)
+				if err != nil {
+					return cli.WithRequest(request.RequestId, err)
+				}
+				return a.Show(response, func(w io.Writer) {
+					fmt.Fprintf(w, "deleted %s with %s\n", request.Queue, render.Count(response.Purged, "job"))
+				})
+			},
+		})
+	}
+	return c
+}
+
+// removal is what a command that removes jobs says first and does then.
+type removal struct {
+	// what says what will be gone.
+	what func(counts *belfryv1.JobCounts) string
+	// do removes it.
+	do func(context.Context, *cli.Connection) error
+}
+
+// remove looks at a queue, says what will be gone, asks, and does it. A queue that cannot be found is gone on with: it may be
+// half deleted, and the repeat of the call is what ends that. Each of the two calls has the whole --timeout: a person may
+// think in between.
+func (a verbs) remove(ctx context.Context, queue string, yes bool, r removal) error {
+	conn, err := a.Connect()
+	if err != nil {
+		return err
+	}
+	err = a.Within(ctx, func(ctx context.Context) error {
+		response, err := conn.Admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
+		if cli.WireCode(err) == cli.CodeNotFound {
+			fmt.Fprintf(a.Err, "%s cannot be found; if a call was cut off, parts of it may be left.\n", queue)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Err, r.what(response.Queue.Counts))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if !yes {
+		if err := a.Confirm(); err != nil {
+			return err
+		}
+	}
+	return a.Within(ctx, func(ctx context.Context) error { return r.do(ctx, conn) })
+}
+
+// countIn adds up the jobs in some states.
+func countIn(counts *belfryv1.JobCounts, states []belfryv1.JobState) uint32 {
+	var sum uint32
+	for _, state := range states {
+		switch state {
+		case belfryv1.JobState_JOB_STATE_DELAYED:
+			sum += counts.GetDelayed()
+		case belfryv1.JobState_JOB_STATE_READY:
+			sum += counts.GetReady()
+		case belfryv1.JobState_JOB_STATE_RESERVED:
+			sum += counts.GetReserved()
+		case belfryv1.JobState_JOB_STATE_DEAD:
+			sum += counts.GetDead()
+		default:
+		}
+	}
+	return sum
+}

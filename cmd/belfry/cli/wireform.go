@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/rpc/wire"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/rpc"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// parseDuration reads a duration in the forms that the server reads.
+func parseDuration(text string) (time.Duration, error) { return wire.ParseDuration(text) }
+
+// EncodeJSON returns a message as the server would write it, without the newline.
+func EncodeJSON(message proto.Message) ([]byte, error) {
+	text, err := rpc.JSON().Marshal(message)
+	if err != nil {
+		return nil, fmt.Errorf("writing JSON: %w", err)
+	}
+	return bytes.TrimSuffix(text, []byte("\n")), nil
+}
+
+// DecodeJSON reads a message in the forms that the server reads. An unknown field is an error that names the nearest.
+func DecodeJSON(text []byte, message proto.Message) error {
+	return rpc.JSON().Unmarshal(text, message)
+}
+
+// StateOf returns the state that a word names.
+func StateOf(word string) belfryv1.JobState {
+	return belfryv1.JobState(belfryv1.JobState_value["JOB_STATE_"+strings.ToUpper(word)])
+}
