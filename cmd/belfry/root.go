@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 
+	"github.com/belfrydb/belfry/cmd/belfry/bench"
+	"github.com/belfrydb/belfry/cmd/belfry/demo"
+
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/backup"
@@ -27,7 +30,7 @@ func newRoot(a *cli.App) *cobra.Command {
 		cli.Group{ID: "queues", Title: "Queues:", Commands: queues.Commands(a)},
 		cli.Group{ID: "cluster", Title: "Cluster:", Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...)},
 		cli.Group{ID: "server", Title: "Server:", Commands: []*cobra.Command{
-			serveCommand(a), access.CertCommand(a), access.TokenCommand(a), recoverCommand(a), demoCommand(a), benchCommand(a), cluster.PlanCommand(a), cluster.HealthCommand(a), doctorCommand(a), versionCommand(a),
+			serveCommand(a), access.CertCommand(a), access.TokenCommand(a), recoverCommand(a), demo.Command(a), bench.Command(a), cluster.PlanCommand(a), cluster.HealthCommand(a), doctorCommand(a), versionCommand(a),
 		}},
 		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{mirrorCommand(a)}},
 	)

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
@@ -17,24 +16,24 @@ import (
 
 // benchFlags are the flags of `bench`.
 type benchFlags struct {
-	config   bench.Config
+	config   Config
 	duration time.Duration
 	delay    time.Duration
 	self     bool
 	data     string
 }
 
-// benchVerbs is `bench`.
-type benchVerbs struct{ *cli.App }
+// verbs is `bench`.
+type verbs struct{ *cli.App }
 
-// benchCommand returns `bench`.
-func benchCommand(a *cli.App) *cobra.Command { return benchVerbs{a}.benchCommand() }
+// Command returns `bench`.
+func Command(a *cli.App) *cobra.Command { return verbs{a}.benchCommand() }
 
-func (a benchVerbs) benchCommand() *cobra.Command {
+func (a verbs) benchCommand() *cobra.Command {
 	f := &benchFlags{}
 	var words []string
 	var about strings.Builder
-	for _, w := range bench.Workloads() {
+	for _, w := range Workloads() {
 		words = append(words, w[0])
 		fmt.Fprintf(&about, "  %-9s %s\n", w[0], w[1])
 	}
@@ -80,7 +79,7 @@ func (a benchVerbs) benchCommand() *cobra.Command {
 }
 
 // bench measures, and shows what was measured also if the end was an error.
-func (a benchVerbs) bench(ctx context.Context, f *benchFlags) error {
+func (a verbs) bench(ctx context.Context, f *benchFlags) error {
 	cfg := f.config
 	if !f.self {
 		conn, err := a.Connect()
@@ -96,31 +95,31 @@ func (a benchVerbs) bench(ctx context.Context, f *benchFlags) error {
 		cfg.URL = conn.URL
 		defer context.AfterFunc(ctx, func() { a.sayRemoving(cfg) })()
 		if cfg.Workload == "pending" {
-			cfg.Memory = bench.ServerMemory(conn.HTTP, conn.URL)
+			cfg.Memory = ServerMemory(conn.HTTP, conn.URL)
 		}
 		return a.measure(ctx, cfg)
 	}
 	defer server.StartTuning(ctx, a.Variable("GOGC"))()
 	return local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithOwnServer(ctx, f.data, func(s *server.Server) error {
-		cfg.URL, cfg.Memory, cfg.Collect, cfg.Keep = s.URL(), bench.OwnMemory, bench.CollectOwn, true
+		cfg.URL, cfg.Memory, cfg.Collect, cfg.Keep = s.URL(), OwnMemory, CollectOwn, true
 		return a.measure(ctx, cfg)
 	})
 }
 
 // sayRemoving says what an interrupted run still does.
-func (a benchVerbs) sayRemoving(cfg bench.Config) {
+func (a verbs) sayRemoving(cfg Config) {
 	if !cfg.Keep {
 		fmt.Fprintln(a.Err, "belfry: interrupted; removing the queues of this run")
 	}
 }
 
-func (a benchVerbs) measure(ctx context.Context, cfg bench.Config) error {
+func (a verbs) measure(ctx context.Context, cfg Config) error {
 	if err := cfg.Validate(); err != nil {
 		return cli.Usagef("%s%s", err, cli.DidYouMean(cfg.Workload, workloadNames()))
 	}
-	results, err := bench.Run(ctx, cfg)
+	results, err := Run(ctx, cfg)
 	if len(results) > 0 {
-		showErr := a.ShowValue(results, func(w io.Writer) { bench.Write(w, results) }) //nolint:errcheck // w is memory
+		showErr := a.ShowValue(results, func(w io.Writer) { Write(w, results) }) //nolint:errcheck // w is memory
 		if err == nil {
 			err = showErr
 		}
@@ -130,7 +129,7 @@ func (a benchVerbs) measure(ctx context.Context, cfg bench.Config) error {
 
 func workloadNames() []string {
 	var names []string
-	for _, w := range bench.Workloads() {
+	for _, w := range Workloads() {
 		names = append(names, w[0])
 	}
 	return names

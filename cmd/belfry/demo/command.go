@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"fmt"
@@ -7,17 +7,16 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
-	"github.com/belfrydb/belfry/cmd/belfry/demo"
 	"github.com/belfrydb/belfry/cmd/belfry/local"
 )
 
-// demoVerbs is `demo`.
-type demoVerbs struct{ *cli.App }
+// verbs is `demo`.
+type verbs struct{ *cli.App }
 
-// demoCommand returns `demo`.
-func demoCommand(a *cli.App) *cobra.Command { return demoVerbs{a}.demoCommand() }
+// Command returns `demo`.
+func Command(a *cli.App) *cobra.Command { return verbs{a}.demoCommand() }
 
-func (a demoVerbs) demoCommand() *cobra.Command {
+func (a verbs) demoCommand() *cobra.Command {
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "demo",
@@ -36,7 +35,7 @@ func (a demoVerbs) demoCommand() *cobra.Command {
 		}
 		err := local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithTrio(c.Context(), a.forming, func(t *local.Trio) error {
 			formed = true
-			return demo.Run(c.Context(), demo.Config{
+			return Run(c.Context(), Config{
 				URLs: t.Urls(), Nodes: t, Out: a.Out, Picture: a.OutTerminal, Color: a.Color(), Size: a.Size, Seed: seed,
 				Title: demoTitle(),
 			})
@@ -55,7 +54,7 @@ func demoTitle() string {
 }
 
 // forming shows on a terminal how far the three nodes are.
-func (a demoVerbs) forming(voting, all int) {
+func (a verbs) forming(voting, all int) {
 	if !a.OutTerminal {
 		return
 	}
