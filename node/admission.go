@@ -2,22 +2,28 @@ package node
 
 import "github.com/belfrydb/belfry/node/admit"
 
-// The values and errors of package admit that callers of this package meet.
+// Callers of this package meet these values and errors of package admit.
 type (
-	// Limit names one of the limits of a namespace, Amounts holds one amount for each.
-	Limit   = admit.Limit
+	// Limit names one of the limits of a namespace.
+	Limit = admit.Limit
+	// Amounts holds one amount for each limit.
 	Amounts = admit.Amounts
-	// ShardQuota is the part of a namespace's quota that one shard may use, NamespaceUse what it uses of it.
-	ShardQuota   = admit.ShardQuota
+	// ShardQuota is the part of a namespace's quota that one shard may use.
+	ShardQuota = admit.ShardQuota
+	// NamespaceUse is what a namespace uses in one shard.
 	NamespaceUse = admit.NamespaceUse
 	// MemoryStatus is a node's use of memory.
 	MemoryStatus = admit.MemoryStatus
-	// QuotaError, QueuesError, NoQueueError, MemoryError and VotersError are refusals with their figures.
-	QuotaError   = admit.QuotaError
-	QueuesError  = admit.QueuesError
+	// QuotaError refuses a request beyond the quota of its namespace.
+	QuotaError = admit.QuotaError
+	// QueuesError refuses a queue beyond the number that a namespace may create in a shard.
+	QueuesError = admit.QueuesError
+	// NoQueueError refuses a put into a queue that does not exist and may not be created.
 	NoQueueError = admit.NoQueueError
-	MemoryError  = admit.MemoryError
-	VotersError  = admit.VotersError
+	// MemoryError refuses a put because a voter's memory is full.
+	MemoryError = admit.MemoryError
+	// VotersError refuses a request because the shard has too few voters.
+	VotersError = admit.VotersError
 )
 
 // The limits of a namespace. PutRate is in thousandths of a put per second.

@@ -80,6 +80,7 @@ type world struct {
 // Action is what a step does.
 type Action uint8
 
+// The actions.
 const (
 	AddNonvoter Action = iota + 1
 	Promote

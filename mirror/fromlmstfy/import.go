@@ -140,6 +140,7 @@ func typesOf(q lmstfy.Queue) []redisconn.TypedKey {
 
 func nameOf(q lmstfy.Queue) string { return q.Namespace + "/" + q.Name }
 
+// Survey implements oneway.Service.
 func (i *importer) Survey(ctx context.Context) (*oneway.Finding, error) {
 	found, err := Inspect(ctx, i.Redis, i.source)
 	if err != nil {

@@ -157,6 +157,7 @@ func typesOf(server Server, topic string) []redisconn.TypedKey {
 	return types
 }
 
+// Survey implements oneway.Service.
 func (i *importer) Survey(ctx context.Context) (*oneway.Finding, error) {
 	found, err := inspect(ctx, i.Redis, i.server, 0, i.topic)
 	if err != nil {
@@ -177,6 +178,7 @@ func (i *importer) Load(_ context.Context, jobs []oneway.Job) error {
 	return nil
 }
 
+// PlaceOf implements oneway.Service.
 func (i *importer) PlaceOf(h oneway.Job) (queue, id string) {
 	return i.Queue, idOf(i.topic, h.Field)
 }

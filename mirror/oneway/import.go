@@ -81,7 +81,7 @@ type Job struct {
 	Value         []byte
 }
 
-// service is the one that jobs are taken from.
+// Service is the system that jobs are taken from.
 type Service interface {
 	// Survey looks at what there is, but for what nothing names. Dead letters that are taken count
 	// as ready.

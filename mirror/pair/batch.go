@@ -2,13 +2,14 @@ package pair
 
 import "time"
 
+// BatchMin and BatchMax bound how many entries one script takes.
 const (
-	// BatchMax and batchMin bound how many entries a script takes, scriptGoal how long it should
-	// take: what takes longer takes fewer the next time.
-	BatchMax   = 500
-	BatchMin   = 16
-	scriptGoal = 10 * time.Millisecond
+	BatchMin = 16
+	BatchMax = 500
 )
+
+// scriptGoal is how long a script should take. After a longer one the next takes fewer entries.
+const scriptGoal = 10 * time.Millisecond
 
 // NextBatch returns how many entries the next script should take, by how long one with last entries
 // took: [BatchMin] to [BatchMax].

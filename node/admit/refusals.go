@@ -38,6 +38,7 @@ func (r *NamespaceRefusals) Note(err error, requests uint64) {
 	r.by[name] = sum
 }
 
+// Value returns the counts by namespace.
 func (r *NamespaceRefusals) Value() map[string]Amounts {
 	r.mu.Lock()
 	defer r.mu.Unlock()

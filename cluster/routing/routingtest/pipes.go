@@ -28,6 +28,7 @@ type Network struct {
 	breaks func(to string, data []byte) bool
 }
 
+// NewNetwork returns a network without nodes.
 func NewNetwork() *Network {
 	return &Network{links: map[string]*Link{}, down: map[string]bool{}, muted: map[string]bool{}, dropped: map[[2]string]bool{}}
 }
@@ -47,6 +48,7 @@ type pipeConn struct {
 	peer string
 }
 
+// Peer returns the server id of the other end.
 func (c pipeConn) Peer() string { return c.peer }
 
 // pipeEnd is one end of a connection between two links, through which nothing comes while one of them is muted.
@@ -101,6 +103,7 @@ func (p *Network) drop(to string, drops bool, from []string) {
 	}
 }
 
+// Link returns the link of a node, which it adds to the network.
 func (p *Network) Link(id string) *Link {
 	l := &Link{Listener: pipetest.Listen(id), net: p, id: id}
 	p.mu.Lock()
@@ -109,8 +112,10 @@ func (p *Network) Link(id string) *Link {
 	return l
 }
 
+// PeerListener implements routing.Link.
 func (l *Link) PeerListener() net.Listener { return l }
 
+// DialPeer implements routing.Link.
 func (l *Link) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
 	l.net.mu.Lock()
 	dialled := [2]string{l.id, serverID}

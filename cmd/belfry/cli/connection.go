@@ -187,6 +187,7 @@ func (a *App) Within(ctx context.Context, calls func(context.Context) error) err
 	return a.WithinLimit(ctx, a.Timeout, calls)
 }
 
+// WithinLimit is Within with a limit of its own instead of --timeout.
 func (a *App) WithinLimit(ctx context.Context, limit time.Duration, calls func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, NoAnswer(limit))
 	defer cancel()

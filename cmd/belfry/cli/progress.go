@@ -11,8 +11,10 @@ import (
 const (
 	barPeriod   = 100 * time.Millisecond
 	plainPeriod = 5 * time.Second
-	ClearLine   = "\r\x1b[K"
 )
+
+// ClearLine moves the cursor of a terminal to the start of the line, and clears the line.
+const ClearLine = "\r\x1b[K"
 
 // Progress shows how far a long command is: a bar on a terminal, a plain line every 5 seconds elsewhere.
 type Progress struct {

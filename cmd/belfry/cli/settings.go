@@ -36,6 +36,7 @@ func Configurable(flags *pflag.FlagSet, names ...string) {
 	}
 }
 
+// IsConfigurable reports whether a flag may also be set by the environment or the settings file.
 func IsConfigurable(flag *pflag.Flag) bool { return len(flag.Annotations[settingMark]) > 0 }
 
 // EnvName returns the environment variable of a flag: node-id is BELFRY_NODE_ID.
@@ -56,6 +57,7 @@ func markEnvironment(root *cobra.Command) {
 	})
 }
 
+// EachCommand calls f with a command and all commands below it.
 func EachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	f(c)
 	for _, sub := range c.Commands() {
@@ -118,6 +120,7 @@ type settingsFile struct {
 	Settings map[string]setting
 }
 
+// Apply sets the flag of a name to the value of the file, if the file has one.
 func (f settingsFile) Apply(flags *pflag.FlagSet, name string) error {
 	s, ok := f.Settings[name]
 	if !ok {

@@ -86,6 +86,7 @@ type beanstalkdCaller struct {
 
 const beanstalkdTTR = 60 // seconds
 
+// Put implements Caller.
 func (c *beanstalkdCaller) Put(_ context.Context, all Batch) error {
 	if all.IDs != nil {
 		return errNames
@@ -114,6 +115,7 @@ func (c *beanstalkdCaller) Put(_ context.Context, all Batch) error {
 	return nil
 }
 
+// Take implements Caller.
 func (c *beanstalkdCaller) Take(_ context.Context, what Wanted, seen func([]byte)) (int, error) {
 	if err := c.watch(QueueName(what.Queue)); err != nil {
 		return 0, err
@@ -207,4 +209,5 @@ func (c *beanstalkdCaller) line() (string, error) {
 	return strings.TrimSuffix(line, "\r\n"), err
 }
 
+// Close implements Caller.
 func (c *beanstalkdCaller) Close() error { return c.conn.Close() }

@@ -105,6 +105,7 @@ func belfryForms(ctx context.Context, c *client.Client, nodes int) (version stri
 // belfrySDK is the client library, which all callers share.
 type belfrySDK struct{ client *client.Client }
 
+// Put implements Caller.
 func (c *belfrySDK) Put(ctx context.Context, all Batch) error {
 	puts, queue := make([]client.Put, len(all.Bodies)), QueueName(all.Queue)
 	for n, body := range all.Bodies {
@@ -124,6 +125,7 @@ func (c *belfrySDK) Put(ctx context.Context, all Batch) error {
 	return err
 }
 
+// Take implements Caller.
 func (c *belfrySDK) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	jobs, err := c.client.Reserve(ctx, client.ReserveOptions{Queues: []string{QueueName(what.Queue)}, Max: what.Most,
 		Wait: what.Wait})
@@ -142,6 +144,7 @@ func (c *belfrySDK) Take(ctx context.Context, what Wanted, seen func([]byte)) (i
 	return len(jobs), errors.Join(err, errors.Join(errs...))
 }
 
+// Close implements Caller.
 func (c *belfrySDK) Close() error { return nil }
 
 // belfryUnary is a connection of one caller that makes plain Connect calls over HTTP/1.1, to one of
@@ -157,6 +160,7 @@ func newBelfryUnary(url string) *belfryUnary {
 		url, connect.WithAcceptCompression("gzip", nil, nil))}
 }
 
+// Put implements Caller.
 func (c *belfryUnary) Put(ctx context.Context, all Batch) error {
 	requests, queue := make([]*belfryv1.PutRequest, len(all.Bodies)), QueueName(all.Queue)
 	for n, body := range all.Bodies {
@@ -184,6 +188,7 @@ func (c *belfryUnary) Put(ctx context.Context, all Batch) error {
 	return nil
 }
 
+// Take implements Caller.
 func (c *belfryUnary) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	answer, err := c.queue.Reserve(ctx, &belfryv1.ReserveRequest{
 		//nolint:gosec // at most 1,000
@@ -213,6 +218,7 @@ func (c *belfryUnary) Take(ctx context.Context, what Wanted, seen func([]byte)) 
 	return len(leases), nil
 }
 
+// Close implements Caller.
 func (c *belfryUnary) Close() error {
 	c.transport.CloseIdleConnections()
 	return nil

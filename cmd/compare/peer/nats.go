@@ -172,6 +172,7 @@ func (c *natsCaller) Put(ctx context.Context, all Batch) error {
 // consumer of several replicas.
 const natsWait = 50 * time.Millisecond
 
+// Take implements Caller.
 func (c *natsCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	batch, err := c.queue.Fetch(what.Most, jetstream.FetchMaxWait(max(what.Wait, natsWait)))
 	if err != nil {
@@ -198,6 +199,7 @@ func (c *natsCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (
 	return 0, nil
 }
 
+// Close implements Caller.
 func (c *natsCaller) Close() error {
 	if c.own {
 		c.conn.Close()

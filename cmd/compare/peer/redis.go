@@ -176,6 +176,7 @@ func redisKeys(queue int) []string {
 	return []string{name + ":jobs", name + ":delayed", name + ":leased", name + ":number"}
 }
 
+// Put implements Caller.
 func (c *redisCaller) Put(ctx context.Context, all Batch) error {
 	due, keys := time.Now().Add(all.Delay).UnixMilli(), redisKeys(all.Queue)
 	if len(all.Bodies) == 1 && all.IDs == nil {
@@ -195,6 +196,7 @@ func (c *redisCaller) Put(ctx context.Context, all Batch) error {
 	return err
 }
 
+// Take implements Caller.
 func (c *redisCaller) Take(ctx context.Context, what Wanted, seen func([]byte)) (int, error) {
 	for until := time.Now().Add(what.Wait); ; {
 		now := time.Now()
@@ -235,6 +237,7 @@ func (c *redisCaller) finish(ctx context.Context, queue int, values []any, seen 
 	return done, err
 }
 
+// Close implements Caller.
 func (c *redisCaller) Close() error {
 	if c.own {
 		return c.client.Close()

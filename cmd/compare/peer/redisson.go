@@ -153,6 +153,7 @@ type redissonCaller struct {
 	own    bool
 }
 
+// Put implements Caller.
 func (c *redissonCaller) Put(ctx context.Context, all Batch) error {
 	if all.IDs != nil {
 		return errNames
@@ -217,6 +218,7 @@ func (c *redissonCaller) Take(ctx context.Context, what Wanted, seen func([]byte
 	return taken + len(more), nil
 }
 
+// Close implements Caller.
 func (c *redissonCaller) Close() error {
 	if c.own {
 		return c.client.Close()

@@ -336,6 +336,7 @@ func (a *Job) Name() string {
 // WasCancelled reports whether a client's Cancel ended the job.
 func (a *Job) WasCancelled() bool { return a.why == cancelled }
 
+// Priority returns the priority of the job.
 func (a *Job) Priority() int8 {
 	return a.Put.Priority // 0 if it was not given
 }

@@ -235,6 +235,7 @@ func positionOf(c *Command) int {
 	return slices.IndexFunc(c.Request.Commands, func(other fsm.Command) bool { return other == c.Command })
 }
 
+// SameResult reports whether two results of a command are equal.
 func SameResult(x, y *fsm.Result) bool {
 	return x.Code == y.Code && x.State == y.State && x.Created == y.Created && x.More == y.More &&
 		x.Partition == y.Partition && x.Serial == y.Serial &&

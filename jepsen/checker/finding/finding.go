@@ -14,15 +14,17 @@ import (
 // Invariant is the number of an invariant of RELIABILITY §4.1. Numbers above Max are checks of other promises.
 type Invariant uint8
 
+// Max is the last invariant of RELIABILITY §4.1, Last the last of all. SecondOpinion is the check of a
+// sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to M4; runs
+// without a mirror do not have them.
 const (
 	Max           Invariant = 39
 	SecondOpinion           = Max + 1
-	// The promises of the mirror, M1 to M4, which runs without it have not.
-	MirrorLost    = SecondOpinion + 1
-	MirrorTwice   = SecondOpinion + 2
-	MirrorEarly   = SecondOpinion + 3
-	MirrorNowhere = SecondOpinion + 4
-	Last          = MirrorNowhere
+	MirrorLost              = SecondOpinion + 1
+	MirrorTwice             = SecondOpinion + 2
+	MirrorEarly             = SecondOpinion + 3
+	MirrorNowhere           = SecondOpinion + 4
+	Last                    = MirrorNowhere
 )
 
 // String returns the invariant's name.
@@ -100,6 +102,7 @@ type Set struct {
 	counts     map[string]int64
 }
 
+// New returns an empty set.
 func New() *Set { return &Set{counts: map[string]int64{}} }
 
 // Look counts one thing that an invariant was held against.

@@ -1,3 +1,4 @@
+// Package wire compares what clients sent and got with what the log says.
 package wire
 
 import (
@@ -192,6 +193,7 @@ func IsPartOf(logged, sent string) bool {
 	return ok && (rest == "" || sent != "" && (rest[0] == '#' || rest[0] == '~'))
 }
 
+// SameHeaders reports whether a job has the headers that were put.
 func SameHeaders(got map[string]string, want []fsm.Header) bool {
 	if len(got) != len(want) {
 		return false

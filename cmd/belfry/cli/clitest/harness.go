@@ -82,7 +82,7 @@ type RunFunc func(ctx context.Context, sys *cli.System, args []string) int
 func Commands(commands func(*cli.App) []*cobra.Command) RunFunc {
 	return func(ctx context.Context, sys *cli.System, args []string) int {
 		a := cli.New(sys)
-		root := a.Root(cli.Group{ID: "all", Title: "All:", Commands: commands(a)}) //nolint:contextcheck // each command gets the context from cobra
+		root := a.Root(cli.Group{ID: "all", Title: "All:", Commands: commands(a)})
 		return a.Run(ctx, root, args)
 	}
 }
@@ -156,6 +156,7 @@ func Refuse(code connect.Code, reason, message string) func(proto.Message) (prot
 	return func(proto.Message) (proto.Message, error) { return nil, WireError(code, reason, message) }
 }
 
+// WireError returns an error as a server sends it.
 func WireError(code connect.Code, reason, message string) error {
 	err := connect.NewError(code, errors.New(message))
 	detail, detailErr := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: reason, Domain: "belfry"})
@@ -188,54 +189,67 @@ type fakeQueues struct {
 	h *Harness
 }
 
+// Put implements the handler of QueueService.
 func (f *fakeQueues) Put(_ context.Context, r *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 	return handle[*belfryv1.PutResponse](f.h, r)
 }
 
+// PutBatch implements the handler of QueueService.
 func (f *fakeQueues) PutBatch(_ context.Context, r *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
 	return handle[*belfryv1.PutBatchResponse](f.h, r)
 }
 
+// Reserve implements the handler of QueueService.
 func (f *fakeQueues) Reserve(_ context.Context, r *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
 	return handle[*belfryv1.ReserveResponse](f.h, r)
 }
 
+// Ack implements the handler of QueueService.
 func (f *fakeQueues) Ack(_ context.Context, r *belfryv1.AckRequest) (*belfryv1.AckResponse, error) {
 	return handle[*belfryv1.AckResponse](f.h, r)
 }
 
+// AckBatch implements the handler of QueueService.
 func (f *fakeQueues) AckBatch(_ context.Context, r *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
 	return handle[*belfryv1.AckBatchResponse](f.h, r)
 }
 
+// Nack implements the handler of QueueService.
 func (f *fakeQueues) Nack(_ context.Context, r *belfryv1.NackRequest) (*belfryv1.NackResponse, error) {
 	return handle[*belfryv1.NackResponse](f.h, r)
 }
 
+// Release implements the handler of QueueService.
 func (f *fakeQueues) Release(_ context.Context, r *belfryv1.ReleaseRequest) (*belfryv1.ReleaseResponse, error) {
 	return handle[*belfryv1.ReleaseResponse](f.h, r)
 }
 
+// Extend implements the handler of QueueService.
 func (f *fakeQueues) Extend(_ context.Context, r *belfryv1.ExtendRequest) (*belfryv1.ExtendResponse, error) {
 	return handle[*belfryv1.ExtendResponse](f.h, r)
 }
 
+// Cancel implements the handler of QueueService.
 func (f *fakeQueues) Cancel(_ context.Context, r *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
 	return handle[*belfryv1.CancelResponse](f.h, r)
 }
 
+// Reschedule implements the handler of QueueService.
 func (f *fakeQueues) Reschedule(_ context.Context, r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	return handle[*belfryv1.RescheduleResponse](f.h, r)
 }
 
+// Get implements the handler of QueueService.
 func (f *fakeQueues) Get(_ context.Context, r *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
 	return handle[*belfryv1.GetResponse](f.h, r)
 }
 
+// List implements the handler of QueueService.
 func (f *fakeQueues) List(_ context.Context, r *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
 	return handle[*belfryv1.ListResponse](f.h, r)
 }
 
+// Redrive implements the handler of QueueService.
 func (f *fakeQueues) Redrive(_ context.Context, r *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
 	return handle[*belfryv1.RedriveResponse](f.h, r)
 }
@@ -245,78 +259,97 @@ type fakeAdmin struct {
 	h *Harness
 }
 
+// CreateQueue implements the handler of AdminService.
 func (f *fakeAdmin) CreateQueue(_ context.Context, r *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	return handle[*belfryv1.CreateQueueResponse](f.h, r)
 }
 
+// ListQueues implements the handler of AdminService.
 func (f *fakeAdmin) ListQueues(_ context.Context, r *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
 	return handle[*belfryv1.ListQueuesResponse](f.h, r)
 }
 
+// GetQueue implements the handler of AdminService.
 func (f *fakeAdmin) GetQueue(_ context.Context, r *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
 	return handle[*belfryv1.GetQueueResponse](f.h, r)
 }
 
+// UpdateQueue implements the handler of AdminService.
 func (f *fakeAdmin) UpdateQueue(_ context.Context, r *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	return handle[*belfryv1.UpdateQueueResponse](f.h, r)
 }
 
+// PurgeQueue implements the handler of AdminService.
 func (f *fakeAdmin) PurgeQueue(_ context.Context, r *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
 	return handle[*belfryv1.PurgeQueueResponse](f.h, r)
 }
 
+// DeleteQueue implements the handler of AdminService.
 func (f *fakeAdmin) DeleteQueue(_ context.Context, r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	return handle[*belfryv1.DeleteQueueResponse](f.h, r)
 }
 
+// GetCluster implements the handler of AdminService.
 func (f *fakeAdmin) GetCluster(_ context.Context, r *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
 	return handle[*belfryv1.GetClusterResponse](f.h, r)
 }
 
+// DrainNode implements the handler of AdminService.
 func (f *fakeAdmin) DrainNode(_ context.Context, r *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
 	return handle[*belfryv1.DrainNodeResponse](f.h, r)
 }
 
+// UpdateCluster implements the handler of AdminService.
 func (f *fakeAdmin) UpdateCluster(_ context.Context, r *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	return handle[*belfryv1.UpdateClusterResponse](f.h, r)
 }
 
+// SetNamespace implements the handler of AdminService.
 func (f *fakeAdmin) SetNamespace(_ context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
 	return handle[*belfryv1.SetNamespaceResponse](f.h, r)
 }
 
+// GetNamespace implements the handler of AdminService.
 func (f *fakeAdmin) GetNamespace(_ context.Context, r *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
 	return handle[*belfryv1.GetNamespaceResponse](f.h, r)
 }
 
+// ListNamespaces implements the handler of AdminService.
 func (f *fakeAdmin) ListNamespaces(_ context.Context, r *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
 	return handle[*belfryv1.ListNamespacesResponse](f.h, r)
 }
 
+// CreateToken implements the handler of AdminService.
 func (f *fakeAdmin) CreateToken(_ context.Context, r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
 	return handle[*belfryv1.CreateTokenResponse](f.h, r)
 }
 
+// ListTokens implements the handler of AdminService.
 func (f *fakeAdmin) ListTokens(_ context.Context, r *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
 	return handle[*belfryv1.ListTokensResponse](f.h, r)
 }
 
+// DeleteToken implements the handler of AdminService.
 func (f *fakeAdmin) DeleteToken(_ context.Context, r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	return handle[*belfryv1.DeleteTokenResponse](f.h, r)
 }
 
+// DeleteNamespace implements the handler of AdminService.
 func (f *fakeAdmin) DeleteNamespace(_ context.Context, r *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	return handle[*belfryv1.DeleteNamespaceResponse](f.h, r)
 }
 
+// RemoveNode implements the handler of AdminService.
 func (f *fakeAdmin) RemoveNode(_ context.Context, r *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
 	return handle[*belfryv1.RemoveNodeResponse](f.h, r)
 }
 
+// TransferLeader implements the handler of AdminService.
 func (f *fakeAdmin) TransferLeader(_ context.Context, r *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
 	return handle[*belfryv1.TransferLeaderResponse](f.h, r)
 }
 
+// ResetClock implements the handler of AdminService.
 func (f *fakeAdmin) ResetClock(_ context.Context, r *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
 	return handle[*belfryv1.ResetClockResponse](f.h, r)
 }

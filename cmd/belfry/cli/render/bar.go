@@ -148,4 +148,5 @@ func Grouped(n uint64) string {
 	return text.String()
 }
 
+// Jobs formats a number of jobs.
 func Jobs(n uint32) string { return Grouped(uint64(n)) }
