@@ -210,7 +210,7 @@ func Call[R, Q any](ctx context.Context, p *Peers, server, path string, request 
 	return response, err
 }
 
-// Call is callPeer for any response, a pointer to decode the answer into.
+// Call makes a call and decodes the answer into response, a pointer.
 func (p *Peers) Call(ctx context.Context, server, path string, request, response any) error {
 	body, err := json.Marshal(request)
 	if err != nil {

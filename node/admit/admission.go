@@ -17,7 +17,7 @@ import (
 // Admission decides on the leader whether a request is proposed. It checks voters, disk, memory,
 // the limits of queues, the lease budget and the quotas of namespaces, in this order. A node that
 // does not lead leaves the decision to the leader: it admits the request, or refuses it with
-// ErrNoLeader. Only the number of queues is checked later, by the proposer; see queueCountLimit.
+// ErrNoLeader. Only the number of queues is checked later, by the proposer; see QueueLimit.
 type Admission struct {
 	cfg Config
 	// votersFull is the state of another voter whose memory is full; nil if there is none.
@@ -65,7 +65,7 @@ type Admitted struct {
 	Refused []fsm.Result
 }
 
-// Admit decides on a request. It may wait up to quotaWait for quota.
+// Admit decides on a request. It may wait up to QuotaWait for quota.
 func (a *Admission) Admit(ctx context.Context, req *fsm.Request) (Admitted, error) {
 	if err := a.Check(req); err != nil {
 		return Admitted{}, err

@@ -30,7 +30,7 @@ func (b *leaseBudget) take(wanted int64) (left int64) {
 }
 
 // boundLeases returns what may be proposed of a request: all of it, unless it reserves jobs while
-// memory is critical. Then it may reserve as many as are left of criticalLeases, and is refused if
+// memory is critical. Then it may reserve as many as are left of CriticalLeases, and is refused if
 // none is. A request with an id is not changed, since its repeats must have the same content.
 func (a *Admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
 	if !a.cfg.Memory.critical.Load() || !a.cfg.Leads() {

@@ -25,7 +25,7 @@ type charge struct {
 	amounts   Amounts
 }
 
-// quotaWaiter is a request that waits for quota. It is guarded by quotas.mu.
+// quotaWaiter is a request that waits for quota. It is guarded by Quotas.mu.
 type quotaWaiter struct {
 	waits      bool
 	namespace  *namespaceQuota // whose quota is short; nil if the quotas are not known yet
@@ -65,7 +65,7 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 
 // reserve reserves the quota that a request needs. If any quota is left, the whole request is admitted, so the use
 // exceeds a share by less than one request. If the share may still grow, or time alone helps, reserve waits for up to
-// quotaWait. The caller must release the reservation once.
+// QuotaWait. The caller must release the reservation once.
 func (q *Quotas) reserve(ctx context.Context, req *fsm.Request) (*Reservation, error) {
 	if !q.limitsAny() {
 		return nil, nil

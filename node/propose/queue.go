@@ -485,7 +485,7 @@ type inflightEntry struct {
 	answered     atomic.Bool // the goroutine that sets it answers the batch
 
 	cost    uint64 // of the batch
-	uncount func() // ends the count of the entry in queueLimit; may be nil
+	uncount func() // ends the count of the entry in the queue limit; may be nil
 }
 
 // propose builds an entry and hands it to Raft. If that fails, it fails the batch and returns nil.

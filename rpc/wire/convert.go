@@ -56,7 +56,7 @@ func CeilTime(t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// setCeilTime is ceilTime into an existing message.
+// setCeilTime is CeilTime into an existing message.
 func setCeilTime(out *timestamppb.Timestamp, t fsm.Time) {
 	at := time.UnixMilli(t.CeilMillis())
 	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())
@@ -73,7 +73,7 @@ func FloorTime(t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// setFloorTime is floorTime into an existing message.
+// setFloorTime is FloorTime into an existing message.
 func setFloorTime(out *timestamppb.Timestamp, t fsm.Time) {
 	at := time.Unix(0, int64(t)).Truncate(time.Millisecond)
 	out.Seconds, out.Nanos = at.Unix(), int32(at.Nanosecond())

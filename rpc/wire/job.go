@@ -78,7 +78,7 @@ func (s *jobSlot) fillEnded(job *fsm.Job) {
 	}
 }
 
-// ceilTimeIn is ceilTime into an existing message.
+// ceilTimeIn is CeilTime into an existing message.
 func ceilTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil
@@ -87,7 +87,7 @@ func ceilTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	return out
 }
 
-// floorTimeIn is floorTime into an existing message.
+// floorTimeIn is FloorTime into an existing message.
 func floorTimeIn(out *timestamppb.Timestamp, t fsm.Time) *timestamppb.Timestamp {
 	if t == 0 {
 		return nil

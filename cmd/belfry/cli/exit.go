@@ -60,7 +60,7 @@ type UsageError struct{ text string }
 
 func (e *UsageError) Error() string { return e.text }
 
-// Usagef returns a usageError.
+// Usagef returns a UsageError.
 func Usagef(format string, args ...any) error {
 	return &UsageError{text: fmt.Sprintf(format, args...)}
 }
