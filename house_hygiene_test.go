@@ -30,19 +30,22 @@ var pictures = []string{".png", ".gif", ".jpg", ".ico", ".woff2"}
 // programHeads are the first bytes of programs: ELF, PE, Mach-O and ar archives.
 var programHeads = []string{"\x7fELF", "MZ\x90", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe", "!<arch>\n"}
 
-// linePatterns are what no line of a text may hold. The words are put together here so that this file does not hold them.
+// linePatterns are what no line of a text may hold. The words are put together here so that this
+// file does not hold them.
 var linePatterns = []struct {
 	pattern *regexp.Regexp
 	rule    string
 	why     string
 }{
 	{regexp.MustCompile(`(^|[^\w./])/(home|Users)/\w+/`), ruleMachinePath, "a home directory; nobody else has it"},
-	{regexp.MustCompile(`(^|[^.\w])(TO` + `DO|FIX` + `ME)\b`), ruleUnfinished, "do it, or write the limit into the documentation"},
+	{regexp.MustCompile(`(^|[^.\w])(TO` + `DO|FIX` + `ME)\b`), ruleUnfinished,
+		"do it, or write the limit into the documentation"},
 	{regexp.MustCompile(`^(<<<` + `<<<<|>>>` + `>>>>) `), ruleUnfinished, "a merge left half done"},
 	{regexp.MustCompile(`-----BEGIN [A-Z ]*PRIV` + `ATE KEY-----`), ruleSecret, "tests make their own keys"},
 }
 
-// checkHygiene reports files and lines that may not be in the repository. machine lists directories of this machine.
+// checkHygiene reports files and lines that may not be in the repository. machine lists directories
+// of this machine.
 func checkHygiene(t *testing.T, fsys fs.FS, machine []string) []finding {
 	t.Helper()
 	var found []finding
@@ -99,8 +102,8 @@ func checkLine(at finding, line string, machine []string) []finding {
 	return found
 }
 
-// namesDir reports whether a line names a directory or something in it. A directory of one element, such as /app in a
-// container, is too common a word to look for.
+// namesDir reports whether a line names a directory or something in it. A directory of one element,
+// such as /app in a container, is too common a word to look for.
 func namesDir(line, dir string) bool {
 	if strings.Count(dir, "/") < 2 {
 		return false
@@ -139,10 +142,11 @@ var plantedHygiene = []planted{
 			".git/config":           "/builds/one/belfry",
 			"node/testdata/log.bin": "\x00\x01",
 			"docs/picture.png":      "\x89PNG\x00",
-			"README.md":             "Data is in /var/lib/belfry, not in /srv/builds/one/belfry or /builds/one/belfry-data; /app is a container's.\n",
-			"go.mod":                "module " + modulePath + "\n// replaced nothing\n",
-			"node/a.go":             "package node\n\nvar _ = context.TO" + "DO()\n",
-			"docs/merge.md":         "Title\n=======\n",
+			"README.md": "Data is in /var/lib/belfry, not in /srv/builds/one/belfry or /builds/one/belfry-data; " +
+				"/app is a container's.\n",
+			"go.mod":        "module " + modulePath + "\n// replaced nothing\n",
+			"node/a.go":     "package node\n\nvar _ = context.TO" + "DO()\n",
+			"docs/merge.md": "Title\n=======\n",
 		},
 	},
 	{
@@ -175,5 +179,7 @@ var plantedHygiene = []planted{
 }
 
 func TestHygieneRulesReportPlanted(t *testing.T) {
-	runPlanted(t, plantedHygiene, func(t *testing.T, p planted) []finding { return checkHygiene(t, p.fs(), plantedMachine) })
+	runPlanted(t, plantedHygiene, func(t *testing.T, p planted) []finding {
+		return checkHygiene(t, p.fs(), plantedMachine)
+	})
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// importing returns a source of a package that imports what is given, one import a line from line 3 on.
+// importing returns a source of a package that imports what is given, one import a line from line 3
+// on.
 func importing(paths ...string) string {
 	return "package p\n\nimport _ \"" + strings.Join(paths, "\"\nimport _ \"") + "\"\n"
 }
@@ -22,14 +23,16 @@ var plantedImports = []planted{
 	{
 		name: "allowed",
 		files: map[string]string{
-			"fsm/a.go":                      importing("errors"),
-			"fsm/machine/a.go":              importing(belfry+"/fsm", belfry+"/fsm/codec", "github.com/google/btree"),
-			"fsm/machine/a_test.go":         importing("testing", belfry+"/fsm", belfry+"/fsm/model", "github.com/google/go-cmp/cmp", "pgregory.net/rapid"),
-			"fsm/model/a.go":                importing(belfry + "/fsm"),
-			"node/a.go":                     importing(belfry+"/fsm", belfry+"/node/storage", "github.com/hashicorp/raft"),
-			"node/a_test.go":                importing(belfry+"/node", belfry+"/node/nodetest"),
-			"node/nodetest/a.go":            importing("testing", belfry+"/node"),
-			"rpc/a.go":                      importing(belfry+"/node", belfry+"/fsm", belfry+"/rpc/belfry/v1", "connectrpc.com/grpchealth"),
+			"fsm/a.go":         importing("errors"),
+			"fsm/machine/a.go": importing(belfry+"/fsm", belfry+"/fsm/codec", "github.com/google/btree"),
+			"fsm/machine/a_test.go": importing("testing", belfry+"/fsm", belfry+"/fsm/model",
+				"github.com/google/go-cmp/cmp", "pgregory.net/rapid"),
+			"fsm/model/a.go":     importing(belfry + "/fsm"),
+			"node/a.go":          importing(belfry+"/fsm", belfry+"/node/storage", "github.com/hashicorp/raft"),
+			"node/a_test.go":     importing(belfry+"/node", belfry+"/node/nodetest"),
+			"node/nodetest/a.go": importing("testing", belfry+"/node"),
+			"rpc/a.go": importing(belfry+"/node", belfry+"/fsm", belfry+"/rpc/belfry/v1",
+				"connectrpc.com/grpchealth"),
 			"rpc/belfry/v1/a.go":            generatedHead + importing("google.golang.org/protobuf/proto"),
 			"client/a.go":                   importing(belfry+"/rpc/belfry/v1", "connectrpc.com/connect"),
 			"client/example_test.go":        importing(belfry+"/client", belfry+"/client/belfrytest"),
@@ -114,18 +117,21 @@ func TestImportRulesReportPlanted(t *testing.T) {
 	runPlanted(t, plantedImports, func(t *testing.T, p planted) []finding { return checkImports(parsePlanted(t, p)) })
 }
 
-// TestImportDirections plants every import between two folders of the house and compares with the arrows of the design,
-// written here a second time and the other way round: who may be imported by whom.
+// TestImportDirections plants every import between two folders of the house and compares with the
+// arrows of the design, written here a second time and the other way round: who may be imported by
+// whom.
 func TestImportDirections(t *testing.T) {
 	importers := map[string][]string{
-		"fsm":               {"fsm/model", "fsm/model/ledger", "node", "node/nodetest", "cluster", "rpc", "client/belfrytest", "jepsen/sim", "jepsen/checker", "cmd/belfry"},
-		"fsm/model":         {"jepsen/sim"},
-		"fsm/model/ledger":  {"node/nodetest", "jepsen/checker"},
-		"node":              {"node", "node/nodetest", "cluster", "rpc", "client/belfrytest", "cmd/belfry"},
-		"node/nodetest":     nil,
-		"cluster":           {"cluster", "client/belfrytest", "cmd/belfry"},
-		"rpc":               {"rpc", "client/belfrytest", "cmd/belfry"},
-		"rpc/belfry/v1":     {"rpc", "rpc/belfry/v1", "client", "client/belfrytest", "jepsen", "jepsen/checker", "cmd/belfry", "cmd/compare"},
+		"fsm": {"fsm/model", "fsm/model/ledger", "node", "node/nodetest", "cluster", "rpc", "client/belfrytest",
+			"jepsen/sim", "jepsen/checker", "cmd/belfry"},
+		"fsm/model":        {"jepsen/sim"},
+		"fsm/model/ledger": {"node/nodetest", "jepsen/checker"},
+		"node":             {"node", "node/nodetest", "cluster", "rpc", "client/belfrytest", "cmd/belfry"},
+		"node/nodetest":    nil,
+		"cluster":          {"cluster", "client/belfrytest", "cmd/belfry"},
+		"rpc":              {"rpc", "client/belfrytest", "cmd/belfry"},
+		"rpc/belfry/v1": {"rpc", "rpc/belfry/v1", "client", "client/belfrytest", "jepsen", "jepsen/checker", "cmd/belfry",
+			"cmd/compare"},
 		"client":            {"client/belfrytest", "mirror", "cmd/belfry", "cmd/compare"},
 		"client/belfrytest": nil,
 		"mirror":            {"cmd/belfry"},
@@ -153,8 +159,8 @@ func TestImportDirections(t *testing.T) {
 	}
 }
 
-// TestImportTableIsThreeDeep follows the arrows between folders: no cycle, and no chain longer than cmd → rpc → node → fsm. Rooms
-// of one top folder count once, however they import each other.
+// TestImportTableIsThreeDeep follows the arrows between folders: no cycle, and no chain longer than
+// cmd → rpc → node → fsm. Rooms of one top folder count once, however they import each other.
 func TestImportTableIsThreeDeep(t *testing.T) {
 	var depth func(dir string, path []string) int
 	depth = func(dir string, path []string) int {

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// The rules about imports. Imports run one way: cmd → rpc → node → fsm, and what stands beside that line stays beside it.
+// The rules about imports. Imports run one way: cmd → rpc → node → fsm, and what stands beside that
+// line stays beside it.
 const (
 	ruleFolder        = "imports/folder"         // a folder that the house does not have
 	ruleImport        = "imports/direction"      // an import within the module against the direction
@@ -17,8 +18,9 @@ const (
 
 var importRuleNames = []string{ruleFolder, ruleImport, ruleExternal, ruleTestSupport, ruleGeneratedCode}
 
-// An importRow says what one folder, and what is below it unless a longer row matches, may import besides the standard
-// library. "x" names one package, "x/..." also those below it; neither covers test support unless it is named itself.
+// An importRow says what one folder, and what is below it unless a longer row matches, may import
+// besides the standard library. "x" names one package, "x/..." also those below it; neither covers
+// test support unless it is named itself.
 type importRow struct {
 	dir      string
 	may      []string // packages of this module, from its root
@@ -27,7 +29,8 @@ type importRow struct {
 	reason   string
 }
 
-// importTable is section 3 of the design. A package that is in no row is refused, so a new one must be thought about.
+// importTable is section 3 of the design. A package that is in no row is refused, so a new one must
+// be thought about.
 var importTable = []importRow{
 	{
 		dir:    ".",
@@ -142,11 +145,13 @@ var importTable = []importRow{
 		reason:   "damage to files is judged at the stores, and in clusters of nodetest",
 	},
 	{
-		dir:      "cluster",
-		may:      []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "cluster/...", "access/tokens", "access/connlimit"},
-		testMay:  []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest", "cluster/routing/routingtest"},
+		dir: "cluster",
+		may: []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "cluster/...", "access/tokens", "access/connlimit"},
+		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "cluster/gossip/gossiptest",
+			"cluster/routing/routingtest"},
 		external: []string{"github.com/hashicorp"},
-		reason:   "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's commands",
+		reason: "the catalog runs in a group of node, and its leader logs Open and Configure, which are the machine's " +
+			"commands",
 	},
 	{
 		dir:    "cluster/catalog",
@@ -194,7 +199,8 @@ var importTable = []importRow{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"github.com/prometheus", "golang.org/x/net",
 		},
-		reason: "rpc sees the cluster through interfaces it declares; the client imports rpc's generated code, not the reverse",
+		reason: "rpc sees the cluster through interfaces it declares; the client imports rpc's generated code, not the " +
+			"reverse",
 	},
 	{
 		dir:    "rpc/backend",
@@ -241,12 +247,14 @@ var importTable = []importRow{
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},
 	{
-		dir:     "client",
-		may:     []string{"access/tokens", "client/internal/batching", "client/internal/placement", "client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
+		dir: "client",
+		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
+			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
-			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
+			"go.opentelemetry.io/otel/trace",
 		},
 		reason: "a user of the SDK must not link the server",
 	},
@@ -274,16 +282,18 @@ var importTable = []importRow{
 		reason:   "a server for the tests of users; imported by tests only",
 	},
 	{
-		dir:      "mirror",
-		may:      []string{"client", "mirror/pair", "mirror/redisconn", "mirror/redisson"},
-		testMay:  []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/lmstfy", "mirror/oneway", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		dir: "mirror",
+		may: []string{"client", "mirror/pair", "mirror/redisconn", "mirror/redisson"},
+		testMay: []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/lmstfy", "mirror/oneway", "mirror/redistest",
+			"mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
 		external: []string{"github.com/redis/go-redis", "golang.org/x/sync"},
 		reason:   "the mirror is a client of Belfry and knows nothing of Raft",
 	},
 	{
-		dir:      "mirror/oneway",
-		may:      []string{"client", "mirror/pair", "mirror/redisconn"},
-		testMay:  []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/fromyouzan", "mirror/lmstfy", "mirror/youzan", "mirror/redistest", "mirror/redistest/sourcetest"},
+		dir: "mirror/oneway",
+		may: []string{"client", "mirror/pair", "mirror/redisconn"},
+		testMay: []string{"client/belfrytest", "mirror/fromlmstfy", "mirror/fromyouzan", "mirror/lmstfy", "mirror/youzan",
+			"mirror/redistest", "mirror/redistest/sourcetest"},
 		external: []string{"github.com/redis/go-redis"},
 		reason:   "what imports from other services have in common knows none of them",
 	},
@@ -338,17 +348,20 @@ var importTable = []importRow{
 		reason: "formats are pure: bytes in, values out",
 	},
 	{
-		dir:      "jepsen",
-		may:      []string{"rpc/belfry/...", "node/journal", "jepsen/..."},
-		testMay:  []string{"node"}, // the entries of made-up journals
-		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto", "golang.org/x/sys"},
-		reason:   "fault tests talk to real processes, so that they see what users see, and read the journals that those leave behind",
+		dir:     "jepsen",
+		may:     []string{"rpc/belfry/...", "node/journal", "jepsen/..."},
+		testMay: []string{"node"}, // the entries of made-up journals
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
+			"golang.org/x/sys"},
+		reason: "fault tests talk to real processes, so that they see what users see, and read the journals that those " +
+			"leave behind",
 	},
 	{
 		dir:      "jepsen/disk",
 		testMay:  []string{"rpc/belfry/..."},
 		external: []string{"github.com/hanwen/go-fuse", "golang.org/x/sys", "connectrpc.com/connect"},
-		reason:   "a disk for any process: it knows the names of a server's files and nothing else of it; only its tests talk to servers",
+		reason: "a disk for any process: it knows the names of a server's files and nothing else of it; only its tests " +
+			"talk to servers",
 	},
 	{
 		dir:      "jepsen/nemesis",
@@ -380,8 +393,9 @@ var importTable = []importRow{
 		reason:   "the simulator runs the machine itself",
 	},
 	{
-		dir:      "jepsen/checker",
-		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "node/journal", "rpc/belfry/...", "jepsen/..."},
+		dir: "jepsen/checker",
+		may: []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model/ledger", "node/journal", "rpc/belfry/...",
+			"jepsen/..."},
 		testMay:  []string{"node"}, // the entries of made-up journals
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "the checker judges histories by the log, and the log by its ledger",
@@ -399,8 +413,9 @@ var importTable = []importRow{
 		reason:   "what the wire says is read without the server's own conversion",
 	},
 	{
-		dir:    "jepsen/checker/access",
-		may:    []string{"fsm", "fsm/model/ledger", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
+		dir: "jepsen/checker/access",
+		may: []string{"fsm", "fsm/model/ledger", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding",
+			"jepsen/checker/wire"},
 		reason: "what tokens allow is judged by calls, and by commands that took effect",
 	},
 	{
@@ -421,12 +436,17 @@ var importTable = []importRow{
 		reason:   "the second opinion knows neither the log nor its ledger",
 	},
 	{
-		dir:     "cmd/belfry",
-		may:     []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...", "fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
-		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest", "node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest", "mirror/redistest/sourcetest"},
+		dir: "cmd/belfry",
+		may: []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...",
+			"fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
+		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
+			"node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest",
+			"mirror/redistest/sourcetest"},
 		external: []string{
-			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13", "github.com/prometheus", "github.com/mattn",
-			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x", "go.yaml.in/yaml/v3",
+			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto", "github.com/spf13",
+			"github.com/prometheus", "github.com/mattn",
+			"github.com/HdrHistogram/hdrhistogram-go", "github.com/google/uuid", "github.com/redis/go-redis", "golang.org/x",
+			"go.yaml.in/yaml/v3",
 		},
 		reason: "the command wires everything, except what only tests may import",
 	},
@@ -447,27 +467,32 @@ var importTable = []importRow{
 		reason:   "a comparison sees servers as their users do",
 	},
 	{
-		dir:      "cmd/compare/peer",
-		may:      []string{"client", "rpc/belfry/...", "cmd/belfry/loopback"},
-		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/redis/go-redis", "github.com/nats-io/nats.go", "golang.org/x/sync"},
-		reason:   "each queue is driven by its own client; what is measured is elsewhere",
+		dir: "cmd/compare/peer",
+		may: []string{"client", "rpc/belfry/...", "cmd/belfry/loopback"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/redis/go-redis",
+			"github.com/nats-io/nats.go", "golang.org/x/sync"},
+		reason: "each queue is driven by its own client; what is measured is elsewhere",
 	},
 }
 
 // testOnly are the third-party packages that every test may import and no other file.
 var testOnly = []string{"github.com/google/go-cmp", "go.opentelemetry.io/otel/sdk", "pgregory.net/rapid"}
 
-// checkImports reports imports that the table does not allow, and code that is not where it belongs.
+// checkImports reports imports that the table does not allow, and code that is not where it
+// belongs.
 func checkImports(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
 		row, ok := rowOf(f.dir)
 		if !ok {
-			found = append(found, f.finding(f.syntax.Package, ruleFolder, "the house has no folder %s; DESIGN.md section 3 lists them, importTable holds the rules", f.dir))
+			found = append(found,
+				f.finding(f.syntax.Package, ruleFolder,
+					"the house has no folder %s; DESIGN.md section 3 lists them, importTable holds the rules", f.dir))
 			continue
 		}
 		if f.generated != inTree(f.dir, "rpc/belfry") {
-			found = append(found, f.finding(f.syntax.Package, ruleGeneratedCode, "generated code lives in rpc/belfry, and nothing else does"))
+			found = append(found,
+				f.finding(f.syntax.Package, ruleGeneratedCode, "generated code lives in rpc/belfry, and nothing else does"))
 		}
 		for _, spec := range f.syntax.Imports {
 			if rule, why := row.refuses(f, importPath(spec)); rule != "" {

@@ -24,11 +24,12 @@ var (
 	// pageHeading is a heading of Markdown.
 	pageHeading = regexp.MustCompile(`(?m)^#+ +(.*?)\s*$`)
 	// pagePath is a file in code marks, from the root of the repository.
-	pagePath = regexp.MustCompile("`((?:access|client|cluster|cmd|deploy|docs|fsm|jepsen|mirror|node|rpc)/[a-z0-9_/.-]+\\.(?:go|md|proto|yml|json))`")
+	pagePath = regexp.MustCompile(
+		"`((?:access|client|cluster|cmd|deploy|docs|fsm|jepsen|mirror|node|rpc)/[a-z0-9_/.-]+\\.(?:go|md|proto|yml|json))`")
 )
 
-// checkLinks reports links and file names in pages that lead nowhere. The changelog says what was, and may name what is
-// gone.
+// checkLinks reports links and file names in pages that lead nowhere. The changelog says what was,
+// and may name what is gone.
 func checkLinks(t *testing.T, fsys fs.FS) []finding {
 	t.Helper()
 	var found []finding
@@ -70,8 +71,8 @@ func targetsOf(dir, line string) (targets []string) {
 	return targets
 }
 
-// missingHeadings returns what a line of a page links to in pages that have no such heading. A page that is not there is
-// reported otherwise.
+// missingHeadings returns what a line of a page links to in pages that have no such heading. A page
+// that is not there is reported otherwise.
 func missingHeadings(fsys fs.FS, page, line string) (missing []string) {
 	for _, m := range pageLink.FindAllStringSubmatch(line, -1) {
 		target := page

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The rule about the process: only the command may end it, read its environment or change what it shares.
+// The rule about the process: only the command may end it, read its environment or change what it
+// shares.
 const ruleProcess = "process/global"
 
 var processRuleNames = []string{ruleProcess}
@@ -17,7 +18,8 @@ var programs = []string{"cmd/belfry"}
 // commands are folders with a program, without the folders in them.
 var commands = []string{"cmd/compare", "jepsen"}
 
-// processNames are the names that act on the whole process, by package. An empty list stands for all of a package.
+// processNames are the names that act on the whole process, by package. An empty list stands for
+// all of a package.
 var processNames = map[string]struct {
 	names  []string
 	reason string
@@ -38,18 +40,24 @@ var processNames = map[string]struct {
 		"a *slog.Logger is handed in; this one is shared by the process, and its Fatal ends it",
 	},
 	"github.com/hashicorp/go-hclog": {[]string{"Default", "L", "SetDefault"}, "the logger is handed in"},
-	"log/slog":                      {[]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error"}, "the logger is handed in"},
-	"net/http":                      {[]string{"DefaultServeMux", "Handle", "HandleFunc"}, "routes are registered in a mux that is handed in"},
-	prometheusPath:                  {[]string{"DefaultRegisterer", "DefaultGatherer", "Register", "MustRegister"}, "the registerer is handed in"},
+	"log/slog": {[]string{"Default", "SetDefault", "Debug", "Info", "Warn", "Error"},
+		"the logger is handed in"},
+	"net/http": {[]string{"DefaultServeMux", "Handle", "HandleFunc"},
+		"routes are registered in a mux that is handed in"},
+	prometheusPath: {[]string{"DefaultRegisterer", "DefaultGatherer", "Register", "MustRegister"},
+		"the registerer is handed in"},
 }
 
 const prometheusPath = "github.com/prometheus/client_golang/prometheus"
 
-// checkProcess reports what acts on the whole process outside of a program. Tests may: they are processes of their own.
+// checkProcess reports what acts on the whole process outside of a program. Tests may: they are
+// processes of their own.
 func checkProcess(t *tree) []finding {
 	var found []finding
 	for _, f := range t.files {
-		if f.test || slices.Contains(commands, f.dir) || slices.ContainsFunc(programs, func(dir string) bool { return inTree(f.dir, dir) }) {
+		if f.test || slices.Contains(commands, f.dir) || slices.ContainsFunc(programs, func(dir string) bool {
+			return inTree(f.dir, dir)
+		}) {
 			continue
 		}
 		names := f.names()
@@ -78,8 +86,9 @@ var plantedProcess = []planted{
 			"cmd/belfry/main.go":     "package main\n\nimport \"os\"\n\nfunc main() { os.Exit(1) }\n",
 			"jepsen/main.go":         "package main\n\nimport \"flag\"\n\nfunc main() { flag.Parse() }\n",
 			"node/storage/a_test.go": "package storage\n\nimport \"os\"\n\nvar _ = os.Getenv(\"HOME\")\n",
-			"node/a.go":              "package node\n\nimport (\n\t\"log\"\n\t\"log/slog\"\n\t\"os\"\n)\n\nvar _, _, _ = os.Open, slog.New, log.New\n",
-			"rpc/a.go":               "package rpc\n\ntype t struct{ os struct{ Exit func(int) } }\n\nfunc (t t) f() { t.os.Exit(1) }\n",
+			"node/a.go": "package node\n\nimport (\n\t\"log\"\n\t\"log/slog\"\n\t\"os\"\n)\n\nvar _, _, _ = " +
+				"os.Open, slog.New, log.New\n",
+			"rpc/a.go": "package rpc\n\ntype t struct{ os struct{ Exit func(int) } }\n\nfunc (t t) f() { t.os.Exit(1) }\n",
 		},
 	},
 	{

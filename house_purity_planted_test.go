@@ -168,8 +168,10 @@ import (
 		want: []string{
 			"fsm/a.go:4: purity/import", "fsm/a.go:5: purity/import", "fsm/a.go:6: purity/import", "fsm/a.go:7: purity/import",
 			"fsm/a.go:8: purity/import", "fsm/a.go:9: purity/import", "fsm/a.go:10: purity/import", "fsm/a.go:11: purity/import",
-			"fsm/a.go:12: purity/import", "fsm/a.go:13: purity/import", "fsm/a.go:14: purity/import", "fsm/a.go:15: purity/import",
-			"fsm/a.go:16: purity/import", "fsm/a.go:17: purity/import", "fsm/a.go:18: purity/import", "fsm/a.go:19: purity/import",
+			"fsm/a.go:12: purity/import", "fsm/a.go:13: purity/import", "fsm/a.go:14: purity/import",
+			"fsm/a.go:15: purity/import",
+			"fsm/a.go:16: purity/import", "fsm/a.go:17: purity/import", "fsm/a.go:18: purity/import",
+			"fsm/a.go:19: purity/import",
 		},
 	},
 	{
@@ -260,5 +262,7 @@ func TestPurityRulesReportPlanted(t *testing.T) {
 	}
 	slices.Sort(imported)
 	lookup := exportsOf(t, slices.Compact(imported))
-	runPlanted(t, plantedPurity, func(t *testing.T, p planted) []finding { return checkPurity(parsePlanted(t, p), lookup) })
+	runPlanted(t, plantedPurity, func(t *testing.T, p planted) []finding {
+		return checkPurity(parsePlanted(t, p), lookup)
+	})
 }

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// The rules that keep the state machine a function of its log: equal entries give equal state and equal results on every
-// replica, today and when the log is read again.
+// The rules that keep the state machine a function of its log: equal entries give equal state and
+// equal results on every replica, today and when the log is read again.
 const (
 	ruleTypes       = "purity/types"        // the package does not type-check, so nothing can be said of it
 	rulePureImport  = "purity/import"       // a package that knows more than its arguments
@@ -36,8 +36,8 @@ var purityRuleNames = []string{
 	ruleFloat, rulePointer, ruleGlobalState, rulePrint, ruleBuild,
 }
 
-// pureDir is the folder of the state machine. Every package in and below it is pure, unless it is in impureDirs. Tests may
-// do what they like.
+// pureDir is the folder of the state machine. Every package in and below it is pure, unless it is
+// in impureDirs. Tests may do what they like.
 const pureDir = "fsm"
 
 // impureDirs are folders below pureDir that no replica runs.
@@ -45,7 +45,9 @@ var impureDirs = []string{"fsm/fsmtest", "fsm/model"}
 
 // isPure reports whether a folder holds code that every replica must run alike.
 func isPure(dir string) bool {
-	return inTree(dir, pureDir) && !slices.ContainsFunc(impureDirs, func(impure string) bool { return inTree(dir, impure) })
+	return inTree(dir, pureDir) && !slices.ContainsFunc(impureDirs, func(impure string) bool {
+		return inTree(dir, impure)
+	})
 }
 
 // pureImports returns what the pure packages import, sorted and each once.
@@ -70,12 +72,14 @@ func pureDirs(t *tree) []string {
 	return slices.Compact(dirs)
 }
 
-// purePackages are the packages whose functions see nothing but their arguments. A package that is not listed is
-// refused; if it is as pure, add it. Where a list of names follows, only those of the package are allowed.
+// purePackages are the packages whose functions see nothing but their arguments. A package that is
+// not listed is refused; if it is as pure, add it. Where a list of names follows, only those of the
+// package are allowed.
 var purePackages = map[string][]string{
 	"bufio": nil, "bytes": nil, "cmp": nil, "container/heap": nil, "crypto/sha256": nil, "encoding/base64": nil,
 	"encoding/binary": nil, "encoding/hex": nil, "errors": nil, "hash": nil, "hash/crc32": nil, "io": nil, "iter": nil,
-	"math": nil, "math/bits": nil, "slices": nil, "sort": nil, "strconv": nil, "strings": nil, "unicode": nil, "unicode/utf8": nil,
+	"math": nil, "math/bits": nil, "slices": nil, "sort": nil, "strconv": nil, "strings": nil, "unicode": nil,
+	"unicode/utf8":            nil,
 	"github.com/google/btree": nil,
 	"fmt":                     {"Append", "Appendf", "Errorf", "Sprint", "Sprintf", "Stringer"},
 	"time":                    {"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"},
@@ -104,8 +108,8 @@ var impureReasons = map[string]string{
 // An exports returns the compiler's export data of a package.
 type exports func(path string) (io.ReadCloser, error)
 
-// exportsOf asks the go command for export data of packages and of all they import. It is faster than type-checking
-// them from source, and right about modules and build tags.
+// exportsOf asks the go command for export data of packages and of all they import. It is faster
+// than type-checking them from source, and right about modules and build tags.
 func exportsOf(t *testing.T, paths []string) exports {
 	t.Helper()
 	paths = slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "unsafe" || p == "C" })
@@ -168,7 +172,8 @@ func checkPure(t *tree, dir string, lookup exports) []finding {
 		at := t.fset.Position(typeError.Pos)
 		p.found = append(p.found, finding{at.Filename, at.Line, ruleTypes, typeError.Msg})
 	}}
-	// The error is the first of those that Error was handed; what could be typed is looked at all the same.
+	// The error is the first of those that Error was handed; what could be typed is looked at all the
+	// same.
 	p.pkg, _ = conf.Check(modulePath+"/"+dir, t.fset, syntax, p.info)
 	for _, f := range files {
 		p.file = f
@@ -183,7 +188,8 @@ func (p *purity) report(n ast.Node, rule, format string, args ...any) bool {
 	return true
 }
 
-// comments reports directives that choose another machine for another platform, or reach into other packages.
+// comments reports directives that choose another machine for another platform, or reach into other
+// packages.
 func (p *purity) comments() {
 	for _, group := range p.file.syntax.Comments {
 		for _, c := range group.List {
@@ -253,7 +259,8 @@ func (p *purity) selector(sel *ast.SelectorExpr) {
 	}
 	path := name.Imported().Path()
 	if allowed := purePackages[path]; allowed != nil && !slices.Contains(allowed, sel.Sel.Name) {
-		p.report(sel, rulePureName, "%s.%s: of this package the machine may use %s", path, sel.Sel.Name, strings.Join(allowed, ", "))
+		p.report(sel, rulePureName, "%s.%s: of this package the machine may use %s", path, sel.Sel.Name,
+			strings.Join(allowed, ", "))
 	}
 }
 
@@ -291,7 +298,8 @@ func (p *purity) expression(x ast.Expr) {
 	if typ == nil {
 		return
 	}
-	// A type parameter's underlying type is its constraint, an interface: what it stands for shows where it is given.
+	// A type parameter's underlying type is its constraint, an interface: what it stands for shows
+	// where it is given.
 	switch t := typ.Underlying().(type) {
 	case *types.Chan:
 		p.report(x, ruleConcurrency, "the machine has no channels")
@@ -305,7 +313,8 @@ func (p *purity) expression(x ast.Expr) {
 	}
 }
 
-// rangesOverMap reports whether a type, or for a type parameter any type it may stand for, is a map.
+// rangesOverMap reports whether a type, or for a type parameter any type it may stand for, is a
+// map.
 func rangesOverMap(t types.Type) bool {
 	if t == nil {
 		return false

@@ -41,7 +41,8 @@ var plantedRooms = []planted{
 	{
 		name: "lines as wide as allowed, and wider",
 		files: map[string]string{
-			"room/a.go": "package room\n\n//" + strings.Repeat("ä", columnsMax-2) + "\n\nvar s = `" + strings.Repeat("x", columnsMax) +
+			"room/a.go": "package room\n\n//" + strings.Repeat("ä", columnsMax-2) + "\n\nvar s = `" +
+				strings.Repeat("x", columnsMax) +
 				"\n" + strings.Repeat("x", columnsMax) + "`\n",
 			"room/b_test.go": "package room\n\n//" + strings.Repeat("x", columnsMax-1) + "\n",
 		},

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The rules about rooms: how large a package is, how wide a line, and that folders do not import each other in a circle.
+// The rules about rooms: how large a package is, how wide a line, and that folders do not import
+// each other in a circle.
 const (
 	ruleRoomFiles = "rooms/files"
 	ruleRoomLines = "rooms/lines"
@@ -27,8 +28,9 @@ const (
 	columnsMax   = 120
 )
 
-// unfinishedRooms are larger than a room may be, and unfinishedWidth are folders with wider lines: they are being split
-// and wrapped. Neither list may grow, and a room that is no longer too large is reported.
+// unfinishedRooms are larger than a room may be, and unfinishedWidth are folders with wider lines:
+// they are being split and wrapped. Neither list may grow, and a room that is no longer too large
+// is reported.
 var (
 	unfinishedRooms = []string{
 		"client", "fsm/machine", "node",
@@ -37,8 +39,9 @@ var (
 	unfinishedWidth = []string{"client", "cluster", "cmd", "fsm", "jepsen", "node", "rpc", "."}
 )
 
-// checkRooms reports packages that are too large, lines that are too wide, and circles of imports among the folders at the
-// root. The compiler refuses a circle among packages; it allows one among folders.
+// checkRooms reports packages that are too large, lines that are too wide, and circles of imports
+// among the folders at the root. The compiler refuses a circle among packages; it allows one among
+// folders.
 func checkRooms(t *tree) []finding {
 	files, lines := map[string]int{}, map[string]int{}
 	imports := map[string]map[string]bool{}
@@ -85,7 +88,8 @@ func checkRooms(t *tree) []finding {
 	return append(found, circles(imports)...)
 }
 
-// wideLines reports the lines of a file that are too wide. Text between backquotes is as wide as what it stands for.
+// wideLines reports the lines of a file that are too wide. Text between backquotes is as wide as
+// what it stands for.
 func wideLines(f *sourceFile) []finding {
 	quoted := map[int]bool{}
 	ast.Inspect(f.syntax, func(n ast.Node) bool {
@@ -105,7 +109,8 @@ func wideLines(f *sourceFile) []finding {
 	return found
 }
 
-// circles reports each folder from which imports lead back to it. imports has the folders that a folder imports.
+// circles reports each folder from which imports lead back to it. imports has the folders that a
+// folder imports.
 func circles(imports map[string]map[string]bool) []finding {
 	var found []finding
 	for from := range imports {

@@ -26,10 +26,12 @@ const functionLinesMax = 70
 // emptyNames say nothing about what a package is for.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
 
-// boolParamsAllowed are exported functions with a bool parameter whose form someone else prescribes, with the reason.
+// boolParamsAllowed are exported functions with a bool parameter whose form someone else
+// prescribes, with the reason.
 var boolParamsAllowed = map[string]string{}
 
-// checkSize reports functions that are too long, and what hides in tests. Generated code is nobody's to read.
+// checkSize reports functions that are too long, and what hides in tests. Generated code is
+// nobody's to read.
 func checkSize(t *tree) []finding {
 	var found []finding
 	bubbles := bubblesByDir(t)
@@ -38,7 +40,8 @@ func checkSize(t *tree) []finding {
 			continue
 		}
 		if slices.Contains(emptyNames, path.Base(f.dir)) {
-			found = append(found, f.finding(f.syntax.Package, ruleFolderName, "the folder's name says nothing; name it after its subject"))
+			found = append(found,
+				f.finding(f.syntax.Package, ruleFolderName, "the folder's name says nothing; name it after its subject"))
 		}
 		for _, decl := range f.syntax.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok {
@@ -59,7 +62,8 @@ func checkFunction(f *sourceFile, fn *ast.FuncDecl) []finding {
 	}
 	if fn.Body != nil {
 		if lines := f.line(fn.Body.Rbrace) - f.line(fn.Body.Lbrace) - 1; lines > functionLinesMax {
-			found = append(found, f.finding(fn.Pos(), ruleFunctionSize, "%s has %d lines, at most %d", fn.Name.Name, lines, functionLinesMax))
+			found = append(found,
+				f.finding(fn.Pos(), ruleFunctionSize, "%s has %d lines, at most %d", fn.Name.Name, lines, functionLinesMax))
 		}
 	}
 	if f.test || !exported(fn) || boolParamsAllowed[f.dir+"."+fn.Name.Name] != "" {
@@ -67,13 +71,15 @@ func checkFunction(f *sourceFile, fn *ast.FuncDecl) []finding {
 	}
 	for _, param := range fn.Type.Params.List {
 		if name, ok := param.Type.(*ast.Ident); ok && name.Name == "bool" {
-			found = append(found, f.finding(param.Pos(), ruleBoolParam, "%s: true and false say nothing to the reader of a call", fn.Name.Name))
+			found = append(found,
+				f.finding(param.Pos(), ruleBoolParam, "%s: true and false say nothing to the reader of a call", fn.Name.Name))
 		}
 	}
 	return found
 }
 
-// exported reports whether a function can be called from another package: its name, and its receiver's, are exported.
+// exported reports whether a function can be called from another package: its name, and its
+// receiver's, are exported.
 func exported(fn *ast.FuncDecl) bool {
 	if fn.Recv == nil || !fn.Name.IsExported() {
 		return fn.Name.IsExported()
@@ -95,7 +101,8 @@ func exported(fn *ast.FuncDecl) bool {
 	}
 }
 
-// bubblesByDir lists, by folder, the functions of tests that run what they are given inside a bubble of synctest.
+// bubblesByDir lists, by folder, the functions of tests that run what they are given inside a
+// bubble of synctest.
 func bubblesByDir(t *tree) map[string][]string {
 	bubbles := make(map[string][]string)
 	for _, f := range t.files {
@@ -149,7 +156,8 @@ func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 				return false
 			}
 		case *ast.CommClause:
-			// <-time.After as a case of a select is a time limit; only the statements after it are looked at.
+			// <-time.After as a case of a select is a time limit; only the statements after it are looked
+			// at.
 			for _, stmt := range n.Body {
 				w.walk(stmt, tests)
 			}
@@ -165,8 +173,9 @@ func (w *mannersWalk) walk(root ast.Node, tests map[string]bool) {
 	})
 }
 
-// isBubble reports whether a call runs its function literals inside a bubble of synctest, itself or by a function of
-// the package. A sleep there takes no time and is how time passes; elsewhere it is a guess that fails on a slow machine.
+// isBubble reports whether a call runs its function literals inside a bubble of synctest, itself or
+// by a function of the package. A sleep there takes no time and is how time passes; elsewhere it is
+// a guess that fails on a slow machine.
 func (w *mannersWalk) isBubble(call *ast.CallExpr) bool {
 	if fn, ok := call.Fun.(*ast.Ident); ok {
 		return slices.Contains(w.bubbles, fn.Name)
@@ -217,8 +226,8 @@ func (w *mannersWalk) isBareAfter(x ast.Expr) bool {
 	return ok && pkg == "time" && name == "After"
 }
 
-// withParams returns the scope inside a function: its parameters hide those outside. rapid's T is no test's parameter:
-// its Skip throws away one generated case, not the test.
+// withParams returns the scope inside a function: its parameters hide those outside. rapid's T is
+// no test's parameter: its Skip throws away one generated case, not the test.
 func (w *mannersWalk) withParams(outer map[string]bool, fn *ast.FuncType) map[string]bool {
 	inner := maps.Clone(outer)
 	if inner == nil {

@@ -17,7 +17,8 @@ import (
 // modulePath is the module's path; a test compares it with go.mod.
 const modulePath = "github.com/belfrydb/belfry"
 
-// A tree is every Go file of a module, parsed. The rules look at nothing else, so they run over planted trees too.
+// A tree is every Go file of a module, parsed. The rules look at nothing else, so they run over
+// planted trees too.
 type tree struct {
 	fset  *token.FileSet
 	files []*sourceFile
@@ -35,8 +36,8 @@ type sourceFile struct {
 	fset      *token.FileSet
 }
 
-// parseTree parses all Go files of fsys except data of tests and scripts of continuous integration. A file that is not Go is an error: the other rules could
-// say nothing about it.
+// parseTree parses all Go files of fsys except data of tests and scripts of continuous integration.
+// A file that is not Go is an error: the other rules could say nothing about it.
 func parseTree(fsys fs.FS) (*tree, error) {
 	t := &tree{fset: token.NewFileSet()}
 	err := walkFiles(fsys, func(name string) error {
@@ -68,8 +69,9 @@ func walkFiles(fsys fs.FS, visit func(name string) error) error {
 	})
 }
 
-// ignored reports whether one of git's ignore patterns covers a name. It knows the forms that .gitignore here uses: a
-// pattern that begins with a slash names something in the root, any other the last element of a path.
+// ignored reports whether one of git's ignore patterns covers a name. It knows the forms that
+// .gitignore here uses: a pattern that begins with a slash names something in the root, any other
+// the last element of a path.
 func ignored(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		rooted, ok := strings.CutPrefix(strings.TrimSuffix(pattern, "/"), "/")
@@ -142,7 +144,8 @@ func (f *sourceFile) names() map[string]string {
 	return names
 }
 
-// qualified returns the import path and the name of a selector such as os.Exit; ok is false for a field or a method.
+// qualified returns the import path and the name of a selector such as os.Exit; ok is false for a
+// field or a method.
 func qualified(names map[string]string, n ast.Node) (pkg, name string, ok bool) {
 	sel, isSelector := n.(*ast.SelectorExpr)
 	if !isSelector {

@@ -34,7 +34,8 @@ func tidied(findings []finding) []finding {
 	return slices.CompactFunc(findings, func(a, b finding) bool { return byPlace(a, b) == 0 })
 }
 
-// houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of each.
+// houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of
+// each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
 	hygieneRuleNames, wordRuleNames, linkRuleNames)
 
@@ -65,7 +66,8 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// machinePaths returns the directories of this machine that must not be written into a file of the repository.
+// machinePaths returns the directories of this machine that must not be written into a file of the
+// repository.
 func machinePaths(t *testing.T) []string {
 	t.Helper()
 	root, err := os.Getwd()
@@ -79,7 +81,8 @@ func machinePaths(t *testing.T) []string {
 	return append(strings.Fields(string(out)), root)
 }
 
-// A planted tree breaks rules on purpose: it maps file names to sources, and names what must be reported, and nothing else.
+// A planted tree breaks rules on purpose: it maps file names to sources, and names what must be
+// reported, and nothing else.
 type planted struct {
 	name  string
 	files map[string]string
@@ -90,7 +93,8 @@ type planted struct {
 var plantedTrees = slices.Concat(plantedImports, plantedProcess, plantedPurity, plantedSize, plantedRooms,
 	plantedHygiene, plantedWords, plantedLinks)
 
-// runPlanted runs one check over each planted tree and compares what it reports with what it must report.
+// runPlanted runs one check over each planted tree and compares what it reports with what it must
+// report.
 func runPlanted(t *testing.T, trees []planted, check func(t *testing.T, p planted) []finding) {
 	t.Helper()
 	for _, p := range trees {

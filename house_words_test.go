@@ -9,7 +9,8 @@ import (
 	"unicode"
 )
 
-// The rules about words. The field has a name for every mechanism here; docs/architecture.md has the few of our own.
+// The rules about words. The field has a name for every mechanism here; docs/architecture.md has
+// the few of our own.
 const (
 	ruleWordName    = "words/name"
 	ruleWordComment = "words/comment"
@@ -17,23 +18,29 @@ const (
 
 var wordRuleNames = []string{ruleWordName, ruleWordComment}
 
-// privateNames are words that names in a folder had once, and the field's words that they have now. A name is compared
-// word by word, in lower case and without the s of a plural.
+// privateNames are words that names in a folder had once, and the field's words that they have now.
+// A name is compared word by word, in lower case and without the s of a plural.
 var privateNames = []struct {
 	dirs     []string
 	words    []string
 	standard string
 }{
-	{[]string{"."}, []string{"birth", "entomb", "lacker", "rumour", "hearsay", "throng", "lobby", "farewell", "attendance", "seeker", "arbiter", "patience"}, "see the glossary"},
+	{[]string{"."}, []string{"birth", "entomb", "lacker", "rumour", "hearsay", "throng", "lobby", "farewell", "attendance",
+		"seeker", "arbiter", "patience"}, "see the glossary"},
 	{[]string{"fsm"}, []string{"born", "bury", "bear"}, "jobPayload, dropQueue"},
-	{[]string{"node"}, []string{"flight", "land", "owing", "claim", "crowded", "pace", "hurry", "ticket", "taking", "kick", "turn"}, "inflightEntry, pendingGrants, contended, urgent, reservation"},
-	{[]string{"cluster"}, []string{"lane", "kick", "turn", "story", "heir", "born", "bear", "bring", "mend"}, "peerStream, forwardedCalls, placementStatus, replacement, reconcile"},
-	{[]string{"rpc", "cmd/belfry/server"}, []string{"gate", "placed", "quick", "turn", "meeting"}, "authenticator, authorizer, routedCommand, fastPath, bootstrap"},
+	{[]string{"node"}, []string{"flight", "land", "owing", "claim", "crowded", "pace", "hurry", "ticket", "taking", "kick",
+		"turn"}, "inflightEntry, pendingGrants, contended, urgent, reservation"},
+	{[]string{"cluster"}, []string{"lane", "kick", "turn", "story", "heir", "born", "bear", "bring", "mend"},
+		"peerStream, forwardedCalls, placementStatus, replacement, reconcile"},
+	{[]string{"rpc", "cmd/belfry/server"}, []string{"gate", "placed", "quick", "turn", "meeting"},
+		"authenticator, authorizer, routedCommand, fastPath, bootstrap"},
 	{[]string{"access"}, []string{"place"}, "Slot"},
-	{[]string{"client"}, []string{"bell", "tower", "wave", "keeper", "verdict", "turn", "strange"}, "broadcast, workerRun, leaseRenewer, handlerResult, batchGate"},
+	{[]string{"client"}, []string{"bell", "tower", "wave", "keeper", "verdict", "turn", "strange"},
+		"broadcast, workerRun, leaseRenewer, handlerResult, batchGate"},
 }
 
-// privateWholeNames are names that were private as a whole, in a folder; each of their words may stand in others.
+// privateWholeNames are names that were private as a whole, in a folder; each of their words may
+// stand in others.
 var privateWholeNames = []struct{ dir, name, standard string }{
 	{".", "laneHost", "streamServer"}, {".", "lineRoom", "reservedShare"}, {".", "heardConn", "activityConn"},
 	{".", "strangeAnswer", "foreignResponse"}, {".", "turnedAway", "authFailures"}, {".", "viaMessage", "slowPath"},
@@ -64,7 +71,8 @@ func checkWords(t *tree) []finding {
 			}
 			for _, rule := range privateWholeNames {
 				if (rule.dir == "." || inTree(f.dir, rule.dir)) && strings.EqualFold(name.Name, rule.name) {
-					found = append(found, f.finding(name.Pos(), ruleWordName, "%s: the field's name is another: %s", name.Name, rule.standard))
+					found = append(found,
+						f.finding(name.Pos(), ruleWordName, "%s: the field's name is another: %s", name.Name, rule.standard))
 				}
 			}
 			for _, rule := range privateNames {
@@ -73,7 +81,9 @@ func checkWords(t *tree) []finding {
 				}
 				for i, word := range wordsOf(name.Name) {
 					if slices.Contains(rule.words, strings.TrimSuffix(word, "s")) && !inFlight(name.Name, i) {
-						found = append(found, f.finding(name.Pos(), ruleWordName, "%s: the field's word for %q is another: %s", name.Name, word, rule.standard))
+						found = append(found,
+							f.finding(name.Pos(), ruleWordName, "%s: the field's word for %q is another: %s", name.Name, word,
+								rule.standard))
 					}
 				}
 			}
@@ -91,7 +101,8 @@ func checkWords(t *tree) []finding {
 	return found
 }
 
-// declaredNames returns the names that a file declares, those of fields, parameters and variables included.
+// declaredNames returns the names that a file declares, those of fields, parameters and variables
+// included.
 func declaredNames(file *ast.File) (names []*ast.Ident) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -121,7 +132,8 @@ func wordsOf(name string) []string {
 	start := 0
 	runes := []rune(name)
 	for i := 1; i <= len(runes); i++ {
-		if i == len(runes) || unicode.IsUpper(runes[i]) && (!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
+		if i == len(runes) || unicode.IsUpper(runes[i]) &&
+			(!unicode.IsUpper(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {
 			words = append(words, strings.ToLower(string(runes[start:i])))
 			start = i
 		}
@@ -139,13 +151,15 @@ var plantedWords = []planted{
 	{
 		name: "standard words",
 		files: map[string]string{
-			"node/a.go": "package node\n\n// inflightEntry is in flight.\ntype inflightEntry struct{}\n\nfunc born(entriesInFlight int) {}\n",
+			"node/a.go": "package node\n\n// inflightEntry is in flight.\ntype inflightEntry struct{}\n\nfunc " +
+				"born(entriesInFlight int) {}\n",
 		},
 	},
 	{
 		name: "private words",
 		files: map[string]string{
-			"node/a.go":      "package node\n\ntype claims struct{ turn int }\n\nfunc f(openFlights int) {\n\tpatience := 0\n\t_ = patience\n}\n",
+			"node/a.go": "package node\n\ntype claims struct{ turn int }\n\nfunc f(openFlights int) {\n\tpatience := " +
+				"0\n\t_ = patience\n}\n",
 			"fsm/a.go":       "package fsm\n\n// drop keeps the births.\nfunc buryQueue() {}\n",
 			"jepsen/x/a.go":  "package x\n\nconst rumoursMax = 1\n",
 			"client/a.go":    "package client\n\nvar HTTPKeeper, bellows int\n",
@@ -154,7 +168,8 @@ var plantedWords = []planted{
 		},
 		want: []string{
 			"client/a.go:3: words/name", "cluster/x/a.go:3: words/name", "fsm/a.go:3: words/comment", "fsm/a.go:4: words/name",
-			"jepsen/x/a.go:3: words/name", "node/a.go:3: words/name", "node/a.go:5: words/name", "node/a.go:6: words/name", "rpc/a.go:3: words/name",
+			"jepsen/x/a.go:3: words/name", "node/a.go:3: words/name", "node/a.go:5: words/name", "node/a.go:6: words/name",
+			"rpc/a.go:3: words/name",
 		},
 	},
 }

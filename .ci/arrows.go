@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Command arrows counts, for each folder at the root, the arrows between its rooms and those that run upward:
+// Command arrows counts, for each folder at the root, the arrows between its rooms and those that
+// run upward:
 //
 //	go run .ci/arrows.go
 //
@@ -124,7 +125,8 @@ func measure() (map[string]map[string]map[string]bool, error) {
 	return arrows, nil
 }
 
-// folderOf returns the folder whose rooms are counted together: the one at the root, or the program in cmd.
+// folderOf returns the folder whose rooms are counted together: the one at the root, or the program
+// in cmd.
 func folderOf(dir string) string {
 	parts := strings.SplitN(dir, "/", 3)
 	if parts[0] == "cmd" {

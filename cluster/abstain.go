@@ -89,5 +89,7 @@ func (m *members) abstainIfUnreached() {
 	for i, server := range objectors {
 		names[i] = catalog.NameOf(server)
 	}
-	m.host.RaiseCondition(node.Unreachable, fmt.Sprintf("it cannot be reached by %s at %s: look at its --advertise and firewalls", strings.Join(names, ", "), m.config.PeerAddr))
+	m.host.RaiseCondition(node.Unreachable,
+		fmt.Sprintf("it cannot be reached by %s at %s: look at its --advertise and firewalls", strings.Join(names, ", "),
+			m.config.PeerAddr))
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// servedWithin is within what time every shard must be served again through every node that the others reach. It is less than a call waits for a leader: none
-// of those that come with the fault is refused for want of one.
+// servedWithin is within what time every shard must be served again through every node that the
+// others reach. It is less than a call waits for a leader: none of those that come with the fault
+// is refused for want of one.
 const servedWithin = routing.LeaderWait - 500*time.Millisecond
 
 // queueIn returns a queue whose only partition is in a shard.
@@ -26,7 +27,8 @@ func queueIn(shard uint32) string {
 	}
 }
 
-// expectServed fails the test unless puts to every shard are applied soon through each of some members.
+// expectServed fails the test unless puts to every shard are applied soon through each of some
+// members.
 func expectServed(t *testing.T, through ...*member) {
 	t.Helper()
 	began := time.Now()
@@ -59,7 +61,9 @@ func TestUnreachableLeader(t *testing.T) {
 		expectServed(t, others...)
 		for range 20 {
 			time.Sleep(time.Second) // in the bubble
-			if st := sick.node.Status(); slices.ContainsFunc(slices.Concat(st.Shards, st.Groups), func(g node.GroupStatus) bool { return g.Serving }) {
+			if st := sick.node.Status(); slices.ContainsFunc(slices.Concat(st.Shards, st.Groups), func(g node.GroupStatus) bool {
+				return g.Serving
+			}) {
 				t.Fatal("it leads something again")
 			}
 		}
@@ -81,8 +85,12 @@ func TestPartialPartition(t *testing.T) {
 		name string
 		pair func(leader *member, others []*member) (x, y, hub *member)
 	}{
-		{"beside the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) { return others[0], others[1], leader }},
-		{"with the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) { return leader, others[0], others[1] }},
+		{"beside the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) {
+			return others[0], others[1], leader
+		}},
+		{"with the catalog's leader", func(leader *member, others []*member) (x, y, hub *member) {
+			return leader, others[0], others[1]
+		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

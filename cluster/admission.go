@@ -44,13 +44,17 @@ func (m *members) enrol(ctx context.Context) error {
 	}
 	// A node that starts again does not know what its own log says before it knows a leader.
 	for _, other := range m.knownServers() {
-		answer, refused := routing.Call[admission](ctx, m.peers, other, routing.JoinPath, joinCall{Node: m.record, Process: m.process})
+		answer, refused := routing.Call[admission](ctx, m.peers, other, routing.JoinPath, joinCall{
+			Node: m.record, Process: m.process,
+		})
 		if refused == nil && answer.Departed == nil {
 			return nil
 		}
 		// An answer of the cluster counts more than a node that cannot be reached.
 		if refused == nil {
-			return &catalog.DepartedError{ServerID: m.record.ServerID, ClusterID: m.host.Status().ClusterID, Replacement: answer.Departed.Replacement}
+			return &catalog.DepartedError{
+				ServerID: m.record.ServerID, ClusterID: m.host.Status().ClusterID, Replacement: answer.Departed.Replacement,
+			}
 		}
 		if errors.Is(refused, catalog.ErrNameTaken) || errors.Is(refused, catalog.ErrFormat) {
 			return refused
@@ -201,7 +205,8 @@ func (m *members) nameFree(ctx context.Context, joining joinCall) (silent []stri
 			continue
 		}
 		if _, err := m.Report(ctx, n.ServerID); err == nil {
-			return nil, fmt.Errorf("%w: %s is %s at %s, which answers: start this one under a name of its own, or stop that one first",
+			return nil, fmt.Errorf(
+				"%w: %s is %s at %s, which answers: start this one under a name of its own, or stop that one first",
 				catalog.ErrNameTaken, n.Name, n.ServerID, n.PeerAddr)
 		}
 		silent = append(silent, n.ServerID)

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestRefusalsThatMatter: what passes within a moment is not worth a word, what is final is at once, and nothing is said too often.
+// TestRefusalsThatMatter: what passes within a moment is not worth a word, what is final is at
+// once, and nothing is said too often.
 func TestRefusalsThatMatter(t *testing.T) {
 	passing, final := fmt.Errorf("catalog: %w", node.ErrNoLeader), fmt.Errorf("%w: x", catalog.ErrNameTaken)
 	synctest.Test(t, func(t *testing.T) {
@@ -72,7 +73,10 @@ func TestTwoNewNodesOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		admitted := make(chan error, 2)
-		for i, joining := range []catalog.Node{{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat}, {Name: "x", ServerID: "x.2", Format: fsm.LatestFormat}} {
+		for i, joining := range []catalog.Node{
+			{Name: "x", ServerID: "x.1", Format: fsm.LatestFormat},
+			{Name: "x", ServerID: "x.2", Format: fsm.LatestFormat},
+		} {
 			go func() { admitted <- all[i].cluster.Admit(t.Context(), joining) }()
 		}
 		one, other := <-admitted, <-admitted

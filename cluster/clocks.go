@@ -62,7 +62,9 @@ type clockHost interface {
 
 // answerClocks registers the calls about time.
 func answerClocks(p *routing.Peers, host clockHost) {
-	routing.Handle(p, pathClock, func(context.Context, string, struct{}) (clock.Reading, error) { return host.ReadClock(), nil })
+	routing.Handle(p, pathClock, func(context.Context, string, struct{}) (clock.Reading, error) {
+		return host.ReadClock(), nil
+	})
 	routing.Handle(p, pathResetClock, func(ctx context.Context, _ string, shard uint32) (node.ClockReset, error) {
 		return host.ResetClock(ctx, shard)
 	})

@@ -31,8 +31,8 @@ type aheadClock struct {
 
 func (c aheadClock) Wall() fsm.Time { return c.Source.Wall().Add(c.ahead) }
 
-// Nodes with right clocks join one whose clock is wrong: they lead, every node says how far shard time is ahead, and a reset asked of any of them
-// brings it back.
+// Nodes with right clocks join one whose clock is wrong: they lead, every node says how far shard
+// time is ahead, and a reset asked of any of them brings it back.
 func TestResetClockThroughAnyNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -63,7 +63,8 @@ func TestResetClockThroughAnyNode(t *testing.T) {
 			}
 			return len(led) == testShards && settledVoters(c.cluster, 3)
 		})
-		reading, err := routing.Call[clock.Reading](t.Context(), b.cluster.peers, a.cluster.members.record.ServerID, pathClock, struct{}{})
+		reading, err := routing.Call[clock.Reading](t.Context(), b.cluster.peers, a.cluster.members.record.ServerID,
+			pathClock, struct{}{})
 		if err != nil || time.Duration(reading.Wall)-time.Duration(time.Now().UnixNano()) < wrong {
 			t.Errorf("the node whose clock is wrong says %+v, %v", reading, err)
 		}
@@ -100,7 +101,8 @@ func settledVoters(c *Cluster, voters int) bool {
 	return true
 }
 
-// alarms counts, through a member, the shards whose leader says that their time is ahead by more than that.
+// alarms counts, through a member, the shards whose leader says that their time is ahead by more
+// than that.
 func alarms(of *member, by time.Duration) (n int) {
 	all, _ := of.cluster.Members(of.t.Context())
 	for _, m := range all {

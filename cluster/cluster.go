@@ -79,9 +79,14 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	if err := cfg.Settings.Check(); err != nil {
 		return nil, err
 	}
-	self := catalog.Node{Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone, Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens}
+	self := catalog.Node{
+		Name: st.Name, ServerID: st.ServerID, PeerAddr: cfg.PeerAddr, ClientAddr: cfg.ClientAddr, Zone: cfg.Zone,
+		Format: fsm.LatestFormat, RequiresTokens: cfg.RequiresTokens,
+	}
 	calls := routing.OpenPeers(n, cfg.Logger)
-	records := catalog.New(n, catalog.Config{Self: self, Peers: calls, Deadline: routing.LeaderDeadline, Logger: cfg.Logger})
+	records := catalog.New(n, catalog.Config{
+		Self: self, Peers: calls, Deadline: routing.LeaderDeadline, Logger: cfg.Logger,
+	})
 	calls.AdmitOnly(records.MayCall)
 	unrecorded := new(atomic.Pointer[string])
 	m := &members{
@@ -302,7 +307,9 @@ type members struct {
 
 // answer registers the calls that other nodes may make.
 func (m *members) answer() {
-	routing.Handle(m.peers, pathReport, func(context.Context, string, struct{}) (placement.Report, error) { return m.self(), nil })
+	routing.Handle(m.peers, pathReport, func(context.Context, string, struct{}) (placement.Report, error) {
+		return m.self(), nil
+	})
 	routing.Handle(m.peers, pathChange, func(ctx context.Context, _ string, c placement.Change) (struct{}, error) {
 		return struct{}{}, m.carryOut(ctx, c)
 	})
@@ -319,7 +326,10 @@ func (m *members) answer() {
 // self returns this node's own report.
 func (m *members) self() placement.Report {
 	st := m.host.Status()
-	r := placement.Report{ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat, Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load()}
+	r := placement.Report{
+		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat,
+		Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load(),
+	}
 	for _, lost := range m.peers.Reachability().Unreached() {
 		r.Unreached = append(r.Unreached, placement.Unreached{
 			ServerID: lost.Server, Address: m.config.Directory.address(lost.Server), For: lost.Away, Calls: lost.Calls,
@@ -329,8 +339,10 @@ func (m *members) self() placement.Report {
 		for i := range groups {
 			g := &groups[i]
 			r.Groups = append(r.Groups, placement.GroupReport{
-				Group: g.Group, Serving: g.Serving, Term: g.Term, Voters: g.Voters, Nonvoters: g.Nonvoters, Members: g.MembersIndex, Applied: g.AppliedIndex, Commit: g.CommitIndex,
-				Digest: g.Digest, DigestIndex: g.DigestIndex, Digests: g.Digests, Jobs: uint64(g.Jobs), Clock: g.Clock, Restoring: g.Restoring, ClockAhead: clockAhead(g),
+				Group: g.Group, Serving: g.Serving, Term: g.Term, Voters: g.Voters, Nonvoters: g.Nonvoters, Members: g.MembersIndex,
+				Applied: g.AppliedIndex, Commit: g.CommitIndex,
+				Digest: g.Digest, DigestIndex: g.DigestIndex, Digests: g.Digests, Jobs: uint64(g.Jobs), Clock: g.Clock,
+				Restoring: g.Restoring, ClockAhead: clockAhead(g),
 			})
 		}
 	}
@@ -389,7 +401,8 @@ func (m *members) Quarantine(ctx context.Context, serverID string, d placement.D
 
 // setAside takes a replica of this node out of service.
 func (m *members) setAside(ctx context.Context, from string, d placement.Divergence) error {
-	m.config.Logger.Error("a replica here is said to differ from the others", "group", d.Group, "index", d.Right.Index, "says", from)
+	m.config.Logger.Error("a replica here is said to differ from the others", "group", d.Group, "index", d.Right.Index,
+		"says", from)
 	return m.host.Quarantine(ctx, d.Group, d.Right)
 }
 

@@ -43,7 +43,8 @@ type member struct {
 	disk    *diskfault.Disk              // nil for the system's
 	// left receives why the node left its cluster, since its last start.
 	left chan *catalog.DepartedError
-	// founding is how the node founds its cluster together with others, clusterID the id that one of them made; see foundTogether.
+	// founding is how the node founds its cluster together with others, clusterID the id that one of
+	// them made; see foundTogether.
 	founding  *node.Founding
 	clusterID string
 }
@@ -71,7 +72,9 @@ func (m *member) start(seed *member) {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	cfg := node.Config{
-		Dir: m.dir, Name: m.name, Shards: testShards, Logger: logger, Fatal: func(err error) { m.t.Errorf("%s gave up: %v", m.name, err) },
+		Dir: m.dir, Name: m.name, Shards: testShards, Logger: logger, Fatal: func(err error) {
+			m.t.Errorf("%s gave up: %v", m.name, err)
+		},
 		Peers: m.link, Dial: dial, Resolve: directory.Resolve, Clocks: clocks, Clock: m.clock, Machine: m.machine,
 	}
 	if m.heap != nil {
@@ -88,7 +91,10 @@ func (m *member) start(seed *member) {
 	}
 	left := make(chan *catalog.DepartedError, 1)
 	m.left = left
-	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger, Departed: func(e *catalog.DepartedError) { left <- e }}
+	part := Config{PeerAddr: cmp.Or(m.told, m.addr), Directory: directory, Clocks: clocks, Logger: logger,
+		Departed: func(e *catalog.DepartedError) {
+			left <- e
+		}}
 	if seed != nil {
 		intro, err := peer.Hello(m.t.Context(), dial, seed.addr)
 		if err != nil {
@@ -137,7 +143,8 @@ func (m *member) stop() {
 	m.node = nil
 }
 
-// await waits in virtual time until a condition holds. What goes on at a moment has come to rest when it looks: what is so for that moment only is seen.
+// await waits in virtual time until a condition holds. What goes on at a moment has come to rest
+// when it looks: what is so for that moment only is seen.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	look := time.NewTicker(100 * time.Millisecond)
@@ -153,7 +160,8 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// settled reports whether every shard has so many voters, which the catalog records, and leads are even.
+// settled reports whether every shard has so many voters, which the catalog records, and leads are
+// even.
 func settled(c *Cluster, voters int, all ...*member) bool {
 	placed := c.Placements()
 	if len(placed) != testShards {
@@ -188,7 +196,9 @@ func put(m *member, queue string) error { return putWithin(m.t.Context(), m, que
 
 func putWithin(ctx context.Context, m *member, queue string) error {
 	shard := node.ShardOf(queue, 0, testShards)
-	reply, err := m.cluster.Router().Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: queue, Partitions: 1, Body: []byte(queue)}}})
+	reply, err := m.cluster.Router().Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Put{
+		Queue: queue, Partitions: 1, Body: []byte(queue),
+	}}})
 	if err != nil {
 		return err
 	}
@@ -198,7 +208,8 @@ func putWithin(ctx context.Context, m *member, queue string) error {
 	return nil
 }
 
-// TestClusterForms lets two nodes join a third, has every call served by every node, and goes on when one dies.
+// TestClusterForms lets two nodes join a third, has every call served by every node, and goes on
+// when one dies.
 func TestClusterForms(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the nodes have ended
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +217,9 @@ func TestClusterForms(t *testing.T) {
 		a := newMember(t, network, dir, "a", nil)
 		b, c := newMember(t, network, dir, "b", a), newMember(t, network, dir, "c", a)
 		all := []*member{a, b, c}
-		await(t, "three voters of each shard, and a leader on each node", func() bool { return settled(a.cluster, 3, all...) })
+		await(t, "three voters of each shard, and a leader on each node", func() bool {
+			return settled(a.cluster, 3, all...)
+		})
 		for _, m := range all {
 			for q := range testShards * 2 {
 				if err := put(m, fmt.Sprintf("q%d", q)); err != nil {
@@ -222,7 +235,8 @@ func TestClusterForms(t *testing.T) {
 				t.Errorf("asked %s: %+v at %+v, %v", m.name, reading, witness, err)
 			}
 		}
-		if q, err := c.cluster.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil || q.State != catalog.Active {
+		if q, err := c.cluster.CreateQueue(t.Context(), "wide", 3, fsm.Settings{MaxJobs: 30}); err != nil ||
+			q.State != catalog.Active {
 			t.Errorf("creating a queue through a node that does not lead: %+v, %v", q, err)
 		}
 		b.stop()
@@ -234,7 +248,8 @@ func TestClusterForms(t *testing.T) {
 	})
 }
 
-// TestForwardedReserve waits at a leader elsewhere: a job ends the wait, so does the end of the caller's interest.
+// TestForwardedReserve waits at a leader elsewhere: a job ends the wait, so does the end of the
+// caller's interest.
 func TestForwardedReserve(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -253,7 +268,9 @@ func TestForwardedReserve(t *testing.T) {
 		reserve := func(ctx context.Context, wait node.Wait) <-chan node.Reply {
 			got := make(chan node.Reply, 1)
 			go func() {
-				reply, err := other.Reserve(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}, wait)
+				reply, err := other.Reserve(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+					Queues: []string{queue}, Max: 1,
+				}}}, wait)
 				if err != nil && ctx.Err() == nil {
 					t.Errorf("reserving: %v", err)
 				}

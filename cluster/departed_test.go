@@ -52,11 +52,14 @@ func removedNodeReturns(t *testing.T, cut bool) {
 				t.Error("before it was cut off it was never sure to be a node of the cluster")
 			}
 		}
-		if left.ServerID != removed || left.Replacement != "" || left.ClusterID != a.node.Status().ClusterID || !strings.Contains(left.Error(), "was removed from cluster") {
+		if left.ServerID != removed || left.Replacement != "" || left.ClusterID != a.node.Status().ClusterID ||
+			!strings.Contains(left.Error(), "was removed from cluster") {
 			t.Errorf("it is told %v", left)
 		}
 		<-time.After(time.Minute)
-		if n := a.cluster.Nodes(); len(n) != 2 || slices.ContainsFunc(n, func(n catalog.Node) bool { return n.ServerID == removed }) {
+		if n := a.cluster.Nodes(); len(n) != 2 || slices.ContainsFunc(n, func(n catalog.Node) bool {
+			return n.ServerID == removed
+		}) {
 			t.Errorf("the nodes are %+v", n)
 		}
 		for _, g := range c.report().Groups {
@@ -85,7 +88,8 @@ func termsOf(all ...*member) map[string]uint64 {
 	return terms
 }
 
-// TestRecordedNodeKeepsItsName: a node whose address changed is recorded anew although another one of its name answers.
+// TestRecordedNodeKeepsItsName: a node whose address changed is recorded anew although another one
+// of its name answers.
 func TestRecordedNodeKeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,7 +99,8 @@ func TestRecordedNodeKeepsItsName(t *testing.T) {
 			t.Fatal(err)
 		}
 		twin.PeerAddr = "elsewhere"
-		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, joinCall{Node: twin}); err != nil || answer.Departed != nil {
+		if answer, err := all[0].cluster.members.answerJoin(t.Context(), twin.ServerID, joinCall{Node: twin}); err != nil ||
+			answer.Departed != nil {
 			t.Errorf("a recorded node at another address: %+v, %v", answer, err)
 		}
 		imposter := catalog.Node{Name: "b", ServerID: "b.imposter"}

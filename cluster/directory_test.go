@@ -18,13 +18,21 @@ func TestDirectory(t *testing.T) {
 		{"nobody", nil, ""},
 		{"from the catalog", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, "x"},
 		{"from gossip", []any{heard{"a.1", "y"}}, "y"},
-		{"gossip before the first look into the catalog", []any{heard{"a.1", "y"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, "y x"},
+		{"gossip before the first look into the catalog", []any{heard{"a.1", "y"}, []catalog.Node{{
+			ServerID: "a.1", PeerAddr: "x",
+		}}}, "y x"},
 		{"gossip after the catalog", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}}, "y x"},
 		{"both say the same", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "x"}}, "x"},
-		{"a new record after gossip", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.1", "y"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "z"}}}, "z"},
+		{"a new record after gossip", []any{[]catalog.Node{{
+			ServerID: "a.1", PeerAddr: "x",
+		}}, heard{"a.1", "y"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "z"}}}, "z"},
 		{"another server is heard there", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}}, ""},
-		{"another server is heard there, and it elsewhere", []any{[]catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}, heard{"a.2", "x"}, heard{"a.1", "y"}}, "y"},
-		{"another server was heard there first", []any{heard{"a.2", "x"}, []catalog.Node{{ServerID: "a.1", PeerAddr: "x"}}}, ""},
+		{"another server is heard there, and it elsewhere", []any{[]catalog.Node{{
+			ServerID: "a.1", PeerAddr: "x",
+		}}, heard{"a.2", "x"}, heard{"a.1", "y"}}, "y"},
+		{"another server was heard there first", []any{heard{"a.2", "x"}, []catalog.Node{{
+			ServerID: "a.1", PeerAddr: "x",
+		}}}, ""},
 		{"another server follows it there", []any{heard{"a.1", "x"}, heard{"a.2", "x"}}, ""},
 		{"it comes back", []any{heard{"a.1", "x"}, heard{"a.2", "x"}, heard{"a.1", "x"}}, "x"},
 	} {

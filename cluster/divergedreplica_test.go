@@ -16,9 +16,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestReplicaThatDiffers has one node apply entries otherwise than the others, as different software might: its replicas are set
-// aside, those that lead included, and built anew: once by the same process, in vain, and then by one that runs the right
-// software.
+// TestReplicaThatDiffers has one node apply entries otherwise than the others, as different
+// software might: its replicas are set aside, those that lead included, and built anew: once by the
+// same process, in vain, and then by one that runs the right software.
 func TestReplicaThatDiffers(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,12 +26,16 @@ func TestReplicaThatDiffers(t *testing.T) {
 		a := newMember(t, network, dir, "a", nil)
 		b := newMember(t, network, dir, "b", a)
 		log := messages{slog.DiscardHandler, &sync.Mutex{}, map[string]int{}}
-		odd := &member{t: t, name: "odd", dir: filepath.Join(dir, "odd"), network: network, machine: fsm.Config{QueuesMax: 1}, logger: slog.New(log)}
+		odd := &member{
+			t: t, name: "odd", dir: filepath.Join(dir, "odd"), network: network, machine: fsm.Config{QueuesMax: 1},
+			logger: slog.New(log),
+		}
 		odd.start(a)
 		t.Cleanup(odd.stop)
 		all := []*member{a, b, odd}
 		await(t, "an even cluster", func() bool { return settled(a.cluster, 3, all...) })
-		for made, i := map[uint32]int{}, 0; len(made) < testShards || slices.Min(slices.Collect(maps.Values(made))) < 2; i++ { // of two queues a shard the third node takes one
+		// of two queues a shard the third node takes one
+		for made, i := map[uint32]int{}, 0; len(made) < testShards || slices.Min(slices.Collect(maps.Values(made))) < 2; i++ {
 			queue := fmt.Sprintf("q%d", i)
 			await(t, "a queue", func() bool { return openQueue(a, queue) == nil })
 			made[node.ShardOf(queue, 0, testShards)]++
@@ -49,9 +53,13 @@ func TestReplicaThatDiffers(t *testing.T) {
 	})
 }
 
-// openQueue makes a queue as an admin does: a put that its leader's machine would not carry out would not be logged.
+// openQueue makes a queue as an admin does: a put that its leader's machine would not carry out
+// would not be logged.
 func openQueue(m *member, queue string) error {
-	reply, err := m.cluster.Router().Do(m.t.Context(), node.ShardOf(queue, 0, testShards), &fsm.Request{Commands: []fsm.Command{&fsm.Open{Queue: queue, Partitions: 1}}})
+	reply, err := m.cluster.Router().Do(m.t.Context(), node.ShardOf(queue, 0, testShards),
+		&fsm.Request{Commands: []fsm.Command{&fsm.Open{
+			Queue: queue, Partitions: 1,
+		}}})
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,8 @@ func (tr *trio) reserve(m *member, queue string) <-chan node.Reply {
 	got := make(chan node.Reply, 1)
 	go func() {
 		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
-		reply, err := m.cluster.Router().Reserve(tr.Context(), node.ShardOf(queue, 0, testShards), req, node.Wait{For: time.Hour})
+		reply, err := m.cluster.Router().Reserve(tr.Context(), node.ShardOf(queue, 0, testShards), req,
+			node.Wait{For: time.Hour})
 		if err != nil {
 			tr.Errorf("a poll through %s: %v", m.name, err)
 		}
@@ -59,8 +60,8 @@ func (tr *trio) reserve(m *member, queue string) <-chan node.Reply {
 	return got
 }
 
-// TestCallsOutliveTheirLeader: when a leader falls silent, calls through the others wait for the next one and are carried out; a poll that waits at it
-// waits on at the next.
+// TestCallsOutliveTheirLeader: when a leader falls silent, calls through the others wait for the
+// next one and are carried out; a poll that waits at it waits on at the next.
 func TestCallsOutliveTheirLeader(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +102,8 @@ func TestCallsOutliveTheirLeader(t *testing.T) {
 	})
 }
 
-// TestNoLeaderIsWaitedForWithinBounds: with most members silent a call is refused after a while, sooner if its caller cannot wait so long.
+// TestNoLeaderIsWaitedForWithinBounds: with most members silent a call is refused after a while,
+// sooner if its caller cannot wait so long.
 func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,13 +122,15 @@ func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 		})
 		began := time.Now()
 		err := put(other, queue)
-		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || took != routing.LeaderWait {
+		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied ||
+			took != routing.LeaderWait {
 			t.Errorf("after %v: %v", took, err)
 		}
 		began = time.Now()
 		poll := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}
 		_, err = other.cluster.Router().Reserve(t.Context(), shard, poll, node.Wait{For: time.Hour})
-		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || took < routing.LeaderWait || took > routing.LeaderWait+time.Second {
+		if took := time.Since(began); !errors.Is(err, node.ErrNoLeader) || took < routing.LeaderWait ||
+			took > routing.LeaderWait+time.Second {
 			t.Errorf("a poll, after %v: %v", took, err)
 		}
 		for what, call := range map[string]func(ctx context.Context) error{
@@ -143,8 +147,9 @@ func TestNoLeaderIsWaitedForWithinBounds(t *testing.T) {
 	})
 }
 
-// TestLeaderWithoutAMajority: what it had logged when the others fell silent has an unknown outcome as soon as it steps down, what it had not is refused.
-// Reads, and all that comes later, are refused within the time that calls wait for a leader.
+// TestLeaderWithoutAMajority: what it had logged when the others fell silent has an unknown outcome
+// as soon as it steps down, what it had not is refused. Reads, and all that comes later, are
+// refused within the time that calls wait for a leader.
 func TestLeaderWithoutAMajority(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +190,8 @@ func TestLeaderWithoutAMajority(t *testing.T) {
 			t.Errorf("after %v %d puts are of unknown outcome", took, unknown.Load())
 		}
 		began = time.Now()
-		if err := put(leader, queue); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied || time.Since(began) != routing.LeaderWait {
+		if err := put(leader, queue); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied ||
+			time.Since(began) != routing.LeaderWait {
 			t.Errorf("a later put, after %v: %v", time.Since(began), err)
 		}
 	})
@@ -197,7 +203,8 @@ func query(ctx context.Context, m *member, queue string) error {
 	return err
 }
 
-// TestStoppingLeaderIsNotTheCallersNode: a leader that takes nothing any more, and has not handed over yet, is waited for like one that is gone.
+// TestStoppingLeaderIsNotTheCallersNode: a leader that takes nothing any more, and has not handed
+// over yet, is waited for like one that is gone.
 func TestStoppingLeaderIsNotTheCallersNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,8 +224,8 @@ func TestStoppingLeaderIsNotTheCallersNode(t *testing.T) {
 	})
 }
 
-// TestHandOverIsNotFelt: a leader hands over and goes on. Polls that wait at it, its own and those of others, wait on at the next; calls through it go
-// to the next at once.
+// TestHandOverIsNotFelt: a leader hands over and goes on. Polls that wait at it, its own and those
+// of others, wait on at the next; calls through it go to the next at once.
 func TestHandOverIsNotFelt(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -269,7 +276,8 @@ func TestHandOverWithoutASuccessor(t *testing.T) {
 	})
 }
 
-// TestUnreached: a member is ready when the leaders of all shards answer it, and says what is wrong when one does not.
+// TestUnreached: a member is ready when the leaders of all shards answer it, and says what is wrong
+// when one does not.
 func TestUnreached(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,7 +294,8 @@ func TestUnreached(t *testing.T) {
 		}
 		pause := time.NewTimer(readinessFor)
 		<-pause.C
-		if problems := router.Unreached(t.Context()); !strings.Contains(problems[catalog.ShardGroup(shard)], leader.node.Status().ServerID+" does not answer") {
+		if problems := router.Unreached(t.Context()); !strings.Contains(problems[catalog.ShardGroup(shard)],
+			leader.node.Status().ServerID+" does not answer") {
 			t.Errorf("its leader is silent: %v", problems)
 		}
 		await(t, "all shards to be reached again", func() bool { return len(router.Unreached(t.Context())) == 0 })
@@ -294,7 +303,9 @@ func TestUnreached(t *testing.T) {
 			t.Error("who is silent leads")
 		}
 		cut := leader.cluster.Router()
-		await(t, "the one that is cut off to know", func() bool { return cut.Unreached(t.Context())[catalog.ShardGroup(shard)] == "no leader is known" })
+		await(t, "the one that is cut off to know", func() bool {
+			return cut.Unreached(t.Context())[catalog.ShardGroup(shard)] == "no leader is known"
+		})
 	})
 }
 

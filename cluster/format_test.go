@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFormatThatAllRead is the lowest of what records and reports say, and the first while a node is silent.
+// TestFormatThatAllRead is the lowest of what records and reports say, and the first while a node
+// is silent.
 func TestFormatThatAllRead(t *testing.T) {
 	const last = fsm.LatestFormat
 	tests := []struct {
@@ -26,7 +27,8 @@ func TestFormatThatAllRead(t *testing.T) {
 		{"later ones", string([]byte{byte(last), byte(last) + 1}), string([]byte{byte(last), byte(last) + 1}), last},
 		{"one of before there were formats", string([]byte{byte(last), 0}), string([]byte{byte(last), 0}), fsm.FirstFormat},
 		{"one that goes back", string([]byte{byte(last), byte(last)}), string([]byte{byte(last), 1}), fsm.FirstFormat},
-		{"one that is not recorded anew yet", string([]byte{byte(last), 1}), string([]byte{byte(last), byte(last)}), fsm.FirstFormat},
+		{"one that is not recorded anew yet", string([]byte{byte(last), 1}), string([]byte{byte(last), byte(last)}),
+			fsm.FirstFormat},
 		{"a silent one", string([]byte{byte(last), byte(last)}), string([]byte{byte(last), '-'}), fsm.FirstFormat},
 	}
 	for _, tt := range tests {
@@ -47,7 +49,8 @@ func TestFormatThatAllRead(t *testing.T) {
 	}
 }
 
-// TestClusterSpeaksTheFormatThatAllRead: nodes of this program come to speak its format by themselves, and an older one is not admitted any more.
+// TestClusterSpeaksTheFormatThatAllRead: nodes of this program come to speak its format by
+// themselves, and an older one is not admitted any more.
 func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,7 +61,9 @@ func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 		}
 		b := newMember(t, network, dir, "b", a)
 		await(t, "two voters of each shard", func() bool { return settled(a.cluster, 2, a, b) })
-		await(t, "the latest format", func() bool { return a.node.Format() == fsm.LatestFormat && b.node.Format() == fsm.LatestFormat })
+		await(t, "the latest format", func() bool {
+			return a.node.Format() == fsm.LatestFormat && b.node.Format() == fsm.LatestFormat
+		})
 		if err := put(b, "q0"); err != nil {
 			t.Error(err)
 		}
@@ -71,7 +76,8 @@ func TestClusterSpeaksTheFormatThatAllRead(t *testing.T) {
 			t.Errorf("the cluster speaks %d; nodes read (-want +got):\n%s", b.cluster.Format(), diff)
 		}
 		old := catalog.Node{Name: "old", ServerID: "old.1", Format: fsm.LatestFormat - 1}
-		if err := b.cluster.Admit(t.Context(), old); errors.Is(err, catalog.ErrFormat) != (fsm.LatestFormat > fsm.FirstFormat) {
+		if err := b.cluster.Admit(t.Context(), old); errors.Is(err,
+			catalog.ErrFormat) != (fsm.LatestFormat > fsm.FirstFormat) {
 			t.Errorf("a node that reads up to %d: %v", old.Reads(), err)
 		}
 	})

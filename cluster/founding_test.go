@@ -60,8 +60,9 @@ func leading(all []*member) (n int) {
 	return n
 }
 
-// TestFoundedTogether: a cluster of three has three voters everywhere from its first entry on. Nothing is acknowledged, and no node takes itself for one of it, before
-// a majority of them is there; and then it does not take long.
+// TestFoundedTogether: a cluster of three has three voters everywhere from its first entry on.
+// Nothing is acknowledged, and no node takes itself for one of it, before a majority of them is
+// there; and then it does not take long.
 func TestFoundedTogether(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +70,8 @@ func TestFoundedTogether(t *testing.T) {
 		a, b, c := all[0], all[1], all[2]
 		a.start(nil)
 		time.Sleep(10 * time.Second)
-		if got := a.node.Format(); got != catalog.FoundingFormat { // or its first queues had other defaults than the next ones
+		// or its first queues had other defaults than the next ones
+		if got := a.node.Format(); got != catalog.FoundingFormat {
 			t.Errorf("a founder writes format %d", got)
 		}
 		if err := put(a, "early"); node.OutcomeOf(err) != node.NotApplied {
@@ -83,7 +85,9 @@ func TestFoundedTogether(t *testing.T) {
 		b.join(a)
 		c.join(a)
 		begun := time.Now()
-		await(t, "a cluster that serves", func() bool { return leading(all) == testShards && b.cluster.Recorded() && c.cluster.Recorded() })
+		await(t, "a cluster that serves", func() bool {
+			return leading(all) == testShards && b.cluster.Recorded() && c.cluster.Recorded()
+		})
 		if took := time.Since(begun); took > 3*time.Second { // of the bubble's time
 			t.Errorf("it took %v", took)
 		}
@@ -109,8 +113,9 @@ func TestFoundedTogether(t *testing.T) {
 	})
 }
 
-// TestFounderIsWiped: when the founder is lost with its disk a moment after the cluster has taken its first jobs, the others have them all, and the founder comes
-// back as a new node in its own place.
+// TestFounderIsWiped: when the founder is lost with its disk a moment after the cluster has taken
+// its first jobs, the others have them all, and the founder comes back as a new node in its own
+// place.
 func TestFounderIsWiped(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -143,7 +148,9 @@ func TestFounderIsWiped(t *testing.T) {
 		for _, m := range []*member{b, c} {
 			m.known.Hear(again.id(), again.addr) // as gossip has it
 		}
-		await(t, "three voters of each shard again", func() bool { return settled(b.cluster, 3, again, b, c) && len(b.cluster.Nodes()) == 3 })
+		await(t, "three voters of each shard again", func() bool {
+			return settled(b.cluster, 3, again, b, c) && len(b.cluster.Nodes()) == 3
+		})
 	})
 }
 
@@ -154,7 +161,8 @@ func putSoon(m *member, queue string) error {
 	return putWithin(ctx, m, queue)
 }
 
-// TestFoundingRecordIsCompleted: whichever founder leads the catalog records the cluster, and completes what another one began.
+// TestFoundingRecordIsCompleted: whichever founder leads the catalog records the cluster, and
+// completes what another one began.
 func TestFoundingRecordIsCompleted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +174,9 @@ func TestFoundingRecordIsCompleted(t *testing.T) {
 		a.stop() // the others know of it, and it comes back late
 		b.start(nil)
 		c.start(nil)
-		await(t, "a cluster of the other two", func() bool { return b.cluster.Recorded() && c.cluster.Recorded() && put(b, "q") == nil })
+		await(t, "a cluster of the other two", func() bool {
+			return b.cluster.Recorded() && c.cluster.Recorded() && put(b, "q") == nil
+		})
 		if got := c.cluster.Settings(); got.Grace != time.Hour {
 			t.Errorf("the settings are %+v", got)
 		}

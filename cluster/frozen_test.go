@@ -18,8 +18,9 @@ const (
 	leftWithin = 500 * time.Millisecond
 )
 
-// TestCallsAtALeaderThatStandsStill: what was sent to it has an unknown outcome soon after the others have another leader, not only when its connections
-// are found dead; what reads is answered by the other one.
+// TestCallsAtALeaderThatStandsStill: what was sent to it has an unknown outcome soon after the
+// others have another leader, not only when its connections are found dead; what reads is answered
+// by the other one.
 func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,7 +30,9 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 		leader, other := tr.leader(shard)
 		router := other.cluster.Router()
 		reserve := func() error {
-			_, err := router.Reserve(t.Context(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 1}}}, node.Wait{})
+			_, err := router.Reserve(t.Context(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+				Queues: []string{queue}, Max: 1,
+			}}}, node.Wait{})
 			return err
 		}
 		if err := errors.Join(put(other, queue), reserve()); err != nil { // so that there is a connection
@@ -57,7 +60,8 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 		elected := time.Now()
 		for what, ended := range calls {
 			err := <-ended
-			if took := time.Since(elected); took > leftAfter+leftWithin || (what == "read") != (err == nil) || err != nil && !errors.Is(err, node.ErrUnknownOutcome) {
+			if took := time.Since(elected); took > leftAfter+leftWithin || (what == "read") != (err == nil) || err != nil &&
+				!errors.Is(err, node.ErrUnknownOutcome) {
 				t.Errorf("%s: %v after there was another leader: %v", what, took, err)
 			}
 		}
@@ -67,7 +71,8 @@ func TestCallsAtALeaderThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestPollsBesideALeaderThatStandsStill: a poll over several shards is kept from the others no longer than for a moment, and takes its turn at the next leader.
+// TestPollsBesideALeaderThatStandsStill: a poll over several shards is kept from the others no
+// longer than for a moment, and takes its turn at the next leader.
 func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +107,8 @@ func TestPollsBesideALeaderThatStandsStill(t *testing.T) {
 		})
 		elected := time.Now()
 		err := <-ended
-		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > routing.LeaderWait-leftAfter { // an election may take longer than a call waits
+		// an election may take longer than a call waits
+		if errors.Is(err, node.ErrNoLeader) && elected.Sub(began) > routing.LeaderWait-leftAfter {
 			err = lockRequest()
 		}
 		if took := time.Since(elected); err != nil || took > leftAfter+leftWithin {

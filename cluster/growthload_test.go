@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// latenessAim bounds the 99th percentile of lateness while replicas and leaderships move. In a bubble neither disk nor processor nor network cost any time:
-	// what is late waited for a timer.
+	// latenessAim bounds the 99th percentile of lateness while replicas and leaderships move. In a
+	// bubble neither disk nor processor nor network cost any time: what is late waited for a timer.
 	latenessAim = 100 * time.Millisecond
 	flowPeriod  = 100 * time.Millisecond
 )
 
-// flow is jobs that are put through and delivered to callers of all members, one queue for each shard.
+// flow is jobs that are put through and delivered to callers of all members, one queue for each
+// shard.
 type flow struct {
 	t      *testing.T
 	queues []string
@@ -124,7 +125,8 @@ func (f *flow) check(phase string) {
 		slices.Sort(*all)
 		n := len(*all)
 		if n == 0 || (*all)[n*99/100] > latenessAim {
-			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 99%% within %v", phase, what, n, (*all)[max(0, n-20):], latenessAim)
+			f.t.Errorf("%s: %s of %d jobs, the worst of them %v; want 99%% within %v", phase, what, n, (*all)[max(0, n-20):],
+				latenessAim)
 			continue
 		}
 		f.t.Logf("%s: %s of %d jobs: 99%% within %v, all within %v", phase, what, n, (*all)[n*99/100], (*all)[n-1])
@@ -141,8 +143,8 @@ func gossip(all ...*member) {
 	}
 }
 
-// pass lets time pass. For none there is no timer: the race detector of Go 1.26 crashes where several goroutines of a bubble receive at once from
-// timers that are due already.
+// pass lets time pass. For none there is no timer: the race detector of Go 1.26 crashes where
+// several goroutines of a bubble receive at once from timers that are due already.
 func pass(d time.Duration) {
 	if d <= 0 {
 		return
@@ -151,7 +153,8 @@ func pass(d time.Duration) {
 	<-timer.C
 }
 
-// TestGrowthUnderLoad grows a cluster from one node to five and empties two of them while jobs flow.
+// TestGrowthUnderLoad grows a cluster from one node to five and empties two of them while jobs
+// flow.
 func TestGrowthUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

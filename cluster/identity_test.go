@@ -40,8 +40,8 @@ func catalogVoters(all ...*member) []string {
 	return nil
 }
 
-// TestWipedNode loses the disk of a node, which starts again under its name. It takes the places of its predecessor long before the grace
-// period is over, and the predecessor is forgotten.
+// TestWipedNode loses the disk of a node, which starts again under its name. It takes the places of
+// its predecessor long before the grace period is over, and the predecessor is forgotten.
 func TestWipedNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestNameOfALiveNode(t *testing.T) {
 		twin.start(a)
 		t.Cleanup(twin.stop)
 		err := twin.cluster.members.enrol(t.Context())
-		if !errors.Is(err, catalog.ErrNameTaken) || !strings.Contains(err.Error(), b.id()) || !strings.Contains(err.Error(), "at b") {
+		if !errors.Is(err, catalog.ErrNameTaken) || !strings.Contains(err.Error(), b.id()) ||
+			!strings.Contains(err.Error(), "at b") {
 			t.Errorf("while b lives: %v", err)
 		}
 		if n := len(a.cluster.Nodes()); n != 3 {
@@ -97,7 +98,8 @@ func TestNameOfALiveNode(t *testing.T) {
 	})
 }
 
-// TestChangedAddress starts a node again at another address: it is the same member, and reached there.
+// TestChangedAddress starts a node again at another address: it is the same member, and reached
+// there.
 func TestChangedAddress(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +110,9 @@ func TestChangedAddress(t *testing.T) {
 		b.start(nil)
 		b.known.Hear(a.id(), a.addr) // as gossip says
 		await(t, "the new address in the catalog", func() bool {
-			return slices.ContainsFunc(c.cluster.Nodes(), func(n catalog.Node) bool { return n.ServerID == nodes[1] && n.PeerAddr == "elsewhere" })
+			return slices.ContainsFunc(c.cluster.Nodes(), func(n catalog.Node) bool {
+				return n.ServerID == nodes[1] && n.PeerAddr == "elsewhere"
+			})
 		})
 		c.stop() // now nothing can be decided without b
 		await(t, "a put that needs the node at its new address", func() bool { return put(a, "orders") == nil })
@@ -123,7 +127,8 @@ func TestChangedAddress(t *testing.T) {
 	})
 }
 
-// TestCopyOfALiveNode starts a copy of a node's directory at another address while the node runs: the cluster keeps to the node.
+// TestCopyOfALiveNode starts a copy of a node's directory at another address while the node runs:
+// the cluster keeps to the node.
 func TestCopyOfALiveNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,7 +151,9 @@ func TestCopyOfALiveNode(t *testing.T) {
 		await(t, "what the copy is told", func() bool {
 			return strings.Contains(twin.cluster.Router().Unreached(t.Context())[catalog.GroupName], "copy of its directory")
 		})
-		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y catalog.Node) bool { return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr }) {
+		if after := a.cluster.Nodes(); !slices.EqualFunc(before, after, func(x, y catalog.Node) bool {
+			return x.ServerID == y.ServerID && x.PeerAddr == y.PeerAddr
+		}) {
 			t.Errorf("the nodes were %+v, and are %+v", before, after)
 		}
 	})
@@ -176,7 +183,9 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 		})
 		replacement.start(a)
 		t.Cleanup(replacement.stop)
-		await(t, "the place of b", func() bool { return settled(a.cluster, 3, a, replacement, c) && len(a.cluster.Nodes()) == 3 })
+		await(t, "the place of b", func() bool {
+			return settled(a.cluster, 3, a, replacement, c) && len(a.cluster.Nodes()) == 3
+		})
 		if cut {
 			network.Reconnect("b")
 		} else {
@@ -184,7 +193,8 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 			b.known.Hear(a.id(), a.addr) // as gossip says
 		}
 		left := b.awaitLeft()
-		if left.ServerID != b.id() || left.Replacement != replacement.id() || !strings.Contains(left.Error(), replacement.id()) {
+		if left.ServerID != b.id() || left.Replacement != replacement.id() ||
+			!strings.Contains(left.Error(), replacement.id()) {
 			t.Errorf("it is told %v", left)
 		}
 		if why := b.cluster.Router().Unreached(t.Context())[catalog.GroupName]; !strings.Contains(why, replacement.id()) {
@@ -198,6 +208,8 @@ func oldIncarnationReturns(t *testing.T, cut bool) {
 				t.Errorf("the old incarnation has a replica of shard %d again", p.Shard)
 			}
 		}
-		await(t, "the groups to be led by the three that belong", func() bool { return settled(a.cluster, 3, a, replacement, c) })
+		await(t, "the groups to be led by the three that belong", func() bool {
+			return settled(a.cluster, 3, a, replacement, c)
+		})
 	})
 }

@@ -5,9 +5,9 @@ import (
 	"testing/synctest"
 )
 
-// TestLeaderIsNoHintForItself: other nodes go on naming this node after it gave the leadership up. Kept as
-// a hint, that would never be dropped, since a node drops a hint when a call there fails: calls would
-// wait for a leader in vain once the replica has left this node.
+// TestLeaderIsNoHintForItself: other nodes go on naming this node after it gave the leadership up.
+// Kept as a hint, that would never be dropped, since a node drops a hint when a call there fails:
+// calls would wait for a leader in vain once the replica has left this node.
 func TestLeaderIsNoHintForItself(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

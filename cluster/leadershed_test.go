@@ -63,7 +63,8 @@ func TestNodeWithAConditionLeadsNothing(t *testing.T) {
 			t.Errorf("it has %d replicas, want %d", replicas, testShards)
 		}
 		all, _ := sound.cluster.Members(t.Context())
-		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != kind || got[0].Message == "" || got[0].Since.IsZero() {
+		if got := reportOf(all[i]).Conditions; len(got) != 1 || got[0].Kind != kind || got[0].Message == "" ||
+			got[0].Since.IsZero() {
 			t.Errorf("the others are told %+v", got)
 		}
 		sick.node.ClearCondition(kind)
@@ -91,7 +92,9 @@ func TestWrongAddress(t *testing.T) {
 			for _, m := range others {
 				all, _ := m.cluster.Members(t.Context())
 				for i := range others {
-					if !slices.ContainsFunc(reportOf(all[i]).Unreached, func(u placement.Unreached) bool { return u.ServerID == sick.id() && u.Address == sick.told }) {
+					if !slices.ContainsFunc(reportOf(all[i]).Unreached, func(u placement.Unreached) bool {
+						return u.ServerID == sick.id() && u.Address == sick.told
+					}) {
 						return false
 					}
 				}
@@ -133,14 +136,18 @@ func TestNodeThatNoLeaderReaches(t *testing.T) {
 		}
 		await(t, "all others to know that it runs", func() bool {
 			for _, m := range others {
-				if !slices.ContainsFunc(m.cluster.peers.Reachability().Unreached(), func(u routing.LostPeer) bool { return u.Server == sick.id() && u.Calls }) {
+				if !slices.ContainsFunc(m.cluster.peers.Reachability().Unreached(), func(u routing.LostPeer) bool {
+					return u.Server == sick.id() && u.Calls
+				}) {
 					return false
 				}
 			}
 			return true
 		})
 		await(t, "it to know", func() bool {
-			return slices.ContainsFunc(sick.node.Status().Conditions, func(c node.Condition) bool { return c.Kind == node.Unreachable })
+			return slices.ContainsFunc(sick.node.Status().Conditions, func(c node.Condition) bool {
+				return c.Kind == node.Unreachable
+			})
 		})
 		if n := len(sick.cluster.Nodes()); n > 0 {
 			t.Errorf("it has heard of %d records", n)
@@ -148,7 +155,8 @@ func TestNodeThatNoLeaderReaches(t *testing.T) {
 	})
 }
 
-// TestNodeWithASlowDiskLeadsNothing: the syncs of its log take a second and a half each, under load.
+// TestNodeWithASlowDiskLeadsNothing: the syncs of its log take a second and a half each, under
+// load.
 func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +171,8 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 		began := time.Now()
 		await(t, "a node that leads nothing", func() bool {
 			for q := range testShards {
-				await(t, "a put", func() bool { return put(sound, fmt.Sprintf("q%d", q)) == nil }) // one that comes with the handover may fail
+				// one that comes with the handover may fail
+				await(t, "a put", func() bool { return put(sound, fmt.Sprintf("q%d", q)) == nil })
 			}
 			return groupsLed(slow) == 0
 		})
@@ -186,7 +195,9 @@ func TestNodeWithASlowDiskLeadsNothing(t *testing.T) {
 func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	own := &placement.Report{ServerID: "a.1", Conditions: []node.Condition{{Kind: node.SlowDisk}}}
 	for shard := range uint32(4) {
-		own.Groups = append(own.Groups, placement.GroupReport{Group: catalog.ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000})
+		own.Groups = append(own.Groups, placement.GroupReport{
+			Group: catalog.ShardGroup(shard), Serving: true, Voters: []string{"a.1", "b.1", "c.1"}, Commit: 5000,
+		})
 	}
 	follower := func(applied ...uint64) *placement.Report {
 		r := &placement.Report{}
@@ -199,11 +210,15 @@ func TestConditionWithoutALeaderOfTheCatalog(t *testing.T) {
 	c.Groups = append(c.Groups, placement.GroupReport{Group: "shard-9", Serving: true})
 	expect := func(what string, want map[string]string) {
 		t.Helper()
-		if got := placement.TransferTargets(own, map[string]*placement.Report{"b.1": b, "c.1": c}); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := placement.TransferTargets(own, map[string]*placement.Report{
+			"b.1": b, "c.1": c,
+		}); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	expect("to who leads least and is not far behind", map[string]string{"shard-0": "b.1", "shard-1": "b.1", "shard-2": "b.1"})
+	expect("to who leads least and is not far behind", map[string]string{
+		"shard-0": "b.1", "shard-1": "b.1", "shard-2": "b.1",
+	})
 	b.Quarantined = []string{"shard-1"}
 	expect("not to a replica that was set aside", map[string]string{"shard-0": "b.1", "shard-1": "c.1", "shard-2": "b.1"})
 	c.Conditions = []node.Condition{{Kind: node.Unreachable}}

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestPlacementHandsNothingBack: a node that has handed over, because it is about to stop, leads nothing any more, though others lead more.
+// TestPlacementHandsNothingBack: a node that has handed over, because it is about to stop, leads
+// nothing any more, though others lead more.
 func TestPlacementHandsNothingBack(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

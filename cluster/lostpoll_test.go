@@ -11,8 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestPollThatLostItsLeaderIsUnknown: a poll that waited at a leader when the others fell silent may have been granted jobs there. That no other
-// leader took it does not make it a refusal.
+// TestPollThatLostItsLeaderIsUnknown: a poll that waited at a leader when the others fell silent
+// may have been granted jobs there. That no other leader took it does not make it a refusal.
 func TestPollThatLostItsLeaderIsUnknown(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,7 +38,8 @@ func TestPollThatLostItsLeaderIsUnknown(t *testing.T) {
 	})
 }
 
-// TestPollThatIsRefusedAfterAllEnds at once, though its outcome is that of a stay before: the refusal is no reason to look for another leader.
+// TestPollThatIsRefusedAfterAllEnds at once, though its outcome is that of a stay before: the
+// refusal is no reason to look for another leader.
 func TestPollThatIsRefusedAfterAllEnds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -42,7 +42,8 @@ func (m *member) report() *placement.Report {
 
 func (m *member) serverID() string { return m.node.Status().ServerID }
 
-// TestReplicaStaysUntilItsRemovalIsCommitted asks a leader that is about to remove a replica and cannot commit that.
+// TestReplicaStaysUntilItsRemovalIsCommitted asks a leader that is about to remove a replica and
+// cannot commit that.
 func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +72,9 @@ func TestReplicaStaysUntilItsRemovalIsCommitted(t *testing.T) {
 			}
 			return false
 		})
-		await(t, "the leader to say so", func() bool { return leaving.cluster.members.checkRemoved(t.Context(), record) == nil })
+		await(t, "the leader to say so", func() bool {
+			return leaving.cluster.members.checkRemoved(t.Context(), record) == nil
+		})
 	})
 }
 
@@ -83,12 +86,15 @@ func TestStepsFromOldMembers(t *testing.T) {
 		leader, others := leads(t, catalog.ShardGroup(0), all)
 		after := leader.report().Group(catalog.ShardGroup(0)).Members
 		step := func(action placement.Action, server string) error {
-			return others[0].cluster.members.Change(t.Context(), leader.serverID(), placement.Change{Group: catalog.ShardGroup(0), Action: action, ServerID: server, After: after})
+			return others[0].cluster.members.Change(t.Context(), leader.serverID(), placement.Change{
+				Group: catalog.ShardGroup(0), Action: action, ServerID: server, After: after,
+			})
 		}
 		if err := step(placement.Remove, others[0].serverID()); err != nil {
 			t.Fatal(err)
 		}
-		for _, stale := range []placement.Action{placement.Remove, placement.Promote, placement.Demote, placement.AddNonvoter} {
+		for _, stale := range []placement.Action{placement.Remove, placement.Promote, placement.Demote,
+			placement.AddNonvoter} {
 			if err := step(stale, others[1].serverID()); !errors.Is(err, node.ErrOvertaken) {
 				t.Errorf("%s after another change gives %v", stale, err)
 			}
@@ -96,7 +102,8 @@ func TestStepsFromOldMembers(t *testing.T) {
 		if after = 0; !errors.Is(step(placement.Remove, others[1].serverID()), node.ErrCanceled) {
 			t.Error("a change that does not say what it was made from was not refused")
 		}
-		if g := leader.report().Group(catalog.ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) || len(g.Voters) != 2 {
+		if g := leader.report().Group(catalog.ShardGroup(0)); !slices.Contains(g.Voters, others[1].serverID()) ||
+			len(g.Voters) != 2 {
 			t.Errorf("the members are %+v", g)
 		}
 	})

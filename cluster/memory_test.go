@@ -11,8 +11,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestFullVoterIsHeardOf: a node whose memory is full leads nothing, but its replicas grow with every put. So the leaders refuse puts soon after, through
-// whatever node they come, with the figures of the full node, and take them again soon after it has memory again.
+// TestFullVoterIsHeardOf: a node whose memory is full leads nothing, but its replicas grow with
+// every put. So the leaders refuse puts soon after, through whatever node they come, with the
+// figures of the full node, and take them again soon after it has memory again.
 func TestFullVoterIsHeardOf(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +29,8 @@ func TestFullVoterIsHeardOf(t *testing.T) {
 			for q := range 2 * testShards {
 				for _, m := range tr.all {
 					err := put(m, fmt.Sprintf("q%d", q))
-					if got, _ := errors.AsType[*node.MemoryError](err); !errors.Is(err, want) || want != nil && (got == nil || got.Limit != 1<<30) {
+					if got, _ := errors.AsType[*node.MemoryError](err); !errors.Is(err, want) || want != nil &&
+						(got == nil || got.Limit != 1<<30) {
 						t.Errorf("a put through %s ended with %v, want %v", m.name, err, want)
 					}
 				}

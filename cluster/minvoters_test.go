@@ -13,8 +13,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestMinVotersFollowsTheCatalog: nodes ask for as many voters as the catalog says, whatever a catalog that begins anew says meanwhile. A shard with
-// fewer refuses puts through every node, and takes them when that is said.
+// TestMinVotersFollowsTheCatalog: nodes ask for as many voters as the catalog says, whatever a
+// catalog that begins anew says meanwhile. A shard with fewer refuses puts through every node, and
+// takes them when that is said.
 func TestMinVotersFollowsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +43,8 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 			t.Errorf("after its start b asks for %d voters", got)
 		}
 		var bad *catalog.SettingError
-		if _, err := b.cluster.Configure(t.Context(), catalog.Settings{MinVoters: 1}); !errors.As(err, &bad) || bad.Setting != catalog.MinVotersSetting {
+		if _, err := b.cluster.Configure(t.Context(), catalog.Settings{MinVoters: 1}); !errors.As(err, &bad) ||
+			bad.Setting != catalog.MinVotersSetting {
 			t.Errorf("lowered by the way: %v", err)
 		}
 		await(t, "a lowering", func() bool {
@@ -53,8 +55,9 @@ func TestMinVotersFollowsTheCatalog(t *testing.T) {
 	})
 }
 
-// TestNoAutoCreateFollowsTheCatalog: once the catalog says so, puts into queues that do not exist are refused with their names, through any node; those that were
-// created are served, nodes that start know it at once, and all of it is taken back.
+// TestNoAutoCreateFollowsTheCatalog: once the catalog says so, puts into queues that do not exist
+// are refused with their names, through any node; those that were created are served, nodes that
+// start know it at once, and all of it is taken back.
 func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -89,7 +92,8 @@ func TestNoAutoCreateFollowsTheCatalog(t *testing.T) {
 				t.Errorf("put through %s: %v", m.name, err)
 			}
 		}
-		if s, err := a.cluster.Configure(t.Context(), catalog.Settings{Grace: catalog.DefaultGrace}); err != nil || !*s.NoAutoCreate {
+		if s, err := a.cluster.Configure(t.Context(), catalog.Settings{Grace: catalog.DefaultGrace}); err != nil ||
+			!*s.NoAutoCreate {
 			t.Errorf("another setting changed it to %t: %v", *s.NoAutoCreate, err)
 		}
 		a.stop()

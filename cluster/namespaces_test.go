@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestAddedLimitCounts: when SetNamespace names nothing as pending, a limit that was added to those of a namespace counts in every shard.
+// TestAddedLimitCounts: when SetNamespace names nothing as pending, a limit that was added to those
+// of a namespace counts in every shard.
 func TestAddedLimitCounts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -50,14 +51,15 @@ func TestAddedLimitCounts(t *testing.T) {
 	})
 }
 
-// TestRestoredQuotasCount: quotas that a restore has brought are those of the backup whatever was there before, also if it brings them twice, and count in every
-// shard when it goes on.
+// TestRestoredQuotasCount: quotas that a restore has brought are those of the backup whatever was
+// there before, also if it brings them twice, and count in every shard when it goes on.
 func TestRestoredQuotasCount(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)
 		s := newSpace(tr)
-		if _, err := tr.all[0].cluster.SetNamespace(t.Context(), "t", [node.Limits]bool{node.LeasesLimit: true}, node.Amounts{node.LeasesLimit: 3}); err != nil {
+		if _, err := tr.all[0].cluster.SetNamespace(t.Context(), "t", [node.Limits]bool{node.LeasesLimit: true},
+			node.Amounts{node.LeasesLimit: 3}); err != nil {
 			t.Fatal(err)
 		}
 		for _, queue := range s.queues {
@@ -66,7 +68,9 @@ func TestRestoredQuotasCount(t *testing.T) {
 			}
 		}
 		want := []catalog.NamespaceConfig{
-			{Name: "another", Quota: node.Amounts{node.BytesLimit: 1000, node.PutRate: 2000}}, {Name: "t", Quota: node.Amounts{node.JobsLimit: 1}},
+			{
+				Name: "another", Quota: node.Amounts{node.BytesLimit: 1000, node.PutRate: 2000},
+			}, {Name: "t", Quota: node.Amounts{node.JobsLimit: 1}},
 		}
 		for i := range 2 {
 			if err := tr.all[1+i].cluster.RestoreNamespaces(t.Context(), want); err != nil {
@@ -180,7 +184,9 @@ func (s *space) ack(ctx context.Context, queue string) (acked int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	shard, r := node.ShardOf(queue, 0, testShards), s.all[0].cluster.Router()
-	reply, err := r.Reserve(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{queue}, Max: 8}}}, node.Wait{})
+	reply, err := r.Reserve(ctx, shard, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+		Queues: []string{queue}, Max: 8,
+	}}}, node.Wait{})
 	if err != nil {
 		return 0
 	}
@@ -204,14 +210,16 @@ func (s *space) watch(ctx context.Context) {
 	}
 }
 
-// TestQuotaHolds fills a namespace from everywhere while leaders of shards and of the catalog are cut off, come back and hand over: it never has more than its
-// quota and a batch for each shard. When all is well again, all of the quota can be used within seconds, wherever.
+// TestQuotaHolds fills a namespace from everywhere while leaders of shards and of the catalog are
+// cut off, come back and hand over: it never has more than its quota and a batch for each shard.
+// When all is well again, all of the quota can be used within seconds, wherever.
 func TestQuotaHolds(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		tr := newTrio(t, dir)
 		s := newSpace(tr)
-		config, err := tr.all[1].cluster.SetNamespace(t.Context(), "t", [node.Limits]bool{node.JobsLimit: true}, node.Amounts{node.JobsLimit: spaceQuota})
+		config, err := tr.all[1].cluster.SetNamespace(t.Context(), "t", [node.Limits]bool{node.JobsLimit: true},
+			node.Amounts{node.JobsLimit: spaceQuota})
 		if err != nil || len(config.Pending) > 0 {
 			t.Fatalf("%+v, %v", config, err)
 		}
@@ -239,7 +247,8 @@ func TestQuotaHolds(t *testing.T) {
 		s.going.Wait()
 		t.Logf("%d puts, %d refusals, at most %d jobs at a time", s.put, s.quota, s.most)
 		if s.most > spaceQuota+(spaceBatch-1)*testShards || s.most < spaceQuota {
-			t.Errorf("the namespace had up to %d jobs, want %d and less than a batch of %d more a shard", s.most, spaceQuota, spaceBatch)
+			t.Errorf("the namespace had up to %d jobs, want %d and less than a batch of %d more a shard", s.most, spaceQuota,
+				spaceBatch)
 		}
 		if s.quota == 0 || s.put < 2*spaceQuota {
 			t.Errorf("%d puts, %d refusals: the quota was hardly used", s.put, s.quota)
@@ -248,8 +257,8 @@ func TestQuotaHolds(t *testing.T) {
 	})
 }
 
-// useUp empties the namespace and fills it again from one shard after the other: a put below the quota is
-// accepted within a moment.
+// useUp empties the namespace and fills it again from one shard after the other: a put below the
+// quota is accepted within a moment.
 func (s *space) useUp() {
 	await(s.T, "an empty namespace", func() bool {
 		for _, queue := range s.queues {

@@ -86,7 +86,9 @@ type Transfer struct {
 func (c *Cluster) TransferLeader(ctx context.Context, t Transfer) error {
 	ctx, cancel := context.WithTimeout(ctx, placement.ChangeWait)
 	defer cancel()
-	if err := c.members.Change(ctx, t.From, placement.Change{Group: catalog.ShardGroup(t.Shard), Action: placement.Transfer, ServerID: t.To}); err != nil {
+	if err := c.members.Change(ctx, t.From, placement.Change{
+		Group: catalog.ShardGroup(t.Shard), Action: placement.Transfer, ServerID: t.To,
+	}); err != nil {
 		return fmt.Errorf("handing shard %d over from %s to %s: %w", t.Shard, t.From, t.To, err)
 	}
 	return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// holds counts the members that a server is, and the shards that it leads, as the leaders of the shards say.
+// holds counts the members that a server is, and the shards that it leads, as the leaders of the
+// shards say.
 func holds(t *testing.T, c *Cluster, serverID string) (replicas, leads int) {
 	t.Helper()
 	all, _ := c.Members(t.Context())
@@ -55,8 +56,8 @@ func TestDrainedNode(t *testing.T) {
 		if voters := catalogVoters(a, b); slices.Contains(voters, drained) {
 			t.Errorf("the empty node still has a vote in the catalog: %v", voters)
 		}
-		// A replica that the leader does not know finds no leader; other nodes do. It is stopped repeatedly
-		// until that is seen.
+		// A replica that the leader does not know finds no leader; other nodes do. It is stopped
+		// repeatedly until that is seen.
 		await(t, "a replica without a leader", func() bool {
 			if leader, err := c.node.Leader(0); err == nil && leader == "" {
 				return true
@@ -65,7 +66,8 @@ func TestDrainedNode(t *testing.T) {
 			leader, err := c.node.Leader(0)
 			return err == nil && leader == ""
 		})
-		if server := c.cluster.Router().FindLeader(t.Context(), 0); server != a.node.Status().ServerID && server != b.node.Status().ServerID {
+		if server := c.cluster.Router().FindLeader(t.Context(), 0); server != a.node.Status().ServerID &&
+			server != b.node.Status().ServerID {
 			t.Errorf("calls of a shard of which only a forgotten replica is here go to %q", server)
 		}
 		// Started again, it remembers no leader of what it has left.
@@ -77,7 +79,9 @@ func TestDrainedNode(t *testing.T) {
 		if err := b.cluster.Undrain(t.Context(), drained); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "an even cluster again", func() bool { return settled(a.cluster, 3, a, b, c) && len(catalogVoters(a, b, c)) == 3 })
+		await(t, "an even cluster again", func() bool {
+			return settled(a.cluster, 3, a, b, c) && len(catalogVoters(a, b, c)) == 3
+		})
 	})
 }
 
@@ -107,9 +111,12 @@ func TestTransferAndRemove(t *testing.T) {
 		}
 		c.stop()
 		await(t, "a leader of the catalog", func() bool { return a.cluster.Remove(t.Context(), gone) == nil })
-		await(t, "two nodes that have everything", func() bool { return len(b.cluster.Nodes()) == 2 && settled(b.cluster, 2, a, b) })
+		await(t, "two nodes that have everything", func() bool {
+			return len(b.cluster.Nodes()) == 2 && settled(b.cluster, 2, a, b)
+		})
 		for what, err := range map[string]error{
-			"remove": b.cluster.Remove(t.Context(), gone), "drain": b.cluster.Drain(t.Context(), gone, 0), "undrain": b.cluster.Undrain(t.Context(), gone),
+			"remove": b.cluster.Remove(t.Context(), gone), "drain": b.cluster.Drain(t.Context(), gone, 0),
+			"undrain": b.cluster.Undrain(t.Context(), gone),
 		} {
 			if !errors.Is(err, catalog.ErrUnknownNode) {
 				t.Errorf("%s of a node that is gone: %v", what, err)

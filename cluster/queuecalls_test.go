@@ -83,7 +83,8 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 		}
 		began := time.Now()
 		err := lags.cluster.Refresh(t.Context())
-		if took := time.Since(began); node.OutcomeOf(err) != node.NotApplied || !errors.Is(err, node.ErrNoLeader) || took != routing.LeaderWait {
+		if took := time.Since(began); node.OutcomeOf(err) != node.NotApplied || !errors.Is(err, node.ErrNoLeader) ||
+			took != routing.LeaderWait {
 			t.Errorf("after %v: %v", took, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -93,7 +94,8 @@ func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {
 		}
 		began = time.Now()
 		_, err = lags.cluster.CreateQueue(t.Context(), late(100), 1, fsm.Settings{})
-		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < routing.LeaderWait || took > routing.LeaderWait+time.Second {
+		if took := time.Since(began); node.OutcomeOf(err) != node.Unknown || took < routing.LeaderWait ||
+			took > routing.LeaderWait+time.Second {
 			t.Errorf("a creation, after %v: %v", took, err)
 		}
 		network.BreakAt("", "")
@@ -154,7 +156,8 @@ func TestCreateAndDeleteThroughAllNodes(t *testing.T) {
 	})
 }
 
-// TestRequestsThroughAnotherNode are known to the leader: a repeat gets the first answer, other content is refused.
+// TestRequestsThroughAnotherNode are known to the leader: a repeat gets the first answer, other
+// content is refused.
 func TestRequestsThroughAnotherNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +180,8 @@ func TestRequestsThroughAnotherNode(t *testing.T) {
 		if _, err := create(others[1], "other"); !errors.As(err, &misused) || misused.ID != "r" {
 			t.Errorf("other content gives %v", err)
 		}
-		if _, err := others[1].cluster.CreateQueue(t.Context(), "wide", 2, fsm.Settings{}); !errors.Is(err, catalog.ErrQueueExists) {
+		if _, err := others[1].cluster.CreateQueue(t.Context(), "wide", 2, fsm.Settings{}); !errors.Is(err,
+			catalog.ErrQueueExists) {
 			t.Errorf("another creation gives %v", err)
 		}
 	})

@@ -31,7 +31,8 @@ func newTenant(tr *trio, name string, limit node.Limit, quota uint64) *tenant {
 	var set [node.Limits]bool
 	var amounts node.Amounts
 	set[limit], amounts[limit] = true, quota
-	if config, err := tr.all[2].cluster.SetNamespace(tr.Context(), name, set, amounts); err != nil || len(config.Pending) > 0 {
+	if config, err := tr.all[2].cluster.SetNamespace(tr.Context(), name, set, amounts); err != nil ||
+		len(config.Pending) > 0 {
 		tr.Fatalf("%+v, %v", config, err)
 	}
 	return s
@@ -56,7 +57,8 @@ func (s *tenant) held(of func(fsm.Counts) uint64) (sum uint64) {
 
 // run lets callers call all members with all queues until the time is over. It returns how many
 // calls were carried out, and how many were refused.
-func (s *tenant) run(callers uint64, length time.Duration, call func(m *member, shard uint32, queue string) error) (carried, refused int64) {
+func (s *tenant) run(callers uint64, length time.Duration,
+	call func(m *member, shard uint32, queue string) error) (carried, refused int64) {
 	ctx, cancel := context.WithTimeout(s.Context(), length)
 	defer cancel()
 	var did, over atomic.Int64
@@ -103,7 +105,9 @@ func (tr *trio) quotaOfBytes() {
 		_, err := m.cluster.Router().Do(tr.Context(), shard, &fsm.Request{Commands: []fsm.Command{job(queue)}})
 		return err
 	})
-	if held := s.held(func(c fsm.Counts) uint64 { return c.Bytes }); held < quota-size || held >= quota+testShards*size || refused == 0 {
+	if held := s.held(func(c fsm.Counts) uint64 {
+		return c.Bytes
+	}); held < quota-size || held >= quota+testShards*size || refused == 0 {
 		tr.Errorf("%d bytes are held of %d, in jobs of %d; %d puts were refused", held, quota, size, refused)
 	}
 }
@@ -137,7 +141,9 @@ func (tr *trio) quotaOfLeases() {
 func (tr *trio) quotaOfPuts() {
 	const rate, seconds = 60, 20
 	s := newTenant(tr, "puts", node.PutRate, rate*1000)
-	carried, refused := s.run(12, seconds*time.Second, func(m *member, _ uint32, queue string) error { return put(m, queue) })
+	carried, refused := s.run(12, seconds*time.Second, func(m *member, _ uint32, queue string) error {
+		return put(m, queue)
+	})
 	// A shard may use a second's worth of its rate at once, if it did not use it before.
 	if carried > rate*(seconds+testShards+1) || carried < rate*seconds*3/4 || refused == 0 {
 		tr.Errorf("%d puts within %d seconds at %d a second; %d were refused", carried, seconds, rate, refused)

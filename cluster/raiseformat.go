@@ -51,6 +51,7 @@ func (m *members) raiseFormat(ctx context.Context, reports map[string]*placement
 	case err != nil:
 		m.config.Logger.Warn("raising the format that the cluster speaks", "format", format, "error", err)
 	case raised:
-		m.config.Logger.Info("every node reads a later format: the cluster speaks it from now on", "format", format, "before", spoken)
+		m.config.Logger.Info("every node reads a later format: the cluster speaks it from now on", "format", format, "before",
+			spoken)
 	}
 }

@@ -28,8 +28,8 @@ type readiness struct {
 	caughtUp bool
 }
 
-// Router makes the calls of shards for the public edge, and says whether calls through this node are
-// served. Its methods may be called from any goroutine.
+// Router makes the calls of shards for the public edge, and says whether calls through this node
+// are served. Its methods may be called from any goroutine.
 type Router struct {
 	*routing.Router
 	peers     *routing.Peers

@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// settingsIn returns the version and the limit of jobs that each shard has of a queue, as its leader says.
+// settingsIn returns the version and the limit of jobs that each shard has of a queue, as its
+// leader says.
 func settingsIn(t *testing.T, through *member, name string) map[uint32][2]uint64 {
 	t.Helper()
 	held := map[uint32][2]uint64{}
@@ -28,8 +29,8 @@ func settingsIn(t *testing.T, through *member, name string) map[uint32][2]uint64
 	return held
 }
 
-// TestUpdatesThroughAllNodes changes the settings of one queue through all nodes at once: no change is lost, and when the calls have returned every
-// shard has the last of them.
+// TestUpdatesThroughAllNodes changes the settings of one queue through all nodes at once: no change
+// is lost, and when the calls have returned every shard has the last of them.
 func TestUpdatesThroughAllNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -46,7 +47,8 @@ func TestUpdatesThroughAllNodes(t *testing.T) {
 					if err != nil {
 						t.Errorf("through %s: %v", m.name, err)
 					}
-					if done, err := m.cluster.Reconcile(t.Context(), "wide"); err != nil || len(done.Witnesses) != testShards || len(done.Pending) > 0 {
+					if done, err := m.cluster.Reconcile(t.Context(), "wide"); err != nil || len(done.Witnesses) != testShards ||
+						len(done.Pending) > 0 {
 						t.Errorf("reconciling through %s: %+v, %v", m.name, done, err)
 					}
 				})
@@ -136,14 +138,17 @@ func logged(all []*member) (entries uint64) {
 	return entries
 }
 
-// TestRestoreQueueThroughAllNodes: a restore may come to any node, and the leader of the catalog opens what it done.
+// TestRestoreQueueThroughAllNodes: a restore may come to any node, and the leader of the catalog
+// opens what it done.
 func TestRestoreQueueThroughAllNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		_, all := threeMembers(t, dir)
 		for _, m := range all {
 			name := "of-" + m.name
-			if err := m.cluster.RestoreQueue(t.Context(), catalog.QueueConfig{Name: name, Partitions: testShards, Settings: fsm.Settings{MaxJobs: 7}}); err != nil {
+			if err := m.cluster.RestoreQueue(t.Context(), catalog.QueueConfig{
+				Name: name, Partitions: testShards, Settings: fsm.Settings{MaxJobs: 7},
+			}); err != nil {
 				t.Errorf("through %s: %v", m.name, err)
 			}
 			if q, recorded := m.cluster.Queue(name); !recorded || q.State != catalog.Active || q.Settings.MaxJobs != 7 {

@@ -9,7 +9,8 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 )
 
-// TestLeaderCompletesWhatAnotherNodeBegan has a node end, or lose its way, right after it had a creation and a deletion logged.
+// TestLeaderCompletesWhatAnotherNodeBegan has a node end, or lose its way, right after it had a
+// creation and a deletion logged.
 func TestLeaderCompletesWhatAnotherNodeBegan(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -28,19 +28,21 @@ type Recovery struct {
 // refuses a directory without a catalog.
 func OpenRecovery(dir string, logger *slog.Logger) (*Recovery, error) {
 	var self node.Identity
-	inner, err := node.OpenRecovery(node.RecoveryConfig{Dir: dir, Logger: logger, Others: func(group, clusterID string) (node.Machine, error) {
-		if group != catalog.GroupName {
-			return nil, fmt.Errorf("this program knows no group %q", group)
-		}
-		return catalog.NewSoleMachine(self, clusterID), nil
-	}})
+	inner, err := node.OpenRecovery(
+		node.RecoveryConfig{Dir: dir, Logger: logger, Others: func(group, clusterID string) (node.Machine, error) {
+			if group != catalog.GroupName {
+				return nil, fmt.Errorf("this program knows no group %q", group)
+			}
+			return catalog.NewSoleMachine(self, clusterID), nil
+		}})
 	if err != nil {
 		return nil, err
 	}
 	self = inner.Identity()
 	has := func(g node.RecoveryGroup) bool { return g.Group == catalog.GroupName && (g.LastIndex > 0 || g.Done) }
 	if !slices.ContainsFunc(inner.Groups(), has) {
-		return nil, errors.Join(fmt.Errorf("%s holds nothing of the catalog: this node had only just joined", dir), inner.Close())
+		return nil, errors.Join(fmt.Errorf("%s holds nothing of the catalog: this node had only just joined", dir),
+			inner.Close())
 	}
 	return &Recovery{Recovery: inner, dir: dir}, nil
 }

@@ -33,7 +33,8 @@ func TestVoterStaysIfItsSuccessorIsGone(t *testing.T) {
 			t.Errorf("the voters are %v, they were %v", now.Voters, members.Voters)
 		}
 		network.Reconnect(others[1].addr)
-		await(t, "the removal when it is back", func() bool { // by the leader of that moment: the one that was away led something too
+		// by the leader of that moment: the one that was away led something too
+		await(t, "the removal when it is back", func() bool {
 			if leader = leaderOf(0, all); leader == nil {
 				return false
 			}
@@ -79,7 +80,8 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 		}
 		await(t, "two members that answer, and one that does not", func() bool {
 			two, three, every := ask(2), ask(3), ask(0)
-			return errors.Is(two, node.ErrCanceled) && errors.Is(three, node.ErrSilent) && strings.Contains(three.Error(), away.serverID()) && errors.Is(every, node.ErrSilent)
+			return errors.Is(two, node.ErrCanceled) && errors.Is(three, node.ErrSilent) &&
+				strings.Contains(three.Error(), away.serverID()) && errors.Is(every, node.ErrSilent)
 		})
 	})
 }
@@ -88,5 +90,7 @@ func TestChangeReliesOnAsManyAsItNeeds(t *testing.T) {
 // which all voters are sound.
 func removal(g *placement.GroupReport, server string) placement.Change {
 	stay := slices.DeleteFunc(slices.Clone(g.Voters), func(id string) bool { return id == server })
-	return placement.Change{Group: g.Group, Action: placement.Remove, ServerID: server, After: g.Members, Alive: stay, Need: len(stay)}
+	return placement.Change{
+		Group: g.Group, Action: placement.Remove, ServerID: server, After: g.Members, Alive: stay, Need: len(stay),
+	}
 }

@@ -22,7 +22,9 @@ func TestStoppableWaitWithoutStop(t *testing.T) {
 			got := make(chan node.Reply, 1)
 			go func() {
 				req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
-				reply, err := others[0].cluster.Router().Reserve(t.Context(), shard, req, node.Wait{For: time.Hour, Stop: make(chan struct{})})
+				reply, err := others[0].cluster.Router().Reserve(t.Context(), shard, req, node.Wait{
+					For: time.Hour, Stop: make(chan struct{}),
+				})
 				if node.OutcomeOf(err) == node.Unknown {
 					t.Errorf("the outcome is not known: %v", err)
 				}

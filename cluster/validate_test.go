@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestEntriesThatTheLeaderRefuses come from another node, which would end all nodes with them, now and at each start.
+// TestEntriesThatTheLeaderRefuses come from another node, which would end all nodes with them, now
+// and at each start.
 func TestEntriesThatTheLeaderRefuses(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,7 +29,8 @@ func TestEntriesThatTheLeaderRefuses(t *testing.T) {
 				t.Errorf("%s: the leader answers %v", entry, err)
 			}
 		}
-		if _, err := others[0].cluster.CreateQueue(t.Context(), "wide", testShards+1, fsm.Settings{}); node.OutcomeOf(err) != node.NotApplied {
+		if _, err := others[0].cluster.CreateQueue(t.Context(), "wide", testShards+1,
+			fsm.Settings{}); node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("creating a queue that is too wide gives %v", err)
 		}
 		for _, m := range all {
@@ -49,10 +51,12 @@ func TestRemovedNodesMayOnlyJoin(t *testing.T) {
 		leader, others := leads(t, catalog.GroupName, all)
 		removed := others[0]
 		self := removed.serverID()
-		if _, err := leader.cluster.RemoveNode(t.Context(), catalog.Departure{ServerID: self}); err != nil { // although it answers
+		// although it answers
+		if _, err := leader.cluster.RemoveNode(t.Context(), catalog.Departure{ServerID: self}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := routing.Call[placement.Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport, struct{}{}); !errors.Is(err, node.ErrNoLeader) {
+		if _, err := routing.Call[placement.Report](t.Context(), removed.cluster.peers, leader.serverID(), pathReport,
+			struct{}{}); !errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("a removed node's call gives %v", err)
 		}
 		record, err := json.Marshal(removed.cluster.members.record)

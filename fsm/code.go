@@ -1,20 +1,23 @@
 package fsm
 
-// Code is the business outcome of a command. Every code but OK means that the command changed nothing.
-// The numbers are stored in remembered answers: they are never reused.
+// Code is the business outcome of a command. Every code but OK means that the command changed
+// nothing. The numbers are stored in remembered answers: they are never reused.
 type Code uint8
 
 // The codes, with the wire reason of each.
 const (
-	// OK: the command was carried out, or had been carried out before and its first answer is repeated.
+	// OK: the command was carried out, or had been carried out before and its first answer is
+	// repeated.
 	OK Code = 0
 	// Invalid (INVALID): a request id came again with other content.
 	Invalid Code = 1
 	// JobExists (JOB_EXISTS): the id is taken by a job with other content.
 	JobExists Code = 2
-	// JobNotFound (JOB_NOT_FOUND): no such job is held; Result.State is how it ended, if that is remembered.
+	// JobNotFound (JOB_NOT_FOUND): no such job is held; Result.State is how it ended, if that is
+	// remembered.
 	JobNotFound Code = 3
-	// JobReserved (JOB_RESERVED): the job is under a lease and the command does not apply to such a job.
+	// JobReserved (JOB_RESERVED): the job is under a lease and the command does not apply to such a
+	// job.
 	JobReserved Code = 4
 	// StaleLease (STALE_LEASE): the lease has lapsed, was given back, or never was.
 	StaleLease Code = 5
@@ -28,7 +31,8 @@ const (
 	QueueFull Code = 9
 	// RateLimited (RATE_LIMITED): putsPerSecond is used up; Result.Wait says for how long.
 	RateLimited Code = 10
-	// RequestExpired (REQUEST_EXPIRED): the request id is older than what is remembered; whether it was applied earlier is unknown.
+	// RequestExpired (REQUEST_EXPIRED): the request id is older than what is remembered; whether it
+	// was applied earlier is unknown.
 	RequestExpired Code = 11
 	// Quota (QUOTA): the shard holds as many queues as it may.
 	Quota Code = 12

@@ -26,8 +26,9 @@ const (
 	KindResetClock  Kind = 16
 )
 
-// Command is one of the pointer types *Put … *ResetClock of this file. Names, ids, headers and bodies of a command are not
-// checked here: the edge refuses what is malformed, and the machine takes any bytes. Negative times and durations count as 0.
+// Command is one of the pointer types *Put … *ResetClock of this file. Names, ids, headers and
+// bodies of a command are not checked here: the edge refuses what is malformed, and the machine
+// takes any bytes. Negative times and durations count as 0.
 type Command interface{ Kind() Kind }
 
 // Request is what one caller asks of one shard: commands of one log entry, in order, and a request
@@ -57,11 +58,12 @@ const (
 // Has reports whether all of the options in g2 are given.
 func (g Given) Has(g2 Given) bool { return g&g2 == g2 }
 
-// Header is one name and value carried with a job. Headers are sorted by name, and names are distinct.
+// Header is one name and value carried with a job. Headers are sorted by name, and names are
+// distinct.
 type Header struct{ Name, Value string }
 
-// Put creates a job, or answers as its first put was answered. Results: Created, State, Partition, Serial, Due.
-// Codes: QueueChanged, Quota, JobExists, RateLimited, QueueFull.
+// Put creates a job, or answers as its first put was answered. Results: Created, State, Partition,
+// Serial, Due. Codes: QueueChanged, Quota, JobExists, RateLimited, QueueFull.
 type Put struct {
 	Queue string
 	// Partition of Partitions is how the caller routed: partition 0 of 1 for an ordinary queue.
@@ -103,7 +105,8 @@ type Ref struct {
 	Fence     uint64
 }
 
-// Ack ends a reserved job. An ack that is repeated is OK. Result: State, always Acked. Code: StaleLease.
+// Ack ends a reserved job. An ack that is repeated is OK. Result: State, always Acked. Code:
+// StaleLease.
 type Ack struct{ Ref }
 
 // Nack gives a job back as failed. Results: State, Due. Code: StaleLease.
@@ -131,15 +134,16 @@ type Extend struct {
 	TTR time.Duration
 }
 
-// Cancel ends a job. Result: State, the one that it had or, if the command is refused, has. Codes: JobNotFound, JobReserved.
+// Cancel ends a job. Result: State, the one that it had or, if the command is refused, has. Codes:
+// JobNotFound, JobReserved.
 type Cancel struct {
 	Queue, ID string
 	// Force cancels a reserved job too; its lease becomes stale.
 	Force bool
 }
 
-// Reschedule gives a delayed or ready job a new due time. Results: Due, and State, also if the command is refused.
-// Codes: JobNotFound, JobReserved.
+// Reschedule gives a delayed or ready job a new due time. Results: Due, and State, also if the
+// command is refused. Codes: JobNotFound, JobReserved.
 type Reschedule struct {
 	Queue, ID string
 	// Given is GivenDelay or GivenDueAt.
@@ -164,7 +168,8 @@ type Purge struct {
 	Max uint32
 }
 
-// Configure sets the settings of a queue if Version is higher than the queue's. Codes: QueueChanged, Quota.
+// Configure sets the settings of a queue if Version is higher than the queue's. Codes:
+// QueueChanged, Quota.
 type Configure struct {
 	Queue                 string
 	Partition, Partitions uint32
@@ -172,13 +177,15 @@ type Configure struct {
 	Settings              Settings
 }
 
-// Open creates a queue's partition ahead of its first put. Result: Created. Codes: QueueExists, Quota.
+// Open creates a queue's partition ahead of its first put. Result: Created. Codes: QueueExists,
+// Quota.
 type Open struct {
 	Queue                 string
 	Partition, Partitions uint32
 }
 
-// DeleteQueue removes a queue with all that it holds, StepMax records at a time. Results: Count, More. Code: QueueNotFound.
+// DeleteQueue removes a queue with all that it holds, StepMax records at a time. Results: Count,
+// More. Code: QueueNotFound.
 type DeleteQueue struct{ Queue string }
 
 // Expire carries out what is overdue in any queue. Results: Count, More. Only the pacer of the
@@ -191,8 +198,9 @@ type Lead struct {
 	Grace time.Duration
 }
 
-// ResetClock moves the shard's time back to To, or does nothing if To is not before it. Nothing else ever moves it back; an operator
-// asks for it when the time is wrong. See DESIGN.md, Reset, for what becomes of the times that the shard holds.
+// ResetClock moves the shard's time back to To, or does nothing if To is not before it. Nothing
+// else ever moves it back; an operator asks for it when the time is wrong. See DESIGN.md, Reset,
+// for what becomes of the times that the shard holds.
 type ResetClock struct {
 	To Time
 	// Grace is how much longer a lease may get besides its own length.
@@ -250,5 +258,6 @@ func (*ResetClock) Kind() Kind { return KindResetClock }
 // CreatesQueue reports whether the put creates its queue if no queue has the name.
 func (c *Put) CreatesQueue() bool { return c.Partition == 0 && c.Partitions == 1 }
 
-// CarriesTrace reports whether a header is one of W3C Trace Context, which is no part of a job's content.
+// CarriesTrace reports whether a header is one of W3C Trace Context, which is no part of a job's
+// content.
 func CarriesTrace(h Header) bool { return h.Name == "traceparent" || h.Name == "tracestate" }

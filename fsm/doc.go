@@ -1,9 +1,11 @@
-// Package fsm has the vocabulary of one Belfry shard: the commands that its log carries and what they answer, the queries
-// and their readings, settings, records, times and formats. DESIGN.md has the rules.
+// Package fsm has the vocabulary of one Belfry shard: the commands that its log carries and what
+// they answer, the queries and their readings, settings, records, times and formats. DESIGN.md has
+// the rules.
 //
-// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/codec has their bytes, fsm/digest
-// their hashes, fsm/backup the stream of a backup. None has a clock, randomness, a goroutine, a lock, a log or I/O, and
-// none ranges over a map. A test walks the syntax trees for all of these.
+// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/codec has
+// their bytes, fsm/digest their hashes, fsm/backup the stream of a backup. None has a clock,
+// randomness, a goroutine, a lock, a log or I/O, and none ranges over a map. A test walks the
+// syntax trees for all of these.
 //
 // # Life of a job
 //
@@ -15,13 +17,14 @@
 //
 // # Adding a command
 //
-// Give it the next free [Kind] (numbers are never reused), a struct here, its encoding in fsm/codec with a golden file, a case
-// in Machine.apply of fsm/machine, the same in fsm/model, and its line in DESIGN.md. Once there is a release, it comes with a
-// new [Format], as every new field and record does; see fsm/codec/DESIGN.md.
+// Give it the next free [Kind] (numbers are never reused), a struct here, its encoding in fsm/codec
+// with a golden file, a case in Machine.apply of fsm/machine, the same in fsm/model, and its line
+// in DESIGN.md. Once there is a release, it comes with a new [Format], as every new field and
+// record does; see fsm/codec/DESIGN.md.
 //
 // # Adding a query
 //
-// Give it the next free [QueryKind], a struct here, a case in Machine.read of fsm/machine that puts nothing into the [Reading]
-// that aliases the machine, its encoding, and a golden file. New fields of a Reading, a job or a queue need a new version of
-// the encoding.
+// Give it the next free [QueryKind], a struct here, a case in Machine.read of fsm/machine that puts
+// nothing into the [Reading] that aliases the machine, its encoding, and a golden file. New fields
+// of a Reading, a job or a queue need a new version of the encoding.
 package fsm

@@ -16,12 +16,14 @@ const FirstFormat Format = 1
 // LatestFormat is the highest format that this program reads. Formats:
 //
 //	1  the first
-//	2  queues made in it have the default retry delays, tombstones say how a job ended, the cluster has a minimum of voters
+//	2  queues made in it have the default retry delays, tombstones say how a job ended, the cluster
+//	   has a minimum of voters
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
 const LatestFormat Format = 2
 
-// Readable returns nil if this program reads the format, else an error that names both and wraps ErrVersion.
+// Readable returns nil if this program reads the format, else an error that names both and wraps
+// ErrVersion.
 func (f Format) Readable() error {
 	if f < FirstFormat || f > LatestFormat {
 		return fmt.Errorf("%w: format %d, this program reads up to %d", ErrVersion, f, LatestFormat)
@@ -29,7 +31,8 @@ func (f Format) Readable() error {
 	return nil
 }
 
-// FormatOf returns the format that a log entry names, 0 if there is nothing of one. It checks nothing.
+// FormatOf returns the format that a log entry names, 0 if there is nothing of one. It checks
+// nothing.
 func FormatOf(entry []byte) Format {
 	if len(entry) == 0 {
 		return 0
@@ -37,7 +40,8 @@ func FormatOf(entry []byte) Format {
 	return Format(entry[0])
 }
 
-// ErrDamaged is wrapped by every error about bytes that are not what an encoder of this package wrote.
+// ErrDamaged is wrapped by every error about bytes that are not what an encoder of this package
+// wrote.
 var ErrDamaged = errors.New("damaged")
 
 // ErrVersion is wrapped by every error about bytes that a later version of this package wrote.

@@ -5,9 +5,11 @@ import "time"
 // ImportStep is where in a restore an Import stands.
 type ImportStep uint8
 
-// The steps. A shard gets one ImportBegin, any number of ImportRecords, and one ImportEnd; each may be repeated.
+// The steps. A shard gets one ImportBegin, any number of ImportRecords, and one ImportEnd; each may
+// be repeated.
 const (
-	// ImportBegin opens the restore: from then on the shard carries out nothing but Import, Open, Configure and Lead.
+	// ImportBegin opens the restore: from then on the shard carries out nothing but Import, Open,
+	// Configure and Lead.
 	ImportBegin ImportStep = 1
 	// ImportRecords brings a part of the records.
 	ImportRecords ImportStep = 2
@@ -26,15 +28,16 @@ type Import struct {
 	// Restore names the restore: the id of the backup.
 	Restore [16]byte
 	Step    ImportStep
-	// Sequence numbers the ImportRecords of a shard from 1. One that was carried out already changes nothing, so that an unknown
-	// outcome may be repeated, and a restore that was interrupted goes on where it stood.
+	// Sequence numbers the ImportRecords of a shard from 1. One that was carried out already changes
+	// nothing, so that an unknown outcome may be repeated, and a restore that was interrupted goes on
+	// where it stood.
 	Sequence uint64
 	// Floor is the highest serial of the backup, as far as it was read: of all of it with
 	// ImportEnd. The ids and fences of the shard begin above it. A record with a serial or fence
 	// above it is not imported, since the shard would give that number out again.
 	Floor uint64
-	// Overdue, with ImportBegin, says what becomes of delayed jobs that fell due after Since, when the backup was taken, and before
-	// the restore began; Period is for ImportSpread.
+	// Overdue, with ImportBegin, says what becomes of delayed jobs that fell due after Since, when the
+	// backup was taken, and before the restore began; Period is for ImportSpread.
 	Overdue ImportOverdue
 	Period  time.Duration
 	Since   Time

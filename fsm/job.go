@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// Job is one held job as a reader sees it. Of the methods of Machine that return jobs only Answer gives Headers, RetryDelays and
-// Body that are the reader's own; else they may alias the machine's memory: they are valid until the next Apply or Restore and
-// must not be changed. LastError and the names are always the reader's own.
+// Job is one held job as a reader sees it. Of the methods of Machine that return jobs only Answer
+// gives Headers, RetryDelays and Body that are the reader's own; else they may alias the machine's
+// memory: they are valid until the next Apply or Restore and must not be changed. LastError and the
+// names are always the reader's own.
 type Job struct {
 	Queue     string
 	Partition uint32
@@ -26,7 +27,8 @@ type Job struct {
 	TTR         time.Duration
 	MaxAttempts uint32
 	RetryDelays []time.Duration
-	// TTL is the time at which an unreserved job expires; 0 means never (none given, or cleared by a redrive).
+	// TTL is the time at which an unreserved job expires; 0 means never (none given, or cleared by a
+	// redrive).
 	TTL     Time
 	Headers []Header
 	Body    []byte
@@ -41,7 +43,8 @@ type Job struct {
 	LastError string
 	// Died is when the job last became dead; 0 if never.
 	Died Time
-	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered without its attempts.
+	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered
+	// without its attempts.
 	Ended          Time
 	AttemptUnknown bool
 }
@@ -79,7 +82,8 @@ type Ending struct {
 	Took time.Duration
 }
 
-// JobBytes is the size of a job as limits count it: its body, its id if the client chose it, and its headers.
+// JobBytes is the size of a job as limits count it: its body, its id if the client chose it, and
+// its headers.
 func JobBytes(j *Job) uint64 {
 	n := len(j.Body)
 	if !j.Generated {

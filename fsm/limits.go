@@ -15,7 +15,8 @@ const (
 	FinishedWindow = time.Minute
 )
 
-// Config bounds what a machine remembers. All replicas of a shard must have the same values. Zero values mean the defaults.
+// Config bounds what a machine remembers. All replicas of a shard must have the same values. Zero
+// values mean the defaults.
 type Config struct {
 	// TombstonesMax bounds the ended ids; default 10,000,000.
 	TombstonesMax int
@@ -25,7 +26,8 @@ type Config struct {
 	AnswersBytesMax int64
 	// QueuesMax bounds the queues of a shard, which take about 1 KiB each; default 100,000.
 	QueuesMax int
-	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between processes.
+	// Seed keys the tables of ids. It has no effect on results and may, and should, differ between
+	// processes.
 	Seed uint64
 }
 
@@ -36,7 +38,8 @@ type Stats struct {
 	Tombstones int
 	Finished   int
 	Answers    int
-	// AnswersBytes counts against Config.AnswersBytesMax; BlobBytes are all pages that hold bodies and other blobs.
+	// AnswersBytes counts against Config.AnswersBytesMax; BlobBytes are all pages that hold bodies and
+	// other blobs.
 	AnswersBytes int64
 	BlobBytes    int64
 }
@@ -45,7 +48,8 @@ type Stats struct {
 // costs the same however many jobs there are. It is no part of the state: replicas that hold the
 // same may differ in it.
 type Memory struct {
-	// Held is what the machine has now: records, bodies, tables, orders, and what an open snapshot keeps alive beside them.
+	// Held is what the machine has now: records, bodies, tables, orders, and what an open snapshot
+	// keeps alive beside them.
 	Held uint64
 	// Promised is what the held jobs may come to take without another put: the lease record of
 	// each, and the tombstone of a job with a client-chosen id. Memory of ended jobs is not

@@ -1,6 +1,7 @@
 package fsm
 
-// QueryKind is the byte that names a query, and what answers it, on the wire. Kinds are never reused.
+// QueryKind is the byte that names a query, and what answers it, on the wire. Kinds are never
+// reused.
 type QueryKind uint8
 
 // The kinds.
@@ -13,15 +14,17 @@ const (
 	KindHeldQuery   QueryKind = 6
 )
 
-// Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery, *QueueQuery, *QueuesQuery, *RecallQuery,
-// *HeldQuery. As with commands, names and ids are not checked here.
+// Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
+// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery. As with commands, names and ids are not
+// checked here.
 type Query interface {
 	// Kind returns the kind of the query.
 	Kind() QueryKind
 }
 
-// JobQuery asks for a job by its id, chosen or generated. Reading: Jobs, empty if no such job is held; with Ended also one
-// that has ended and is remembered, of which Queue, Partition, Serial, ID, State, FirstDue, Ended and Attempt are known.
+// JobQuery asks for a job by its id, chosen or generated. Reading: Jobs, empty if no such job is
+// held; with Ended also one that has ended and is remembered, of which Queue, Partition, Serial,
+// ID, State, FirstDue, Ended and Attempt are known.
 type JobQuery struct {
 	Queue, ID string
 	Ended     bool
@@ -30,8 +33,8 @@ type JobQuery struct {
 // QueueQuery asks for what is known of a queue. Reading: Queues, empty if it is unknown.
 type QueueQuery struct{ Queue string }
 
-// QueuesQuery asks for the first Max queues by name of those whose names begin with Prefix and come after After. Reading: Queues,
-// and More.
+// QueuesQuery asks for the first Max queues by name of those whose names begin with Prefix and come
+// after After. Reading: Queues, and More.
 type QueuesQuery struct {
 	Prefix string
 	// After is the name of the last queue seen; empty before the first.
@@ -77,7 +80,8 @@ type Reading struct {
 	// Kind is the kind of the query.
 	Kind QueryKind
 	Code Code
-	// Clock is the machine's: counts and counters are exact as of then. Now, which is not before it, is what all else is seen from.
+	// Clock is the machine's: counts and counters are exact as of then. Now, which is not before it,
+	// is what all else is seen from.
 	Clock, Now Time
 	// Jobs of grants are RESERVED and have the Until of the grant. Their leases may have been
 	// extended since.
@@ -93,7 +97,8 @@ type Cursor struct {
 	Serial uint64
 }
 
-// ListQuery asks for the jobs of a queue that are in a state, by (due, serial). Reading: Jobs, without their bodies, and More.
+// ListQuery asks for the jobs of a queue that are in a state, by (due, serial). Reading: Jobs,
+// without their bodies, and More.
 type ListQuery struct {
 	Queue string
 	State State

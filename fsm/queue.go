@@ -12,7 +12,8 @@ type Counters struct {
 	Cancelled, Expired, Died, Redriven, Rescheduled, Purged            uint64
 }
 
-// Counts are the held jobs of one queue by state, and their bytes. They are exact as of the last entry.
+// Counts are the held jobs of one queue by state, and their bytes. They are exact as of the last
+// entry.
 type Counts struct {
 	Delayed, Ready, Reserved, Dead uint64
 	Bytes                          uint64
@@ -29,13 +30,15 @@ type Queue struct {
 	Settings              Settings
 	Counts                Counts
 	Counters              Counters
-	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed one; 0 if there is none.
+	// OldestReady is the due time of the oldest ready job, NextDue the due time of the first delayed
+	// one; 0 if there is none.
 	OldestReady, NextDue Time
 	Created              Time
 	// Format selects the defaults of the queue: see DefaultRetryDelays.
 	Format Format
 	Due    Due
-	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the window that really holds.
+	// Tombstones is the number of ended ids remembered, DedupSince the time since which all are: the
+	// window that really holds.
 	Tombstones uint64
 	DedupSince Time
 	// Recent is what it did lately, nil where that is not known. Only readings have it.
@@ -54,11 +57,13 @@ type QueueRecord struct {
 	Settings  Settings
 	Counts    Counts
 	Counters  Counters
-	// Format is the format that the shard spoke when the queue was created. The queue keeps its defaults.
+	// Format is the format that the shard spoke when the queue was created. The queue keeps its
+	// defaults.
 	Format Format
 	// RateAt is the time at which the token bucket is full again; see Machine.takeToken.
 	RateAt Time
-	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0 if there is none.
+	// OverdueFrom and OverdueTo bound the window (from, to] that the overdue policy applies to; both 0
+	// if there is none.
 	OverdueFrom, OverdueTo Time
 	// Forgotten is the end of the youngest tombstone that was forgotten for want of room.
 	Forgotten Time
@@ -94,19 +99,22 @@ func (c *Counters) List() [14]uint64 {
 
 // Set takes what List returned.
 func (c *Counters) Set(v [14]uint64) {
-	c.Put, c.Duplicate, c.Granted, c.Acked, c.Nacked, c.Released, c.Lapsed, c.Extended = v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]
+	c.Put, c.Duplicate, c.Granted, c.Acked, c.Nacked, c.Released, c.Lapsed, c.Extended = v[0], v[1], v[2], v[3], v[4],
+		v[5], v[6], v[7]
 	c.Cancelled, c.Expired, c.Died, c.Redriven, c.Rescheduled, c.Purged = v[8], v[9], v[10], v[11], v[12], v[13]
 }
 
-// Due is when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC. The first slice of each kind is the present one, so that
-// the next hour is the present minute and the 59 after it. Counts are exact as of the last entry.
+// Due is when jobs fall due, by slices of time that begin at whole minutes, hours and days of UTC.
+// The first slice of each kind is the present one, so that the next hour is the present minute and
+// the 59 after it. Counts are exact as of the last entry.
 type Due struct {
 	// Overdue counts READY jobs, and DELAYED ones whose minute is over.
 	Overdue uint64
-	// Minute, Hour, Day and Month count DELAYED jobs that fall due in the present minute, in 60 minutes, in 24 hours, in 30 days; each counts what the one
-	// before does. Later counts the rest.
+	// Minute, Hour, Day and Month count DELAYED jobs that fall due in the present minute, in 60
+	// minutes, in 24 hours, in 30 days; each counts what the one before does. Later counts the rest.
 	Minute, Hour, Day, Month, Later uint64
-	// Minutes, Hours and Days are the slices that Hour, Day and Month add up, in their order, without empty ones.
+	// Minutes, Hours and Days are the slices that Hour, Day and Month add up, in their order, without
+	// empty ones.
 	Minutes, Hours, Days []DueSlice
 }
 
@@ -126,7 +134,8 @@ const (
 // RecentWindow is the time over which a machine counts the recent activity of a queue.
 const RecentWindow = time.Minute
 
-// LateBuckets is the number of buckets of lateness: bucket i counts what is below 2^i ms, the last one the rest.
+// LateBuckets is the number of buckets of lateness: bucket i counts what is below 2^i ms, the last
+// one the rest.
 const LateBuckets = 32
 
 // Recent is the activity of a queue within the last RecentWindow. It is derived from the entries:

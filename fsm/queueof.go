@@ -1,7 +1,7 @@
 package fsm
 
-// QueueOf returns the queue that a command names: the first one of a Reserve, empty for a command without a queue. An
-// Import names its queues inside its records.
+// QueueOf returns the queue that a command names: the first one of a Reserve, empty for a command
+// without a queue. An Import names its queues inside its records.
 func QueueOf(c Command) string {
 	switch c := c.(type) {
 	case *Put:

@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/fsmtest"
 )
 
-// TestQueueOfEveryCommand: a command without a queue is listed here, so a new one must have its case in QueueOf.
+// TestQueueOfEveryCommand: a command without a queue is listed here, so a new one must have its
+// case in QueueOf.
 func TestQueueOfEveryCommand(t *testing.T) {
 	without := map[fsm.Kind]bool{fsm.KindExpire: true, fsm.KindLead: true, fsm.KindResetClock: true, fsm.KindImport: true}
 	for _, c := range fsmtest.EveryCommand() {

@@ -2,7 +2,8 @@ package fsm
 
 import "time"
 
-// Result is what a command answers. Which fields a command fills is said at the command; the others are zero.
+// Result is what a command answers. Which fields a command fills is said at the command; the others
+// are zero.
 type Result struct {
 	Code  Code
 	State State
@@ -17,7 +18,8 @@ type Result struct {
 	Due       Time
 	Until     Time
 	Count     uint64
-	// Wait is how long the caller should wait before trying again; 0 if unknown. Only with RateLimited.
+	// Wait is how long the caller should wait before trying again; 0 if unknown. Only with
+	// RateLimited.
 	Wait   time.Duration
 	Grants []Grant
 }

@@ -25,8 +25,9 @@ const (
 	DefaultOverdueAfter = time.Minute
 )
 
-// DefaultRetryDelays returns the retry delays of a queue of the given format without a list of its own. Format 1 has none: a failed job is
-// ready at once. Jitter goes with them. The caller owns the list.
+// DefaultRetryDelays returns the retry delays of a queue of the given format without a list of its
+// own. Format 1 has none: a failed job is ready at once. Jitter goes with them. The caller owns the
+// list.
 func DefaultRetryDelays(created Format) []time.Duration {
 	if created < 2 {
 		return nil
@@ -36,8 +37,9 @@ func DefaultRetryDelays(created Format) []time.Duration {
 	}
 }
 
-// Jitter returns a default retry delay with a deviation of up to a tenth, so that jobs that failed together do not come back together.
-// It depends on the fence of the failed attempt alone: every replica must find the same due time.
+// Jitter returns a default retry delay with a deviation of up to a tenth, so that jobs that failed
+// together do not come back together. It depends on the fence of the failed attempt alone: every
+// replica must find the same due time.
 func Jitter(delay time.Duration, fence uint64) time.Duration {
 	// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 	z := fence + 0x9e3779b97f4a7c15
@@ -51,22 +53,27 @@ func Jitter(delay time.Duration, fence uint64) time.Duration {
 type Settings struct {
 	// TTR is the length of a lease where neither the reserve nor the job says; 0 means DefaultTTR.
 	TTR time.Duration
-	// MaxAttempts is the number of failed attempts after which a job is dead. It counts only if MaxAttemptsSet; then 0 means no limit.
+	// MaxAttempts is the number of failed attempts after which a job is dead. It counts only if
+	// MaxAttemptsSet; then 0 means no limit.
 	MaxAttempts    uint32
 	MaxAttemptsSet bool
-	// RetryDelays[n-1] follows failed attempt n; the last one repeats; empty means DefaultRetryDelays of the queue's format.
+	// RetryDelays[n-1] follows failed attempt n; the last one repeats; empty means DefaultRetryDelays
+	// of the queue's format.
 	RetryDelays []time.Duration
-	// DedupWindow is how long an ended job's id is remembered. It counts only if DedupWindowSet; else DefaultDedupWindow.
+	// DedupWindow is how long an ended job's id is remembered. It counts only if DedupWindowSet; else
+	// DefaultDedupWindow.
 	DedupWindow    time.Duration
 	DedupWindowSet bool
 	// DedupForever keeps ended ids without end; DedupWindow then does not count.
 	DedupForever bool
-	// MaxInFlight bounds reserved jobs, MaxJobs and MaxBytes held ones, PutsPerSecond new ones; 0 means no limit.
+	// MaxInFlight bounds reserved jobs, MaxJobs and MaxBytes held ones, PutsPerSecond new ones; 0
+	// means no limit.
 	MaxInFlight   uint64
 	MaxJobs       uint64
 	MaxBytes      uint64
 	PutsPerSecond uint64
-	// Overdue, OverduePeriod (for SpreadOverdue) and OverdueAfter (0 means DefaultOverdueAfter) are the policy after an outage.
+	// Overdue, OverduePeriod (for SpreadOverdue) and OverdueAfter (0 means DefaultOverdueAfter) are
+	// the policy after an outage.
 	Overdue       OverduePolicy
 	OverduePeriod time.Duration
 	OverdueAfter  time.Duration

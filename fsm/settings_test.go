@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestJitter: a default delay deviates by up to a tenth, evenly over jobs that failed together, and is the same on every replica.
+// TestJitter: a default delay deviates by up to a tenth, evenly over jobs that failed together, and
+// is the same on every replica.
 func TestJitter(t *testing.T) {
 	for _, delay := range DefaultRetryDelays(LatestFormat) {
 		var least, most, sum time.Duration

@@ -24,11 +24,12 @@ func (t Time) Add(d time.Duration) Time {
 // Sub returns t-u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
-// Ceil returns t in whole milliseconds, rounded up: what callers are shown must be what holds, and never early.
+// Ceil returns t in whole milliseconds, rounded up: what callers are shown must be what holds, and
+// never early.
 func (t Time) Ceil() Time { return t.Add(time.Duration((millisecond - t%millisecond) % millisecond)) }
 
-// After returns when something is due that is to happen d from t: a whole millisecond, rounded up. If d is 0 it is the
-// millisecond that t lies in, which is due already.
+// After returns when something is due that is to happen d from t: a whole millisecond, rounded up.
+// If d is 0 it is the millisecond that t lies in, which is due already.
 func (t Time) After(d time.Duration) Time {
 	if d == 0 {
 		return t - t%millisecond

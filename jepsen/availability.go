@@ -31,7 +31,8 @@ func (e *experiment) watch(ctx context.Context) error {
 	return err
 }
 
-// measureStalls returns, when ctx has ended, the times in which this process wanted to go on and was not let.
+// measureStalls returns, when ctx has ended, the times in which this process wanted to go on and
+// was not let.
 func measureStalls(ctx context.Context, now func() time.Duration) (stalls []checker.Span) {
 	for {
 		due := now() + stallTick

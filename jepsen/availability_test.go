@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// TestMeasureStalls: a clock that jumps while the harness waits is a stall, and one that goes on is none.
+// TestMeasureStalls: a clock that jumps while the harness waits is a stall, and one that goes on is
+// none.
 func TestMeasureStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -38,7 +39,8 @@ func TestMeasureStalls(t *testing.T) {
 	})
 }
 
-// TestStrikes: what a fault spares comes to the checker, and what that found comes back to the fault.
+// TestStrikes: what a fault spares comes to the checker, and what that found comes back to the
+// fault.
 func TestStrikes(t *testing.T) {
 	faults := []report.Fault{
 		{Name: "power-all", From: 1, To: 2},

@@ -16,7 +16,8 @@ import (
 // serverPackage is the server's command.
 const serverPackage = "github.com/belfrydb/belfry/cmd/belfry"
 
-// build builds the server for fault injection into a directory, without libraries: an image has none.
+// build builds the server for fault injection into a directory, without libraries: an image has
+// none.
 func build(ctx context.Context, dir string) (string, error) {
 	program := filepath.Join(dir, "belfry")
 	out, err := exec.CommandContext(ctx, "env", "CGO_ENABLED=0", "go", "build", "-tags", "jepsen", "-o", program,

@@ -34,7 +34,8 @@ const (
 // needs. Image, containers, network and volumes have names of the run's own, and are removed with
 // it.
 type compose struct {
-	// root is the directory of the repository, dir that of the run, project the name under which compose has it all.
+	// root is the directory of the repository, dir that of the run, project the name under which
+	// compose has it all.
 	root, dir, project string
 	// address is the one of this machine at which clients reach the nodes, ports the port of each.
 	address string
@@ -304,7 +305,8 @@ func (c *compose) compose(ctx context.Context, args ...string) (string, error) {
 	return c.run(ctx, "env", append(files, args...)...)
 }
 
-// run runs a program in the directory of the repository, and returns what it wrote to standard output.
+// run runs a program in the directory of the repository, and returns what it wrote to standard
+// output.
 func (c *compose) run(ctx context.Context, program string, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, program, args...)
 	command.Dir = c.root

@@ -64,7 +64,8 @@ func TestComposePublish(t *testing.T) {
 	}
 }
 
-// TestComposePublishRefuses has a docker-compose.yml of another form: a run must not come up at the ports of `make up`.
+// TestComposePublishRefuses has a docker-compose.yml of another form: a run must not come up at the
+// ports of `make up`.
 func TestComposePublishRefuses(t *testing.T) {
 	b, err := os.ReadFile("../docker-compose.yml")
 	if err != nil {
@@ -82,7 +83,8 @@ func TestComposePublishRefuses(t *testing.T) {
 	}
 }
 
-// TestComposeFiles writes what compose reads, in a directory whose name compose would take for something else.
+// TestComposeFiles writes what compose reads, in a directory whose name compose would take for
+// something else.
 func TestComposeFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a:b $HOME")
 	c := testCompose(dir)
@@ -118,7 +120,8 @@ func TestComposeFiles(t *testing.T) {
 	}
 }
 
-// TestComposable asks for runs that cannot be made with --compose, or only with it. The error says why for each fault.
+// TestComposable asks for runs that cannot be made with --compose, or only with it. The error says
+// why for each fault.
 func TestComposable(t *testing.T) {
 	for _, c := range []struct {
 		compose bool
@@ -148,7 +151,8 @@ func TestComposable(t *testing.T) {
 	}
 }
 
-// TestComposableNames has a verdict on every fault: one that is new and not named is refused, with a reason.
+// TestComposableNames has a verdict on every fault: one that is new and not named is refused, with
+// a reason.
 func TestComposableNames(t *testing.T) {
 	if why := unfitForContainers(t.Context(), "earthquake"); why == "" {
 		t.Error("a fault that nobody knows can be injected into containers")

@@ -125,7 +125,8 @@ func TestReadJournals(t *testing.T) {
 	}
 }
 
-// TestCutShort: a node without a journal, or with one that ends too early, agrees with everybody, and proves nothing.
+// TestCutShort: a node without a journal, or with one that ends too early, agrees with everybody,
+// and proves nothing.
 func TestCutShort(t *testing.T) {
 	lives := func(name string, indexes ...uint64) (j checker.Journal) {
 		j.Node = name

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestConclude: whatever came in the way of a command, what it printed ends with a verdict and the status is 0 or 1.
+// TestConclude: whatever came in the way of a command, what it printed ends with a verdict and the
+// status is 0 or 1.
 func TestConclude(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -28,7 +29,8 @@ func TestConclude(t *testing.T) {
 	}
 }
 
-// TestNoCommand: what is no command, or no flag of one, is an error that says so, and nothing is printed before it.
+// TestNoCommand: what is no command, or no flag of one, is an error that says so, and nothing is
+// printed before it.
 func TestNoCommand(t *testing.T) {
 	for _, c := range []struct {
 		args []string

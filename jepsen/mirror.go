@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/workload"
 )
 
-// startRedis starts the Redis of the run, if a workload needs one, and returns the flags with which the servers mirror.
+// startRedis starts the Redis of the run, if a workload needs one, and returns the flags with which
+// the servers mirror.
 func (e *experiment) startRedis(ctx context.Context) ([]string, error) {
 	if !workload.NeedRedis(e.workloads) {
 		return nil, nil

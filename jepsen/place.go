@@ -15,7 +15,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// wires is the network, which every client becomes part of when it first asks for its way to a node.
+// wires is the network, which every client becomes part of when it first asks for its way to a
+// node.
 type wires struct {
 	*network.Network
 	mu    sync.Mutex
@@ -109,7 +110,8 @@ func (d *disks) close() error {
 	return errors.Join(problems...)
 }
 
-// emptyDir makes a directory, or takes one that is empty. What another run left in it would be taken for this one's.
+// emptyDir makes a directory, or takes one that is empty. What another run left in it would be
+// taken for this one's.
 func emptyDir(path string) error {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return fmt.Errorf("making the directory of the run: %w", err)

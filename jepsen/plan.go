@@ -20,7 +20,8 @@ func coreKinds() []string {
 	}
 }
 
-// composites are those that RELIABILITY §4.2 wants in every plan. Workers die in every run, by the workload deaths.
+// composites are those that RELIABILITY §4.2 wants in every plan. Workers die in every run, by the
+// workload deaths.
 func composites() []string {
 	return []string{
 		"pause-one+power-all", "isolate-one+power-all", "kill-at-snapshot+kill-leader", "clock-back+kill-leader",
@@ -40,7 +41,8 @@ func alone(f nemesis.Fault) bool {
 	}
 }
 
-// fullPlan is every kind of fault once, every pair of the core kinds, and the composites, some in each run.
+// fullPlan is every kind of fault once, every pair of the core kinds, and the composites, some in
+// each run.
 func fullPlan(base settings) (plan []settings) {
 	var mixed, single []string
 	for _, f := range nemesis.All() {

@@ -204,7 +204,8 @@ func claimed(b *planted.Bug) string {
 	return strings.Join(append([]string{strings.Join(b.Claims, " ")}, b.Or...), " or ")
 }
 
-// sayProofs prints the table, in the form of the README; again is what repeats the proof of some bugs.
+// sayProofs prints the table, in the form of the README; again is what repeats the proof of some
+// bugs.
 func sayProofs(out io.Writer, proofs []proof, again func(bugs []string) string) error {
 	table := tabwriter.NewWriter(out, 0, 0, 1, ' ', 0)
 	fmt.Fprint(table, "\n| bug\t| claimed by\t| found by\t| seconds\t|\n|---\t|---\t|---\t|---\t|\n")

@@ -48,10 +48,12 @@ type record struct {
 	Probes   []checker.Probe    `json:"probes"`
 	Failures []report.Violation `json:"failures"`
 	Counts   map[string]int64   `json:"counts"`
-	// Journals are how long the journals are, by their names, Replicas how far they must reach at least.
+	// Journals are how long the journals are, by their names, Replicas how far they must reach at
+	// least.
 	Journals map[string]int64 `json:"journals"`
 	Replicas []replica        `json:"replicas"`
-	// Secured says that the cluster asked everybody who he was, Roots are the tokens that nodes found in their files.
+	// Secured says that the cluster asked everybody who he was, Roots are the tokens that nodes found
+	// in their files.
 	Secured bool          `json:"secured,omitempty"`
 	Roots   []access.Root `json:"roots,omitempty"`
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.
@@ -63,7 +65,8 @@ type record struct {
 	Stalls   []checker.Span `json:"stalls,omitempty"`
 }
 
-// itself is what a violation says that the run saw without a look at the history, beside what an invariant names.
+// itself is what a violation says that the run saw without a look at the history, beside what an
+// invariant names.
 const itself = "run"
 
 // fail notes something that is wrong without a look at the history.

@@ -70,7 +70,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return say(out, r, s.dir)
 }
 
-// run carries out one run and returns what it says. An error means that there is nothing to be said.
+// run carries out one run and returns what it says. An error means that there is nothing to be
+// said.
 func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, error) {
 	e := &experiment{settings: s, version: version(ctx), out: out}
 	e.struck.Tell = func(f report.Fault) {
@@ -102,7 +103,8 @@ func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, erro
 	if e.history == nil {
 		return nil, errors.Join(err, ended)
 	}
-	// From here on there is something to be judged, also if the run broke off; but it is not valid then.
+	// From here on there is something to be judged, also if the run broke off; but it is not valid
+	// then.
 	if err := errors.Join(err, context.Cause(ctx), ended); err != nil {
 		e.kept.fail(itself, e.history.Now(), "the run could not be finished: %v", err)
 	}
@@ -159,7 +161,8 @@ func (e *experiment) prepare(ctx context.Context) error {
 	return err
 }
 
-// target is what clients talk to. Those of the load ask also nodes that were removed, which must not answer.
+// target is what clients talk to. Those of the load ask also nodes that were removed, which must
+// not answer.
 func (e *experiment) target(asked func(*lab.Node) bool) workload.Target {
 	nodes := func() (names []string) {
 		for _, n := range e.lab.Nodes() {

@@ -103,7 +103,8 @@ func suite(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(s.finish(base.dir, out), context.Cause(ctx))
 }
 
-// carryOut carries out one run and adds what it says. A run that is not valid does not end the suite.
+// carryOut carries out one run and adds what it says. A run that is not valid does not end the
+// suite.
 func (s *summary) carryOut(ctx context.Context, one settings, out io.Writer) {
 	if ctx.Err() != nil {
 		return
@@ -211,7 +212,8 @@ func (s *summary) reason() string {
 	}
 }
 
-// missing returns which nemeses struck in no run: a kind alone or with others, a combination as that.
+// missing returns which nemeses struck in no run: a kind alone or with others, a combination as
+// that.
 func (s *summary) missing(wanted []string) []string {
 	kinds := strings.Split(strings.Join(slices.Collect(maps.Keys(s.Outages)), "+"), "+")
 	return slices.DeleteFunc(wanted, func(name string) bool {

@@ -112,7 +112,8 @@ func (a *Authority) Issue(node string, hosts []string, now, until time.Time) (Pa
 	return a.issue(template)
 }
 
-// issue makes a key and a certificate for it. An authority without a key signs itself, and keeps both.
+// issue makes a key and a certificate for it. An authority without a key signs itself, and keeps
+// both.
 func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -386,7 +386,8 @@ func TestForClients(t *testing.T) {
 	}
 }
 
-// TestAuthority: it is read as it was made, its keys are its owner's, and nothing that it issues outlives it.
+// TestAuthority: it is read as it was made, its keys are its owner's, and nothing that it issues
+// outlives it.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	m := newAuthority(t, "")

@@ -26,7 +26,8 @@ func (n Name) uri() *url.URL {
 // domainURI is what the certificate of an authority says of the domain that it was made for.
 func domainURI(domain string) *url.URL { return &url.URL{Scheme: nameScheme, Host: domain} }
 
-// NameOf returns who a certificate names. A certificate that names nobody, or more than one node, is nobody's.
+// NameOf returns who a certificate names. A certificate that names nobody, or more than one node,
+// is nobody's.
 func NameOf(cert *x509.Certificate) (Name, error) {
 	var found []Name
 	for _, uri := range cert.URIs {

@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// A Limiter bounds the connections of one port. Each connection has a slot, and a slot is idle until
-// it is pinned. When all slots are in use, a new connection takes the slot of an idle one: of the
-// longest idle one of the host that has most idle ones. So an idle connection costs its own host,
-// and a host that fills the port closes its own connections.
+// A Limiter bounds the connections of one port. Each connection has a slot, and a slot is idle
+// until it is pinned. When all slots are in use, a new connection takes the slot of an idle one: of
+// the longest idle one of the host that has most idle ones. So an idle connection costs its own
+// host, and a host that fills the port closes its own connections.
 //
 // All methods may be called from any goroutine.
 type Limiter struct {

@@ -36,7 +36,8 @@ func acquire(t *testing.T, l *Limiter, from string) (*visitor, *Slot) {
 	return v, s
 }
 
-// TestAcquireEvicts the longest idle connection of the host that has most of them, and never a pinned one.
+// TestAcquireEvicts the longest idle connection of the host that has most of them, and never a
+// pinned one.
 func TestAcquireEvicts(t *testing.T) {
 	l := New(4)
 	honest, _ := acquire(t, l, "10.0.0.1:1")

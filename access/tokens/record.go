@@ -16,7 +16,8 @@ const (
 	ScopesBytesMax = 1 << 10
 )
 
-// Record is what is kept of a token. What it was is not kept. Records are not changed once they are known.
+// Record is what is kept of a token. What it was is not kept. Records are not changed once they are
+// known.
 type Record struct {
 	ID     string `json:"id"`
 	Hash   Hash   `json:"hash"`

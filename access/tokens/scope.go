@@ -14,7 +14,8 @@ type Action string
 const (
 	// Put brings jobs and changes those that wait: put, cancel, reschedule.
 	Put Action = "put"
-	// Consume takes jobs and ends them, and looks at them: reserve, ack, nack, release, extend, get, list.
+	// Consume takes jobs and ends them, and looks at them: reserve, ack, nack, release, extend, get,
+	// list.
 	Consume Action = "consume"
 	// View shows numbers and settings of the queue, and no job. Each other action brings it along. For
 	// all queues it is also the state of the cluster and the metrics.
@@ -158,12 +159,14 @@ func (all Scopes) Allow(action Action, queue string) bool {
 	return false
 }
 
-// AllowView reports whether numbers and settings of a queue may be seen, as by whoever does something with it.
+// AllowView reports whether numbers and settings of a queue may be seen, as by whoever does
+// something with it.
 func (all Scopes) AllowView(queue string) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool { return s.covers(queue) })
 }
 
-// AllowCluster reports whether an action is allowed on what concerns all queues and the cluster itself: View or Admin.
+// AllowCluster reports whether an action is allowed on what concerns all queues and the cluster
+// itself: View or Admin.
 func (all Scopes) AllowCluster(action Action) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool {
 		return s.Queues == All && (slices.Contains(s.Actions, action) || slices.Contains(s.Actions, Admin))

@@ -55,7 +55,8 @@ func Parse(text string) (id string, hash Hash, err error) {
 	return id, hashOf(secret), nil
 }
 
-// secretLeast is from how many letters on what follows an id is taken for a secret that may have been copied badly.
+// secretLeast is from how many letters on what follows an id is taken for a secret that may have
+// been copied badly.
 const secretLeast = 20
 
 // Mask returns a text without the secrets of the tokens that it holds. Their ids stay.

@@ -34,7 +34,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// FuzzParse: nothing that a stranger sends as a token does harm, and what is taken for one is written in one way only.
+// FuzzParse: nothing that a stranger sends as a token does harm, and what is taken for one is
+// written in one way only.
 func FuzzParse(f *testing.F) {
 	text, _, _ := New()
 	for _, seed := range []string{"", prefix, text, strings.ToUpper(text), text + "_", strings.Repeat("a", 1000),
@@ -122,7 +123,8 @@ func TestScopes(t *testing.T) {
 // unless it is kept already.
 func TestScopesOfNoQueue(t *testing.T) {
 	for text, want := range map[string]string{
-		"put:a/b/c": `no queue can be meant by "a/b/c" in scope "put:a/b/c": a queue's name is name or namespace/name, with one slash at most`,
+		"put:a/b/c": `no queue can be meant by "a/b/c" in scope "put:a/b/c": a queue's name is name or namespace/name, ` +
+			`with one slash at most`,
 		"put:a/b/*": "one slash at most", "put:/a": "no part of a queue's name is empty", "put:/*": "is empty",
 		"put:a/": "is empty", "put:./*": "is empty",
 		"put:../x": "is empty", "put:..": "is empty", "put:a$b": "only letters, digits", "put:a$*": "only letters, digits",
@@ -169,7 +171,8 @@ func TestRootFile(t *testing.T) {
 	}
 }
 
-// TestMask: of tokens in a text only the ids are left, also of what was copied badly; words that begin alike stay.
+// TestMask: of tokens in a text only the ids are left, also of what was copied badly; words that
+// begin alike stay.
 func TestMask(t *testing.T) {
 	text, id, _ := New()
 	for given, want := range map[string]string{

@@ -43,7 +43,8 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// What falls due in a jump of the clock rings at once, in the order of the due times, and nothing rings before.
+// What falls due in a jump of the clock rings at once, in the order of the due times, and nothing
+// rings before.
 func TestJobsRingWhenTheClockIsAdvanced(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)
@@ -67,7 +68,8 @@ func TestJobsRingWhenTheClockIsAdvanced(t *testing.T) {
 	}
 }
 
-// A lease lapses, a retry comes due and a job's time is over when the clock is advanced, and only then.
+// A lease lapses, a retry comes due and a job's time is over when the clock is advanced, and only
+// then.
 func TestLeasesAndRetriesGoByTheClock(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)
@@ -105,7 +107,8 @@ func TestLeasesAndRetriesGoByTheClock(t *testing.T) {
 	}
 }
 
-// Calls that wait get what falls due, the one that waits longest what is due first. Their request ids are from before the jump.
+// Calls that wait get what falls due, the one that waits longest what is due first. Their request
+// ids are from before the jump.
 func TestWaitingCallGetsTheJob(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)
@@ -207,7 +210,8 @@ func TestWorkerInABubble(t *testing.T) {
 	})
 }
 
-// However often the clock jumps while calls are under way, they succeed, and no time is ever ahead of it.
+// However often the clock jumps while calls are under way, they succeed, and no time is ever ahead
+// of it.
 func TestAdvanceUnderLoad(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)

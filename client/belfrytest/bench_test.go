@@ -10,8 +10,8 @@ import (
 	"github.com/belfrydb/belfry/client/belfrytest"
 )
 
-// BenchmarkSDK puts jobs of 100 bytes, and then reserves and acks them, by 512 callers that make single calls. Client and
-// server share the process, and the server syncs its disk.
+// BenchmarkSDK puts jobs of 100 bytes, and then reserves and acks them, by 512 callers that make
+// single calls. Client and server share the process, and the server syncs its disk.
 func BenchmarkSDK(b *testing.B) {
 	for _, inFlight := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("inflight=%d", inFlight), func(b *testing.B) {

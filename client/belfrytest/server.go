@@ -108,7 +108,8 @@ func Open(ctx context.Context, dir string, opts ...Option) (_ *Server, err error
 		return nil, errors.Join(fmt.Errorf("opening the catalog: %w", err), s.listener.Close())
 	}
 	s.edge, err = rpc.NewServer(rpc.Config{
-		Node: s.cluster.Router(), Catalog: adapter.NewCatalog(s.cluster.Catalog), Cluster: adapter.NewCluster(s.cluster), Logger: logger, Registry: prometheus.NewRegistry(),
+		Node: s.cluster.Router(), Catalog: adapter.NewCatalog(s.cluster.Catalog), Cluster: adapter.NewCluster(s.cluster),
+		Logger: logger, Registry: prometheus.NewRegistry(),
 		Name: s.node.Status().Name, Address: address, Version: version, Now: s.Now,
 	})
 	if err != nil {

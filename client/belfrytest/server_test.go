@@ -15,15 +15,18 @@ import (
 func TestLifeOfAJob(t *testing.T) {
 	c := belfrytest.Start(t).Client(t)
 	began := time.Now()
-	put, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"), client.Header("k", "v"))
+	put, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"),
+		client.Header("k", "v"))
 	if err != nil || !put.Created || put.State != "DELAYED" {
 		t.Fatalf("put: %+v, %v", put, err)
 	}
-	again, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"), client.Header("k", "v"))
+	again, err := c.Put(t.Context(), "orders", []byte("body \xff"), client.In(200*time.Millisecond), client.ID("order-42"),
+		client.Header("k", "v"))
 	if err != nil || again.Created || !again.DueAt.Equal(put.DueAt) {
 		t.Errorf("the same put again: %+v, %v", again, err)
 	}
-	if _, err := c.Put(t.Context(), "orders", []byte("other"), client.ID("order-42")); !errors.Is(err, client.ErrJobExists) {
+	if _, err := c.Put(t.Context(), "orders", []byte("other"), client.ID("order-42")); !errors.Is(err,
+		client.ErrJobExists) {
 		t.Errorf("another put under the same id: %v", err)
 	}
 	jobs, err := c.Reserve(t.Context(), client.ReserveOptions{Queues: []string{"orders"}, Wait: 20 * time.Second})
@@ -34,10 +37,12 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Errorf("the job came %v early", early)
 	}
 	job := jobs[0]
-	if job.ID != "order-42" || string(job.Body) != "body \xff" || job.Headers["k"] != "v" || job.Attempt != 1 || job.TTR != 30*time.Second {
+	if job.ID != "order-42" || string(job.Body) != "body \xff" || job.Headers["k"] != "v" || job.Attempt != 1 ||
+		job.TTR != 30*time.Second {
 		t.Errorf("job %+v", job)
 	}
-	if state, _, err := c.Nack(t.Context(), job.Lease, client.Dead(errors.New("no such order"))); err != nil || state != "DEAD" {
+	if state, _, err := c.Nack(t.Context(), job.Lease, client.Dead(errors.New("no such order"))); err != nil ||
+		state != "DEAD" {
 		t.Errorf("nack: %s, %v", state, err)
 	}
 	if err := job.Ack(t.Context()); !errors.Is(err, client.ErrStaleLease) {
@@ -125,7 +130,8 @@ func TestWorkerAtARealServer(t *testing.T) {
 		OnError: func(job *client.Job, err error) { t.Errorf("job %s: %v", job.ID, err) },
 	}
 	slow := make(chan struct{})
-	time.AfterFunc(25*time.Second, func() { close(slow) }) // longer than a lease, which has time to be extended on a busy machine
+	// longer than a lease, which has time to be extended on a busy machine
+	time.AfterFunc(25*time.Second, func() { close(slow) })
 	err := w.Run(ctx, c, func(ctx context.Context, job *client.Job) error {
 		if job.Attempt != 1 {
 			t.Errorf("job %s came again: attempt %d", job.ID, job.Attempt)
@@ -149,14 +155,16 @@ func TestWorkerAtARealServer(t *testing.T) {
 	}
 }
 
-// TestFind: what became of a job is answered while its id is remembered; Get says only that the job is gone.
+// TestFind: what became of a job is answered while its id is remembered; Get says only that the job
+// is gone.
 func TestFind(t *testing.T) {
 	s := belfrytest.Start(t)
 	c := s.Client(t)
 	if _, err := c.Put(t.Context(), "orders", []byte("x"), client.ID("order-42")); err != nil {
 		t.Fatal(err)
 	}
-	if job, err := c.Find(t.Context(), "orders", "order-42"); err != nil || string(job.Body) != "x" || !job.EndedAt.IsZero() {
+	if job, err := c.Find(t.Context(), "orders", "order-42"); err != nil || string(job.Body) != "x" ||
+		!job.EndedAt.IsZero() {
 		t.Errorf("before: %+v, %v", job, err)
 	}
 	jobs, err := c.Reserve(t.Context(), client.ReserveOptions{Queues: []string{"orders"}})
@@ -170,7 +178,8 @@ func TestFind(t *testing.T) {
 	if err != nil || job.State != "ACKED" || job.EndedAt.IsZero() || job.Body != nil {
 		t.Errorf("after: %+v, %v", job, err)
 	}
-	if _, err := c.Get(t.Context(), "orders", "order-42"); !errors.Is(err, client.ErrJobNotFound) || !strings.Contains(err.Error(), "ACKED since") {
+	if _, err := c.Get(t.Context(), "orders", "order-42"); !errors.Is(err, client.ErrJobNotFound) ||
+		!strings.Contains(err.Error(), "ACKED since") {
 		t.Errorf("Get: %v", err)
 	}
 	if _, err := c.Find(t.Context(), "orders", "never"); !errors.Is(err, client.ErrJobNotFound) {
@@ -178,7 +187,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestClusterOfAServer: the server is a cluster of one node, and says where clients reach it and what it runs.
+// TestClusterOfAServer: the server is a cluster of one node, and says where clients reach it and
+// what it runs.
 func TestClusterOfAServer(t *testing.T) {
 	s := belfrytest.Start(t)
 	c, err := s.Client(t).Admin().Cluster(t.Context())

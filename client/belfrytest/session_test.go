@@ -72,7 +72,8 @@ func (r *relay) pass(conn net.Conn) {
 	back.Wait()
 }
 
-// TestSessionsOfAServer: a client's hot calls share one connection to a real server, which stops although a poll waits and the client is there.
+// TestSessionsOfAServer: a client's hot calls share one connection to a real server, which stops
+// although a poll waits and the client is there.
 func TestSessionsOfAServer(t *testing.T) {
 	server, err := belfrytest.Open(t.Context(), t.TempDir())
 	if err != nil {
@@ -117,7 +118,8 @@ func TestSessionsOfAServer(t *testing.T) {
 	all.Go(func() {
 		_, _ = c.Reserve(ctx, client.ReserveOptions{Queues: []string{"none"}, Max: 2, Wait: time.Minute})
 	})
-	if _, err := c.PutBatch(t.Context(), []client.Put{{Queue: "orders"}}); err != nil { // by now the poll may be on its way
+	// by now the poll may be on its way
+	if _, err := c.PutBatch(t.Context(), []client.Put{{Queue: "orders"}}); err != nil {
 		t.Error(err)
 	}
 	if err := server.Close(); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/client/belfrytest"
 )
 
-// A worker handles each job once and with a live context, wherever the clock of its server stands beside this machine's: a lease is a length.
+// A worker handles each job once and with a live context, wherever the clock of its server stands
+// beside this machine's: a lease is a length.
 func TestAWorkerAsksNoClockAboutItsLeases(t *testing.T) {
 	for name, at := range map[string]time.Time{
 		"behind by more than a lease": time.Now().Add(-24*time.Hour - 40*time.Second),
@@ -60,7 +61,8 @@ func TestAWorkerAsksNoClockAboutItsLeases(t *testing.T) {
 	}
 }
 
-// A lease that the clock has ended ends the handler with the next extension, which comes in the test's own time.
+// A lease that the clock has ended ends the handler with the next extension, which comes in the
+// test's own time.
 func TestAdvanceEndsAHandlerByTheNextExtension(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)

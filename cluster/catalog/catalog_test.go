@@ -15,7 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// open starts a node with a catalog on dir. The returned function ends it; it also runs at the end of the test.
+// open starts a node with a catalog on dir. The returned function ends it; it also runs at the end
+// of the test.
 func open(t *testing.T, dir string) (*node.Node, *Catalog, func()) {
 	t.Helper()
 	n, end := openNode(t, dir)

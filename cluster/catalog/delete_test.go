@@ -45,7 +45,8 @@ func TestDeleteQueueEmptiesTheShards(t *testing.T) {
 	})
 }
 
-// TestADeletionThatWasCutShortIsCompleted: until then the queue is neither what it was nor free to be made again.
+// TestADeletionThatWasCutShortIsCompleted: until then the queue is neither what it was nor free to
+// be made again.
 func TestADeletionThatWasCutShortIsCompleted(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {

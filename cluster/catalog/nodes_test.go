@@ -36,7 +36,8 @@ func TestNameOfANodeInTheCatalog(t *testing.T) {
 	}
 }
 
-// TestDrainsAtTheSameTime: two drains, each of which leaves enough nodes by itself, do not leave too few together.
+// TestDrainsAtTheSameTime: two drains, each of which leaves enough nodes by itself, do not leave
+// too few together.
 func TestDrainsAtTheSameTime(t *testing.T) {
 	m := newMachine()
 	for _, name := range []string{"a", "b", "c", "d"} {

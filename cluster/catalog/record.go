@@ -46,7 +46,8 @@ type Node struct {
 	Format fsm.Format `json:"format,omitempty"`
 	// Draining: placement empties the node.
 	Draining bool `json:"draining,omitempty"`
-	// RequiresTokens: the node requires tokens of its callers. While one node of a cluster does, all do.
+	// RequiresTokens: the node requires tokens of its callers. While one node of a cluster does, all
+	// do.
 	RequiresTokens bool `json:"guarded,omitempty"`
 }
 

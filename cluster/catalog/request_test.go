@@ -12,7 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestARepeatedRequestGetsItsFirstAnswer: across changes by others, a deletion and a restart, for 5 minutes.
+// TestARepeatedRequestGetsItsFirstAnswer: across changes by others, a deletion and a restart, for 5
+// minutes.
 func TestARepeatedRequestGetsItsFirstAnswer(t *testing.T) {
 	dir := t.TempDir() // outside the bubble: it is removed after the node has ended
 	synctest.Test(t, func(t *testing.T) {

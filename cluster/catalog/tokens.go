@@ -169,9 +169,10 @@ func (c *Catalog) Token(id string) (*tokens.Record, bool) {
 	return t, ok
 }
 
-// TokensRequiredBy returns the name of a node of the cluster that requires tokens of its callers, "" if there
-// is none. It reads this replica, from memory and without a lock.
+// TokensRequiredBy returns the name of a node of the cluster that requires tokens of its callers,
+// "" if there is none. It reads this replica, from memory and without a lock.
 func (c *Catalog) TokensRequiredBy() string { return c.access.Load().tokensRequiredBy }
 
-// TokensRequiredAltered returns a channel that is closed when the result of TokensRequiredBy changes after this call.
+// TokensRequiredAltered returns a channel that is closed when the result of TokensRequiredBy
+// changes after this call.
 func (c *Catalog) TokensRequiredAltered() <-chan struct{} { return c.access.requiredChanged.wait() }

@@ -19,7 +19,8 @@ func madeToken(made, end int64) *tokens.Record {
 		Scopes: tokens.Scopes{{Actions: []tokens.Action{tokens.Put}, Queues: "q"}}}
 }
 
-// TestTokensAreKept: what is recorded is found at once and after a restart, and what has ended is not.
+// TestTokensAreKept: what is recorded is found at once and after a restart, and what has ended is
+// not.
 func TestTokensAreKept(t *testing.T) {
 	dir := t.TempDir()
 	_, c, end := open(t, dir)
@@ -111,8 +112,8 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 }
 
-// TestTokensRequiredByANode: while one node requires tokens, the cluster does, also at a replica that
-// restores a snapshot. TokensRequiredAltered reports each change.
+// TestTokensRequiredByANode: while one node requires tokens, the cluster does, also at a replica
+// that restores a snapshot. TokensRequiredAltered reports each change.
 func TestTokensRequiredByANode(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	shown := &Catalog{access: m.access}

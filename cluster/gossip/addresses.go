@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// addressFile keeps the addresses at which members were seen. It is a hint: without it, or with one that cannot be read, a node asks
-	// its join addresses only.
+	// addressFile keeps the addresses at which members were seen. It is a hint: without it, or with
+	// one that cannot be read, a node asks its join addresses only.
 	addressFile = "gossip-addresses.json"
-	// addressesMax bounds the addresses that are kept and tried; those seen longest ago are forgotten first.
+	// addressesMax bounds the addresses that are kept and tried; those seen longest ago are forgotten
+	// first.
 	addressesMax = 64
 )
 
-// addressBook is the addresses at which members were seen, the latest at the end. One goroutine uses it.
+// addressBook is the addresses at which members were seen, the latest at the end. One goroutine
+// uses it.
 type addressBook struct {
 	path  string // empty: kept in memory only
 	addrs []netip.AddrPort
@@ -32,7 +34,8 @@ type addressRecord struct {
 	Addresses []netip.AddrPort `json:"addresses"`
 }
 
-// loadAddresses reads the book of a data directory. The book can be used also if there was an error.
+// loadAddresses reads the book of a data directory. The book can be used also if there was an
+// error.
 func loadAddresses(dir string) (*addressBook, error) {
 	if dir == "" {
 		return &addressBook{}, nil
@@ -82,8 +85,8 @@ func (b *addressBook) remove(addr netip.AddrPort) {
 	}
 }
 
-// save writes the book if it changed. A crash leaves the old file or the new one; losing it to a power cut costs a hint, so it is not
-// synced.
+// save writes the book if it changed. A crash leaves the old file or the new one; losing it to a
+// power cut costs a hint, so it is not synced.
 func (b *addressBook) save() error {
 	if !b.dirty || b.path == "" {
 		return nil

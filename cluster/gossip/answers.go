@@ -6,7 +6,8 @@ import (
 	"net"
 )
 
-// Answers reports whether a node gossips at addr, HOST:PORT. It needs no key, and neither side learns more. It asks until ctx ends.
+// Answers reports whether a node gossips at addr, HOST:PORT. It needs no key, and neither side
+// learns more. It asks until ctx ends.
 func Answers(ctx context.Context, addr string) bool {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -25,7 +25,10 @@ func TestAnswers(t *testing.T) {
 	}
 	for _, keys := range []string{"", keyFile(t, "", 1)} {
 		g, err := gossip.Start(t.Context(), gossip.Config{
-			Self:   gossip.Info{Cluster: "one", Name: "n1", ServerID: "n1.a", PeerAddr: "127.0.0.1:7401", ClientAddr: "127.0.0.1:7400", Shards: 6, Format: 1},
+			Self: gossip.Info{
+				Cluster: "one", Name: "n1", ServerID: "n1.a", PeerAddr: "127.0.0.1:7401", ClientAddr: "127.0.0.1:7400", Shards: 6,
+				Format: 1,
+			},
 			Listen: "127.0.0.1:0", Insecure: keys == "", KeyFile: keys, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {

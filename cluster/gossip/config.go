@@ -14,17 +14,21 @@ import (
 type Config struct {
 	// Self is what the node says of itself at first; see Update.
 	Self Info
-	// Listen is where gossip listens, host:port, for packets (UDP) and streams (TCP). Port 0 picks a free port.
+	// Listen is where gossip listens, host:port, for packets (UDP) and streams (TCP). Port 0 picks a
+	// free port.
 	Listen string
-	// Advertise is the host at which others reach this node, resolved once at the start. Empty means the host of Listen. It must be
-	// given if Listen is an unspecified address: which of a machine's addresses others can reach is never guessed.
+	// Advertise is the host at which others reach this node, resolved once at the start. Empty means
+	// the host of Listen. It must be given if Listen is an unspecified address: which of a machine's
+	// addresses others can reach is never guessed.
 	Advertise string
-	// Join are addresses to look for others at, host:port. They may name the node itself. A host that has several addresses stands
-	// for all of them, and is resolved anew at each attempt.
+	// Join are addresses to look for others at, host:port. They may name the node itself. A host that
+	// has several addresses stands for all of them, and is resolved anew at each attempt.
 	Join []string
-	// Dir is the data directory, in which the addresses of other nodes are kept over a restart. Empty keeps them in memory only.
+	// Dir is the data directory, in which the addresses of other nodes are kept over a restart. Empty
+	// keeps them in memory only.
 	Dir string
-	// KeyFile holds the gossip keys; see ReadKeyFile and Gossip.ReloadKeys. Without one, Insecure must be set.
+	// KeyFile holds the gossip keys; see ReadKeyFile and Gossip.ReloadKeys. Without one, Insecure must
+	// be set.
 	KeyFile string
 	// Insecure lets gossip run without a key. Every host that reaches the port can then
 	// read and forge what nodes say of each other.
@@ -63,7 +67,8 @@ func (c Config) check() error {
 }
 
 // addresses returns where to listen, and the address to advertise without its port.
-func (c Config) addresses(ctx context.Context, lookup lookupFunc) (listen netip.AddrPort, advertise netip.Addr, err error) {
+func (c Config) addresses(ctx context.Context,
+	lookup lookupFunc) (listen netip.AddrPort, advertise netip.Addr, err error) {
 	hostPort := c.Listen
 	if strings.HasPrefix(hostPort, ":") {
 		hostPort = "[::]" + hostPort
@@ -74,7 +79,8 @@ func (c Config) addresses(ctx context.Context, lookup lookupFunc) (listen netip.
 	}
 	if c.Advertise == "" {
 		if at.Addr().IsUnspecified() {
-			return netip.AddrPort{}, netip.Addr{}, fmt.Errorf("gossip listens at %s, every address of this machine: say at which host others reach it", c.Listen)
+			return netip.AddrPort{}, netip.Addr{},
+				fmt.Errorf("gossip listens at %s, every address of this machine: say at which host others reach it", c.Listen)
 		}
 		return at, at.Addr(), nil
 	}

@@ -119,7 +119,8 @@ func TestWrongKeyStaysOut(t *testing.T) {
 				for _, side := range []struct {
 					node       *gossip.Gossip
 					other, say string
-				}{{caller, "the node at " + at(1) + " ", tt.said}, {called, "the node at " + host(2).String() + " ", tt.heard}} { // not the port that its stream comes from
+					// not the port that its stream comes from
+				}{{caller, "the node at " + at(1) + " ", tt.said}, {called, "the node at " + host(2).String() + " ", tt.heard}} {
 					got := problems(side.node, gossip.WrongKey)
 					if len(got) != 1 || !strings.Contains(got[0].Text, side.say) || !strings.Contains(got[0].Text, side.other) {
 						t.Errorf("problems %+v, want one that says %q of %s", got, side.say, side.other)

@@ -24,14 +24,14 @@ import (
 // receiver, 16 bytes and the port, so that no other node accepts it.
 //
 // The side that dials a stream knocks, and the other side answers with a challenge, new for each
-// stream. Frames of the first side are sealed with the challenge, frames of the second with it and the
-// nonce of the question (binding), so that none of them opens on another stream. A join address may
-// lead to a web server by mistake: the empty lines of a knock make it answer at once. A caller that
-// does not knock gets no challenge.
+// stream. Frames of the first side are sealed with the challenge, frames of the second with it and
+// the nonce of the question (binding), so that none of them opens on another stream. A join address
+// may lead to a web server by mistake: the empty lines of a knock make it answer at once. A caller
+// that does not knock gets no challenge.
 //
-// "refused" answers a stream that could not be opened, so that the node with the wrong key learns of
-// it. It is not authenticated, and nothing but a report follows from it. "hello" asks what the port is
-// for, without a key, and is answered with the same.
+// "refused" answers a stream that could not be opened, so that the node with the wrong key learns
+// of it. It is not authenticated, and nothing but a report follows from it. "hello" asks what the
+// port is for, without a key, and is answered with the same.
 const (
 	// frameVersion is 2 since streams begin with a knock and packets name their receiver.
 	frameVersion = 2
@@ -51,9 +51,11 @@ const (
 	knockEnd        = "\r\n\r\n"
 	placeSize       = 16 + 2
 
-	// packetBytesMax is what one UDP packet of ours may have: it passes an Ethernet frame whole, also inside a tunnel.
+	// packetBytesMax is what one UDP packet of ours may have: it passes an Ethernet frame whole, also
+	// inside a tunnel.
 	packetBytesMax = 1400
-	// streamBytesMax bounds a message on a stream. The full state of 1,024 nodes takes less than 800 KiB.
+	// streamBytesMax bounds a message on a stream. The full state of 1,024 nodes takes less than 800
+	// KiB.
 	streamBytesMax = 1 << 20
 )
 
@@ -105,7 +107,8 @@ func (r *keyring) openPacket(at netip.AddrPort, frame []byte) ([]byte, error) {
 	return message, nil
 }
 
-// placeBytes is the address of a node as packets have it. The zone of an IPv6 address has another name on each host.
+// placeBytes is the address of a node as packets have it. The zone of an IPv6 address has another
+// name on each host.
 func placeBytes(at netip.AddrPort) (place [placeSize]byte) {
 	ip := at.Addr().As16()
 	copy(place[:], ip[:])
@@ -116,7 +119,8 @@ func placeBytes(at netip.AddrPort) (place [placeSize]byte) {
 // nonceOf returns the nonce of what was sealed behind a head of so many bytes.
 func nonceOf(frame []byte, head int) nonce { return nonce(frame[head : head+nonceBytes]) }
 
-// nonce is what a frame was sealed with: random, and authenticated because nothing opens with another one.
+// nonce is what a frame was sealed with: random, and authenticated because nothing opens with
+// another one.
 type nonce [nonceBytes]byte
 
 // binding is what the frames of one stream are sealed with beside their heads.
@@ -132,7 +136,8 @@ func newBinding() (b binding) {
 	return b
 }
 
-// question returns what frames of the side that dialled are bound to, answer what those of the other side are. No question opens as an answer.
+// question returns what frames of the side that dialled are bound to, answer what those of the
+// other side are. No question opens as an answer.
 func (b *binding) question() []byte { return b.challenge[:] }
 func (b *binding) answer() []byte   { return slices.Concat(b.challenge[:], b.asked[:]) }
 
@@ -200,7 +205,8 @@ func knock(stream io.ReadWriter) (b binding, err error) {
 	return b, nil
 }
 
-// open waits for a knock and answers it with a challenge. The error is errHello for another question.
+// open waits for a knock and answers it with a challenge. The error is errHello for another
+// question.
 func open(stream io.ReadWriter) (b binding, err error) {
 	kind, err := readKind(stream)
 	if err == nil && kind == frameHello {

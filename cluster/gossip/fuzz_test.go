@@ -24,7 +24,8 @@ func fuzzRings(f *testing.F) (keyed, keyless *keyring) {
 // they did not.
 func wantRefusal(t *testing.T, plain []byte, err error) {
 	t.Helper()
-	for _, known := range []error{errFrame, errWrongKey, errKeyless, errElsewhere, errRefused, io.EOF, io.ErrUnexpectedEOF} {
+	for _, known := range []error{errFrame, errWrongKey, errKeyless, errElsewhere, errRefused, io.EOF,
+		io.ErrUnexpectedEOF} {
 		if errors.Is(err, known) {
 			return
 		}

@@ -33,17 +33,18 @@ type Gossip struct {
 
 // The library's intervals, for nodes in one or a few data centres.
 const (
-	// probeInterval is how often each node asks one other whether it is there, probeTimeout how long it waits before it asks others to.
+	// probeInterval is how often each node asks one other whether it is there, probeTimeout how long
+	// it waits before it asks others to.
 	probeInterval = time.Second
 	probeTimeout  = 500 * time.Millisecond
-	// suspicionMult makes a node silent 4 s after it failed to answer, up to 24 s if few others say so too. A node that pauses longer is
-	// called silent though it is well; nothing follows from that.
+	// suspicionMult makes a node silent 4 s after it failed to answer, up to 24 s if few others say so
+	// too. A node that pauses longer is called silent though it is well; nothing follows from that.
 	suspicionMult    = 4
 	suspicionMaxMult = 6
 	// exchangeInterval is how often a node compares all it knows with another one.
 	exchangeInterval = 15 * time.Second
-	// reclaimAfter is how long after a server id fell silent it may appear at another address. The library's
-	// default is never.
+	// reclaimAfter is how long after a server id fell silent it may appear at another address. The
+	// library's default is never.
 	reclaimAfter = time.Second
 	// forgottenAfter is how long the library keeps silent nodes. After that only the joiner remembers
 	// them.
@@ -126,7 +127,8 @@ func (g *Gossip) assemble(life context.Context, socket Socket) error {
 	}
 	g.problems = &problems{logger: logger, seen: make(map[problemKey]*Problem)}
 	t := &transport{
-		socket: socket, advertise: g.addr, keys: g.keys, allowFrom: g.cfg.AllowFrom, refused: g.reportKey, failures: g.failures, logger: logger,
+		socket: socket, advertise: g.addr, keys: g.keys, allowFrom: g.cfg.AllowFrom, refused: g.reportKey,
+		failures: g.failures, logger: logger,
 		life: func() context.Context { return life },
 	}
 	g.members = &members{
@@ -143,8 +145,8 @@ func (g *Gossip) assemble(life context.Context, socket Socket) error {
 	return nil
 }
 
-// libraryConfig returns the library's settings. A member's name is its server id, so that another incarnation is another member and
-// never takes over what is known of the one before it.
+// libraryConfig returns the library's settings. A member's name is its server id, so that another
+// incarnation is another member and never takes over what is known of the one before it.
 func libraryConfig(serverID string, t *transport, m *members, lines *libraryLog) *memberlist.Config {
 	c := memberlist.DefaultLANConfig()
 	c.Name, c.Transport, c.Logger = serverID, t, lines.logger()
@@ -166,10 +168,12 @@ func libraryConfig(serverID string, t *transport, m *members, lines *libraryLog)
 // says which node needs which change.
 func (g *Gossip) reportKey(addr netip.AddrPort, cause error) {
 	const reload = "; a SIGHUP has a node read its file again"
-	text := "has a gossip key that this node does not have: put the same keys into the files of --gossip-keys of both" + reload
+	text := "has a gossip key that this node does not have: put the same keys into the files of --gossip-keys of both" +
+		reload
 	switch {
 	case errors.Is(cause, errRefused) && g.keys.keyless:
-		text = "cannot open what this node sends, because this node has no gossip key: start this node with --gossip-keys and the keys of the other one"
+		text = "cannot open what this node sends, because this node has no gossip key: start this node with --gossip-keys " +
+			"and the keys of the other one"
 	case errors.Is(cause, errRefused):
 		text = "cannot open what this node sends, because it lacks this node's gossip key or has none: " +
 			"start it with --gossip-keys and this node's keys, or give this node the keys of the cluster" + reload
@@ -178,7 +182,10 @@ func (g *Gossip) reportKey(addr netip.AddrPort, cause error) {
 	case g.keys.keyless:
 		text = "runs gossip with a key, and this node has none: start this node with --gossip-keys and the keys of that one"
 	}
-	g.problems.report(Problem{Kind: WrongKey, Addr: addr, Text: fmt.Sprintf("the node at %s %s; until then the two will not find each other", placeOf(addr), text)})
+	g.problems.report(Problem{
+		Kind: WrongKey, Addr: addr,
+		Text: fmt.Sprintf("the node at %s %s; until then the two will not find each other", placeOf(addr), text),
+	})
 }
 
 // placeOf writes an address, without the port if that is not known.
@@ -192,11 +199,13 @@ func placeOf(addr netip.AddrPort) string {
 // Addr returns the address at which others reach this node's gossip, with the port that was picked.
 func (g *Gossip) Addr() netip.AddrPort { return g.addr }
 
-// Members returns the other nodes of this cluster, and those that have none yet, in the order of their server ids: those that are
-// alive, and those that fell silent while this process ran. As long as this node has no cluster it sees nodes of any.
+// Members returns the other nodes of this cluster, and those that have none yet, in the order of
+// their server ids: those that are alive, and those that fell silent while this process ran. As
+// long as this node has no cluster it sees nodes of any.
 func (g *Gossip) Members() []Member { return g.members.list() }
 
-// Changed returns a channel that is closed at the next change of Members. To miss none, ask for it before reading Members.
+// Changed returns a channel that is closed at the next change of Members. To miss none, ask for it
+// before reading Members.
 func (g *Gossip) Changed() <-chan struct{} { return g.members.change() }
 
 // Problems returns the problems that an operator must fix, in the order in which they were first

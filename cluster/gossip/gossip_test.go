@@ -82,13 +82,16 @@ func TestLeaveIsNoticedAtOnce(t *testing.T) {
 	})
 }
 
-// The library forgets silent nodes after half a minute and never calls again: without the joiner both halves stay apart.
+// The library forgets silent nodes after half a minute and never calls again: without the joiner
+// both halves stay apart.
 func TestHalvesFindEachOtherAfterALongSplit(t *testing.T) {
 	inWorld(t, func(w *world) {
 		nodes := w.runAll(4) // all join host 1, so the other half has no join address of its own
 		w.await("all see all", 10*time.Second, sees(nodes...))
 		w.net.Split([]netip.Addr{host(1), host(2)})
-		w.await("the halves see only themselves", 2*time.Minute, func() bool { return sees(nodes[:2]...)() && sees(nodes[2:]...)() })
+		w.await("the halves see only themselves", 2*time.Minute, func() bool {
+			return sees(nodes[:2]...)() && sees(nodes[2:]...)()
+		})
 		gossiptest.Pass(2 * time.Hour)
 		w.net.Heal()
 		took := w.await("all see all again", 2*time.Minute, sees(nodes...))
@@ -97,7 +100,8 @@ func TestHalvesFindEachOtherAfterALongSplit(t *testing.T) {
 }
 
 // Nobody's join address leads anywhere any more: what was written down does.
-// TestAddressesOutliveARestart, whether the data directory was there from the start or is made later.
+// TestAddressesOutliveARestart, whether the data directory was there from the start or is made
+// later.
 func TestAddressesOutliveARestart(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		t.Run(fmt.Sprintf("later %v", later), func(t *testing.T) {
@@ -133,7 +137,8 @@ func TestRestartAtAnotherAddress(t *testing.T) {
 		moved := w.config(3, 1)
 		moved.Listen = at(4)
 		g := w.run(moved)
-		// The library by itself refuses the new address until it has forgotten the old one, half a minute after it fell silent.
+		// The library by itself refuses the new address until it has forgotten the old one, half a minute
+		// after it fell silent.
 		took := w.await("n3 is at its new address", 35*time.Second, func() bool {
 			one, two := member(nodes[0], "n3.a"), member(nodes[1], "n3.a")
 			return one.Alive && two.Alive && one.GossipAddr.String() == at(4) && two.GossipAddr.String() == at(4)

@@ -15,8 +15,8 @@ type Info struct {
 	Cluster string
 	// Name is the node's name. ServerID is name.incarnation, and says which life of that name it is.
 	Name, ServerID string
-	// PeerAddr is where Raft and forwarding listen, ClientAddr where clients are served: host:port as others dial them, or empty if
-	// the node does not listen.
+	// PeerAddr is where Raft and forwarding listen, ClientAddr where clients are served: host:port as
+	// others dial them, or empty if the node does not listen.
 	PeerAddr, ClientAddr string
 	// Zone is the label by which replicas are spread; it may be empty.
 	Zone string
@@ -27,8 +27,8 @@ type Info struct {
 }
 
 const (
-	// infoVersion is the version of the encoding. Another version is refused: a node that knows a newer one writes the lowest version
-	// that the cluster speaks, as it does with the log.
+	// infoVersion is the version of the encoding. Another version is refused: a node that knows a
+	// newer one writes the lowest version that the cluster speaks, as it does with the log.
 	infoVersion = 1
 	// infoBytesMax is what the library carries of a node.
 	infoBytesMax = 512
@@ -38,19 +38,22 @@ const (
 
 var errInfo = errors.New("not the description of a node")
 
-// encode returns the form in which gossip carries the description: a version byte, six strings with their lengths, two numbers.
+// encode returns the form in which gossip carries the description: a version byte, six strings with
+// their lengths, two numbers.
 func (i Info) encode() ([]byte, error) {
 	if err := i.check(); err != nil {
 		return nil, err
 	}
 	b := []byte{infoVersion}
-	for _, s := range []string{i.Cluster, i.Name, strings.TrimPrefix(i.ServerID, i.Name+"."), i.PeerAddr, i.ClientAddr, i.Zone} {
+	for _, s := range []string{i.Cluster, i.Name, strings.TrimPrefix(i.ServerID, i.Name+"."), i.PeerAddr, i.ClientAddr,
+		i.Zone} {
 		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
 	}
 	b = binary.AppendUvarint(b, uint64(i.Shards))
 	b = binary.AppendUvarint(b, uint64(i.Format))
 	if len(b) > infoBytesMax {
-		return nil, fmt.Errorf("the node's ids, addresses and zone take %d bytes together, at most %d: use shorter ones", len(b), infoBytesMax)
+		return nil, fmt.Errorf("the node's ids, addresses and zone take %d bytes together, at most %d: use shorter ones",
+			len(b), infoBytesMax)
 	}
 	return b, nil
 }
@@ -99,7 +102,8 @@ func (i Info) check() error {
 	return nil
 }
 
-// ValidZone reports whether a node may say that it is in a zone: up to 64 visible letters of ASCII, or none.
+// ValidZone reports whether a node may say that it is in a zone: up to 64 visible letters of ASCII,
+// or none.
 func ValidZone(zone string) bool { return zone == "" || word(zone) }
 
 // word reports whether s may be a name or an id: short, visible ASCII.
@@ -121,7 +125,8 @@ func Dialable(addr string) bool {
 	return err == nil && n > 0
 }
 
-// infoReader reads the parts of an encoded description. After the first broken one all others are empty.
+// infoReader reads the parts of an encoded description. After the first broken one all others are
+// empty.
 type infoReader struct {
 	rest   []byte
 	broken bool

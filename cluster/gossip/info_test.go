@@ -40,7 +40,9 @@ func TestInfoRoundTrip(t *testing.T) {
 
 // The encoding is what other versions read: it changes only with its version.
 func TestInfoGolden(t *testing.T) {
-	encoded, err := Info{Cluster: "c", Name: "n", ServerID: "n.i", PeerAddr: "p:1", ClientAddr: "q:2", Zone: "z", Shards: 300, Format: 2}.encode()
+	encoded, err := Info{
+		Cluster: "c", Name: "n", ServerID: "n.i", PeerAddr: "p:1", ClientAddr: "q:2", Zone: "z", Shards: 300, Format: 2,
+	}.encode()
 	if want := "\x01\x01c\x01n\x01i\x03p:1\x03q:2\x01z\xac\x02\x02"; err != nil || string(encoded) != want {
 		t.Errorf("encoded %q, %v; want %q", encoded, err, want)
 	}

@@ -6,8 +6,9 @@ import (
 	"fmt"
 )
 
-// The types of the library's messages, its first byte. Those that are missing here are refused: Belfry sends no user messages, and
-// compression and encryption inside a frame have no use but to hide something from this inspection.
+// The types of the library's messages, its first byte. Those that are missing here are refused:
+// Belfry sends no user messages, and compression and encryption inside a frame have no use but to
+// hide something from this inspection.
 const (
 	messagePing         = 0
 	messageIndirectPing = 1
@@ -24,7 +25,8 @@ const (
 
 const (
 	crcBytes = 4
-	// versionBytes is the length of the list of protocol versions that each node sends; the library indexes it unchecked.
+	// versionBytes is the length of the list of protocol versions that each node sends; the library
+	// indexes it unchecked.
 	versionBytes = 6
 	// nestingMax bounds how deep values of fields that are unknown here may be nested.
 	nestingMax = 8
@@ -35,7 +37,8 @@ var errMessage = errors.New("not a message that nodes of Belfry send")
 // inspectPacket refuses a packet's message that the library should not see.
 func inspectPacket(b []byte) error { return inspectMessage(b, 0) }
 
-// inspectMessage looks at one message. depth is the number of compounds that it is in: a node sends none within another.
+// inspectMessage looks at one message. depth is the number of compounds that it is in: a node sends
+// none within another.
 func inspectMessage(b []byte, depth int) error {
 	if len(b) == 0 {
 		return fmt.Errorf("%w: empty", errMessage)
@@ -59,7 +62,8 @@ func inspectMessage(b []byte, depth int) error {
 	}
 }
 
-// inspectCompound looks at every message of a compound: a count, that many lengths of two bytes, the messages.
+// inspectCompound looks at every message of a compound: a count, that many lengths of two bytes,
+// the messages.
 func inspectCompound(b []byte) error {
 	if len(b) == 0 || len(b) < 1+2*int(b[0]) {
 		return fmt.Errorf("%w: a compound cut short", errMessage)
@@ -78,8 +82,8 @@ func inspectCompound(b []byte) error {
 	return nil
 }
 
-// inspectStream refuses a stream's message that the library should not see. Version 0.6.0 of the library ends the process at a state
-// whose nodes have no or too few protocol versions.
+// inspectStream refuses a stream's message that the library should not see. Version 0.6.0 of the
+// library ends the process at a state whose nodes have no or too few protocol versions.
 func inspectStream(b []byte) error {
 	if len(b) == 0 {
 		return fmt.Errorf("%w: empty", errMessage)
@@ -104,8 +108,8 @@ type msgpack struct {
 	broken bool
 }
 
-// state walks over a header and as many nodes as it announces. The library makes room for all of them before it reads one, so a header
-// that announces more than there are is refused here.
+// state walks over a header and as many nodes as it announces. The library makes room for all of
+// them before it reads one, so a header that announces more than there are is refused here.
 func (s *msgpack) state() {
 	var nodes, user uint64
 	for range s.fields() {
@@ -221,7 +225,8 @@ func (s *msgpack) number() uint64 {
 	}
 }
 
-// skip walks over any value that the library's structs may hold: numbers, booleans, texts, and lists of those.
+// skip walks over any value that the library's structs may hold: numbers, booleans, texts, and
+// lists of those.
 func (s *msgpack) skip(depth int) {
 	if s.broken || len(s.rest) == 0 || depth > nestingMax {
 		s.broken = true

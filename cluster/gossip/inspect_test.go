@@ -42,7 +42,8 @@ func state(nodes, user string, all ...string) []byte {
 
 // nodeState returns the state of a node, with its protocol versions as given.
 func nodeState(versions string) string {
-	return fields("Name", text("n.1"), "Addr", text("\x0a\x00\x00\x01"), "Port", "\xcd\x1c\xea", "Meta", text("m"), "Incarnation", "\x01", "State", "\x00", "Vsn", versions)
+	return fields("Name", text("n.1"), "Addr", text("\x0a\x00\x00\x01"), "Port", "\xcd\x1c\xea", "Meta", text("m"),
+		"Incarnation", "\x01", "State", "\x00", "Vsn", versions)
 }
 
 const sixVersions = "\xa6\x01\x05\x02\x00\x00\x00"
@@ -57,7 +58,9 @@ func TestInspectStream(t *testing.T) {
 		{"a state", state("\x01", "\x00", good), true},
 		{"two nodes", state("\x02", "\x00", good, good), true},
 		{"numbers in other forms", state("\xd1\x00\x01", "\xcf\x00\x00\x00\x00\x00\x00\x00\x00", good), true},
-		{"an unknown field", state("\x01", "\x00", "\x82"+text("New")+"\x93\x01\xa1x\xcb\x00\x00\x00\x00\x00\x00\x00\x00"+text("Vsn")+sixVersions), true},
+		{"an unknown field",
+			state("\x01", "\x00",
+				"\x82"+text("New")+"\x93\x01\xa1x\xcb\x00\x00\x00\x00\x00\x00\x00\x00"+text("Vsn")+sixVersions), true},
 		{"a ping", []byte{messagePing, 0x80}, true},
 		{"an error", []byte{messageError, 0x80}, true},
 
@@ -79,7 +82,8 @@ func TestInspectStream(t *testing.T) {
 		{"user state", state("\x01", "\x01", good, "x"), false},
 		{"an odd address", state("\x01", "\x00", fields("Addr", text("\x01\x02"), "Vsn", sixVersions)), false},
 		{"a struct as a list", []byte("\x06\x93\x01\x00\xc3"), false},
-		{"deeply nested", state("\x01", "\x00", "\x82"+text("New")+strings.Repeat("\x91", 100)+"\x01"+text("Vsn")+sixVersions), false},
+		{"deeply nested", state("\x01", "\x00",
+			"\x82"+text("New")+strings.Repeat("\x91", 100)+"\x01"+text("Vsn")+sixVersions), false},
 	} {
 		if err := inspectStream(tt.message); tt.ok != (err == nil) || err != nil && !errors.Is(err, errMessage) {
 			t.Errorf("%s: %v", tt.name, err)
@@ -127,12 +131,13 @@ func TestInspectPacket(t *testing.T) {
 	}
 }
 
-// FuzzLibraryBehindInspection gives the library whatever passes the inspection. It must not end the process: with the inspection taken
-// out, the seeds alone do.
+// FuzzLibraryBehindInspection gives the library whatever passes the inspection. It must not end the
+// process: with the inspection taken out, the seeds alone do.
 func FuzzLibraryBehindInspection(f *testing.F) {
 	good := nodeState(sixVersions)
 	for _, seed := range [][]byte{
-		state("\x01", "\x00", good), state("\x01", "\x00", nodeState("\xa0")), state("\x01", "\x00", nodeState("\xa3\x01\x05\x02")),
+		state("\x01", "\x00", good), state("\x01", "\x00", nodeState("\xa0")),
+		state("\x01", "\x00", nodeState("\xa3\x01\x05\x02")),
 		[]byte("\x09" + fields("Algo", "\x00", "Buf", text("\x00\x03\x02"))), []byte("\x08" + fields("UserMsgLen", "\xff")),
 		{messagePing, 0x80}, {messageError, 0x80},
 		[]byte(compound("\x00\x80", "\x04"+nodeState(sixVersions))), []byte("\x04" + nodeState("\xa1\x01")),
@@ -142,7 +147,9 @@ func FuzzLibraryBehindInspection(f *testing.F) {
 	library := newBareLibrary(f)
 	f.Fuzz(func(t *testing.T, message []byte) {
 		if inspectPacket(message) == nil {
-			library.packets <- &memberlist.Packet{Buf: slices.Clone(message), From: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Timestamp: time.Now()}
+			library.packets <- &memberlist.Packet{
+				Buf: slices.Clone(message), From: &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, Timestamp: time.Now(),
+			}
 		}
 		if inspectStream(message) == nil {
 			library.stream(t, message)
@@ -161,7 +168,11 @@ func newBareLibrary(f *testing.F) *bareLibrary {
 	b := &bareLibrary{packets: make(chan *memberlist.Packet), streams: make(chan net.Conn)}
 	logger := newLibraryLog(discard())
 	m := &members{
-		logger: discard(), problems: &problems{logger: discard(), seen: make(map[problemKey]*Problem)}, allowed: func(netip.Addr) bool { return true },
+		logger: discard(), problems: &problems{
+			logger: discard(), seen: make(map[problemKey]*Problem),
+		}, allowed: func(netip.Addr) bool {
+			return true
+		},
 		self: full(), byID: make(map[string]*Member), conflicts: make(map[string]*addrConflict), changed: make(chan struct{}),
 	}
 	c := libraryConfig(full().ServerID, &transport{advertise: netip.MustParseAddrPort("127.0.0.1:7402")}, m, logger)

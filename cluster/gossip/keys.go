@@ -16,8 +16,9 @@ import (
 // keysMax bounds how many keys are tried on each packet.
 const keysMax = 8
 
-// A keyring seals with its first key and opens with any. It is replaced as a whole: memberlist's own ring moves keys inside a slice
-// that concurrent readers hold, so removing one while packets arrive is a data race.
+// A keyring seals with its first key and opens with any. It is replaced as a whole: memberlist's
+// own ring moves keys inside a slice that concurrent readers hold, so removing one while packets
+// arrive is a data race.
 type keyring struct {
 	keys atomic.Pointer[[]cipher.AEAD]
 	open cipher.AEAD // of nodes without a key; it opens what they seal, in order to say so
@@ -71,7 +72,8 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return aead, nil
 }
 
-// seal appends the sealed plain to head. Both head and what the frame is bound to are authenticated with it; bound is not sent.
+// seal appends the sealed plain to head. Both head and what the frame is bound to are authenticated
+// with it; bound is not sent.
 func (r *keyring) seal(head, bound, plain []byte) []byte {
 	return (*r.keys.Load())[0].Seal(head, nil, plain, slices.Concat(head, bound))
 }
@@ -97,8 +99,9 @@ func (r *keyring) unseal(head, bound, sealed []byte) ([]byte, error) {
 	return nil, errWrongKey
 }
 
-// ReadKeyFile reads gossip keys: one a line in standard base64, 16, 24 or 32 bytes each (AES-128, -192 or -256). The first seals what is
-// sent, all open what arrives. Empty lines and lines that begin with # are passed over. Errors name the line, never its content.
+// ReadKeyFile reads gossip keys: one a line in standard base64, 16, 24 or 32 bytes each (AES-128,
+// -192 or -256). The first seals what is sent, all open what arrives. Empty lines and lines that
+// begin with # are passed over. Errors name the line, never its content.
 func ReadKeyFile(path string) ([][]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -114,7 +117,9 @@ func ReadKeyFile(path string) ([][]byte, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(string(line))
 		if err != nil {
-			return nil, fmt.Errorf("gossip keys: line %d of %s is not base64; want a key of 32 bytes, as 'head -c 32 /dev/urandom | base64' makes it", number, path)
+			return nil, fmt.Errorf(
+				"gossip keys: line %d of %s is not base64; want a key of 32 bytes, as 'head -c 32 /dev/urandom | base64' makes it",
+				number, path)
 		}
 		if n := len(key); n != 16 && n != 24 && n != 32 {
 			return nil, fmt.Errorf("gossip keys: line %d of %s is a key of %d bytes, it must have 16, 24 or 32", number, path, n)

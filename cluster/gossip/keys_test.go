@@ -24,7 +24,8 @@ func TestReadKeyFile(t *testing.T) {
 		wantErr    string
 	}{
 		{"one", line(1, 32), [][]byte{keyOf(1, 32)}, ""},
-		{"three, with a comment", "# new\n" + line(1, 16) + "\n  " + line(2, 24) + strings.TrimSpace(line(3, 32)), [][]byte{keyOf(1, 16), keyOf(2, 24), keyOf(3, 32)}, ""},
+		{"three, with a comment", "# new\n" + line(1, 16) + "\n  " + line(2, 24) + strings.TrimSpace(line(3, 32)),
+			[][]byte{keyOf(1, 16), keyOf(2, 24), keyOf(3, 32)}, ""},
 		{"empty", "# none\n\n", nil, "has 0 keys"},
 		{"too many", strings.Repeat(line(1, 16), keysMax+1), nil, "has 9 keys"},
 		{"wrong size", line(1, 16) + line(2, 20), nil, "line 2 of"},

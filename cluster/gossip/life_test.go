@@ -25,7 +25,8 @@ type life struct {
 
 const lifeNodes = 3 // of each cluster
 
-// newLife starts the nodes a0 … and b0 …, each with a data directory, and with the first node of either cluster to join.
+// newLife starts the nodes a0 … and b0 …, each with a data directory, and with the first node of
+// either cluster to join.
 func newLife(w *world, t *testing.T, seed uint64) *life {
 	l := &life{
 		world: w, rng: rand.New(rand.NewPCG(seed, 1)), next: 1,
@@ -122,7 +123,8 @@ func (l *life) checkOwn(when string) {
 	}
 }
 
-// together reports whether every node sees exactly the live nodes of its own cluster, at their addresses.
+// together reports whether every node sees exactly the live nodes of its own cluster, at their
+// addresses.
 func (l *life) together() bool {
 	for name, g := range l.nodes {
 		var want, got []string
@@ -145,7 +147,8 @@ func (l *life) together() bool {
 	return true
 }
 
-// Whatever happened before: two minutes after the last fault each cluster is whole, and never did the two mix.
+// Whatever happened before: two minutes after the last fault each cluster is whole, and never did
+// the two mix.
 func TestLife(t *testing.T) {
 	const steps = 10
 	for seed := range uint64(3) {

@@ -16,8 +16,9 @@ const (
 	complaintsMax = 64
 )
 
-// libraryLog turns the lines that the library logs into messages of slog. In a partition it complains of each packet at its highest
-// level: a complaint is a warning once a minute, and all else is debug. What operators need is logged by this package.
+// libraryLog turns the lines that the library logs into messages of slog. In a partition it
+// complains of each packet at its highest level: a complaint is a warning once a minute, and all
+// else is debug. What operators need is logged by this package.
 type libraryLog struct {
 	to *slog.Logger
 
@@ -48,8 +49,8 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 		level, text = "", level
 	}
 	text = strings.TrimPrefix(text, "memberlist: ")
-	// Others say of a node that starts again that it is dead, since its earlier life took its leave; they look for that life where another one is now.
-	// What is sent after Close is not missed.
+	// Others say of a node that starts again that it is dead, since its earlier life took its leave;
+	// they look for that life where another one is now. What is sent after Close is not missed.
 	ordinary := level == "[DEBUG]" || level == "[INFO]" || strings.HasPrefix(text, "Refuting a dead message") ||
 		strings.HasPrefix(text, "Got ping for unexpected node") || strings.HasSuffix(text, net.ErrClosed.Error())
 	if !ordinary && l.fresh(text) {
@@ -60,7 +61,8 @@ func (l *libraryLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// fresh reports whether no such complaint was made lately. Complaints are alike that begin alike, up to the first name or number.
+// fresh reports whether no such complaint was made lately. Complaints are alike that begin alike,
+// up to the first name or number.
 func (l *libraryLog) fresh(text string) bool {
 	if i := strings.IndexAny(text, "0123456789'\":("); i > 0 {
 		text = text[:i]

@@ -18,22 +18,25 @@ type Member struct {
 	Info
 	// GossipAddr is where its gossip listens.
 	GossipAddr netip.AddrPort
-	// Alive is false if it fell silent or took its leave. A silent node may be well and cut off, or slow: nothing follows from silence.
+	// Alive is false if it fell silent or took its leave. A silent node may be well and cut off, or
+	// slow: nothing follows from silence.
 	Alive bool
 	// Since is when it became what Alive says, on this node's clock.
 	Since time.Time
 }
 
 const (
-	// membersMax bounds the nodes that are remembered; of the silent ones those that fell silent first are forgotten.
+	// membersMax bounds the nodes that are remembered; of the silent ones those that fell silent first
+	// are forgotten.
 	membersMax = 1024
-	// clashAfter is how long two nodes must answer to one name before it is called a clash. A node that starts again as another
-	// incarnation or at another address is one node; the library takes up to half a minute to notice that the old one is gone.
+	// clashAfter is how long two nodes must answer to one name before it is called a clash. A node
+	// that starts again as another incarnation or at another address is one node; the library takes up
+	// to half a minute to notice that the old one is gone.
 	clashAfter = time.Minute
 )
 
-// members is the table of nodes. It is the library's delegate: the library calls it with its own lock held, so that nothing here calls
-// the library back.
+// members is the table of nodes. It is the library's delegate: the library calls it with its own
+// lock held, so that nothing here calls the library back.
 type members struct {
 	logger   *slog.Logger
 	problems *problems
@@ -78,7 +81,8 @@ func (m *members) LocalState(bool) []byte { return nil }
 // MergeRemoteState does nothing, as NotifyMsg.
 func (m *members) MergeRemoteState([]byte, bool) {}
 
-// NotifyAlive decides whether the library may take a node in. It is asked about each sign of life that names a node, on every way.
+// NotifyAlive decides whether the library may take a node in. It is asked about each sign of life
+// that names a node, on every way.
 func (m *members) NotifyAlive(n *memberlist.Node) error {
 	info, addr, err := m.describe(n)
 	if err != nil {
@@ -95,8 +99,9 @@ func (m *members) NotifyAlive(n *memberlist.Node) error {
 	return errForeign
 }
 
-// NotifyMerge decides whether this node and another one exchange what they know. A state in which all are of another cluster is refused
-// as a whole. Of a mixed one, as a node without a cluster may send it, NotifyAlive refuses what is foreign.
+// NotifyMerge decides whether this node and another one exchange what they know. A state in which
+// all are of another cluster is refused as a whole. Of a mixed one, as a node without a cluster may
+// send it, NotifyAlive refuses what is foreign.
 func (m *members) NotifyMerge(nodes []*memberlist.Node) error {
 	acceptable := 0
 	for _, n := range nodes {
@@ -125,7 +130,8 @@ func (m *members) NotifyLeave(n *memberlist.Node) {
 		return
 	}
 	member.Alive, member.Since = false, time.Now()
-	m.logger.Info("gossip: a node is silent", "node", member.Name, "server_id", member.ServerID, "addr", member.GossipAddr.String())
+	m.logger.Info("gossip: a node is silent", "node", member.Name, "server_id", member.ServerID, "addr",
+		member.GossipAddr.String())
 	m.notify()
 }
 
@@ -165,7 +171,8 @@ func (m *members) describe(n *memberlist.Node) (Info, netip.AddrPort, error) {
 	return info, addr, nil
 }
 
-// foreign reports whether a node belongs to another cluster. Where one of the two has none yet, nothing is foreign.
+// foreign reports whether a node belongs to another cluster. Where one of the two has none yet,
+// nothing is foreign.
 func (m *members) foreign(i Info) bool {
 	return m.self.Cluster != "" && i.Cluster != "" && m.self.Cluster != i.Cluster
 }
@@ -173,7 +180,8 @@ func (m *members) foreign(i Info) bool {
 func (m *members) reportForeign(i Info, addr netip.AddrPort) {
 	m.problems.report(Problem{
 		Kind: ForeignCluster, Addr: addr, Cluster: i.Cluster, Name: i.Name,
-		Text: fmt.Sprintf("node %s at %v belongs to cluster %s, this node to %s; they do not mix: correct its or this node's join addresses",
+		Text: fmt.Sprintf("node %s at %v belongs to cluster %s, this node to %s; they do not mix: correct its or this "+
+			"node's join addresses",
 			i.Name, addr, i.Cluster, m.self.Cluster),
 	})
 }
@@ -326,6 +334,7 @@ func (m *members) reportClash(name string, one, two netip.AddrPort) {
 	}
 	m.problems.report(Problem{
 		Kind: NameClash, Name: name, Addr: one, Other: two,
-		Text: fmt.Sprintf("two live nodes are called %s, at %v and at %v: stop one of them, and start it with a name and a data directory of its own", name, one, two),
+		Text: fmt.Sprintf("two live nodes are called %s, at %v and at %v: stop one of them, and start it with a name and a "+
+			"data directory of its own", name, one, two),
 	})
 }

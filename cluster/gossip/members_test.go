@@ -40,7 +40,8 @@ func TestNotifyAlive(t *testing.T) {
 }
 
 func TestNotifyMerge(t *testing.T) {
-	ours, foreign := libraryNode(t, node("c", "two", "1"), addrAt(2)), libraryNode(t, node("other", "three", "1"), addrAt(3))
+	ours, foreign := libraryNode(t, node("c", "two", "1"), addrAt(2)),
+		libraryNode(t, node("other", "three", "1"), addrAt(3))
 	silent := libraryNode(t, node("c", "four", "1"), addrAt(4))
 	silent.State = memberlist.StateDead
 	for _, tt := range []struct {

@@ -8,13 +8,15 @@ import (
 	"net/netip"
 )
 
-// Network is what gossip runs on: the machine's sockets, or a network in memory (package gossiptest).
+// Network is what gossip runs on: the machine's sockets, or a network in memory (package
+// gossiptest).
 type Network interface {
 	// Listen opens a socket. Port 0 picks a free port.
 	Listen(ctx context.Context, at netip.AddrPort) (Socket, error)
 }
 
-// Socket carries packets and streams on one port. Its methods may be called from any goroutine; after Close they return net.ErrClosed.
+// Socket carries packets and streams on one port. Its methods may be called from any goroutine;
+// after Close they return net.ErrClosed.
 type Socket interface {
 	// Addr returns the address that the socket listens at, with its port.
 	Addr() netip.AddrPort
@@ -109,7 +111,8 @@ func (s *socket) Close() error { return errors.Join(s.Listener.Close(), s.packet
 // unmapped returns an IPv4 address in its own form, also if it came through an IPv6 socket.
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// addrOf returns the address of a connection's other end; the zero value if it has none of that kind.
+// addrOf returns the address of a connection's other end; the zero value if it has none of that
+// kind.
 func addrOf(a net.Addr) netip.AddrPort {
 	addr, err := netip.ParseAddrPort(a.String())
 	if err != nil {

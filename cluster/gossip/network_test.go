@@ -28,7 +28,9 @@ func TestSockets(t *testing.T) {
 	var nodes []*Gossip
 	for _, name := range []string{"one", "two"} {
 		cfg := Config{
-			Self: Info{Cluster: "c", Name: name, ServerID: name + ".1"}, Listen: "localhost:0", Dir: t.TempDir(), KeyFile: keys, Logger: discard(),
+			Self: Info{
+				Cluster: "c", Name: name, ServerID: name + ".1",
+			}, Listen: "localhost:0", Dir: t.TempDir(), KeyFile: keys, Logger: discard(),
 		}
 		if len(nodes) > 0 {
 			cfg.Join = []string{nodes[0].Addr().String()}
@@ -89,7 +91,10 @@ func TestSocketsAndForeignTraffic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &transport{socket: socket, advertise: socket.Addr(), keys: keys, logger: discard(), refused: func(addr netip.AddrPort, err error) { t.Errorf("%v: %v", addr, err) }}
+	tr := &transport{socket: socket, advertise: socket.Addr(), keys: keys, logger: discard(),
+		refused: func(addr netip.AddrPort, err error) {
+			t.Errorf("%v: %v", addr, err)
+		}}
 	tr.start()
 	var d net.Dialer
 	for _, say := range []string{"GET / HTTP/1.1\r\n\r\n", "BG\x02s\xff\xff\xff\xff", "BG\x02k\n\n\n\n"} {
@@ -118,7 +123,9 @@ func TestSocketsAndForeignTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer packet.Close()
-	for _, say := range []string{strings.Repeat("x", 9000), "hello", string(keys.sealPacket(socket.Addr(), []byte("\x08user"))), string(keys.sealPacket(socket.Addr(), []byte("\x00\x80")))} {
+	for _, say := range []string{strings.Repeat("x", 9000), "hello",
+		string(keys.sealPacket(socket.Addr(), []byte("\x08user"))),
+		string(keys.sealPacket(socket.Addr(), []byte("\x00\x80")))} {
 		if _, err := packet.Write([]byte(say)); err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +152,10 @@ func TestSocketsCloseStreamsFromElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &transport{socket: socket, advertise: socket.Addr(), keys: keys, logger: discard(), allowFrom: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
+	tr := &transport{
+		socket: socket, advertise: socket.Addr(), keys: keys, logger: discard(),
+		allowFrom: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+	}
 	tr.start()
 	defer tr.Shutdown()
 	var d net.Dialer

@@ -16,7 +16,8 @@ type ProblemKind string
 const (
 	// ForeignCluster is a node that belongs to another cluster.
 	ForeignCluster ProblemKind = "foreign_cluster"
-	// WrongKey is a node whose messages cannot be opened here, or which cannot open those of this node.
+	// WrongKey is a node whose messages cannot be opened here, or which cannot open those of this
+	// node.
 	WrongKey ProblemKind = "wrong_key"
 	// NameClash is two live nodes with one name: two incarnations, or one data directory in use twice.
 	NameClash ProblemKind = "name_clash"
@@ -80,7 +81,8 @@ func (p *problems) report(found Problem) bool {
 		p.forgetOldest()
 	}
 	p.seen[key] = &found
-	p.logger.Warn("gossip: another node needs attention", "problem", string(found.Kind), "addr", placeOf(found.Addr), "text", found.Text)
+	p.logger.Warn("gossip: another node needs attention", "problem", string(found.Kind), "addr", placeOf(found.Addr),
+		"text", found.Text)
 	return true
 }
 

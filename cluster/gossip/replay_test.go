@@ -138,14 +138,16 @@ func record(t *testing.T, caller, called *transport) (there, back []byte) {
 	return out.Bytes(), in.Bytes()
 }
 
-// TestRecordedStreamsDoNotOpen: what one node said to another on a stream is refused on the next, by the same node and by another one, and so is what it was
-// answered, by the node that asked.
+// TestRecordedStreamsDoNotOpen: what one node said to another on a stream is refused on the next,
+// by the same node and by another one, and so is what it was answered, by the node that asked.
 func TestRecordedStreamsDoNotOpen(t *testing.T) {
 	for name, keys := range map[string]*keyring{"with a key": ring(t, keyOf(1, 32)), "without": ring(t)} {
 		t.Run(name, func(t *testing.T) {
 			caller, called := listening(t, keys), listening(t, keys)
 			question, answer := record(t, caller, called)
-			for who, tr := range map[string]*transport{"the same node": called, "another": listening(t, keys), "the node that said it": caller} {
+			for who, tr := range map[string]*transport{
+				"the same node": called, "another": listening(t, keys), "the node that said it": caller,
+			} {
 				conn := dialled(t, tr.socket.Addr().String())
 				if _, err := conn.Write(question); err != nil {
 					t.Fatal(err)
@@ -196,7 +198,8 @@ func TestStreamsBeginWithAKnock(t *testing.T) {
 	}
 	for name, say := range map[string][]byte{
 		"a question at once": unasked, "a challenge": append(frameHead(frameChallenge), make([]byte, challengeBytes)...),
-		"an earlier version": []byte("BG\x01k" + knockEnd), "half a knock": []byte("BG\x02kxxxx"), "a web browser": []byte("GET / HTTP/1.1\r\n\r\n"),
+		"an earlier version": []byte("BG\x01k" + knockEnd), "half a knock": []byte("BG\x02kxxxx"),
+		"a web browser": []byte("GET / HTTP/1.1\r\n\r\n"),
 	} {
 		conn := dialled(t, tr.socket.Addr().String())
 		if _, err := conn.Write(say); err != nil {
@@ -206,7 +209,9 @@ func TestStreamsBeginWithAKnock(t *testing.T) {
 			t.Errorf("%s is answered %x, %v", name, heard, err)
 		}
 	}
-	for name, answer := range map[string]string{"a web server": "HTTP/1.1 400 Bad Request\r\n\r\n", "no challenge": "BG\x02r", "an earlier version": "BG\x01c"} {
+	for name, answer := range map[string]string{
+		"a web server": "HTTP/1.1 400 Bad Request\r\n\r\n", "no challenge": "BG\x02r", "an earlier version": "BG\x01c",
+	} {
 		addr := wire(t, func(conn net.Conn) { _, _ = io.WriteString(conn, answer) })
 		if conn, err := tr.DialTimeout(addr, time.Minute); !errors.Is(err, errFrame) {
 			t.Errorf("%s: %v, %v", name, conn, err)
@@ -218,10 +223,13 @@ func TestStreamsBeginWithAKnock(t *testing.T) {
 	}
 }
 
-// TestKnockAtAWebServer: a join address that leads to the port of clients, with TLS or without, is answered at once.
+// TestKnockAtAWebServer: a join address that leads to the port of clients, with TLS or without, is
+// answered at once.
 func TestKnockAtAWebServer(t *testing.T) {
 	tr := listening(t, ring(t))
-	for name, start := range map[string]func(*httptest.Server){"HTTP": (*httptest.Server).Start, "TLS": (*httptest.Server).StartTLS} {
+	for name, start := range map[string]func(*httptest.Server){
+		"HTTP": (*httptest.Server).Start, "TLS": (*httptest.Server).StartTLS,
+	} {
 		server := httptest.NewUnstartedServer(http.NotFoundHandler())
 		server.Config.ErrorLog = log.New(io.Discard, "", 0)
 		start(server)
@@ -244,7 +252,8 @@ func TestPacketsOpenOnce(t *testing.T) {
 	keys := ring(t, keyOf(1, 32))
 	tr := listening(t, keys)
 	to := tr.advertise
-	one, two, end := keys.sealPacket(to, []byte("\x00\x80")), keys.sealPacket(to, []byte("\x05\x80")), keys.sealPacket(to, []byte("\x03\x80"))
+	one, two, end := keys.sealPacket(to, []byte("\x00\x80")), keys.sealPacket(to, []byte("\x05\x80")),
+		keys.sealPacket(to, []byte("\x03\x80"))
 	another := keys.sealPacket(here, []byte("\x04\x80"))
 	for _, say := range [][]byte{one, one, two, another, one, end} {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "udp", tr.socket.Addr().String())

@@ -21,9 +21,11 @@ import (
 const (
 	// streamTimeout bounds opening a stream, and each exchange over it.
 	streamTimeout = 5 * time.Second
-	// streamsMax bounds the streams from others whose first message is awaited; one more takes the place of one. The library reads as many as come.
+	// streamsMax bounds the streams from others whose first message is awaited; one more takes the
+	// place of one. The library reads as many as come.
 	streamsMax = 64
-	// acceptPause is waited after a stream could not be accepted, for want of file descriptors as a rule.
+	// acceptPause is waited after a stream could not be accepted, for want of file descriptors as a
+	// rule.
 	acceptPause = 100 * time.Millisecond
 )
 
@@ -35,13 +37,14 @@ type transport struct {
 	advertise netip.AddrPort
 	keys      *keyring
 	allowFrom []netip.Prefix
-	// refused is called for frames from addr that could not be opened. The port is 0 if addr is only where a
-	// stream came from: no node listens there.
+	// refused is called for frames from addr that could not be opened. The port is 0 if addr is only
+	// where a stream came from: no node listens there.
 	refused func(addr netip.AddrPort, cause error)
 	// failures keeps why streams that this node opened failed.
 	failures *failures
 	logger   *slog.Logger
-	// life returns a context that ends when no more streams are wanted; those that this node opened are closed then.
+	// life returns a context that ends when no more streams are wanted; those that this node opened
+	// are closed then.
 	life func() context.Context
 
 	packets chan *memberlist.Packet
@@ -68,7 +71,9 @@ func (t *transport) start() {
 
 // allowed reports whether messages of an address are read at all.
 func (t *transport) allowed(from netip.Addr) bool {
-	return t.allowFrom == nil || slices.ContainsFunc(t.allowFrom, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+	return t.allowFrom == nil || slices.ContainsFunc(t.allowFrom, func(p netip.Prefix) bool {
+		return p.Contains(from.Unmap())
+	})
 }
 
 func (t *transport) readPackets() {
@@ -109,7 +114,8 @@ func (t *transport) readPackets() {
 	}
 }
 
-// pause waits a moment after an error that may repeat at once. It reports whether the transport is still wanted.
+// pause waits a moment after an error that may repeat at once. It reports whether the transport is
+// still wanted.
 func (t *transport) pause() bool {
 	timer := time.NewTimer(acceptPause)
 	defer timer.Stop()
@@ -215,7 +221,8 @@ func (t *transport) refuse(from netip.AddrPort, err error) {
 	t.logger.Debug("gossip: refusing a message", "from", from.String(), "error", err)
 }
 
-// FinalAdvertiseAddr returns the address at which others reach this node. The library asks when it starts; it never guesses one.
+// FinalAdvertiseAddr returns the address at which others reach this node. The library asks when it
+// starts; it never guesses one.
 func (t *transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return t.advertise.Addr().AsSlice(), int(t.advertise.Port()), nil
 }
@@ -294,8 +301,9 @@ func (t *transport) Shutdown() error {
 	return err
 }
 
-// sealedConn is a stream whose messages go in frames. Each Write is one message, as the library writes them: first the side that dialled, then
-// the other one. It is for one goroutine, but for Close.
+// sealedConn is a stream whose messages go in frames. Each Write is one message, as the library
+// writes them: first the side that dialled, then the other one. It is for one goroutine, but for
+// Close.
 type sealedConn struct {
 	net.Conn
 	keys    *keyring

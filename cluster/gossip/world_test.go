@@ -67,7 +67,8 @@ func (w *world) config(n int, join ...int) gossip.Config {
 			Cluster: "one", Name: name, ServerID: name + ".a", PeerAddr: fmt.Sprintf("10.0.0.%d:7401", n),
 			ClientAddr: fmt.Sprintf("10.0.0.%d:7400", n), Zone: "z1", Shards: 6, Format: 1,
 		},
-		Listen: at(n), Insecure: true, Network: w.net, Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&w.log, w.t.Output()), nil)),
+		Listen: at(n), Insecure: true, Network: w.net,
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&w.log, w.t.Output()), nil)),
 	}
 	for _, j := range join {
 		cfg.Join = append(cfg.Join, at(j))

@@ -37,7 +37,8 @@ func (s *catalogSim) runToRest() {
 	s.t.Fatalf("there is no end to it: %+v", *c)
 }
 
-// voters fails the test unless exactly these nodes vote, and all recorded ones that answer are members.
+// voters fails the test unless exactly these nodes vote, and all recorded ones that answer are
+// members.
 func (s *catalogSim) voters(want ...string) {
 	s.t.Helper()
 	c := &s.shards[0]

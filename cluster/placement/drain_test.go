@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestDrainKeepsMinVoters: a drain does not leave a shard fewer voters than it must have to take puts.
+// TestDrainKeepsMinVoters: a drain does not leave a shard fewer voters than it must have to take
+// puts.
 func TestDrainKeepsMinVoters(t *testing.T) {
 	for _, tt := range []struct{ least, voters int }{{1, 1}, {2, 2}} {
 		s := newSim(t, 2, 3, worldNode{server: "a.1"}, worldNode{server: "b.1"}, worldNode{server: "c.1"})

@@ -160,7 +160,8 @@ func TestCutsAreNotedLate(t *testing.T) {
 	}
 }
 
-// TestVotersThatAreBehind: a voter that gets nothing from its leader is named after some looks, until it has all.
+// TestVotersThatAreBehind: a voter that gets nothing from its leader is named after some looks,
+// until it has all.
 func TestVotersThatAreBehind(t *testing.T) {
 	c := newFakeCluster(1, "a")
 	p := c.placer()

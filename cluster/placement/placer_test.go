@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// fakeCluster is nodes and a catalog in memory. A node runs what the catalog places on it, and has everything at once.
+// fakeCluster is nodes and a catalog in memory. A node runs what the catalog places on it, and has
+// everything at once.
 type fakeCluster struct {
 	mu         sync.Mutex
 	now        time.Time

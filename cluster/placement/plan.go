@@ -301,7 +301,8 @@ func soundWithout(s *worldShard, sound bool, wanted int) int {
 	return max(left/2+1, min(wanted, left))
 }
 
-// safeWithout reports whether the shard may lose a voter: enough of those that remain must be sound.
+// safeWithout reports whether the shard may lose a voter: enough of those that remain must be
+// sound.
 func (p *planner) safeWithout(s *worldShard, id string) bool {
 	sound := 0
 	for _, v := range s.voters {

@@ -373,7 +373,8 @@ func TestPlanAnyWorld(t *testing.T) {
 	}
 }
 
-// TestPlanPromotesOnlyWhoIsLevel: a follower that lacks entries gets no vote, however long it takes.
+// TestPlanPromotesOnlyWhoIsLevel: a follower that lacks entries gets no vote, however long it
+// takes.
 func TestPlanPromotesOnlyWhoIsLevel(t *testing.T) {
 	voters := []string{"n1.1", "n2.1"}
 	s := worldShard{leader: "n1.1", voters: voters, nonvoters: []string{"n3.1"}, caughtUp: voters}

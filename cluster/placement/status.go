@@ -124,7 +124,8 @@ func (p *planner) explainStep(s *worldShard, st step) string {
 	}
 }
 
-// coming returns a node that gets a replica of a shard if it goes on answering, "" if there is none.
+// coming returns a node that gets a replica of a shard if it goes on answering, "" if there is
+// none.
 func (p *planner) coming(s *worldShard) string {
 	for i := range p.nodes {
 		if n := &p.nodes[i]; n.fresh && !n.silent && n.keepsReplicas() && !slices.Contains(s.voters, n.server) &&

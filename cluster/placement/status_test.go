@@ -16,58 +16,76 @@ func freshest(nodes []worldNode) []worldNode {
 	return nodes
 }
 
+// nodes returns four nodes, the second of which is changed.
+func nodes(change func(second *worldNode)) []worldNode {
+	all := nodesNamed(4)
+	change(&all[1])
+	return all
+}
+
 func TestExplainShard(t *testing.T) {
-	nodes := func(change func(second *worldNode)) []worldNode {
-		all := nodesNamed(4)
-		change(&all[1])
-		return all
-	}
 	three := []string{"n1.1", "n2.1", "n3.1"}
+	lost := func(n *worldNode) { n.silent, n.lost = true, true }
+	whole := worldShard{leader: "n1.1", voters: three, caughtUp: three}
 	for _, test := range []struct {
 		name  string
 		nodes []worldNode
 		shard worldShard
 		want  string
 	}{
-		{"all is well", nodesNamed(3), worldShard{leader: "n1.1", voters: three, caughtUp: three}, ""},
+		{"all is well", nodesNamed(3), whole, ""},
 		{"no leader", nodesNamed(3), worldShard{voters: three}, ""},
-		{"silent for a moment", nodes(func(n *worldNode) { n.silent = true }), worldShard{leader: "n1.1", voters: three, caughtUp: three}, ""},
+		{"silent for a moment", nodes(func(n *worldNode) { n.silent = true }), whole, ""},
 		{
-			"lost", nodes(func(n *worldNode) { n.silent, n.lost = true, true }), worldShard{leader: "n1.1", voters: three, caughtUp: three},
+			"lost", nodes(func(n *worldNode) { n.silent, n.lost = true, true }), whole,
 			"n4 gets a replica, to replace n2, which has been silent for longer than the grace period",
 		},
 		{
-			"lost, and no spare", nodes(func(n *worldNode) { n.silent, n.lost = true, true })[:3], worldShard{leader: "n1.1", voters: three, caughtUp: three},
-			"2 voters of 3 stay, not n2, which has been silent for longer than the grace period, and no other node can take a replica",
+			"lost, and no spare", nodes(func(n *worldNode) { n.silent, n.lost = true, true })[:3], whole,
+			"2 voters of 3 stay, not n2, which has been silent for longer than the grace period, and no other node can take a " +
+				"replica",
 		},
 		{
-			"lost, and the spare has only just come", freshest(nodes(func(n *worldNode) { n.silent, n.lost = true, true })), worldShard{leader: "n1.1", voters: three, caughtUp: three},
-			"n4 gets a replica when it has answered for 5s, to replace n2, which has been silent for longer than the grace period",
+			"lost, and the spare has only just come", freshest(nodes(lost)), whole,
+			"n4 gets a replica when it has answered for 5s, to replace n2, which has been silent for longer than the grace " +
+				"period",
 		},
 		{
-			"lost, and who has only just come has a replica already", freshest(nodes(func(n *worldNode) { n.silent, n.lost = true, true })[:3]), worldShard{leader: "n1.1", voters: three, caughtUp: three},
-			"2 voters of 3 stay, not n2, which has been silent for longer than the grace period, and no other node can take a replica",
+			"lost, and who has only just come has a replica already", freshest(nodes(lost)[:3]), whole,
+			"2 voters of 3 stay, not n2, which has been silent for longer than the grace period, and no other node can take a " +
+				"replica",
 		},
 		{
-			"draining and on its way", nodes(func(n *worldNode) { n.draining = true }), worldShard{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: three},
+			"draining and on its way", nodes(func(n *worldNode) {
+				n.draining = true
+			}), worldShard{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: three},
 			"n4 catches up, to replace n2, which is draining",
 		},
 		{
 			"has caught up", nodes(func(n *worldNode) { n.draining = true }),
-			worldShard{leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: append(slices.Clone(three), "n4.1")},
+			worldShard{
+				leader: "n1.1", voters: three, nonvoters: []string{"n4.1"}, caughtUp: append(slices.Clone(three), "n4.1"),
+			},
 			"n4 has caught up and becomes a voter, to replace n2, which is draining",
 		},
-		{"leads", nodes(func(n *worldNode) { n.draining = true }), worldShard{leader: "n2.1", voters: three, caughtUp: three}, "n2 hands over to n1: n2 is draining"},
+		{"leads", nodes(func(n *worldNode) {
+			n.draining = true
+		}), worldShard{leader: "n2.1", voters: three, caughtUp: three}, "n2 hands over to n1: n2 is draining"},
 		{
-			"started anew, and has only just come", freshest(nodes(func(n *worldNode) { n.nextReplacement, n.silent = "n4.1", true })), worldShard{leader: "n1.1", voters: three, caughtUp: three},
-			"n2, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has been silent for 10s",
+			"started anew, and has only just come", freshest(nodes(func(n *worldNode) {
+				n.nextReplacement, n.silent = "n4.1", true
+			})), whole,
+			"n2, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has " +
+				"been silent for 10s",
 		},
 		{
 			"is replaced", nodes(func(n *worldNode) { n.replacement, n.silent = "n4.1", true }),
 			worldShard{leader: "n1.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: []string{"n1.1", "n3.1", "n4.1"}},
 			"n2 leaves: it started anew without its data",
 		},
-		{"was removed", nodesNamed(4)[1:], worldShard{leader: "n2.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: append(slices.Clone(three), "n4.1")}, "n1 leaves: it was removed"},
+		{"was removed", nodesNamed(4)[1:], worldShard{
+			leader: "n2.1", voters: append(slices.Clone(three), "n4.1"), caughtUp: append(slices.Clone(three), "n4.1"),
+		}, "n1 leaves: it was removed"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w := world{nodes: test.nodes, shards: []worldShard{test.shard}, factor: 3, steadyAfter: DefaultSteadyAfter}
@@ -112,12 +130,14 @@ func TestStatusOfARound(t *testing.T) {
 	}
 	told = nil
 	c.rounds(t, p, int(DefaultSteadyAfter/placeInterval)+1)
-	if told == nil || len(told.Moves) != 1 || !strings.Contains(told.Moves[0].Text, "d gets a replica, to replace a node that has more") {
+	if told == nil || len(told.Moves) != 1 ||
+		!strings.Contains(told.Moves[0].Text, "d gets a replica, to replace a node that has more") {
 		t.Errorf("with an empty node: %+v", told)
 	}
 }
 
-// TestStatusOfAReplacedDisk is reported from the first round that sees the new incarnation, and until the old one is forgotten.
+// TestStatusOfAReplacedDisk is reported from the first round that sees the new incarnation, and
+// until the old one is forgotten.
 func TestStatusOfAReplacedDisk(t *testing.T) {
 	c := newFakeCluster(2, "a.1")
 	c.add("b.1", "c.1")
@@ -147,7 +167,8 @@ func TestStatusOfAReplacedDisk(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"b, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has been silent for 10s", "b leaves: it started anew without its data",
+		"b, which started anew without its data, gets a replica when it has answered for 5s and its old incarnation has " +
+			"been silent for 10s", "b leaves: it started anew without its data",
 	} {
 		if !texts[want] {
 			t.Errorf("it was never told: %s; but %v", want, texts)
@@ -161,7 +182,9 @@ func TestStatusIsTheLeaders(t *testing.T) {
 	}
 	since := time.Unix(1_800_000_000, 0)
 	old, newer := &Status{Silent: []Silence{{"a.1", since}}}, &Status{Silent: []Silence{{"b.1", since}}}
-	got := StatusOf(map[string]*Report{"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil})
+	got := StatusOf(map[string]*Report{
+		"a.1": report(true, 3, old), "b.1": report(true, 4, newer), "c.1": report(false, 5, old), "d.1": nil,
+	})
 	if diff := cmp.Diff(*newer, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -177,7 +177,8 @@ func dashboardExprs(t *testing.T) map[string][]string {
 	return exprs
 }
 
-// TestRulesAndDashboardNameWhatThereIs: metrics, labels and the values of labels are those that real nodes show.
+// TestRulesAndDashboardNameWhatThereIs: metrics, labels and the values of labels are those that
+// real nodes show.
 func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 	t.Parallel()
 	there := shown{}
@@ -201,11 +202,13 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 		call(t, three.Servers[0], "v1/put", `{"queue":"orders","text":"x","delay":"1h"}`)
 		call(t, three.Servers[0], "v1/create-queue", `{"queue":"rests","settings":{"paused":true}}`)
 		call(t, three.Servers[0], "v1/set-namespace", `{"name":"shop","maxJobs":10}`)
-		if code := run(t.Context(), sys, []string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.Servers[0].URL()}); code != 0 {
+		if code := run(t.Context(), sys,
+			[]string{"backup", filepath.Join(t.TempDir(), "b"), "--server", three.Servers[0].URL()}); code != 0 {
 			return fmt.Errorf("a backup ended with %d", code)
 		}
 		awaited := []string{
-			"belfry_clock_offset_seconds", "belfry_delivery_lateness_seconds_bucket", "belfry_job_attempts_bucket", "belfry_job_e2e_seconds_bucket",
+			"belfry_clock_offset_seconds", "belfry_delivery_lateness_seconds_bucket", "belfry_job_attempts_bucket",
+			"belfry_job_e2e_seconds_bucket",
 			"belfry_namespace_used", "belfry_queue_paused",
 		}
 		await(t, "what comes with time and with jobs", func() bool {
@@ -232,15 +235,17 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"belfry_nothing", `sum(belfry_jobs{state="asleep"})`, "sum by (shards) (belfry_jobs)", `belfry_jobs{status="ready"}`, "rate(belfry_shard_commit_duration_seconds[5m])"} {
+	for _, bad := range []string{"belfry_nothing", `sum(belfry_jobs{state="asleep"})`, "sum by (shards) (belfry_jobs)",
+		`belfry_jobs{status="ready"}`, "rate(belfry_shard_commit_duration_seconds[5m])"} {
 		if len(there.check(bad)) != 1 {
 			t.Errorf("%s is taken: %v", bad, there.check(bad))
 		}
 	}
 }
 
-// afterRecovery returns what a server shows that is stopped, recovered and started again: a recovery leaves a snapshot of each shard, which a server takes by
-// itself only after much more than a test puts.
+// afterRecovery returns what a server shows that is stopped, recovered and started again: a
+// recovery leaves a snapshot of each shard, which a server takes by itself only after much more
+// than a test puts.
 func afterRecovery(t *testing.T, sys *cli.System, s *server.Server, cfg server.Config) []sample {
 	t.Helper()
 	id := s.Status().ClusterID
@@ -284,7 +289,8 @@ func TestDashboardIsReadable(t *testing.T) {
 	}
 }
 
-// TestEveryAlertHasARunbook of the name that its link has, each runbook an alert, and its commands are those that there are.
+// TestEveryAlertHasARunbook of the name that its link has, each runbook an alert, and its commands
+// are those that there are.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	text := string(deployed(t, "deploy", "prometheus", "RUNBOOKS.md"))
 	runbooks := map[string]bool{}
@@ -303,7 +309,8 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	alerts := map[string]bool{}
 	for _, r := range alertRules(t) {
 		alerts[r.Alert] = true
-		if !strings.HasSuffix(r.Annotations.Runbook, "/deploy/prometheus/RUNBOOKS.md#"+strings.ToLower(r.Alert)) || r.Annotations.Summary == "" {
+		if !strings.HasSuffix(r.Annotations.Runbook, "/deploy/prometheus/RUNBOOKS.md#"+strings.ToLower(r.Alert)) ||
+			r.Annotations.Summary == "" {
 			t.Errorf("%s: %+v", r.Alert, r.Annotations)
 		}
 	}

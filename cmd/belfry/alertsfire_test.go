@@ -73,8 +73,9 @@ const (
 	drillLook    = "80m"
 )
 
-// drill is what Prometheus would have seen had the servers gone on for drillMinutes as they were between two scrapes: counters grow by as much each minute,
-// gauges stay as they were at the second. So do times, or, if moving is set, they go on with the clock.
+// drill is what Prometheus would have seen had the servers gone on for drillMinutes as they were
+// between two scrapes: counters grow by as much each minute, gauges stay as they were at the
+// second. So do times, or, if moving is set, they go on with the clock.
 type drill struct {
 	before, after scrape
 	moving        bool
@@ -131,7 +132,8 @@ func (d *drill) expect(t *testing.T, firing bool, alerts ...string) {
 	var asked []map[string]any
 	for _, alert := range alerts {
 		asked = append(asked, map[string]any{
-			"expr": fmt.Sprintf("count(ALERTS{alertname=%q,alertstate=%q}) > bool 0 or vector(0)", alert, "firing"), "eval_time": drillLook,
+			"expr":        fmt.Sprintf("count(ALERTS{alertname=%q,alertstate=%q}) > bool 0 or vector(0)", alert, "firing"),
+			"eval_time":   drillLook,
 			"exp_samples": []map[string]any{{"labels": "{}", "value": unit(firing)}},
 		})
 	}
@@ -155,7 +157,17 @@ func (d *drill) expect(t *testing.T, firing bool, alerts ...string) {
 	}
 }
 
-// TestAlertsOfNodesFire: what happens to the nodes of a cluster fires the alerts that name it, and none of those fires before.
+// stopLeader stops the node that leads the shard of orders.
+func stopLeader(t *testing.T, three *local.Trio) {
+	t.Helper()
+	await(t, "the leader of orders to be stopped", func() bool {
+		_, err := three.StopLeader(t.Context(), "orders")
+		return err == nil
+	})
+}
+
+// TestAlertsOfNodesFire: what happens to the nodes of a cluster fires the alerts that name it, and
+// none of those fires before.
 func TestAlertsOfNodesFire(t *testing.T) {
 	t.Parallel()
 	host, sys := testHost(), cli.NewSystem()
@@ -186,8 +198,10 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		call(t, three.Servers[0], "v1/reserve", `{"queues":["orders"],"wait":"20s"}`)
 		// The others depend on how fast the machine is.
 		quiet := &drill{before: first, after: led(), moving: true}
-		quiet.expect(t, false, "BelfryNodeDown", "BelfryNoLeader", "BelfryCatalogNoLeader", "BelfryUnderReplicated", "BelfryReplicaLag", "BelfryDiskFull", "BelfryMemoryFull", "BelfryClockAhead",
-			"BelfrySnapshotStale", "BelfrySnapshotFails", "BelfryReplicaQuarantined", "BelfryPeerBytesChanged", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire")
+		quiet.expect(t, false, "BelfryNodeDown", "BelfryNoLeader", "BelfryCatalogNoLeader", "BelfryUnderReplicated",
+			"BelfryReplicaLag", "BelfryDiskFull", "BelfryMemoryFull", "BelfryClockAhead",
+			"BelfrySnapshotStale", "BelfrySnapshotFails", "BelfryReplicaQuarantined", "BelfryPeerBytesChanged",
+			"BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire")
 
 		first = look()
 		to := "n1"
@@ -196,10 +210,12 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		}
 		operate("cluster", "transfer", "0", "--to", to)
 		operate("cluster", "settings", "--replication-factor", "5")
-		await(t, "leaders that want five voters", func() bool { return sum(look(), "belfry_shard_voters_wanted") == 5*local.TrioShards })
+		await(t, "leaders that want five voters", func() bool {
+			return sum(look(), "belfry_shard_voters_wanted") == 5*local.TrioShards
+		})
 		(&drill{before: first, after: look()}).expect(t, true, "BelfryLeaderChanges", "BelfryUnderReplicated")
 
-		await(t, "the leader of orders to be stopped", func() bool { _, err := three.StopLeader(t.Context(), "orders"); return err == nil })
+		stopLeader(t, three)
 		first = look()
 		down := &drill{before: first}
 		await(t, "leaders of all shards", func() bool {
@@ -209,8 +225,10 @@ func TestAlertsOfNodesFire(t *testing.T) {
 		down.expect(t, true, "BelfryNodeDown", "BelfryReplicaLag")
 		down.expect(t, false, "BelfryNoLeader")
 
-		await(t, "the leader of orders to be stopped", func() bool { _, err := three.StopLeader(t.Context(), "orders"); return err == nil })
-		await(t, "nobody leads", func() bool { return sum(look(), "belfry_shard_leading")+sum(look(), "belfry_catalog_leading") == 0 })
+		stopLeader(t, three)
+		await(t, "nobody leads", func() bool {
+			return sum(look(), "belfry_shard_leading")+sum(look(), "belfry_catalog_leading") == 0
+		})
 		(&drill{before: first, after: look()}).expect(t, true, "BelfryNoLeader", "BelfryCatalogNoLeader")
 		return nil
 	})
@@ -219,7 +237,8 @@ func TestAlertsOfNodesFire(t *testing.T) {
 	}
 }
 
-// ledShards counts the shards that a node leads. While a leadership is handed over, two may say that they lead the same one.
+// ledShards counts the shards that a node leads. While a leadership is handed over, two may say
+// that they lead the same one.
 func ledShards(s scrape) int {
 	led := map[string]bool{}
 	for _, page := range s.pages {
@@ -244,7 +263,8 @@ func sum(s scrape, name string) (all float64) {
 	return all
 }
 
-// TestAlertsOfJobsFire: what happens to jobs, and to the certificate of the node, fires the alerts that name it.
+// TestAlertsOfJobsFire: what happens to jobs, and to the certificate of the node, fires the alerts
+// that name it.
 func TestAlertsOfJobsFire(t *testing.T) {
 	t.Parallel()
 	host := testHost()
@@ -265,7 +285,8 @@ func TestAlertsOfJobsFire(t *testing.T) {
 	}
 	reserve := func(queue, more string) (lease string) {
 		var answer struct{ Jobs []struct{ Lease string } }
-		if err := json.Unmarshal([]byte(call(t, s, "v1/reserve", fmt.Sprintf(`{"queues":[%q],"wait":"20s"%s}`, queue, more))), &answer); err != nil || len(answer.Jobs) != 1 {
+		if err := json.Unmarshal([]byte(call(t, s, "v1/reserve", fmt.Sprintf(`{"queues":[%q],"wait":"20s"%s}`, queue, more))),
+			&answer); err != nil || len(answer.Jobs) != 1 {
 			t.Fatalf("%+v, %v", answer, err)
 		}
 		return answer.Jobs[0].Lease
@@ -275,7 +296,10 @@ func TestAlertsOfJobsFire(t *testing.T) {
 		call(t, s, "v1/create-queue", fmt.Sprintf(`{"queue":%q}`, queue))
 	}
 	first := look()
-	(&drill{before: first, after: look()}).expect(t, false, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire")
+	(&drill{
+		before: first, after: look(),
+	}).expect(t, false, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters",
+		"BelfryLeasesExpire")
 
 	call(t, s, "v1/set-namespace", `{"name":"shop","maxJobs":2}`)
 	await(t, "the quota in the metrics", func() bool { return sum(look(), "belfry_namespace_limit") == 2 })
@@ -292,11 +316,13 @@ func TestAlertsOfJobsFire(t *testing.T) {
 	reserve("hangs", `,"ttr":"1s"`)
 	await(t, "a lease that has lapsed", func() bool {
 		return slices.ContainsFunc(look().pages["n1"], func(m sample) bool {
-			return m.name == "belfry_queue_events_total" && m.labels["queue"] == "hangs" && m.labels["event"] == "lapsed" && m.value == 1
+			return m.name == "belfry_queue_events_total" && m.labels["queue"] == "hangs" && m.labels["event"] == "lapsed" &&
+				m.value == 1
 		})
 	})
 	all := &drill{before: first, after: look()}
-	all.expect(t, true, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters", "BelfryLeasesExpire", "BelfryCertificateEnds", "BelfryNamespaceNearQuota")
+	all.expect(t, true, "BelfryDeliveryLate", "BelfryOldestReady", "BelfryNoConsumers", "BelfryDeadLetters",
+		"BelfryLeasesExpire", "BelfryCertificateEnds", "BelfryNamespaceNearQuota")
 	all.expect(t, false, "BelfryServerLate")
 }
 
@@ -304,7 +330,9 @@ func TestAlertsOfJobsFire(t *testing.T) {
 func endingSoon(t *testing.T, left time.Duration) certs.Files {
 	t.Helper()
 	dir := t.TempDir()
-	files := certs.Files{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1-key.pem"), CA: filepath.Join(dir, "ca.pem")}
+	files := certs.Files{
+		Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1-key.pem"), CA: filepath.Join(dir, "ca.pem"),
+	}
 	authority, pair, err := certs.NewAuthority("", time.Now())
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +349,8 @@ func endingSoon(t *testing.T, left time.Duration) certs.Files {
 	return files
 }
 
-// TestAlertsOfOperatorsFire: a backup that is old, also if the node that sent it was restarted since, and calls without a token, fire the alerts that name them.
+// TestAlertsOfOperatorsFire: a backup that is old, also if the node that sent it was restarted
+// since, and calls without a token, fire the alerts that name them.
 func TestAlertsOfOperatorsFire(t *testing.T) {
 	t.Parallel()
 	host, sys := testHost(), cli.NewSystem()
@@ -368,7 +397,8 @@ func TestAlertsOfOperatorsFire(t *testing.T) {
 		}
 		return scrape{at: time.Now(), pages: map[string][]sample{"n1": samplesOf(t, page)}}
 	}
-	if code := run(t.Context(), sys, []string{"backup", filepath.Join(dir, "backup"), "--server", s.URL(), "--token-file", root.Token}); code != 0 {
+	if code := run(t.Context(), sys,
+		[]string{"backup", filepath.Join(dir, "backup"), "--server", s.URL(), "--token-file", root.Token}); code != 0 {
 		t.Fatalf("a backup ended with %d: %s", code, said)
 	}
 	first := look()

@@ -26,7 +26,8 @@ func mirrorMetrics(t *testing.T) []sample {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(&pageWriter{&page}, &http.Request{Header: http.Header{}})
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(&pageWriter{&page},
+		&http.Request{Header: http.Header{}})
 	return samplesOf(t, page.String())
 }
 
@@ -88,7 +89,9 @@ func (m *mirroring) sees() {
 	m.Helper()
 	for range 2 {
 		before := sum(m.look(), "belfry_mirror_looked_timestamp_seconds")
-		awaitEvery(m.T, 50*time.Millisecond, "another look at Redis", func() bool { return sum(m.look(), "belfry_mirror_looked_timestamp_seconds") > before })
+		awaitEvery(m.T, 50*time.Millisecond, "another look at Redis", func() bool {
+			return sum(m.look(), "belfry_mirror_looked_timestamp_seconds") > before
+		})
 	}
 }
 
@@ -99,7 +102,9 @@ func (m *mirroring) judge(goesOn, firing bool) {
 	(&drill{before: seen, after: seen, moving: goesOn}).expect(m.T, firing, "BelfryMirrorLag")
 }
 
-// TestAlertsOfTheMirrorFire when Redis ceases to answer, never did or refuses to, and when Belfry does not take what is due. A mirror that has nothing to do is quiet, and so is one whose jobs a rollback took back.
+// TestAlertsOfTheMirrorFire when Redis ceases to answer, never did or refuses to, and when Belfry
+// does not take what is due. A mirror that has nothing to do is quiet, and so is one whose jobs a
+// rollback took back.
 func TestAlertsOfTheMirrorFire(t *testing.T) {
 	t.Parallel()
 	for name, happens := range map[string]func(t *testing.T, r *redistest.Server){
@@ -131,7 +136,8 @@ func TestAlertsOfTheMirrorFire(t *testing.T) {
 			call(t, m.server, "v1/set-namespace", `{"name":"shop","maxJobs":1}`)
 			await(t, "the quota in the metrics", func() bool { return sum(m.look(), "belfry_namespace_limit") == 1 })
 			call(t, m.server, "v1/put", `{"queue":"shop/other","text":"x"}`)
-			if err := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("order 1"), time.Now()); err != nil {
+			if err := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(),
+				[]byte("order 1"), time.Now()); err != nil {
 				t.Fatal(err)
 			}
 			m.says("QUOTA")
@@ -145,7 +151,8 @@ func TestAlertsOfTheMirrorFire(t *testing.T) {
 			m.sees()
 			s := cli.NewSystem()
 			s.In, s.Out, s.Err = strings.NewReader(""), m.log, m.log
-			args := []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--belfry-queue", "shop/orders", "--redisson-format", "new", "--server", m.server.URL()}
+			args := []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--belfry-queue", "shop/orders",
+				"--redisson-format", "new", "--server", m.server.URL()}
 			if code := run(t.Context(), s, args); code != 0 {
 				t.Fatalf("%q ended with %d: %s", args, code, m.log)
 			}

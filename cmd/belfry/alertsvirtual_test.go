@@ -24,7 +24,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// virtual is a cluster in memory whose nodes show their metrics. Its disks do what a hook says, and its network what the cluster is told.
+// virtual is a cluster in memory whose nodes show their metrics. Its disks do what a hook says, and
+// its network what the cluster is told.
 type virtual struct {
 	*nodetest.Cluster
 	t     *testing.T
@@ -79,7 +80,8 @@ func newVirtual(t *testing.T, options nodetest.Options) *virtual {
 	v.Cluster = nodetest.New(t, options)
 	for _, m := range v.Members() {
 		server, err := rpc.NewServer(rpc.Config{
-			Node: measuredNode{node: m.Node}, Catalog: noQueues{}, Cluster: noCluster{}, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+			Node: measuredNode{node: m.Node}, Catalog: noQueues{}, Cluster: noCluster{}, Logger: slog.New(slog.DiscardHandler),
+			Registry: prometheus.NewRegistry(),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -150,25 +152,34 @@ type machineTrouble struct {
 
 func machineTroubles() map[string]machineTrouble {
 	alone := nodetest.Options{Nodes: 1}
-	oftenCut := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1 }}
+	oftenCut := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) {
+		cfg.SnapshotBytes, cfg.TrailingBytes = 64<<10, 1
+	}}
 	var live, cycles atomic.Uint64
 	heap := func() (uint64, uint64) { return live.Load(), cycles.Add(1) }
-	smallMemory := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.MemoryBytes, cfg.HeapLive = 1<<30, heap }}
+	smallMemory := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) {
+		cfg.MemoryBytes, cfg.HeapLive = 1<<30, heap
+	}}
 	fillMemory := func(v *virtual) {
 		live.Store(1 << 30)
 		v.refuseForMemory()
 	}
 	oneInFlight := nodetest.Options{Nodes: 1, Configure: func(cfg *node.Config) { cfg.EntriesInFlight = 1 }}
 	return map[string]machineTrouble{
-		"a disk that is slow":                           {alone, (*virtual).writeSlowly, []string{"BelfrySlowSync", "BelfrySlowCommit"}},
-		"a disk that is full":                           {alone, (*virtual).fillDisk, []string{"BelfryDiskLow", "BelfryDiskFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
-		"a memory that is full":                         {smallMemory, fillMemory, []string{"BelfryMemoryLow", "BelfryMemoryFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
-		"snapshots that cannot be written":              {oftenCut, (*virtual).failSnapshots, []string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
+		"a disk that is slow": {alone, (*virtual).writeSlowly,
+			[]string{"BelfrySlowSync", "BelfrySlowCommit"}},
+		"a disk that is full": {alone, (*virtual).fillDisk,
+			[]string{"BelfryDiskLow", "BelfryDiskFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
+		"a memory that is full": {smallMemory, fillMemory,
+			[]string{"BelfryMemoryLow", "BelfryMemoryFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
+		"snapshots that cannot be written": {oftenCut, (*virtual).failSnapshots,
+			[]string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
 		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).ringLate, []string{"BelfryServerLate"}},
-		"a replica that differs":                        {nodetest.Options{}, (*virtual).quarantine, []string{"BelfryReplicaQuarantined"}},
-		"a network that flips bits":                     {nodetest.Options{}, (*virtual).garble, []string{"BelfryPeerBytesChanged"}},
-		"a clock that is wrong":                         {nodetest.Options{}, (*virtual).skewFollower, []string{"BelfryClockSkew"}},
-		"a time that is wrong":                          {nodetest.Options{}, (*virtual).runAhead, []string{"BelfryClockAhead"}},
+		"a replica that differs": {nodetest.Options{}, (*virtual).quarantine,
+			[]string{"BelfryReplicaQuarantined"}},
+		"a network that flips bits": {nodetest.Options{}, (*virtual).garble, []string{"BelfryPeerBytesChanged"}},
+		"a clock that is wrong":     {nodetest.Options{}, (*virtual).skewFollower, []string{"BelfryClockSkew"}},
+		"a time that is wrong":      {nodetest.Options{}, (*virtual).runAhead, []string{"BelfryClockAhead"}},
 	}
 }
 
@@ -221,7 +232,9 @@ func (v *virtual) ringLate() {
 	v.must(job)
 	handed := make(chan error, 1)
 	go func() {
-		reply, err := v.Leader(0).Node.Reserve(v.t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1, TTR: time.Minute}}}, node.Wait{For: time.Minute})
+		reply, err := v.Leader(0).Node.Reserve(v.t.Context(), 0, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+			Queues: []string{"orders"}, Max: 1, TTR: time.Minute,
+		}}}, node.Wait{For: time.Minute})
 		if err == nil && len(reply.Results[0].Grants) != 1 {
 			err = fmt.Errorf("%+v was handed out", reply.Results)
 		}
@@ -274,7 +287,8 @@ func (v *virtual) runAhead() {
 	v.changeLeader("a leader that is told the time")
 }
 
-// changeLeader cuts the leader off until there is another, and waits until both have compared clocks.
+// changeLeader cuts the leader off until there is another, and waits until both have compared
+// clocks.
 func (v *virtual) changeLeader(what string) {
 	leader := v.Leader(0)
 	v.Isolate(leader)
@@ -283,8 +297,8 @@ func (v *virtual) changeLeader(what string) {
 	elapse(20 * time.Second)
 }
 
-// TestAlertsOfMachinesFire: what goes wrong with disks, clocks and networks, which a test cannot do to those it runs on, is done to nodes in virtual time;
-// before, the same nodes are quiet.
+// TestAlertsOfMachinesFire: what goes wrong with disks, clocks and networks, which a test cannot do
+// to those it runs on, is done to nodes in virtual time; before, the same nodes are quiet.
 func TestAlertsOfMachinesFire(t *testing.T) {
 	t.Parallel()
 	for name, test := range machineTroubles() {

@@ -42,7 +42,8 @@ const (
 	gossipCompressed = 9
 )
 
-// recordGossip answers a node that opens a stream, and returns the first frame that it sends then; nil if that is no gossip.
+// recordGossip answers a node that opens a stream, and returns the first frame that it sends then;
+// nil if that is no gossip.
 func recordGossip(conn net.Conn) []byte {
 	knock := make([]byte, len(gossipKnock))
 	if _, err := io.ReadFull(conn, knock); err != nil || string(knock) != gossipKnock {
@@ -77,7 +78,8 @@ func sealed(key []byte, head, bound, plain string) []byte {
 
 // sealedStream returns a frame of a stream that began with a challenge.
 func sealedStream(key []byte, challenge, plain string) []byte {
-	return sealed(key, string(binary.BigEndian.AppendUint32([]byte(gossipStream), uint32(len(plain)+28))), challenge, plain) //nolint:gosec // it is small
+	return sealed(key, string(binary.BigEndian.AppendUint32([]byte(gossipStream), uint32(len(plain)+28))), challenge,
+		plain) //nolint:gosec // it is small
 }
 
 // sealedPacket returns a packet of gossip that goes to n3.
@@ -104,7 +106,8 @@ func keyless() []byte {
 	return sum[:]
 }
 
-// packet is an attack of packets of gossip. The node says in its log, which is that of the most, what it thinks of the sender.
+// packet is an attack of packets of gossip. The node says in its log, which is that of the most,
+// what it thinks of the sender.
 func packet(name string, made func(s *siege) []byte, says string) attack {
 	return attack{name, func(s *siege) string {
 		conn, err := net.Dial("udp", s.gossip[2]) //nolint:noctx // it does not wait
@@ -129,13 +132,15 @@ func packet(name string, made func(s *siege) []byte, says string) attack {
 	}, says}
 }
 
-// ping returns a question of gossip whether n3 is there, with a number by which its answer is known.
+// ping returns a question of gossip whether n3 is there, with a number by which its answer is
+// known.
 func (s *siege) ping(number byte) string {
 	id := s.serverID(2)
 	return "\x00\x82\xa5SeqNo" + string(rune(number)) + "\xa4Node" + string([]byte{0xa0 + byte(len(id))}) + id
 }
 
-// unheard is an attack of a packet of gossip that gets no answer: the ping under the true key that follows it gets the first.
+// unheard is an attack of a packet of gossip that gets no answer: the ping under the true key that
+// follows it gets the first.
 func unheard(name string, made func(s *siege) []byte) attack {
 	return attack{name, func(s *siege) string {
 		conn, err := net.Dial("udp", s.gossip[2]) //nolint:noctx // it has deadlines
@@ -178,7 +183,8 @@ func unsealed(key, frame []byte) (string, error) {
 	return string(plain), err
 }
 
-// again is an attack of a packet that was recorded on its way to n3. It is opened once, and n3 says so of each repeat; who is there stays as it was.
+// again is an attack of a packet that was recorded on its way to n3. It is opened once, and n3 says
+// so of each repeat; who is there stays as it was.
 func again(name string, message func(s *siege) string) attack {
 	var frame []byte
 	repeat := packet(name, func(s *siege) []byte {
@@ -200,7 +206,8 @@ func again(name string, message func(s *siege) string) attack {
 
 // gossipMessage returns a gossip message of a kind about a node.
 func gossipMessage(kind byte, id string, fields int) string {
-	return string([]byte{kind, 0x80 | byte(fields)}) + "\xabIncarnation\x00\xa4Node" + string([]byte{0xa0 + byte(len(id))}) + id
+	return string([]byte{kind, 0x80 | byte(fields)}) + "\xabIncarnation\x00\xa4Node" +
+		string([]byte{0xa0 + byte(len(id))}) + id
 }
 
 // streaming is an attack of a frame on a stream of gossip, without a knock before it.
@@ -210,7 +217,8 @@ func streaming(name, frame string) attack {
 	}, ", closed"}
 }
 
-// knocking is an attack of a frame on a stream of gossip to which the node at an address gave its challenge.
+// knocking is an attack of a frame on a stream of gossip to which the node at an address gave its
+// challenge.
 func knocking(name string, made func(s *siege, challenge string) []byte, want string) attack {
 	return attack{name, func(s *siege) string { return s.knock(s.gossip[2], made) }, want}
 }
@@ -237,9 +245,11 @@ func joining(name string, change func(s *siege, cfg *gossip.Config), want string
 	return attack{name, func(s *siege) string {
 		cfg := gossip.Config{
 			Self: gossip.Info{
-				Cluster: s.members.ClusterId, Name: "n9", ServerID: "n9.0123456789abcdef", PeerAddr: "127.0.0.1:9", ClientAddr: "127.0.0.1:9", Shards: 2, Format: 1,
+				Cluster: s.members.ClusterId, Name: "n9", ServerID: "n9.0123456789abcdef", PeerAddr: "127.0.0.1:9",
+				ClientAddr: "127.0.0.1:9", Shards: 2, Format: 1,
 			},
-			Listen: "127.0.0.1:0", Join: []string{s.gossip[2]}, KeyFile: filepath.Join(s.dir, access.GossipKeyFile), Logger: slog.New(slog.DiscardHandler),
+			Listen: "127.0.0.1:0", Join: []string{s.gossip[2]}, KeyFile: filepath.Join(s.dir, access.GossipKeyFile),
+			Logger: slog.New(slog.DiscardHandler),
 		}
 		change(s, &cfg)
 		g, err := gossip.Start(s.t.Context(), cfg)
@@ -289,7 +299,8 @@ func gossipAttacks() []attack {
 		packet("gossip: a packet of another version", always([]byte("BG\x09p"+strings.Repeat("x", 60))), malformed),
 		unheard("gossip: a packet of 60,000 bytes, under the key", with(strings.Repeat("x", 60_000))),
 		packet("gossip: with the key, an empty message", with(""), malformed),
-		packet("gossip: with the key, what may unfold to gigabytes", with(string([]byte{gossipCompressed})+strings.Repeat("x", 100)), malformed),
+		packet("gossip: with the key, what may unfold to gigabytes",
+			with(string([]byte{gossipCompressed})+strings.Repeat("x", 100)), malformed),
 		packet("gossip: with the key, a message of a user", with(string([]byte{gossipUser})+"x"), malformed),
 		packet("gossip: with the key, a compound in a compound", with(compound), malformed),
 		packet("gossip: with the key, a compound cut short", with(compound[:2]), malformed),
@@ -297,10 +308,15 @@ func gossipAttacks() []attack {
 			return sealed(s.trueKey(), gossipPacket, "", strings.Repeat("x", 18)+s.ping(1))
 		}),
 		again("gossip: that n9 is there, again", func(*siege) string {
-			return gossipMessage(gossipAlive, "n9.0123456789abcdef", 6) + "\xa4Addr\xa4\x7f\x00\x00\x01\xa4Port\x09\xa4Meta\xa1m\xa3Vsn\xa6\x01\x05\x02\x00\x00\x00"
+			return gossipMessage(gossipAlive, "n9.0123456789abcdef", 6) +
+				"\xa4Addr\xa4\x7f\x00\x00\x01\xa4Port\x09\xa4Meta\xa1m\xa3Vsn\xa6\x01\x05\x02\x00\x00\x00"
 		}),
-		again("gossip: that n2 may be dead, again", func(s *siege) string { return gossipMessage(gossipSuspect, s.serverID(1), 3) + "\xa4From\xa2n1" }),
-		again("gossip: that n2 is dead, again", func(s *siege) string { return gossipMessage(gossipDead, s.serverID(1), 3) + "\xa4From\xa2n1" }),
+		again("gossip: that n2 may be dead, again", func(s *siege) string {
+			return gossipMessage(gossipSuspect, s.serverID(1), 3) + "\xa4From\xa2n1"
+		}),
+		again("gossip: that n2 is dead, again", func(s *siege) string {
+			return gossipMessage(gossipDead, s.serverID(1), 3) + "\xa4From\xa2n1"
+		}),
 		streaming("gossip: a stream of HTTP", "GET / HTTP/1.1\r\nHost: x\r\n\r\n"),
 		streaming("gossip: a silent stream", ""),
 		streaming("gossip: a frame without a knock", string(sealed(keyless(), gossipStream+"\x00\x00\x00\x1d", "", "x"))),
@@ -314,8 +330,14 @@ func gossipAttacks() []attack {
 			earlier := after(string(<-s.recorded))
 			return s.knock(s.gossip[2], earlier) + "; " + s.knock(s.gossip[0], earlier)
 		}, refused + "; " + refused},
-		joining("gossip: a node of another cluster that has the key", func(_ *siege, cfg *gossip.Config) { cfg.Self.Cluster = "another" }, "it sees 0 nodes: "),
-		joining("gossip: a node that has no key", func(_ *siege, cfg *gossip.Config) { cfg.KeyFile, cfg.Insecure = "", true }, "it sees 0 nodes: "),
-		joining("gossip: a node of another authority, with its key", func(s *siege, cfg *gossip.Config) { cfg.KeyFile = filepath.Join(s.foreign, access.GossipKeyFile) }, "it sees 0 nodes: "),
+		joining("gossip: a node of another cluster that has the key", func(_ *siege, cfg *gossip.Config) {
+			cfg.Self.Cluster = "another"
+		}, "it sees 0 nodes: "),
+		joining("gossip: a node that has no key", func(_ *siege, cfg *gossip.Config) {
+			cfg.KeyFile, cfg.Insecure = "", true
+		}, "it sees 0 nodes: "),
+		joining("gossip: a node of another authority, with its key", func(s *siege, cfg *gossip.Config) {
+			cfg.KeyFile = filepath.Join(s.foreign, access.GossipKeyFile)
+		}, "it sees 0 nodes: "),
 	}
 }

@@ -56,7 +56,8 @@ func certificate(dir, name string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(filepath.Join(dir, name+".pem"), filepath.Join(dir, name+"-key.pem"))
 }
 
-// issued returns a certificate of the cluster's own authority that names what uri says, or nothing, until then.
+// issued returns a certificate of the cluster's own authority that names what uri says, or nothing,
+// until then.
 func (s *siege) issued(uri string, until time.Time) (tls.Certificate, error) {
 	authority, err := certificate(s.dir, "ca")
 	if err != nil {
@@ -67,7 +68,8 @@ func (s *siege) issued(uri string, until time.Time) (tls.Certificate, error) {
 		return tls.Certificate{}, err
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "n4"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: until,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "n4"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if name, err := url.Parse(uri); err == nil && uri != "" {
@@ -77,7 +79,8 @@ func (s *siege) issued(uri string, until time.Time) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// peering is an attack on the peer port with a certificate, nil for none, and what is said after the handshake. What came as an answer to a greeting is told by its verdict.
+// peering is an attack on the peer port with a certificate, nil for none, and what is said after
+// the handshake. What came as an answer to a greeting is told by its verdict.
 func peering(name string, cert func(s *siege) (tls.Certificate, error), say func(s *siege) []byte, want string) attack {
 	return attack{name, func(s *siege) string {
 		cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // attackers trust anybody
@@ -97,7 +100,8 @@ func peering(name string, cert func(s *siege) (tls.Certificate, error), say func
 	}, want}
 }
 
-// peerAttacks are what strangers, and nodes with a certificate that is another's, try where nodes talk to each other.
+// peerAttacks are what strangers, and nodes with a certificate that is another's, try where nodes
+// talk to each other.
 func peerAttacks() []attack {
 	foreign := func(s *siege) (tls.Certificate, error) { return certificate(s.foreign, "n2") }
 	own := func(s *siege) (tls.Certificate, error) { return certificate(s.dir, "n4") }
@@ -131,20 +135,33 @@ func peerAttacks() []attack {
 		}, "closed"},
 		peering("peers: TLS without a certificate", nil, posing, "certificate required"),
 		peering("peers: a certificate of another authority for the domain", foreign, posing, "bad certificate"),
-		peering("peers: the authority's certificate for another domain", fake("belfry://"+strings.Repeat("a", 32)+"/node/n2", time.Hour), posing, "bad certificate"),
+		peering("peers: the authority's certificate for another domain",
+			fake("belfry://"+strings.Repeat("a", 32)+"/node/n2", time.Hour), posing, "bad certificate"),
 		peering("peers: the authority's certificate for no node", fake("", time.Hour), posing, "bad certificate"),
-		peering("peers: a certificate that has expired", fake("belfry://DOMAIN/node/n2", -time.Minute), posing, "bad certificate"),
+		peering("peers: a certificate that has expired", fake("belfry://DOMAIN/node/n2", -time.Minute), posing,
+			"bad certificate"),
 		peering("peers: n4's certificate, as n2", own, posing, "verdict 7, closed"),
-		peering("peers: another cluster", own, n4(func(g *greeting) { g.cluster = strings.Repeat("0", len(g.cluster)) }), "verdict 2, closed"),
-		peering("peers: another cluster, with a certificate made like the expired one", fake("belfry://DOMAIN/node/n4", time.Hour), n4(func(g *greeting) { g.cluster = "x" }), "verdict 2, closed"),
-		peering("peers: for another node", own, n4(func(g *greeting) { g.receiver = "n2.0123456789abcdef" }), "verdict 3, closed"),
+		peering("peers: another cluster", own, n4(func(g *greeting) {
+			g.cluster = strings.Repeat("0", len(g.cluster))
+		}), "verdict 2, closed"),
+		peering("peers: another cluster, with a certificate made like the expired one",
+			fake("belfry://DOMAIN/node/n4", time.Hour), n4(func(g *greeting) {
+				g.cluster = "x"
+			}), "verdict 2, closed"),
+		peering("peers: for another node", own, n4(func(g *greeting) {
+			g.receiver = "n2.0123456789abcdef"
+		}), "verdict 3, closed"),
 		peering("peers: as the node itself", own, n4(func(g *greeting) { g.sender = g.receiver }), "verdict 4, closed"),
 		peering("peers: from nobody", own, n4(func(g *greeting) { g.sender = "" }), "verdict 4, closed"),
-		peering("peers: for a group that there is not", own, n4(func(g *greeting) { g.group = "shard-99" }), "verdict 5, closed"),
+		peering("peers: for a group that there is not", own, n4(func(g *greeting) {
+			g.group = "shard-99"
+		}), "verdict 5, closed"),
 		peering("peers: another version", own, n4(func(g *greeting) { g.version = 99 }), "verdict 1, closed"),
 		peering("peers: silence after TLS", own, func(*siege) []byte { return nil }, "closed"),
 		peering("peers: garbage after TLS", own, func(*siege) []byte { return bytes.Repeat([]byte{0xff}, 1<<16) }, "closed"),
-		peering("peers: a greeting with a wrong sum", own, func(s *siege) []byte { return append(posing(s)[:20], make([]byte, 300)...) }, "closed"),
+		peering("peers: a greeting with a wrong sum", own, func(s *siege) []byte {
+			return append(posing(s)[:20], make([]byte, 300)...)
+		}, "closed"),
 		peering("peers: half a greeting", own, func(s *siege) []byte { return posing(s)[:20] }, "closed"),
 		peering("peers: garbage after the greetings", own, after(strings.Repeat("\xff", 1<<16)), "verdict 0, closed"),
 		peering("peers: a frame of 4 GiB", own, after(string(frameOf(1<<32-1))), "verdict 0, closed"),
@@ -158,7 +175,8 @@ func frameOf(size uint32) []byte {
 	return append(b, make([]byte, 1<<16)...)
 }
 
-// silence opens a crowd of connections that say nothing, asks something among them, and waits until all are closed.
+// silence opens a crowd of connections that say nothing, asks something among them, and waits until
+// all are closed.
 func silence(address string, ask func() string) string {
 	var crowd []net.Conn
 	defer func() {
@@ -191,8 +209,12 @@ func crowdAttacks() []attack {
 				if err != nil {
 					return err.Error()
 				}
-				cfg := &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}} //nolint:gosec // it only asks who is here
-				return talk(s.procs[0].peers, cfg, func(conn net.Conn) { _, _ = conn.Write(greeting{version: 2, group: "hello"}.bytes()) })
+				cfg := &tls.Config{
+					InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
+				} //nolint:gosec // it only asks who is here
+				return talk(s.procs[0].peers, cfg, func(conn net.Conn) {
+					_, _ = conn.Write(greeting{version: 2, group: "hello"}.bytes())
+				})
 			})
 		}, "and a node is answered 424c4659"},
 		{"gossip: 300 streams that say nothing", func(s *siege) string {
@@ -230,6 +252,7 @@ func crowdAttacks() []attack {
 			}
 			return "those that were silent for longest were closed, and a put is answered " + answer
 		}, "a put is answered 200"},
-		{"a window of 0 on as many connections as there may be, over and over", unreadCrowd, "/livez is answered 200 , a put with a token 200"},
+		{"a window of 0 on as many connections as there may be, over and over", unreadCrowd,
+			"/livez is answered 200 , a put with a token 200"},
 	}
 }

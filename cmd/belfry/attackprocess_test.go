@@ -25,16 +25,19 @@ import (
 )
 
 const (
-	// attackFiles is how many files a node under attack may have open; half of that are connections of clients.
+	// attackFiles is how many files a node under attack may have open; half of that are connections of
+	// clients.
 	attackFiles = 1500
-	// attackTimeout is how long an attacker waits for the end of what it tries: only what hangs takes that long.
+	// attackTimeout is how long an attacker waits for the end of what it tries: only what hangs takes
+	// that long.
 	attackTimeout = 3 * time.Minute
 )
 
 // secretText is how long the secret in a token is. It may have underscores.
 const secretText = 43
 
-// attack is an attempt to get into a cluster, or to exhaust it. What it returns says what came of that, and want must be a part of it.
+// attack is an attempt to get into a cluster, or to exhaust it. What it returns says what came of
+// that, and want must be a part of it.
 type attack struct {
 	name string
 	try  func(s *siege) string
@@ -51,8 +54,9 @@ type siege struct {
 	recorded     chan []byte // what a node of the cluster sent to a stranger that it was told to join
 }
 
-// TestAttacks: whatever strangers, and clients with too small a token, try at any port of a secured cluster is refused; nodes take bounded memory meanwhile, and
-// a client that works all the time sees no error.
+// TestAttacks: whatever strangers, and clients with too small a token, try at any port of a secured
+// cluster is refused; nodes take bounded memory meanwhile, and a client that works all the time
+// sees no error.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t)
@@ -85,7 +89,10 @@ func TestAttacks(t *testing.T) {
 // newSiege starts the cluster.
 func newSiege(t *testing.T) *siege {
 	t.Helper()
-	s := &siege{crew: newCrew(t, 3), dir: t.TempDir(), foreign: t.TempDir(), tokens: map[string]string{}, recorded: make(chan []byte, 1)}
+	s := &siege{
+		crew: newCrew(t, 3), dir: t.TempDir(), foreign: t.TempDir(), tokens: map[string]string{},
+		recorded: make(chan []byte, 1),
+	}
 	made := makeCerts(t, s.dir, "--node", "n1", "--node", "n2", "--node", "n3", "--node", "n4")
 	s.domain = made.Domain
 	makeCerts(t, s.foreign, "--node", "n2", "--domain", made.Domain)
@@ -108,7 +115,8 @@ func newSiege(t *testing.T) *siege {
 	s.tokens["foreign"] = s.readToken(strange.Token)
 	s.tokens["root"] = s.readToken(root.Token)
 	for name, scope := range map[string]string{
-		"shop": "put,consume:shop/*", "put": "put:shop/*", "consume": "consume:shop/*", "view": "view:shop/*", "admin": "admin:shop/*", "ended": "admin:*", "expired": "admin:*",
+		"shop": "put,consume:shop/*", "put": "put:shop/*", "consume": "consume:shop/*", "view": "view:shop/*",
+		"admin": "admin:shop/*", "ended": "admin:*", "expired": "admin:*",
 	} {
 		file := filepath.Join(s.dir, name+".token")
 		args := []string{"token", "create", "--scope", scope, "--about", name, "--out", file}
@@ -125,7 +133,8 @@ func newSiege(t *testing.T) *siege {
 	}
 	for _, p := range s.procs {
 		await(t, "every node to know the tokens", func() bool {
-			return s.status(p, "shop", http.MethodGet, "/q/shop/nothing") == http.StatusNoContent && s.status(p, "ended", http.MethodGet, "/metrics") == http.StatusUnauthorized &&
+			return s.status(p, "shop", http.MethodGet, "/q/shop/nothing") == http.StatusNoContent &&
+				s.status(p, "ended", http.MethodGet, "/metrics") == http.StatusUnauthorized &&
 				s.status(p, "expired", http.MethodGet, "/metrics") == http.StatusUnauthorized
 		})
 	}
@@ -174,7 +183,8 @@ func (s *siege) wantNoSecret(log string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if strings.Contains(log, strings.TrimSpace(string(keys))) || strings.Contains(log, "PRIVATE KEY") || strings.Contains(log, "the body of a job") {
+	if strings.Contains(log, strings.TrimSpace(string(keys))) || strings.Contains(log, "PRIVATE KEY") ||
+		strings.Contains(log, "the body of a job") {
 		s.t.Error("a key or a body is in a log")
 	}
 }
@@ -204,8 +214,9 @@ func (s *siege) client(protocol string) *tls.Config {
 	return cfg
 }
 
-// ask makes a call and returns the status of the answer and the reason in it. token is the name of one, or else what stands in the header. A node that does not want
-// the rest of a large body may close before its answer is read; then the call is made again.
+// ask makes a call and returns the status of the answer and the reason in it. token is the name of
+// one, or else what stands in the header. A node that does not want the rest of a large body may
+// close before its answer is read; then the call is made again.
 func (s *siege) ask(p *process, token, method, path, body string, headers ...string) string {
 	for again := 1; ; again++ {
 		told, err := s.askOnce(p, token, method, path, body, headers...)
@@ -234,7 +245,9 @@ func (s *siege) askOnce(p *process, token, method, path, body string, headers ..
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Add(headers[i], headers[i+1])
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.client("http/1.1"), DisableKeepAlives: true}, Timeout: attackTimeout}
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: s.client("http/1.1"), DisableKeepAlives: true}, Timeout: attackTimeout,
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return "", err
@@ -267,7 +280,8 @@ func reasonIn(text string) string {
 	return strings.Join(all, " ")
 }
 
-// talk connects to a port, has say write to it, and returns what came until the other side closed, and that it did.
+// talk connects to a port, has say write to it, and returns what came until the other side closed,
+// and that it did.
 func talk(address string, secure *tls.Config, say func(conn net.Conn)) string {
 	conn, err := reach(address, secure)
 	if err != nil {
@@ -318,7 +332,8 @@ func reach(address string, secure *tls.Config) (net.Conn, error) {
 	return conn, nil
 }
 
-// firstLine returns the status line of an answer with the reasons in it, or how what came begins, in hexadecimal.
+// firstLine returns the status line of an answer with the reasons in it, or how what came begins,
+// in hexadecimal.
 func firstLine(heard []byte) string {
 	line, _, ok := bytes.Cut(heard, []byte("\r\n"))
 	if !ok || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
@@ -327,7 +342,8 @@ func firstLine(heard []byte) string {
 	return strings.TrimSpace(string(line) + " " + reasonIn(string(heard)))
 }
 
-// record listens where the nodes are told that another one is, and keeps the first frame of gossip that one sends there.
+// record listens where the nodes are told that another one is, and keeps the first frame of gossip
+// that one sends there.
 func (s *siege) record() {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -373,5 +389,6 @@ func drip(conn net.Conn) {
 
 // shelled returns a command that runs after what a shell is told first.
 func shelled(shell string, args ...string) *exec.Cmd {
-	return exec.Command("sh", append([]string{"-c", shell + `exec "$0" "$@"`}, args...)...) //nolint:noctx,gosec // the cleanup kills it
+	return exec.Command("sh",
+		append([]string{"-c", shell + `exec "$0" "$@"`}, args...)...) //nolint:noctx,gosec // the cleanup kills it
 }

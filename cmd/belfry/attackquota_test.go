@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// overrunners go on side by side, spread over the nodes, until each was refused overrunRefusals times.
+	// overrunners go on side by side, spread over the nodes, until each was refused overrunRefusals
+	// times.
 	overrunners     = 12
 	overrunRefusals = 3
 	// overrunTries is how often one tries at most.
@@ -61,7 +62,8 @@ type tenant struct {
 
 func (t *tenant) queue(name string) string { return t.space + "/" + name }
 
-// put makes jobs in a batch of its own, and again as long as the node has not heard of the queue yet.
+// put makes jobs in a batch of its own, and again as long as the node has not heard of the queue
+// yet.
 func (t *tenant) put(node int, jobs ...*belfryv1.PutRequest) error {
 	for {
 		res, err := t.nodes[node].PutBatch(t.ctx, &belfryv1.PutBatchRequest{Jobs: jobs})
@@ -101,7 +103,9 @@ func overruns() []overrun {
 			_, err := t.nodes[node].Put(t.ctx, many(t.queue("wide"), 1, 1)[0])
 			return err
 		}, 1, jobsUsed},
-		{"jobs in batches", jobs, "QUOTA", func(t *tenant, node, _ int) error { return t.put(node, many(t.queue("wide"), 10, 1)...) }, 10, jobsUsed},
+		{"jobs in batches", jobs, "QUOTA", func(t *tenant, node, _ int) error {
+			return t.put(node, many(t.queue("wide"), 10, 1)...)
+		}, 10, jobsUsed},
 		{"jobs in sessions of the SDK", jobs, "QUOTA", func(t *tenant, _, _ int) error {
 			_, err := t.sdk.Put(t.ctx, t.queue("wide"), []byte("x"))
 			return err
@@ -110,7 +114,8 @@ func overruns() []overrun {
 			return t.put(node, many(t.queue(fmt.Sprintf("q%d", i)), 1, 1)...)
 		}, 1, func(t *tenant, n *belfryv1.GetNamespaceResponse) (used, limit uint64) {
 			used, limit = jobsUsed(t, n)
-			return max(used, uint64(n.GetQueues())-1), limit // but for the one that was there: one whose put was refused is not made
+			// but for the one that was there: one whose put was refused is not made
+			return max(used, uint64(n.GetQueues())-1), limit
 		}},
 		{"jobs by request ids that come again and again", jobs, "QUOTA", func(t *tenant, node, i int) error {
 			id := fmt.Sprintf("r-%d", i%60)
@@ -125,25 +130,31 @@ func overruns() []overrun {
 			ids := 0
 			t.ids.Range(func(any, any) bool { ids++; return true })
 			used, limit = jobsUsed(t, n)
-			return used + (used - min(used, uint64(ids))), limit //nolint:gosec // a job is of one request; what is beyond counts twice
+			return used + (used - min(used, uint64(ids))),
+				limit //nolint:gosec // a job is of one request; what is beyond counts twice
 		}},
-		{"bytes one by one", &belfryv1.SetNamespaceRequest{MaxBytes: proto.Uint64(64 << 10)}, "QUOTA", func(t *tenant, node, _ int) error {
-			return t.put(node, many(t.queue("wide"), 1, 4000)...)
-		}, 4 << 10, bytesUsed},
-		{"bytes in batches", &belfryv1.SetNamespaceRequest{MaxBytes: proto.Uint64(64 << 10)}, "QUOTA", func(t *tenant, node, _ int) error {
-			return t.put(node, many(t.queue("wide"), 8, 4000)...)
-		}, 32 << 10, bytesUsed},
-		{"jobs in flight, with and without a wait", &belfryv1.SetNamespaceRequest{MaxInFlight: proto.Uint64(10)}, "QUOTA", holdJobs, 5,
+		{"bytes one by one", &belfryv1.SetNamespaceRequest{MaxBytes: proto.Uint64(64 << 10)}, "QUOTA",
+			func(t *tenant, node, _ int) error {
+				return t.put(node, many(t.queue("wide"), 1, 4000)...)
+			}, 4 << 10, bytesUsed},
+		{"bytes in batches", &belfryv1.SetNamespaceRequest{MaxBytes: proto.Uint64(64 << 10)}, "QUOTA",
+			func(t *tenant, node, _ int) error {
+				return t.put(node, many(t.queue("wide"), 8, 4000)...)
+			}, 32 << 10, bytesUsed},
+		{"jobs in flight, with and without a wait", &belfryv1.SetNamespaceRequest{MaxInFlight: proto.Uint64(10)}, "QUOTA",
+			holdJobs, 5,
 			func(_ *tenant, n *belfryv1.GetNamespaceResponse) (used, limit uint64) {
 				return n.GetInFlight(), n.GetNamespace().GetMaxInFlight()
 			}},
-		{"puts a second", &belfryv1.SetNamespaceRequest{PutsPerSecond: proto.Uint64(5)}, "RATE_LIMITED", func(t *tenant, node, _ int) error {
-			return t.put(node, many(t.queue("wide"), 1, 1)...)
-		}, 1, func(t *tenant, n *belfryv1.GetNamespaceResponse) (used, limit uint64) {
-			seconds := uint64(time.Since(t.began)/time.Second) + 1
-			// Each shard has a second's worth of its share at once, and again when the share has gone elsewhere and come back.
-			return n.GetJobs(), n.GetNamespace().GetPutsPerSecond() * (2*seconds + 1)
-		}},
+		{"puts a second", &belfryv1.SetNamespaceRequest{PutsPerSecond: proto.Uint64(5)}, "RATE_LIMITED",
+			func(t *tenant, node, _ int) error {
+				return t.put(node, many(t.queue("wide"), 1, 1)...)
+			}, 1, func(t *tenant, n *belfryv1.GetNamespaceResponse) (used, limit uint64) {
+				seconds := uint64(time.Since(t.began)/time.Second) + 1
+				// Each shard has a second's worth of its share at once, and again when the share has gone
+				// elsewhere and come back.
+				return n.GetJobs(), n.GetNamespace().GetPutsPerSecond() * (2*seconds + 1)
+			}},
 	}
 }
 
@@ -151,7 +162,8 @@ func bytesUsed(_ *tenant, n *belfryv1.GetNamespaceResponse) (used, limit uint64)
 	return n.GetBytes(), n.GetNamespace().GetMaxBytes()
 }
 
-// holdJobs reserves jobs, of which there are enough, and never gives one back. Nothing is a refusal, too.
+// holdJobs reserves jobs, of which there are enough, and never gives one back. Nothing is a
+// refusal, too.
 func holdJobs(t *tenant, node, i int) error {
 	queues := []string{t.queue("wide"), t.queue("one")}[i%2:]
 	if i < 100 {
@@ -182,7 +194,9 @@ func quotaAttacks(s *siege) (all []attack) {
 	for i, o := range overruns() {
 		space := fmt.Sprintf("rent-%d", i)
 		spaces = append(spaces, space)
-		all = append(all, attack{"beyond a quota: " + o.name, func(s *siege) string { return s.overrun(space, o) }, o.want + ": " + quotaHeld})
+		all = append(all, attack{"beyond a quota: " + o.name, func(s *siege) string {
+			return s.overrun(space, o)
+		}, o.want + ": " + quotaHeld})
 	}
 	s.rent(spaces)
 	return append(append(all, aroundQuota()...), quotaAdmins()...)
@@ -208,8 +222,11 @@ func (s *siege) rent(spaces []string) {
 	if err := s.limit(&belfryv1.SetNamespaceRequest{Name: "rent-full", MaxJobs: proto.Uint64(1)}); err != nil {
 		s.t.Fatal(err)
 	}
-	for _, answer := range []string{"200 ", outOfIt} { // the first may be refused, too, while the machine is too busy for a share to come within a second
-		await(s.t, "a put to be answered "+answer, func() bool { return s.ask(s.procs[0], "rent", http.MethodPost, "/v1/put", fullJobs+`}`) == answer })
+	// the first may be refused, too, while the machine is too busy for a share to come within a second
+	for _, answer := range []string{"200 ", outOfIt} {
+		await(s.t, "a put to be answered "+answer, func() bool {
+			return s.ask(s.procs[0], "rent", http.MethodPost, "/v1/put", fullJobs+`}`) == answer
+		})
 	}
 }
 
@@ -225,7 +242,8 @@ func (s *siege) limit(set *belfryv1.SetNamespaceRequest) error {
 	}
 }
 
-// overrun tries to exceed a quota through all nodes at once, and returns the reasons of the refusals, and what the namespace has then.
+// overrun tries to exceed a quota through all nodes at once, and returns the reasons of the
+// refusals, and what the namespace has then.
 func (s *siege) overrun(space string, o overrun) string {
 	set := proto.CloneOf(o.set)
 	set.Name = space
@@ -234,7 +252,9 @@ func (s *siege) overrun(space string, o overrun) string {
 	}
 	caller, url := s.procs[0].caller()
 	admin := belfryv1connect.NewAdminServiceClient(caller, url)
-	if _, err := admin.CreateQueue(s.t.Context(), &belfryv1.CreateQueueRequest{Queue: space + "/wide", Partitions: 2}); err != nil {
+	if _, err := admin.CreateQueue(s.t.Context(), &belfryv1.CreateQueueRequest{
+		Queue: space + "/wide", Partitions: 2,
+	}); err != nil {
 		return err.Error()
 	}
 	t, end, err := s.tenant(space)
@@ -262,9 +282,12 @@ func (s *siege) tenant(space string) (t *tenant, end func(), err error) {
 	transport := &http.Transport{TLSClientConfig: believing(s.t, s.procs[0].ca), ForceAttemptHTTP2: true}
 	for _, p := range s.procs {
 		urls = append(urls, "https://"+p.address)
-		t.nodes = append(t.nodes, belfryv1connect.NewQueueServiceClient(&http.Client{Transport: cli.WithToken(s.tokens["rent"], transport)}, urls[len(urls)-1]))
+		t.nodes = append(t.nodes,
+			belfryv1connect.NewQueueServiceClient(&http.Client{Transport: cli.WithToken(s.tokens["rent"], transport)},
+				urls[len(urls)-1]))
 	}
-	if t.sdk, err = client.New(strings.Join(urls, ","), client.WithTLS(believing(s.t, s.procs[0].ca)), client.WithToken(s.tokens["rent"])); err != nil {
+	if t.sdk, err = client.New(strings.Join(urls, ","), client.WithTLS(believing(s.t, s.procs[0].ca)),
+		client.WithToken(s.tokens["rent"])); err != nil {
 		return nil, nil, err
 	}
 	return t, func() {
@@ -273,7 +296,8 @@ func (s *siege) tenant(space string) (t *tenant, end func(), err error) {
 	}, nil
 }
 
-// flood makes a call over and over, side by side, until all were refused when something had been let in, and returns the reasons.
+// flood makes a call over and over, side by side, until all were refused when something had been
+// let in, and returns the reasons.
 func (t *tenant) flood(one func(t *tenant, node, i int) error) []string {
 	var group sync.WaitGroup
 	var calls atomic.Int64
@@ -308,7 +332,8 @@ func (t *tenant) flood(one func(t *tenant, node, i int) error) []string {
 	})
 }
 
-// reasonFor returns the reason of an error, "" for one that has none to have, and the whole of what should not be.
+// reasonFor returns the reason of an error, "" for one that has none to have, and the whole of what
+// should not be.
 func reasonFor(err error) string {
 	var own *client.Error
 	var f *fault.Error
@@ -355,11 +380,15 @@ func aroundQuota() []attack {
 		calling("a full namespace by a raw put with a slash of a URL", "rent", "/q/rent-full%2forders", "x", outOfIt),
 		calling("a full namespace by a raw put in upper case", "rent", "/q/RENT-FULL/orders", "x", noScope),
 		calling("a full namespace by a raw put with a slash before it", "rent", "/q//rent-full/orders", "x", "400 INVALID"),
-		calling("a full namespace by a raw put that names another queue as well", "rent", "/q/rent-full/orders?queue=rent-0/orders", "x", "400 INVALID"),
-		calling("a full namespace by a job that may come again", "rent", "/v1/put", fullJobs+`,"id":"a","again":true}`, outOfIt),
+		calling("a full namespace by a raw put that names another queue as well", "rent",
+			"/q/rent-full/orders?queue=rent-0/orders", "x", "400 INVALID"),
+		calling("a full namespace by a job that may come again", "rent", "/v1/put", fullJobs+`,"id":"a","again":true}`,
+			outOfIt),
 		calling("a full namespace by a job that is far off", "rent", "/v1/put", fullJobs+`,"delay":"8760h"}`, outOfIt),
-		calling("a full namespace by the second job of a batch", "rent", "/v1/put-batch", `{"jobs":[{"queue":"shop/orders"},`+fullJobs+`}]}`, "FORBIDDEN QUOTA"),
-		calling("a full namespace by a request id that was another's", "rent", "/v1/put", fullJobs+`,"requestId":"r-1#/rent-0"}`, outOfIt),
+		calling("a full namespace by the second job of a batch", "rent", "/v1/put-batch",
+			`{"jobs":[{"queue":"shop/orders"},`+fullJobs+`}]}`, "FORBIDDEN QUOTA"),
+		calling("a full namespace by a request id that was another's", "rent", "/v1/put",
+			fullJobs+`,"requestId":"r-1#/rent-0"}`, outOfIt),
 	}
 }
 
@@ -368,14 +397,18 @@ func quotaAdmins() []attack {
 	return []attack{
 		calling("a quota of one's own", "rent", "/v1/set-namespace", `{"name":"rent-full","maxJobs":0}`, noScope),
 		calling("no quota of one's own", "rent", "/v1/delete-namespace", `{"name":"rent-full"}`, noScope),
-		calling("a quota by the admin of a namespace's queues", "admin", "/v1/set-namespace", `{"name":"shop","maxJobs":1}`, noScope),
+		calling("a quota by the admin of a namespace's queues", "admin", "/v1/set-namespace", `{"name":"shop","maxJobs":1}`,
+			noScope),
 		calling("a neighbour's quota", "rent", "/v1/set-namespace", `{"name":"shop","maxJobs":1}`, noScope),
 		calling("a look at a neighbour's quota", "rent", "/v1/get-namespace", `{"name":"shop"}`, noScope),
 		calling("the list of quotas", "rent", "/v1/list-namespaces", `{}`, noScope),
 		calling("a redrive into a full namespace", "rent", "/v1/redrive", `{"queue":"rent-full/orders","max":100}`, noScope),
-		calling("queues made in a full namespace", "rent", "/v1/create-queue", `{"queue":"rent-full/more","partitions":2}`, noScope),
-		calling("a full queue's limits", "rent", "/v1/update-queue", `{"queue":"rent-full/orders","settings":{"maxJobs":1000}}`, noScope),
+		calling("queues made in a full namespace", "rent", "/v1/create-queue", `{"queue":"rent-full/more","partitions":2}`,
+			noScope),
+		calling("a full queue's limits", "rent", "/v1/update-queue",
+			`{"queue":"rent-full/orders","settings":{"maxJobs":1000}}`, noScope),
 		calling("room made by a purge", "rent", "/v1/purge-queue", `{"queue":"rent-full/orders"}`, noScope),
-		calling("a restore into a full namespace", "rent", "/belfry.v1.AdminService/Restore", "\x00\x00\x00\x00\x02{}", "FORBIDDEN", "Content-Type", "application/connect+json"),
+		calling("a restore into a full namespace", "rent", "/belfry.v1.AdminService/Restore", "\x00\x00\x00\x00\x02{}",
+			"FORBIDDEN", "Content-Type", "application/connect+json"),
 	}
 }

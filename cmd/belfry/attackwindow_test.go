@@ -43,7 +43,8 @@ func (u *unread) ask() error {
 	return err
 }
 
-// listen tells of each head of an answer and each reset of a stream that comes, until told to stop or the connection ends.
+// listen tells of each head of an answer and each reset of a stream that comes, until told to stop
+// or the connection ends.
 func (u *unread) listen(heard func(kind byte) (more bool)) error {
 	for head := make([]byte, 9); ; {
 		if _, err := io.ReadFull(u.conn, head); err != nil {
@@ -67,7 +68,8 @@ func (u *unread) listen(heard func(kind byte) (more bool)) error {
 	}
 }
 
-// unreadStreams is as many streams as a connection may have, of none of which the answer can be sent, until each has ended.
+// unreadStreams is as many streams as a connection may have, of none of which the answer can be
+// sent, until each has ended.
 func unreadStreams(s *siege) string {
 	u, err := neverRead(s, s.procs[1].address)
 	if err != nil {
@@ -96,7 +98,8 @@ func unreadStreams(s *siege) string {
 	return fmt.Sprintf("%d of %d streams were ended: %v, %v", ended, streams, err, <-asked)
 }
 
-// unreadCrowd is as many connections as a node may have, each of which makes another request as soon as the one whose answer it did not read has ended.
+// unreadCrowd is as many connections as a node may have, each of which makes another request as
+// soon as the one whose answer it did not read has ended.
 func unreadCrowd(s *siege) string {
 	var crowd []*unread
 	var listening, stuck sync.WaitGroup
@@ -128,5 +131,6 @@ func unreadCrowd(s *siege) string {
 	}
 	stuck.Wait()
 	alive := s.ask(p, "", http.MethodGet, "/livez", "")
-	return fmt.Sprintf("/livez is answered %s, a put with a token %s", alive, s.ask(p, "shop", http.MethodPost, "/v1/put", putShop))
+	return fmt.Sprintf("/livez is answered %s, a put with a token %s", alive,
+		s.ask(p, "shop", http.MethodPost, "/v1/put", putShop))
 }

@@ -50,12 +50,18 @@ func slowAttacks() []attack {
 		slow("garbage that drips after TLS", "", "closed"),
 		saying("silence after TLS", "", "closed"),
 		slow("a head that drips", "GET /livez HTTP/1.1\r\nHost: x\r\nX: ", "closed"),
-		slow("a body that drips, without a token", "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", "401 Unauthorized UNAUTHENTICATED, closed"),
-		slow("a body that drips, where no token is needed", "POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", "closed"),
-		slow("a body that drips, with a token", "POST /v1/put HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer TOKEN\r\nContent-Length: 100000\r\n\r\n", "400 Bad Request INVALID, closed"),
+		slow("a body that drips, without a token", "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n",
+			"401 Unauthorized UNAUTHENTICATED, closed"),
+		slow("a body that drips, where no token is needed",
+			"POST /livez HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n", "closed"),
+		slow("a body that drips, with a token",
+			"POST /v1/put HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer TOKEN\r\nContent-Length: 100000\r\n\r\n",
+			"400 Bad Request INVALID, closed"),
 		{"a body that never ends", func(s *siege) string {
 			return talk(s.procs[0].address, s.client("http/1.1"), func(conn net.Conn) {
-				_, _ = fmt.Fprintf(conn, "POST /v1/put HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n", s.tokens["shop"])
+				_, _ = fmt.Fprintf(conn,
+					"POST /v1/put HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nTransfer-Encoding: chunked\r\n\r\n",
+					s.tokens["shop"])
 				piece := "10000\r\n" + strings.Repeat(" ", 1<<16) + "\r\n"
 				for range 1 << 20 {
 					if _, err := io.WriteString(conn, piece); err != nil {
@@ -69,7 +75,8 @@ func slowAttacks() []attack {
 
 // sessionAttacks are upgraded connections that break the rules, or that have too small a token.
 func sessionAttacks() []attack {
-	const upgrade = "GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\n"
+	const upgrade = "GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol +
+		"\r\n"
 	session := func(name string, frames func() []byte, want string) attack {
 		return attack{name, func(s *siege) string {
 			return talk(s.procs[0].address, s.client("http/1.1"), func(conn net.Conn) {
@@ -84,14 +91,17 @@ func sessionAttacks() []attack {
 		session("a frame of a kind that there is not", func() []byte { return sessionFrame(99, 0, 0, nil) }, upgraded),
 		session("an answer from a client", func() []byte { return sessionFrame(frame.Answer, 0, 4, nil) }, upgraded),
 		session("a ping of 4 GiB", func() []byte { return sessionFrame(frame.Ping, 0, 1<<32-1, nil) }, upgraded),
-		session("a call of 4 GiB", func() []byte { return sessionFrame(frame.Call, byte(frame.PutBatch), 1<<32-1, nil) }, upgraded),
+		session("a call of 4 GiB", func() []byte {
+			return sessionFrame(frame.Call, byte(frame.PutBatch), 1<<32-1, nil)
+		}, upgraded),
 		session("a head that is none", func() []byte { return bytes.Repeat([]byte{0xff}, 20) }, upgraded),
 		session("HTTP in a session", func() []byte { return []byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") }, upgraded),
 		{"a reserve in a session with a token to put", sessionOfAnother, "FORBIDDEN"},
 	}
 }
 
-// sessionFrame returns a frame of a session. size is what its head says of the payload, if there is none.
+// sessionFrame returns a frame of a session. size is what its head says of the payload, if there is
+// none.
 func sessionFrame(kind frame.Kind, method byte, size uint32, payload []byte) []byte {
 	if payload != nil {
 		size = uint32(len(payload)) //nolint:gosec // it is small
@@ -102,14 +112,17 @@ func sessionFrame(kind frame.Kind, method byte, size uint32, payload []byte) []b
 	return append(b, payload...)
 }
 
-// sessionOfAnother reserves in a session, with a token that may only put, and returns what comes until the answer.
+// sessionOfAnother reserves in a session, with a token that may only put, and returns what comes
+// until the answer.
 func sessionOfAnother(s *siege) string {
 	conn, err := reach(s.procs[0].address, s.client("http/1.1"))
 	if err != nil {
 		return err.Error()
 	}
 	defer conn.Close()
-	_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n", frame.Path, frame.Protocol, s.tokens["put"])
+	_, _ = fmt.Fprintf(conn,
+		"GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n", frame.Path,
+		frame.Protocol, s.tokens["put"])
 	_, _ = conn.Write(sessionFrame(frame.Call, byte(frame.Reserve), 0, []byte("\x0a\x0bshop/orders"))) // queues
 	var heard []byte
 	for buf := make([]byte, 4096); !bytes.Contains(heard, []byte("FORBIDDEN")); {
@@ -147,7 +160,8 @@ func http2Frame(kind, flags byte, stream uint32, payload string) []byte {
 
 // http2Attacks break the rules of HTTP/2, or follow them too often.
 func http2Attacks() []attack {
-	speaking := func(name string, say func(send func(kind, flags byte, stream uint32, payload string) bool), want string) attack {
+	speaking := func(name string, say func(send func(kind, flags byte, stream uint32, payload string) bool),
+		want string) attack {
 		return attack{name, func(s *siege) string {
 			return talk(s.procs[1].address, s.client("h2"), func(conn net.Conn) {
 				_, _ = conn.Write(append([]byte(http2Preface), http2Frame(http2Settings, 0, 0, "")...))
@@ -161,9 +175,13 @@ func http2Attacks() []attack {
 	type send = func(kind, flags byte, stream uint32, payload string) bool
 	return []attack{
 		{"a preface that is none", func(s *siege) string {
-			return talk(s.procs[1].address, s.client("h2"), func(conn net.Conn) { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
+			return talk(s.procs[1].address, s.client("h2"), func(conn net.Conn) {
+				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			})
 		}, "closed"},
-		{"silence instead of a preface", func(s *siege) string { return talk(s.procs[1].address, s.client("h2"), func(net.Conn) {}) }, "closed"},
+		{"silence instead of a preface", func(s *siege) string {
+			return talk(s.procs[1].address, s.client("h2"), func(net.Conn) {})
+		}, "closed"},
 		speaking("a frame of 16 MiB", func(f send) { f(http2Data, 0, 1, strings.Repeat("x", 1<<24-1)) }, "closed"),
 		speaking("data of a stream that is not open", func(f send) { f(http2Data, 0, 7, "x") }, "closed"),
 		speaking("a head without end", func(f send) {
@@ -171,7 +189,9 @@ func http2Attacks() []attack {
 			for f(http2Continuation, 0, 1, strings.Repeat("\x00\x01x\x01y", 1000)) {
 			}
 		}, "closed"),
-		speaking("a head that cannot be read", func(f send) { f(http2Headers, http2EndHeaders, 1, "\xff\xff\xff\xff\xff") }, "closed"),
+		speaking("a head that cannot be read", func(f send) {
+			f(http2Headers, http2EndHeaders, 1, "\xff\xff\xff\xff\xff")
+		}, "closed"),
 		speaking("a window beyond its bound", func(f send) {
 			for f(http2WindowUpdate, 0, 0, "\x7f\xff\xff\xff") {
 			}
@@ -210,7 +230,8 @@ func http2Attacks() []attack {
 func grpcWithoutToken(s *siege) string {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: s.client("h2"), ForceAttemptHTTP2: true}}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "https://"+s.procs[1].address+"/belfry.v1.QueueService/Put", strings.NewReader("\x00\x00\x00\x00\x00"))
+	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost,
+		"https://"+s.procs[1].address+"/belfry.v1.QueueService/Put", strings.NewReader("\x00\x00\x00\x00\x00"))
 	if err != nil {
 		return err.Error()
 	}

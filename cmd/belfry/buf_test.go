@@ -17,7 +17,8 @@ type bufConfig struct {
 	Lint, Breaking struct{ Use []string }
 }
 
-// TestBufModule reads buf.yaml as Buf does: one module with every proto file, all standard rules and no exception.
+// TestBufModule reads buf.yaml as Buf does: one module with every proto file, all standard rules
+// and no exception.
 func TestBufModule(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "buf.yaml"))

@@ -34,13 +34,15 @@ func makeCerts(t *testing.T, dir string, more ...string) (made access.MadeCerts)
 // secureFlags are the flags of a node's certificates in a directory.
 func secureFlags(dir, node string) []string {
 	return []string{
-		"--tls-cert", filepath.Join(dir, node+".pem"), "--tls-key", filepath.Join(dir, node+"-key.pem"), "--tls-ca", filepath.Join(dir, access.AuthorityCert),
+		"--tls-cert", filepath.Join(dir, node+".pem"), "--tls-key", filepath.Join(dir, node+"-key.pem"), "--tls-ca",
+		filepath.Join(dir, access.AuthorityCert),
 		"--gossip-keys", filepath.Join(dir, access.GossipKeyFile),
 	}
 }
 
-// TestSecuredCluster: three nodes found a cluster with certificates from one command. Clients reach it with TLS only, strangers do not become part of it
-// although they have the gossip key, and new certificates take effect under load without an error.
+// TestSecuredCluster: three nodes found a cluster with certificates from one command. Clients reach
+// it with TLS only, strangers do not become part of it although they have the gossip key, and new
+// certificates take effect under load without an error.
 func TestSecuredCluster(t *testing.T) {
 	t.Parallel()
 	dir, foreign := t.TempDir(), t.TempDir()
@@ -52,10 +54,13 @@ func TestSecuredCluster(t *testing.T) {
 	}
 	c.wantOne()
 	n1 := c.procs[0]
-	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", n1.address); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "speaks TLS only") {
+	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server",
+		n1.address); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "speaks TLS only") {
 		t.Errorf("a put without TLS: %+v", got)
 	}
-	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", "https://"+n1.address, "--tls-ca", filepath.Join(foreign, access.AuthorityCert)); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "certificate") {
+	if got := runProgram(t, launcher, nil, "put", "orders", "x", "--server", "https://"+n1.address, "--tls-ca",
+		filepath.Join(foreign, access.AuthorityCert)); got.Code != cli.CodeUnavailable ||
+		!strings.Contains(got.Err, "certificate") {
 		t.Errorf("a put to whom nothing speaks for: %+v", got)
 	}
 
@@ -92,7 +97,8 @@ func TestSecuredCluster(t *testing.T) {
 	n1.awaitHealth("health after a reload that failed")
 }
 
-// putAlways puts jobs through all nodes until stop is called, which fails the test if a put failed for good.
+// putAlways puts jobs through all nodes until stop is called, which fails the test if a put failed
+// for good.
 func putAlways(t *testing.T, c *crew, ca string) (stop func()) {
 	t.Helper()
 	var urls []string
@@ -125,7 +131,8 @@ func putAlways(t *testing.T, c *crew, ca string) (stop func()) {
 	}
 }
 
-// TestCertificatesOfOthers: a node does not start with a certificate that would have others refuse it.
+// TestCertificatesOfOthers: a node does not start with a certificate that would have others refuse
+// it.
 func TestCertificatesOfOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -143,7 +150,8 @@ func TestCertificatesOfOthers(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.end()
 	start := func(flags ...string) clitest.Outcome {
-		return runProgram(t, launcher, nil, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, flags...)...)
+		return runProgram(t, launcher, nil,
+			append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, flags...)...)
 	}
 	for _, test := range []struct {
 		name  string
@@ -166,22 +174,26 @@ func TestCertificatesOfOthers(t *testing.T) {
 		{[]string{"cert", "--dir", dir, "--node", "a/b"}, "--node"},
 		{[]string{"cert", "--dir", dir, "--node", "n1", "--days", "0"}, "--days: must be 1 to 3650"},
 		{[]string{"cert", "--dir", dir, "--node", "n3", "--domain", strings.Repeat("a", 32)}, "is that of " + made.Domain},
-		{[]string{"cert", "--dir", t.TempDir(), "--node", "n3", "--domain", "x"}, "--domain: want the domain of an authority"},
-		{[]string{"cert", "--dir", dir, "--node", "n3", "--node", "ca"}, "ca.pem of ca would take the place of a file of the authority"},
+		{[]string{"cert", "--dir", t.TempDir(), "--node", "n3", "--domain", "x"},
+			"--domain: want the domain of an authority"},
+		{[]string{"cert", "--dir", dir, "--node", "n3", "--node", "ca"},
+			"ca.pem of ca would take the place of a file of the authority"},
 		{[]string{"cert", "--dir", dir, "--node", "n3", "--node", "n3"}, "would take the place of a file of node n3"},
 		{[]string{"cert", "--dir", dir, "--node", "n3", "--node", "n3-key"}, "the name that the key of n3 has"},
 		{[]string{"cert", "--dir", dir, "--node", "n3=10.0.0.3:7400"}, `"10.0.0.3:7400" is neither`},
 		{[]string{"cert", "--dir", dir, "--node", "n3=fe80::1%eth0"}, "is neither"},
 		{[]string{"cert", "--dir", dir, "--node", "n3="}, `have "n3=", want hosts after the =`},
 	} {
-		if got := runProgram(t, launcher, nil, test.args...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.want) {
+		if got := runProgram(t, launcher, nil, test.args...); got.Code != cli.CodeUsage ||
+			!strings.Contains(got.Err, test.want) {
 			t.Errorf("%v: %+v, want exit code 2 and %q", test.args, got, test.want)
 		}
 	}
 	if exists(dir, "n3.pem") {
 		t.Error("a command that was refused made a certificate")
 	}
-	if got := runProgram(t, launcher, nil, "cert", "--dir", dir, "--node", "n2=example.org"); got.Code != 0 || !strings.Contains(got.Out, "for localhost, 127.0.0.1, ::1, example.org, until ") {
+	if got := runProgram(t, launcher, nil, "cert", "--dir", dir, "--node", "n2=example.org"); got.Code != 0 ||
+		!strings.Contains(got.Out, "for localhost, 127.0.0.1, ::1, example.org, until ") {
 		t.Errorf("for people: %+v", got)
 	}
 }
@@ -200,7 +212,9 @@ func (p *process) caller() (*http.Client, string) {
 	if p.ca == "" {
 		return &http.Client{Transport: cli.WithToken(token, http.DefaultTransport)}, "http://" + p.address
 	}
-	return &http.Client{Transport: cli.WithToken(token, &http.Transport{TLSClientConfig: believing(p.t, p.ca), DisableKeepAlives: true})}, "https://" + p.address
+	return &http.Client{Transport: cli.WithToken(token, &http.Transport{
+		TLSClientConfig: believing(p.t, p.ca), DisableKeepAlives: true,
+	})}, "https://" + p.address
 }
 
 // believing returns the settings of a client that believes one authority.

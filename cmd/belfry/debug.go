@@ -16,20 +16,26 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
-// startDebug listens for people who look into the process, and nothing of a client's is there. Whoever reaches it may read the memory
-// of the process in pieces and keep it busy, so that it listens on loopback only. An empty address is none. stop ends it at once.
-func startDebug(ctx context.Context, address string, log *slog.Logger, pages http.Handler) (at string, stop func(), err error) {
+// startDebug listens for people who look into the process, and nothing of a client's is there.
+// Whoever reaches it may read the memory of the process in pieces and keep it busy, so that it
+// listens on loopback only. An empty address is none. stop ends it at once.
+func startDebug(ctx context.Context, address string, log *slog.Logger,
+	pages http.Handler) (at string, stop func(), err error) {
 	if address == "" {
 		return "", func() {}, nil
 	}
 	if host, _, err := net.SplitHostPort(address); err != nil || !cli.OnLoopback(host) {
-		return "", nil, cli.Usagef("--debug-addr: want HOST:PORT on loopback, such as 127.0.0.1:6060, have %q: whoever reaches it sees into the process", address)
+		return "", nil, cli.Usagef(
+			"--debug-addr: want HOST:PORT on loopback, such as 127.0.0.1:6060, have %q: whoever reaches it sees "+
+				"into the process", address)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return "", nil, fmt.Errorf("listening at --debug-addr: %w", err)
 	}
-	s := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	s := &http.Server{
+		Handler: pages, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
 	log.Info("listening for who looks into the process", slog.String("debug", listener.Addr().String()))
 	ended := make(chan struct{})
 	go func() {
@@ -42,8 +48,8 @@ func startDebug(ctx context.Context, address string, log *slog.Logger, pages htt
 	}, nil
 }
 
-// debugHandler answers for pprof and expvar, says what runs here and with which settings, and turns the level of the log. A page of a browser that has its own
-// name resolve to loopback gets nothing.
+// debugHandler answers for pprof and expvar, says what runs here and with which settings, and turns
+// the level of the log. A page of a browser that has its own name resolve to loopback gets nothing.
 func debugHandler(audit *slog.Logger, level *slog.LevelVar, config func(io.Writer)) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -68,7 +74,8 @@ func debugHandler(audit *slog.Logger, level *slog.LevelVar, config func(io.Write
 	})
 }
 
-// variables answers with what package expvar holds, but for the command line, which may have a password in it.
+// variables answers with what package expvar holds, but for the command line, which may have a
+// password in it.
 func variables(w http.ResponseWriter, _ *http.Request) {
 	all := map[string]json.RawMessage{}
 	expvar.Do(func(v expvar.KeyValue) {
@@ -84,7 +91,8 @@ func showLevel(w io.Writer, level *slog.LevelVar) {
 	fmt.Fprintln(w, strings.ToLower(level.Level().String()))
 }
 
-// turnLevel sets the level of the log to the word that the body is, and answers with it; it holds until the process ends. The audit, which has no level, says so.
+// turnLevel sets the level of the log to the word that the body is, and answers with it; it holds
+// until the process ends. The audit, which has no level, says so.
 func turnLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level *slog.LevelVar) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
 	if err != nil {
@@ -98,7 +106,8 @@ func turnLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level
 	}
 	from := level.Level()
 	level.Set(to)
-	audit.Info("audit", slog.String("changed", "log level"), slog.String("from", strings.ToLower(from.String())), slog.String("to", strings.ToLower(to.String())))
+	audit.Info("audit", slog.String("changed", "log level"), slog.String("from", strings.ToLower(from.String())),
+		slog.String("to", strings.ToLower(to.String())))
 	showLevel(w, level)
 }
 

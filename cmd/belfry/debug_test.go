@@ -23,7 +23,9 @@ import (
 // debugListener runs one until the test ends.
 func debugListener(t *testing.T) (address string) {
 	t.Helper()
-	pages := debugHandler(slog.New(slog.DiscardHandler), &slog.LevelVar{}, func(w io.Writer) { fmt.Fprintln(w, "as configured") })
+	pages := debugHandler(slog.New(slog.DiscardHandler), &slog.LevelVar{}, func(w io.Writer) {
+		fmt.Fprintln(w, "as configured")
+	})
 	address, stop, err := startDebug(t.Context(), "127.0.0.1:0", slog.New(slog.DiscardHandler), pages)
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +85,8 @@ func TestDebugListener(t *testing.T) {
 	}
 }
 
-// TestLogLevelIsTurned: the level changes in a log that is there, each change is in the audit, and what is no level changes nothing.
+// TestLogLevelIsTurned: the level changes in a log that is there, each change is in the audit, and
+// what is no level changes nothing.
 func TestLogLevelIsTurned(t *testing.T) {
 	t.Parallel()
 	said := &lockedBuffer{}
@@ -105,7 +108,9 @@ func TestLogLevelIsTurned(t *testing.T) {
 		{"error", 200, "error\n"},
 	} {
 		out := httptest.NewRecorder()
-		pages.ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "http://127.0.0.1/debug/log-level", strings.NewReader(test.body)))
+		pages.ServeHTTP(out,
+			httptest.NewRequestWithContext(t.Context(), http.MethodPut, "http://127.0.0.1/debug/log-level",
+				strings.NewReader(test.body)))
 		if out.Code != test.status || !strings.Contains(out.Body.String(), test.answer) {
 			t.Errorf("PUT of %.20q: %d, %s", test.body, out.Code, out.Body)
 		}
@@ -122,12 +127,14 @@ func TestLogLevelIsTurned(t *testing.T) {
 		}
 		got = append(got, entry.Msg)
 	}
-	if !slices.Equal(got, want) || !strings.Contains(said.String(), `"from":"warn","to":"debug"`) || !strings.Contains(said.String(), `"from":"debug","to":"error"`) {
+	if !slices.Equal(got, want) || !strings.Contains(said.String(), `"from":"warn","to":"debug"`) ||
+		!strings.Contains(said.String(), `"from":"debug","to":"error"`) {
 		t.Errorf("it logged %s", said)
 	}
 }
 
-// TestLogFormat: a person reads text, and whatever else has standard error gets JSON, if neither is asked for.
+// TestLogFormat: a person reads text, and whatever else has standard error gets JSON, if neither is
+// asked for.
 func TestLogFormat(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -140,21 +147,27 @@ func TestLogFormat(t *testing.T) {
 		said := &lockedBuffer{}
 		s := cli.NewSystem()
 		s.Err, s.ErrTerminal = said, test.terminal
-		(serveVerbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello", slog.Duration("after", 2*time.Second))
-		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") || !strings.Contains(said.String(), "2s") {
+		(serveVerbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello",
+			slog.Duration("after", 2*time.Second))
+		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") ||
+			!strings.Contains(said.String(), "2s") {
 			t.Errorf("%s with a terminal %v: %s", test.format, test.terminal, said)
 		}
 	}
 }
 
-// TestServerShowsItsSettings: the debug listener of a server has its own settings, without secrets, and the level of its own log.
+// TestServerShowsItsSettings: the debug listener of a server has its own settings, without secrets,
+// and the level of its own log.
 func TestServerShowsItsSettings(t *testing.T) {
 	t.Parallel()
-	p := serve(t, launcher, t.TempDir(), "--debug-addr", "127.0.0.1:0", "--log-format", "json", "--mirror-redis", "redis://me:hunter7@127.0.0.1:1/0", "--mirror-queue", "orders")
-	if _, text := fetch(t, p.debug, "/debug/config", ""); !strings.Contains(text, "log-format") || !strings.Contains(text, "redis://***@127.0.0.1:1/0") || strings.Contains(text, "hunter7") {
+	p := serve(t, launcher, t.TempDir(), "--debug-addr", "127.0.0.1:0", "--log-format", "json", "--mirror-redis",
+		"redis://me:hunter7@127.0.0.1:1/0", "--mirror-queue", "orders")
+	if _, text := fetch(t, p.debug, "/debug/config", ""); !strings.Contains(text, "log-format") ||
+		!strings.Contains(text, "redis://***@127.0.0.1:1/0") || strings.Contains(text, "hunter7") {
 		t.Errorf("the settings are\n%s", text)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+p.debug+"/debug/log-level", strings.NewReader("error"))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+p.debug+"/debug/log-level",
+		strings.NewReader("error"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +188,8 @@ func TestServerShowsItsSettings(t *testing.T) {
 func TestDebugListensOnLoopbackOnly(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:6060", ":6060", "[::]:0", "10.0.0.1:6060", "n1:6060", "127.0.0.1", "6060"} {
 		h := newHarness(t, nil)
-		got := h.Run("serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--debug-addr", address)
+		got := h.Run("serve", "--data", filepath.Join(t.TempDir(), "data"), "--listen", "127.0.0.1:0", "--debug-addr",
+			address)
 		if got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--debug-addr: want HOST:PORT on loopback") {
 			t.Errorf("%s: %+v", address, got)
 		}
@@ -190,7 +204,8 @@ func TestDoctorAsksTheDebugListener(t *testing.T) {
 	if got := h.Run("doctor", "--out", path); got.Code != 0 {
 		t.Fatalf("%+v", got)
 	}
-	if text := unpack(t, path)["goroutines.txt"]; !strings.Contains(text, "goroutine profile: total ") || !strings.Contains(text, "startDebug") {
+	if text := unpack(t, path)["goroutines.txt"]; !strings.Contains(text, "goroutine profile: total ") ||
+		!strings.Contains(text, "startDebug") {
 		t.Errorf("goroutines.txt is %.300s", text)
 	}
 }

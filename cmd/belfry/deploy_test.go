@@ -33,8 +33,8 @@ func deployed(t *testing.T, name ...string) []byte {
 	return text
 }
 
-// parsed reads the words of a command line, without the name of the program, as the program does, and returns the flags of
-// the command that they name.
+// parsed reads the words of a command line, without the name of the program, as the program does,
+// and returns the flags of the command that they name.
 func parsed(words []string) (command string, flags *pflag.FlagSet, err error) {
 	found, rest, err := newRoot(cli.New(&cli.System{})).Find(words)
 	if err != nil {
@@ -77,7 +77,8 @@ func port(t *testing.T, address string) string {
 
 // TestParsedRefusesWhatThereIsNot: the tests below are worth what parsed refuses.
 func TestParsedRefusesWhatThereIsNot(t *testing.T) {
-	for _, line := range []string{"serve --joins=a:1", "server --data=x", "serve --shards=many", "serve data", "health --timeout=soon"} {
+	for _, line := range []string{"serve --joins=a:1", "server --data=x", "serve --shards=many", "serve data",
+		"health --timeout=soon"} {
 		if command, _, err := parsed(strings.Fields(line)); err == nil {
 			t.Errorf("%q is taken for %s", line, command)
 		}
@@ -139,7 +140,8 @@ func composeAll(t *testing.T) composeFile {
 	return file
 }
 
-// TestComposeMirror reads what the profile mirror adds: a Redis that nobody reaches from outside, and a mirror between it and a node.
+// TestComposeMirror reads what the profile mirror adds: a Redis that nobody reaches from outside,
+// and a mirror between it and a node.
 func TestComposeMirror(t *testing.T) {
 	file := composeAll(t)
 	redis, mirror := file.Services["redis"], file.Services["mirror"]
@@ -147,11 +149,13 @@ func TestComposeMirror(t *testing.T) {
 		if !slices.Equal(service.Profiles, []string{"mirror"}) || len(service.Ports) > 0 || len(service.Volumes) > 0 {
 			t.Errorf("%s: profiles %q, ports %q, volumes %q", name, service.Profiles, service.Ports, service.Volumes)
 		}
-		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) || !slices.Equal(service.Tmpfs, []string{"/data"}) {
+		if !service.ReadOnly || !slices.Equal(service.CapDrop, []string{"ALL"}) ||
+			!slices.Equal(service.Tmpfs, []string{"/data"}) {
 			t.Errorf("%s: read-only %v, without %q, in memory %q", name, service.ReadOnly, service.CapDrop, service.Tmpfs)
 		}
 	}
-	if built := string(deployed(t, "deploy", "redis-image")); !strings.Contains(built, "--tag "+redis.Image+" ") || !strings.Contains(built, "\nUSER "+redis.User+"\n") {
+	if built := string(deployed(t, "deploy", "redis-image")); !strings.Contains(built, "--tag "+redis.Image+" ") ||
+		!strings.Contains(built, "\nUSER "+redis.User+"\n") {
 		t.Errorf("deploy/redis-image does not build %s for user %s", redis.Image, redis.User)
 	}
 	found, rest, err := newRoot(cli.New(&cli.System{})).Find(mirror.Command)
@@ -161,7 +165,8 @@ func TestComposeMirror(t *testing.T) {
 	if err := found.ParseFlags(rest); err != nil {
 		t.Fatal(err)
 	}
-	if got := found.Flags().Args(); found.CommandPath() != "belfry mirror run" || !slices.Equal(got, []string{"redis://redis:6379"}) {
+	if got := found.Flags().Args(); found.CommandPath() != "belfry mirror run" ||
+		!slices.Equal(got, []string{"redis://redis:6379"}) {
 		t.Errorf("the mirror is %q of %q", found.CommandPath(), got)
 	}
 	if _, err := redisson.ParseCodec(value(found.Flags(), "codec")); err != nil {
@@ -179,7 +184,8 @@ func TestComposeStartsNodesThatFindEachOther(t *testing.T) {
 	zones, volumes := make(map[string]bool), make(map[string]any)
 	for name, service := range file.Services {
 		flags := served(t, service.Command)
-		if got := []string{service.Hostname, value(flags, "node-id"), value(flags, "advertise")}; !slices.Equal(got, []string{name, name, name}) {
+		if got := []string{service.Hostname, value(flags, "node-id"), value(flags, "advertise")}; !slices.Equal(got,
+			[]string{name, name, name}) {
 			t.Errorf("%s: host, node and advertised name are %q", name, got)
 		}
 		if got := value(flags, "insecure"); got != "true" {
@@ -243,8 +249,8 @@ func TestComposeChecksAndStopsNodes(t *testing.T) {
 	}
 }
 
-// checkHealthCommand checks a health check in exec form: the image has no shell. The command must give up before whoever runs
-// it does, so that it can say why.
+// checkHealthCommand checks a health check in exec form: the image has no shell. The command must
+// give up before whoever runs it does, so that it can say why.
 func checkHealthCommand(t *testing.T, name string, test []string, timeout time.Duration) {
 	t.Helper()
 	if len(test) < 2 || test[0] != "CMD" || test[1] != "/belfry" {
@@ -262,7 +268,8 @@ func checkHealthCommand(t *testing.T, name string, test []string, timeout time.D
 
 func TestDockerfile(t *testing.T) {
 	text := string(deployed(t, "Dockerfile"))
-	if from := regexp.MustCompile(`(?m)^FROM (.*)$`).FindAllStringSubmatch(text, -1); len(from) != 1 || from[0][1] != "scratch" {
+	if from := regexp.MustCompile(`(?m)^FROM (.*)$`).FindAllStringSubmatch(text, -1); len(from) != 1 ||
+		from[0][1] != "scratch" {
 		t.Errorf("built from %q: anything but scratch would be pulled", from)
 	}
 	if strings.HasPrefix(text, "# syntax") {
@@ -275,7 +282,9 @@ func TestDockerfile(t *testing.T) {
 		t.Error("the data directory does not belong to the user")
 	}
 	for _, variable := range regexp.MustCompile(`(?m)^ENV (BELFRY_\w+)=`).FindAllStringSubmatch(text, -1) {
-		if !slices.ContainsFunc(cli.KnownSettings(newRoot(cli.New(&cli.System{}))), func(name string) bool { return cli.EnvName(name) == variable[1] }) {
+		if !slices.ContainsFunc(cli.KnownSettings(newRoot(cli.New(&cli.System{}))), func(name string) bool {
+			return cli.EnvName(name) == variable[1]
+		}) {
 			t.Errorf("%s means nothing", variable[1])
 		}
 	}
@@ -287,12 +296,14 @@ func TestDockerfile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkHealthCommand(t, "Dockerfile", append([]string{"CMD"}, strings.Split(strings.ReplaceAll(health[2], `"`, ""), ", ")...), timeout)
+	checkHealthCommand(t, "Dockerfile",
+		append([]string{"CMD"}, strings.Split(strings.ReplaceAll(health[2], `"`, ""), ", ")...), timeout)
 }
 
 func TestSystemdUnit(t *testing.T) {
 	settings := make(map[string]string)
-	for _, line := range regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`).FindAllStringSubmatch(string(deployed(t, "deploy", "systemd", "belfry.service")), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^([A-Za-z]+)=(.*)$`).FindAllStringSubmatch(
+		string(deployed(t, "deploy", "systemd", "belfry.service")), -1) {
 		settings[line[1]] = line[2]
 	}
 	words := strings.Fields(settings["ExecStart"])
@@ -311,7 +322,8 @@ func TestSystemdUnit(t *testing.T) {
 		t.Errorf("not started again after %s; usage is %s", settings["RestartPreventExitStatus"], want)
 	}
 	for name, want := range map[string]string{
-		"Restart": "on-failure", "DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes", "CapabilityBoundingSet": "", "StartLimitIntervalSec": "0",
+		"Restart": "on-failure", "DynamicUser": "yes", "ProtectSystem": "strict", "NoNewPrivileges": "yes",
+		"CapabilityBoundingSet": "", "StartLimitIntervalSec": "0",
 	} {
 		if got, there := settings[name]; !there || got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)
@@ -319,7 +331,8 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
-// TestSystemdSecured: the settings as they stand are all that a node on a network needs, and what it reads the unit hands over.
+// TestSystemdSecured: the settings as they stand are all that a node on a network needs, and what
+// it reads the unit hands over.
 func TestSystemdSecured(t *testing.T) {
 	text := string(deployed(t, "deploy", "systemd", "belfry.conf"))
 	file, err := cli.ParseSettings("belfry.conf", []byte(text), cli.KnownSettings(newRoot(cli.New(&cli.System{}))))

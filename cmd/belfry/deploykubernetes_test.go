@@ -19,8 +19,9 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
-// kubernetesFields are the fields that the manifest uses, checked against the reference of the API. Kubernetes passes over a
-// misspelt field with a warning at most, so one that is not here is an error.
+// kubernetesFields are the fields that the manifest uses, checked against the reference of the API.
+// Kubernetes passes over a misspelt field with a warning at most, so one that is not here is an
+// error.
 var kubernetesFields = strings.Fields(`
 	apiVersion kind metadata spec name labels annotations template
 	ports port targetPort containerPort protocol clusterIP publishNotReadyAddresses selector matchLabels
@@ -103,7 +104,8 @@ type probe struct {
 	HTTPGet struct{ Path, Port, Scheme string } `yaml:"httpGet"`
 }
 
-// kubernetes returns the objects of the manifest by kind and name, after it has looked at the name of every field.
+// kubernetes returns the objects of the manifest by kind and name, after it has looked at the name
+// of every field.
 func kubernetes(t *testing.T) map[string]manifest {
 	t.Helper()
 	return kubernetesObjects(t, deployed(t, "deploy", "kubernetes", "belfry.yaml"))
@@ -141,7 +143,8 @@ func checkFields(t *testing.T, node *yaml.Node) {
 	}
 	for i := 0; i < len(node.Content); i += 2 {
 		field, value := node.Content[i], node.Content[i+1]
-		userNamed := slices.Contains(freeForm, field.Value) || field.Value == "selector" && len(value.Content) > 0 && value.Content[0].Value != "matchLabels"
+		userNamed := slices.Contains(freeForm, field.Value) || field.Value == "selector" && len(value.Content) > 0 &&
+			value.Content[0].Value != "matchLabels"
 		if !slices.Contains(kubernetesFields, field.Value) {
 			t.Errorf("belfry.yaml:%d: there is no field %s", field.Line, field.Value)
 		} else if !userNamed {
@@ -152,7 +155,8 @@ func checkFields(t *testing.T, node *yaml.Node) {
 
 func TestKubernetesObjectsFitTogether(t *testing.T) {
 	objects := kubernetes(t)
-	want := []string{"NetworkPolicy belfry", "PodDisruptionBudget belfry", "Service belfry", "Service belfry-nodes", "StatefulSet belfry"}
+	want := []string{"NetworkPolicy belfry", "PodDisruptionBudget belfry", "Service belfry", "Service belfry-nodes",
+		"StatefulSet belfry"}
 	if got := slices.Sorted(maps.Keys(objects)); !slices.Equal(got, want) {
 		t.Fatalf("objects %q, want %q", got, want)
 	}
@@ -176,15 +180,18 @@ func TestKubernetesObjectsFitTogether(t *testing.T) {
 	if set.Spec.PodManagementPolicy != "Parallel" {
 		t.Error("after a stop of all pods the first would wait for a majority that is not started before it is ready")
 	}
-	if majority := set.Spec.Replicas/2 + 1; set.Spec.Replicas-objects["PodDisruptionBudget belfry"].Spec.MaxUnavailable < majority {
+	budget := objects["PodDisruptionBudget belfry"].Spec.MaxUnavailable
+	if majority := set.Spec.Replicas/2 + 1; set.Spec.Replicas-budget < majority {
 		t.Error("an eviction may take the majority")
 	}
-	if anti := set.Spec.Template.Spec.Affinity.Anti.Required; len(anti) != 1 || anti[0].TopologyKey != "kubernetes.io/hostname" {
+	if anti := set.Spec.Template.Spec.Affinity.Anti.Required; len(anti) != 1 ||
+		anti[0].TopologyKey != "kubernetes.io/hostname" {
 		t.Errorf("anti-affinity %+v: two pods may share a machine", anti)
 	}
 }
 
-// TestKubernetesSecured: as it stands, a pod has all that a node on a network needs; --insecure is there as a comment.
+// TestKubernetesSecured: as it stands, a pod has all that a node on a network needs; --insecure is
+// there as a comment.
 func TestKubernetesSecured(t *testing.T) {
 	text := string(deployed(t, "deploy", "kubernetes", "belfry.yaml"))
 	pod := kubernetes(t)["StatefulSet belfry"].Spec.Template.Spec
@@ -195,16 +202,19 @@ func TestKubernetesSecured(t *testing.T) {
 	}
 	flags := served(t, words)
 	for name, file := range map[string]string{
-		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": access.AuthorityCert, "gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
+		"tls-cert": "belfry-0.pem", "tls-key": "belfry-0-key.pem", "tls-ca": access.AuthorityCert,
+		"gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
 	} {
-		if value(flags, name) != "/secrets/"+file || !strings.Contains(text, "--from-file=secrets/"+strings.ReplaceAll(file, "belfry-0", "belfry-$n")) {
+		if value(flags, name) != "/secrets/"+file ||
+			!strings.Contains(text, "--from-file=secrets/"+strings.ReplaceAll(file, "belfry-0", "belfry-$n")) {
 			t.Errorf("%s is %q, want %s, of the secret", name, value(flags, name), file)
 		}
 	}
 	if value(flags, "insecure") != "false" || !strings.Contains(text, "\n            # - --insecure\n") {
 		t.Error("--insecure belongs into a comment, beside what stands in its place")
 	}
-	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "secrets" || pod.Volumes[0].Secret.SecretName != "belfry" || pod.Volumes[0].Secret.DefaultMode&0o007 != 0 {
+	if len(pod.Volumes) != 1 || pod.Volumes[0].Name != "secrets" || pod.Volumes[0].Secret.SecretName != "belfry" ||
+		pod.Volumes[0].Secret.DefaultMode&0o007 != 0 {
 		t.Errorf("volumes %+v; want the secret, for nobody but the pod's user and group", pod.Volumes)
 	}
 	if !slices.Contains(c.Mounts, volumeMount{"secrets", "/secrets"}) {
@@ -212,8 +222,8 @@ func TestKubernetesSecured(t *testing.T) {
 	}
 }
 
-// TestKubernetesMetrics reads what is commented out for a Prometheus as if it were not: the scrape has TLS and a token, its job is named as the
-// alerts want it, and the policy lets it in.
+// TestKubernetesMetrics reads what is commented out for a Prometheus as if it were not: the scrape
+// has TLS and a token, its job is named as the alerts want it, and the policy lets it in.
 func TestKubernetesMetrics(t *testing.T) {
 	text := string(deployed(t, "deploy", "kubernetes", "belfry.yaml"))
 	if strings.Contains(text, "prometheus.io/scrape") {
@@ -262,11 +272,13 @@ func TestKubernetesMetrics(t *testing.T) {
 		t.Fatalf("it scrapes %+v", monitor.Spec.Endpoints)
 	}
 	e := monitor.Spec.Endpoints[0]
-	if e.Port != "http" || e.Path != "/metrics" || e.Scheme != "https" || !strings.Contains(text, ","+e.TLSConfig.ServerName+" ") {
+	if e.Port != "http" || e.Path != "/metrics" || e.Scheme != "https" ||
+		!strings.Contains(text, ","+e.TLSConfig.ServerName+" ") {
 		t.Errorf("it asks %+v, under a name that no certificate has", e)
 	}
 	for _, secret := range []key{e.TLSConfig.CA.Secret, e.Authorization.Credentials} {
-		if made := regexp.MustCompile(`create secret generic ` + secret.Name + ` .*--from-file=\S*\b` + regexp.QuoteMeta(secret.Key) + `\b`); secret.Key == "" || !made.MatchString(text) {
+		if made := regexp.MustCompile(`create secret generic ` + secret.Name + ` .*--from-file=\S*\b` +
+			regexp.QuoteMeta(secret.Key) + `\b`); secret.Key == "" || !made.MatchString(text) {
 			t.Errorf("nothing makes %+v", secret)
 		}
 	}
@@ -293,7 +305,8 @@ func TestKubernetesPod(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own := net.JoinHostPort(value(flags, "advertise"), port(t, value(flags, "gossip-listen"))); len(seeds) == 0 || seeds[0] != own {
+	if own := net.JoinHostPort(value(flags, "advertise"), port(t, value(flags, "gossip-listen"))); len(seeds) == 0 ||
+		seeds[0] != own {
 		t.Errorf("the first pod is %s, and those to join are %s", own, seeds)
 	}
 	if got := value(flags, "bootstrap-expect"); got != strconv.Itoa(len(seeds)) || len(seeds) != set.Spec.Replicas {
@@ -306,7 +319,9 @@ func TestKubernetesPod(t *testing.T) {
 	for _, p := range c.Ports {
 		ports[p.Name] = p.ContainerPort
 	}
-	if listen, peer := port(t, value(flags, "listen")), port(t, value(flags, "peer-listen")); ports["http"] != listen || ports["peer"] != peer || ports["gossip"] != port(t, value(flags, "gossip-listen")) || ports["gossip-udp"] != ports["gossip"] {
+	if listen, peer := port(t, value(flags, "listen")), port(t, value(flags, "peer-listen")); ports["http"] != listen ||
+		ports["peer"] != peer || ports["gossip"] != port(t, value(flags, "gossip-listen")) ||
+		ports["gossip-udp"] != ports["gossip"] {
 		t.Errorf("ports %v; it listens on %s and %s", ports, listen, peer)
 	}
 	for path, p := range map[string]probe{"/livez": c.Live, "/readyz": c.Ready} {
@@ -318,7 +333,8 @@ func TestKubernetesPod(t *testing.T) {
 		t.Errorf("the start is probed with %+v", c.Startup)
 	}
 	claims := set.Spec.VolumeClaimTemplates
-	if len(claims) != 1 || len(c.Mounts) != 2 || c.Mounts[0].Name != claims[0].Metadata.Name || c.Mounts[0].MountPath != value(flags, "data") {
+	if len(claims) != 1 || len(c.Mounts) != 2 || c.Mounts[0].Name != claims[0].Metadata.Name ||
+		c.Mounts[0].MountPath != value(flags, "data") {
 		t.Errorf("claims %+v, mounted %+v, data in %s", claims, c.Mounts, value(flags, "data"))
 	}
 }

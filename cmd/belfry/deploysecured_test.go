@@ -33,7 +33,8 @@ type securedService struct {
 	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
 }
 
-// TestComposeSecured: the nodes are those of docker-compose.yml but for what protects them, nothing says --insecure, and what they read is what is made before they start.
+// TestComposeSecured: the nodes are those of docker-compose.yml but for what protects them, nothing
+// says --insecure, and what they read is what is made before they start.
 func TestComposeSecured(t *testing.T) {
 	var file securedFile
 	decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "docker-compose.secured.yml")))
@@ -50,7 +51,8 @@ func TestComposeSecured(t *testing.T) {
 		secured := file.Services[name]
 		flags, before := served(t, secured.Command), served(t, plain.Command)
 		protects := map[string]string{
-			"tls-cert": name + ".pem", "tls-key": name + "-key.pem", "tls-ca": access.AuthorityCert, "gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
+			"tls-cert": name + ".pem", "tls-key": name + "-key.pem", "tls-ca": access.AuthorityCert,
+			"gossip-keys": access.GossipKeyFile, "root-tokens": access.RootTokensFile,
 		}
 		flags.VisitAll(func(f *pflag.Flag) {
 			want := value(before, f.Name)
@@ -68,7 +70,8 @@ func TestComposeSecured(t *testing.T) {
 			}
 		})
 		for variable, want := range map[string]string{
-			"BELFRY_SERVER": strings.Replace(plain.Environment["BELFRY_SERVER"], "http:", "https:", 1), "BELFRY_TLS_CA": "/secrets/ca.pem", "BELFRY_TOKEN_FILE": "/secrets/root.token",
+			"BELFRY_SERVER": strings.Replace(plain.Environment["BELFRY_SERVER"], "http:", "https:", 1),
+			"BELFRY_TLS_CA": "/secrets/ca.pem", "BELFRY_TOKEN_FILE": "/secrets/root.token",
 		} {
 			if got := secured.Environment[variable]; got != want {
 				t.Errorf("%s: %s is %s, want %s", name, variable, got, want)
@@ -85,14 +88,16 @@ func TestComposeSecured(t *testing.T) {
 	}
 }
 
-// madeBy runs the commands that make secrets, twice as two starts do, and returns the files that there are then. The second start changes no token and no key of gossip.
+// madeBy runs the commands that make secrets, twice as two starts do, and returns the files that
+// there are then. The second start changes no token and no key of gossip.
 func madeBy(t *testing.T, file securedFile) map[string]bool {
 	t.Helper()
 	dir, made, first := t.TempDir(), map[string]bool{}, map[string]string{}
 	for range 2 {
 		for _, name := range []string{"certs", "tokens"} {
 			service := file.Services[name]
-			if service.NetworkMode != "none" || !service.ReadOnly || !service.Healthcheck.Disable || !slices.Equal(service.Volumes, []string{"secrets:/data"}) || service.Image != "belfry" {
+			if service.NetworkMode != "none" || !service.ReadOnly || !service.Healthcheck.Disable ||
+				!slices.Equal(service.Volumes, []string{"secrets:/data"}) || service.Image != "belfry" {
 				t.Errorf("%s: %+v", name, service)
 			}
 			args := slices.Clone(service.Command)
@@ -103,10 +108,12 @@ func madeBy(t *testing.T, file securedFile) map[string]bool {
 				t.Fatalf("%s: %+v", name, got)
 			}
 		}
-		for _, name := range []string{"n1.pem", "n2.pem", "n3.pem", "n1-key.pem", "n2-key.pem", "n3-key.pem", access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile, "root" + access.TokenSuffix} {
+		for _, name := range []string{"n1.pem", "n2.pem", "n3.pem", "n1-key.pem", "n2-key.pem", "n3-key.pem",
+			access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile, "root" + access.TokenSuffix} {
 			made[name] = exists(dir, name)
 		}
-		for _, name := range []string{access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile, "root" + access.TokenSuffix} {
+		for _, name := range []string{access.AuthorityCert, access.GossipKeyFile, access.RootTokensFile,
+			"root" + access.TokenSuffix} {
 			text := string(secretIn(t, dir, name))
 			if first[name] == "" {
 				first[name] = text

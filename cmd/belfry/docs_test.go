@@ -174,8 +174,8 @@ func TestDocsError(t *testing.T) {
 	}
 }
 
-// TestDocsReasons compares docs/errors.md with the error contract: it has a section for each reason,
-// which begins with the Connect code, the outcome and the exit code.
+// TestDocsReasons compares docs/errors.md with the error contract: it has a section for each
+// reason, which begins with the Connect code, the outcome and the exit code.
 func TestDocsReasons(t *testing.T) {
 	text := readPage(t, "docs/errors.md")
 	section := regexp.MustCompile("(?m)^### ([A-Z_]+)\n\n(.*)$")
@@ -296,10 +296,12 @@ func shownDefault(command *cobra.Command, flag *pflag.Flag) string {
 // TestDocsAlerts: docs/operations.md says for each alert what to do, and names no other.
 func TestDocsAlerts(t *testing.T) {
 	var named, wanted []string
-	for _, m := range regexp.MustCompile(`(?m)^\| \[(Belfry\w+)\]`).FindAllStringSubmatch(readPage(t, "docs/operations.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| \[(Belfry\w+)\]`).FindAllStringSubmatch(
+		readPage(t, "docs/operations.md"), -1) {
 		named = append(named, m[1])
 	}
-	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(readPage(t, "deploy/prometheus/rules.yaml"), -1) {
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(readPage(t, "deploy/prometheus/rules.yaml"),
+		-1) {
 		if !slices.Contains(wanted, m[1]) {
 			wanted = append(wanted, m[1])
 		}

@@ -43,11 +43,16 @@ func (a doctorVerbs) doctorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what looks wrong, and make a bundle of facts for a report of it",
-		Long: "Doctor asks the server how it and its cluster are, looks at this machine, says what looks wrong with what to do about it, and packs what\n" +
-			"it found into one file. It says what goes into the file before it writes it. It works without a server too, and then says what it could\n" +
-			"not reach. Run it on the node that is in trouble, with the settings that the server has: the same --config, or the same variables.\n\n" +
-			"No bodies, headers, ids or errors of jobs are in the file, no tokens, keys or passwords; of files of keys there are the names. Names of queues are hashed,\n" +
-			"the same way in the whole file, unless --with-names says otherwise; names and addresses of nodes are there.",
+		Long: `
+Doctor asks the server how it and its cluster are, looks at this machine, says what looks wrong with
+what to do about it, and packs what it found into one file. It says what goes into the file before
+it writes it. It works without a server too, and then says what it could not reach. Run it on the
+node that is in trouble, with the settings that the server has: the same --config, or the same
+variables.
+
+No bodies, headers, ids or errors of jobs are in the file, no tokens, keys or passwords; of files of
+keys there are the names. Names of queues are hashed, the same way in the whole file, unless
+--with-names says otherwise; names and addresses of nodes are there.`,
 		Example: "  belfry doctor\n  belfry doctor --out trouble.tar.gz && tar xzf trouble.tar.gz",
 		Args:    cli.Arguments(0, 0),
 	}
@@ -55,7 +60,9 @@ func (a doctorVerbs) doctorCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.out, "out", "", "the `FILE` to write, which must not exist; belfry-doctor-TIME.tar.gz if empty")
 	flags.StringVar(&f.data, "data", "", "the server's data directory on this machine; by default as its settings say")
-	flags.StringVar(&f.debug, "debug-addr", "", "where the server listens with its --debug-addr, HOST:PORT, to have what its goroutines do; by default as its settings say")
+	flags.StringVar(&f.debug, "debug-addr", "",
+		"where the server listens with its --debug-addr, HOST:PORT, to have what its goroutines do; by default as its "+
+			"settings say")
 	flags.BoolVar(&f.withNames, "with-names", false, "leave the names of queues as they are")
 	c.Annotations = map[string]string{cli.DespiteSettings: "true"}
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -89,7 +96,9 @@ func (a doctorVerbs) examine(c *cobra.Command, conn *cli.Connection, f *doctorFl
 	if err := context.Cause(c.Context()); err != nil {
 		return err
 	}
-	e.bundle.Miss("log lines", errors.New("the server keeps none: add what it wrote to standard error, as 'journalctl -u belfry' shows it, and look for names in it"))
+	e.bundle.Miss("log lines",
+		errors.New("the server keeps none: add what it wrote to standard error, as 'journalctl -u belfry' shows it, and "+
+			"look for names in it"))
 	e.bundle.Add("summary.txt", "what looks wrong, and what could not be reached", e.bundle.Summary())
 	e.list()
 	if err := writeBundle(f.out, e.bundle, now); err != nil {
@@ -175,7 +184,9 @@ func (e *examination) settings(c *cobra.Command) {
 	}
 	var s strings.Builder
 	render.Rows(&s, []string{"SETTING", "VALUE", "ORIGIN"}, lines)
-	e.bundle.Add("config.txt", "the settings that 'belfry serve' would have here, and where each comes from; keys and passwords by the names of their files", s.String())
+	e.bundle.Add("config.txt",
+		"the settings that 'belfry serve' would have here, and where each comes from; keys and passwords by the names of "+
+			"their files", s.String())
 	e.certificate(serve)
 }
 

@@ -52,10 +52,14 @@ func unpack(t *testing.T, path string) map[string]string {
 	}
 }
 
-// plant gives a server and its settings what must not be in a bundle, all of which has the word "planted" in it but for the key.
+// plant gives a server and its settings what must not be in a bundle, all of which has the word
+// "planted" in it but for the key.
 func plant(t *testing.T, h *clitest.Harness, c *client.Client) (key string) {
 	t.Helper()
-	for _, opts := range [][]client.PutOption{{client.Header("planted-header", "planted-value")}, {client.ID("planted-id"), client.MaxAttempts(1)}} {
+	for _, opts := range [][]client.PutOption{
+		{client.Header("planted-header", "planted-value")},
+		{client.ID("planted-id"), client.MaxAttempts(1)},
+	} {
 		if _, err := c.Put(t.Context(), "planted-space/planted-queue", []byte("planted-body"), opts...); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +102,8 @@ func TestDoctorTellsNoSecrets(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"cluster.json", "config.txt", "data.txt", "limits.json", "machine.txt", "metrics.txt", "queues.json", "ready.txt", "summary.txt", "version.txt"}
+	want := []string{"cluster.json", "config.txt", "data.txt", "limits.json", "machine.txt", "metrics.txt", "queues.json",
+		"ready.txt", "summary.txt", "version.txt"}
 	for _, name := range want {
 		if len(files[name]) == 0 && name != "data.txt" {
 			t.Errorf("%s is empty or not there", name)
@@ -107,7 +112,8 @@ func TestDoctorTellsNoSecrets(t *testing.T) {
 			t.Errorf("what it prints does not name %s", name)
 		}
 	}
-	if !strings.Contains(files["config.txt"], "warn ") || !strings.Contains(files["summary.txt"], "belfry.conf:2: want name = value") {
+	if !strings.Contains(files["config.txt"], "warn ") ||
+		!strings.Contains(files["summary.txt"], "belfry.conf:2: want name = value") {
 		t.Errorf("the settings are\n%s\nand the summary is\n%s", files["config.txt"], files["summary.txt"])
 	}
 	if queue := queueNamed(t, files); !strings.Contains(files["metrics.txt"], `{queue="`+queue+`",`) {
@@ -161,7 +167,8 @@ func TestDoctorWithoutAServer(t *testing.T) {
 	args := []string{"doctor", "--out", path, "--server", server.URL, "--data", filepath.Join(t.TempDir(), "nowhere")}
 	got := h.Run(args...)
 	summary := unpack(t, path)["summary.txt"]
-	for _, want := range []string{"the server at " + server.URL + " does not answer: no server answers at " + server.URL, "\n    → see that it runs", "not reached:\n", "nowhere", "no --debug-addr", "log lines: the server keeps none"} {
+	for _, want := range []string{"the server at " + server.URL + " does not answer: no server answers at " + server.URL,
+		"\n    → see that it runs", "not reached:\n", "nowhere", "no --debug-addr", "log lines: the server keeps none"} {
 		if !strings.Contains(summary, want) || !strings.Contains(got.Out, want) {
 			t.Errorf("%q is not in\n%s", want, got.Out)
 		}

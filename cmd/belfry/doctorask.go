@@ -34,7 +34,8 @@ func (e *examination) server(ctx context.Context) {
 	status, text, err := e.page(ctx, e.conn.HTTP, e.conn.URL+"/readyz?verbose")
 	if err != nil {
 		e.bundle.Miss("the server at "+e.conn.URL, err)
-		e.bundle.Find("the server at "+e.conn.URL+" does not answer: "+err.Error(), "see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
+		e.bundle.Find("the server at "+e.conn.URL+" does not answer: "+err.Error(),
+			"see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
 		e.goroutines(ctx)
 		return
 	}
@@ -98,7 +99,9 @@ func (e *examination) cluster(ctx context.Context) {
 	if err != nil {
 		e.bundle.Miss("the cluster", errors.New(cli.Explain(err)))
 		if cli.ExitCode(ctx, err) == cli.CodeForbidden {
-			e.bundle.Find("the server tells this command little: "+cli.Explain(err), "name a token that allows view:* with --token-file; whoever has one for admin makes it with 'belfry token create --scope view:*'")
+			e.bundle.Find("the server tells this command little: "+cli.Explain(err),
+				"name a token that allows view:* with --token-file; whoever has one for admin makes it with 'belfry token create "+
+					"--scope view:*'")
 		}
 		return
 	}
@@ -137,7 +140,8 @@ func (e *examination) message(name, about string, m proto.Message) {
 	e.bundle.Add(name, about, protojson.MarshalOptions{Multiline: true}.Format(m)+"\n")
 }
 
-// goroutines adds what the server's goroutines do, if it listens for that. The names of functions and the lines are all there is in it.
+// goroutines adds what the server's goroutines do, if it listens for that. The names of functions
+// and the lines are all there is in it.
 func (e *examination) goroutines(ctx context.Context) {
 	if e.flags.debug == "" {
 		e.bundle.Miss("goroutines", errors.New("no --debug-addr is given"))

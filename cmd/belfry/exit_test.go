@@ -62,23 +62,31 @@ func TestExitCodesOfTheWire(t *testing.T) {
 	}
 }
 
-func TestUsageErrors(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		args string
-		says string
-	}{
+// usageError is a command line and what is said of it.
+type usageError struct {
+	name string
+	args string
+	says string
+}
+
+// usageErrors are the command lines that are refused before anything is asked of a server.
+func usageErrors() []usageError {
+	return []usageError{
 		{"unknown command", "putt orders", `unknown command "putt" of "belfry"; did you mean "put"?`},
 		{"unknown subcommand", "queue sohw orders", `unknown command "sohw" of "belfry queue"; did you mean "show"?`},
 		{"a command that is like no other", "xyzzyxyzzy", `unknown command "xyzzyxyzzy" of "belfry"` + "\n"},
-		{"the word of another queue for a put", "enqueue orders x", `unknown command "enqueue" of "belfry"; did you mean "put"?`},
-		{"the word of another queue for a reserve", "pop orders", `unknown command "pop" of "belfry"; did you mean "reserve"?`},
-		{"the word of another queue that is a subcommand", "queue remove orders", `unknown command "remove" of "belfry queue"; did you mean "delete"?`},
+		{"the word of another queue for a put", "enqueue orders x",
+			`unknown command "enqueue" of "belfry"; did you mean "put"?`},
+		{"the word of another queue for a reserve", "pop orders",
+			`unknown command "pop" of "belfry"; did you mean "reserve"?`},
+		{"the word of another queue that is a subcommand", "queue remove orders",
+			`unknown command "remove" of "belfry queue"; did you mean "delete"?`},
 		{"unknown flag", "put orders --dealy 3s", `unknown flag --dealy; did you mean "--delay"?`},
 		{"the body as a flag", "put orders --text x", "unknown flag --text; the body is an argument: belfry put QUEUE BODY"},
 		{"half of a flag", "cluster settings --factor 5", `unknown flag --factor; did you mean "--replication-factor"?`},
 		{"no voters", "cluster settings --replication-factor 0", "--replication-factor: have 0, want 1, 3, 5 or 7"},
-		{"an even replication factor", "serve --replication-factor 4", "--replication-factor: have 4, want an odd number, 1 to 7"},
+		{"an even replication factor", "serve --replication-factor 4",
+			"--replication-factor: have 4, want an odd number, 1 to 7"},
 		{"a short grace period", "serve --grace-period 1ms", "--grace-period: have 1ms, want 1s to 720h0m0s"},
 		{"unknown short flag", "put orders -z", "unknown flag -z"},
 		{"missing argument", "cancel orders", "missing argument: ID"},
@@ -91,19 +99,23 @@ func TestUsageErrors(t *testing.T) {
 		{"an argument for health", "health 127.0.0.1:7410", `one argument too many: "127.0.0.1:7410"`},
 		{"an argument for cluster status", "cluster status n1", `one argument too many: "n1"`},
 		{"put without a queue", "put", "missing argument: QUEUE"},
-		{"put of an empty standard input", "put orders -", "nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -"},
+		{"put of an empty standard input", "put orders -",
+			"nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -"},
 		{"bad duration", "put orders --delay soon", `--delay: have "soon", want a duration such as "300s"`},
-		{"bad duration in a list", "put orders --retry-delays 1s,x", `--retry-delays: have "1s,x", want a duration such as "300s"`},
+		{"bad duration in a list", "put orders --retry-delays 1s,x",
+			`--retry-delays: have "1s,x", want a duration such as "300s"`},
 		{"bad number", "put orders --priority x", `--priority: have "x", want a whole number` + "\n"},
 		{"bad number of nothing", "reserve orders -n -1", `--max: have "-1", want a whole number, 0 to 4294967295` + "\n"},
-		{"number out of range", "serve --shards 99999999999999999999", `--shards: have "99999999999999999999", want a whole number; it is out of range`},
+		{"number out of range", "serve --shards 99999999999999999999",
+			`--shards: have "99999999999999999999", want a whole number; it is out of range`},
 		{"bad share", "bench lateness --rate fast", `--rate: have "fast", want a number` + "\n"},
 		{"bad large number", "demo --seed 1.5", `--seed: have "1.5", want a whole number, 0 or more` + "\n"},
 		{"neither true nor false", "queue delete orders --yes=maybe", `--yes: have "maybe", want true or false` + "\n"},
 		{"bad time", "put orders --at tomorrow", "want a time such as"},
 		{"two due times", "put orders --delay 1s --at 2030-01-31T09:00:00Z", "exclude each other"},
 		{"bad header", "put orders -H novalue", "want name=value"},
-		{"bad choice", "list orders --state redy", `--state: have "redy", want one of delayed, ready, reserved, dead; did you mean "ready"?`},
+		{"bad choice", "list orders --state redy",
+			`--state: have "redy", want one of delayed, ready, reserved, dead; did you mean "ready"?`},
 		{"bad output", "list orders -o yaml", `--output: have "yaml", want one of table, json`},
 		{"bad server", "list orders --server ftp://x", "want http://HOST:PORT"},
 		{"reschedule to nothing", "reschedule orders a", "missing --delay or --at"},
@@ -114,11 +126,16 @@ func TestUsageErrors(t *testing.T) {
 		{"options with a file", "put orders --file x --ttr 1s", "--ttr does not go with --file"},
 		{"purge of a strange state", "queue purge orders --state gone --yes", `--state: have "gone", want one of`},
 		{"purge where nobody can answer", "queue purge orders", "say --yes if it is meant"},
-	} {
+	}
+}
+
+func TestUsageErrors(t *testing.T) {
+	for _, test := range usageErrors() {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, clitest.Always(&belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{}}))
 			got := h.Run(strings.Fields(test.args)...)
-			if got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.says) || !strings.Contains(got.Err, "--help' for usage.") {
+			if got.Code != cli.CodeUsage || !strings.Contains(got.Err, test.says) ||
+				!strings.Contains(got.Err, "--help' for usage.") {
 				t.Errorf("exit code %d, want 2; said %q, want %q and where the help is", got.Code, got.Err, test.says)
 			}
 			for _, request := range h.Requests {
@@ -130,11 +147,17 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestRefusedFieldIsNamedAsItsFlag: who typed a flag reads its name, not that of the field behind it.
+// TestRefusedFieldIsNamedAsItsFlag: who typed a flag reads its name, not that of the field behind
+// it.
 func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
-	for field, want := range map[string]string{"replicationFactor": "belfry: INVALID: --replication-factor: have 4\n", "unknownField": "belfry: INVALID: unknownField: have 4\n"} {
+	for field, want := range map[string]string{
+		"replicationFactor": "belfry: INVALID: --replication-factor: have 4\n",
+		"unknownField":      "belfry: INVALID: unknownField: have 4\n",
+	} {
 		refused := connect.NewError(connect.CodeInvalidArgument, errors.New(field+": have 4"))
-		detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": field}})
+		detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{
+			Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": field},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,10 +171,12 @@ func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
 
 func TestNothingToReserve(t *testing.T) {
 	h := newHarness(t, clitest.Always(&belfryv1.ReserveResponse{}))
-	if got := h.Run("reserve", "orders"); got.Code != cli.CodeNothing || got.Out != "nothing to reserve\n" || got.Err != "" {
+	if got := h.Run("reserve", "orders"); got.Code != cli.CodeNothing || got.Out != "nothing to reserve\n" ||
+		got.Err != "" {
 		t.Errorf("got %+v, want exit code 10 and one line", got)
 	}
-	if got := h.Run("reserve", "orders", "-o", "json"); got.Code != cli.CodeNothing || got.Out != `{"jobs":[],"witnesses":[]}`+"\n" {
+	if got := h.Run("reserve", "orders", "-o", "json"); got.Code != cli.CodeNothing ||
+		got.Out != `{"jobs":[],"witnesses":[]}`+"\n" {
 		t.Errorf("got %+v, want exit code 10 and empty lists", got)
 	}
 }
@@ -160,11 +185,13 @@ func TestAckBatchTellsWhatFailed(t *testing.T) {
 	h := newHarness(t, clitest.Always(&belfryv1.AckBatchResponse{Results: []*belfryv1.AckBatchResult{
 		{Result: &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{}}},
 		{Result: &belfryv1.AckBatchResult_Error{Error: &belfryv1.EntryError{
-			Code: "failed_precondition", Reason: belfryv1.Reason_REASON_STALE_LEASE, Message: "it lapsed", Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+			Code: "failed_precondition", Reason: belfryv1.Reason_REASON_STALE_LEASE, Message: "it lapsed",
+			Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
 		}}},
 	}}))
 	got := h.Run("ack", "A", "B")
-	if got.Code != cli.CodeConflict || !strings.Contains(got.Out, "B      STALE_LEASE: it lapsed") || !strings.Contains(got.Err, "1 of 2 leases were not acked") {
+	if got.Code != cli.CodeConflict || !strings.Contains(got.Out, "B      STALE_LEASE: it lapsed") ||
+		!strings.Contains(got.Err, "1 of 2 leases were not acked") {
 		t.Errorf("got %+v, want exit code 6 and which lease it was", got)
 	}
 }
@@ -173,12 +200,14 @@ func TestNoServer(t *testing.T) {
 	const address = "127.0.0.1:1" // a port that was free a moment ago may be another test's now
 	h := newHarness(t, nil)
 	got := h.Run("put", "orders", "x", "--server", address)
-	if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "no server answers at "+address) || !strings.Contains(got.Err, "belfry serve") {
+	if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "no server answers at "+address) ||
+		!strings.Contains(got.Err, "belfry serve") {
 		t.Errorf("got %+v, want exit code 4 and what to do", got)
 	}
 }
 
-// TestFailedHandshakeSendsNothing: without TLS on both sides no call leaves, so none has an unknown outcome.
+// TestFailedHandshakeSendsNothing: without TLS on both sides no call leaves, so none has an unknown
+// outcome.
 func TestFailedHandshakeSendsNothing(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it is told that its certificate is refused
@@ -198,7 +227,8 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := h.Run(append(test.args, "--server", test.server)...)
-			if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, test.says) || strings.Contains(got.Err, "--request-id") {
+			if got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, test.says) ||
+				strings.Contains(got.Err, "--request-id") {
 				t.Errorf("got %+v, want exit code 4, %q and no request id", got, test.says)
 			}
 		})
@@ -214,7 +244,8 @@ func TestTimeoutIsAnUnknownOutcome(t *testing.T) {
 	})
 	t.Cleanup(func() { close(release) })
 	got := h.Run("put", "orders", "x", "--timeout", "10s")
-	if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "no answer within 10s") || !strings.Contains(got.Err, "--request-id "+clitest.FirstRequestID) {
+	if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "no answer within 10s") ||
+		!strings.Contains(got.Err, "--request-id "+clitest.FirstRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
 }
@@ -236,7 +267,8 @@ func TestConnectionThatBreaksIsAnUnknownOutcome(t *testing.T) {
 		}
 	}()
 	h := newHarness(t, nil)
-	if got := h.Run("put", "orders", "x", "--server", listener.Addr().String()); got.Code != cli.CodeUnknown || !strings.Contains(got.Err, clitest.FirstRequestID) {
+	if got := h.Run("put", "orders", "x", "--server", listener.Addr().String()); got.Code != cli.CodeUnknown ||
+		!strings.Contains(got.Err, clitest.FirstRequestID) {
 		t.Errorf("got %+v, want exit code 5 and the request id", got)
 	}
 }
@@ -280,7 +312,8 @@ func TestCallIsRepeated(t *testing.T) {
 // TestBackupThatIsRefused says what the server said, and nothing of a file that never began.
 func TestBackupThatIsRefused(t *testing.T) {
 	h := newHarness(t, nil) // which has no backups
-	if got := h.Run("backup", filepath.Join(t.TempDir(), "b")); got.Code != cli.CodeError || !strings.HasPrefix(got.Err, "belfry: belfry.v1.AdminService.Backup is not implemented") {
+	if got := h.Run("backup", filepath.Join(t.TempDir(), "b")); got.Code != cli.CodeError ||
+		!strings.HasPrefix(got.Err, "belfry: belfry.v1.AdminService.Backup is not implemented") {
 		t.Errorf("%+v", got)
 	}
 }

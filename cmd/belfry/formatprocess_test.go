@@ -36,8 +36,9 @@ type rolling struct {
 	unaware []byte
 }
 
-// TestRollingUpgrade runs this program beside its successor, whose formats differ in their number only: while one node is of this program, all
-// write what it reads, and any node may go back. Then the cluster speaks the later format, and this program is refused.
+// TestRollingUpgrade runs this program beside its successor, whose formats differ in their number
+// only: while one node is of this program, all write what it reads, and any node may go back. Then
+// the cluster speaks the later format, and this program is refused.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	old, next := launcher, successor(t)
@@ -77,7 +78,8 @@ func TestRollingUpgrade(t *testing.T) {
 	r.start(0, next)
 	r.await("all three again", coming, coming, coming, coming)
 	r.use("last")
-	if got := r.nodes[0].run(old, "list", "kept", "--max", "0"); got.Code != 0 || strings.Count(got.Out, "kept-") != r.kept {
+	if got := r.nodes[0].run(old, "list", "kept", "--max", "0"); got.Code != 0 ||
+		strings.Count(got.Out, "kept-") != r.kept {
 		t.Errorf("there should be %d jobs: %+v", r.kept, got)
 	}
 }
@@ -99,12 +101,14 @@ func successor(t *testing.T) string {
 	if changed == string(text) {
 		t.Fatalf("%s does not name the format", source)
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {source: clitest.WriteFile(t, "format.go", changed)}})
+	overlay, err := json.Marshal(
+		map[string]map[string]string{"Replace": {source: clitest.WriteFile(t, "format.go", changed)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "belfry")
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", clitest.WriteFile(t, "overlay.json", string(overlay)), "-o", path, ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay",
+		clitest.WriteFile(t, "overlay.json", string(overlay)), "-o", path, ".")
 	if said, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the successor: %v\n%s", err, said)
 	}
@@ -140,7 +144,8 @@ func (r *rolling) replace(i int, program string) {
 	r.start(i, program)
 }
 
-// await waits until all is well, the cluster speaks a format, and the nodes read those that are listed.
+// await waits until all is well, the cluster speaks a format, and the nodes read those that are
+// listed.
 func (r *rolling) await(what string, spoken fsm.Format, reads ...fsm.Format) {
 	r.t.Helper()
 	awaitCluster(r.t, r.nodes[0], what, func(code int, c *belfryv1.GetClusterResponse) bool {
@@ -148,7 +153,8 @@ func (r *rolling) await(what string, spoken fsm.Format, reads ...fsm.Format) {
 		for _, n := range c.Nodes {
 			got = append(got, fsm.Format(n.Format)) //nolint:gosec // a node's own
 		}
-		return code == 0 && votersOfAll(c, 3) && len(c.Catalog.GetVoters()) == 3 && c.Format == uint32(spoken) && slices.Equal(got, reads)
+		return code == 0 && votersOfAll(c, 3) && len(c.Catalog.GetVoters()) == 3 && c.Format == uint32(spoken) &&
+			slices.Equal(got, reads)
 	})
 }
 
@@ -201,7 +207,8 @@ func (r *rolling) logs() string {
 	return all.String()
 }
 
-// refused starts a program on the data of the first node, and as a new one, and leaves that node stopped.
+// refused starts a program on the data of the first node, and as a new one, and leaves that node
+// stopped.
 func (r *rolling) refused(program string) {
 	r.t.Helper()
 	r.stop(0)
@@ -221,18 +228,20 @@ func (r *rolling) refused(program string) {
 			r.t.Errorf("%s was changed (-before +after):\n%s", dir, diff)
 		}
 	}
-	// The node may have crashed before its data knew of the later format. Then what the program finds in the log ends it.
+	// The node may have crashed before its data knew of the later format. Then what the program finds
+	// in the log ends it.
 	if err := os.WriteFile(filepath.Join(r.dirs[0], "node.json"), r.unaware, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-	got := runProgram(r.t, program, nil, "serve", "--data", r.dirs[0], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--join", r.nodes[1].gossip)
+	got := runProgram(r.t, program, nil, "serve", "--data", r.dirs[0], "--listen", "127.0.0.1:0", "--peer-listen",
+		"127.0.0.1:0", "--join", r.nodes[1].gossip)
 	if got.Code != cli.CodeStorage || !strings.Contains(got.Err, refusal) {
 		r.t.Errorf("on data that does not know of the later format: %+v", got)
 	}
 }
 
-// contents returns what the files of a directory hold, by path, but for the lock, which even a program takes that is then refused; nothing if it does not
-// exist.
+// contents returns what the files of a directory hold, by path, but for the lock, which even a
+// program takes that is then refused; nothing if it does not exist.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}

@@ -13,7 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// crew is nodes that are to found a cluster of three together. Their gossip addresses are fixed, so that they find each other again.
+// crew is nodes that are to found a cluster of three together. Their gossip addresses are fixed, so
+// that they find each other again.
 type crew struct {
 	t      *testing.T
 	dirs   []string
@@ -43,8 +44,10 @@ func (c *crew) launch(i int, more ...string) *process {
 func (c *crew) launchAt(i int, gossip string, more ...string) *process {
 	c.t.Helper()
 	args := append([]string{
-		"serve", "--data", c.dirs[i], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", gossip, "--shards", "2",
-		"--node-id", fmt.Sprintf("n%d", i+1), "--join", strings.Join(c.gossip, ","), "--bootstrap-expect", "3", "--print-addresses", "--log-format", "text",
+		"serve", "--data", c.dirs[i], "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", gossip,
+		"--shards", "2",
+		"--node-id", fmt.Sprintf("n%d", i+1), "--join", strings.Join(c.gossip, ","), "--bootstrap-expect", "3",
+		"--print-addresses", "--log-format", "text",
 	}, more...)
 	c.procs[i] = launch(c.t, shelled(c.shell, append([]string{launcher}, args...)...))
 	return c.procs[i]
@@ -83,8 +86,8 @@ func exists(dir string, path ...string) bool {
 	return err == nil
 }
 
-// TestTwoOfThreeFoundNothing starts two nodes of three: nothing is founded, as the log says. The third completes them; a fourth, which expects
-// to found a cluster too, joins.
+// TestTwoOfThreeFoundNothing starts two nodes of three: nothing is founded, as the log says. The
+// third completes them; a fourth, which expects to found a cluster too, joins.
 func TestTwoOfThreeFoundNothing(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, 3)
@@ -101,21 +104,24 @@ func TestTwoOfThreeFoundNothing(t *testing.T) {
 	c.launch(2)
 	c.wantOne()
 
-	fourth := serve(t, launcher, t.TempDir(), "--node-id", "n0", "--gossip-listen", "127.0.0.1:0", "--join", c.gossip[2], "--bootstrap-expect", "1")
+	fourth := serve(t, launcher, t.TempDir(), "--node-id", "n0", "--gossip-listen", "127.0.0.1:0", "--join", c.gossip[2],
+		"--bootstrap-expect", "1")
 	if got := clusterOf(t, fourth, launcher); got.ClusterId != clusterOf(t, c.procs[0], launcher).ClusterId {
 		t.Errorf("a node that comes later has cluster %s", got.ClusterId)
 	}
 }
 
-// TestFounderKilled ends the founder at once, at each step of the founding that can be seen from outside, and starts it again: there is
-// one cluster, and all are in it.
+// TestFounderKilled ends the founder at once, at each step of the founding that can be seen from
+// outside, and starts it again: there is one cluster, and all are in it.
 func TestFounderKilled(t *testing.T) {
 	t.Parallel()
 	for _, step := range []struct {
 		name string
 		seen func(founder *process, dir string) bool
 	}{
-		{"the others have agreed", func(p *process, _ string) bool { return strings.Contains(p.stderr.String(), "founding a cluster") }},
+		{"the others have agreed", func(p *process, _ string) bool {
+			return strings.Contains(p.stderr.String(), "founding a cluster")
+		}},
 		{"it has a cluster id", func(_ *process, dir string) bool { return exists(dir, "node.json") }},
 		{"it has a shard", func(_ *process, dir string) bool { return exists(dir, "shards") }},
 		{"it has the catalog", func(_ *process, dir string) bool { return exists(dir, "groups", "catalog") }},
@@ -135,7 +141,8 @@ func TestFounderKilled(t *testing.T) {
 	}
 }
 
-// TestOneOfThreeHasACluster: a node that has a cluster ignores the wish to found one, and the others join it.
+// TestOneOfThreeHasACluster: a node that has a cluster ignores the wish to found one, and the
+// others join it.
 func TestOneOfThreeHasACluster(t *testing.T) {
 	t.Parallel()
 	c := newCrew(t, 3)
@@ -155,12 +162,14 @@ func TestOneOfThreeHasACluster(t *testing.T) {
 	}
 }
 
-// TestNameIsTaken starts a new node under the name of one that answers: it ends, saying which, and has made nothing of its data directory.
+// TestNameIsTaken starts a new node under the name of one that answers: it ends, saying which, and
+// has made nothing of its data directory.
 func TestNameIsTaken(t *testing.T) {
 	t.Parallel()
 	first, dir := serve(t, launcher, t.TempDir(), "--node-id", "n1"), filepath.Join(t.TempDir(), "data")
 	incarnation := clusterOf(t, first, launcher).Nodes[0].Incarnation
-	got := runProgram(t, launcher, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--node-id", "n1", "--join", first.gossip)
+	got := runProgram(t, launcher, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0",
+		"--node-id", "n1", "--join", first.gossip)
 	want := regexp.MustCompile("the name n1 is taken: n1." + incarnation + " of cluster .* answers at " + first.peers)
 	if got.Code != cli.CodeError || !want.MatchString(got.Err) || exists(dir, "node.json") {
 		t.Errorf("%+v, want exit code 1 and %s", got, want)

@@ -25,8 +25,8 @@ func writeKeys(t *testing.T, path string, keys ...byte) {
 	}
 }
 
-// TestGossipKeys: nodes with one key find each other, one with another key does not and both sides say why, until the keys are rotated
-// without a stop.
+// TestGossipKeys: nodes with one key find each other, one with another key does not and both sides
+// say why, until the keys are rotated without a stop.
 func TestGossipKeys(t *testing.T) {
 	t.Parallel()
 	file, other := filepath.Join(t.TempDir(), "keys"), filepath.Join(t.TempDir(), "keys")
@@ -73,7 +73,8 @@ func TestGossipKeys(t *testing.T) {
 	}
 }
 
-// TestGossipWithoutKeys says so once, and not as a warning: whoever runs it on loopback, or insecure, has been asked.
+// TestGossipWithoutKeys says so once, and not as a warning: whoever runs it on loopback, or
+// insecure, has been asked.
 func TestGossipWithoutKeys(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir())
@@ -82,25 +83,29 @@ func TestGossipWithoutKeys(t *testing.T) {
 	if strings.Count(log, "without a key") != 1 || strings.Contains(log, "level=WARN") {
 		t.Errorf("the log of a node alone:\n%s", log)
 	}
-	bad := runProgram(t, launcher, nil, "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--gossip-keys", filepath.Join(t.TempDir(), "missing"))
+	bad := runProgram(t, launcher, nil, "serve", "--data", t.TempDir(), "--listen", "127.0.0.1:0", "--gossip-keys",
+		filepath.Join(t.TempDir(), "missing"))
 	if bad.Code != cli.CodeUsage || !strings.Contains(bad.Err, "--gossip-keys: reading the gossip keys") {
 		t.Errorf("with a file that is not there: %+v", bad)
 	}
 }
 
-// TestNodesFindEachOtherAfterASplit stops one of two nodes for longer than gossip remembers who is silent, the other one meanwhile being started
-// anew without a join address: they find each other by what they have kept.
+// TestNodesFindEachOtherAfterASplit stops one of two nodes for longer than gossip remembers who is
+// silent, the other one meanwhile being started anew without a join address: they find each other
+// by what they have kept.
 func TestNodesFindEachOtherAfterASplit(t *testing.T) {
 	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir()}
 	gossip := []string{addresses.Free(t), addresses.Free(t)}
 	start := func(i int, more ...string) *process {
-		return serve(t, launcher, dirs[i], append([]string{"--shards", "1", "--node-id", fmt.Sprintf("n%d", i+1), "--gossip-listen", gossip[i]}, more...)...)
+		return serve(t, launcher, dirs[i],
+			append([]string{"--shards", "1", "--node-id", fmt.Sprintf("n%d", i+1), "--gossip-listen", gossip[i]}, more...)...)
 	}
 	n1 := start(0)
 	n2 := start(1, "--join", gossip[0])
 	whole := func(_ int, c *belfryv1.GetClusterResponse) bool {
-		return len(c.Problems) == 1 && strings.HasPrefix(c.Problems[0], "under-replicated (wanted 3 voters, has 2)") && len(c.Nodes) == 2 && votersOfAll(c, 2)
+		return len(c.Problems) == 1 && strings.HasPrefix(c.Problems[0], "under-replicated (wanted 3 voters, has 2)") &&
+			len(c.Nodes) == 2 && votersOfAll(c, 2)
 	}
 	awaitCluster(t, n2, "a cluster of two", whole)
 	await(t, "the address of n2 to be kept", func() bool {

@@ -16,7 +16,8 @@ import (
 // writeGolden is set in the environment to have the golden files written as the command prints now.
 const writeGolden = "TEST_WRITES_GOLDEN"
 
-// TestHelp compares the help of every command with a file, so that a change of the command line is seen in review.
+// TestHelp compares the help of every command with a file, so that a change of the command line is
+// seen in review.
 func TestHelp(t *testing.T) {
 	var names []string
 	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
@@ -62,16 +63,19 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestVerbsHaveExamples: a command that takes an argument shows a line to copy, which is one of its own.
+// TestVerbsHaveExamples: a command that takes an argument shows a line to copy, which is one of its
+// own.
 func TestVerbsHaveExamples(t *testing.T) {
 	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
-		if !c.HasSubCommands() && c.IsAvailableCommand() && strings.Contains(c.Use, " ") && !strings.Contains(c.Example, c.CommandPath()+" ") {
+		if !c.HasSubCommands() && c.IsAvailableCommand() && strings.Contains(c.Use, " ") &&
+			!strings.Contains(c.Example, c.CommandPath()+" ") {
 			t.Errorf("%s has the examples %q, of which none is of it", c.CommandPath(), c.Example)
 		}
 	})
 }
 
-// TestExamplesParse reads the examples of the help as command lines: each names commands and flags that there are.
+// TestExamplesParse reads the examples of the help as command lines: each names commands and flags
+// that there are.
 func TestExamplesParse(t *testing.T) {
 	root := newRoot(cli.New(&cli.System{}))
 	examples := 0
@@ -133,7 +137,8 @@ func TestShortFlagsMeanOneThing(t *testing.T) {
 		})
 	})
 	want := map[string]string{
-		"o": "output", "d": "delay", "H": "header", "f": "file", "w": "wait", "n": "max", "e": "error", "s": "state", "y": "yes", "q": "queue",
+		"o": "output", "d": "delay", "H": "header", "f": "file", "w": "wait", "n": "max", "e": "error", "s": "state",
+		"y": "yes", "q": "queue",
 	}
 	delete(means, "h") // cobra's help
 	if diff := cmp.Diff(want, means); diff != "" {

@@ -11,8 +11,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestEveryCommandAnswersInJSON runs the command lines of TestCommands with -o json: one line, valid, with the server's names
-// and without what is for people. A command whose output has another form is left out by name.
+// TestEveryCommandAnswersInJSON runs the command lines of TestCommands with -o json: one line,
+// valid, with the server's names and without what is for people. A command whose output has another
+// form is left out by name.
 func TestEveryCommandAnswersInJSON(t *testing.T) {
 	for _, test := range slices.Concat(putCases(), reserveCases(), holderCases(), jobCases(), queueCases()) {
 		if slices.Contains(test.args, "--body") {

@@ -51,7 +51,8 @@ func (a serveVerbs) logger(format string, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Err, logOptions(level)))
 }
 
-// lastWords says why a server ended, if it went wrong, which a signal is not, and its log is JSON: then nothing is left for people but the exit code.
+// lastWords says why a server ended, if it went wrong, which a signal is not, and its log is JSON:
+// then nothing is left for people but the exit code.
 func (a serveVerbs) lastWords(ctx context.Context, format string, err error) error {
 	code := cli.ExitCode(ctx, err)
 	if err == nil || code >= cli.CodeSignal || !a.logsJSON(format) {

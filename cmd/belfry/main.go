@@ -1,4 +1,5 @@
-// Command belfry is Belfry's one binary: the server, and the commands that talk to it. See DESIGN.md beside this file.
+// Command belfry is Belfry's one binary: the server, and the commands that talk to it. See
+// DESIGN.md beside this file.
 package main
 
 import (
@@ -12,6 +13,8 @@ import (
 
 func main() {
 	cobra.EnableCommandSorting = false // the help lists the verbs in the order of a job's life
-	logging.Disable()                  // the Redis client's: what it would write on its own to standard error is in the errors that it returns
+	// the Redis client's: what it would write on its own to standard error is in the errors that it
+	// returns
+	logging.Disable()
 	os.Exit(run(cli.Interruptible(context.Background()), cli.NewSystem(), os.Args[1:]))
 }

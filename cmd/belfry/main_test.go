@@ -42,8 +42,9 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// runTests writes the launcher and runs the tests. No test writes a program of its own: a process that another test forks
-// meanwhile would hold it open for writing, and the system refuses to start such a file ("text file busy").
+// runTests writes the launcher and runs the tests. No test writes a program of its own: a process
+// that another test forks meanwhile would hold it open for writing, and the system refuses to start
+// such a file ("text file busy").
 func runTests(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "belfry")
 	if err != nil {
@@ -103,7 +104,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// environment returns this process's environment without what would configure the command, and with what is given.
+// environment returns this process's environment without what would configure the command, and with
+// what is given.
 func environment(more ...string) []string {
 	var env []string
 	for _, entry := range os.Environ() {
@@ -117,7 +119,8 @@ func environment(more ...string) []string {
 // serve starts a server on a free port and returns when it is ready.
 func serve(t *testing.T, program, dir string, more ...string) *process {
 	t.Helper()
-	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--print-addresses", "--log-format", "text"}, more...)
+	args := append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0",
+		"--print-addresses", "--log-format", "text"}, more...)
 	return startServer(t, exec.Command(program, args...)) //nolint:noctx // the cleanup kills it
 }
 
@@ -133,10 +136,13 @@ func startServer(t *testing.T, command *exec.Cmd) *process {
 	return p
 }
 
-// launch starts a command that prints the server's addresses once it is ready. The addresses may be read once printed is closed.
+// launch starts a command that prints the server's addresses once it is ready. The addresses may be
+// read once printed is closed.
 func launch(t *testing.T, command *exec.Cmd) *process {
 	t.Helper()
-	p := &process{t: t, command: command, stderr: &lockedBuffer{}, printed: make(chan struct{}), exited: make(chan struct{})}
+	p := &process{
+		t: t, command: command, stderr: &lockedBuffer{}, printed: make(chan struct{}), exited: make(chan struct{}),
+	}
 	if command.Env == nil {
 		command.Env = environment()
 	}
@@ -159,7 +165,8 @@ func launch(t *testing.T, command *exec.Cmd) *process {
 		line, _ := lines.ReadBytes('\n') // a line that is cut off has no addresses
 		var addresses struct{ Listen, PeerListen, GossipListen, DebugListen string }
 		if json.Unmarshal(line, &addresses) == nil {
-			p.address, p.peers, p.gossip, p.debug = addresses.Listen, addresses.PeerListen, addresses.GossipListen, addresses.DebugListen
+			p.address, p.peers, p.gossip, p.debug = addresses.Listen, addresses.PeerListen, addresses.GossipListen,
+				addresses.DebugListen
 		}
 		close(p.printed)
 		io.Copy(io.Discard, lines) //nolint:errcheck // nothing more is expected
@@ -194,8 +201,17 @@ func (p *process) end() int {
 	}
 }
 
-// run runs a command line against the server. That of the program under test runs within this process, as the race detector makes the start
-// of one cost more than most commands; readme_test.go has each command in a process of its own.
+// refuses expects that a command ends with a code and says why.
+func (p *process) refuses(code int, why string, args ...string) {
+	p.t.Helper()
+	if got := p.run(launcher, args...); got.Code != code || !strings.Contains(got.Err, why) {
+		p.t.Errorf("%q: %+v, want exit code %d and %q", args, got, code, why)
+	}
+}
+
+// run runs a command line against the server. That of the program under test runs within this
+// process, as the race detector makes the start of one cost more than most commands; readme_test.go
+// has each command in a process of its own.
 func (p *process) run(program string, args ...string) clitest.Outcome {
 	p.t.Helper()
 	env := []string{"BELFRY_SERVER=" + p.address, "BELFRY_TLS_CA=" + p.ca, "BELFRY_TOKEN_FILE=" + p.token}

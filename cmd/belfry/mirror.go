@@ -52,16 +52,20 @@ func (a mirrorVerbs) mirrorCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
-		Long: "Mirror moves the entries of Redisson's delayed queues (RDelayedQueue) to Belfry and back. Redisson's processes may go on\n" +
-			"meanwhile: an entry is delivered by one side only, and an interrupted command is simply run again.\n\n" +
-			"REDIS is redis://user:password@host:6379/0, rediss:// for TLS, redis+cluster://host:6379 or\n" +
-			"redis+sentinel://host:26379?master_name=NAME.",
+		Long: `
+Mirror moves the entries of Redisson's delayed queues (RDelayedQueue) to Belfry and back. Redisson's
+processes may go on meanwhile: an entry is delivered by one side only, and an interrupted command is
+simply run again.
+
+REDIS is redis://user:password@host:6379/0, rediss:// for TLS, redis+cluster://host:6379 or
+redis+sentinel://host:26379?master_name=NAME.`,
 		Args: cli.SubcommandOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	inspect := a.OutputFlag(a.mirrorInspectCommand())
 	c.AddCommand(inspect)
-	c.AddCommand(a.Clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(), a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
+	c.AddCommand(a.Clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(),
+		a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
 		a.mirrorFinalizeCommand())...)
 	return c
 }
@@ -74,14 +78,16 @@ func (f *mirrorFlags) names(c *cobra.Command) {
 	flags.StringVar(&f.queue, "belfry-queue", "", "the queue of Belfry; the same name if empty")
 	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
 	f.hold = pair.HoldDefault
-	flags.Var(cli.NewDuration(&f.hold, "15s"), "hold", "for how long no other process may take over after this one was killed, 1s to 5m")
+	flags.Var(cli.NewDuration(&f.hold, "15s"), "hold",
+		"for how long no other process may take over after this one was killed, 1s to 5m")
 	f.access.add(flags)
 }
 
 // checked refuses what makes no sense.
 func (f *mirrorFlags) checked() error {
 	if f.redisQueue == "" {
-		return cli.Usagef("--queue is missing: the name that Redisson's processes give the queue; belfry mirror inspect shows them")
+		return cli.Usagef("--queue is missing: the name that Redisson's processes give the queue; belfry mirror inspect " +
+			"shows them")
 	}
 	if f.share <= 0 || f.share > 1 {
 		return cli.Usagef("--share: must be above 0 and at most 1, is %v", f.share)
@@ -101,15 +107,18 @@ func (a mirrorVerbs) mirrorInspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect REDIS",
 		Short: "Show the delayed queues that a Redis has, and what an import would meet; changes nothing",
-		Long: "Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouqiang/delay-queue (youzan) in a Redis database.\n" +
-			"It reads the names of all keys, and all jobs.",
-		Example: "  belfry mirror inspect redis://127.0.0.1:6379\n  belfry mirror inspect redis://127.0.0.1:6379 --queue orders -o json\n" +
-			"  belfry mirror inspect redis://127.0.0.1:6379/1 --from youzan",
+		Long: `
+Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouqiang/delay-queue
+(youzan) in a Redis database. It reads the names of all keys, and all jobs.`,
+		Example: `  belfry mirror inspect redis://127.0.0.1:6379
+  belfry mirror inspect redis://127.0.0.1:6379 --queue orders -o json
+  belfry mirror inspect redis://127.0.0.1:6379/1 --from youzan`,
 		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&f.from, "from", "", "only what this made: redisson, lmstfy or youzan")
-	c.Flags().StringArrayVarP(&queues, "queue", "q", nil, "only this queue; may be repeated. Of Redisson, unless --from says otherwise")
+	c.Flags().StringArrayVarP(&queues, "queue", "q", nil,
+		"only this queue; may be repeated. Of Redisson, unless --from says otherwise")
 	f.settings(c)
 	access := &accessFlags{}
 	access.add(c.Flags())
@@ -136,21 +145,29 @@ func (a mirrorVerbs) mirrorImportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "import REDIS --queue NAME",
 		Short: "Move the entries of a delayed queue of Redisson, lmstfy or ouqiang/delay-queue to Belfry",
-		Long: "Import claims entries in Redis, puts them into Belfry and then removes the claim. Live processes of Redisson may offer and\n" +
-			"deliver meanwhile; each entry is delivered by them or comes here. It may be interrupted anywhere and run again. With\n" +
-			"--follow it lets go of the queue when a rollback asks for it, and waits then; without, it brings over again what went back.\n\n" +
-			"Bodies are the payloads byte for byte, unless --codec names how they are encoded; one that the codec cannot read exactly\n" +
-			"stays as it is. The queue remembers the ids of its jobs without end from then on.\n\n" +
-			"With --from lmstfy (--queue NAMESPACE/QUEUE) and --from youzan (--queue TOPIC; database 1 unless set otherwise) jobs keep\n" +
-			"their ids. What consumers hold is left to them until they let it go; --stopped takes it too, once no server runs any more.",
-		Example: "  belfry mirror import redis://127.0.0.1:6379 --queue orders --dry-run\n  belfry mirror import redis://127.0.0.1:6379 --queue orders --codec kryo5-string --follow\n" +
-			"  belfry mirror import redis://127.0.0.1:6379 --from lmstfy --queue shop/orders --dead queue\n" +
-			"  belfry mirror import redis://127.0.0.1:6379/1 --from youzan --queue orders --stopped",
+		Long: `
+Import claims entries in Redis, puts them into Belfry and then removes the claim. Live processes of
+Redisson may offer and deliver meanwhile; each entry is delivered by them or comes here. It may be
+interrupted anywhere and run again. With --follow it lets go of the queue when a rollback asks for
+it, and waits then; without, it brings over again what went back.
+
+Bodies are the payloads byte for byte, unless --codec names how they are encoded; one that the codec
+cannot read exactly stays as it is. The queue remembers the ids of its jobs without end from then
+on.
+
+With --from lmstfy (--queue NAMESPACE/QUEUE) and --from youzan (--queue TOPIC; database 1 unless set
+otherwise) jobs keep their ids. What consumers hold is left to them until they let it go; --stopped
+takes it too, once no server runs any more.`,
+		Example: `  belfry mirror import redis://127.0.0.1:6379 --queue orders --dry-run
+  belfry mirror import redis://127.0.0.1:6379 --queue orders --codec kryo5-string --follow
+  belfry mirror import redis://127.0.0.1:6379 --from lmstfy --queue shop/orders --dead queue
+  belfry mirror import redis://127.0.0.1:6379/1 --from youzan --queue orders --stopped`,
 		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
-	c.Flags().BoolVar(&f.ready, "ready", false, "take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
+	c.Flags().BoolVar(&f.ready, "ready", false,
+		"take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
 	f.source.incoming(c)
 	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what Redisson's processes offer, until interrupted")
 	f.returning(c, "with --follow")
@@ -163,28 +180,34 @@ func (a mirrorVerbs) mirrorImportCommand() *cobra.Command {
 // incoming adds the flags of what brings entries to Belfry.
 func (f *mirrorFlags) incoming(c *cobra.Command) {
 	codecFlag(c, &f.codec)
-	c.Flags().BoolVar(&f.setAside, "set-aside", false, "move entries that Belfry cannot take to a key of their own, instead of refusing")
+	c.Flags().BoolVar(&f.setAside, "set-aside", false,
+		"move entries that Belfry cannot take to a key of their own, instead of refusing")
 }
 
 // codecFlag adds the flag that says how payloads are encoded.
 func codecFlag(c *cobra.Command, codec *string) {
-	c.Flags().StringVar(codec, "codec", redisson.Opaque.String(), "how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
+	c.Flags().StringVar(codec, "codec", redisson.Opaque.String(),
+		"how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
 }
 
 // returning adds the flag of what does not undo a rollback by itself.
 func (f *mirrorFlags) returning(c *cobra.Command, when string) {
-	c.Flags().BoolVar(&f.again, "again", false, when+": bring the jobs over again if a rollback took them back, instead of waiting until somebody decides that")
+	c.Flags().BoolVar(&f.again, "again", false,
+		when+": bring the jobs over again if a rollback took them back, instead of waiting until somebody decides that")
 }
 
 // metered adds the flag of what shows its progress as metrics.
 func (f *mirrorFlags) metered(c *cobra.Command) {
-	c.Flags().StringVar(&f.metrics, "metrics-listen", "", "serve metrics at http://HOST:PORT/metrics, HOST:PORT; port 0 picks a free one")
+	c.Flags().StringVar(&f.metrics, "metrics-listen", "",
+		"serve metrics at http://HOST:PORT/metrics, HOST:PORT; port 0 picks a free one")
 }
 
 // outgoing adds the flags of what brings jobs to Redisson.
 func (f *mirrorFlags) outgoing(c *cobra.Command) {
-	c.Flags().StringVar(&f.format, "redisson-format", "", "what the processes of Redisson read: old up to 3.21.0, new since 3.21.1; found out if empty")
-	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(), "how the bodies of jobs that did not come from Redisson become payloads; without one such a job ends the command")
+	c.Flags().StringVar(&f.format, "redisson-format", "",
+		"what the processes of Redisson read: old up to 3.21.0, new since 3.21.1; found out if empty")
+	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(),
+		"how the bodies of jobs that did not come from Redisson become payloads; without one such a job ends the command")
 	replicasFlag(c, &f.replicas)
 }
 
@@ -208,7 +231,8 @@ func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url strin
 			return a.importSource(ctx, f, r, c, meters)
 		}
 		options := mirror.ImportOptions{
-			RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Ready: f.ready, Follow: f.follow, Again: f.again, Share: f.share, Hold: f.hold,
+			RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Ready: f.ready, Follow: f.follow,
+			Again: f.again, Share: f.share, Hold: f.hold,
 		}
 		if f.dryRun {
 			f.closing = "nothing was changed"
@@ -238,12 +262,16 @@ func (a mirrorVerbs) mirrorExportCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "export REDIS --queue NAME",
 		Short: "Move the jobs of a queue back to Redisson's delayed queue",
-		Long: "Export pauses the queue, writes its delayed and ready jobs as entries of Redisson and removes them from Belfry. Jobs that\n" +
-			"came from Redisson go back as the very entries that came. It waits for jobs that consumers hold, leaves dead jobs where\n" +
-			"they are and the queue paused, and may be interrupted anywhere and run again. Redisson has no place for attempts,\n" +
-			"priorities, TTLs and headers: jobs that lose them are counted.\n\n" +
-			"--redisson-format is what the processes of Redisson read: old up to 3.21.0, new since 3.21.1. It is found out if Redis or the\n" +
-			"jobs show it; one that disagrees with what Redis has is refused, because it would stop those processes.",
+		Long: `
+Export pauses the queue, writes its delayed and ready jobs as entries of Redisson and removes them
+from Belfry. Jobs that came from Redisson go back as the very entries that came. It waits for jobs
+that consumers hold, leaves dead jobs where they are and the queue paused, and may be interrupted
+anywhere and run again. Redisson has no place for attempts, priorities, TTLs and headers: jobs that
+lose them are counted.
+
+--redisson-format is what the processes of Redisson read: old up to 3.21.0, new since 3.21.1. It is
+found out if Redis or the jobs show it; one that disagrees with what Redis has is refused, because
+it would stop those processes.`,
 		Example: "  belfry mirror export redis://127.0.0.1:6379 --queue orders",
 		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
@@ -275,7 +303,8 @@ func (a mirrorVerbs) mirrorExport(
 		bar, out := newEntries(a.System), exported{}
 		var err error
 		out.ExportCounts, err = export(ctx, r, c, mirror.ExportOptions{
-			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(ctx),
+			RedisQueue: f.redisQueue, Queue: f.queue, Format: format, Codec: codec, Share: f.share, Hold: f.hold,
+			Replicas: f.replicas, Notice: bar.until(ctx),
 			Progress: func(n mirror.ExportCounts) { bar.entries(n.Returned, n.Total) },
 			Checked:  func(checks []pair.Check) { out.Checks = checks },
 		})
@@ -286,7 +315,8 @@ func (a mirrorVerbs) mirrorExport(
 		return errors.Join(err, a.ShowValue(out, func(w io.Writer) {
 			renderExport(w, out)
 			if err != nil {
-				fmt.Fprintln(w, "it did not come to its end: run it again before the queue is resumed; Redis may have jobs that Belfry has as well")
+				fmt.Fprintln(w, "it did not come to its end: run it again before the queue is resumed; Redis may have jobs that "+
+					"Belfry has as well")
 				return
 			}
 			fmt.Fprintf(w, "the queue stays paused; 'belfry queue resume %s' ends that\n", cmp.Or(f.queue, f.redisQueue))
@@ -300,19 +330,23 @@ type exported struct {
 	Checks []pair.Check `json:"checks"`
 }
 
-// mirrored does work between a Redis and a server. If a signal ends it, it says in one line what that means.
-func (a mirrorVerbs) mirrored(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+// mirrored does work between a Redis and a server. If a signal ends it, it says in one line what
+// that means.
+func (a mirrorVerbs) mirrored(ctx context.Context, f *mirrorFlags, url string,
+	work func(redis.UniversalClient, *client.Client) error) error {
 	err := a.between(ctx, f, url, work)
 	var stopped cli.Interruption
 	if err == nil || !errors.As(context.Cause(ctx), &stopped) {
 		return err
 	}
-	fmt.Fprintln(a.Err, "belfry: interrupted;", cmp.Or(f.closing, "what was claimed is brought over by the next run of any mirror command"))
+	fmt.Fprintln(a.Err, "belfry: interrupted;",
+		cmp.Or(f.closing, "what was claimed is brought over by the next run of any mirror command"))
 	return stopped
 }
 
 // between is mirrored without its last word.
-func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string, work func(redis.UniversalClient, *client.Client) error) error {
+func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string,
+	work func(redis.UniversalClient, *client.Client) error) error {
 	if err := f.checked(); err != nil {
 		return err
 	}
@@ -349,15 +383,17 @@ func (a mirrorVerbs) reach(ctx context.Context, r redis.UniversalClient) error {
 	switch {
 	case redisconn.OtherKind(err):
 		return cli.Usagef("%s", err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(), errors.As(err, &record), errors.Is(err, redisconn.ErrNoRedis):
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.As(err, &late) && late.Timeout(),
+		errors.As(err, &record), errors.Is(err, redisconn.ErrNoRedis):
 		return cli.ExitWith(cli.CodeUnavailable, err.Error())
 	default:
 		return coded(err)
 	}
 }
 
-// servers returns the servers that --server names, one or several with commas between, once one of them has answered. The work itself waits for servers that are away for a while;
-// where none was ever there it is a mistake.
+// servers returns the servers that --server names, one or several with commas between, once one of
+// them has answered. The work itself waits for servers that are away for a while; where none was
+// ever there it is a mistake.
 func (a mirrorVerbs) servers(ctx context.Context) (string, error) {
 	var urls []string
 	var answered bool
@@ -389,7 +425,8 @@ func (a mirrorVerbs) servers(ctx context.Context) (string, error) {
 func coded(err error) error {
 	var dial *net.OpError
 	switch {
-	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "The user executing the script"), redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
+	case redis.HasErrorPrefix(err, "NOPERM"), redis.HasErrorPrefix(err, "The user executing the script"),
+		redis.HasErrorPrefix(err, "NOAUTH"), redis.HasErrorPrefix(err, "WRONGPASS"):
 		return cli.ExitWith(cli.CodeForbidden, err.Error())
 	case errors.Is(err, pair.ErrNoQueue):
 		return cli.ExitWith(cli.CodeNotFound, err.Error())

@@ -19,7 +19,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// mirrorHarness is a harness with a real server, and a real Redis whose delayed queue orders has entries that are due a day after now.
+// mirrorHarness is a harness with a real server, and a real Redis whose delayed queue orders has
+// entries that are due a day after now.
 func mirrorHarness(t *testing.T, payloads ...string) (*clitest.Harness, *redistest.Server) {
 	t.Helper()
 	h, r := newHarness(t, nil), redistest.Start(t)
@@ -53,28 +54,40 @@ func TestMirrorThereAndBack(t *testing.T) {
 	h, r := mirrorHarness(t, `"a"`, `"b"`, `"c"`)
 	redis := r.URL()
 	h.Run("mirror", "inspect", redis).Holds(t, 0,
-		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)", "7d 3", "import      would bring over 3 entries\n", "! no process of Redisson listens")
+		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)",
+		"7d 3", "import      would bring over 3 entries\n", "! no process of Redisson listens")
 	before := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val()
 	h.Run("mirror", "import", redis, "--queue", "orders", "--dry-run").Holds(t, 0, "entries     3, in the list 3",
 		"into        orders, which would be made; it would remember ids without end until finalize; epoch 1\n")
-	if r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val() != before || r.Client().DBSize(t.Context()).Val() != 2 {
+	if r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val() != before ||
+		r.Client().DBSize(t.Context()).Val() != 2 {
 		t.Error("the dry run changed something")
 	}
-	h.Run("mirror", "finalize", redis, "-q", "orders").Holds(t, 1, "NO  no entry waits in Redis (redisson_delay_queue_timeout:{orders} has 3)\n", "ok  no entry is set aside", "cannot be ended yet")
+	h.Run("mirror", "finalize", redis, "-q", "orders").Holds(t, 1,
+		"NO  no entry waits in Redis (redisson_delay_queue_timeout:{orders} has 3)\n", "ok  no entry is set aside",
+		"cannot be ended yet")
 	h.Run("queue", "show", "orders").Holds(t, cli.CodeNotFound)
 	h.Run("mirror", "import", redis, "--queue", "orders", "--codec", "json").Holds(t, 0,
-		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n", "decoded          3 of 3\n")
+		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n",
+		"decoded          3 of 3\n")
 	h.Run("mirror", "inspect", redis, "-q", "orders").Holds(t, 0, "entries     0, in the list 0, rung 0\n", "by cluster ")
 	h.Run("mirror", "export", redis, "-q", "orders").Holds(t, 0, "gone back       3\n", "as they came    3\n",
-		"ok  the format is that which Redisson reads (new, as the jobs came from Redis in it)\n", "NO  a process of Redisson listens (0 connections listen; nothing rings until one does)\n", "the queue stays paused; 'belfry queue resume orders' ends that\n")
+		"ok  the format is that which Redisson reads (new, as the jobs came from Redis in it)\n",
+		"NO  a process of Redisson listens (0 connections listen; nothing rings until one does)\n",
+		"the queue stays paused; 'belfry queue resume orders' ends that\n")
 	if after := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val(); after != before {
 		t.Error("the timer is not as it was")
 	}
-	code0(t, h.Run("mirror", "finalize", redis, "-q", "orders"), "ok  the jobs are Redisson's again (epoch 2)\n", "ok  no entry is set aside")
-	code0(t, h.Run("mirror", "cutover", redis, "-q", "orders", "--quiet", "1ms"), "put              3, of which Belfry had 0 already\n", "ok  no entry waits in Redis (", "'belfry mirror finalize' ends the migration\n")
-	code0(t, h.Run("mirror", "finalize", redis, "-q", "orders"), "ok  no entry waits in Redis", "\nthe migration has ended")
+	code0(t, h.Run("mirror", "finalize", redis, "-q", "orders"), "ok  the jobs are Redisson's again (epoch 2)\n",
+		"ok  no entry is set aside")
+	code0(t, h.Run("mirror", "cutover", redis, "-q", "orders", "--quiet", "1ms"),
+		"put              3, of which Belfry had 0 already\n", "ok  no entry waits in Redis (",
+		"'belfry mirror finalize' ends the migration\n")
+	code0(t, h.Run("mirror", "finalize", redis, "-q", "orders"), "ok  no entry waits in Redis",
+		"\nthe migration has ended")
 	// The fence stays for a day.
-	if keys := r.Client().Keys(t.Context(), "*").Val(); len(keys) != 1 || r.Client().TTL(t.Context(), "belfry_mirror:{orders}").Val() <= 0 {
+	if keys := r.Client().Keys(t.Context(), "*").Val(); len(keys) != 1 ||
+		r.Client().TTL(t.Context(), "belfry_mirror:{orders}").Val() <= 0 {
 		t.Errorf("the keys %q are left in Redis", keys)
 	}
 }
@@ -89,11 +102,14 @@ func code0(t *testing.T, o clitest.Outcome, words ...string) {
 // TestMirrorDecoded: how many payloads a codec could read is said if it was none, too.
 func TestMirrorDecoded(t *testing.T) {
 	h, r := mirrorHarness(t, `"a"`, "b")
-	h.Run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").Holds(t, 0, "decoded          1 of 2; the others stay as they are\n")
-	if err := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("c"), time.Now().Add(time.Hour)); err != nil {
+	h.Run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").Holds(t, 0,
+		"decoded          1 of 2; the others stay as they are\n")
+	if err := redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now).Offer(t.Context(), []byte("c"),
+		time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	h.Run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").Holds(t, 0, "decoded          0 of 1; the others stay as they are\n")
+	h.Run("mirror", "import", r.URL(), "-q", "orders", "--codec", "json").Holds(t, 0,
+		"decoded          0 of 1; the others stay as they are\n")
 }
 
 // TestMirrorInJSON has the same numbers for scripts.
@@ -113,7 +129,8 @@ func TestMirrorInJSON(t *testing.T) {
 			Earliest, FirstBad string
 		}
 	}](t, run("mirror", "inspect", r.URL())).Redisson
-	if len(found) != 1 || found[0].Queue != "orders" || found[0].Timer != 4 || found[0].New != 3 || found[0].Bad != 1 || found[0].FirstBad == "" {
+	if len(found) != 1 || found[0].Queue != "orders" || found[0].Timer != 4 || found[0].New != 3 || found[0].Bad != 1 ||
+		found[0].FirstBad == "" {
 		t.Errorf("inspect printed %+v", found)
 	}
 	counts := printed[map[string]int64](t, run("mirror", "import", r.URL(), "-q", "orders", "--set-aside"))
@@ -145,18 +162,21 @@ func TestMirrorInJSON(t *testing.T) {
 	}
 }
 
-// TestMirrorLists shows some of what cannot be brought over, and says after an import where to look.
+// TestMirrorLists shows some of what cannot be brought over, and says after an import where to
+// look.
 func TestMirrorLists(t *testing.T) {
 	h, r := mirrorHarness(t, "a")
 	for n := range 25 {
-		if err := r.Client().Do(t.Context(), "ZADD", "redisson_delay_queue_timeout:{orders}", n, fmt.Sprintf("\x1bshort%02d", n)).Err(); err != nil {
+		if err := r.Client().Do(t.Context(), "ZADD", "redisson_delay_queue_timeout:{orders}", n,
+			fmt.Sprintf("\x1bshort%02d", n)).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	h.Run("mirror", "import", r.URL(), "-q", "orders", "--set-aside").Holds(t, 0,
 		"set aside        25\n", "'belfry mirror inspect REDIS --queue orders' lists what was set aside, and the orphans\n")
 	got := h.Run("mirror", "inspect", r.URL(), "-q", "orders")
-	got.Holds(t, 0, "in belfry_aside:{orders}:\n  score 0, 8 bytes \"\\x1bshort00\": 8 bytes are no member", "  and 5 more; -o json shows up to 1,000 of each key\n")
+	got.Holds(t, 0, "in belfry_aside:{orders}:\n  score 0, 8 bytes \"\\x1bshort00\": 8 bytes are no member",
+		"  and 5 more; -o json shows up to 1,000 of each key\n")
 	if n := strings.Count(got.Out, "\n  score "); n != 20 || strings.Contains(got.Out, "\x1b") {
 		t.Errorf("it lists %d, and printed %q", n, got.Out)
 	}
@@ -198,12 +218,14 @@ func TestMirrorRefuses(t *testing.T) {
 		{[]string{"inspect", "redis://" + secret.Address()}, cli.CodeUnavailable, "begins with rediss://"},
 		{[]string{"inspect", "rediss://" + r.Address() + "?dial_timeout=100ms"}, cli.CodeUnavailable, "begins with redis://"},
 		{[]string{"import", nobody, "-q", "orders"}, cli.CodeUnavailable, "no Redis answers"},
-		{[]string{"import", r.URL(), "-q", "orders", "--server", strings.TrimPrefix(nobody, "redis://")}, cli.CodeUnavailable, "no server answers"},
+		{[]string{"import", r.URL(), "-q", "orders", "--server", strings.TrimPrefix(nobody, "redis://")}, cli.CodeUnavailable,
+			"no server answers"},
 		{[]string{"import", r.URL(), "-q", "odrers"}, cli.CodeNotFound, `no delayed queue "odrers"`},
 		{[]string{"export", r.URL(), "-q", "odrers"}, cli.CodeNotFound, "the queue odrers of Belfry"},
 		{[]string{"import", r.URL(), "-q", "订单"}, cli.CodeUsage, "--belfry-queue"},
 		{[]string{"import", withoutEval, "-q", "orders"}, cli.CodeForbidden, "lacks a right"},
-		{[]string{"import", strings.Replace(withoutEval, "password-of", "no-password-of", 1), "-q", "orders"}, cli.CodeForbidden, "name a user and its password"},
+		{[]string{"import", strings.Replace(withoutEval, "password-of", "no-password-of", 1), "-q", "orders"},
+			cli.CodeForbidden, "name a user and its password"},
 	} {
 		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
 			got := h.Run(append([]string{"mirror"}, test.args...)...)
@@ -230,7 +252,9 @@ func TestMirrorFollowsUntilInterrupted(t *testing.T) {
 	})
 	interrupt(cli.Interruption{Signal: syscall.SIGINT})
 	got := <-ended
-	if got.Code != 130 || got.Err != "belfry: interrupted; what was claimed is brought over by the next run of any mirror command\n" || !strings.Contains(got.Out, "gone from Redis  2\n") {
+	if got.Code != 130 ||
+		got.Err != "belfry: interrupted; what was claimed is brought over by the next run of any mirror command\n" ||
+		!strings.Contains(got.Out, "gone from Redis  2\n") {
 		t.Errorf("got %+v", got)
 	}
 }

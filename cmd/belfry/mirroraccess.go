@@ -20,11 +20,15 @@ type accessFlags struct{ ca, cert, key, name, password string }
 
 // add adds them to a command.
 func (f *accessFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.password, "redis-password-file", "", "a `file` with the password for Redis, so that no list of processes shows it; used in place of one in the URL")
-	flags.StringVar(&f.ca, "redis-ca", "", "a `file` of certificates, PEM, of the authorities that sign those of Redis; those that this machine knows if empty")
-	flags.StringVar(&f.cert, "redis-cert", "", "a `file` with the certificate to show to Redis, PEM; read again for each connection")
+	flags.StringVar(&f.password, "redis-password-file", "",
+		"a `file` with the password for Redis, so that no list of processes shows it; used in place of one in the URL")
+	flags.StringVar(&f.ca, "redis-ca", "",
+		"a `file` of certificates, PEM, of the authorities that sign those of Redis; those that this machine knows if empty")
+	flags.StringVar(&f.cert, "redis-cert", "",
+		"a `file` with the certificate to show to Redis, PEM; read again for each connection")
 	flags.StringVar(&f.key, "redis-key", "", "a `file` with the key of --redis-cert, PEM")
-	flags.StringVar(&f.name, "redis-tls-name", "", "the name in the certificates of Redis; by default each must name the host that it is on")
+	flags.StringVar(&f.name, "redis-tls-name", "",
+		"the name in the certificates of Redis; by default each must name the host that it is on")
 	cli.Configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
 }
 
@@ -86,5 +90,7 @@ func (f *accessFlags) tls() (*tls.Config, error) {
 
 // replicasFlag adds the flag of what brings jobs to Redis.
 func replicasFlag(c *cobra.Command, replicas *int) {
-	c.Flags().IntVar(replicas, "replicas", 0, "how many replicas of Redis must have a job before it leaves Belfry; without it a failover of Redis may lose what was just written")
+	c.Flags().IntVar(replicas, "replicas", 0,
+		"how many replicas of Redis must have a job before it leaves Belfry; without it a failover of Redis may lose what "+
+			"was just written")
 }

@@ -24,7 +24,8 @@ func TestMirrorHold(t *testing.T) {
 	}
 }
 
-// TestServeMirrorFlags: what serve could only ignore, or would learn later for ever, is refused at its start.
+// TestServeMirrorFlags: what serve could only ignore, or would learn later for ever, is refused at
+// its start.
 func TestServeMirrorFlags(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, nil)
@@ -35,12 +36,17 @@ func TestServeMirrorFlags(t *testing.T) {
 		{"--mirror-redis, which is not given", []string{"--mirror-replicas", "1"}},
 		{"--mirror-redis, which is not given", []string{"--redis-tls-name", "redis"}},
 		{"write '订单=QUEUE'", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "订单"}},
-		{"write '{svc}:orders=QUEUE'", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "{svc}:orders;codec=json"}},
+		{"write '{svc}:orders=QUEUE'",
+			[]string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "{svc}:orders;codec=json"}},
 		{"can have the name", []string{"--mirror-redis", "redis://127.0.0.1:1", "--mirror-queue", "orders=a/b/c"}},
 	} {
-		h.Run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"}, test.args...)...).Holds(t, cli.CodeUsage, test.says)
+		h.Run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"},
+			test.args...)...).Holds(t, cli.CodeUsage, test.says)
 	}
-	for name, good := range map[string]bool{"orders": true, "a/b:c-d_e.f": true, "": false, "a/": false, "a/..": false, strings.Repeat("a", 256): true, strings.Repeat("a", 257): false} {
+	for name, good := range map[string]bool{
+		"orders": true, "a/b:c-d_e.f": true, "": false, "a/": false, "a/..": false, strings.Repeat("a", 256): true,
+		strings.Repeat("a", 257): false,
+	} {
 		if queueName(name) != good {
 			t.Errorf("queueName(%q) is %v", name, !good)
 		}

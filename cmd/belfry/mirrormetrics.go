@@ -15,14 +15,16 @@ import (
 	"github.com/belfrydb/belfry/mirror"
 )
 
-// mirrorMeters shows what the bridges and imports of this process have done, as metrics. One that waits because another process does the work shows no entries and no lag.
+// mirrorMeters shows what the bridges and imports of this process have done, as metrics. One that
+// waits because another process does the work shows no entries and no lag.
 type mirrorMeters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
 	blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
 
-	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack, ended *prometheus.Desc
+	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack,
+	ended *prometheus.Desc
 }
 
 // newMirrorMeters returns meters that show zeros for queues.
@@ -47,11 +49,12 @@ func newMirrorMeters(queues ...string) *mirrorMeters {
 		outRepeated: desc("rung_repeated_total", "Due jobs that were on the ready list already."),
 		dead:        desc("dead_total", "Due jobs made dead because Redisson has no form for them."),
 		waiting:     desc("redis_entries", "Entries that were left in Redis at the last look."),
-		lag:         desc("lag_seconds", "How long ago the first entry that Redis had at the last look fell due, 0 if it is not due yet or there is none."),
-		looked:      desc("looked_timestamp_seconds", "When the last look was, which Redis answered; 0 if there was none yet."),
-		takenBack:   desc("taken_back", "1 while it waits because a rollback takes or took the jobs back to Redisson, else 0."),
-		ended:       desc("ended_total", "Bridges that ended with an error, and began again."),
-		lateness:    desc("rung_lateness_seconds", "How late the last job came on the ready list."),
+		lag: desc("lag_seconds",
+			"How long ago the first entry that Redis had at the last look fell due, 0 if it is not due yet or there is none."),
+		looked:    desc("looked_timestamp_seconds", "When the last look was, which Redis answered; 0 if there was none yet."),
+		takenBack: desc("taken_back", "1 while it waits because a rollback takes or took the jobs back to Redisson, else 0."),
+		ended:     desc("ended_total", "Bridges that ended with an error, and began again."),
+		lateness:  desc("rung_lateness_seconds", "How late the last job came on the ready list."),
 	}
 }
 
@@ -60,7 +63,8 @@ func (m *mirrorMeters) imported(queue string, n mirror.ImportCounts) {
 	m.update(queue, mirror.BridgeCounts{In: n})
 }
 
-// update takes what a bridge has done so far. One that begins again has not looked yet, but its predecessor has.
+// update takes what a bridge has done so far. One that begins again has not looked yet, but its
+// predecessor has.
 func (m *mirrorMeters) update(queue string, n mirror.BridgeCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,8 +127,10 @@ func unit(is bool) int {
 	return 0
 }
 
-// serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty. It says where on standard error.
-func (a mirrorVerbs) serveMetrics(ctx context.Context, address string, c prometheus.Collector) (stop func(), err error) {
+// serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty.
+// It says where on standard error.
+func (a mirrorVerbs) serveMetrics(ctx context.Context, address string,
+	c prometheus.Collector) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}

@@ -20,7 +20,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestMirrorMeters: names are as Prometheus wants them, and the lag grows by itself while an entry that is due stays where it is.
+// TestMirrorMeters: names are as Prometheus wants them, and the lag grows by itself while an entry
+// that is due stays where it is.
 func TestMirrorMeters(t *testing.T) {
 	t.Parallel()
 	meters, registry := newMirrorMeters("none"), prometheus.NewRegistry()
@@ -49,7 +50,8 @@ func TestMirrorMeters(t *testing.T) {
 	}
 }
 
-// TestBridgeThatKeepsEnding is counted. What was left in Redis when it ended is not shown while the next one waits for its turn, but when Redis was seen last is.
+// TestBridgeThatKeepsEnding is counted. What was left in Redis when it ended is not shown while the
+// next one waits for its turn, but when Redis was seen last is.
 func TestBridgeThatKeepsEnding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +64,9 @@ func TestBridgeThatKeepsEnding(t *testing.T) {
 		began, bridges := time.Now(), 0
 		keepBridging(ctx, "orders", meters, slog.New(slog.DiscardHandler), func() error {
 			if bridges++; bridges <= 3 {
-				meters.update("orders", mirror.BridgeCounts{In: mirror.ImportCounts{Earliest: began.Add(-time.Hour), Left: 1, TakenBack: true, Looked: began}})
+				meters.update("orders", mirror.BridgeCounts{In: mirror.ImportCounts{
+					Earliest: began.Add(-time.Hour), Left: 1, TakenBack: true, Looked: began,
+				}})
 				return errors.New("nothing goes")
 			}
 			stop()
@@ -77,7 +81,10 @@ func TestBridgeThatKeepsEnding(t *testing.T) {
 			m := family.GetMetric()[0]
 			shows[family.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
-		for name, want := range map[string]float64{"ended_total": 3, "lag_seconds": 0, "redis_entries": 0, "taken_back": 0, "looked_timestamp_seconds": float64(began.Unix())} {
+		for name, want := range map[string]float64{
+			"ended_total": 3, "lag_seconds": 0, "redis_entries": 0, "taken_back": 0,
+			"looked_timestamp_seconds": float64(began.Unix()),
+		} {
 			if got, ok := shows["belfry_mirror_"+name]; !ok || got != want {
 				t.Errorf("%s is %v, want %v", name, got, want)
 			}
@@ -97,15 +104,17 @@ func TestMirrorImportMetrics(t *testing.T) {
 		if err := app.Offer(t.Context(), []byte("order 1"), time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
-		metered(t, append([]string{command[0], r.URL(), "--queue", "orders", "--server", belfry.URL}, command[1:]...), func(address string) {
-			awaitEvery(t, 20*time.Millisecond, "metrics of one entry", func() bool {
-				return strings.Contains(metricsAt(t, address), `belfry_mirror_acked_total{redis_queue="orders"} 1`)
+		metered(t, append([]string{command[0], r.URL(), "--queue", "orders", "--server", belfry.URL}, command[1:]...),
+			func(address string) {
+				awaitEvery(t, 20*time.Millisecond, "metrics of one entry", func() bool {
+					return strings.Contains(metricsAt(t, address), `belfry_mirror_acked_total{redis_queue="orders"} 1`)
+				})
 			})
-		})
 	}
 }
 
-// metered runs a mirror command, which goes on until it is interrupted, while work is done with the address of its metrics.
+// metered runs a mirror command, which goes on until it is interrupted, while work is done with the
+// address of its metrics.
 func metered(t *testing.T, command []string, work func(address string)) {
 	t.Helper()
 	s, said := cli.NewSystem(), &lockedBuffer{}
@@ -128,12 +137,16 @@ func metered(t *testing.T, command []string, work func(address string)) {
 	}
 }
 
-// TestMirrorLooksAreShown by every command that looks, whatever the source is. A bridge that leaves new entries to Redisson does not look, and does not show that it never did.
+// TestMirrorLooksAreShown by every command that looks, whatever the source is. A bridge that leaves
+// new entries to Redisson does not look, and does not show that it never did.
 func TestMirrorLooksAreShown(t *testing.T) {
 	t.Parallel()
 	r, belfry := redistest.Start(t), belfrytest.Start(t)
 	looked := regexp.MustCompile(`belfry_mirror_looked_timestamp_seconds\{redis_queue="[^"]+"\} (\S+)`)
-	for command, looks := range map[string]bool{"import --queue orders --follow": true, "import --from lmstfy --queue shop/orders --follow": true, "run --queue others --no-in": false} {
+	for command, looks := range map[string]bool{
+		"import --queue orders --follow": true, "import --from lmstfy --queue shop/orders --follow": true,
+		"run --queue others --no-in": false,
+	} {
 		words := strings.Fields(command)
 		metered(t, append([]string{words[0], r.URL(), "--server", belfry.URL}, words[1:]...), func(address string) {
 			if !looks {

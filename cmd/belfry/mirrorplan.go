@@ -23,12 +23,15 @@ func (a mirrorVerbs) mirrorRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run REDIS --queue NAME",
 		Short: "Keep Redisson's producers and consumers running on top of Belfry",
-		Long: "Run brings over what Redisson's producers offer, and puts jobs that fall due in Belfry on Redisson's ready list, where\n" +
-			"RBlockingQueue.take() finds them: once each, unless Redis forgets what it was told. It goes on until it is interrupted.\n" +
-			"One process at a time does it for a queue, others wait and take over within --hold; 'belfry serve --mirror-redis' is the\n" +
-			"same inside a server. A rollback has all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.",
-		Example: "  belfry mirror run redis://127.0.0.1:6379 --queue orders --codec kryo5-string\n  belfry mirror run redis://127.0.0.1:6379 --queue orders --no-in  # only what falls due in Belfry",
-		Args:    cli.Arguments(1, 1, "REDIS"),
+		Long: `
+Run brings over what Redisson's producers offer, and puts jobs that fall due in Belfry on Redisson's
+ready list, where RBlockingQueue.take() finds them: once each, unless Redis forgets what it was
+told. It goes on until it is interrupted. One process at a time does it for a queue, others wait and
+take over within --hold; 'belfry serve --mirror-redis' is the same inside a server. A rollback has
+all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.`,
+		Example: `  belfry mirror run redis://127.0.0.1:6379 --queue orders --codec kryo5-string
+  belfry mirror run redis://127.0.0.1:6379 --queue orders --no-in  # only what falls due in Belfry`,
+		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
@@ -55,7 +58,8 @@ func (a mirrorVerbs) mirrorRunCommand() *cobra.Command {
 			defer stop()
 			var in mirror.ImportCounts // as last told
 			err = mirror.Bridge(c.Context(), r, cl, mirror.BridgeOptions{
-				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, NoIn: noIn, NoOut: noOut, Again: f.again,
+				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, NoIn: noIn, NoOut: noOut,
+				Again: f.again,
 				Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(c.Context()),
 				Progress: func(n mirror.BridgeCounts) {
 					in = n.In
@@ -77,16 +81,19 @@ func (a mirrorVerbs) mirrorCutoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cutover REDIS --queue NAME",
 		Short: "Follow Redisson's producers until they are gone",
-		Long: "Cutover imports what Redisson's producers offer while they are switched to Belfry one after the other, and says what is still\n" +
-			"there. It ends when nothing of the queue was left in Redis and no process of Redisson listened for --quiet. It may be\n" +
-			"interrupted and run again; 'belfry mirror rollback' goes back at any time, 'belfry mirror finalize' ends the migration.",
+		Long: `
+Cutover imports what Redisson's producers offer while they are switched to Belfry one after the
+other, and says what is still there. It ends when nothing of the queue was left in Redis and no
+process of Redisson listened for --quiet. It may be interrupted and run again; 'belfry mirror
+rollback' goes back at any time, 'belfry mirror finalize' ends the migration.`,
 		Example: "  belfry mirror cutover redis://127.0.0.1:6379 --queue orders --quiet 30m",
 		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	f.incoming(c)
 	f.metered(c)
-	c.Flags().Var(cli.NewDuration(&quiet, "10m"), "quiet", "for how long there must have been nothing to do; longer than a producer's deployment takes")
+	c.Flags().Var(cli.NewDuration(&quiet, "10m"), "quiet",
+		"for how long there must have been nothing to do; longer than a producer's deployment takes")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {
@@ -102,7 +109,8 @@ func (a mirrorVerbs) mirrorCutoverCommand() *cobra.Command {
 			defer stop()
 			out.ImportCounts, err = mirror.Cutover(c.Context(), r, cl, mirror.CutoverOptions{
 				ImportOptions: mirror.ImportOptions{
-					RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Share: f.share, Hold: f.hold, Notice: bar.until(c.Context()),
+					RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Share: f.share, Hold: f.hold,
+					Notice:   bar.until(c.Context()),
 					Progress: func(n mirror.ImportCounts) { meters.imported(f.redisQueue, n) },
 				},
 				Quiet: quiet,
@@ -151,9 +159,11 @@ func (a mirrorVerbs) mirrorRollbackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback REDIS --queue NAME",
 		Short: "Go back: give all jobs of the queue to Redisson again",
-		Long: "Rollback is 'belfry mirror export', and gives back what an import had set aside as well. 'mirror run', 'serve' and 'import\n" +
-			"--follow' let go of the queue for it and wait afterwards; any other process that mirrors it is waited for. Then the queue is\n" +
-			"paused, and Redisson's processes deliver. A later import starts anew: what went back is not taken for what was there before.",
+		Long: `
+Rollback is 'belfry mirror export', and gives back what an import had set aside as well. 'mirror
+run', 'serve' and 'import --follow' let go of the queue for it and wait afterwards; any other
+process that mirrors it is waited for. Then the queue is paused, and Redisson's processes deliver. A
+later import starts anew: what went back is not taken for what was there before.`,
 		Example: "  belfry mirror rollback redis://127.0.0.1:6379 --queue orders",
 		Args:    cli.Arguments(1, 1, "REDIS"),
 	}
@@ -170,11 +180,14 @@ func (a mirrorVerbs) mirrorFinalizeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "finalize REDIS --queue NAME",
 		Short: "End a migration: remove the mirror's keys from Redis",
-		Long: "Finalize checks that nothing of the queue is left in Redis and that no process of Redisson listens, removes the mirror's own\n" +
-			"keys, and has the queue remember the ids of ended jobs for its dedup window only, if it did before the first import: an\n" +
-			"entry that Redis lost and finds again after that is a new job. It waits for a process that mirrors the queue.\n\n" +
-			"With --from lmstfy and --from youzan it checks that no job waits there and that none is claimed or set aside; give --dead as\n" +
-			"for the import. Dead letters that were left stay.",
+		Long: `
+Finalize checks that nothing of the queue is left in Redis and that no process of Redisson listens,
+removes the mirror's own keys, and has the queue remember the ids of ended jobs for its dedup window
+only, if it did before the first import: an entry that Redis lost and finds again after that is a
+new job. It waits for a process that mirrors the queue.
+
+With --from lmstfy and --from youzan it checks that no job waits there and that none is claimed or
+set aside; give --dead as for the import. Dead letters that were left stay.`,
 		Example: "  belfry mirror finalize redis://127.0.0.1:6379 --queue orders",
 		Args:    cli.Arguments(1, 1, "REDIS"),
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// mirrorPage is where the commands of the mirror's page run: a Redis with an application of Redisson beside what a page has.
+// mirrorPage is where the commands of the mirror's page run: a Redis with an application of
+// Redisson beside what a page has.
 type mirrorPage struct {
 	page
 	redis *redistest.Server
@@ -23,8 +24,8 @@ type mirrorPage struct {
 	metrics string
 }
 
-// TestMirrorReadme runs every command of the mirror's page, in order, and looks what became of the entries that an application has: three that are due in an
-// hour, and what it offers on the way.
+// TestMirrorReadme runs every command of the mirror's page, in order, and looks what became of the
+// entries that an application has: three that are due in an hour, and what it offers on the way.
 func TestMirrorReadme(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(repository)
@@ -46,7 +47,8 @@ func TestMirrorReadme(t *testing.T) {
 			return // what follows builds on it
 		}
 	}
-	for _, step := range []string{"inspect", "dry-run", "run", "serve", "follow", "rollback", "cutover", "finalize", "make", "ACL"} {
+	for _, step := range []string{"inspect", "dry-run", "run", "serve", "follow", "rollback", "cutover", "finalize",
+		"make", "ACL"} {
 		if !ran[step] {
 			t.Errorf("the page has no command of the kind %q", step)
 		}
@@ -57,7 +59,9 @@ func newMirrorPage(t *testing.T, root string) *mirrorPage {
 	t.Helper()
 	r := redistest.Start(t)
 	return &mirrorPage{
-		page:  page{t: t, root: root, dir: t.TempDir(), bin: filepath.Dir(launcher), address: serve(t, launcher, t.TempDir()).address},
+		page: page{
+			t: t, root: root, dir: t.TempDir(), bin: filepath.Dir(launcher), address: serve(t, launcher, t.TempDir()).address,
+		},
 		redis: r,
 		app:   redissontest.New(r.Client(), "orders", redissontest.NewGeneration, time.Now),
 	}
@@ -68,7 +72,8 @@ func (p *mirrorPage) step(t *testing.T, block string) string {
 	t.Helper()
 	block = strings.ReplaceAll(block, "127.0.0.1:6379", p.redis.Address())
 	block = strings.ReplaceAll(block, "localhost:7400/metrics", p.metrics+"/metrics")
-	kinds := []string{"make", "dry-run", "ACL", "inspect", "mirror run", "belfry serve", "follow", "rollback", "cutover", "finalize"}
+	kinds := []string{"make", "dry-run", "ACL", "inspect", "mirror run", "belfry serve", "follow", "rollback", "cutover",
+		"finalize"}
 	for _, kind := range kinds {
 		if !strings.Contains(block, kind) {
 			continue
@@ -183,13 +188,15 @@ func (p *mirrorPage) start(t *testing.T, block string) (stop func()) {
 	}
 }
 
-// serveMirror runs the block that starts a server with a bridge, with a Redis of its own: one that belongs to one cluster is refused by another. The next
-// block asks that server for its metrics.
+// serveMirror runs the block that starts a server with a bridge, with a Redis of its own: one that
+// belongs to one cluster is refused by another. The next block asks that server for its metrics.
 func (p *mirrorPage) serveMirror(t *testing.T, block string) {
 	t.Helper()
 	other := redistest.Start(p.t)
-	command := exec.Command("bash", "-c", "exec "+strings.ReplaceAll(block, p.redis.Address(), other.Address())) //nolint:noctx // the cleanup kills it
-	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true", "BELFRY_DATA="+filepath.Join(p.t.TempDir(), "data"))
+	command := exec.Command("bash", "-c",
+		"exec "+strings.ReplaceAll(block, p.redis.Address(), other.Address())) //nolint:noctx // the cleanup kills it
+	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true",
+		"BELFRY_DATA="+filepath.Join(p.t.TempDir(), "data"))
 	bridged := startServer(p.t, command)
 	app := redissontest.New(other.Client(), "orders", redissontest.NewGeneration, time.Now)
 	if err := app.Offer(t.Context(), []byte("through a server"), time.Now()); err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest/redissontest"
 )
 
-// TestMirrorRun bridges a queue by the command, which shows what it does as metrics, lets a rollback have the queue, and waits after it until it is interrupted.
+// TestMirrorRun bridges a queue by the command, which shows what it does as metrics, lets a
+// rollback have the queue, and waits after it until it is interrupted.
 func TestMirrorRun(t *testing.T) {
 	t.Parallel()
 	r, belfry := redistest.Start(t), belfrytest.Start(t)
@@ -25,7 +26,8 @@ func TestMirrorRun(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, s, []string{"mirror", "run", r.URL(), "--queue", "orders", "--server", belfry.URL, "--metrics-listen", "127.0.0.1:0"})
+		ended <- run(ctx, s,
+			[]string{"mirror", "run", r.URL(), "--queue", "orders", "--server", belfry.URL, "--metrics-listen", "127.0.0.1:0"})
 	}()
 	if err := app.Offer(t.Context(), []byte("order 1"), time.Now()); err != nil {
 		t.Fatal(err)
@@ -39,14 +41,17 @@ func TestMirrorRun(t *testing.T) {
 	}
 	awaitEvery(t, 20*time.Millisecond, "metrics of one job", func() bool {
 		text := metricsAt(t, address[1])
-		return strings.Contains(text, `belfry_mirror_rung_total{redis_queue="orders"} 1`) && strings.Contains(text, `belfry_mirror_acked_total{redis_queue="orders"} 1`)
+		return strings.Contains(text, `belfry_mirror_rung_total{redis_queue="orders"} 1`) &&
+			strings.Contains(text, `belfry_mirror_acked_total{redis_queue="orders"} 1`)
 	})
 	if err := app.Offer(t.Context(), []byte("order 2"), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	back := cli.NewSystem()
 	back.In, back.Out, back.Err = strings.NewReader(""), said, said
-	if code := run(ctx, back, []string{"mirror", "rollback", r.URL(), "--queue", "orders", "--redisson-format", "new", "--server", belfry.URL}); code != 0 {
+	if code := run(ctx, back,
+		[]string{"mirror", "rollback", r.URL(), "--queue", "orders", "--redisson-format", "new", "--server",
+			belfry.URL}); code != 0 {
 		t.Errorf("the rollback ended with %d; both commands said:\n%s", code, said)
 	}
 	awaitEvery(t, 20*time.Millisecond, "the bridge to wait", func() bool {

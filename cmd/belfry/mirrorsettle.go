@@ -20,12 +20,16 @@ func (a mirrorVerbs) mirrorSettleCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "settle REDIS --queue NAME",
 		Short: "Finish what stopped runs left half done, and bring over nothing new",
-		Long: "Settle puts entries into Belfry that a run of import, cutover or run had claimed when it was stopped or killed. What Belfry\n" +
-			"cannot take goes back to Redisson. Jobs that a killed export or run had written to Redis are removed from Belfry. It asks a\n" +
-			"running 'import --follow', 'run' or 'serve' for the queue, which go on afterwards, and waits for any other process. It may be\n" +
-			"interrupted anywhere and run again; where nothing is half done it changes nothing. Give --codec as for the run that claimed.",
-		Example: "  belfry mirror settle redis://127.0.0.1:6379 --queue orders --dry-run\n  belfry mirror settle redis://127.0.0.1:6379 --queue orders",
-		Args:    cli.Arguments(1, 1, "REDIS"),
+		Long: `
+Settle puts entries into Belfry that a run of import, cutover or run had claimed when it was stopped
+or killed. What Belfry cannot take goes back to Redisson. Jobs that a killed export or run had
+written to Redis are removed from Belfry. It asks a running 'import --follow', 'run' or 'serve' for
+the queue, which go on afterwards, and waits for any other process. It may be interrupted anywhere
+and run again; where nothing is half done it changes nothing. Give --codec as for the run that
+claimed.`,
+		Example: `  belfry mirror settle redis://127.0.0.1:6379 --queue orders --dry-run
+  belfry mirror settle redis://127.0.0.1:6379 --queue orders`,
+		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	f.names(c)
 	codecFlag(c, &f.codec)
@@ -37,7 +41,10 @@ func (a mirrorVerbs) mirrorSettleCommand() *cobra.Command {
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
 			bar := newEntries(a.System)
-			o := mirror.SettleOptions{RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, Share: f.share, Hold: f.hold, Notice: bar.until(c.Context())}
+			o := mirror.SettleOptions{
+				RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, Share: f.share, Hold: f.hold,
+				Notice: bar.until(c.Context()),
+			}
 			if f.dryRun {
 				f.closing = "nothing was changed"
 				found, err := mirror.LookUnsettled(c.Context(), r, cl, o)
@@ -96,10 +103,12 @@ func renderStranded(w io.Writer, n mirror.ImportCounts, f *mirrorFlags) {
 	}
 	switch {
 	case n.StrandedUnknown:
-		fmt.Fprintf(w, "how many entries are claimed and not in Belfry is not known, because Redis does not answer; once it does: %s --dry-run\n", settle)
+		fmt.Fprintf(w, "how many entries are claimed and not in Belfry is not known, because Redis does not answer; once "+
+			"it does: %s --dry-run\n", settle)
 	case n.Stranded == 1:
 		fmt.Fprintf(w, "1 entry is claimed and not in Belfry; this, or the next run, brings it over: %s\n", settle)
 	case n.Stranded > 1:
-		fmt.Fprintf(w, "%s entries are claimed and not in Belfry; this, or the next run, brings them over: %s\n", number(n.Stranded), settle)
+		fmt.Fprintf(w, "%s entries are claimed and not in Belfry; this, or the next run, brings them over: %s\n",
+			number(n.Stranded), settle)
 	}
 }

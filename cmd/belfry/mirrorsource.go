@@ -30,7 +30,8 @@ const (
 	fromYouzan   = "youzan"
 )
 
-// bucketsDefault is the bucket_size that a server of ouqiang/delay-queue has unless it is told otherwise.
+// bucketsDefault is the bucket_size that a server of ouqiang/delay-queue has unless it is told
+// otherwise.
 const bucketsDefault = 3
 
 // sourceFlags say what made the queues that are looked at or brought over.
@@ -53,14 +54,16 @@ func (f *sourceFlags) settings(c *cobra.Command) {
 // chosen adds the flags that say what made a queue.
 func (f *sourceFlags) chosen(c *cobra.Command) {
 	c.Flags().StringVar(&f.from, "from", fromRedisson, "what made the queue: redisson, lmstfy or youzan")
-	c.Flags().StringVar(&f.dead, "dead", string(fromlmstfy.DeadLeave), "with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
+	c.Flags().StringVar(&f.dead, "dead", string(fromlmstfy.DeadLeave),
+		"with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
 	f.settings(c)
 }
 
 // incoming adds the flags of an import.
 func (f *sourceFlags) incoming(c *cobra.Command) {
 	f.chosen(c)
-	c.Flags().BoolVar(&f.stopped, "stopped", false, "with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
+	c.Flags().BoolVar(&f.stopped, "stopped", false,
+		"with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
 	c.Flags().BoolVar(&f.unnamed, "unnamed", false, "with --stopped: take jobs that nothing names any more as well")
 }
 
@@ -77,7 +80,8 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 			given     bool
 			flag, why string
 		}{
-			{all.codec != "" && all.codec != redisson.Opaque.String(), "--codec", "bodies of lmstfy and youzan come over byte for byte"},
+			{all.codec != "" && all.codec != redisson.Opaque.String(), "--codec",
+				"bodies of lmstfy and youzan come over byte for byte"},
 			{all.ready, "--ready", "ready jobs of lmstfy and youzan come over always"},
 			{all.again, "--again", "no rollback brings jobs back to lmstfy or youzan"},
 		} {
@@ -89,7 +93,8 @@ func (f *sourceFlags) checked(all *mirrorFlags) error {
 	switch f.from {
 	case fromRedisson:
 		if f.stopped || f.unnamed {
-			return cli.Usagef("--stopped and --unnamed are for --from lmstfy and --from youzan: of Redisson's entries none is held by a consumer")
+			return cli.Usagef("--stopped and --unnamed are for --from lmstfy and --from youzan: of Redisson's entries none is " +
+				"held by a consumer")
 		}
 		return nil
 	case fromLmstfy:
@@ -117,9 +122,11 @@ func (f *sourceFlags) unused() error {
 	if f.from != fromLmstfy && f.dead != "" && f.dead != string(fromlmstfy.DeadLeave) {
 		return cli.Usagef("--dead is for --from lmstfy: nothing else has dead letters")
 	}
-	standard := f.buckets == bucketsDefault && f.bucketPattern == youzan.DefaultNames().Bucket && f.queueFormat == youzan.DefaultNames().Queue
+	standard := f.buckets == bucketsDefault && f.bucketPattern == youzan.DefaultNames().Bucket &&
+		f.queueFormat == youzan.DefaultNames().Queue
 	if (f.from == fromRedisson || f.from == fromLmstfy) && !standard {
-		return cli.Usagef("--buckets, --bucket-pattern and --queue-pattern are for --from youzan: they say how its server is set up")
+		return cli.Usagef("--buckets, --bucket-pattern and --queue-pattern are for --from youzan: they say how its server " +
+			"is set up")
 	}
 	return nil
 }
@@ -217,7 +224,8 @@ func (found *foundQueues) lmstfy(ctx context.Context, r redis.UniversalClient, n
 }
 
 // byService does work with the options of an import from the service that --from names.
-func (f *mirrorFlags) byService(o oneway.Options, lmstfy func(fromlmstfy.Options) error, youzan func(fromyouzan.Options) error) error {
+func (f *mirrorFlags) byService(o oneway.Options, lmstfy func(fromlmstfy.Options) error,
+	youzan func(fromyouzan.Options) error) error {
 	o.Queue, o.Share, o.Hold = f.queue, f.share, f.hold
 	if f.source.from == fromYouzan {
 		return youzan(fromyouzan.Options{Options: o, Server: f.source.server(), Topic: f.redisQueue})
@@ -230,9 +238,12 @@ func (f *mirrorFlags) byService(o oneway.Options, lmstfy func(fromlmstfy.Options
 }
 
 // finalize ends a migration, and returns what it checked.
-func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, notice func(error)) (checks []pair.Check, err error) {
+func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *client.Client,
+	notice func(error)) (checks []pair.Check, err error) {
 	if f.source.from == fromRedisson {
-		return mirror.Finalize(ctx, r, c, mirror.FinalizeOptions{RedisQueue: f.redisQueue, Queue: f.queue, Share: f.share, Hold: f.hold, Notice: notice})
+		return mirror.Finalize(ctx, r, c, mirror.FinalizeOptions{
+			RedisQueue: f.redisQueue, Queue: f.queue, Share: f.share, Hold: f.hold, Notice: notice,
+		})
 	}
 	err = f.byService(oneway.Options{Notice: notice}, func(o fromlmstfy.Options) (err error) {
 		checks, err = fromlmstfy.Finalize(ctx, r, c, o)
@@ -245,7 +256,8 @@ func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *
 }
 
 // importSource carries out `mirror import` from what is not Redisson.
-func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client, meters *mirrorMeters) error {
+func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client,
+	meters *mirrorMeters) error {
 	if f.dryRun {
 		f.closing = "nothing was changed"
 		found, err := f.source.inspect(ctx, r, []string{f.redisQueue})

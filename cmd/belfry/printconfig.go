@@ -24,7 +24,8 @@ const (
 	printConfig = "print-config"
 )
 
-// showFailedConfig shows the settings that can be read if a command line that failed was meant to show them.
+// showFailedConfig shows the settings that can be read if a command line that failed was meant to
+// show them.
 func showFailedConfig(a *cli.App, c *cobra.Command, args []string) {
 	if showsConfig(c, args) {
 		_ = cli.Resolve(c, a.LookupEnv) // the mistake is the error of the command
@@ -32,7 +33,8 @@ func showFailedConfig(a *cli.App, c *cobra.Command, args []string) {
 	}
 }
 
-// showsConfig reports whether a command line is a serve that shows its settings, also if it cannot be read to its end.
+// showsConfig reports whether a command line is a serve that shows its settings, also if it cannot
+// be read to its end.
 func showsConfig(c *cobra.Command, args []string) bool {
 	flag := c.Flags().Lookup(printConfig)
 	return flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--"+printConfig))
@@ -55,7 +57,8 @@ func effectiveConfig(c *cobra.Command) [][]string {
 	return lines
 }
 
-// impliedValue returns what a setting of serve is that nobody set, where its default is none of its flag; else it is empty.
+// impliedValue returns what a setting of serve is that nobody set, where its default is none of its
+// flag; else it is empty.
 func impliedValue(c *cobra.Command, f *pflag.Flag) string {
 	listen := c.Flags().Lookup("listen")
 	if f.Changed || listen == nil {
@@ -80,8 +83,8 @@ func renderConfig(w io.Writer, c *cobra.Command) {
 	render.Rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, effectiveConfig(c))
 }
 
-// shownValue returns the value of a setting for people to see: keys and passwords are in files, of which only the names are shown, and what a URL has before
-// its host or after its path is left out.
+// shownValue returns the value of a setting for people to see: keys and passwords are in files, of
+// which only the names are shown, and what a URL has before its host or after its path is left out.
 func shownValue(f *pflag.Flag) string {
 	value := f.Value.String()
 	if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -100,7 +103,8 @@ func shownValue(f *pflag.Flag) string {
 // hidden stands where something was left out.
 const hidden = "***"
 
-// withoutSecrets returns a list of URLs, or what was meant for one, with neither users, passwords nor parameters.
+// withoutSecrets returns a list of URLs, or what was meant for one, with neither users, passwords
+// nor parameters.
 func withoutSecrets(url string) string {
 	scheme, rest, found := strings.Cut(url, "://")
 	if !found {

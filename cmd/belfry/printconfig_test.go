@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
-// settingsShown runs serve --print-config and returns what it shows as name, value and origin with single spaces.
+// settingsShown runs serve --print-config and returns what it shows as name, value and origin with
+// single spaces.
 func settingsShown(t *testing.T, h *clitest.Harness, args ...string) (lines []string, code int, said string) {
 	t.Helper()
 	got := h.Run(append([]string{"serve"}, args...)...)
@@ -30,8 +31,11 @@ func TestPrintConfigShowsOrigins(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, said)
 	}
 	for _, want := range []string{
-		"SETTING VALUE ORIGIN", "data there flag", "listen 127.0.0.1:2 BELFRY_LISTEN", "zone rack-7 " + file + ":1", "join n1:7402,n2:7402 " + file + ":4",
-		"shards 2 flag", "peer-listen 127.0.0.1:3 default", "gossip-listen 127.0.0.1:4 default", "replication-factor 3 default", "grace-period 10m default", "log-format auto default", "node-id - default", "config " + file + " BELFRY_CONFIG",
+		"SETTING VALUE ORIGIN", "data there flag", "listen 127.0.0.1:2 BELFRY_LISTEN", "zone rack-7 " + file + ":1",
+		"join n1:7402,n2:7402 " + file + ":4",
+		"shards 2 flag", "peer-listen 127.0.0.1:3 default", "gossip-listen 127.0.0.1:4 default",
+		"replication-factor 3 default", "grace-period 10m default", "log-format auto default", "node-id - default",
+		"config " + file + " BELFRY_CONFIG",
 	} {
 		if !strings.Contains("\n"+strings.Join(lines, "\n")+"\n", "\n"+want+"\n") {
 			t.Errorf("%q is not in\n%s", want, strings.Join(lines, "\n"))
@@ -46,24 +50,40 @@ func TestPrintConfigShowsOrigins(t *testing.T) {
 	}
 }
 
-// A mistake in the settings does not hide the others: they are shown, and the exit code is that of the mistake.
+// A mistake in the settings does not hide the others: they are shown, and the exit code is that of
+// the mistake.
 func TestPrintConfigWithMistakes(t *testing.T) {
 	for name, test := range map[string]struct {
 		text, says string
 		env        map[string]string
 		args, want []string
 	}{
-		"in the environment": {"zone = rack-7\n", "BELFRY_SHARDS: have", map[string]string{"BELFRY_SHARDS": "six", "BELFRY_LISTEN": "127.0.0.1:2"}, nil, []string{"shards 0 BELFRY_SHARDS (invalid)", "zone rack-7 belfry.conf:1", "listen 127.0.0.1:2 BELFRY_LISTEN"}},
-		"in the file":        {"zone = rack-7\nlisen = x\nnode-id = n1\n", `unknown setting "lisen"`, map[string]string{"BELFRY_LISTEN": "127.0.0.1:2"}, nil, []string{"zone rack-7 belfry.conf:1", "node-id n1 belfry.conf:3", "listen 127.0.0.1:2 BELFRY_LISTEN"}},
-		"a value there":      {"shards = six\nzone = rack-7\n", "belfry.conf:1: shards: have", nil, nil, []string{"shards 0 belfry.conf:1 (invalid)", "zone rack-7 belfry.conf:2"}},
-		"a flag":             {"zone = rack-7\n", "unknown flag --lisen", nil, []string{"--node-id", "n1", "--lisen", "x"}, []string{"zone rack-7 belfry.conf:1", "node-id n1 flag"}},
-		"no server":          {"zone = rack-7\n", "--listen: 0.0.0.0:7400 is reachable beyond", nil, []string{"--listen", "0.0.0.0:7400"}, []string{"listen 0.0.0.0:7400 flag", "peer-listen 0.0.0.0:7401 default"}},
-		"a part of TLS":      {"zone = rack-7\ntls-key = k\n", "only a part is set: --tls-key by belfry.conf:2, --tls-ca by BELFRY_TLS_CA of the environment; missing: --tls-cert.", map[string]string{"BELFRY_TLS_CA": "ca.pem"}, nil, []string{"tls-ca ca.pem BELFRY_TLS_CA"}},
-		"a part for clients": {"zone = rack-7\n", "--tls-client-cert by the command line; missing: --tls-client-key.", nil, []string{"--tls-client-cert", "c"}, []string{"tls-client-cert c flag"}},
-		"no shards":          {"zone = rack-7\n", "--shards must be 1 to 1024, is 0", nil, []string{"--shards", "0"}, []string{"shards 0 flag"}},
-		"many shards":        {"zone = rack-7\n", "--shards must be 1 to 1024, is 1025", nil, []string{"--shards", "1025"}, []string{"shards 1025 flag"}},
-		"a port of a host":   {"zone = rack-7\n", `--advertise: have "n1:7400", want a host`, nil, []string{"--advertise", "n1:7400"}, []string{"advertise n1:7400 flag"}},
-		"an argument":        {"zone = rack-7\n", "one argument too many", nil, []string{"n1"}, []string{"zone rack-7 belfry.conf:1"}},
+		"in the environment": {"zone = rack-7\n", "BELFRY_SHARDS: have", map[string]string{
+			"BELFRY_SHARDS": "six", "BELFRY_LISTEN": "127.0.0.1:2",
+		}, nil, []string{"shards 0 BELFRY_SHARDS (invalid)", "zone rack-7 belfry.conf:1",
+			"listen 127.0.0.1:2 BELFRY_LISTEN"}},
+		"in the file": {"zone = rack-7\nlisen = x\nnode-id = n1\n", `unknown setting "lisen"`,
+			map[string]string{"BELFRY_LISTEN": "127.0.0.1:2"}, nil,
+			[]string{"zone rack-7 belfry.conf:1", "node-id n1 belfry.conf:3", "listen 127.0.0.1:2 BELFRY_LISTEN"}},
+		"a value there": {"shards = six\nzone = rack-7\n", "belfry.conf:1: shards: have", nil, nil,
+			[]string{"shards 0 belfry.conf:1 (invalid)", "zone rack-7 belfry.conf:2"}},
+		"a flag": {"zone = rack-7\n", "unknown flag --lisen", nil, []string{"--node-id", "n1", "--lisen", "x"},
+			[]string{"zone rack-7 belfry.conf:1", "node-id n1 flag"}},
+		"no server": {"zone = rack-7\n", "--listen: 0.0.0.0:7400 is reachable beyond", nil,
+			[]string{"--listen", "0.0.0.0:7400"}, []string{"listen 0.0.0.0:7400 flag", "peer-listen 0.0.0.0:7401 default"}},
+		"a part of TLS": {"zone = rack-7\ntls-key = k\n",
+			"only a part is set: --tls-key by belfry.conf:2, --tls-ca by BELFRY_TLS_CA of the environment; missing: --tls-cert.",
+			map[string]string{"BELFRY_TLS_CA": "ca.pem"}, nil, []string{"tls-ca ca.pem BELFRY_TLS_CA"}},
+		"a part for clients": {"zone = rack-7\n", "--tls-client-cert by the command line; missing: --tls-client-key.", nil,
+			[]string{"--tls-client-cert", "c"}, []string{"tls-client-cert c flag"}},
+		"no shards": {"zone = rack-7\n", "--shards must be 1 to 1024, is 0", nil, []string{"--shards", "0"},
+			[]string{"shards 0 flag"}},
+		"many shards": {"zone = rack-7\n", "--shards must be 1 to 1024, is 1025", nil, []string{"--shards", "1025"},
+			[]string{"shards 1025 flag"}},
+		"a port of a host": {"zone = rack-7\n", `--advertise: have "n1:7400", want a host`, nil,
+			[]string{"--advertise", "n1:7400"}, []string{"advertise n1:7400 flag"}},
+		"an argument": {"zone = rack-7\n", "one argument too many", nil, []string{"n1"},
+			[]string{"zone rack-7 belfry.conf:1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t, nil)
@@ -73,7 +93,8 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 				h.Env[variable] = value
 			}
 			lines, code, said := settingsShown(t, h, append(test.args, "--print-config")...)
-			shown, said := strings.ReplaceAll(strings.Join(lines, "\n"), filepath.Dir(file)+"/", ""), strings.ReplaceAll(said, filepath.Dir(file)+"/", "")
+			shown, said := strings.ReplaceAll(strings.Join(lines, "\n"), filepath.Dir(file)+"/", ""),
+				strings.ReplaceAll(said, filepath.Dir(file)+"/", "")
 			if code != cli.CodeUsage || !strings.Contains(said, test.says) {
 				t.Errorf("exit code %d, %s", code, said)
 			}
@@ -86,7 +107,8 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 	}
 	h := newHarness(t, nil)
 	h.Env["BELFRY_CONFIG"] = filepath.Join(t.TempDir(), "nowhere.conf")
-	if lines, code, said := settingsShown(t, h, "--print-config"); code != cli.CodeUsage || len(lines) < 10 || !strings.Contains(said, "nowhere.conf") {
+	if lines, code, said := settingsShown(t, h, "--print-config"); code != cli.CodeUsage || len(lines) < 10 ||
+		!strings.Contains(said, "nowhere.conf") {
 		t.Errorf("without the file: exit code %d, %s, %q", code, said, lines)
 	}
 }
@@ -94,10 +116,14 @@ func TestPrintConfigWithMistakes(t *testing.T) {
 func TestPrintConfigHidesSecrets(t *testing.T) {
 	h := newHarness(t, nil)
 	h.Env["BELFRY_MIRROR_REDIS"] = "rediss://app:hunter2@r1:6379,app:hunter3@r2:6379/0?password=hunter4"
-	h.Env["BELFRY_GOSSIP_KEYS"] = clitest.WriteFile(t, "gossip.keys", base64.StdEncoding.EncodeToString([]byte("hunter5hunter5hu"))+"\n")
-	lines, code, said := settingsShown(t, h, "--print-config", "--redis-password-file", clitest.WriteFile(t, "redis.password", "hunter6\n"))
+	h.Env["BELFRY_GOSSIP_KEYS"] = clitest.WriteFile(t, "gossip.keys",
+		base64.StdEncoding.EncodeToString([]byte("hunter5hunter5hu"))+"\n")
+	lines, code, said := settingsShown(t, h, "--print-config", "--redis-password-file",
+		clitest.WriteFile(t, "redis.password", "hunter6\n"))
 	text := fmt.Sprint(lines, said)
-	if code != cli.CodeUsage || !strings.Contains(said, "--mirror-queue") || strings.Contains(text, "hunter") || !strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") || !strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
+	if code != cli.CodeUsage || !strings.Contains(said, "--mirror-queue") || strings.Contains(text, "hunter") ||
+		!strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") ||
+		!strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
 		t.Errorf("exit code %d, %s", code, text)
 	}
 }

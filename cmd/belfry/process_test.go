@@ -14,13 +14,15 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
-// TestKilledServerKeepsItsJobs is the promise in short: what was answered is there after kill -9, leases too.
+// TestKilledServerKeepsItsJobs is the promise in short: what was answered is there after kill -9,
+// leases too.
 func TestKilledServerKeepsItsJobs(t *testing.T) {
 	t.Parallel()
 	program, dir := launcher, t.TempDir()
 	first := serve(t, program, dir)
 	for i := range 20 {
-		if got := first.run(program, "put", "orders", fmt.Sprintf("job %d", i), "--delay", "1h", "--id", fmt.Sprintf("order-%d", i)); got.Code != 0 {
+		if got := first.run(program, "put", "orders", fmt.Sprintf("job %d", i), "--delay", "1h", "--id",
+			fmt.Sprintf("order-%d", i)); got.Code != 0 {
 			t.Fatalf("put: %+v", got)
 		}
 	}
@@ -109,7 +111,8 @@ func TestServerStopsOnSignal(t *testing.T) {
 	}
 }
 
-// TestSecondSignalEndsAtOnce keeps a call half sent, so that draining takes long, and loses patience.
+// TestSecondSignalEndsAtOnce keeps a call half sent, so that draining takes long, and loses
+// patience.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	program := launcher
@@ -134,8 +137,9 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestEchoOfASignal stops a server as timeout(1) does, with a signal that comes more than once. On a busy machine an echo may come as late as a
-// second signal, so one of a few servers is enough; one that knows no echoes never passes.
+// TestEchoOfASignal stops a server as timeout(1) does, with a signal that comes more than once. On
+// a busy machine an echo may come as late as a second signal, so one of a few servers is enough;
+// one that knows no echoes never passes.
 func TestEchoOfASignal(t *testing.T) {
 	t.Parallel()
 	const tries = 10
@@ -159,12 +163,14 @@ func TestDirectoryInUse(t *testing.T) {
 	program, dir := launcher, t.TempDir()
 	p := serve(t, program, dir)
 	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0")
-	if got.Code != cli.CodeError || !strings.Contains(got.Err, dir) || !strings.Contains(got.Err, fmt.Sprint(p.command.Process.Pid)) {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, dir) ||
+		!strings.Contains(got.Err, fmt.Sprint(p.command.Process.Pid)) {
 		t.Errorf("got %+v, want exit code 1, the directory and the pid %d", got, p.command.Process.Pid)
 	}
 }
 
-// TestShardsNeverChange: another number is refused, also the default if it is said; what is not said is the directory's.
+// TestShardsNeverChange: another number is refused, also the default if it is said; what is not
+// said is the directory's.
 func TestShardsNeverChange(t *testing.T) {
 	t.Parallel()
 	program, dir := launcher, t.TempDir()
@@ -173,7 +179,8 @@ func TestShardsNeverChange(t *testing.T) {
 	if code := first.end(); code != 0 {
 		t.Fatalf("the server ended with %d and said:\n%s", code, first.stderr)
 	}
-	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--shards", "6")
+	got := runProgram(t, program, nil, "serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0",
+		"--shards", "6")
 	if got.Code != cli.CodeError || !strings.Contains(got.Err, "has 2 shards, not 6") {
 		t.Errorf("got %+v, want exit code 1 and how many shards there are", got)
 	}
@@ -216,7 +223,8 @@ func TestServeShowsItsGoroutines(t *testing.T) {
 func TestServeIsConfigured(t *testing.T) {
 	t.Parallel()
 	program, dir := launcher, t.TempDir()
-	file := clitest.WriteFile(t, "belfry.conf", fmt.Sprintf("data = %q\nlisten = 127.0.0.1:1\nprint-addresses = true\nnode-id = file\nshards = 2\n", dir))
+	file := clitest.WriteFile(t, "belfry.conf",
+		fmt.Sprintf("data = %q\nlisten = 127.0.0.1:1\nprint-addresses = true\nnode-id = file\nshards = 2\n", dir))
 	command := exec.Command(program, "serve", "--config", file) //nolint:noctx // the cleanup kills it
 	command.Env = environment("BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PEER_LISTEN=127.0.0.1:0", "BELFRY_NODE_ID=env")
 	p := startServer(t, command)

@@ -76,7 +76,9 @@ func TestQueueList(t *testing.T) {
 		if request.PageToken == "" {
 			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{clitest.FullQueue()}, NextPageToken: "more"}, nil
 		}
-		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "z", Counts: &belfryv1.JobCounts{}, Settings: &belfryv1.QueueSettings{}}}}, nil
+		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{
+			Name: "z", Counts: &belfryv1.JobCounts{}, Settings: &belfryv1.QueueSettings{},
+		}}}, nil
 	})
 	want := "QUEUE        DELAYED    NEXT HOUR  READY  RESERVED  DEAD  OLDEST READY  SIZE     \n" +
 		"shop/orders  1,234,567  1,003      5      4         3     1m30s         5.0 MiB  paused\n" +
@@ -85,7 +87,8 @@ func TestQueueList(t *testing.T) {
 	if diff := cmp.Diff(want, got.Out); diff != "" || got.Code != 0 {
 		t.Errorf("exit code %d, output (-want +got):\n%s", got.Code, diff)
 	}
-	if pages := clitest.Sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" || pages[1].PageToken != "more" {
+	if pages := clitest.Sent[*belfryv1.ListQueuesRequest](h); len(pages) != 2 || pages[0].Prefix != "shop/" ||
+		pages[1].PageToken != "more" {
 		t.Errorf("asked for %v, want two pages of the prefix", pages)
 	}
 }
@@ -94,12 +97,16 @@ func TestQueueList(t *testing.T) {
 func TestQueueListDue(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		page := &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "a"}}, Due: &belfryv1.DueHistogram{
-			Overdue: 1, NextMinute: 2, NextHour: 6, NextDay: 6, NextMonth: 6, Later: 7, Minutes: []*belfryv1.DueSlice{{Start: clitest.At(0), Jobs: 2}, {Start: clitest.At(10 * time.Minute), Jobs: 4}},
+			Overdue: 1, NextMinute: 2, NextHour: 6, NextDay: 6, NextMonth: 6, Later: 7, Minutes: []*belfryv1.DueSlice{
+				{Start: clitest.At(0), Jobs: 2},
+				{Start: clitest.At(10 * time.Minute), Jobs: 4},
+			},
 		}}
 		if r.(*belfryv1.ListQueuesRequest).PageToken == "" {
-			page.NextPageToken, page.Due = "more", &belfryv1.DueHistogram{NextHour: 9, NextDay: 9, NextMonth: 9, Minutes: []*belfryv1.DueSlice{
-				{Start: clitest.At(5 * time.Minute), Jobs: 6}, {Start: clitest.At(10 * time.Minute), Jobs: 3},
-			}}
+			page.NextPageToken, page.Due = "more",
+				&belfryv1.DueHistogram{NextHour: 9, NextDay: 9, NextMonth: 9, Minutes: []*belfryv1.DueSlice{
+					{Start: clitest.At(5 * time.Minute), Jobs: 6}, {Start: clitest.At(10 * time.Minute), Jobs: 3},
+				}}
 		}
 		return page, nil
 	})
@@ -120,8 +127,10 @@ due in the next hour
 		t.Errorf("exit code %d, output (-want +got):\n%s", got.Code, diff)
 	}
 	got = h.Run("queue", "list", "-o", "json")
-	if want := `"due":{"overdue":1,"nextMinute":2,"nextHour":15,"nextDay":15,"nextMonth":15,"later":7,"minutes":[{"start":"2030-01-31T09:00:00Z","jobs":2},`; !strings.Contains(got.Out, want) {
-		t.Errorf("as JSON %s, want %s", got.Out, want)
+	const due = `"due":{"overdue":1,"nextMinute":2,"nextHour":15,"nextDay":15,"nextMonth":15,"later":7,` +
+		`"minutes":[{"start":"2030-01-31T09:00:00Z","jobs":2},`
+	if !strings.Contains(got.Out, due) {
+		t.Errorf("as JSON %s, want %s", got.Out, due)
 	}
 }
 
@@ -138,8 +147,10 @@ func TestEmptyLists(t *testing.T) {
 		err   string
 	}{
 		{"a queue", nil, 0, "no delayed jobs; --state lists the others\n", ""},
-		{"no queue", clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue"), cli.CodeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n"},
-		{"nobody knows", clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "no"), 0, "no delayed jobs; --state lists the others\n", ""},
+		{"no queue", clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue"), cli.CodeNotFound,
+			"", "belfry: QUEUE_NOT_FOUND: there is no such queue\n"},
+		{"nobody knows", clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "no"), 0,
+			"no delayed jobs; --state lists the others\n", ""},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 			if _, ok := r.(*belfryv1.ListRequest); ok {
@@ -163,10 +174,12 @@ func TestListReadsPages(t *testing.T) {
 		return response, nil
 	})
 	got := h.Run("list", "orders", "--max", "1500")
-	if lines := strings.Count(got.Out, "0-1 "); lines != 1500 || !strings.HasSuffix(got.Out, "there are more: raise --max\n") {
+	if lines := strings.Count(got.Out, "0-1 "); lines != 1500 ||
+		!strings.HasSuffix(got.Out, "there are more: raise --max\n") {
 		t.Errorf("%d lines, the last %q; want 1500 and a hint", lines, got.Out[max(0, len(got.Out)-40):])
 	}
-	if pages := clitest.Sent[*belfryv1.ListRequest](h); len(pages) != 2 || pages[0].PageSize != 1000 || pages[1].PageSize != 500 {
+	if pages := clitest.Sent[*belfryv1.ListRequest](h); len(pages) != 2 || pages[0].PageSize != 1000 ||
+		pages[1].PageSize != 500 {
 		t.Errorf("asked for %v, want 1000 and 500", pages)
 	}
 }
@@ -217,7 +230,8 @@ func TestRemovalAsks(t *testing.T) {
 		},
 		{
 			"delete, nobody there", "queue delete shop/orders", "yes\n", false, cli.CodeUsage, "",
-			"Deleting shop/orders removes 1,234,579 jobs.\nbelfry: nothing was removed: this is not a terminal, so say --yes if it is meant\n" +
+			"Deleting shop/orders removes 1,234,579 jobs.\nbelfry: nothing was removed: this is not a terminal, so say --yes " +
+				"if it is meant\n" +
 				"Run 'belfry queue delete --help' for usage.\n",
 		},
 	} {
@@ -236,7 +250,8 @@ func TestRemovalAsks(t *testing.T) {
 	}
 }
 
-// TestRemovalGoesOnWithAQueueThatCannotBeFound repeats a removal that was cut off: only the call itself can say what is left.
+// TestRemovalGoesOnWithAQueueThatCannotBeFound repeats a removal that was cut off: only the call
+// itself can say what is left.
 func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 	gone := clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "no such queue")
 	const said = "shop/orders cannot be found; if a call was cut off, parts of it may be left.\n"
@@ -264,25 +279,34 @@ func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 	}
 }
 
-// TestQueueSetKeepsTheOverduePolicy changes one part of a policy, which the server takes as a whole.
+// TestQueueSetKeepsTheOverduePolicy changes one part of a policy, which the server takes as a
+// whole.
 func TestQueueSetKeepsTheOverduePolicy(t *testing.T) {
-	const fire, spread, drop = belfryv1.OverdueMode_OVERDUE_MODE_FIRE, belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, belfryv1.OverdueMode_OVERDUE_MODE_DROP
+	const fire, spread, drop = belfryv1.OverdueMode_OVERDUE_MODE_FIRE, belfryv1.OverdueMode_OVERDUE_MODE_SPREAD,
+		belfryv1.OverdueMode_OVERDUE_MODE_DROP
 	before := &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(time.Hour), OverdueAfter: clitest.In(time.Minute)}
 	for flags, test := range map[string]struct {
 		before, want *belfryv1.OverduePolicy
 	}{
-		"--overdue-after 5m":  {before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(time.Hour), OverdueAfter: clitest.In(5 * time.Minute)}},
-		"--overdue-period 2h": {before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(time.Minute)}},
+		"--overdue-after 5m": {before, &belfryv1.OverduePolicy{
+			Mode: spread, Period: clitest.In(time.Hour), OverdueAfter: clitest.In(5 * time.Minute),
+		}},
+		"--overdue-period 2h": {before, &belfryv1.OverduePolicy{
+			Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(time.Minute),
+		}},
 		"--overdue drop":      {before, &belfryv1.OverduePolicy{Mode: drop, OverdueAfter: clitest.In(time.Minute)}},
 		"--overdue-after 5m ": {nil, &belfryv1.OverduePolicy{Mode: fire, OverdueAfter: clitest.In(5 * time.Minute)}},
 		"--max-jobs 5":        {before, nil},
 		"--overdue spread --overdue-period 2h --overdue-after 3m": {
-			before, &belfryv1.OverduePolicy{Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(3 * time.Minute)},
+			before, &belfryv1.OverduePolicy{
+				Mode: spread, Period: clitest.In(2 * time.Hour), OverdueAfter: clitest.In(3 * time.Minute),
+			},
 		},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 			if _, reads := r.(*belfryv1.GetQueueRequest); reads {
-				return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{Settings: &belfryv1.QueueSettings{Overdue: test.before}}}, nil
+				return &belfryv1.GetQueueResponse{Queue: &belfryv1.Queue{Settings: &belfryv1.QueueSettings{Overdue: test.before}}},
+					nil
 			}
 			return &belfryv1.UpdateQueueResponse{Settings: &belfryv1.QueueSettings{}}, nil
 		})
@@ -290,7 +314,8 @@ func TestQueueSetKeepsTheOverduePolicy(t *testing.T) {
 			t.Errorf("%s: got %+v", flags, got)
 			continue
 		}
-		if diff := cmp.Diff(test.want, clitest.Sent[*belfryv1.UpdateQueueRequest](h)[0].Settings.Overdue, protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(test.want, clitest.Sent[*belfryv1.UpdateQueueRequest](h)[0].Settings.Overdue,
+			protocmp.Transform()); diff != "" {
 			t.Errorf("%s: policy (-want +got):\n%s", flags, diff)
 		}
 	}

@@ -11,7 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestUnknownQueuesAreNamed: who mistypes the name of a queue is told so, and which was probably meant.
+// TestUnknownQueuesAreNamed: who mistypes the name of a queue is told so, and which was probably
+// meant.
 func TestUnknownQueuesAreNamed(t *testing.T) {
 	answer := func(request proto.Message) (proto.Message, error) {
 		switch r := request.(type) {
@@ -36,13 +37,17 @@ func TestUnknownQueuesAreNamed(t *testing.T) {
 		args []string
 		want clitest.Outcome
 	}{
-		{[]string{"queue", "show", "ordesr"}, clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
-		{[]string{"queue", "show", "xyzzy"}, clitest.Left(cli.CodeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n")},
-		{[]string{"list", "ordesr"}, clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
+		{[]string{"queue", "show", "ordesr"},
+			clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
+		{[]string{"queue", "show", "xyzzy"},
+			clitest.Left(cli.CodeNotFound, "", "belfry: QUEUE_NOT_FOUND: there is no such queue\n")},
+		{[]string{"list", "ordesr"},
+			clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
 		{[]string{"reserve", "orders", "ordesr", "xyzzy"}, clitest.Left(cli.CodeNothing, "nothing to reserve\n",
 			`belfry: warning: there is no queue "ordesr"`+meant+`belfry: warning: there is no queue "xyzzy"`+"\n")},
 		{[]string{"reserve", "orders"}, clitest.Left(cli.CodeNothing, "nothing to reserve\n", "")},
-		{[]string{"queue", "list", "ordesr"}, clitest.Left(cli.CodeOK, "no queues\n", `belfry: warning: no queue begins with "ordesr"`+meant)},
+		{[]string{"queue", "list", "ordesr"},
+			clitest.Left(cli.CodeOK, "no queues\n", `belfry: warning: no queue begins with "ordesr"`+meant)},
 	} {
 		h := newHarness(t, answer)
 		if got := h.Run(test.args...); got != test.want {

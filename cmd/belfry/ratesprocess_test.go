@@ -11,7 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRatesAreThoseOfAllNodes: what went through one node is told by every node, and by each leader that comes after.
+// TestRatesAreThoseOfAllNodes: what went through one node is told by every node, and by each leader
+// that comes after.
 func TestRatesAreThoseOfAllNodes(t *testing.T) {
 	t.Parallel()
 	program := launcher
@@ -24,7 +25,9 @@ func TestRatesAreThoseOfAllNodes(t *testing.T) {
 		return code == 0 && len(c.Nodes) == 3 && votersOfAll(c, 3)
 	})
 	for _, p := range nodes {
-		awaitCluster(t, p, "all nodes to speak format 2", func(_ int, c *belfryv1.GetClusterResponse) bool { return c.GetFormat() >= 2 })
+		awaitCluster(t, p, "all nodes to speak format 2", func(_ int, c *belfryv1.GetClusterResponse) bool {
+			return c.GetFormat() >= 2
+		})
 	}
 	queue := "orders"
 	for node.ShardOf(queue, 0, 2) != 1 { // the shard whose leader is moved
@@ -53,7 +56,8 @@ func TestRatesAreThoseOfAllNodes(t *testing.T) {
 			if rate := rates.GetPutsPerSecond(); rate < puts/60.0 || rate > float64(all*puts)/60 {
 				t.Errorf("%s, node %d tells of %v puts a second", when, i+1, rate)
 			}
-			if late.GetJobs() < 3 || late.GetJobs() > uint32(3*all) || rates.GetWindow().AsDuration() != time.Minute { //nolint:gosec // two rounds
+			if late.GetJobs() < 3 || late.GetJobs() > uint32(3*all) ||
+				rates.GetWindow().AsDuration() != time.Minute { //nolint:gosec // two rounds
 				t.Errorf("%s, node %d tells %v and %v", when, i+1, rates, late)
 			}
 		}

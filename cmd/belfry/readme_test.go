@@ -51,8 +51,9 @@ type page struct {
 	address string
 }
 
-// TestReadme runs every command of the README, in order, as a reader would: the block that starts the server starts it,
-// and the others talk to it. Only its address is another, because the default one may be in use.
+// TestReadme runs every command of the README, in order, as a reader would: the block that starts
+// the server starts it, and the others talk to it. Only its address is another, because the default
+// one may be in use.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(repository)
@@ -87,24 +88,29 @@ func TestReadme(t *testing.T) {
 // environment is what the page's commands see.
 func (p *page) environment() []string {
 	return environment(
-		"BELFRY_SERVER="+p.address, "GOBIN="+p.bin, "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"), "GOFLAGS=-buildvcs=false",
+		"BELFRY_SERVER="+p.address, "GOBIN="+p.bin, "PATH="+p.bin+string(os.PathListSeparator)+os.Getenv("PATH"),
+		"GOFLAGS=-buildvcs=false",
 		"BELFRY_PEER_LISTEN=127.0.0.1:0", // the default port may be in use
 	)
 }
 
 // serve runs the block that starts the server, with a free port and a directory of the test's.
 func (p *page) serve(block string) {
-	command := exec.Command("bash", "-c", strings.Replace(block, "go run", "exec go run", 1)) //nolint:noctx // the cleanup kills it
+	command := exec.Command("bash", "-c",
+		strings.Replace(block, "go run", "exec go run", 1)) //nolint:noctx // the cleanup kills it
 	command.Dir = p.root
-	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true", "BELFRY_DATA="+filepath.Join(p.dir, "data"))
+	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true",
+		"BELFRY_DATA="+filepath.Join(p.dir, "data"))
 	p.address = startServer(p.t, command).address
 }
 
-// join runs the block that adds a second node, to a server of its own: what follows is for one node.
+// join runs the block that adds a second node, to a server of its own: what follows is for one
+// node.
 func (p *page) join(t *testing.T, block string) {
 	first := serve(t, launcher, t.TempDir())
 	block = strings.NewReplacer(
-		"go run", "exec go run", "./n2-data", filepath.Join(t.TempDir(), "data"), "127.0.0.1:7410", "127.0.0.1:0", "127.0.0.1:7402", first.gossip,
+		"go run", "exec go run", "./n2-data", filepath.Join(t.TempDir(), "data"), "127.0.0.1:7410", "127.0.0.1:0",
+		"127.0.0.1:7402", first.gossip,
 	).Replace(block)
 	command := exec.Command("bash", "-c", block) //nolint:noctx // the cleanup kills it
 	command.Dir = p.root
@@ -157,7 +163,9 @@ func TestReadmeWorker(t *testing.T) {
 	if got := p.run(program, "put", "orders", "close order 42", "--id", "order-42", "--delay", "100ms"); got.Code != 0 {
 		t.Fatal(got)
 	}
-	await(t, "the worker", func() bool { return strings.Contains(printed.String(), "order-42: close order 42 (attempt 1, fence ") })
+	await(t, "the worker", func() bool {
+		return strings.Contains(printed.String(), "order-42: close order 42 (attempt 1, fence ")
+	})
 	if err := worker.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -23,17 +23,25 @@ func (a serveVerbs) recoverCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "recover",
 		Short: "Let one node go on alone after the others were lost for good",
-		Long: "Recover is the last resort when most nodes of a cluster are lost for good, so that no shard has a majority any more.\n" +
-			"It makes a stopped node, by what is in its data directory, the only voter of all its groups, in a cluster with a new id.\n\n" +
-			"Jobs that the lost nodes had acknowledged and this node had not heard of are LOST; a job that another node handed out or\n" +
-			"ended may come back. A shard of which this node has no copy begins empty. If more than one node is left, run the command on\n" +
-			"each without --confirm: it changes nothing then and shows how far each group has come. Take the node with the highest terms,\n" +
-			"then the highest indexes. Afterwards start it, and let all others join it with new, empty data directories: with their old\n" +
-			"ones they are refused, because they belong to another cluster.\n\n" +
-			"The new cluster has min-voters 1, whatever the old one had: raise it when the others have joined.\n\n" +
-			"If most nodes still exist, do not use this: start them instead. A single lost disk is repaired by an empty one.",
-		Example: "  belfry recover --data /var/lib/belfry            # look\n  belfry recover --data /var/lib/belfry --confirm CLUSTER-ID",
-		Args:    cli.Arguments(0, 0),
+		Long: `
+Recover is the last resort when most nodes of a cluster are lost for good, so that no shard has a
+majority any more. It makes a stopped node, by what is in its data directory, the only voter of all
+its groups, in a cluster with a new id.
+
+Jobs that the lost nodes had acknowledged and this node had not heard of are LOST; a job that
+another node handed out or ended may come back. A shard of which this node has no copy begins empty.
+If more than one node is left, run the command on each without --confirm: it changes nothing then
+and shows how far each group has come. Take the node with the highest terms, then the highest
+indexes. Afterwards start it, and let all others join it with new, empty data directories: with
+their old ones they are refused, because they belong to another cluster.
+
+The new cluster has min-voters 1, whatever the old one had: raise it when the others have joined.
+
+If most nodes still exist, do not use this: start them instead. A single lost disk is repaired by an
+empty one.`,
+		Example: `  belfry recover --data /var/lib/belfry            # look
+  belfry recover --data /var/lib/belfry --confirm CLUSTER-ID`,
+		Args: cli.Arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -51,10 +59,13 @@ func (a serveVerbs) recoverCommand() *cobra.Command {
 			return err
 		}
 		if err := r.Run(); err != nil {
-			return fmt.Errorf("the recovery is not complete, and the node does not start until it is; run the command again: %w", err)
+			return fmt.Errorf("the recovery is not complete, and the node does not start until it is; run the command again: %w",
+				err)
 		}
-		fmt.Fprintf(a.Out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others join it with empty data directories.\n"+
-			"Its min-voters is 1; once three nodes are there, raise it with 'belfry cluster settings --min-voters 2'.\n", r.NextCluster())
+		fmt.Fprintf(a.Out, "\nDone. The node is a cluster of its own now, %s.\nStart it as before; then let the others "+
+			"join it with empty data directories.\n"+
+			"Its min-voters is 1; once three nodes are there, raise it with 'belfry cluster settings --min-voters 2'.\n",
+			r.NextCluster())
 		return nil
 	}
 	return c
@@ -94,6 +105,7 @@ func renderRecovery(w io.Writer, r *cluster.Recovery) {
 	render.Rows(w, []string{"GROUP", "TERM", "INDEX", "VOTERS"}, table)
 	fmt.Fprint(w, "\nWARNING: what the other voters acknowledged after these indexes is LOST by a recovery from here.\n")
 	for _, shard := range r.Missing() {
-		fmt.Fprintf(w, "WARNING: this node has NO COPY of shard %d: all its jobs are LOST, it begins empty, and ids that it made may come again.\n", shard)
+		fmt.Fprintf(w, "WARNING: this node has NO COPY of shard %d: all its jobs are LOST, it begins empty, and ids that "+
+			"it made may come again.\n", shard)
 	}
 }

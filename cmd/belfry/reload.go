@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// onHangup calls reload at each SIGHUP, which is what operators send to a server whose files have changed, until stop is called. What comes before
-// ready is closed waits for it. A server that has nothing to reload must not call this: it ends with its terminal.
+// onHangup calls reload at each SIGHUP, which is what operators send to a server whose files have
+// changed, until stop is called. What comes before ready is closed waits for it. A server that has
+// nothing to reload must not call this: it ends with its terminal.
 func onHangup(ready <-chan struct{}, reload func() error, logger *slog.Logger) (stop func()) {
 	signals, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)

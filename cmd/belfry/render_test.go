@@ -17,10 +17,13 @@ import (
 
 func TestGet(t *testing.T) {
 	job := &belfryv1.Job{
-		Queue: "orders", Id: "order-42", State: belfryv1.JobState_JOB_STATE_RESERVED, DueAt: clitest.At(-time.Minute), FirstDueAt: clitest.At(-time.Hour),
-		LeaseUntil: clitest.At(30 * time.Second), Fence: 77, Attempt: 3, MaxAttempts: 16, RetryDelays: []*durationpb.Duration{clitest.In(0), clitest.In(2 * time.Minute)},
-		Ttr: clitest.In(time.Minute), Priority: -5, ExpiresAt: clitest.At(24 * time.Hour), LastError: "smtp 421", CreatedAt: clitest.At(-2 * time.Hour),
-		Headers: map[string]string{"kind": "close"}, BodyBytes: 5, Body: &belfryv1.Job_Data{Data: []byte("close")},
+		Queue: "orders", Id: "order-42", State: belfryv1.JobState_JOB_STATE_RESERVED, DueAt: clitest.At(-time.Minute),
+		FirstDueAt: clitest.At(-time.Hour),
+		LeaseUntil: clitest.At(30 * time.Second), Fence: 77, Attempt: 3, MaxAttempts: 16,
+		RetryDelays: []*durationpb.Duration{clitest.In(0), clitest.In(2 * time.Minute)},
+		Ttr:         clitest.In(time.Minute), Priority: -5, ExpiresAt: clitest.At(24 * time.Hour), LastError: "smtp 421",
+		CreatedAt: clitest.At(-2 * time.Hour),
+		Headers:   map[string]string{"kind": "close"}, BodyBytes: 5, Body: &belfryv1.Job_Data{Data: []byte("close")},
 	}
 	h := newHarness(t, clitest.Always(&belfryv1.GetResponse{Job: job}))
 	want := `job          order-42 of orders
@@ -47,7 +50,8 @@ body         close
 		t.Errorf("only the body: %+v", got)
 	}
 	got := h.Run("get", "orders", "order-42", "-o", "json")
-	if !strings.Contains(got.Out, `"state":"RESERVED"`) || !strings.Contains(got.Out, `"retryDelays":["0s","120s"]`) || strings.Count(got.Out, "\n") != 1 {
+	if !strings.Contains(got.Out, `"state":"RESERVED"`) || !strings.Contains(got.Out, `"retryDelays":["0s","120s"]`) ||
+		strings.Count(got.Out, "\n") != 1 {
 		t.Errorf("as JSON: %q, want what the server would write, on one line", got.Out)
 	}
 }
@@ -62,7 +66,9 @@ func TestVersionAsJSON(t *testing.T) {
 // TestWelcome shows a new user three lines to copy.
 func TestWelcome(t *testing.T) {
 	var out bytes.Buffer
-	renderWelcome(&out, "http://127.0.0.1:7400", "", node.Status{Name: "node", Shards: make([]node.GroupStatus, 6)}, "belfry-data")
+	renderWelcome(&out, "http://127.0.0.1:7400", "", node.Status{
+		Name: "node", Shards: make([]node.GroupStatus, 6),
+	}, "belfry-data")
 	want := `
   Belfry is ready at http://127.0.0.1:7400  (node node, 6 shards, data in belfry-data)
 
@@ -83,7 +89,8 @@ func TestWelcome(t *testing.T) {
 func TestHelpListsTheExitCodes(t *testing.T) {
 	h := newHarness(t, nil)
 	got := h.Run("--help")
-	for _, want := range []string{" 10  reserve: there was nothing to reserve", " 11  serve: storage failed", "Jobs:", "Queues:", "[BELFRY_CONFIG]"} {
+	for _, want := range []string{" 10  reserve: there was nothing to reserve", " 11  serve: storage failed", "Jobs:",
+		"Queues:", "[BELFRY_CONFIG]"} {
 		if !strings.Contains(got.Out, want) {
 			t.Errorf("the help lacks %q:\n%s", want, got.Out)
 		}

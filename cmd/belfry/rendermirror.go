@@ -43,7 +43,8 @@ func renderFinding(w io.Writer, f *mirror.Finding, now time.Time) {
 	}
 	owner := ""
 	if f.Owner != "" {
-		owner = fmt.Sprintf("by cluster %s: %s claimed, %s set aside, %s orphans", f.Owner, number(f.HandedOver), number(f.Aside), number(f.Lost))
+		owner = fmt.Sprintf("by cluster %s: %s claimed, %s set aside, %s orphans", f.Owner, number(f.HandedOver),
+			number(f.Aside), number(f.Lost))
 	}
 	render.Fields(w,
 		"queue", render.Preview([]byte(strings.ToValidUTF8(f.Queue, "·")), 200),

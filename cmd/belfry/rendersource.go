@@ -46,8 +46,10 @@ func renderFound(w io.Writer, found *foundQueues, now time.Time) {
 	}
 	for _, f := range found.Lmstfy {
 		show(f.Warnings, "lmstfy queue", f.Queue,
-			"jobs", fmt.Sprintf("%s delayed, %s reserved, %s ready, %s dead", number(f.Delayed), number(f.Reserved), number(f.Ready), number(f.Dead)),
-			"ended or expired", unlessZero(f.Ended), "named by nothing", unlessZero(f.Unnamed), "cannot be brought over", unlessZero(f.Bad),
+			"jobs", fmt.Sprintf("%s delayed, %s reserved, %s ready, %s dead", number(f.Delayed), number(f.Reserved),
+				number(f.Ready), number(f.Dead)),
+			"ended or expired", unlessZero(f.Ended), "named by nothing", unlessZero(f.Unnamed), "cannot be brought over",
+			unlessZero(f.Bad),
 			"first due", moment(f.Earliest), "last due", moment(f.Latest), "brought over", owned(f.Owner, f.HandedOver, f.Aside))
 	}
 	for _, f := range found.Youzan {

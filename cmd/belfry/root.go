@@ -16,7 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
+// run carries out one command line and returns the exit code of the process. ctx ends when the
+// command shall stop.
 func run(ctx context.Context, sys *cli.System, args []string) int {
 	a := cli.New(sys)
 	a.Failed = func(c *cobra.Command, args []string) { showFailedConfig(a, c, args) }
@@ -28,9 +29,13 @@ func newRoot(a *cli.App) *cobra.Command {
 	root := a.Root(
 		cli.Group{ID: "jobs", Title: "Jobs:", Commands: jobs.Commands(a)},
 		cli.Group{ID: "queues", Title: "Queues:", Commands: queues.Commands(a)},
-		cli.Group{ID: "cluster", Title: "Cluster:", Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...)},
+		cli.Group{
+			ID: "cluster", Title: "Cluster:",
+			Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...),
+		},
 		cli.Group{ID: "server", Title: "Server:", Commands: []*cobra.Command{
-			serveCommand(a), access.CertCommand(a), access.TokenCommand(a), recoverCommand(a), demo.Command(a), bench.Command(a), cluster.PlanCommand(a), cluster.HealthCommand(a), doctorCommand(a), versionCommand(a),
+			serveCommand(a), access.CertCommand(a), access.TokenCommand(a), recoverCommand(a), demo.Command(a), bench.Command(a),
+			cluster.PlanCommand(a), cluster.HealthCommand(a), doctorCommand(a), versionCommand(a),
 		}},
 		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{mirrorCommand(a)}},
 	)

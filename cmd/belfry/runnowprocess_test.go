@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
-// TestRunNow follows jobs of a real server through their states: a delayed one is made ready, a ready one keeps its due
-// time, and of every other state the refusal says what to do.
+// TestRunNow follows jobs of a real server through their states: a delayed one is made ready, a
+// ready one keeps its due time, and of every other state the refusal says what to do.
 func TestRunNow(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir())
@@ -37,7 +37,8 @@ func TestRunNow(t *testing.T) {
 		due, _, _ := strings.Cut(rest, `"`)
 		return due
 	}
-	if again := must("run-now", "orders", "late", "-o", "json"); dueOf(again.Out) != dueOf(first.Out) || dueOf(first.Out) == "" {
+	if again := must("run-now", "orders", "late", "-o", "json"); dueOf(again.Out) != dueOf(first.Out) ||
+		dueOf(first.Out) == "" {
 		t.Errorf("a ready job lost its turn: due %q, before %q", dueOf(again.Out), dueOf(first.Out))
 	}
 	held := reserveOne(t, p, launcher, "orders")

@@ -54,11 +54,15 @@ func (a serveVerbs) serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a server",
-		Long: "Serve runs one node on a data directory, which it makes if there is none. It needs no other service.\n\n" +
-			"The first SIGINT or SIGTERM drains it: waiting polls are answered, calls that are under way are finished. A second\n" +
-			"signal ends it at once; nothing that was acknowledged is lost then either.",
-		Example: "  belfry serve\n  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --tls-cert n1.pem --tls-key n1-key.pem --tls-ca ca.pem --gossip-keys gossip.keys --root-tokens root-tokens",
-		Args:    cli.Arguments(0, 0),
+		Long: `
+Serve runs one node on a data directory, which it makes if there is none. It needs no other service.
+
+The first SIGINT or SIGTERM drains it: waiting polls are answered, calls that are under way are
+finished. A second signal ends it at once; nothing that was acknowledged is lost then either.`,
+		Example: `  belfry serve
+  belfry serve --data /var/lib/belfry --listen 10.0.0.5:7400 --tls-cert n1.pem \
+    --tls-key n1-key.pem --tls-ca ca.pem --gossip-keys gossip.keys --root-tokens root-tokens`,
+		Args: cli.Arguments(0, 0),
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := f.check(c.Flags()); err != nil {
@@ -71,41 +75,107 @@ func (a serveVerbs) serveCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.config.Dir, "data", defaultData, "the data directory")
-	flags.StringVar(&f.config.Listen, "listen", defaultListen, "where clients reach it, HOST:PORT; port 0 picks a free one")
-	flags.StringVar(&f.config.PeerListen, "peer-listen", "", "where other nodes reach it, HOST:PORT; by default the port after that of --listen")
-	flags.StringVar(&f.config.GossipListen, "gossip-listen", "", "where other nodes gossip with it, HOST:PORT; by default the second port after that of --listen")
-	flags.StringVar(&f.config.Advertise, "advertise", "", "the host under which others reach it; that of the listen addresses if empty")
-	flags.StringSliceVar(&f.config.Join, "join", nil, "gossip addresses of nodes whose cluster a new data directory joins, HOST:PORT,…")
-	flags.IntVar(&f.config.BootstrapExpect, "bootstrap-expect", 0, "found a cluster together with others, as soon as so many nodes with new data directories see each other")
-	flags.StringVar(&f.config.GossipKeys, "gossip-keys", "", "a file of gossip keys, one a line in base64, the first of which seals; read again on SIGHUP; without it gossip is open")
-	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "", "a file with the node's certificate, which names it and its cluster; 'belfry cert' makes it. Read again on SIGHUP, as are the other files")
-	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "the key of that certificate")
-	flags.StringVar(&f.config.TLS.CA, "tls-ca", "", "the authorities whose certificates nodes have; with it clients and nodes are answered with TLS only")
-	flags.StringVar(&f.config.TLS.ClientCert, "tls-client-cert", "", "what clients are shown instead, such as a certificate of a public authority")
-	flags.StringVar(&f.config.TLS.ClientKey, "tls-client-key", "", "the key of that certificate")
-	flags.StringVar(&f.config.RootTokens, "root-tokens", "", "a file of what is kept of tokens that may do everything, which 'belfry token root' makes; with it every call needs a token. Read again on SIGHUP")
-	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0, "if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by 'belfry cluster settings'")
-	flags.Var(cli.NewDuration(&f.config.Cluster.Grace, ""), "grace-period", "if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, and changed likewise")
-	flags.StringVar(&f.config.Zone, "zone", "", "what the node fails together with, such as a rack; replicas are spread over zones")
-	flags.StringVar(&f.config.NodeID, "node-id", "", "the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if that is new")
-	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards, "how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
-	flags.Var(&f.memory, "memory", "how much memory the process may take, such as 2GiB; by default what its control group allows, or the machine has. Puts are refused before it is full")
-	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
-	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false, "start although the clock contradicts the data; see its message")
-	flags.Var(cli.Choice(&f.logFormat, logAuto, logText, logJSON), "log-format", "text or json; auto is text on a terminal and json elsewhere")
-	flags.Var(cli.Choice(&f.logLevel, logLevels...), "log-level", "debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
-	flags.StringVar(&f.debug, "debug-addr", "", "where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on loopback; nowhere if empty")
-	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", metrics.DefaultQueues, fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown together as _other", metrics.QueuesMax))
-	flags.StringVar(&f.mirror.redis, "mirror-redis", "", "bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
-	f.mirror.access.add(flags)
-	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0, "how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
-	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil, "a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
-	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "", "a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged queues")
+	f.addPlaces(flags)
+	f.addAccess(flags)
+	f.addCluster(flags)
+	f.addDiagnostics(flags)
+	f.addMirror(flags)
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	flags.BoolVar(&f.printConfig, printConfig, false, "print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
-	cli.Configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect", "gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens", "replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format", "log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue", "mirror-token-file", "print-addresses")
+	flags.BoolVar(&f.printConfig, printConfig, false,
+		"print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
+	cli.Configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect",
+		"gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens",
+		"replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format",
+		"log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue",
+		"mirror-token-file", "print-addresses")
 	return c
+}
+
+// addPlaces adds the flags of the data directory and the addresses.
+func (f *serveFlags) addPlaces(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config.Dir, "data", defaultData, "the data directory")
+	flags.StringVar(&f.config.Listen, "listen", defaultListen,
+		"where clients reach it, HOST:PORT; port 0 picks a free one")
+	flags.StringVar(&f.config.PeerListen, "peer-listen", "",
+		"where other nodes reach it, HOST:PORT; by default the port after that of --listen")
+	flags.StringVar(&f.config.GossipListen, "gossip-listen", "",
+		"where other nodes gossip with it, HOST:PORT; by default the second port after that of --listen")
+	flags.StringVar(&f.config.Advertise, "advertise", "",
+		"the host under which others reach it; that of the listen addresses if empty")
+	flags.StringSliceVar(&f.config.Join, "join", nil,
+		"gossip addresses of nodes whose cluster a new data directory joins, HOST:PORT,…")
+	flags.IntVar(&f.config.BootstrapExpect, "bootstrap-expect", 0,
+		"found a cluster together with others, as soon as so many nodes with new data directories see each other")
+}
+
+// addAccess adds the flags of keys, certificates and tokens.
+func (f *serveFlags) addAccess(flags *pflag.FlagSet) {
+	flags.StringVar(&f.config.GossipKeys, "gossip-keys", "",
+		"a file of gossip keys, one a line in base64, the first of which seals; read again on SIGHUP; without it gossip is "+
+			"open")
+	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "",
+		"a file with the node's certificate, which names it and its cluster; 'belfry cert' makes it. Read again on SIGHUP, "+
+			"as are the other files")
+	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "the key of that certificate")
+	flags.StringVar(&f.config.TLS.CA, "tls-ca", "",
+		"the authorities whose certificates nodes have; with it clients and nodes are answered with TLS only")
+	flags.StringVar(&f.config.TLS.ClientCert, "tls-client-cert", "",
+		"what clients are shown instead, such as a certificate of a public authority")
+	flags.StringVar(&f.config.TLS.ClientKey, "tls-client-key", "", "the key of that certificate")
+	flags.StringVar(&f.config.RootTokens, "root-tokens", "",
+		"a file of what is kept of tokens that may do everything, which 'belfry token root' makes; with it every call "+
+			"needs a token. Read again on SIGHUP")
+}
+
+// addCluster adds the flags of the node and the cluster that it founds.
+func (f *serveFlags) addCluster(flags *pflag.FlagSet) {
+	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0,
+		"if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by "+
+			"'belfry cluster settings'")
+	flags.Var(cli.NewDuration(&f.config.Cluster.Grace, ""), "grace-period",
+		"if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, "+
+			"and changed likewise")
+	flags.StringVar(&f.config.Zone, "zone", "",
+		"what the node fails together with, such as a rack; replicas are spread over zones")
+	flags.StringVar(&f.config.NodeID, "node-id", "",
+		"the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if "+
+			"that is new")
+	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards,
+		"how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
+	flags.Var(&f.memory, "memory",
+		"how much memory the process may take, such as 2GiB; by default what its control group allows, or the machine has. "+
+			"Puts are refused before it is full")
+	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
+	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false,
+		"start although the clock contradicts the data; see its message")
+}
+
+// addDiagnostics adds the flags of logs, profiles and metrics.
+func (f *serveFlags) addDiagnostics(flags *pflag.FlagSet) {
+	flags.Var(cli.Choice(&f.logFormat, logAuto, logText, logJSON), "log-format",
+		"text or json; auto is text on a terminal and json elsewhere")
+	flags.Var(cli.Choice(&f.logLevel, logLevels...), "log-level",
+		"debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
+	flags.StringVar(&f.debug, "debug-addr", "",
+		"where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on "+
+			"loopback; nowhere if empty")
+	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", metrics.DefaultQueues,
+		fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown "+
+			"together as _other", metrics.QueuesMax))
+}
+
+// addMirror adds the flags of bridges to Redis.
+func (f *serveFlags) addMirror(flags *pflag.FlagSet) {
+	flags.StringVar(&f.mirror.redis, "mirror-redis", "",
+		"bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
+	f.mirror.access.add(flags)
+	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0,
+		"how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
+	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil,
+		"a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
+	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "",
+		"a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged "+
+			"queues")
 }
 
 // check refuses settings with which no server starts.
@@ -114,7 +184,8 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	case f.config.Shards < 1 || f.config.Shards > node.ShardsMax:
 		return cli.Usagef("--shards must be 1 to %d, is %d", node.ShardsMax, f.config.Shards)
 	case strings.ContainsAny(f.config.Advertise, ":/[] ") && !isAddress(f.config.Advertise):
-		return cli.Usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of the listen addresses", f.config.Advertise)
+		return cli.Usagef("--advertise: have %q, want a host, a name or an address without port: the ports are those of "+
+			"the listen addresses", f.config.Advertise)
 	case f.memory.Bytes != 0 && f.memory.Bytes < node.MemoryBytesMin:
 		return cli.Usagef("--memory: have %q, want at least %dMiB", f.memory.Text, node.MemoryBytesMin>>20)
 	case f.config.MetricsQueuesMax < 1 || f.config.MetricsQueuesMax > metrics.QueuesMax:
@@ -162,7 +233,8 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	if len(bridged) > 0 && cfg.RootTokens != "" && f.mirror.tokenFile == "" {
-		return cli.Usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a token, too")
+		return cli.Usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a " +
+			"token, too")
 	}
 	meters := newMirrorMeters()
 	if len(bridged) > 0 {
@@ -170,7 +242,9 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	}
 	cfg.MemoryBytes = server.LimitMemory(f.memory.Bytes, server.FindMemoryLimit(), cfg.Logger)
 	defer server.StartTuning(ctx, a.Variable("GOGC"))()
-	debugAt, stopDebug, err := startDebug(ctx, f.debug, cfg.Logger, debugHandler(cfg.Audit, level, func(w io.Writer) { renderConfig(w, c) }))
+	debugAt, stopDebug, err := startDebug(ctx, f.debug, cfg.Logger, debugHandler(cfg.Audit, level, func(w io.Writer) {
+		renderConfig(w, c)
+	}))
 	if err != nil {
 		return err
 	}
@@ -213,7 +287,8 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	return s.Departed()
 }
 
-// reload has a server read its files again, and says how many root tokens it knows since. It changes who is let in, so the audit has it.
+// reload has a server read its files again, and says how many root tokens it knows since. It
+// changes who is let in, so the audit has it.
 func reload(s *server.Server, cfg server.Config) error {
 	err := s.Reload()
 	outcome := "ok"
@@ -234,7 +309,8 @@ func (a serveVerbs) untilStop(ctx context.Context, s *server.Server, f *serveFla
 	select {
 	case <-ready:
 	default:
-		log.Info("waiting for the leader of the cluster", slog.String("address", s.URL()), slog.String("node", status.Name), slog.String("cluster", status.ClusterID))
+		log.Info("waiting for the leader of the cluster", slog.String("address", s.URL()), slog.String("node", status.Name),
+			slog.String("cluster", status.ClusterID))
 	}
 	waits := s.Waits()
 	tell := time.NewTicker(waitsEvery)
@@ -249,8 +325,10 @@ func (a serveVerbs) untilStop(ctx context.Context, s *server.Server, f *serveFla
 			log.Warn("still waiting for the leader of the cluster", slog.String("why", waits(ctx)))
 		case <-ready:
 			ready = nil
-			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir), slog.String("node", status.Name),
-				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)), slog.String("version", cli.ThisBuild().Version))
+			log.Info("ready", slog.String("address", s.URL()), slog.String("data", f.config.Dir),
+				slog.String("node", status.Name),
+				slog.String("cluster", status.ClusterID), slog.Int("shards", len(status.Shards)),
+				slog.String("version", cli.ThisBuild().Version))
 			if a.OutTerminal && !f.printAddresses {
 				renderWelcome(a.Out, s.URL(), f.config.TLS.CA, s.Status(), f.config.Dir)
 			}
@@ -271,8 +349,8 @@ const waitsEvery = 15 * time.Second
 // lastWordsMax is how long the last words of a process may take to be written.
 const lastWordsMax = 250 * time.Millisecond
 
-// storageLost ends the process and says why. The log may be where the disk hangs; so may standard error, or it is a pipe that
-// nobody reads, and the end does not wait for it.
+// storageLost ends the process and says why. The log may be where the disk hangs; so may standard
+// error, or it is a pipe that nobody reads, and the end does not wait for it.
 func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
 	said := make(chan struct{})
 	go func() {

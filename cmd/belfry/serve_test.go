@@ -25,9 +25,11 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
 
-// TestStorageFailed: the process ends with its reason said, or without it where standard error hangs too.
+// TestStorageFailed: the process ends with its reason said, or without it where standard error
+// hangs too.
 func TestStorageFailed(t *testing.T) {
-	const reason = `level=ERROR msg="storage failed, and this node stops rather than risk data" error="the disk hangs"` + "\n"
+	const reason = `level=ERROR msg="storage failed, and this node stops rather than risk data" error="the disk hangs"` +
+		"\n"
 	release := make(chan struct{})
 	for _, tc := range []struct {
 		name string
@@ -48,7 +50,8 @@ func TestStorageFailed(t *testing.T) {
 				release = make(chan struct{})
 				text, began, ended := &bytes.Buffer{}, time.Now(), -1
 				a := serveVerbs{&cli.App{System: &cli.System{Err: tc.err(text), Exit: func(code int) {
-					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" && text.Len() > 0 {
+					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" &&
+						text.Len() > 0 {
 						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
 					}
 				}}}}
@@ -70,13 +73,15 @@ func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := newHarness(t, nil)
-	got := h.Run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0")
+	got := h.Run("serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0", "--gossip-listen",
+		"127.0.0.1:0")
 	if got.Code != cli.CodeStorage || !strings.Contains(got.Err, file+" is damaged at offset ") {
 		t.Errorf("got %+v, want exit code 11 and the file that is damaged", got)
 	}
 }
 
-// TestEveryLineOfTheLogIsJSON: also the line that says why there is no server, where no person reads; the exit code is the same.
+// TestEveryLineOfTheLogIsJSON: also the line that says why there is no server, where no person
+// reads; the exit code is the same.
 func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,18 +89,21 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	}
 	defer taken.Close()
 	h := newHarness(t, nil)
-	got := h.Run("serve", "--data", t.TempDir(), "--listen", taken.Addr().String(), "--peer-listen", "127.0.0.1:0", "--gossip-listen", "127.0.0.1:0", "--log-level", "debug")
+	got := h.Run("serve", "--data", t.TempDir(), "--listen", taken.Addr().String(), "--peer-listen", "127.0.0.1:0",
+		"--gossip-listen", "127.0.0.1:0", "--log-level", "debug")
 	for line := range strings.Lines(got.Err) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("a line is no JSON: %s", line)
 		}
 	}
-	if got.Code != cli.CodeError || !strings.Contains(got.Err, `"msg":"the server cannot go on"`) || !strings.Contains(got.Err, "address already in use") {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, `"msg":"the server cannot go on"`) ||
+		!strings.Contains(got.Err, "address already in use") {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestAStopIsNoError: a server that is told to stop before it serves ends as it was told, and logs no error.
+// TestAStopIsNoError: a server that is told to stop before it serves ends as it was told, and logs
+// no error.
 func TestAStopIsNoError(t *testing.T) {
 	said := &lockedBuffer{}
 	s := cli.NewSystem()
@@ -103,17 +111,20 @@ func TestAStopIsNoError(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(cli.Interruption{Signal: syscall.SIGTERM})
 	waiting := errors.New("waiting for a cluster")
-	if err := (serveVerbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) || said.String() != "" {
+	if err := (serveVerbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) ||
+		said.String() != "" {
 		t.Errorf("it ended with %v, and said %q", err, said)
 	}
 }
 
 // TestRefusedSettingsLeaveNothing: a server that no data directory could help makes none.
 func TestRefusedSettingsLeaveNothing(t *testing.T) {
-	for _, setting := range []string{"--shards 1025", "--shards 0", "--advertise n1:7400", "--advertise http://n1", "--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zone " + strings.Repeat("z", 300)} {
+	for _, setting := range []string{"--shards 1025", "--shards 0", "--advertise n1:7400", "--advertise http://n1",
+		"--listen 0.0.0.0:0", "--gossip-keys nowhere", "--zone " + strings.Repeat("z", 300)} {
 		dir := filepath.Join(t.TempDir(), "data")
 		h := newHarness(t, nil)
-		got := h.Run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"}, strings.Fields(setting)...)...)
+		got := h.Run(append([]string{"serve", "--data", dir, "--listen", "127.0.0.1:0", "--peer-listen", "127.0.0.1:0"},
+			strings.Fields(setting)...)...)
 		if _, err := os.Lstat(dir); got.Code != cli.CodeUsage || !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%.30s: %+v, and the data directory: %v", setting, got, err)
 		}
@@ -124,7 +135,8 @@ func TestRefusedSettingsLeaveNothing(t *testing.T) {
 func TestMetricsQueuesAreBounded(t *testing.T) {
 	for _, value := range []string{"0", "-1", "10001", "100000000"} {
 		h := newHarness(t, nil)
-		if got := h.Run("serve", "--metrics-max-queues", value, "--print-config"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--metrics-max-queues: have "+value+", want 1 to 10000") {
+		if got := h.Run("serve", "--metrics-max-queues", value, "--print-config"); got.Code != cli.CodeUsage ||
+			!strings.Contains(got.Err, "--metrics-max-queues: have "+value+", want 1 to 10000") {
 			t.Errorf("%s: %+v", value, got)
 		}
 	}

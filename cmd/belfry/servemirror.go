@@ -33,7 +33,8 @@ type mirrorSettings struct {
 func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 	if s.redis == "" && len(s.queues) == 0 {
 		if s.replicas != 0 || s.access != (accessFlags{}) {
-			return nil, cli.Usagef("--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
+			return nil, cli.Usagef(
+				"--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
 		}
 		return nil, nil
 	}
@@ -64,17 +65,22 @@ func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
 			return nil, cli.Usagef("--mirror-queue: want NAME, NAME=QUEUE or NAME=QUEUE;codec=CODEC, have %q", text)
 		}
 		if o.Queue == "" && !queueName(o.RedisQueue) {
-			return nil, cli.Usagef("--mirror-queue %s: no queue of Belfry can have that name; write '%s=QUEUE' with one that can: up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.RedisQueue)
+			return nil, cli.Usagef(
+				"--mirror-queue %s: no queue of Belfry can have that name; write '%s=QUEUE' with one that can: up to 256 bytes "+
+					"of A-Z a-z 0-9 . _ : -, and one / at most", text, o.RedisQueue)
 		}
 		if o.Queue != "" && !queueName(o.Queue) {
-			return nil, cli.Usagef("--mirror-queue %s: no queue of Belfry can have the name %q; it has up to 256 bytes of A-Z a-z 0-9 . _ : -, and one / at most", text, o.Queue)
+			return nil, cli.Usagef(
+				"--mirror-queue %s: no queue of Belfry can have the name %q; it has up to 256 bytes of A-Z a-z 0-9 . _ : -, and "+
+					"one / at most", text, o.Queue)
 		}
 		all = append(all, o)
 	}
 	return all, nil
 }
 
-// queueName reports whether a queue of Belfry can have a name; the server decides, this only has it said before it is up.
+// queueName reports whether a queue of Belfry can have a name; the server decides, this only has it
+// said before it is up.
 func queueName(name string) bool {
 	const bytesMax = 256
 	parts := strings.Split(name, "/")
@@ -107,8 +113,10 @@ func warnings(log *slog.Logger) func(error) {
 	}
 }
 
-// startBridges bridges queues through a server in this process until stop is called. One that fails is tried again.
-func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server, all []mirror.BridgeOptions, meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
+// startBridges bridges queues through a server in this process until stop is called. One that fails
+// is tried again.
+func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server, all []mirror.BridgeOptions,
+	meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
 	if len(all) == 0 {
 		return func() {}, nil
 	}
@@ -142,7 +150,8 @@ func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server
 	}, nil
 }
 
-// keepBridging bridges a queue until ctx ends, again after each error. One that begins again may have to wait now, so it does not show what was left in Redis, and why it waited, when it ended.
+// keepBridging bridges a queue until ctx ends, again after each error. One that begins again may
+// have to wait now, so it does not show what was left in Redis, and why it waited, when it ended.
 func keepBridging(ctx context.Context, queue string, meters *mirrorMeters, log *slog.Logger, bridge func() error) {
 	for ctx.Err() == nil {
 		meters.update(queue, mirror.BridgeCounts{})

@@ -45,12 +45,14 @@ func TestServeMirror(t *testing.T) {
 	delete(nodes, holder)
 	through("second")
 	awaitHolder(t, nodes, 1)
-	if n := r.Client().Exists(t.Context(), "redisson_delay_queue:{orders}", "redisson_delay_queue_timeout:{orders}").Val(); n != 0 {
+	if n := r.Client().Exists(t.Context(), "redisson_delay_queue:{orders}",
+		"redisson_delay_queue_timeout:{orders}").Val(); n != 0 {
 		t.Errorf("%d keys of Redisson have something left", n)
 	}
 }
 
-// awaitHolder waits until one of the nodes says in its metrics that it brought over so many entries, and returns its name.
+// awaitHolder waits until one of the nodes says in its metrics that it brought over so many
+// entries, and returns its name.
 func awaitHolder(t *testing.T, nodes map[string]*process, entries int) (name string) {
 	t.Helper()
 	want := fmt.Sprintf("belfry_mirror_acked_total{redis_queue=\"orders\"} %d\n", entries)

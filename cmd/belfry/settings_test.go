@@ -13,7 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestPrecedence takes one setting away after the other: the flag wins, then the environment, then the file.
+// TestPrecedence takes one setting away after the other: the flag wins, then the environment, then
+// the file.
 func TestPrecedence(t *testing.T) {
 	file := clitest.WriteFile(t, "belfry.conf", "# comment\n\n output = \"json\"\nlisten=127.0.0.1:1\n")
 	const table, json = "acked\n", "{"
@@ -35,7 +36,8 @@ func TestPrecedence(t *testing.T) {
 			for name, value := range test.env {
 				h.Env[name] = value
 			}
-			if got := h.Run(append([]string{"ack", "lease"}, test.args...)...); got.Code != 0 || !strings.HasPrefix(got.Out, test.want) {
+			if got := h.Run(append([]string{"ack", "lease"}, test.args...)...); got.Code != 0 ||
+				!strings.HasPrefix(got.Out, test.want) {
 				t.Errorf("got %+v, want %q", got, test.want)
 			}
 		})
@@ -48,7 +50,8 @@ func TestBadSettings(t *testing.T) {
 		text string
 		says string
 	}{
-		{"unknown name", "server = http://x\noutptu = json\n", `belfry.conf:2: unknown setting "outptu"; did you mean "output"?`},
+		{"unknown name", "server = http://x\noutptu = json\n",
+			`belfry.conf:2: unknown setting "outptu"; did you mean "output"?`},
 		{"a name of no setting", "yes = true\n", `belfry.conf:1: unknown setting "yes"`},
 		{"no value", "output\n", `belfry.conf:1: want name = value, have "output"`},
 		{"twice", "output = json\noutput = table\n", "belfry.conf:2: output is already set in line 1"},
@@ -70,30 +73,35 @@ func TestBadSettings(t *testing.T) {
 		t.Run("bad "+test.setting, func(t *testing.T) {
 			h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
 			file := clitest.WriteFile(t, "belfry.conf", test.setting+" = "+test.value)
-			if got := h.Run(append(strings.Fields(test.command), "--config", file)...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "belfry.conf:1: "+test.setting+": "+test.says) {
+			if got := h.Run(append(strings.Fields(test.command), "--config", file)...); got.Code != cli.CodeUsage ||
+				!strings.Contains(got.Err, "belfry.conf:1: "+test.setting+": "+test.says) {
 				t.Errorf("from a file: got %+v, want exit code 2 and %q", got, test.says)
 			}
 			h.Env[cli.EnvName(test.setting)] = test.value
-			if got := h.Run(strings.Fields(test.command)...); got.Code != cli.CodeUsage || !strings.Contains(got.Err, cli.EnvName(test.setting)+": "+test.says) {
+			if got := h.Run(strings.Fields(test.command)...); got.Code != cli.CodeUsage ||
+				!strings.Contains(got.Err, cli.EnvName(test.setting)+": "+test.says) {
 				t.Errorf("from the environment: got %+v, want exit code 2 and %q", got, test.says)
 			}
 		})
 	}
 	t.Run("no such file", func(t *testing.T) {
 		h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
-		if got := h.Run("ack", "lease", "--config", "nowhere.conf"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "nowhere.conf") {
+		if got := h.Run("ack", "lease", "--config", "nowhere.conf"); got.Code != cli.CodeUsage ||
+			!strings.Contains(got.Err, "nowhere.conf") {
 			t.Errorf("got %+v, want exit code 2 and the file's name", got)
 		}
 	})
 }
 
-// TestMisspelledVariables: what is nearly a variable of ours gets a warning and no more; what an orchestrator sets for a
-// service named belfry gets none.
+// TestMisspelledVariables: what is nearly a variable of ours gets a warning and no more; what an
+// orchestrator sets for a service named belfry gets none.
 func TestMisspelledVariables(t *testing.T) {
 	for variable, meant := range map[string]string{
-		"BELFRY_LISTN": "BELFRY_LISTEN", "BELFRY_NODEID": "BELFRY_NODE_ID", "BELFRY_SERVRE": "BELFRY_SERVER", "BELFRY_CONFG": "BELFRY_CONFIG",
+		"BELFRY_LISTN": "BELFRY_LISTEN", "BELFRY_NODEID": "BELFRY_NODE_ID", "BELFRY_SERVRE": "BELFRY_SERVER",
+		"BELFRY_CONFG":    "BELFRY_CONFIG",
 		"BELFRY_DATA_DIR": "", "BELFRY_OUTPUT": "", "BELFY_LISTEN": "", "LISTEN": "", "HOME": "",
-		"BELFRY_SERVICE_HOST": "", "BELFRY_SERVICE_PORT": "", "BELFRY_SERVICE_PORT_HTTP": "", "BELFRY_PORT": "", "BELFRY_PORT_7400_TCP": "",
+		"BELFRY_SERVICE_HOST": "", "BELFRY_SERVICE_PORT": "", "BELFRY_SERVICE_PORT_HTTP": "", "BELFRY_PORT": "",
+		"BELFRY_PORT_7400_TCP":       "",
 		"BELFRY_PORT_7400_TCP_PROTO": "", "BELFRY_PORT_7400_TCP_PORT": "", "BELFRY_PORT_7400_TCP_ADDR": "",
 	} {
 		h := newHarness(t, clitest.Always(&belfryv1.AckResponse{}))
@@ -112,8 +120,11 @@ func TestMisspelledVariables(t *testing.T) {
 // TestConfigurableFlags lists what the environment can set, so that nothing gets in by accident.
 func TestConfigurableFlags(t *testing.T) {
 	want := []string{
-		"accept-clock", "advertise", "bootstrap-expect", "data", "debug-addr", "gossip-keys", "gossip-listen", "grace-period", "insecure", "join", "listen", "log-format", "log-level", "memory", "metrics-max-queues", "mirror-queue", "mirror-redis", "mirror-replicas", "mirror-token-file", "node-id", "output", "peer-listen",
-		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name", "replication-factor", "root-tokens", "server", "shards", "timeout",
+		"accept-clock", "advertise", "bootstrap-expect", "data", "debug-addr", "gossip-keys", "gossip-listen", "grace-period",
+		"insecure", "join", "listen", "log-format", "log-level", "memory", "metrics-max-queues", "mirror-queue",
+		"mirror-redis", "mirror-replicas", "mirror-token-file", "node-id", "output", "peer-listen",
+		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name",
+		"replication-factor", "root-tokens", "server", "shards", "timeout",
 		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "zone",
 	}
 	if diff := cmp.Diff(want, cli.KnownSettings(newRoot(cli.New(&cli.System{})))); diff != "" {
@@ -121,7 +132,8 @@ func TestConfigurableFlags(t *testing.T) {
 	}
 }
 
-// TestHelpNamesTheVariables walks all commands: whoever reads the help of a flag learns of its variable there.
+// TestHelpNamesTheVariables walks all commands: whoever reads the help of a flag learns of its
+// variable there.
 func TestHelpNamesTheVariables(t *testing.T) {
 	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -19,11 +19,13 @@ type terminal struct {
 	socket string
 }
 
-// openTerminal runs a shell command in a terminal. The terminal stays when the command has ended, also by Ctrl-C, which the shell gets as well.
+// openTerminal runs a shell command in a terminal. The terminal stays when the command has ended,
+// also by Ctrl-C, which the shell gets as well.
 func openTerminal(t *testing.T, columns, rows int, command string) *terminal {
 	t.Helper()
 	term := &terminal{t: t, socket: filepath.Join(t.TempDir(), "tmux")}
-	term.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows), "trap : INT; "+command+"; echo ended with $?; exec cat")
+	term.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows),
+		"trap : INT; "+command+"; echo ended with $?; exec cat")
 	t.Cleanup(func() { term.tmux("kill-server") })
 	return term
 }
@@ -31,7 +33,8 @@ func openTerminal(t *testing.T, columns, rows int, command string) *terminal {
 // tmux runs a command of tmux and returns what it prints.
 func (term *terminal) tmux(args ...string) string {
 	term.t.Helper()
-	command := exec.Command("tmux", append([]string{"-u", "-S", term.socket}, args...)...) //nolint:noctx // it returns at once
+	command := exec.Command("tmux",
+		append([]string{"-u", "-S", term.socket}, args...)...) //nolint:noctx // it returns at once
 	command.Env = environment("TERM=xterm-256color", "LC_ALL=C.UTF-8")
 	out, err := command.CombinedOutput()
 	if err != nil {
@@ -68,11 +71,14 @@ func (term *terminal) awaitMatch(pattern string) (screen string) {
 	return screen
 }
 
-// TestServeWelcomesAPerson starts the server in a terminal, copies the lines it shows, and stops it with Ctrl-C.
+// TestServeWelcomesAPerson starts the server in a terminal, copies the lines it shows, and stops it
+// with Ctrl-C.
 func TestServeWelcomesAPerson(t *testing.T) {
 	t.Parallel()
 	program := launcher
-	term := openTerminal(t, 120, 40, fmt.Sprintf("%s serve --listen 127.0.0.1:0 --peer-listen 127.0.0.1:0 --data %s --log-level warn", program, t.TempDir()))
+	term := openTerminal(t, 120, 40,
+		fmt.Sprintf("%s serve --listen 127.0.0.1:0 --peer-listen 127.0.0.1:0 --data %s --log-level warn", program,
+			t.TempDir()))
 	term.await("Belfry is ready at http://127.0.0.1:")
 	var lines []string
 	for line := range strings.Lines(term.screen()) {
@@ -94,8 +100,9 @@ func TestServeWelcomesAPerson(t *testing.T) {
 	term.await("ended with 0")
 }
 
-// TestDemoOnATerminal looks at the picture once jobs ring, in colours and without. It waits for none in particular: on a busy machine a node may lose its
-// lead, and the answer that hands a job out be lost with it.
+// TestDemoOnATerminal looks at the picture once jobs ring, in colours and without. It waits for
+// none in particular: on a busy machine a node may lose its lead, and the answer that hands a job
+// out be lost with it.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -154,7 +161,8 @@ func TestProgressOnARealTerminal(t *testing.T) {
 	t.Parallel()
 	program := launcher
 	p := serve(t, program, t.TempDir())
-	file := clitest.WriteFile(t, "jobs.ndjson", strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
+	file := clitest.WriteFile(t, "jobs.ndjson",
+		strings.Repeat(`{"queue":"orders","delay":"1h","text":"close"}`+"\n", 30_000))
 	term := openTerminal(t, 100, 10, fmt.Sprintf("%s put --file %s --batch 50 --server %s", program, file, p.address))
 	if bar := term.await(" left"); !strings.Contains(bar, "█") && !strings.Contains(bar, "░") {
 		t.Errorf("there is no bar:\n%s", bar)

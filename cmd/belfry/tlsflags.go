@@ -8,14 +8,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// checkTLSFlags refuses credentials of which a part is missing. It says which, and what set the others: the shell of somebody who is a client, too,
-// sets BELFRY_TLS_CA.
+// checkTLSFlags refuses credentials of which a part is missing. It says which, and what set the
+// others: the shell of somebody who is a client, too, sets BELFRY_TLS_CA.
 func checkTLSFlags(flags *pflag.FlagSet) error {
 	for _, group := range []struct {
 		names []string
 		hint  string
 	}{
-		{[]string{"tls-cert", "tls-key", "tls-ca"}, "'belfry cert' makes the three files, and without TLS none of them is set"},
+		{[]string{"tls-cert", "tls-key", "tls-ca"},
+			"'belfry cert' makes the three files, and without TLS none of them is set"},
 		{[]string{"tls-client-cert", "tls-client-key"}, "they are shown to clients instead of --tls-cert and --tls-key"},
 	} {
 		var set, missing []string

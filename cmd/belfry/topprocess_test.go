@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestTopOnATerminal watches a server: what changes is drawn, an outage is said, and Ctrl-C leaves the terminal as it was.
+// TestTopOnATerminal watches a server: what changes is drawn, an outage is said, and Ctrl-C leaves
+// the terminal as it was.
 func TestTopOnATerminal(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir())

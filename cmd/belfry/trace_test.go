@@ -19,7 +19,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// TestTraceAcrossDelayAndLeaderChange follows a job from its put to its ack, at three nodes of which another one leads when the job falls due.
+// TestTraceAcrossDelayAndLeaderChange follows a job from its put to its ack, at three nodes of
+// which another one leads when the job falls due.
 func TestTraceAcrossDelayAndLeaderChange(t *testing.T) {
 	t.Parallel()
 	host := testHost()
@@ -35,7 +36,8 @@ func TestTraceAcrossDelayAndLeaderChange(t *testing.T) {
 			return err
 		}
 		defer func() { err = errors.Join(err, j.client.Close()) }()
-		// On a machine that is so busy that the job falls due before the leader has changed, another job waits for longer.
+		// On a machine that is so busy that the job falls due before the leader has changed, another job
+		// waits for longer.
 		for delay := time.Second; !j.travel(delay); delay *= 2 {
 			t.Logf("the leader had not changed after %v", delay)
 			j.spans.Reset()
@@ -61,7 +63,8 @@ type journey struct {
 	moved time.Time // the leader had changed, and the job was delayed still
 }
 
-// travel puts a job, has the leader changed, and waits until a worker is done with the job. It reports whether the job was delayed all the time.
+// travel puts a job, has the leader changed, and waits until a worker is done with the job. It
+// reports whether the job was delayed all the time.
 func (j *journey) travel(delay time.Duration) (waited bool) {
 	j.t.Helper()
 	j.queue = fmt.Sprintf("orders-%v", delay)
@@ -97,7 +100,8 @@ func (j *journey) travel(delay time.Duration) (waited bool) {
 	return waited
 }
 
-// moveLeader has the leader of the job's shard hand over, and reports whether the job was delayed still under its successor.
+// moveLeader has the leader of the job's shard hand over, and reports whether the job was delayed
+// still under its successor.
 func (j *journey) moveLeader() (delayed bool) {
 	j.t.Helper()
 	ctx := j.t.Context()
@@ -132,7 +136,8 @@ func (j *journey) check() {
 			byName[s.Name] = s
 		}
 	}
-	order, send, process, ack := byName["order"], byName["send "+j.queue], byName["process "+j.queue], byName["ack "+j.queue]
+	order, send, process, ack := byName["order"], byName["send "+j.queue], byName["process "+j.queue],
+		byName["ack "+j.queue]
 	if all := len(j.spans.GetSpans()); len(byName) != 4 || all != 5 || !ack.SpanContext.IsValid() {
 		j.t.Fatalf("there are %d spans, want order, send, process, ack, and a send that was repeated: %v", all, byName)
 	}
@@ -152,19 +157,23 @@ func (j *journey) check() {
 		span  tracetest.SpanStub
 		about map[string]any
 	}{
-		{send, map[string]any{"messaging.operation.name": "send", "messaging.operation.type": "send", "belfry.put.created": true}},
+		{send, map[string]any{
+			"messaging.operation.name": "send", "messaging.operation.type": "send", "belfry.put.created": true,
+		}},
 		{process, map[string]any{
 			"messaging.operation.name": "process", "messaging.operation.type": "process",
 			"messaging.message.body.size": int64(5), "belfry.job.attempt": int64(1),
 		}},
 		{ack, map[string]any{"messaging.operation.name": "ack", "messaging.operation.type": "settle"}},
 	} {
-		want.about["messaging.system"], want.about["messaging.destination.name"], want.about["messaging.message.id"] = "belfry", j.queue, "order-42"
+		want.about["messaging.system"], want.about["messaging.destination.name"],
+			want.about["messaging.message.id"] = "belfry", j.queue, "order-42"
 		if diff := cmp.Diff(want.about, about(want.span)); diff != "" {
 			j.t.Errorf("%s (-want +got):\n%s", want.span.Name, diff)
 		}
 	}
-	times := []time.Time{order.StartTime, send.StartTime, send.EndTime, j.moved, process.StartTime, process.EndTime, ack.StartTime, ack.EndTime}
+	times := []time.Time{order.StartTime, send.StartTime, send.EndTime, j.moved, process.StartTime, process.EndTime,
+		ack.StartTime, ack.EndTime}
 	for i := range times[1:] {
 		if times[i+1].Before(times[i]) {
 			j.t.Errorf("the times are not in order: %v", times)

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestNodeWhosePortsWereTakenStartsAtOthers: what listens where the stopped node did does not keep it from coming back.
+// TestNodeWhosePortsWereTakenStartsAtOthers: what listens where the stopped node did does not keep
+// it from coming back.
 func TestNodeWhosePortsWereTakenStartsAtOthers(t *testing.T) {
 	t.Parallel()
 	host := testHost()
@@ -31,7 +32,9 @@ func TestNodeWhosePortsWereTakenStartsAtOthers(t *testing.T) {
 		}
 		await(t, "it to hear of a leader of each shard", func() bool {
 			shards := three.Servers[three.Stopped].Status().Shards
-			return len(shards) == local.TrioShards && !slices.ContainsFunc(shards, func(g node.GroupStatus) bool { return g.Leader == "" })
+			return len(shards) == local.TrioShards && !slices.ContainsFunc(shards, func(g node.GroupStatus) bool {
+				return g.Leader == ""
+			})
 		})
 		return nil
 	})

@@ -104,7 +104,9 @@ func (all crowd) takeAll(ctx context.Context, total int64, batch int, h *histogr
 	var taken atomic.Int64
 	_, err := all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (int64, error) {
 		for taken.Load() < total {
-			n, err := c.Take(ctx, peer.Wanted{Most: batch, Wait: takeWait}, func(body []byte) { h.record(time.Since(dueOf(body))) })
+			n, err := c.Take(ctx, peer.Wanted{Most: batch, Wait: takeWait}, func(body []byte) {
+				h.record(time.Since(dueOf(body)))
+			})
 			if err != nil {
 				return 0, fmt.Errorf("after %d of %d jobs: %w", taken.Load(), total, err)
 			}
@@ -124,7 +126,8 @@ const (
 	herdMax = time.Minute
 )
 
-// herd puts jobs that are all due in the same second, and measures how long after it the last one is done.
+// herd puts jobs that are all due in the same second, and measures how long after it the last one
+// is done.
 func herd(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err error) {
 	all, err := crowdOf(ctx, r, herdCallers, peer.Library)
 	if err != nil {

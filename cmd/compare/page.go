@@ -14,7 +14,8 @@ import (
 func plotPath(page string) string { return strings.TrimSuffix(page, filepath.Ext(page)) + ".svg" }
 func plotName(page string) string { return filepath.Base(plotPath(page)) }
 
-// page returns a page of everything that was measured, and its plot, which the page knows as picture.
+// page returns a page of everything that was measured, and its plot, which the page knows as
+// picture.
 func page(all record, picture string) (text, plotted []byte) {
 	var b bytes.Buffer
 	last := ""
@@ -62,7 +63,8 @@ func contests() []contest {
 	}
 }
 
-// lost writes every figure in which a peer is ahead of Belfry. The table is long by intent: nothing is weighed here.
+// lost writes every figure in which a peer is ahead of Belfry. The table is long by intent: nothing
+// is weighed here.
 func lost(b *bytes.Buffer, samples []sample) {
 	b.WriteString("Every figure in which a peer's median is ahead of Belfry's, and by what factor. Peers that are " +
 		"early are not counted as ahead.\n\n")

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of made-up samples to testdata")
 
-// madeUp are samples that nobody measured: round figures, in which Belfry is ahead in some and behind in others.
+// madeUp are samples that nobody measured: round figures, in which Belfry is ahead in some and
+// behind in others.
 func madeUp() record {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
 	versions := map[string]string{one: "Belfry made-up", three: "Belfry made-up", reference: "Redis made-up",

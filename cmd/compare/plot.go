@@ -37,13 +37,23 @@ text { font: 12px system-ui, sans-serif; fill: #24292f; }
 .small { font-size: 9px; fill: #57606a; }
 .line { stroke: #8c959f; stroke-width: 1; }
 .grid { stroke: #d0d7de; stroke-width: 1; }
-.one { fill: #0969da; } .three { fill: #54aeff; } .auto { fill: #cf222e; } .redisson { fill: #ff8182; } .beanstalkd { fill: #9a6700; } .nats { fill: #1a7f37; }
+.one { fill: #0969da; }
+.three { fill: #54aeff; }
+.auto { fill: #cf222e; }
+.redisson { fill: #ff8182; }
+.beanstalkd { fill: #9a6700; }
+.nats { fill: #1a7f37; }
 @media (prefers-color-scheme: dark) {
 text { fill: #e6edf3; }
 .small { fill: #9da7b3; }
 .line { stroke: #8b949e; }
 .grid { stroke: #30363d; }
-.one { fill: #58a6ff; } .three { fill: #1f6feb; } .auto { fill: #f85149; } .redisson { fill: #b62324; } .beanstalkd { fill: #d29922; } .nats { fill: #3fb950; }
+.one { fill: #58a6ff; }
+.three { fill: #1f6feb; }
+.auto { fill: #f85149; }
+.redisson { fill: #b62324; }
+.beanstalkd { fill: #d29922; }
+.nats { fill: #3fb950; }
 }
 </style>
 `
@@ -67,7 +77,8 @@ func plot(samples []sample) []byte {
 		}
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Jobs a second as ratios to %s">`+"\n",
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" `+
+		`aria-label="Jobs a second as ratios to %s">`+"\n",
 		plotWidth, y+10, plotWidth, y+10, reference)
 	b.WriteString(plotStyle)
 	x := 10
@@ -84,7 +95,8 @@ func plot(samples []sample) []byte {
 		if ratio < 1 {
 			label = fmt.Sprintf("1/%g×", 1/ratio)
 		}
-		fmt.Fprintf(&b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text class="small" text-anchor="middle" x="%.1f" y="%d">%s</text>`+"\n",
+		fmt.Fprintf(&b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`+
+			`<text class="small" text-anchor="middle" x="%.1f" y="%d">%s</text>`+"\n",
 			class, xOf(ratio), xOf(ratio), plotTop-12, y, xOf(ratio), plotTop-16, label)
 	}
 	b.Write(body.Bytes())
@@ -92,7 +104,8 @@ func plot(samples []sample) []byte {
 	return b.Bytes()
 }
 
-// group draws the bars of one part from y on, and returns where the next begins; without a reference there are none.
+// group draws the bars of one part from y on, and returns where the next begins; without a
+// reference there are none.
 func group(b *bytes.Buffer, p part, rows []row, y int) int {
 	base, ok := find(rows, reference)
 	if !ok || base.rate <= 0 {
@@ -110,7 +123,8 @@ func group(b *bytes.Buffer, p part, rows []row, y int) int {
 		if to < from {
 			anchor, at = "end", to-4
 		}
-		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/><text class="small" text-anchor="%s" x="%.1f" y="%d">%.2f</text>`+"\n",
+		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="%d"/>`+
+			`<text class="small" text-anchor="%s" x="%.1f" y="%d">%.2f</text>`+"\n",
 			named[1], min(from, to), y, max(1, math.Abs(to-from)), barHeight-1, anchor, at, y+barHeight-2, ratio)
 		y += barHeight
 	}

@@ -119,7 +119,8 @@ func find(rows []row, peer string) (row, bool) {
 	return rows[n], true
 }
 
-// median returns the middle of some figures, the mean of the two in the middle if they are even; 0 of none.
+// median returns the middle of some figures, the mean of the two in the middle if they are even; 0
+// of none.
 func median(of []float64) float64 {
 	if len(of) == 0 {
 		return 0

@@ -79,7 +79,8 @@ func earlier(s settings) (record, error) {
 	return all, nil
 }
 
-// has reports whether a peer has done a work in a round, with so many jobs if that is what the work depends on.
+// has reports whether a peer has done a work in a round, with so many jobs if that is what the work
+// depends on.
 func (r record) has(round int, w work, p peer.Queue, jobs int64) bool {
 	return slices.ContainsFunc(r.Samples, func(s sample) bool {
 		return s.Round == round && s.Work == w.name && s.Peer == p.Name && (!w.sized || s.Jobs == jobs)

@@ -127,7 +127,8 @@ func loggedSince(logged []progress, spans []span) (bytes int64) {
 	return bytes
 }
 
-// lastSnapshots returns the last snapshot of each process that has written one which began after a time.
+// lastSnapshots returns the last snapshot of each process that has written one which began after a
+// time.
 func lastSnapshots(processes []*peer.Process, after time.Time) (last []span, err error) {
 	for _, p := range processes {
 		spans, err := snapshotsOf([]*peer.Process{p})
@@ -234,7 +235,8 @@ func snapshotBytes(ctx context.Context, url string) (float64, error) {
 	return largest(string(text), "belfry_shard_snapshot_bytes"), nil
 }
 
-// largest returns the greatest value of a metric in the text format of Prometheus, 0 if there is none.
+// largest returns the greatest value of a metric in the text format of Prometheus, 0 if there is
+// none.
 func largest(text, metric string) float64 {
 	most := 0.0
 	for line := range strings.Lines(text) {
@@ -286,7 +288,8 @@ func split(puts []answered, spans []span) (calm, during sample) {
 	return calm, during
 }
 
-// spanOf reads a line of the log: it is written at the end of a snapshot, and says how long it took.
+// spanOf reads a line of the log: it is written at the end of a snapshot, and says how long it
+// took.
 func spanOf(line string) (span, bool) {
 	if !strings.Contains(line, `msg="snapshot taken"`) {
 		return span{}, false
@@ -302,7 +305,8 @@ func spanOf(line string) (span, bool) {
 	return span{end.Add(-time.Duration(seconds * float64(time.Second))), end}, true
 }
 
-// valueOf returns the value of a key of a line of the log in text, without its quotes; "" if it has none.
+// valueOf returns the value of a key of a line of the log in text, without its quotes; "" if it has
+// none.
 func valueOf(line, key string) string {
 	for _, word := range strings.Fields(line) {
 		if value, ok := strings.CutPrefix(word, key+"="); ok {

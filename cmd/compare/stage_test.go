@@ -147,7 +147,8 @@ func TestDoes(t *testing.T) {
 	}
 }
 
-// TestEarlier: samples of several files come together; only the file that is written may be missing.
+// TestEarlier: samples of several files come together; only the file that is written may be
+// missing.
 func TestEarlier(t *testing.T) {
 	dir := t.TempDir()
 	a, b, missing := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "missing")

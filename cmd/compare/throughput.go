@@ -33,7 +33,8 @@ func (l load) queue(caller, n int) int {
 	return 0
 }
 
-// spread has callers that begin one queue apart meet in none: a prime that is no factor of the numbers of queues.
+// spread has callers that begin one queue apart meet in none: a prime that is no factor of the
+// numbers of queues.
 const spread = 7
 
 // putAndTake has callers put for a while, and then take until nothing is left.
@@ -103,7 +104,8 @@ func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Du
 
 const mixedCallers = 32 // of each kind
 
-// mixed has some callers put and others take meanwhile. It counts the jobs that are taken, and times the puts.
+// mixed has some callers put and others take meanwhile. It counts the jobs that are taken, and
+// times the puts.
 func mixed(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
 	putters, err := crowdOf(ctx, r, mixedCallers, peer.Library)
 	if err != nil {
@@ -144,7 +146,8 @@ func mixed(ctx context.Context, r *peer.Running, set settings) (_ []sample, err 
 // shardCount is how many shards the work shards loads. It is how many there are by default.
 const shardCount = 6
 
-// shards loads one shard, and then six by as many queues, with the same callers and the same servers.
+// shards loads one shard, and then six by as many queues, with the same callers and the same
+// servers.
 func shards(ctx context.Context, r *peer.Running, set settings) (_ []sample, err error) {
 	queues, err := inShards(ctx, r, shardCount)
 	if err != nil {

@@ -22,7 +22,8 @@ type work struct {
 	do          func(ctx context.Context, r *peer.Running, s settings) ([]sample, error)
 }
 
-// doneBy reports whether a peer takes part in a work. If it should take part and cannot, why is not empty.
+// doneBy reports whether a peer takes part in a work. If it should take part and cannot, why is not
+// empty.
 func (w work) doneBy(p peer.Queue) (why string, ok bool) {
 	if w.belfry && !p.Belfry {
 		return "", false
@@ -42,9 +43,13 @@ func allWorks() []work {
 	return []work{
 		throughput("batch", "64 callers, 100 jobs a call, by the usual library",
 			load{callers: 64, batch: 100, kind: peer.Library}),
-		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", load{callers: 64, batch: 100, kind: peer.Own}),
+		throughput("batchplain", "64 callers, 100 jobs a call, a connection each", load{
+			callers: 64, batch: 100, kind: peer.Own,
+		}),
 		throughput("single", "64 callers, one job a call, a connection each", load{callers: 64, batch: 1, kind: peer.Own}),
-		throughput("single256", "256 callers, one job a call, a connection each", load{callers: 256, batch: 1, kind: peer.Own}),
+		throughput("single256", "256 callers, one job a call, a connection each", load{
+			callers: 256, batch: 1, kind: peer.Own,
+		}),
 		throughput("lone", "one caller, one job a call", load{callers: 1, batch: 1, kind: peer.Own}),
 		throughput("shared64", "64 callers, one job a call, one client library between them",
 			load{callers: 64, batch: 1, kind: peer.Shared}),

@@ -12,7 +12,8 @@ import (
 //
 //	7 bytes  magic
 //	byte     Format: no record says what that format does not have
-//	blocks   4 bytes length of the content, 8 bytes number of the block from 0, content, 4 bytes CRC32C of these three; little-endian
+//	blocks   4 bytes length of the content, 8 bytes number of the block from 0, content, 4 bytes CRC32C
+//	         of these three; little-endian
 //
 // The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many
 // bytes; none lies in two blocks. The first record is the header, the last the trailer, alone in
@@ -27,7 +28,8 @@ type Header struct {
 	// ID is random; it names the restore.
 	ID        [16]byte
 	ClusterID string
-	// Format is the one that the cluster spoke; 0 means FirstFormat. A cluster that does not speak it yet cannot restore the backup.
+	// Format is the one that the cluster spoke; 0 means FirstFormat. A cluster that does not speak it
+	// yet cannot restore the backup.
 	Format fsm.Format
 	// Time is the wall clock of the node that made the backup, when it began.
 	Time fsm.Time
@@ -58,7 +60,8 @@ type CatalogQueue struct {
 	Settings   fsm.Settings
 }
 
-// CatalogNamespace is a namespace with a quota, which is what all its queues may have together. 0 stands for no limit.
+// CatalogNamespace is a namespace with a quota, which is what all its queues may have together. 0
+// stands for no limit.
 type CatalogNamespace struct {
 	Name                           string
 	MaxJobs, MaxBytes, MaxInFlight uint64
@@ -162,7 +165,9 @@ func ParseCatalog(b *fsm.BackupRecord) (q CatalogQueue, err error) {
 // ParseNamespace reads a BackupNamespace.
 func ParseNamespace(b *fsm.BackupRecord) (n CatalogNamespace, err error) {
 	err = parse(b, fsm.BackupNamespace, func(r *codec.Reader) {
-		n = CatalogNamespace{Name: r.Text(), MaxJobs: r.Uvarint(), MaxBytes: r.Uvarint(), MaxInFlight: r.Uvarint(), PutRate: r.Uvarint()}
+		n = CatalogNamespace{
+			Name: r.Text(), MaxJobs: r.Uvarint(), MaxBytes: r.Uvarint(), MaxInFlight: r.Uvarint(), PutRate: r.Uvarint(),
+		}
 	})
 	return n, err
 }
@@ -173,7 +178,8 @@ func ParseQueue(b *fsm.BackupRecord) (q fsm.QueueRecord, err error) {
 	return q, err
 }
 
-// ParseJob reads a BackupJob, with the content hash of its put. Headers, retry delays and body alias the record; Partition is not known here.
+// ParseJob reads a BackupJob, with the content hash of its put. Headers, retry delays and body
+// alias the record; Partition is not known here.
 func ParseJob(b *fsm.BackupRecord) (fsm.Job, [16]byte, error) {
 	name, v, err := ParseHeld(b)
 	v.Queue = name

@@ -15,14 +15,17 @@ import (
 )
 
 const (
-	// blockBytes is what a block holds before it is written; a record that is larger has a block of its own.
+	// blockBytes is what a block holds before it is written; a record that is larger has a block of
+	// its own.
 	blockBytes = 256 << 10
-	// recordBytesMax bounds a record, so that a damaged length does not make a reader allocate without bound.
+	// recordBytesMax bounds a record, so that a damaged length does not make a reader allocate without
+	// bound.
 	recordBytesMax = 16 << 20
 	frameBytes     = 4 + 8 + 4
 )
 
-// ErrNoBackup is wrapped by the error about a stream that does not begin as a backup does. It is an ErrDamaged.
+// ErrNoBackup is wrapped by the error about a stream that does not begin as a backup does. It is an
+// ErrDamaged.
 var ErrNoBackup = fmt.Errorf("%w: this is no backup of Belfry", fsm.ErrDamaged)
 
 // ErrIncomplete is wrapped by the error about a backup that ends before its trailer.
@@ -109,7 +112,8 @@ func (b *Writer) write(p []byte) {
 // Totals returns what was appended so far.
 func (b *Writer) Totals() Totals { return b.totals }
 
-// Close writes the trailer; without it the backup is incomplete. It does not close the writer below.
+// Close writes the trailer; without it the backup is incomplete. It does not close the writer
+// below.
 func (b *Writer) Close() error {
 	b.flush()
 	tail := binary.AppendUvarint(nil, b.totals.Shards)
@@ -121,8 +125,9 @@ func (b *Writer) Close() error {
 	return b.err
 }
 
-// Reader reads a backup and checks it on the way. What it returned counts only once Next has returned io.EOF. Errors name the byte
-// at which the block in question begins, and wrap ErrDamaged, ErrIncomplete, ErrVersion, or the error of the reader below.
+// Reader reads a backup and checks it on the way. What it returned counts only once Next has
+// returned io.EOF. Errors name the byte at which the block in question begins, and wrap ErrDamaged,
+// ErrIncomplete, ErrVersion, or the error of the reader below.
 type Reader struct {
 	r        io.Reader
 	sum      hash.Hash
@@ -169,7 +174,8 @@ func NewReader(r io.Reader) (*Reader, error) {
 // Header returns what the backup is of.
 func (b *Reader) Header() Header { return b.header }
 
-// Totals returns what was read so far; after io.EOF it is what the backup holds, and has been compared with the trailer.
+// Totals returns what was read so far; after io.EOF it is what the backup holds, and has been
+// compared with the trailer.
 func (b *Reader) Totals() Totals { return b.totals }
 
 // Offset returns how many bytes of the stream have been used.
@@ -187,8 +193,8 @@ func short(err error, n int64) error {
 	return err
 }
 
-// Next returns the next record between header and trailer; it is valid until the next call. At the end of a sound backup the error is
-// io.EOF itself.
+// Next returns the next record between header and trailer; it is valid until the next call. At the
+// end of a sound backup the error is io.EOF itself.
 func (b *Reader) Next() (fsm.BackupRecord, error) {
 	if b.done {
 		return fsm.BackupRecord{}, io.EOF
@@ -328,7 +334,9 @@ func (b *Reader) checkEnd(r *fsm.BackupRecord) error {
 
 func (b *Reader) checkTotals(r *fsm.BackupRecord) error {
 	rd := codec.PlainReader(r.Data)
-	t := Totals{Shards: rd.Uvarint(), Queues: rd.Uvarint(), Jobs: rd.Uvarint(), Tombstones: rd.Uvarint(), Serial: rd.Uvarint()}
+	t := Totals{
+		Shards: rd.Uvarint(), Queues: rd.Uvarint(), Jobs: rd.Uvarint(), Tombstones: rd.Uvarint(), Serial: rd.Uvarint(),
+	}
 	rd.NextBytes(sha256.Size)
 	if err := rd.CheckEnd(); err != nil {
 		return err

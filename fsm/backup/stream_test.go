@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// TestBackupOfNamespace: the quota of a namespace is stored in these bytes, which programs to come read as well.
+// TestBackupOfNamespace: the quota of a namespace is stored in these bytes, which programs to come
+// read as well.
 func TestBackupOfNamespace(t *testing.T) {
 	want := CatalogNamespace{Name: "shop", MaxJobs: 1, MaxBytes: 1 << 60, MaxInFlight: 300, PutRate: 2_000_000}
 	r := NamespaceRecord(&want)
@@ -52,12 +53,13 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 		"no end of a shard":        {[]fsm.BackupRecord{section(0), end(0, 0), section(1)}, fsm.ErrDamaged},
 		"a queue in no shard":      {[]fsm.BackupRecord{queue, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
 		"an end that miscounts":    {[]fsm.BackupRecord{section(0), queue, end(0, 2), section(1), end(1, 0)}, fsm.ErrDamaged},
-		"the catalog late":         {[]fsm.BackupRecord{section(0), end(0, 0), catalog, section(1), end(1, 0)}, fsm.ErrDamaged},
-		"a quota":                  {[]fsm.BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
-		"a quota late":             {[]fsm.BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, fsm.ErrDamaged},
-		"a quota in a shard":       {[]fsm.BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
-		"an unknown kind":          {[]fsm.BackupRecord{{Kind: 99}, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrVersion},
-		"a head that is none":      {[]fsm.BackupRecord{{Kind: fsm.BackupShard, Data: []byte{1}}}, fsm.ErrDamaged},
+		"the catalog late": {[]fsm.BackupRecord{section(0), end(0, 0), catalog, section(1), end(1, 0)},
+			fsm.ErrDamaged},
+		"a quota":             {[]fsm.BackupRecord{catalog, quota, section(0), end(0, 0), section(1), end(1, 0)}, nil},
+		"a quota late":        {[]fsm.BackupRecord{section(0), end(0, 0), section(1), end(1, 0), quota}, fsm.ErrDamaged},
+		"a quota in a shard":  {[]fsm.BackupRecord{section(0), quota, end(0, 0), section(1), end(1, 0)}, fsm.ErrDamaged},
+		"an unknown kind":     {[]fsm.BackupRecord{{Kind: 99}, section(0), end(0, 0), section(1), end(1, 0)}, fsm.ErrVersion},
+		"a head that is none": {[]fsm.BackupRecord{{Kind: fsm.BackupShard, Data: []byte{1}}}, fsm.ErrDamaged},
 	} {
 		var out bytes.Buffer
 		w := NewWriter(&out, &Header{Shards: 2, Parts: 2})
@@ -80,9 +82,11 @@ func TestBackupRefusesMisplaced(t *testing.T) {
 // TestNoBackup tells what never was a backup from one that was cut.
 func TestNoBackup(t *testing.T) {
 	for raw, want := range map[string]error{
-		"": ErrIncomplete, magic[:3]: ErrIncomplete, magic: ErrIncomplete, "hi\n": ErrNoBackup, "a line of a log\n": ErrNoBackup, "BELFBK\x00\x09": fsm.ErrVersion,
+		"": ErrIncomplete, magic[:3]: ErrIncomplete, magic: ErrIncomplete, "hi\n": ErrNoBackup,
+		"a line of a log\n": ErrNoBackup, "BELFBK\x00\x09": fsm.ErrVersion,
 	} {
-		if _, err := NewReader(strings.NewReader(raw)); !errors.Is(err, want) || errors.Is(err, ErrNoBackup) != errors.Is(want, ErrNoBackup) {
+		if _, err := NewReader(strings.NewReader(raw)); !errors.Is(err, want) ||
+			errors.Is(err, ErrNoBackup) != errors.Is(want, ErrNoBackup) {
 			t.Errorf("%q: %v, want %v", raw, err, want)
 		}
 	}

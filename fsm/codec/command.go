@@ -51,7 +51,8 @@ func appendCommand(dst []byte, c fsm.Command) []byte {
 	panic("fsm: command without an encoding")
 }
 
-// Scratch is room to decode one command of each kind, so that applying an entry allocates nothing per command.
+// Scratch is room to decode one command of each kind, so that applying an entry allocates nothing
+// per command.
 type Scratch struct {
 	put         fsm.Put
 	reserve     fsm.Reserve
@@ -97,7 +98,9 @@ func (s *Scratch) read(kind fsm.Kind, r *Reader) fsm.Command {
 		s.cancel = fsm.Cancel{Queue: r.Text(), ID: r.Text(), Force: r.flag()}
 		return &s.cancel
 	case fsm.KindReschedule:
-		s.reschedule = fsm.Reschedule{Queue: r.Text(), ID: r.Text(), Given: fsm.Given(r.Byte()), Delay: r.duration(), DueAt: r.Time()}
+		s.reschedule = fsm.Reschedule{
+			Queue: r.Text(), ID: r.Text(), Given: fsm.Given(r.Byte()), Delay: r.duration(), DueAt: r.Time(),
+		}
 		return &s.reschedule
 	default:
 		return s.readQueueCommand(kind, r)
@@ -191,8 +194,8 @@ func copied[T any](v *T) *T {
 	return &c
 }
 
-// appendContent appends what ContentHash covers: options as written, headers, body. The form must never change without a
-// new version of the hash, since remembered hashes are compared with it.
+// appendContent appends what ContentHash covers: options as written, headers, body. The form must
+// never change without a new version of the hash, since remembered hashes are compared with it.
 func appendContent(dst []byte, p *fsm.Put) []byte {
 	dst = append(dst, byte(p.Given))
 	if p.Given.Has(fsm.GivenDelay) {
@@ -222,7 +225,10 @@ func appendContent(dst []byte, p *fsm.Put) []byte {
 
 func (s *Scratch) readPut(r *Reader) {
 	p := &s.put
-	*p = fsm.Put{Queue: r.Text(), Partition: r.Uint32(), Partitions: r.Uint32(), ID: r.Text(), Again: r.flag(), Given: fsm.Given(r.Byte())}
+	*p = fsm.Put{
+		Queue: r.Text(), Partition: r.Uint32(), Partitions: r.Uint32(), ID: r.Text(), Again: r.flag(),
+		Given: fsm.Given(r.Byte()),
+	}
 	if p.Given.Has(fsm.GivenDelay) {
 		p.Delay = r.duration()
 	}
@@ -266,7 +272,8 @@ func (r *Reader) ref() fsm.Ref {
 // AppendSettings appends the settings of a queue.
 func AppendSettings(dst []byte, s *fsm.Settings) []byte {
 	for _, v := range [...]uint64{
-		Unsigned(s.TTR), uint64(s.MaxAttempts), Unsigned(s.DedupWindow), s.MaxInFlight, s.MaxJobs, s.MaxBytes, s.PutsPerSecond,
+		Unsigned(s.TTR), uint64(s.MaxAttempts), Unsigned(s.DedupWindow), s.MaxInFlight, s.MaxJobs, s.MaxBytes,
+		s.PutsPerSecond,
 		uint64(s.Overdue), Unsigned(s.OverduePeriod), Unsigned(s.OverdueAfter), Unsigned(s.PausedUntil),
 	} {
 		dst = binary.AppendUvarint(dst, v)
@@ -297,8 +304,8 @@ func (r *Reader) overduePolicy() fsm.OverduePolicy {
 	return fsm.OverduePolicy(v)
 }
 
-// appendImport appends: 16 bytes id; byte step; uvarint sequence, floor; byte policy; uvarint period, since, total, number of records;
-// each a byte kind, a length and so many bytes.
+// appendImport appends: 16 bytes id; byte step; uvarint sequence, floor; byte policy; uvarint
+// period, since, total, number of records; each a byte kind, a length and so many bytes.
 func appendImport(dst []byte, c *fsm.Import) []byte {
 	dst = append(append(dst, c.Restore[:]...), byte(c.Step))
 	dst = append(binary.AppendUvarint(binary.AppendUvarint(dst, c.Sequence), c.Floor), byte(c.Overdue))
@@ -313,7 +320,10 @@ func appendImport(dst []byte, c *fsm.Import) []byte {
 
 // imports reads an Import into room for its records.
 func (r *Reader) imports(room []fsm.BackupRecord) fsm.Import {
-	c := fsm.Import{Restore: r.Array16(), Step: fsm.ImportStep(r.Byte()), Sequence: r.Uvarint(), Floor: r.Uvarint(), Overdue: fsm.ImportOverdue(r.Byte())}
+	c := fsm.Import{
+		Restore: r.Array16(), Step: fsm.ImportStep(r.Byte()), Sequence: r.Uvarint(), Floor: r.Uvarint(),
+		Overdue: fsm.ImportOverdue(r.Byte()),
+	}
 	c.Period, c.Since, c.Total = r.duration(), r.Time(), r.Uvarint()
 	for n := r.Length(2); n > 0; n-- {
 		room = append(room, r.Record())

@@ -47,8 +47,18 @@ func TestGoldenCommands(t *testing.T) {
 // TestDecodedCommandsStandAlone: commands of one kind in one entry share nothing.
 func TestDecodedCommandsStandAlone(t *testing.T) {
 	want := []fsm.Request{
-		{ID: "first", Commands: append(fsmtest.EveryCommand(), &fsm.Put{Queue: "a", Body: []byte("a")}, &fsm.Put{Queue: "b", Body: []byte("b")})},
-		{ID: "second", Commands: []fsm.Command{&fsm.Put{Queue: "c", Body: []byte("c")}, &fsm.Ack{Ref: fsm.Ref{Queue: "c", Serial: 3}}, &fsm.Ack{Ref: fsm.Ref{Queue: "d", Serial: 4}}}},
+		{
+			ID: "first",
+			Commands: append(fsmtest.EveryCommand(), &fsm.Put{
+				Queue: "a", Body: []byte("a"),
+			}, &fsm.Put{Queue: "b", Body: []byte("b")}),
+		},
+		{
+			ID: "second",
+			Commands: []fsm.Command{&fsm.Put{
+				Queue: "c", Body: []byte("c"),
+			}, &fsm.Ack{Ref: fsm.Ref{Queue: "c", Serial: 3}}, &fsm.Ack{Ref: fsm.Ref{Queue: "d", Serial: 4}}},
+		},
 	}
 	entry := AppendEntry(nil, 7, [][]byte{AppendRequest(nil, &want[0]), AppendRequest(nil, &want[1])})
 	_, got, err := DecodeEntry(entry)
@@ -69,7 +79,8 @@ func TestEveryFieldIsEncoded(t *testing.T) {
 	requireSet(t, "Settings", reflect.ValueOf(fsmtest.EverySetting()), false)
 }
 
-// requireSet reports fields that are zero, so that a round trip would not notice that they are lost. Delay and DueAt exclude each other.
+// requireSet reports fields that are zero, so that a round trip would not notice that they are
+// lost. Delay and DueAt exclude each other.
 func requireSet(t *testing.T, path string, v reflect.Value, eitherDue bool) {
 	t.Helper()
 	for i := range v.NumField() {
@@ -87,7 +98,8 @@ func requireSet(t *testing.T, path string, v reflect.Value, eitherDue bool) {
 
 func TestContentHashes(t *testing.T) {
 	put := fsmtest.EveryCommand()[0].(*fsm.Put)
-	content, request := ContentHash(put), RequestHash(&fsm.Request{Commands: fsmtest.EveryCommand()[:fsm.KindLead]}) // as many as there were
+	// as many as there were
+	content, request := ContentHash(put), RequestHash(&fsm.Request{Commands: fsmtest.EveryCommand()[:fsm.KindLead]})
 	golden(t, "content_hash", content[:])
 	golden(t, "request_hash", request[:])
 

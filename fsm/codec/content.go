@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// ContentHash is the identity of what a Put asks for: body, headers and options as written. Two puts with the same id and the
-// same content hash are the same put. Headers that carry a trace are no part of it: a repeat belongs to a trace of its own.
+// ContentHash is the identity of what a Put asks for: body, headers and options as written. Two
+// puts with the same id and the same content hash are the same put. Headers that carry a trace are
+// no part of it: a repeat belongs to a trace of its own.
 func ContentHash(p *fsm.Put) [16]byte {
 	if slices.ContainsFunc(p.Headers, fsm.CarriesTrace) {
 		asked := *p

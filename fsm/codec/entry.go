@@ -17,7 +17,8 @@ import (
 //	           then each command: byte Kind, uvarint bytes of the rest, rest
 //	4 bytes  CRC32C of all before, little-endian
 //
-// A text is a uvarint length and its bytes. Fields of a command are only ever added at its end, in a new Format.
+// A text is a uvarint length and its bytes. Fields of a command are only ever added at its end, in
+// a new Format.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -48,7 +49,8 @@ func AppendEntry(dst []byte, stamp fsm.Time, requests [][]byte) []byte {
 	return AppendEntryIn(dst, fsm.FirstFormat, stamp, requests)
 }
 
-// AppendEntryIn appends a log entry of encoded requests to dst. It may be called from any goroutine.
+// AppendEntryIn appends a log entry of encoded requests to dst. It may be called from any
+// goroutine.
 func AppendEntryIn(dst []byte, format fsm.Format, stamp fsm.Time, requests [][]byte) []byte {
 	start := len(dst)
 	dst = append(dst, byte(format))
@@ -60,7 +62,8 @@ func AppendEntryIn(dst []byte, format fsm.Format, stamp fsm.Time, requests [][]b
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// ParseRequest reads back what AppendRequest wrote. The bodies of puts alias b; nothing else does. Errors wrap ErrDamaged or ErrVersion.
+// ParseRequest reads back what AppendRequest wrote. The bodies of puts alias b; nothing else does.
+// Errors wrap ErrDamaged or ErrVersion.
 func ParseRequest(b []byte) (*fsm.Request, error) {
 	e := Entry{r: NewReader(b), scratch: &Scratch{}}
 	h := e.NextRequest()
@@ -75,7 +78,8 @@ func ParseRequest(b []byte) (*fsm.Request, error) {
 	return req, nil
 }
 
-// DecodeEntry reads a log entry back. The bodies of puts alias entry; nothing else does. Errors wrap ErrDamaged or ErrVersion.
+// DecodeEntry reads a log entry back. The bodies of puts alias entry; nothing else does. Errors
+// wrap ErrDamaged or ErrVersion.
 func DecodeEntry(entry []byte) (fsm.Time, []fsm.Request, error) {
 	e, err := OpenEntry(entry, &Scratch{})
 	if err != nil {
@@ -89,8 +93,8 @@ func DecodeEntry(entry []byte) (fsm.Time, []fsm.Request, error) {
 	return e.Stamp, requests, nil
 }
 
-// Entry walks over an entry that was found sound from end to end when it was opened, so that no command is carried
-// out of an entry of which a later part cannot be read.
+// Entry walks over an entry that was found sound from end to end when it was opened, so that no
+// command is carried out of an entry of which a later part cannot be read.
 type Entry struct {
 	r        Reader
 	Format   fsm.Format
@@ -107,7 +111,8 @@ type RequestHead struct {
 	Encoded    []byte // the commands
 }
 
-// OpenEntry begins to read an entry. The commands that are read are in scratch, each until the next of its kind.
+// OpenEntry begins to read an entry. The commands that are read are in scratch, each until the next
+// of its kind.
 func OpenEntry(entry []byte, scratch *Scratch) (Entry, error) {
 	if len(entry) < 5 {
 		return Entry{}, fmt.Errorf("%w: %d bytes", fsm.ErrDamaged, len(entry))
@@ -157,7 +162,8 @@ func (e *Entry) NextRequest() RequestHead {
 // Skip passes over the commands of the request at hand.
 func (e *Entry) Skip(encoded []byte) { e.r.NextBytes(len(encoded)) }
 
-// NextCommand returns the next command, nil after an error. It is overwritten by the next command of its kind.
+// NextCommand returns the next command, nil after an error. It is overwritten by the next command
+// of its kind.
 func (e *Entry) NextCommand() fsm.Command {
 	kind := fsm.Kind(e.r.Byte())
 	n := e.r.Length(1)

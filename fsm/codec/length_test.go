@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestLengthsAreShort holds the lengths in a request: each is written in as few bytes as it takes, whatever its neighbours have, and what follows is as long.
+// TestLengthsAreShort holds the lengths in a request: each is written in as few bytes as it takes,
+// whatever its neighbours have, and what follows is as long.
 func TestLengthsAreShort(t *testing.T) {
 	sizes := []int{0, 1, 100, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 130, 16365, 16384, 16400, 3, 5}
 	for n := range sizes {

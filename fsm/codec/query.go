@@ -117,7 +117,8 @@ func AppendReading(dst []byte, v *fsm.Reading) []byte {
 	return AppendReadingIn(dst, fsm.FirstFormat, v)
 }
 
-// AppendReadingIn appends the encoding of a reading to dst. What the format does not have is left out.
+// AppendReadingIn appends the encoding of a reading to dst. What the format does not have is left
+// out.
 func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 	dst = appendFlag(append(dst, byte(format), byte(v.Kind), byte(v.Code)), v.More)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, Unsigned(v.Clock)), Unsigned(v.Now))
@@ -140,8 +141,8 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 	return dst
 }
 
-// ParseReading reads a reading back. The bodies of its jobs alias b, so that they are not copied once more; nothing else does.
-// Errors wrap ErrDamaged or ErrVersion.
+// ParseReading reads a reading back. The bodies of its jobs alias b, so that they are not copied
+// once more; nothing else does. Errors wrap ErrDamaged or ErrVersion.
 func ParseReading(b []byte) (fsm.Reading, error) {
 	r := Reader{B: b}
 	format := r.format()
@@ -176,8 +177,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	return v, nil
 }
 
-// A job of a reading is a byte of jobFields, the queue unless it is that of the job before, the id unless it is generated, and the
-// other fields in the order of appendJob. At the end is the body, or its size alone.
+// A job of a reading is a byte of jobFields, the queue unless it is that of the job before, the id
+// unless it is generated, and the other fields in the order of appendJob. At the end is the body,
+// or its size alone.
 const (
 	jobQueueBefore = 1 << iota
 	jobGenerated
@@ -238,8 +240,10 @@ func (r *Reader) job(j *fsm.Job, queueBefore string) {
 	} else {
 		j.ID = r.Text()
 	}
-	j.Due, j.FirstDue, j.Created, j.TTL, j.TTR, j.MaxAttempts = r.Time(), r.Time(), r.Time(), r.Time(), r.duration(), r.Uint32()
-	j.Attempt, j.Fence, j.Until, j.LeaseTTR, j.Redrives, j.Died = r.Uint32(), r.Uvarint(), r.Time(), r.duration(), r.Uint32(), r.Time()
+	j.Due, j.FirstDue, j.Created, j.TTL, j.TTR, j.MaxAttempts = r.Time(), r.Time(), r.Time(), r.Time(), r.duration(),
+		r.Uint32()
+	j.Attempt, j.Fence, j.Until, j.LeaseTTR, j.Redrives, j.Died = r.Uint32(), r.Uvarint(), r.Time(), r.duration(),
+		r.Uint32(), r.Time()
 	j.RetryDelays, j.LastError, j.Headers = r.durations(), r.Text(), r.headers()
 	if fields&jobBody != 0 {
 		j.Body = r.Bytes()
@@ -252,7 +256,8 @@ func (r *Reader) job(j *fsm.Job, queueBefore string) {
 func appendQueue(dst []byte, q *fsm.Queue) []byte {
 	dst = binary.AppendUvarint(appendPartition(dst, q.Name, q.Partition, q.Partitions), q.Version)
 	dst = appendCounts(AppendSettings(dst, &q.Settings), &q.Counts, &q.Counters)
-	for _, v := range [...]uint64{Unsigned(q.OldestReady), Unsigned(q.NextDue), Unsigned(q.Created), Unsigned(q.DedupSince), q.Tombstones} {
+	for _, v := range [...]uint64{Unsigned(q.OldestReady), Unsigned(q.NextDue), Unsigned(q.Created),
+		Unsigned(q.DedupSince), q.Tombstones} {
 		dst = binary.AppendUvarint(dst, v)
 	}
 	return appendDue(dst, &q.Due)
@@ -265,7 +270,8 @@ func (r *Reader) queue(q *fsm.Queue) {
 	q.Due = r.due()
 }
 
-// appendDue appends: uvarint overdue, minute, hour, day, month, later; then the slices of minutes, hours and days.
+// appendDue appends: uvarint overdue, minute, hour, day, month, later; then the slices of minutes,
+// hours and days.
 func appendDue(dst []byte, v *fsm.Due) []byte {
 	for _, n := range [...]uint64{v.Overdue, v.Minute, v.Hour, v.Day, v.Month, v.Later} {
 		dst = binary.AppendUvarint(dst, n)
@@ -277,12 +283,14 @@ func appendDue(dst []byte, v *fsm.Due) []byte {
 
 func (r *Reader) due() fsm.Due {
 	return fsm.Due{
-		Overdue: r.Uvarint(), Minute: r.Uvarint(), Hour: r.Uvarint(), Day: r.Uvarint(), Month: r.Uvarint(), Later: r.Uvarint(),
+		Overdue: r.Uvarint(), Minute: r.Uvarint(), Hour: r.Uvarint(), Day: r.Uvarint(), Month: r.Uvarint(),
+		Later:   r.Uvarint(),
 		Minutes: r.slices(fsm.Minute), Hours: r.slices(fsm.Hour), Days: r.slices(fsm.Day),
 	}
 }
 
-// appendSlices appends: uvarint number of slices, then of each its number since the epoch and its jobs.
+// appendSlices appends: uvarint number of slices, then of each its number since the epoch and its
+// jobs.
 func appendSlices(dst []byte, list []fsm.DueSlice, length fsm.Time) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(list)))
 	for _, s := range list {
@@ -308,8 +316,8 @@ func (r *Reader) slices(length fsm.Time) []fsm.DueSlice {
 	return list
 }
 
-// appendRecent appends: flag known; if so uvarints window, puts, grants, acks, lateMax, number of buckets and each up to
-// the last that is not empty.
+// appendRecent appends: flag known; if so uvarints window, puts, grants, acks, lateMax, number of
+// buckets and each up to the last that is not empty.
 func appendRecent(dst []byte, v *fsm.Recent) []byte {
 	if dst = appendFlag(dst, v != nil); v == nil {
 		return dst
@@ -331,7 +339,9 @@ func (r *Reader) recent() *fsm.Recent {
 	if !r.flag() {
 		return nil
 	}
-	v := &fsm.Recent{Window: r.duration(), Puts: r.Uvarint(), Grants: r.Uvarint(), Acks: r.Uvarint(), LateMax: r.duration()}
+	v := &fsm.Recent{
+		Window: r.duration(), Puts: r.Uvarint(), Grants: r.Uvarint(), Acks: r.Uvarint(), LateMax: r.duration(),
+	}
 	buckets := r.Length(1)
 	if buckets > len(v.Late) {
 		r.Damaged("too many buckets of lateness")

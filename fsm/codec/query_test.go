@@ -31,9 +31,12 @@ func everyResult() []fsm.Result {
 	return []fsm.Result{
 		{
 			Code: fsm.RateLimited, State: fsm.Delayed, Created: true, More: true, Replayed: true, Partition: 2, Serial: 300,
-			Due: 1_800_000_000_001_000_000, Until: 1_800_000_060_002_000_000, Count: 4096, Wait: 3 * time.Second, Grants: fsmtest.EveryGrant(),
+			Due: 1_800_000_000_001_000_000, Until: 1_800_000_060_002_000_000, Count: 4096, Wait: 3 * time.Second,
+			Grants: fsmtest.EveryGrant(),
 		},
-		{}, {Code: fsm.Quota, State: fsm.Expired, Until: 1}, {Replayed: true}, {More: true, Partition: 1}, {Wait: 1}, {Count: 1},
+		{}, {
+			Code: fsm.Quota, State: fsm.Expired, Until: 1,
+		}, {Replayed: true}, {More: true, Partition: 1}, {Wait: 1}, {Count: 1},
 	}
 }
 
@@ -46,7 +49,9 @@ func TestGoldenQueries(t *testing.T) {
 		encoded := AppendQuery(nil, q)
 		golden(t, "query_"+name, encoded)
 		if name == "JobQuery" {
-			if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(got, fsm.Query(&fsm.JobQuery{Queue: "ns/orders", ID: "order-42"})) {
+			if got, err := ParseQuery(encoded); err != nil || !cmp.Equal(got, fsm.Query(&fsm.JobQuery{
+				Queue: "ns/orders", ID: "order-42",
+			})) {
 				t.Errorf("%s of the first format came back as %+v, %v", name, got, err)
 			}
 			encoded = AppendQueryIn(nil, 2, q)
@@ -71,7 +76,11 @@ func TestGoldenQueries(t *testing.T) {
 
 func TestGoldenReading(t *testing.T) {
 	v := fsmtest.EveryReading()
-	requireSet(t, "Job", reflect.ValueOf(func() fsm.Job { j := v.Jobs[0]; j.Generated = v.Jobs[1].Generated; return j }()), false)
+	requireSet(t, "Job", reflect.ValueOf(func() fsm.Job {
+		j := v.Jobs[0]
+		j.Generated = v.Jobs[1].Generated
+		return j
+	}()), false)
 	requireSet(t, "Queue", reflect.ValueOf(v.Queues[0]), false)
 	requireSet(t, "Reading", reflect.ValueOf(v), false)
 	first := inFirstFormat(v)
@@ -121,7 +130,11 @@ func TestGoldenResults(t *testing.T) {
 func TestRequestsComeBack(t *testing.T) {
 	for _, want := range []*fsm.Request{
 		{Caller: "ns", ID: "request", Commands: append(fsmtest.EveryCommand(), fsmtest.EveryCommand()...)}, {},
-		{ID: "two of a kind", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}, &fsm.Reserve{Queues: []string{"c"}}, &fsm.Redrive{IDs: []string{"x"}}, &fsm.Redrive{IDs: []string{"y"}}}},
+		{
+			ID: "two of a kind",
+			Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}, &fsm.Reserve{Queues: []string{"c"}},
+				&fsm.Redrive{IDs: []string{"x"}}, &fsm.Redrive{IDs: []string{"y"}}},
+		},
 	} {
 		got, err := ParseRequest(AppendRequest(nil, want))
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -146,8 +159,12 @@ func parsers() map[string]func([]byte) error {
 
 func TestWhatIsNotWholeIsRefused(t *testing.T) {
 	reading := fsmtest.EveryReading()
-	whole := map[string][][]byte{"reading": {AppendReadingIn(nil, fsm.LatestFormat, &reading)}, "results": {AppendResults(nil, everyResult())}}
-	whole["request"] = [][]byte{AppendRequest(nil, &fsm.Request{Caller: "ns", ID: "request", Commands: fsmtest.EveryCommand()})}
+	whole := map[string][][]byte{
+		"reading": {AppendReadingIn(nil, fsm.LatestFormat, &reading)}, "results": {AppendResults(nil, everyResult())},
+	}
+	whole["request"] = [][]byte{AppendRequest(nil, &fsm.Request{
+		Caller: "ns", ID: "request", Commands: fsmtest.EveryCommand(),
+	})}
 	for _, q := range fsmtest.EveryQuery() {
 		whole["query"] = append(whole["query"], AppendQueryIn(nil, fsm.LatestFormat, q))
 	}
@@ -175,7 +192,9 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 	var huge []byte
 	huge = AppendText(append(huge, byte(fsm.FirstFormat), byte(fsm.KindQueuesQuery)), "")
 	huge = append(AppendText(huge, ""), 0x80, 0x80, 0x80, 0x80, 0x08) // 2^31
-	beyond := AppendReading(nil, &fsm.Reading{Kind: fsm.KindQueueQuery, Queues: []fsm.Queue{{Due: fsm.Due{Days: []fsm.DueSlice{{Start: fsm.TimeMax, Jobs: 1}}}}}})
+	beyond := AppendReading(nil, &fsm.Reading{
+		Kind: fsm.KindQueueQuery, Queues: []fsm.Queue{{Due: fsm.Due{Days: []fsm.DueSlice{{Start: fsm.TimeMax, Jobs: 1}}}}},
+	})
 	beyond[len(beyond)-2]++ // the last byte of the last day's number
 	for name, tc := range map[string]struct {
 		format string
@@ -186,13 +205,17 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"query of a new kind": {"query", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery) + 1, 0}, fsm.ErrVersion},
 		"limit of 2^31":       {"query", huge, fsm.ErrDamaged},
 		"reading of kind 0":   {"reading", []byte{byte(fsm.FirstFormat), 0, 0, 0, 0, 0, 0, 0}, fsm.ErrVersion},
-		"reading of new kind": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery) + 1, 0, 0, 0, 0, 0, 0}, fsm.ErrVersion},
-		"reading of new code": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery), byte(fsm.Restoring) + 1, 0, 0, 0, 0, 0}, fsm.ErrVersion},
-		"flag of 2":           {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 2, 0, 0, 0, 0}, fsm.ErrDamaged},
+		"reading of new kind": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery) + 1, 0, 0, 0, 0, 0, 0},
+			fsm.ErrVersion},
+		"reading of new code": {"reading",
+			[]byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery), byte(fsm.Restoring) + 1, 0, 0, 0, 0, 0}, fsm.ErrVersion},
+		"flag of 2": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 2, 0, 0, 0, 0},
+			fsm.ErrDamaged},
 		"job with new fields": {"reading", changedJob(func(b []byte) { b[0] = jobFieldsEnd }), fsm.ErrVersion},
 		"job in a new state":  {"reading", changedJob(func(b []byte) { b[1] = byte(fsm.Expired) + 1 }), fsm.ErrVersion},
 		"slice after the end": {"reading", beyond, fsm.ErrDamaged},
-		"many jobs":           {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, fsm.ErrDamaged},
+		"many jobs": {"reading",
+			[]byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, fsm.ErrDamaged},
 		"command of new kind": {"request", []byte{0, 0, 1, 2, byte(fsm.KindResetClock) + 1, 0}, fsm.ErrVersion},
 		"new code":            {"results", []byte{resultsVersion, 1, byte(fsm.Restoring) + 1, 0, 0}, fsm.ErrVersion},
 		"new state":           {"results", []byte{resultsVersion, 1, 0, byte(fsm.Expired) + 1, 0}, fsm.ErrVersion},
@@ -212,20 +235,30 @@ func changedJob(change func(b []byte)) []byte {
 	return b
 }
 
-// TestNegativeTimesAreReadAsZero: as in commands, no mistake of a caller ends as bytes that nobody can read.
+// TestNegativeTimesAreReadAsZero: as in commands, no mistake of a caller ends as bytes that nobody
+// can read.
 func TestNegativeTimesAreReadAsZero(t *testing.T) {
 	reading := fsm.Reading{
-		Kind: fsm.KindJobQuery, Clock: -1, Now: -1, Queues: []fsm.Queue{{OldestReady: -1, NextDue: -1, Created: -1, DedupSince: -1}},
-		Jobs: []fsm.Job{{Due: -1, FirstDue: -1, Created: -1, TTR: -1, TTL: -1, Until: -1, LeaseTTR: -1, Died: -1, RetryDelays: []time.Duration{-1}}},
+		Kind: fsm.KindJobQuery, Clock: -1, Now: -1, Queues: []fsm.Queue{{
+			OldestReady: -1, NextDue: -1, Created: -1, DedupSince: -1,
+		}},
+		Jobs: []fsm.Job{{
+			Due: -1, FirstDue: -1, Created: -1, TTR: -1, TTL: -1, Until: -1, LeaseTTR: -1, Died: -1,
+			RetryDelays: []time.Duration{-1},
+		}},
 	}
 	if _, err := ParseReading(AppendReading(nil, &reading)); err != nil {
 		t.Error(err)
 	}
-	if _, err := ParseResults(AppendResults(nil, []fsm.Result{{Due: -1, Until: -1, Wait: -1, Grants: []fsm.Grant{{Due: -1, Until: -1}}}})); err != nil {
+	if _, err := ParseResults(AppendResults(nil, []fsm.Result{{
+		Due: -1, Until: -1, Wait: -1, Grants: []fsm.Grant{{Due: -1, Until: -1}},
+	}})); err != nil {
 		t.Error(err)
 	}
 	for _, q := range []fsm.Query{
-		&fsm.ListQuery{DueAfter: -1, DueBefore: -1, After: fsm.Cursor{Due: -1}, Max: -1}, &fsm.QueuesQuery{Max: -1}, &fsm.HeldQuery{Grants: []fsm.Grant{{Due: -1, Until: -1}}},
+		&fsm.ListQuery{
+			DueAfter: -1, DueBefore: -1, After: fsm.Cursor{Due: -1}, Max: -1,
+		}, &fsm.QueuesQuery{Max: -1}, &fsm.HeldQuery{Grants: []fsm.Grant{{Due: -1, Until: -1}}},
 	} {
 		if _, err := ParseQuery(AppendQuery(nil, q)); err != nil {
 			t.Errorf("%+v: %v", q, err)

@@ -13,7 +13,8 @@ func LengthBytes(n int) int {
 	return binary.PutUvarint(b[:], uint64(n))
 }
 
-// SetLength sets the length of all that follows the room for it, which begins at start. What follows is moved where the room is not just as large as it must be.
+// SetLength sets the length of all that follows the room for it, which begins at start. What
+// follows is moved where the room is not just as large as it must be.
 func SetLength(dst []byte, start, room int) []byte {
 	n := len(dst) - start - room
 	w := LengthBytes(n)
@@ -27,9 +28,10 @@ func SetLength(dst []byte, start, room int) []byte {
 	return dst[:start+w+n]
 }
 
-// Reader takes values off the front of b. After the first error every value is zero. Of a reader that newReader made, a text that equals the last
-// one is the same string, since one queue is named in most commands of an entry, and others are parts of s, a copy of all that is made for the
-// first of them: texts cost no allocation each.
+// Reader takes values off the front of b. After the first error every value is zero. Of a reader
+// that newReader made, a text that equals the last one is the same string, since one queue is named
+// in most commands of an entry, and others are parts of s, a copy of all that is made for the first
+// of them: texts cost no allocation each.
 type Reader struct {
 	B, all []byte
 	s      string
@@ -156,7 +158,8 @@ func (r *Reader) duration() time.Duration {
 	return time.Duration(v)
 }
 
-// Length reads a count of things of at least size bytes each, so that no damaged count makes the reader allocate.
+// Length reads a count of things of at least size bytes each, so that no damaged count makes the
+// reader allocate.
 func (r *Reader) Length(size int) int {
 	v := r.Uvarint()
 	if v > uint64(len(r.B)/size) {
@@ -266,7 +269,8 @@ func AppendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// Unsigned makes a negative time or duration 0, so that no caller's mistake ends as an entry that no replica can read.
+// Unsigned makes a negative time or duration 0, so that no caller's mistake ends as an entry that
+// no replica can read.
 func Unsigned[T ~int64](v T) uint64 { return uint64(max(v, 0)) }
 
 func appendFlag(dst []byte, v bool) []byte {

@@ -110,7 +110,8 @@ type HeldJob struct {
 	Flags   HeldFlags
 }
 
-// Held reads what the appendHeld of a snapshot wrote. Headers, retry delays and body alias the input.
+// Held reads what the appendHeld of a snapshot wrote. Headers, retry delays and body alias the
+// input.
 func (r *Reader) Held() HeldJob {
 	v := HeldJob{Job: fsm.Job{Serial: r.Serial(), Generated: true, Due: r.Time()}}
 	v.State, v.Priority, v.Flags = fsm.State(r.Byte()), int8(r.Byte()), HeldFlags(r.Byte())
@@ -152,6 +153,7 @@ func (r *Reader) Payload(v *fsm.Job, flags HeldFlags) {
 // Tombstone reads what Snapshot.appendTomb wrote.
 func (r *Reader) Tombstone() fsm.Tombstone {
 	return fsm.Tombstone{
-		Serial: r.Serial(), FirstDue: r.Time(), Ended: r.Time(), State: fsm.State(r.Byte()), ID: r.Text(), Content: r.Array16(),
+		Serial: r.Serial(), FirstDue: r.Time(), Ended: r.Time(), State: fsm.State(r.Byte()), ID: r.Text(),
+		Content: r.Array16(),
 	}
 }

@@ -12,7 +12,8 @@ import (
 //	uvarint  number of results, then each
 const resultsVersion = 1
 
-// AppendResults appends the encoding of what commands were answered to dst. Nothing that a caller may see of a result is lost.
+// AppendResults appends the encoding of what commands were answered to dst. Nothing that a caller
+// may see of a result is lost.
 func AppendResults(dst []byte, results []fsm.Result) []byte {
 	dst = binary.AppendUvarint(append(dst, resultsVersion), uint64(len(results)))
 	for i := range results {
@@ -21,7 +22,8 @@ func AppendResults(dst []byte, results []fsm.Result) []byte {
 	return dst
 }
 
-// ParseResults reads results back. They share no memory with b. Errors wrap ErrDamaged or ErrVersion.
+// ParseResults reads results back. They share no memory with b. Errors wrap ErrDamaged or
+// ErrVersion.
 func ParseResults(b []byte) ([]fsm.Result, error) {
 	r := NewReader(b)
 	r.version("results", resultsVersion)
@@ -46,7 +48,8 @@ func ParseResults(b []byte) ([]fsm.Result, error) {
 //
 //	text caller, text request id, 16 bytes content, uvarint at, uvarint number of results, then each result
 //
-// A result is a byte Code, a byte State, a byte of resultFields, the fields it names, and the grants.
+// A result is a byte Code, a byte State, a byte of resultFields, the fields it names, and the
+// grants.
 const (
 	resultCreated = 1 << iota
 	resultMore

@@ -5,7 +5,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// Job is a held job's part of the digest. content is the content hash of a job with a client-chosen id, else zero.
+// Job is a held job's part of the digest. content is the content hash of a job with a client-chosen
+// id, else zero.
 func Job(j *fsm.Job, content [16]byte) uint64 {
 	return JobIn(JobPayload(j, content), &JobState{
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
@@ -62,7 +63,8 @@ func Tombstone(t *fsm.Tombstone) uint64 {
 		time(t.FirstDue).Word(uint64(t.State)).time(t.Ended).Sum()
 }
 
-// Finished is a finished lease's part of the digest; expiry is the time up to which it is remembered.
+// Finished is a finished lease's part of the digest; expiry is the time up to which it is
+// remembered.
 func Finished(serial, fence uint64, expiry fsm.Time) uint64 {
 	return hashOfFinished.Word(serial).Word(fence).time(expiry).Sum()
 }
@@ -102,9 +104,10 @@ func IDKey(seed uint64, queue uint32, id string) uint32 {
 	return uint32(hashOfID.Word(seed).Word(uint64(queue)).text(id).Sum())
 }
 
-// SerialKey keeps 64 consecutive serials in 64 consecutive buckets, so that a stream of puts walks through the table
-// instead of missing the cache at each step. The order within is different in each group, lest serials with something in
-// common, such as being even, crowd in a part of the buckets.
+// SerialKey keeps 64 consecutive serials in 64 consecutive buckets, so that a stream of puts walks
+// through the table instead of missing the cache at each step. The order within is different in
+// each group, lest serials with something in common, such as being even, crowd in a part of the
+// buckets.
 func SerialKey(serial uint64) uint32 {
 	group := hashOfSerial.Word(serial >> 6).Sum()
 	return uint32(group)&^63 | uint32(serial^group>>32)&63

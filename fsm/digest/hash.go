@@ -6,8 +6,9 @@ import (
 	"math/bits"
 )
 
-// Hasher is a fixed 64-bit hash of a sequence of values, fast enough to run at every change of a job: each 64-bit word is
-// folded in with one 64×64→128-bit multiplication. It is not cryptographic; the digest guards against faults, not forgers.
+// Hasher is a fixed 64-bit hash of a sequence of values, fast enough to run at every change of a
+// job: each 64-bit word is folded in with one 64×64→128-bit multiplication. It is not
+// cryptographic; the digest guards against faults, not forgers.
 type Hasher uint64
 
 // The multipliers are odd and have no simple relation: the fractional parts of √2, √3 and √5.

@@ -1,4 +1,5 @@
-// Package fsmtest has values with every field set, and golden files, for the tests of fsm and of its rooms.
+// Package fsmtest has values with every field set, and golden files, for the tests of fsm and of
+// its rooms.
 package fsmtest
 
 import (
@@ -13,10 +14,14 @@ func EveryCommand() []fsm.Command {
 	return []fsm.Command{
 		&fsm.Put{
 			Queue: "ns/orders", Partition: 1, Partitions: 3, ID: "order-42", Again: true,
-			Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts | fsm.GivenRetryDelays | fsm.GivenTTL,
+			Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts |
+				fsm.GivenRetryDelays | fsm.GivenTTL,
 			Delay: 30 * time.Minute, TTR: time.Minute, TTL: 24 * time.Hour, Priority: -7, MaxAttempts: 5,
 			RetryDelays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute},
-			Headers:     []fsm.Header{{Name: "a", Value: "1"}, {Name: "traceparent", Value: "00-ab-cd-01"}}, Body: []byte("close order 42"),
+			Headers: []fsm.Header{
+				{Name: "a", Value: "1"},
+				{Name: "traceparent", Value: "00-ab-cd-01"},
+			}, Body: []byte("close order 42"),
 		},
 		&fsm.Reserve{Queues: []string{"orders", "ns/mail"}, Max: 10, TTR: time.Minute, Bytes: 4 << 20},
 		&fsm.Ack{Ref: ref},
@@ -42,24 +47,33 @@ func EverySetting() fsm.Settings {
 	return fsm.Settings{
 		TTR: 40 * time.Second, MaxAttempts: 9, MaxAttemptsSet: true, RetryDelays: []time.Duration{time.Second, time.Hour},
 		DedupWindow: 20 * time.Minute, DedupWindowSet: true, DedupForever: true, MaxInFlight: 11, MaxJobs: 12, MaxBytes: 13,
-		PutsPerSecond: 14, Overdue: fsm.SpreadOverdue, OverduePeriod: time.Minute, OverdueAfter: time.Hour, ExpireToDead: true,
-		Paused: true, PausedUntil: 15,
+		PutsPerSecond: 14, Overdue: fsm.SpreadOverdue, OverduePeriod: time.Minute, OverdueAfter: time.Hour,
+		ExpireToDead: true,
+		Paused:       true, PausedUntil: 15,
 	}
 }
 
 // EveryImport returns an Import with every field set.
 func EveryImport() *fsm.Import {
 	return &fsm.Import{
-		Restore: [16]byte{1, 2, 3}, Step: fsm.ImportRecords, Sequence: 300, Floor: 70000, Overdue: fsm.ImportSpread, Period: time.Minute,
-		Since: 1_800_000_000_000_000_000, Total: 500,
-		Records: []fsm.BackupRecord{{Kind: fsm.BackupQueue, Data: []byte("queue")}, {Kind: fsm.BackupJob, Data: []byte("job")}, {Kind: fsm.BackupTombstone, Data: []byte{}}},
+		Restore: [16]byte{1, 2, 3}, Step: fsm.ImportRecords, Sequence: 300, Floor: 70000, Overdue: fsm.ImportSpread,
+		Period: time.Minute,
+		Since:  1_800_000_000_000_000_000, Total: 500,
+		Records: []fsm.BackupRecord{
+			{Kind: fsm.BackupQueue, Data: []byte("queue")},
+			{Kind: fsm.BackupJob, Data: []byte("job")},
+			{Kind: fsm.BackupTombstone, Data: []byte{}},
+		},
 	}
 }
 
 // EveryGrant returns a grant with every field set, and one of a queue with other values.
 func EveryGrant() []fsm.Grant {
 	return []fsm.Grant{
-		{Queue: "ns/orders", Partition: 2, Serial: 300, Fence: 70000, Attempt: 3, Due: 1_800_000_000_001_000_000, Until: 1_800_000_060_002_000_000},
+		{
+			Queue: "ns/orders", Partition: 2, Serial: 300, Fence: 70000, Attempt: 3, Due: 1_800_000_000_001_000_000,
+			Until: 1_800_000_060_002_000_000,
+		},
 		{Queue: "mail", Partition: 1, Serial: 301, Fence: 70001, Attempt: 1, Due: 1, Until: 2},
 	}
 }
@@ -79,31 +93,44 @@ func EveryQuery() []fsm.Query {
 	}
 }
 
-// EveryReading returns every field of a job and of a queue set to a value of its own: two jobs of one queue and one of another, one
-// without body, and one with a generated id.
+// EveryReading returns every field of a job and of a queue set to a value of its own: two jobs of
+// one queue and one of another, one without body, and one with a generated id.
 func EveryReading() fsm.Reading {
 	job := fsm.Job{
 		Queue: "ns/orders", Partition: 2, Serial: 300, ID: "order-42", State: fsm.Reserved, Priority: -7,
 		Due: 1_800_000_000_001_000_000, FirstDue: 1_800_000_000_002_000_000, Created: 1_800_000_000_000_000_003,
 		Given: fsm.GivenTTR | fsm.GivenTTL, TTR: time.Minute, MaxAttempts: 5, RetryDelays: []time.Duration{0, time.Minute},
-		TTL: 1_800_000_000_004_000_000, Headers: []fsm.Header{{Name: "a", Value: "1"}, {Name: "traceparent", Value: "00-ab-cd-01"}}, Body: []byte("close order 42"),
+		TTL: 1_800_000_000_004_000_000, Headers: []fsm.Header{
+			{Name: "a", Value: "1"},
+			{Name: "traceparent", Value: "00-ab-cd-01"},
+		}, Body: []byte("close order 42"),
 		BodyBytes: 14, Attempt: 3, Fence: 70000, Until: 1_800_000_060_005_000_000, LeaseTTR: 2 * time.Minute, Redrives: 6,
 		LastError: "smtp 421", Died: 1_800_000_000_000_000_007, Ended: 1_800_000_000_000_000_010, AttemptUnknown: true,
 	}
 	generated := fsm.Job{Queue: "ns/orders", Partition: 2, Serial: 301, ID: "2-301", Generated: true, Body: []byte{}}
 	return fsm.Reading{
-		Kind: fsm.KindHeldQuery, Code: fsm.Invalid, Clock: 1_800_000_000_000_000_008, Now: 1_800_000_000_000_000_009, More: true,
+		Kind: fsm.KindHeldQuery, Code: fsm.Invalid, Clock: 1_800_000_000_000_000_008, Now: 1_800_000_000_000_000_009,
+		More: true,
 		Jobs: []fsm.Job{job, generated, {Queue: "mail", ID: "x", BodyBytes: 1 << 20}},
 		Queues: []fsm.Queue{{
 			Name: "ns/orders", Partition: 2, Partitions: 3, Version: 9, Settings: EverySetting(),
-			Counts:   fsm.Counts{Delayed: 1, Ready: 2, Reserved: 3, Dead: 4, Bytes: 5},
-			Counters: fsm.Counters{Put: 1, Duplicate: 2, Granted: 3, Acked: 4, Nacked: 5, Released: 6, Lapsed: 7, Extended: 8, Cancelled: 9, Expired: 10, Died: 11, Redriven: 12, Rescheduled: 13, Purged: 14}, OldestReady: 15, NextDue: 16, Created: 17, Tombstones: 18, DedupSince: 19,
+			Counts: fsm.Counts{Delayed: 1, Ready: 2, Reserved: 3, Dead: 4, Bytes: 5},
+			Counters: fsm.Counters{
+				Put: 1, Duplicate: 2, Granted: 3, Acked: 4, Nacked: 5, Released: 6, Lapsed: 7, Extended: 8, Cancelled: 9,
+				Expired: 10, Died: 11, Redriven: 12, Rescheduled: 13, Purged: 14,
+			}, OldestReady: 15, NextDue: 16, Created: 17, Tombstones: 18, DedupSince: 19,
 			Due: fsm.Due{
 				Overdue: 20, Minute: 21, Hour: 22, Day: 23, Month: 24, Later: 25,
-				Minutes: []fsm.DueSlice{{Start: 26 * fsm.Minute, Jobs: 27}, {Start: fsm.TimeMax / fsm.Minute * fsm.Minute, Jobs: 28}},
-				Hours:   []fsm.DueSlice{{Start: 29 * fsm.Hour, Jobs: 30}}, Days: []fsm.DueSlice{{Start: 31 * fsm.Day, Jobs: 32}},
+				Minutes: []fsm.DueSlice{
+					{Start: 26 * fsm.Minute, Jobs: 27},
+					{Start: fsm.TimeMax / fsm.Minute * fsm.Minute, Jobs: 28},
+				},
+				Hours: []fsm.DueSlice{{Start: 29 * fsm.Hour, Jobs: 30}}, Days: []fsm.DueSlice{{Start: 31 * fsm.Day, Jobs: 32}},
 			},
-			Recent: &fsm.Recent{Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [fsm.LateBuckets]uint64{0: 37, 5: 38, fsm.LateBuckets - 1: 39}, LateMax: 40},
+			Recent: &fsm.Recent{
+				Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [fsm.LateBuckets]uint64{0: 37, 5: 38, fsm.LateBuckets - 1: 39},
+				LateMax: 40,
+			},
 			Format: fsm.LatestFormat,
 		}, {Name: "mail"}},
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// Check returns what is wrong with the state: everything that must hold after every entry, whatever was applied.
+// Check returns what is wrong with the state: everything that must hold after every entry, whatever
+// was applied.
 func (m *Model) Check() error {
 	var errs []error
 	fences, serials := map[uint64]bool{}, map[uint64]bool{}
@@ -25,7 +26,8 @@ func (m *Model) Check() error {
 		for _, j := range q.jobs {
 			errs = append(errs, m.checkJob(q, j))
 			if ids[j.ID] || serials[j.Serial] || j.Fence != 0 && fences[j.Fence] {
-				errs = append(errs, fmt.Errorf("queue %q: id %q, serial %d or fence %d is there twice", q.Name, j.ID, j.Serial, j.Fence))
+				errs = append(errs, fmt.Errorf("queue %q: id %q, serial %d or fence %d is there twice", q.Name, j.ID, j.Serial,
+					j.Fence))
 			}
 			ids[j.ID], serials[j.Serial], fences[j.Fence] = true, true, true
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// sound returns a model that holds a delayed, a reserved and a dead job, a tombstone, a finished lease and a remembered request.
+// sound returns a model that holds a delayed, a reserved and a dead job, a tombstone, a finished
+// lease and a remembered request.
 func sound(t *testing.T) *Model {
 	t.Helper()
 	m := New(fsm.Config{TombstonesMax: 1, FinishedMax: 1, AnswersBytesMax: 500})
@@ -46,16 +47,24 @@ func TestModelCheckFindsEachFault(t *testing.T) {
 		{"one id twice", func(_ *Model, q *queue) { q.jobs[dead].ID = "delayed" }, "is there twice"},
 		{"one serial twice", func(_ *Model, q *queue) { q.jobs[reserved].Serial = q.jobs[dead].Serial }, "is there twice"},
 		{"one fence twice", func(_ *Model, q *queue) { q.jobs[reserved].Fence = q.jobs[dead].Fence }, "is there twice"},
-		{"a fence lives on after its ack", func(m *Model, q *queue) { m.finished[0].fence = q.jobs[reserved].Fence }, "once finished"},
+		{"a fence lives on after its ack", func(m *Model, q *queue) {
+			m.finished[0].fence = q.jobs[reserved].Fence
+		}, "once finished"},
 		{"an ended job is held", func(_ *Model, q *queue) { q.jobs[dead].State = fsm.Acked }, "held in a state that is not"},
-		{"a serial from nowhere", func(m *Model, q *queue) { q.jobs[delayed].Serial = m.Serial + 1 }, "beyond the shard's serial"},
+		{"a serial from nowhere", func(m *Model, q *queue) {
+			q.jobs[delayed].Serial = m.Serial + 1
+		}, "beyond the shard's serial"},
 		{"a fence before its job", func(_ *Model, q *queue) { q.jobs[reserved].Fence = 1 }, "fence is not above"},
 		{"reserved by nobody", func(_ *Model, q *queue) { q.jobs[delayed].State = fsm.Reserved }, "without a lease"},
 		{"dead without a death", func(_ *Model, q *queue) { q.jobs[delayed].State = fsm.Dead }, "dead since never"},
 		{"a job of tomorrow", func(m *Model, q *queue) { q.jobs[delayed].Created = m.Clock + 1 }, "after now"},
 		{"due within a millisecond", func(_ *Model, q *queue) { q.jobs[delayed].Due++ }, "a part of a millisecond"},
-		{"first due within a millisecond", func(_ *Model, q *queue) { q.jobs[delayed].FirstDue++ }, "a part of a millisecond"},
-		{"leased until within a millisecond", func(_ *Model, q *queue) { q.jobs[reserved].Until-- }, "a part of a millisecond"},
+		{"first due within a millisecond", func(_ *Model, q *queue) {
+			q.jobs[delayed].FirstDue++
+		}, "a part of a millisecond"},
+		{"leased until within a millisecond", func(_ *Model, q *queue) {
+			q.jobs[reserved].Until--
+		}, "a part of a millisecond"},
 		{"alive until within a millisecond", func(_ *Model, q *queue) { q.jobs[dead].TTL++ }, "a part of a millisecond"},
 		{"a queue that was never created", func(m *Model, q *queue) { q.CreateSeq = m.QueuesCreated + 1 }, "out of order"},
 		{"too many tombstones", func(m *Model, _ *queue) { m.cfg.TombstonesMax = 0 }, "1 tombstones, at most 0"},

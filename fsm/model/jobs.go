@@ -69,7 +69,8 @@ func (q *queue) putAgain(equal bool, state fsm.State, serial uint64, firstDue fs
 	return fsm.Result{State: state, Partition: q.Partition, Serial: serial, Due: firstDue}
 }
 
-// newJob returns the job that a put asks for, without serial and generated id. Options that are omitted stay zero.
+// newJob returns the job that a put asks for, without serial and generated id. Options that are
+// omitted stay zero.
 func (m *Model) newJob(q *queue, c *fsm.Put) *job {
 	j := &job{Job: fsm.Job{
 		Queue: q.Name, Partition: q.Partition, ID: c.ID, Generated: c.ID == "", Given: c.Given,
@@ -134,7 +135,8 @@ func (q *queue) isFull(j *job) bool {
 	return jobs > 0 && held.Jobs()+1 > jobs || size > 0 && held.Bytes+j.bytes() > size
 }
 
-// tokens describes the bucket of a queue: a token every interval, and room for a burst that lasts tolerance.
+// tokens describes the bucket of a queue: a token every interval, and room for a burst that lasts
+// tolerance.
 func (q *queue) tokens() (interval, tolerance time.Duration) {
 	rate := time.Duration(min(q.partitionLimit(q.Settings.PutsPerSecond), uint64(time.Second)))
 	interval = time.Second / rate
@@ -210,7 +212,8 @@ func (m *Model) leaseJob(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
 	j.Until = m.Clock.After(j.LeaseTTR)
 	return fsm.Grant{
-		Queue: q.Name, Partition: q.Partition, Serial: j.Serial, Fence: j.Fence, Attempt: j.Attempt, Due: j.Due, Until: j.Until,
+		Queue: q.Name, Partition: q.Partition, Serial: j.Serial, Fence: j.Fence, Attempt: j.Attempt, Due: j.Due,
+		Until: j.Until,
 	}
 }
 

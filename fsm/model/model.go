@@ -1,8 +1,10 @@
-// Package model states the rules of package fsm a second time, to be read: slices, loops and sorting, in the order of the
-// section "Rules" of fsm/DESIGN.md. It borrows the vocabulary of fsm (commands, results, records and their hashes) and nothing
-// of its machine, codec or data structures. Tests apply the same entries to both and compare results, digests and reads.
+// Package model states the rules of package fsm a second time, to be read: slices, loops and
+// sorting, in the order of the section "Rules" of fsm/DESIGN.md. It borrows the vocabulary of fsm
+// (commands, results, records and their hashes) and nothing of its machine, codec or data
+// structures. Tests apply the same entries to both and compare results, digests and reads.
 //
-// A rule that changes in fsm changes here in the same commit; where the two disagree, DESIGN.md decides.
+// A rule that changes in fsm changes here in the same commit; where the two disagree, DESIGN.md
+// decides.
 package model
 
 import (
@@ -30,7 +32,8 @@ type Model struct {
 	settled map[string]bool // names of the queues that a command has named
 }
 
-// queue is a queue's own values and its held jobs in put order. Counts of the record stay zero: see queue.count.
+// queue is a queue's own values and its held jobs in put order. Counts of the record stay zero: see
+// queue.count.
 type queue struct {
 	fsm.QueueRecord
 	jobs []*job
@@ -67,8 +70,8 @@ func New(cfg fsm.Config) *Model {
 // Speak has the entries from here on be of a format. A lower one than before changes nothing.
 func (m *Model) Speak(format fsm.Format) { m.format = max(m.format, format) }
 
-// Apply carries out one log entry (rule Entry) and returns the results of its commands in order. It keeps no reference to
-// requests.
+// Apply carries out one log entry (rule Entry) and returns the results of its commands in order. It
+// keeps no reference to requests.
 func (m *Model) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
 	m.stamp, m.before, m.settled = stamp, m.Clock, map[string]bool{}
 	m.Clock = max(m.Clock, stamp)
@@ -131,8 +134,8 @@ func (m *Model) carryOut(command fsm.Command) (result fsm.Result, changed bool) 
 	return result, result.Code == fsm.OK
 }
 
-// name returns the queue that a command names, settled if this is the first command of the entry to name it (rule Settling);
-// nil if there is no such queue.
+// name returns the queue that a command names, settled if this is the first command of the entry to
+// name it (rule Settling); nil if there is no such queue.
 func (m *Model) name(name string) *queue {
 	q := m.queue(name)
 	open := m.restored.Open() // nothing is settled then

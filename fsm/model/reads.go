@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/digest"
 )
 
-// Job returns the held job with an id as it would be if its queue were settled at now, the clock or later, without bounds.
+// Job returns the held job with an id as it would be if its queue were settled at now, the clock or
+// later, without bounds.
 func (m *Model) Job(queueName, id string, now fsm.Time) (fsm.Job, bool) {
 	q := m.queue(queueName)
 	if q == nil || q.byID(id) == nil {
@@ -19,7 +20,8 @@ func (m *Model) Job(queueName, id string, now fsm.Time) (fsm.Job, bool) {
 	return m.at(q, q.byID(id), now)
 }
 
-// at settles a shard with nothing but a copy of the one job, to see what becomes of it; false means that it is not held then.
+// at settles a shard with nothing but a copy of the one job, to see what becomes of it; false means
+// that it is not held then.
 func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	then := New(m.cfg)
 	then.Clock = max(m.Clock, now)
@@ -50,7 +52,8 @@ func (m *Model) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 func (m *Model) view(q *queue, now fsm.Time) fsm.Queue {
 	v := fsm.Queue{
 		Name: q.Name, Partition: q.Partition, Partitions: q.Partitions, Version: q.Version, Settings: q.Settings.Clone(),
-		Counts: q.count(), Counters: q.Counters, Created: q.Created, Format: q.Format, Tombstones: uint64(len(m.tombstonesOf(q))),
+		Counts: q.count(), Counters: q.Counters, Created: q.Created, Format: q.Format,
+		Tombstones: uint64(len(m.tombstonesOf(q))),
 	}
 	isReady := func(j *job) bool { return j.State == fsm.Ready || j.State == fsm.Delayed && j.Due <= now }
 	if jobs := q.jobsBy(byDue, isReady); len(jobs) > 0 {
@@ -80,7 +83,8 @@ func (q *queue) due(now fsm.Time) fsm.Due {
 	return v
 }
 
-// slices counts the delayed jobs of so many slices from the present one on, but for those whose minute is over. Empty slices are left out.
+// slices counts the delayed jobs of so many slices from the present one on, but for those whose
+// minute is over. Empty slices are left out.
 func (q *queue) slices(now fsm.Time, length time.Duration, most int) (list []fsm.DueSlice, sum uint64) {
 	for i := range most {
 		from := start(now, length) + fsm.Time(i)*fsm.Time(length)
@@ -119,7 +123,8 @@ func (m *Model) Jobs(queue string) []fsm.Job {
 	return list
 }
 
-// List returns a page of the jobs that are in a state at a time, by (due, serial), and whether there are more.
+// List returns a page of the jobs that are in a state at a time, by (due, serial), and whether
+// there are more.
 func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more bool) {
 	q := m.queue(query.Queue)
 	if q == nil {
@@ -141,8 +146,8 @@ func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more b
 	return jobs, len(matching) > query.Max
 }
 
-// Available returns how many jobs a Reserve at now could get at most, and the next time at which that may grow by itself. A
-// backlog of StepMax jobs hides what falls due after it.
+// Available returns how many jobs a Reserve at now could get at most, and the next time at which
+// that may grow by itself. A backlog of StepMax jobs hides what falls due after it.
 func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 	q := m.queue(name)
 	if q == nil || m.restored.Open() {
@@ -152,7 +157,9 @@ func (m *Model) Available(name string, now fsm.Time) (n uint64, next fsm.Time) {
 		return 0, q.Settings.PausedUntil
 	}
 	due := q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due <= now })
-	if later := q.jobsBy(byDue, func(j *job) bool { return j.State == fsm.Delayed && j.Due > now }); len(due) < fsm.StepMax && len(later) > 0 {
+	if later := q.jobsBy(byDue, func(j *job) bool {
+		return j.State == fsm.Delayed && j.Due > now
+	}); len(due) < fsm.StepMax && len(later) > 0 {
 		next = later[0].Due
 	}
 	lapsed := q.jobsBy(byUntil, func(j *job) bool { return j.State == fsm.Reserved && j.Until <= now })
@@ -181,8 +188,8 @@ func (m *Model) Stats() fsm.Stats {
 	}
 }
 
-// Recall returns the grants that a remembered request answered with and whose leases are still held at now, or refuses other
-// content.
+// Recall returns the grants that a remembered request answered with and whose leases are still held
+// at now, or refuses other content.
 func (m *Model) Recall(r *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code) {
 	then := *m
 	then.Clock = max(m.Clock, now)

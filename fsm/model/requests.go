@@ -123,8 +123,8 @@ func (m *Model) tooOld(id string) bool {
 	return ok && (at < m.Clock-fsm.Time(fsm.RequestWindow) || at <= m.LowWater)
 }
 
-// timeOfUUIDv7 returns the time in an id of the form xxxxxxxx-xxxx-7xxx-[89ab]xxx-xxxxxxxxxxxx, whose first 48 bits are
-// milliseconds since the Unix epoch (RFC 9562, section 5.7).
+// timeOfUUIDv7 returns the time in an id of the form xxxxxxxx-xxxx-7xxx-[89ab]xxx-xxxxxxxxxxxx,
+// whose first 48 bits are milliseconds since the Unix epoch (RFC 9562, section 5.7).
 func timeOfUUIDv7(id string) (fsm.Time, bool) {
 	if i := strings.IndexAny(id, "#~"); i >= 0 {
 		id = id[:i]

@@ -70,7 +70,8 @@ func (m *Model) importRecord(r *fsm.BackupRecord) bool {
 	}
 	if v, content, err := backup.ParseJob(r); err == nil {
 		q := m.queue(v.Queue)
-		if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.Serial || q.bySerial(v.Serial) != nil || !v.Generated && m.taken(q, v.ID) {
+		if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.Serial || q.bySerial(v.Serial) != nil || !v.Generated &&
+			m.taken(q, v.ID) {
 			return false
 		}
 		j := &job{Job: v, content: content}

@@ -12,7 +12,9 @@ import (
 // settleQueue is rule Settling: it brings a queue up to the clock, within StepMax of each kind, and
 // returns the number of jobs touched.
 func (m *Model) settleQueue(q *queue) (touched int) {
-	lapsed := atMost(q.jobsBy(byUntil, func(j *job) bool { return j.State == fsm.Reserved && m.passed(j.Until) }), fsm.StepMax)
+	lapsed := atMost(q.jobsBy(byUntil, func(j *job) bool {
+		return j.State == fsm.Reserved && m.passed(j.Until)
+	}), fsm.StepMax)
 	for _, j := range lapsed {
 		m.lapse(q, j)
 	}
@@ -58,8 +60,8 @@ func (m *Model) move(q *queue, j *job) {
 	}
 }
 
-// spread maps a due time of the window (from, to] to the period after it, in proportion, rounded up so that it never stays in
-// the window.
+// spread maps a due time of the window (from, to] to the period after it, in proportion, rounded up
+// so that it never stays in the window.
 func spread(due, from, to fsm.Time, period time.Duration) fsm.Time {
 	product := new(big.Int).Mul(big.NewInt(int64(due-from)), big.NewInt(int64(period)))
 	window := big.NewInt(int64(to - from))
@@ -83,7 +85,8 @@ func (m *Model) expireOverdue() fsm.Result {
 	return fsm.Result{Count: uint64(touched), More: m.mostOverdue() != nil}
 }
 
-// mostOverdue returns the queue with the smallest deadline that has come, the older queue of two; nil if there is none.
+// mostOverdue returns the queue with the smallest deadline that has come, the older queue of two;
+// nil if there is none.
 func (m *Model) mostOverdue() *queue {
 	var first *queue
 	for _, q := range m.queues {
@@ -94,7 +97,8 @@ func (m *Model) mostOverdue() *queue {
 	return first
 }
 
-// deadline is the smallest until of RESERVED jobs, ttl of DELAYED and READY ones and due of DELAYED ones; 0 if there is none.
+// deadline is the smallest until of RESERVED jobs, ttl of DELAYED and READY ones and due of DELAYED
+// ones; 0 if there is none.
 func (q *queue) deadline() fsm.Time {
 	next := fsm.Time(0)
 	consider := func(t fsm.Time) {
@@ -220,7 +224,8 @@ func (q *queue) remove(j *job) {
 	q.jobs = slices.Delete(q.jobs, i, i+1)
 }
 
-// tombstone returns what is remembered of an ended job, nil if nothing, not any more, or not yet swept.
+// tombstone returns what is remembered of an ended job, nil if nothing, not any more, or not yet
+// swept.
 func (m *Model) tombstone(q *queue, id string) *fsm.Tombstone {
 	for i := range m.tombstones {
 		t := &m.tombstones[i]

@@ -96,11 +96,15 @@ func (s *tenancy) batchAs(token, name, queue string, n int) *history.Op {
 	return s.one("batch "+name, c)
 }
 
-// newTenancy tells how two tenants share a cluster. The first may have four jobs, of ten bytes, and two leases.
+// newTenancy tells how two tenants share a cluster. The first may have four jobs, of ten bytes, and
+// two leases.
 func newTenancy(t testing.TB) *tenancy {
 	s := &tenancy{
 		story: &story{lab: newLab(t, 2, 5), ops: map[string]*history.Op{}, leases: map[string]string{}},
-		roots: []access.Root{{ID: "root"}, {ID: "old root", Ending: 500 * time.Millisecond, Ended: time.Second}}, faults: []Span{},
+		roots: []access.Root{
+			{ID: "root"},
+			{ID: "old root", Ending: 500 * time.Millisecond, Ended: time.Second},
+		}, faults: []Span{},
 	}
 	s.creates("ta", 0, "put,consume:a/*")
 	s.creates("tb", 0, "put,consume:b/*", "view:a/1")

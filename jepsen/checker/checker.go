@@ -27,7 +27,8 @@ type Run struct {
 	Removals []Removal
 	// Flips says what became of bits that were flipped in files.
 	Flips Flips
-	// Probes are what was measured after the last fault had ended: service, convergence, and what must not grow.
+	// Probes are what was measured after the last fault had ended: service, convergence, and what must
+	// not grow.
 	Probes []Probe
 	// Faults are the spans of time in which something was wrong, all of them; nil if that is not
 	// known, which is not the same as that there were none. What must be quick is looked at where
@@ -46,7 +47,8 @@ type Run struct {
 	Stalls  []Span
 	// ClockBound is how far a shard's clock may be from true time; 0 means 250 ms.
 	ClockBound time.Duration
-	// Sample is how many jobs the second opinion looks at; 0 means 200 and one in 500 calls, up to 2,000.
+	// Sample is how many jobs the second opinion looks at; 0 means 200 and one in 500 calls, up to
+	// 2,000.
 	Sample int
 }
 
@@ -70,7 +72,8 @@ type Election struct {
 	Term        uint64
 }
 
-// Removal is a span of time in which a node was no member and was to serve nothing. To is 0 if it never came back.
+// Removal is a span of time in which a node was no member and was to serve nothing. To is 0 if it
+// never came back.
 type Removal struct {
 	Node     string
 	From, To time.Duration
@@ -79,7 +82,8 @@ type Removal struct {
 // Span is a span of time since the start of the run.
 type Span struct{ From, To time.Duration }
 
-// Flips counts flipped bits of files: each was noticed by the server, or lay where nothing is read any more.
+// Flips counts flipped bits of files: each was noticed by the server, or lay where nothing is read
+// any more.
 type Flips struct {
 	Injected, Noticed, Unread int64
 }

@@ -23,7 +23,8 @@ const (
 	// lateMax is how long at most a client may wait for a job that is there, with nothing wrong: less
 	// than those of the workload wait, or none could.
 	lateMax = 3 * time.Second
-	// slowMax is how long most clients may: a violation is more than one in slowShare, and at least slowLeast of them.
+	// slowMax is how long most clients may: a violation is more than one in slowShare, and at least
+	// slowLeast of them.
 	slowMax   = time.Second
 	slowShare = 20
 	slowLeast = 10
@@ -35,7 +36,8 @@ func (c *check) callers(found *finding.Set) {
 	c.ids(found)
 }
 
-// clients looks at how long clients waited, and at what they did not find, by what the log says was there.
+// clients looks at how long clients waited, and at what they did not find, by what the log says was
+// there.
 func (c *check) clients(found *finding.Set) {
 	c.missing(found)
 	c.lateness(found)
@@ -165,7 +167,8 @@ func (c *check) judgeHolders(found *finding.Set, name jobName, leases []*held) {
 	}
 }
 
-// ids checks that no two puts got the same id of the server's making. A repeat gets that of its first.
+// ids checks that no two puts got the same id of the server's making. A repeat gets that of its
+// first.
 func (c *check) ids(found *finding.Set) {
 	type made struct {
 		requestID string
@@ -180,7 +183,8 @@ func (c *check) ids(found *finding.Set) {
 		found.Look(6)
 		n := idName{req.GetQueue(), resp.GetId()}
 		if first, ok := jobs[n]; ok && (requestID == "" || first.requestID != requestID || first.entry != entry) {
-			found.Violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", wire.Describe(o), n.id, n.queue,
+			found.Violated(6, o.Returned, "%s was given the id %s of %s, which %s had been given", wire.Describe(o), n.id,
+				n.queue,
 				wire.Describe(first.op))
 		}
 		jobs[n] = made{requestID, entry, o}
@@ -235,7 +239,8 @@ type span struct {
 	serial   uint64
 }
 
-// calm are the spans in which nothing had been wrong for a while: between the faults, and after the last.
+// calm are the spans in which nothing had been wrong for a while: between the faults, and after the
+// last.
 func (c *check) calm() (spans []Span) {
 	faults := slices.Clone(c.run.Faults)
 	slices.SortFunc(faults, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
@@ -316,7 +321,8 @@ func (c *check) waits(found *finding.Set) {
 				if l := c.leaseOf(job); l != nil && o.Returned <= calm.To {
 					since := max(c.since(l.Since), from)
 					late.add(found, o.Returned, o.Returned-since, func() string {
-						return fmt.Sprintf("%s had waited for job %s of %s, which was there", wire.Describe(o), job.GetId(), job.GetQueue())
+						return fmt.Sprintf("%s had waited for job %s of %s, which was there", wire.Describe(o), job.GetId(),
+							job.GetQueue())
 					})
 				}
 			}
@@ -353,7 +359,8 @@ func (c *check) leaseOf(job *belfryv1.Job) *ledger.Lease {
 	return held
 }
 
-// idle returns for each queue the times in which a job was there for longer than anybody should wait for it.
+// idle returns for each queue the times in which a job was there for longer than anybody should
+// wait for it.
 func (c *check) idle() map[string][]span {
 	idle := map[string][]span{}
 	for _, shard := range c.order_ {

@@ -28,7 +28,8 @@ type tried struct {
 	since time.Duration
 }
 
-// attempts are all things that clients sent, found by what they are: kind, queue, job, lease, request id and body.
+// attempts are all things that clients sent, found by what they are: kind, queue, job, lease,
+// request id and body.
 type attempts struct {
 	found  *finding.Set
 	seed   maphash.Seed
@@ -96,14 +97,16 @@ func (a *attempts) add(o *history.Op, w *what, outcome belfryv1.Outcome, reason 
 	}
 }
 
-// sent notes that a call sent it that was not refused. Calls come in the order in which they were sent.
+// sent notes that a call sent it that was not refused. Calls come in the order in which they were
+// sent.
 func (t *tried) sent(o *history.Op) {
 	if t.applied+t.unknown == 0 {
 		t.since = o.Invoked
 	}
 }
 
-// overload reports whether a reason is one of those that a server refuses with before it logs anything.
+// overload reports whether a reason is one of those that a server refuses with before it logs
+// anything.
 func overload(r belfryv1.Reason) bool {
 	switch r {
 	case belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_DISK_FULL, belfryv1.Reason_REASON_MEMORY_FULL,
@@ -171,7 +174,8 @@ func entryOutcome(e *belfryv1.EntryError) (belfryv1.Outcome, belfryv1.Reason) {
 	return e.GetOutcome(), e.GetReason()
 }
 
-// whatOf is what a call sent that sends one thing; false if it sends several, or changes nothing that is accounted for.
+// whatOf is what a call sent that sends one thing; false if it sends several, or changes nothing
+// that is accounted for.
 func whatOf(o *history.Op) (what, bool) {
 	switch req := o.Request.(type) {
 	case *belfryv1.ReserveRequest:

@@ -105,7 +105,8 @@ func (c *check) wrongBy(node string, at time.Duration) (most time.Duration) {
 	return most
 }
 
-// quietAfter returns the first moment by which nothing had been wrong for so long, after another moment.
+// quietAfter returns the first moment by which nothing had been wrong for so long, after another
+// moment.
 func (c *check) quietAfter(at, quiet time.Duration) time.Duration {
 	if c.run.Faults == nil {
 		return max(at, c.run.Healed) + quiet

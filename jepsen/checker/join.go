@@ -54,7 +54,8 @@ type joiner struct {
 	c     *check
 	found *finding.Set
 	op    *history.Op
-	// batch says that an entry of a batch is joined, replayed that the answer comes from memory by the log.
+	// batch says that an entry of a batch is joined, replayed that the answer comes from memory by the
+	// log.
 	batch, replayed bool
 	// told is what clients were told of jobs, by shard.
 	told map[uint32][]event
@@ -177,7 +178,8 @@ func (j *joiner) entry(w *belfryv1.Witness) *logEntry {
 	case e.term != w.GetTerm():
 		j.violated(28, "it was answered with %s of term %d, which has term %d", wire.TextOf(w), w.GetTerm(), e.term)
 	case e.Clock != wire.TimeOf(w.GetTime()):
-		j.violated(36, "it was answered with %s at shard time %d, which was at %d", wire.TextOf(w), wire.TimeOf(w.GetTime()), e.Clock)
+		j.violated(36, "it was answered with %s at shard time %d, which was at %d", wire.TextOf(w), wire.TimeOf(w.GetTime()),
+			e.Clock)
 	}
 	return e
 }
@@ -235,13 +237,15 @@ func (j *joiner) differ(i finding.Invariant, same bool, what string, is, want an
 	}
 }
 
-// point is what two values are of: whose they are, if it is a job's, and the invariant that has them be the same.
+// point is what two values are of: whose they are, if it is a job's, and the invariant that has
+// them be the same.
 type point struct {
 	invariant finding.Invariant
 	what, of  string
 }
 
-// same notes that a value of an answer is not the one that the log gives. Nothing is allocated if it is.
+// same notes that a value of an answer is not the one that the log gives. Nothing is allocated if
+// it is.
 func same[T comparable](j *joiner, p point, got, want T) {
 	if got != want {
 		j.twice()
@@ -298,7 +302,8 @@ type steps struct {
 	count            uint64
 }
 
-// steps joins a call that went in steps. Its answer has the witness of each shard's last; those before were full.
+// steps joins a call that went in steps. Its answer has the witness of each shard's last; those
+// before were full.
 func (j *joiner) steps(s *steps) {
 	var sum uint64
 	for _, w := range s.witnesses {
@@ -306,7 +311,8 @@ func (j *joiner) steps(s *steps) {
 		if one == nil {
 			return
 		}
-		if one.Command.Kind() != s.kind || fsm.QueueOf(one.Command) != s.queue || !wire.IsPartOf(one.Request.ID, s.requestID) {
+		if one.Command.Kind() != s.kind || fsm.QueueOf(one.Command) != s.queue ||
+			!wire.IsPartOf(one.Request.ID, s.requestID) {
 			j.violated(36, "it was answered with %s, which is a %T of queue %s and request %q", wire.TextOf(w), one.Command,
 				fsm.QueueOf(one.Command), one.Request.ID)
 			return

@@ -129,7 +129,8 @@ func (j *joiner) reserve(req *belfryv1.ReserveRequest, resp *belfryv1.ReserveRes
 	}
 }
 
-// omitted looks for grants of a call that it was not handed. Those that were over before the call ended may be missing.
+// omitted looks for grants of a call that it was not handed. Those that were over before the call
+// ended may be missing.
 func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
 	ws := resp.GetWitnesses()
 	if jobs := resp.GetJobs(); len(jobs) > 0 {
@@ -159,7 +160,8 @@ func (j *joiner) omitted(resp *belfryv1.ReserveResponse) {
 	}
 }
 
-// asked holds a logged Reserve against what was sent. The edge asks each shard for those of the queues that are there.
+// asked holds a logged Reserve against what was sent. The edge asks each shard for those of the
+// queues that are there.
 func (j *joiner) asked(req *belfryv1.ReserveRequest, reserve *fsm.Reserve) {
 	for _, q := range reserve.Queues {
 		if !slices.Contains(req.GetQueues(), q) {
@@ -243,7 +245,9 @@ func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *ledger.Job) {
 	}
 	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial,
 		ref.Queue, ref.Fence, wire.TextOf(w))
-	j.tellGrant(w.GetShard(), job, event{account: a, index: w.GetIndex(), number: w.GetEntry(), time: wire.TimeOf(w.GetTime())})
+	j.tellGrant(w.GetShard(), job, event{
+		account: a, index: w.GetIndex(), number: w.GetEntry(), time: wire.TimeOf(w.GetTime()),
+	})
 }
 
 // job holds a job that was handed out against its put and its grant.

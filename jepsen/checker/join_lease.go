@@ -85,8 +85,9 @@ func (j *joiner) release(req *belfryv1.ReleaseRequest, resp *belfryv1.ReleaseRes
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callRelease, ok: true, fence: release.Fence, due: wire.TimeOf(resp.GetDueAt()),
-		asked: release.Delay, given: release.Delay > 0})
+	j.tellAt(one, resp.GetWitness(),
+		event{kind: callRelease, ok: true, fence: release.Fence, due: wire.TimeOf(resp.GetDueAt()),
+			asked: release.Delay, given: release.Delay > 0})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
@@ -139,6 +140,7 @@ func (j *joiner) reschedule(req *belfryv1.RescheduleRequest, resp *belfryv1.Resc
 	}
 	j.differ(24, *reschedule == want, "what was rescheduled", *reschedule, want)
 	j.differ(36, resp.GetState() == wire.StateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
-	j.differ(36, wire.TimeOf(resp.GetDueAt()) == wire.CeilTime(one.Result.Due), "the due time", wire.TimeOf(resp.GetDueAt()),
+	j.differ(36, wire.TimeOf(resp.GetDueAt()) == wire.CeilTime(one.Result.Due), "the due time",
+		wire.TimeOf(resp.GetDueAt()),
 		one.Result.Due)
 }

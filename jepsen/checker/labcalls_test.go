@@ -54,7 +54,9 @@ func wirePut(put *fsm.Put, r *fsm.Result, w *belfryv1.Witness) *belfryv1.PutResp
 	if id == "" {
 		id = fsm.FormatID(r.Partition, r.Serial)
 	}
-	return &belfryv1.PutResponse{Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: wire.StateOf(r.State), Witness: w}
+	return &belfryv1.PutResponse{
+		Id: id, DueAt: ceiled(r.Due), Created: r.Created, State: wire.StateOf(r.State), Witness: w,
+	}
 }
 
 // put sends a put.
@@ -194,7 +196,9 @@ func (l *lab) nack(req *belfryv1.NackRequest, f fate) *call {
 
 func (l *lab) release(req *belfryv1.ReleaseRequest, f fate) *call {
 	ref, _ := wire.ParseLease(req.GetLease())
-	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Release{Ref: ref, Delay: wire.CeilDelay(req.GetDelay())}, req,
+	return l.onLease(req.GetLease(), req.GetRequestId(), f, &fsm.Release{
+		Ref: ref, Delay: wire.CeilDelay(req.GetDelay()),
+	}, req,
 		func(r *fsm.Result, w *belfryv1.Witness) proto.Message {
 			return &belfryv1.ReleaseResponse{State: wire.StateOf(r.State), DueAt: ceiled(dueIfWaiting(r)), Witness: w}
 		})
@@ -299,21 +303,22 @@ func (l *lab) list(queue string) proto.Message {
 
 // getQueue reads a queue's counters.
 func (l *lab) getQueue(queue string) proto.Message {
-	return l.read(queue, &belfryv1.GetQueueRequest{Queue: queue}, func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
-		q, ok := m.Queue(queue, m.Clock())
-		if !ok {
-			return nil
-		}
-		c, k := q.Counts, q.Counters
-		return &belfryv1.GetQueueResponse{Witnesses: []*belfryv1.Witness{w}, Queue: &belfryv1.Queue{
-			Name: queue, Partitions: 1, Bytes: c.Bytes,
-			Counts: &belfryv1.JobCounts{Delayed: uint32(c.Delayed), Ready: uint32(c.Ready), Reserved: uint32(c.Reserved),
-				Dead: uint32(c.Dead)},
-			Totals: &belfryv1.QueueTotals{
-				Puts: k.Put, Reserves: k.Granted, Acks: k.Acked, Nacks: k.Nacked, Lapses: k.Lapsed, Releases: k.Released,
-				Deaths:  k.Died,
-				Cancels: k.Cancelled + k.Purged, Expiries: k.Expired, Redrives: k.Redriven,
-			},
-		}}
-	})
+	return l.read(queue, &belfryv1.GetQueueRequest{Queue: queue},
+		func(m *machine.Machine, w *belfryv1.Witness) proto.Message {
+			q, ok := m.Queue(queue, m.Clock())
+			if !ok {
+				return nil
+			}
+			c, k := q.Counts, q.Counters
+			return &belfryv1.GetQueueResponse{Witnesses: []*belfryv1.Witness{w}, Queue: &belfryv1.Queue{
+				Name: queue, Partitions: 1, Bytes: c.Bytes,
+				Counts: &belfryv1.JobCounts{Delayed: uint32(c.Delayed), Ready: uint32(c.Ready), Reserved: uint32(c.Reserved),
+					Dead: uint32(c.Dead)},
+				Totals: &belfryv1.QueueTotals{
+					Puts: k.Put, Reserves: k.Granted, Acks: k.Acked, Nacks: k.Nacked, Lapses: k.Lapsed, Releases: k.Released,
+					Deaths:  k.Died,
+					Cancels: k.Cancelled + k.Purged, Expiries: k.Expired, Redrives: k.Redriven,
+				},
+			}}
+		})
 }

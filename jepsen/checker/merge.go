@@ -34,7 +34,8 @@ type check struct {
 	reads  map[uint32][]*read
 	// partial are the reads with what their shards gave.
 	partial []partial
-	// mu guards told, what clients were told of the jobs of each shard, found and seconds while goroutines add to them.
+	// mu guards told, what clients were told of the jobs of each shard, found and seconds while
+	// goroutines add to them.
 	mu   sync.Mutex
 	told map[uint32][][]event
 
@@ -62,8 +63,8 @@ type shardLog struct {
 	commands []ledger.Command
 	books    *ledger.Shard
 	found    *finding.Set
-	// answered says of each command, by its ordinal, whether a client was told of it; told has the call whose client
-	// was told first of a lease, by the ordinal of the lease.
+	// answered says of each command, by its ordinal, whether a client was told of it; told has the
+	// call whose client was told first of a lease, by the ordinal of the lease.
 	answered []atomic.Bool
 	told     []atomic.Pointer[history.Op]
 	// diverged says that the replay gave another state than the nodes had: from then on the log tells
@@ -123,7 +124,8 @@ func (c *check) at(d time.Duration) fsm.Time { return c.start + fsm.Time(d) }
 // since returns a true time as one since the start of the run.
 func (c *check) since(t fsm.Time) time.Duration { return t.Sub(c.start) }
 
-// parallel calls f for each number below n, on as many goroutines as there are processors, and adds up what they found.
+// parallel calls f for each number below n, on as many goroutines as there are processors, and adds
+// up what they found.
 func (c *check) parallel(n int, f func(i int, found *finding.Set)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	next := make(chan int)

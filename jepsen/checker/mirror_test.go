@@ -81,11 +81,12 @@ func mutatedPassages() []mutation {
 		{"a job that was put for Redisson's consumers came to nobody", finding.MirrorLost,
 			passing("body of sent", true, func(history.Passage) []history.Passage { return nil })},
 		{"a payload was taken twice from the ready list", finding.MirrorTwice, passing("body of sent", true, twice)},
-		{"a payload came to both sides", finding.MirrorTwice, passing("brought", false, func(p history.Passage) []history.Passage {
-			other := p
-			other.Taken, other.Returned = true, p.Returned+time.Millisecond
-			return []history.Passage{p, other}
-		})},
+		{"a payload came to both sides", finding.MirrorTwice,
+			passing("brought", false, func(p history.Passage) []history.Passage {
+				other := p
+				other.Taken, other.Returned = true, p.Returned+time.Millisecond
+				return []history.Passage{p, other}
+			})},
 		{"a payload was on the ready list before it was due", finding.MirrorEarly,
 			passing("alone", false, as(func(p *history.Passage) { p.Due = p.Due.Add(20 * time.Millisecond) }))},
 		{"a job was on the ready list before it was due", finding.MirrorEarly, func(s *story) {

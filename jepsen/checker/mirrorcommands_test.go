@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/checker/mirror"
 )
 
-// TestCommandsOfTheMirror: the mirror sends no Configure and no Open, so the checker judges those of its queues.
+// TestCommandsOfTheMirror: the mirror sends no Configure and no Open, so the checker judges those
+// of its queues.
 func TestCommandsOfTheMirror(t *testing.T) {
 	for _, tt := range []struct {
 		command fsm.Command

@@ -211,7 +211,8 @@ func mutatedGivens() []mutation {
 	}
 }
 
-// TestMutations tells each lie by itself: the check that claims it must find it. The table has how long that took.
+// TestMutations tells each lie by itself: the check that claims it must find it. The table has how
+// long that took.
 func TestMutations(t *testing.T) {
 	all := mutations()
 	if len(all) < 35 {

@@ -134,7 +134,8 @@ func (s *story) witness(name string) *belfryv1.Witness {
 
 // mutations are all lies.
 func mutations() []mutation {
-	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedHolders(), mutatedLeases(), mutatedQueues(),
+	return slices.Concat(mutatedJournals(), mutatedPuts(), mutatedGrants(), mutatedHolders(), mutatedLeases(),
+		mutatedQueues(),
 		mutatedTimes(), mutatedGivens(), mutatedPassages())
 }
 

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	// givenBackWithin is how soon what is free of a lowered quota has been given back, with nothing wrong.
+	// givenBackWithin is how soon what is free of a lowered quota has been given back, with nothing
+	// wrong.
 	givenBackWithin = 3 * time.Second
-	// lateEntry is how much later than its call a change of a quota may be logged of which nobody knows whether it was.
+	// lateEntry is how much later than its call a change of a quota may be logged of which nobody
+	// knows whether it was.
 	lateEntry = 15 * time.Second
 )
 
@@ -66,7 +68,8 @@ func (c *check) limitedSpaces() map[string]bool {
 func (c *check) limitations() (sets []*history.Op) {
 	g := c.gatekeeper()
 	for _, o := range c.ops {
-		if _, ok := o.Request.(*belfryv1.SetNamespaceRequest); !ok || wire.OutcomeOf(o) == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+		if _, ok := o.Request.(*belfryv1.SetNamespaceRequest); !ok ||
+			wire.OutcomeOf(o) == belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 			continue
 		}
 		if !c.run.Secured || g.MayHave(o) {
@@ -199,7 +202,8 @@ func (c *check) superseded(later []*history.Op, from time.Duration) time.Duratio
 	return math.MaxInt64
 }
 
-// judgeQuota looks at one limit of a namespace. What it had when a quota was lowered may stay; nothing more may come.
+// judgeQuota looks at one limit of a namespace. What it had when a quota was lowered may stay;
+// nothing more may come.
 func (c *check) judgeQuota(space string, l limit, all []usage, spans []quotaSpan, slack uint64, found *finding.Set) {
 	ends := slices.Clone(spans)
 	slices.SortFunc(ends, func(a, b quotaSpan) int { return cmp.Compare(a.from, b.from) })

@@ -12,7 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// read is one shard's part of an answered read. It is held against the machine when the replay is at its index.
+// read is one shard's part of an answered read. It is held against the machine when the replay is
+// at its index.
 type read struct {
 	op      *history.Op
 	witness *belfryv1.Witness
@@ -151,7 +152,8 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 		return "the headers are others"
 	case got.GetLastError() != want.LastError:
 		return "the last error is another"
-	case wire.TimeOf(got.GetExpiresAt()) != wire.FloorTime(want.TTL), wire.TimeOf(got.GetCreatedAt()) != wire.FloorTime(want.Created):
+	case wire.TimeOf(got.GetExpiresAt()) != wire.FloorTime(want.TTL),
+		wire.TimeOf(got.GetCreatedAt()) != wire.FloorTime(want.Created):
 		return "its times are others"
 	case wire.TimeOf(got.GetFirstDueAt()) != wire.CeilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts,
 		got.GetBodyBytes() != want.BodyBytes:

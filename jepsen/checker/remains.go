@@ -22,7 +22,8 @@ type partition struct {
 	n     uint32
 }
 
-// remains looks at what is left: jobs that the drain should have got, and partitions or jobs that two shards own.
+// remains looks at what is left: jobs that the drain should have got, and partitions or jobs that
+// two shards own.
 func (c *check) remains(found *finding.Set) {
 	owners := map[partition]uint32{}
 	jobs := map[idName]*ledger.Job{}
@@ -37,7 +38,8 @@ func (c *check) remains(found *finding.Set) {
 		for _, a := range l.books.Jobs() {
 			if n := (idName{a.Queue.Name, a.ID}); a.ID != "" && a.Queue.Partitions > 1 {
 				if other := jobs[n]; other != nil && shards[other] != shard && other.Queue.Partitions == a.Queue.Partitions {
-					found.Violated(30, c.since(max(a.PutAt, other.PutAt)), "job %q of %s was put into shards %d and %d", a.ID, a.Queue.Name,
+					found.Violated(30, c.since(max(a.PutAt, other.PutAt)), "job %q of %s was put into shards %d and %d", a.ID,
+						a.Queue.Name,
 						shards[other], shard)
 				}
 				jobs[n], shards[a] = a, shard

@@ -25,7 +25,8 @@ const (
 	countersEvery = 1024
 )
 
-// replay carries out the log of each shard again, on a machine of its own, and keeps the books beside it.
+// replay carries out the log of each shard again, on a machine of its own, and keeps the books
+// beside it.
 func (c *check) replay(*finding.Set) {
 	c.collectReads()
 	c.parallel(len(c.order_), func(i int, found *finding.Set) {
@@ -69,7 +70,8 @@ func (c *check) decode(l *shardLog) {
 	l.answered = make([]atomic.Bool, n)
 }
 
-// copies is a replay under way: the machine, and for a while another that was restored from a snapshot of it.
+// copies is a replay under way: the machine, and for a while another that was restored from a
+// snapshot of it.
 type copies struct {
 	machine, twin *machine.Machine
 	left          int // how many entries the twin carries out still
@@ -78,7 +80,9 @@ type copies struct {
 
 func (c *check) replayShard(l *shardLog) {
 	c.decode(l)
-	l.books = ledger.New(ledger.Config{Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found}})
+	l.books = ledger.New(ledger.Config{
+		Shard: l.shard, Limited: c.limited, Commands: len(l.commands), Report: booksReport{c, l.found},
+	})
 	defer func() { l.told = make([]atomic.Pointer[history.Op], len(l.books.Leases())) }()
 	m := copies{machine: machine.New(fsm.Config{Seed: 1})}
 	reads := c.reads[l.shard]
@@ -138,7 +142,8 @@ func (r booksReport) Violated(rule ledger.Rule, at fsm.Time, text string) {
 // Count implements the books' Report.
 func (r booksReport) Count(what string, n int64) { r.found.Count(what, n) }
 
-// checkDigest holds the state after an entry against what the nodes had, and the twin against the machine.
+// checkDigest holds the state after an entry against what the nodes had, and the twin against the
+// machine.
 func (c *check) checkDigest(l *shardLog, m *copies, e *logEntry) {
 	l.found.Look(27)
 	if digest := m.machine.Digest(); digest != e.digest && !m.diverged {

@@ -14,7 +14,8 @@ import (
 // SectorBytes is the unit in which a torn write is kept or lost.
 const SectorBytes = 512
 
-// SizeSector is what a Fate is asked for the length of a file: whether the length that was not synced is kept.
+// SizeSector is what a Fate is asked for the length of a file: whether the length that was not
+// synced is kept.
 const SizeSector = -1
 
 // contents is what one file holds: as the process sees it, in a file of the backing directory, and
@@ -29,7 +30,8 @@ type contents struct {
 	// undo holds the durable bytes of each sector that was written since the last sync; nil stands for
 	// zeros, and for what was not there.
 	undo map[int64][]byte
-	// dropped are sectors of undo that a sync failed to write: no later sync does, unless they are written again.
+	// dropped are sectors of undo that a sync failed to write: no later sync does, unless they are
+	// written again.
 	dropped map[int64]bool
 
 	shown atomic.Int64 // size, for who must not wait for a sync
@@ -72,7 +74,8 @@ func (c *contents) write(b []byte, off int64) error {
 	return nil
 }
 
-// remember keeps what is durable of the sectors that a range touches, before it changes. The caller holds the lock.
+// remember keeps what is durable of the sectors that a range touches, before it changes. The caller
+// holds the lock.
 func (c *contents) remember(from, to int64) error {
 	if from >= to {
 		return nil
@@ -139,7 +142,8 @@ func (c *contents) allocate(off, bytes int64, mode uint32) error {
 	return nil
 }
 
-// sync makes the file durable as it is. Who writes to it meanwhile waits: what is durable afterwards is no mixture.
+// sync makes the file durable as it is. Who writes to it meanwhile waits: what is durable
+// afterwards is no mixture.
 func (c *contents) sync() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +155,8 @@ func (c *contents) sync() error {
 	return nil
 }
 
-// drop is what the kernel does when it cannot write pages: they stay as processes see them, and count as written.
+// drop is what the kernel does when it cannot write pages: they stay as processes see them, and
+// count as written.
 func (c *contents) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +216,8 @@ func (c *contents) unsynced() (bytes int64) {
 	return bytes
 }
 
-// length returns the size as the process sees it. It does not wait for a sync: who asks may hold up all others.
+// length returns the size as the process sees it. It does not wait for a sync: who asks may hold up
+// all others.
 func (c *contents) length() int64 { return c.shown.Load() }
 
 func (c *contents) setSize(size int64) {

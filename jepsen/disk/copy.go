@@ -55,7 +55,8 @@ func (t *tree) load(dir *inode, from string) error {
 	return nil
 }
 
-// load copies a file into an empty one. It is durable after the next crash in which everything is kept.
+// load copies a file into an empty one. It is durable after the next crash in which everything is
+// kept.
 func (c *contents) load(name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {

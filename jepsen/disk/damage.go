@@ -75,7 +75,8 @@ func (d *Disk) Remove(name string) error {
 	return d.forgetName(at)
 }
 
-// erase takes an inode and what is below it away, as if it had never had a name. The caller holds the lock.
+// erase takes an inode and what is below it away, as if it had never had a name. The caller holds
+// the lock.
 func (t *tree) erase(n *inode) {
 	for _, name := range slices.Sorted(maps.Keys(n.entries)) {
 		t.erase(n.entries[name])

@@ -4,7 +4,8 @@
 // to be the last one before the process is killed; and files can be damaged under a process that
 // runs.
 //
-// File contents become durable by a sync of the file, names by a sync of their directory, and nothing else orders them.
+// File contents become durable by a sync of the file, names by a sync of their directory, and
+// nothing else orders them.
 package disk
 
 import (
@@ -60,7 +61,8 @@ type Disk struct {
 	life *life // nil after Close, and between two lives
 }
 
-// ErrClosed is returned for a disk that was closed, or that could not be mounted again after a crash.
+// ErrClosed is returned for a disk that was closed, or that could not be mounted again after a
+// crash.
 var ErrClosed = errors.New("disk: closed")
 
 // open makes a disk that is not mounted.

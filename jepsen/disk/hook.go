@@ -33,11 +33,13 @@ func (k Kind) Mutates() bool { return k != OpOpen && k != OpRead && k != OpList 
 // Op is a step about to be taken.
 type Op struct {
 	Kind Kind
-	// Path is what the step is done to, from the mount point on, which is "/"; of a rename the new name.
+	// Path is what the step is done to, from the mount point on, which is "/"; of a rename the new
+	// name.
 	Path string
 	// From is the old name of a rename.
 	From string
-	// Offset and Bytes are the range of a read, write or allocation; of a truncation Bytes is the new length.
+	// Offset and Bytes are the range of a read, write or allocation; of a truncation Bytes is the new
+	// length.
 	Offset, Bytes int64
 	// Count is the how manieth step of its kind since the hook was set this is, from 1.
 	Count int
@@ -78,7 +80,8 @@ func ReadOnly() Hook { return Fail(syscall.EROFS) }
 // LieSyncs is the disk that says it synced, files and directories, and did not.
 func LieSyncs() Hook { return always(Verdict{Lie: true}, []Kind{OpSync, OpSyncDir}) }
 
-// Chain asks hooks in order until one has an objection or wants to be told: a verdict that is not the zero one.
+// Chain asks hooks in order until one has an objection or wants to be told: a verdict that is not
+// the zero one.
 func Chain(hooks ...Hook) Hook {
 	return func(op Op) Verdict {
 		for _, hook := range hooks {
@@ -151,7 +154,8 @@ func (s *steps) hooked() bool {
 	return s.hook != nil
 }
 
-// ask returns what becomes of a step; it takes as long as the hook wants it to. ended cuts that short.
+// ask returns what becomes of a step; it takes as long as the hook wants it to. ended cuts that
+// short.
 func (s *steps) ask(op Op, ended <-chan struct{}) Verdict {
 	s.mu.Lock()
 	s.counts[op.Kind]++

@@ -130,7 +130,8 @@ func useNames(in func(string) string) error {
 	return errors.Join(dirFile.Sync(), dirFile.Close())
 }
 
-// useMapped reads through a mapping what was written with pwrite, as bbolt does, also behind the old end of the file.
+// useMapped reads through a mapping what was written with pwrite, as bbolt does, also behind the
+// old end of the file.
 func useMapped(in func(string) string) error {
 	f, err := os.Create(in("mapped"))
 	if err != nil {
@@ -220,7 +221,8 @@ func useAllocated(in func(string) string) error {
 	return errors.Join(f.Truncate(10), f.Close(), os.Remove(f.Name()))
 }
 
-// TestPowerCut: after a crash the disk has what was synced; what was open is dead, and the hook is gone.
+// TestPowerCut: after a crash the disk has what was synced; what was open is dead, and the hook is
+// gone.
 func TestPowerCut(t *testing.T) {
 	d := mounted(t)
 	in := func(name string) string { return filepath.Join(d.Mountpoint(), name) }

@@ -11,7 +11,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// node is what the kernel knows an inode by. Locks (flock, fcntl) are the kernel's own and end with the process.
+// node is what the kernel knows an inode by. Locks (flock, fcntl) are the kernel's own and end with
+// the process.
 type node struct {
 	fs.Inode
 	life  *life

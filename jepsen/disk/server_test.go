@@ -37,7 +37,8 @@ func program(t *testing.T) string {
 	return name
 }
 
-// server is `belfry serve` on a disk of its own. It is for the test's own goroutine, except kill and what asks it.
+// server is `belfry serve` on a disk of its own. It is for the test's own goroutine, except kill
+// and what asks it.
 type server struct {
 	t       *testing.T
 	disk    *Disk
@@ -90,7 +91,8 @@ func newServers(t *testing.T, program string, n, offset int) []*server {
 	return servers
 }
 
-// address returns an address on a host that belongs to this process: all of 127.0.0.0/8 is loopback on Linux.
+// address returns an address on a host that belongs to this process: all of 127.0.0.0/8 is loopback
+// on Linux.
 func address(node, port int) string {
 	id := os.Getpid()
 	return net.JoinHostPort(fmt.Sprintf("127.%d.%d.%d", 192+id>>16&31, id>>8&255, id&255), fmt.Sprint(10_000+10*node+port))

@@ -23,7 +23,8 @@ type Site struct {
 	Name string
 	When When
 	Kind Kind
-	// Path is a pattern of package path for the end of Op.Path: as many elements of it as the pattern has.
+	// Path is a pattern of package path for the end of Op.Path: as many elements of it as the pattern
+	// has.
 	Path string
 }
 
@@ -41,14 +42,16 @@ func (s Site) Matches(op Op) bool {
 	return ok && err == nil
 }
 
-// Sites returns all sites of a data directory of `belfry serve`. Each step stands for two sites, before and after it.
+// Sites returns all sites of a data directory of `belfry serve`. Each step stands for two sites,
+// before and after it.
 func Sites() []Site {
 	steps := []struct {
 		name string
 		kind Kind
 		path string
 	}{
-		// The log. A segment is made and its room taken, then its first sync is followed by that of the directory.
+		// The log. A segment is made and its room taken, then its first sync is followed by that of the
+		// directory.
 		{"create-segment", OpCreate, "log/*.wal"},
 		{"allocate-segment", OpAllocate, "log/*.wal"},
 		{"write-segment", OpWrite, "log/*.wal"},

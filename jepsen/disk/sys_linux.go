@@ -85,7 +85,8 @@ func unmount(at string, flags int) error {
 	return nil
 }
 
-// detach takes the disk away from all processes, whatever they have open, and ends the connection to the kernel.
+// detach takes the disk away from all processes, whatever they have open, and ends the connection
+// to the kernel.
 func detach(server *fuse.Server, mountpoint string) error {
 	// By force, so that who waits for an answer gets an error; and detached, so that who has files
 	// open does not keep the place.

@@ -28,7 +28,8 @@ type inode struct {
 	stable  map[string]*inode // as of its last sync
 	file    *contents         // of a file; has a lock of its own
 
-	// refs counts entries, stable entries and pending changes that lead here. Without any the backing file is removed.
+	// refs counts entries, stable entries and pending changes that lead here. Without any the backing
+	// file is removed.
 	refs int
 }
 
@@ -173,7 +174,8 @@ func (t *tree) rename(from, to place) error {
 	return nil
 }
 
-// change takes one step for processes, and notes it for the next sync of each directory. The caller holds the lock.
+// change takes one step for processes, and notes it for the next sync of each directory. The caller
+// holds the lock.
 func (t *tree) change(step Step, changes ...change) {
 	t.seq++
 	for _, c := range changes {
@@ -243,7 +245,8 @@ func (t *tree) forget(which func(change) bool) {
 	}
 }
 
-// syncDir makes the names in a directory durable. That takes a sync of the backing directory: as long as a real one.
+// syncDir makes the names in a directory durable. That takes a sync of the backing directory: as
+// long as a real one.
 func (t *tree) syncDir(dir *inode) error {
 	f, err := os.Open(t.backing)
 	if err == nil {

@@ -213,7 +213,8 @@ func TestBackingFilesGo(t *testing.T) {
 	}
 }
 
-// TestNestedRemoval: directories that were made, filled and removed before any sync leave no step behind.
+// TestNestedRemoval: directories that were made, filled and removed before any sync leave no step
+// behind.
 func TestNestedRemoval(t *testing.T) {
 	n := newNames(t)
 	n.mkdir("/d")

@@ -46,7 +46,8 @@ type line struct {
 	Witness  json.RawMessage `json:"witness,omitempty"`
 }
 
-// Write writes the history as lines of JSON: the start, and then each call in the order in which they were sent.
+// Write writes the history as lines of JSON: the start, and then each call in the order in which
+// they were sent.
 func (h *History) Write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, 1<<20)
 	lines := json.NewEncoder(out)

@@ -1,4 +1,5 @@
-// Package history holds what clients asked and were told in one run, in the order of true time, and keeps it in a file.
+// Package history holds what clients asked and were told in one run, in the order of true time, and
+// keeps it in a file.
 package history
 
 import (
@@ -15,7 +16,8 @@ import (
 // Op is one call of a client, from the moment it was sent until it was answered or given up. A call
 // that is repeated, with the same request id or the same job id, is an Op each time.
 type Op struct {
-	// Client is the name of the client, which has one call under way at a time; Node is the node that it asked, by name.
+	// Client is the name of the client, which has one call under way at a time; Node is the node that
+	// it asked, by name.
 	Client, Node string
 	// Workload is the name of the workload that the call is part of.
 	Workload string
@@ -28,12 +30,14 @@ type Op struct {
 	Invoked, Returned time.Duration
 	// Outcome is what the caller knows. Unknown is also a call without an answer.
 	Outcome belfryv1.Outcome
-	// Reason is that of the error, and Message what it said; unspecified and empty for a call that was answered.
+	// Reason is that of the error, and Message what it said; unspecified and empty for a call that was
+	// answered.
 	Reason  belfryv1.Reason
 	Message string
 	// Witness is that of the error, if it has one; those of an answer are in Response.
 	Witness *belfryv1.Witness
-	// Request is what was asked; one of the requests of QueueService or AdminService that change or read queues and jobs.
+	// Request is what was asked; one of the requests of QueueService or AdminService that change or
+	// read queues and jobs.
 	Request proto.Message
 	// Response is what was answered; nil unless the call ended without an error.
 	Response proto.Message
@@ -42,7 +46,8 @@ type Op struct {
 // OK reports whether the call was answered without an error.
 func (o *Op) OK() bool { return o.Response != nil }
 
-// History is the calls of a run. Add may be called from any goroutine; what reads it must come after the last Add.
+// History is the calls of a run. Add may be called from any goroutine; what reads it must come
+// after the last Add.
 type History struct {
 	// Start is the true time of the start of the run, to which the times of all calls are relative.
 	Start time.Time

@@ -72,7 +72,8 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-// TestPassages keeps passages in a file, in the order in which they ended, and refuses one that is damaged.
+// TestPassages keeps passages in a file, in the order in which they ended, and refuses one that is
+// damaged.
 func TestPassages(t *testing.T) {
 	h := New()
 	due := time.UnixMilli(1_800_000_000_123).UTC()
@@ -98,7 +99,8 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// TestStatuses keeps statuses in a file, in the order in which they were asked, and refuses one that is damaged.
+// TestStatuses keeps statuses in a file, in the order in which they were asked, and refuses one
+// that is damaged.
 func TestStatuses(t *testing.T) {
 	h := New()
 	h.AddStatus(Status{Node: "n2", Asked: 7, Answered: 9, Failure: "deadline exceeded"})

@@ -91,7 +91,8 @@ func (l *Lab) statusOf(ctx context.Context, n *Node) (*belfryv1.GetClusterRespon
 	return status, nil
 }
 
-// Leader returns a running node that leads as many shards as any other, once there is one that leads.
+// Leader returns a running node that leads as many shards as any other, once there is one that
+// leads.
 func (l *Lab) Leader(ctx context.Context) (most *Node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leaderMax)
 	defer cancel()

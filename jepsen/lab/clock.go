@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// Clock is a node's clock, which can be set wrong while the node runs. The server maps its file; the layout is in
-// cmd/belfry/server/instrument_jepsen.go.
+// Clock is a node's clock, which can be set wrong while the node runs. The server maps its file;
+// the layout is in cmd/belfry/server/instrument_jepsen.go.
 type Clock struct {
 	path  string
 	words *[clockWords]atomic.Uint64
@@ -62,7 +62,8 @@ func (c *Clock) Set(off time.Duration, rate float64) {
 	})
 }
 
-// Miss has the monotonic clock miss d, as if the machine had been suspended for that long, and no other clock.
+// Miss has the monotonic clock miss d, as if the machine had been suspended for that long, and no
+// other clock.
 func (c *Clock) Miss(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,8 @@ func NewContainers(socket string, name func(node string) string, network string)
 // errContainerDown says that no process runs in a container.
 var errContainerDown = errors.New("no process runs in the container")
 
-// ask asks docker something about a container or a network. The answer is decoded into reply unless that is nil.
+// ask asks docker something about a container or a network. The answer is decoded into reply unless
+// that is nil.
 func (c *Containers) ask(ctx context.Context, method, path string, body, reply any) error {
 	var sent io.Reader = http.NoBody
 	if body != nil {
@@ -97,7 +98,8 @@ func (c *Containers) Connect(ctx context.Context, node string) error {
 		map[string]any{"Container": c.Name(node), "EndpointConfig": map[string]any{"Aliases": []string{node}}}, nil)
 }
 
-// command returns the command that starts a container, and ends with its process: as that did, after all that it wrote.
+// command returns the command that starts a container, and ends with its process: as that did,
+// after all that it wrote.
 func (c *Containers) command(node string) *exec.Cmd {
 	//nolint:noctx // it lives until the container is stopped or killed
 	return exec.Command("docker", "start", "--attach", c.Name(node))

@@ -23,7 +23,8 @@ type daemon struct {
 	containers *Containers
 
 	mu sync.Mutex
-	// asked is what was asked, downFor how many signals still find no process, about what is said of a container.
+	// asked is what was asked, downFor how many signals still find no process, about what is said of a
+	// container.
 	asked   []string
 	downFor int
 	about   string
@@ -130,7 +131,8 @@ func TestSignalAfterEnd(t *testing.T) {
 	}
 }
 
-// TestKillFails kills a container of a docker that refuses: whoever waits for the end must hear of it rather than wait.
+// TestKillFails kills a container of a docker that refuses: whoever waits for the end must hear of
+// it rather than wait.
 func TestKillFails(t *testing.T) {
 	d := newDaemon(t)
 	d.containers.api = &http.Client{Transport: refusing{}}
@@ -176,7 +178,8 @@ func TestLimitFilesElsewhere(t *testing.T) {
 	}
 }
 
-// TestDisconnect takes a container off its network and puts it back under the name that other nodes know.
+// TestDisconnect takes a container off its network and puts it back under the name that other nodes
+// know.
 func TestDisconnect(t *testing.T) {
 	d := newDaemon(t)
 	if err := errors.Join(d.containers.Disconnect(t.Context(), "n2"),

@@ -13,7 +13,8 @@ import (
 	"syscall"
 )
 
-// Cutting containers off each other takes packet filters of this machine, in the chain that docker leaves to others.
+// Cutting containers off each other takes packet filters of this machine, in the chain that docker
+// leaves to others.
 const (
 	cutChain = "DOCKER-USER"
 	// bridgeFilter says whether packets between containers of one network pass the filters.
@@ -32,7 +33,8 @@ func Cuttable(ctx context.Context) error {
 	return filter(ctx, "-n", "-L", cutChain)
 }
 
-// Cut has nothing pass between a node and others; clients still reach all. What it returns takes that back.
+// Cut has nothing pass between a node and others; clients still reach all. What it returns takes
+// that back.
 func (c *Containers) Cut(ctx context.Context, node string,
 	others []string) (restore func(context.Context) error, err error) {
 	before, err := c.addresses(ctx, append([]string{node}, others...))

@@ -52,7 +52,8 @@ func (n *Node) writeKeys(keys []Key) error {
 	return nil
 }
 
-// Rekey gives the node other gossip keys and tells it, if it runs, to read them. Rekeyed says when it has.
+// Rekey gives the node other gossip keys and tells it, if it runs, to read them. Rekeyed says when
+// it has.
 func (n *Node) Rekey(keys []Key) error {
 	if err := n.writeKeys(keys); err != nil {
 		return err
@@ -84,10 +85,12 @@ func (n *Node) Reequip() error {
 	return n.Signal(syscall.SIGHUP)
 }
 
-// reequipped is what a node logs when it has read its certificates again, which it does after its root tokens.
+// reequipped is what a node logs when it has read its certificates again, which it does after its
+// root tokens.
 const reequipped = "certificates reloaded"
 
-// Reequipped returns how often the node, in all its lives, has said that it had read its files again.
+// Reequipped returns how often the node, in all its lives, has said that it had read its files
+// again.
 func (n *Node) Reequipped() (int, error) { return n.said(reequipped) }
 
 // Keys returns the gossip keys that a node is given which is made now.

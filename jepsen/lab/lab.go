@@ -25,7 +25,8 @@ const (
 
 // Network says where nodes listen and how they are reached.
 type Network interface {
-	// Host returns the address at which a node listens, Advertised the one under which the other nodes reach it.
+	// Host returns the address at which a node listens, Advertised the one under which the other nodes
+	// reach it.
 	Host(node string) string
 	Advertised(node string) string
 	// ClientURL returns where a client reaches a node. Every client has a way of its own.
@@ -45,12 +46,14 @@ type Config struct {
 	// Names are those of the nodes that found the cluster.
 	Names   []string
 	Network Network
-	// Shards is the number of shards; SnapshotBytes how much each group logs before a snapshot, and keeps behind it.
+	// Shards is the number of shards; SnapshotBytes how much each group logs before a snapshot, and
+	// keeps behind it.
 	Shards        int
 	SnapshotBytes int64
 	// Data returns the data directory of a node, which exists and is empty.
 	Data func(node string) (string, error)
-	// Env is the environment of every server, but for what the lab adds, Flags what every one is started with besides.
+	// Env is the environment of every server, but for what the lab adds, Flags what every one is
+	// started with besides.
 	Env, Flags []string
 	// Containers are where the servers run; nil if they are processes of this machine. What a server
 	// is told is then told to its container: Program, Data, Env and most of Network are not used.
@@ -192,7 +195,8 @@ func (l *Lab) Stop() error {
 	return errors.Join(problems...)
 }
 
-// KillSoon sends SIGKILL to every process and does not wait: one that hangs in a disk ends when the disk does.
+// KillSoon sends SIGKILL to every process and does not wait: one that hangs in a disk ends when the
+// disk does.
 func (l *Lab) KillSoon() {
 	for _, n := range l.Nodes() {
 		n.KillSoon()
@@ -206,7 +210,8 @@ func (l *Lab) Kill() {
 	}
 }
 
-// Surprises returns what nodes did that nobody had asked for: each end of a process that was not a fault's doing.
+// Surprises returns what nodes did that nobody had asked for: each end of a process that was not a
+// fault's doing.
 func (l *Lab) Surprises() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -292,5 +297,6 @@ func (l *Lab) founds(n *Node) bool {
 	return false
 }
 
-// waitMax bounds every wait for a node: only what hangs takes that long, however busy the machine is.
+// waitMax bounds every wait for a node: only what hangs takes that long, however busy the machine
+// is.
 const waitMax = 2 * time.Minute

@@ -24,7 +24,8 @@ type Node struct {
 	Clock           *Clock
 	// place is the name under which the network knows it: its own, unless it is a stranger.
 	place string
-	// stranger says that it is not part of the lab, joins that it asks the lab's nodes to be taken in all the same.
+	// stranger says that it is not part of the lab, joins that it asks the lab's nodes to be taken in
+	// all the same.
 	stranger, joins bool
 
 	// starting is held from the look whether a process runs until there is one.
@@ -33,7 +34,8 @@ type Node struct {
 	mu sync.Mutex
 	// program is what it runs from its next start on; empty for the lab's.
 	program string
-	// advertises is the host that it advertises from its next start on; empty for the one at which the network has it.
+	// advertises is the host that it advertises from its next start on; empty for the one at which the
+	// network has it.
 	advertises string
 	// mayEnd says that a fault allows the process to end by itself.
 	mayEnd  bool
@@ -108,7 +110,8 @@ func (n *Node) launch() (*life, <-chan error, error) {
 		return nil, nil, fmt.Errorf("opening the log of %s: %w", n.Name, err)
 	}
 	defer log.Close() //nolint:errcheck // the process has its own
-	// The last line of a process that was killed may be torn; the first one of this life must not go on with it.
+	// The last line of a process that was killed may be torn; the first one of this life must not go
+	// on with it.
 	if _, err := log.WriteString("\n"); err != nil {
 		return nil, nil, fmt.Errorf("writing the log of %s: %w", n.Name, err)
 	}
@@ -166,7 +169,8 @@ func (n *Node) endedUnasked(l *life) {
 	}
 }
 
-// MayEnd says that a fault allows the process to end by itself from now on, MustLive that none does any more.
+// MayEnd says that a fault allows the process to end by itself from now on, MustLive that none does
+// any more.
 func (n *Node) MayEnd() { n.allow(true) }
 
 // MustLive ends what MayEnd began.
@@ -185,7 +189,8 @@ func (n *Node) Use(program string) {
 	n.program = program
 }
 
-// Advertise has the node advertise another host from its next start on, or the right one if it is empty.
+// Advertise has the node advertise another host from its next start on, or the right one if it is
+// empty.
 func (n *Node) Advertise(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -290,7 +295,8 @@ func (n *Node) KillSoon() {
 	}
 }
 
-// Stop sends SIGTERM and waits until the server has ended of its own accord; the error is what it ended with.
+// Stop sends SIGTERM and waits until the server has ended of its own accord; the error is what it
+// ended with.
 func (n *Node) Stop() error {
 	l := n.current()
 	if l == nil || !n.Running() {

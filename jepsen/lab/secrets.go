@@ -33,12 +33,14 @@ type Secrets struct {
 	dir, program string
 
 	mu sync.Mutex
-	// authorities are the directories of those who are believed, the last one issues; pool is what clients believe.
+	// authorities are the directories of those who are believed, the last one issues; pool is what
+	// clients believe.
 	authorities []string
 	domain      string
 	pool        *x509.CertPool
 	made        int // authorities and versions of files so far
-	// roots are those that nodes know, the last one is the one in use; all are those that there ever were.
+	// roots are those that nodes know, the last one is the one in use; all are those that there ever
+	// were.
 	roots []string
 	all   []*Root
 	inUse *Root
@@ -274,7 +276,8 @@ func (s *Secrets) Flags(node string) []string {
 		at(rootsFile)}
 }
 
-// TLS returns with what a client meets a node: it talks to nobody but that node, by the certificate.
+// TLS returns with what a client meets a node: it talks to nobody but that node, by the
+// certificate.
 func (s *Secrets) TLS(node string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientSessionCache: nil,

@@ -54,7 +54,8 @@ func (s *Secrets) shown(t *testing.T, node string) tls.Certificate {
 	return cert
 }
 
-// meet has a client that looks for a node meet whoever shows a certificate, and returns what it says.
+// meet has a client that looks for a node meet whoever shows a certificate, and returns what it
+// says.
 func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) error {
 	here, there := net.Pipe()
 	ended := make(chan struct{})

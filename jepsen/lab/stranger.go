@@ -11,14 +11,16 @@ import (
 // address that it knows; what a stranger is there for is to be met by nodes, so no client finds it.
 const strangerPort = 7500
 
-// Stranger says what a process is that is not part of the lab, and stands at an address of its network.
+// Stranger says what a process is that is not part of the lab, and stands at an address of its
+// network.
 type Stranger struct {
 	// Place is the node at whose address it listens for nodes, which must not run, or a name that the
 	// network knows beside the lab's nodes.
 	Place string
 	// Name is what it calls itself, Data its data directory.
 	Name, Data string
-	// Joins says that it asks the lab's nodes to be taken in. Else it is the first of a cluster of its own.
+	// Joins says that it asks the lab's nodes to be taken in. Else it is the first of a cluster of its
+	// own.
 	Joins bool
 }
 

@@ -107,13 +107,16 @@ func (s *Scene) ambush(ctx context.Context, a *ambush) {
 const tapPause = 100 * time.Millisecond
 
 const (
-	// memoryLittle is how much more memory a capped node may get at most: the runtime takes its heap in pieces of 4 MiB.
+	// memoryLittle is how much more memory a capped node may get at most: the runtime takes its heap
+	// in pieces of 4 MiB.
 	memoryLittle = 8 << 20
-	// hungry is how many at a time have a capped node read huge bodies: without them the heap that it has may do.
+	// hungry is how many at a time have a capped node read huge bodies: without them the heap that it
+	// has may do.
 	hungry = 8
 )
 
-// memoryCap bounds the memory that a node can write to, and has it need more. A process of Go that gets none ends.
+// memoryCap bounds the memory that a node can write to, and has it need more. A process of Go that
+// gets none ends.
 func memoryCap(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyone()
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 // backupMax bounds each command of a backup: only what hangs takes that long.
 const backupMax = 2 * time.Minute
 
-// takeBackup makes a backup through one node while clients work, reads it, and restores it into a new
-// server, which has an authority and a root token of its own if the cluster is secured. The cluster
-// is whole, so no failure is excused.
+// takeBackup makes a backup through one node while clients work, reads it, and restores it into a
+// new server, which has an authority and a root token of its own if the cluster is secured. The
+// cluster is whole, so no failure is excused.
 func takeBackup(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {
@@ -53,7 +53,8 @@ type contents struct {
 	ClusterID string      `json:"clusterId"`
 }
 
-// place is where a command goes, and with what it finds its way there; secrets is nil where none are asked for.
+// place is where a command goes, and with what it finds its way there; secrets is nil where none
+// are asked for.
 type place struct {
 	url     string
 	secrets *lab.Secrets
@@ -138,7 +139,8 @@ func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 	return nil
 }
 
-// belfry runs a command of the lab's program and reads its answer. at is nil for one that asks no server.
+// belfry runs a command of the lab's program and reads its answer. at is nil for one that asks no
+// server.
 func (s *Scene) belfry(ctx context.Context, at *place, answer any, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, backupMax)
 	defer cancel()

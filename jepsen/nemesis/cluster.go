@@ -35,7 +35,8 @@ func clusterFaults() []Fault {
 	}
 }
 
-// transferStorm moves leaderships until ctx ends. That one cannot move now is no fault of the storm.
+// transferStorm moves leaderships until ctx ends. That one cannot move now is no fault of the
+// storm.
 func (s *Scene) transferStorm(ctx context.Context) error {
 	for pause(ctx, 100*time.Millisecond) {
 		status, err := s.Lab.Status(ctx)
@@ -59,7 +60,8 @@ func (s *Scene) transferStorm(ctx context.Context) error {
 	return nil
 }
 
-// transfer asks for a shard to be led by another of its voters; nil if there is none of which that could be asked.
+// transfer asks for a shard to be led by another of its voters; nil if there is none of which that
+// could be asked.
 func (s *Scene) transfer(status *belfryv1.GetClusterResponse) *belfryv1.TransferLeaderRequest {
 	if len(status.GetShards()) == 0 {
 		return nil
@@ -79,7 +81,8 @@ func transferStorm(ctx context.Context, s *Scene) (string, Heal, error) {
 // installed is what the Raft library says when a snapshot has taken the place of a log.
 const installed = "Installed remote snapshot"
 
-// lagInstall keeps a node down for longer than others: with small snapshots their logs are trimmed meanwhile.
+// lagInstall keeps a node down for longer than others: with small snapshots their logs are trimmed
+// meanwhile.
 func lagInstall(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyone()
 	if err != nil {

@@ -77,7 +77,8 @@ func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node)
 	}, nil
 }
 
-// exitPanic is what a process of Go ends with that panics, and a server that does not understand what it was told.
+// exitPanic is what a process of Go ends with that panics, and a server that does not understand
+// what it was told.
 const exitPanic = 2
 
 // refusedClearly fails if a node that was started with a damaged disk panicked: that is no refusal.
@@ -159,7 +160,8 @@ func (s *Scene) damageFiles(find finder, dir, patterns string,
 	return strings.Join(texts, ", "), nil
 }
 
-// filesWith returns the files that match and hold something: to damage what was never written is no damage.
+// filesWith returns the files that match and hold something: to damage what was never written is no
+// damage.
 func filesWith(find finder, dir, patterns string) (files []string, err error) {
 	all, err := find(dir, patterns)
 	if err != nil {

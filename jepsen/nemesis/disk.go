@@ -97,7 +97,8 @@ func (s *Scene) siteOf(wanted func(disk.Site) bool) disk.Site {
 	return sites[s.Rand.IntN(len(sites))]
 }
 
-// ofRunning says which sites a node comes by that runs: not those at which its directory is made, once.
+// ofRunning says which sites a node comes by that runs: not those at which its directory is made,
+// once.
 func ofRunning(site disk.Site) bool {
 	return !slices.ContainsFunc([]string{"manifest", "node-identity", "reserve", "make-shard"}, func(step string) bool {
 		return strings.HasSuffix(site.Name, step)
@@ -160,7 +161,8 @@ func killAtStep(wanted func(disk.Site) bool) func(context.Context, *Scene) (stri
 				s.Count("sites that were not met", 1)
 			}
 			n.Kill()
-			// The disk stays as the dead process left it: the system has all that was written, and not synced what was not.
+			// The disk stays as the dead process left it: the system has all that was written, and not
+			// synced what was not.
 			if _, err := d.Crash(nil, nil); err != nil {
 				return err
 			}
@@ -272,7 +274,8 @@ const (
 	// hungAllowed is how much longer than after other faults the service may be interrupted by a disk
 	// that hangs: others lead after 8.9 s at most.
 	hungAllowed = 4 * time.Second
-	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of its watchdog.
+	// hungMax is how long a node may take to notice that its disk hangs: several times the limit of
+	// its watchdog.
 	hungMax = 30 * time.Second
 	// storageFailed is what a server says when it ends because of its disk.
 	storageFailed = "storage failed, and this node stops"

@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// namingHold is how long a fault is held at least if status is to be seen to name it: longer than it may take.
+// namingHold is how long a fault is held at least if status is to be seen to name it: longer than
+// it may take.
 const namingHold = 13 * time.Second
 
 // spares says, just before a fault begins to act, that it leaves all nodes whole and connected but

@@ -65,7 +65,8 @@ func sceneOf(l *lab.Lab) *Scene {
 		Logger: slog.New(slog.DiscardHandler), Count: func(string, int64) {}}
 }
 
-// TestSpares: a fault is judged by the nodes that it spares, if they are a majority and all of them run.
+// TestSpares: a fault is judged by the nodes that it spares, if they are a majority and all of them
+// run.
 func TestSpares(t *testing.T) {
 	l := scriptedLab(t, "n1", "n2", "n3")
 	for _, c := range []struct {
@@ -153,7 +154,8 @@ func TestWrongAdvertise(t *testing.T) {
 	}
 }
 
-// TestForgetUntold: the journals of a founder that lost its disk go with it only if no call was answered.
+// TestForgetUntold: the journals of a founder that lost its disk go with it only if no call was
+// answered.
 func TestForgetUntold(t *testing.T) {
 	l := scriptedLab(t, "n1")
 	for _, answered := range []bool{true, false} {

@@ -1,6 +1,7 @@
 package nemesis
 
-// FaultsMax is the highest number of a fault: 58 are those of RELIABILITY §4.2, those after them came later.
+// FaultsMax is the highest number of a fault: 58 are those of RELIABILITY §4.2, those after them
+// came later.
 const FaultsMax = 63
 
 // Elsewhere is a fault that no nemesis injects.

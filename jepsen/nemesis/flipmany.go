@@ -60,7 +60,8 @@ func flipMany(ctx context.Context, s *Scene) (string, Heal, error) {
 
 // flipOnce flips a bit, lets the node have a look, and mends it.
 func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
-	// In peace: of a node that is killed the last write may be torn, and a bit of that need not be noticed.
+	// In peace: of a node that is killed the last write may be torn, and a bit of that need not be
+	// noticed.
 	if err := n.Stop(); err != nil {
 		return err
 	}

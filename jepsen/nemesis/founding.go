@@ -34,7 +34,8 @@ func Strike(ctx context.Context, s *Scene, f Fault, rhythm Rhythm, log *Log) err
 	return nil
 }
 
-// founderLost kills the node that founds the cluster, which is the first one by name, and may take its disk.
+// founderLost kills the node that founds the cluster, which is the first one by name, and may take
+// its disk.
 func founderLost(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, after := s.remaining()[0], s.between(0, foundingMax)
 	if !pause(ctx, after) {

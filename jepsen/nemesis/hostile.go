@@ -21,7 +21,8 @@ const (
 	servedMax = 10 * time.Second
 )
 
-// clientFaults are what connections from outside do to nodes. What the clients of workloads do is in Elsewhere.
+// clientFaults are what connections from outside do to nodes. What the clients of workloads do is
+// in Elsewhere.
 func clientFaults() []Fault {
 	return []Fault{
 		{Number: 58, Name: "hostile", What: "garbage, half requests, slow senders, huge bodies and many connections at " +
@@ -29,7 +30,8 @@ func clientFaults() []Fault {
 	}
 }
 
-// hostile misuses the ports of one node, as neither a node nor a client would. The cluster must go on serving.
+// hostile misuses the ports of one node, as neither a node nor a client would. The cluster must go
+// on serving.
 func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyone()
 	if err != nil {
@@ -56,8 +58,8 @@ func hostile(ctx context.Context, s *Scene) (string, Heal, error) {
 	return "garbage, half requests and slow senders at " + n.Name, heal, nil
 }
 
-// honest asks the node for the state of the cluster again and again until ctx ends. It allows a node that was killed
-// meanwhile not to answer.
+// honest asks the node for the state of the cluster again and again until ctx ends. It allows a
+// node that was killed meanwhile not to answer.
 func (s *Scene) honest(ctx context.Context, n *lab.Node) error {
 	admin, err := s.Lab.Admin(n.Name)
 	if err != nil {

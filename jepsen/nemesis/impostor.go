@@ -104,7 +104,8 @@ func (s *Scene) countTwin(log string, alive bool) error {
 	return nil
 }
 
-// nodesKnown returns the nodes that the cluster knows, each with the id of its data and its address.
+// nodesKnown returns the nodes that the cluster knows, each with the id of its data and its
+// address.
 func (s *Scene) nodesKnown(ctx context.Context) (known []string, err error) {
 	status, err := s.Lab.Status(ctx)
 	if err != nil {

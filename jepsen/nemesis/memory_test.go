@@ -12,7 +12,8 @@ import (
 // hungryVariable has a process of this test be the one whose memory is limited.
 const hungryVariable = "JEPSEN_HUNGRY"
 
-// TestMemoryCap: a process that gets no more memory and needs some ends, and one without the limit goes on.
+// TestMemoryCap: a process that gets no more memory and needs some ends, and one without the limit
+// goes on.
 func TestMemoryCap(t *testing.T) {
 	if os.Getenv(hungryVariable) != "" {
 		_, _ = os.Stdout.WriteString("\n")

@@ -224,7 +224,8 @@ func Run(ctx context.Context, s *Scene, faults []Fault, rhythm Rhythm, log *Log)
 	return nil
 }
 
-// namedShare: of the faults that spare a majority one in so many is held until status must have named it.
+// namedShare: of the faults that spare a majority one in so many is held until status must have
+// named it.
 const namedShare = 4
 
 // brokenOffMax is how long a fault and its end may go on when the run is broken off: enough to take
@@ -325,7 +326,8 @@ func (s *Scene) anyone() (*lab.Node, error) {
 	return up[s.Rand.IntN(len(up))], nil
 }
 
-// anyoneOfWhole waits until the cluster has all that it should have, and returns a random running node.
+// anyoneOfWhole waits until the cluster has all that it should have, and returns a random running
+// node.
 func (s *Scene) anyoneOfWhole(ctx context.Context) (*lab.Node, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return nil, err

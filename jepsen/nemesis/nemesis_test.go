@@ -22,7 +22,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestEveryNumber: each fault of RELIABILITY §4.2 is injected, or it is said who brings it, or what it waits for.
+// TestEveryNumber: each fault of RELIABILITY §4.2 is injected, or it is said who brings it, or what
+// it waits for.
 func TestEveryNumber(t *testing.T) {
 	injected, said := map[int]bool{}, map[int]bool{}
 	for _, f := range All() {
@@ -143,7 +144,8 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestRun: each fault strikes once, is held and healed, and is written down; one that cannot be injected ends the run.
+// TestRun: each fault strikes once, is held and healed, and is written down; one that cannot be
+// injected ends the run.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -194,7 +196,8 @@ func TestAmbush(t *testing.T) {
 	}
 }
 
-// TestBitFlip: what became of a flipped bit is told from the file, and it is flipped back under what was appended.
+// TestBitFlip: what became of a flipped bit is told from the file, and it is flipped back under
+// what was appended.
 func TestBitFlip(t *testing.T) {
 	had := "abcdefgh\x00\x00"
 	for _, c := range []struct {
@@ -347,7 +350,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// TestEmptied: a node is not empty while it is a member of a shard, also if nobody hears of its replica.
+// TestEmptied: a node is not empty while it is a member of a shard, also if nobody hears of its
+// replica.
 func TestEmptied(t *testing.T) {
 	shard := func(voters, nonvoters []string) *belfryv1.Shard {
 		return &belfryv1.Shard{Voters: voters, Nonvoters: nonvoters}
@@ -420,7 +424,8 @@ func TestCountTwin(t *testing.T) {
 	}
 }
 
-// TestApart: what goes on beside other faults chooses the same, however much those choose meanwhile.
+// TestApart: what goes on beside other faults chooses the same, however much those choose
+// meanwhile.
 func TestApart(t *testing.T) {
 	choose := func(between int) (chosen []int) {
 		s, _ := counted(1)

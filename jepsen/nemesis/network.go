@@ -95,7 +95,8 @@ func halves(ctx context.Context, s *Scene) (string, Heal, error) {
 	return fmt.Sprintf("%v apart from %v", a, b), s.mend, s.Network.Partition(ctx, a, b)
 }
 
-// ring lets each node send to the next ones of a circle only, as many as make a majority with itself.
+// ring lets each node send to the next ones of a circle only, as many as make a majority with
+// itself.
 func ring(ctx context.Context, s *Scene) (string, Heal, error) {
 	names := s.members()
 	for i, from := range names {
@@ -213,7 +214,8 @@ func between(service network.Service, rule network.Rule) func(context.Context, *
 // errNoClients says that a fault between clients and a node found no client.
 var errNoClients = errors.New("there are no clients")
 
-// clients returns the names of the clients of workloads: the harness itself is none, and goes on asking nodes.
+// clients returns the names of the clients of workloads: the harness itself is none, and goes on
+// asking nodes.
 func (s *Scene) clients() []string { return without(s.Clients(), lab.Harness) }
 
 func clientCut(ctx context.Context, s *Scene) (string, Heal, error) {

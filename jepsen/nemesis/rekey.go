@@ -76,7 +76,8 @@ func (s *Scene) rekey(ctx context.Context, keys []lab.Key, stall bool) error {
 	return nil
 }
 
-// awaitRead waits until a node, if it runs, has said once more than before that it had read its files again.
+// awaitRead waits until a node, if it runs, has said once more than before that it had read its
+// files again.
 func (s *Scene) awaitRead(ctx context.Context, n *lab.Node, before int, said func() (int, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, rekeyMax)
 	defer cancel()

@@ -65,7 +65,8 @@ func takeBlock(ctx context.Context, namespaces bool) (*block, error) {
 	return nil, errors.New("every block of private addresses is in use, or has a route")
 }
 
-// take makes the block this process's. The kernel gives it back when the process ends, however that happens.
+// take makes the block this process's. The kernel gives it back when the process ends, however that
+// happens.
 func (b *block) take(ctx context.Context) error {
 	var config net.ListenConfig
 	lock, err := config.Listen(ctx, "unix", fmt.Sprintf("@belfry-jepsen-%d", b.number))

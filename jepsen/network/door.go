@@ -20,7 +20,8 @@ type door struct {
 
 // listen opens a door until Close.
 func (n *Network) listen(ctx context.Context, at netip.AddrPort, d door) (net.Addr, error) {
-	// Keep-alives are the ends' own business: a proxy that sent them would notice a cut where they do not.
+	// Keep-alives are the ends' own business: a proxy that sent them would notice a cut where they do
+	// not.
 	config := net.ListenConfig{KeepAlive: -1}
 	listener, err := config.Listen(ctx, "tcp4", at.String())
 	if err != nil {
@@ -60,7 +61,8 @@ func (n *Network) accept(ctx context.Context, listener net.Listener, d door) {
 			return
 		}
 		if err != nil {
-			// Most likely this process has no file descriptor left; the connection waits in the listener's queue.
+			// Most likely this process has no file descriptor left; the connection waits in the listener's
+			// queue.
 			n.logger.Error("a connection cannot be accepted now", "node", d.to.name, "service", d.service.String(), "error", err)
 			pause(ctx, acceptPause)
 			continue
@@ -132,7 +134,8 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
 }
 
-// abort ends a connection by RST. What could be said about a connection that ended already is of no interest.
+// abort ends a connection by RST. What could be said about a connection that ended already is of no
+// interest.
 func abort(c *net.TCPConn) {
 	_ = c.SetLinger(0)
 	_ = c.Close()

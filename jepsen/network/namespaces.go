@@ -28,7 +28,8 @@ const (
 	removeMax = 30 * time.Second
 )
 
-// namespaces are the networks of the nodes, each with a cable to a bridge in this process's own, where the proxies are.
+// namespaces are the networks of the nodes, each with a cable to a bridge in this process's own,
+// where the proxies are.
 type namespaces struct{ block *block }
 
 // drop is a way that the kernel lets nothing pass on.
@@ -37,7 +38,8 @@ type drop struct {
 	service  Service
 }
 
-// openNamespaces takes a block of addresses and makes the bridge. What dead runs left behind is removed first.
+// openNamespaces takes a block of addresses and makes the bridge. What dead runs left behind is
+// removed first.
 func openNamespaces(ctx context.Context) (*block, *namespaces, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil, errors.New("that takes root")
@@ -62,7 +64,8 @@ func openNamespaces(ctx context.Context) (*block, *namespaces, error) {
 	return b, n, nil
 }
 
-// open makes the bridge, and the chain of rules that the kernel asks about what comes and goes there.
+// open makes the bridge, and the chain of rules that the kernel asks about what comes and goes
+// there.
 func (n *namespaces) open(ctx context.Context) error {
 	bridge := n.bridge()
 	own := netip.PrefixFrom(n.block.address(others, placesMax), n.block.prefix().Bits())
@@ -112,7 +115,8 @@ func (n *namespaces) add(ctx context.Context, m *member) error {
 	return nil
 }
 
-// wrap puts a command into the namespace of a node. The process keeps its id: the tool becomes the program.
+// wrap puts a command into the namespace of a node. The process keeps its id: the tool becomes the
+// program.
 func (n *namespaces) wrap(name string, cmd *exec.Cmd) {
 	//nolint:noctx // only its path is used
 	tool := exec.Command("nsenter", "--net="+spaceFolder+"/"+n.space(name), "--", cmd.Path)

@@ -161,7 +161,8 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestToolsAreNotInterrupted: a signal from the terminal goes to the group of the harness, which cleans up then.
+// TestToolsAreNotInterrupted: a signal from the terminal goes to the group of the harness, which
+// cleans up then.
 func TestToolsAreNotInterrupted(t *testing.T) {
 	t.Parallel()
 	if err := run(t.Context(), "", "sh", "-c", `read -r _ _ _ _ group _ < /proc/$$/stat; [ "$group" = $$ ]`); err != nil {

@@ -49,7 +49,8 @@ func (m Mode) String() string {
 
 // Config says what to connect. Logger is required.
 type Config struct {
-	// Nodes and Clients are the names of who is there from the beginning: letters, digits, _ and -, each name once.
+	// Nodes and Clients are the names of who is there from the beginning: letters, digits, _ and -,
+	// each name once.
 	Nodes, Clients []string
 	Mode           Mode
 	// Seed begins the random choices.
@@ -95,7 +96,8 @@ type Network struct {
 type member struct {
 	name   string
 	number int
-	// host is where a node listens; invalid for a client. face is the address under which all others see it.
+	// host is where a node listens; invalid for a client. face is the address under which all others
+	// see it.
 	host, face netip.Addr
 	// packets sends and receives a node's gossip at its face.
 	packets *post
@@ -103,7 +105,8 @@ type member struct {
 	doors map[string]net.Addr
 }
 
-// New makes a network. ctx bounds the making only. The caller must Close it, after the processes in it have ended.
+// New makes a network. ctx bounds the making only. The caller must Close it, after the processes in
+// it have ended.
 func New(ctx context.Context, cfg Config) (*Network, error) {
 	n := &Network{
 		mode: cfg.Mode, table: newTable(), dice: newDice(cfg.Seed), reorderWait: cfg.reorderWait, logger: cfg.Logger,

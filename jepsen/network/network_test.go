@@ -102,7 +102,8 @@ func (w *world) dial(client, node string) net.Conn {
 	return w.own(conn)
 }
 
-// fate returns how a connection ends on which nobody says anything; it may end before it is seen to be made.
+// fate returns how a connection ends on which nobody says anything; it may end before it is seen to
+// be made.
 func (w *world) fate(client, node string) error {
 	w.t.Helper()
 	conn, err := w.DialContext(client)(w.t.Context(), "tcp", w.Advertised(node)+":7400")

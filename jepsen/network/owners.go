@@ -13,7 +13,8 @@ import (
 	"sync"
 )
 
-// ownerVariable is the variable of the environment in which a process carries the node that it belongs to.
+// ownerVariable is the variable of the environment in which a process carries the node that it
+// belongs to.
 const ownerVariable = "JEPSEN_NODE"
 
 // owners finds out to which node the process belongs that opened a connection: on loopback, the
@@ -86,7 +87,8 @@ func (o *owners) findAmongAll(link string, known map[int]string) (string, error)
 	return owner, nil
 }
 
-// nodeOf returns the node that a process belongs to, empty if to none; ok is false if there is no such process.
+// nodeOf returns the node that a process belongs to, empty if to none; ok is false if there is no
+// such process.
 func (o *owners) nodeOf(pid int, known map[int]string) (name string, ok bool) {
 	environment, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
 	switch {

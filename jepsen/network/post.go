@@ -160,7 +160,8 @@ func (p *post) put(in packet) (number uint64, ok bool) {
 	return in.number, true
 }
 
-// release lets the packet that was held back leave right after the one that overtook it. The caller holds mu.
+// release lets the packet that was held back leave right after the one that overtook it. The caller
+// holds mu.
 func (p *post) release(overtook packet) {
 	number, waits := p.held[overtook.link]
 	if !waits {
@@ -220,7 +221,8 @@ func (p *post) next() (packet, time.Duration) {
 	return out, 0
 }
 
-// send hands on a packet as the one who sent it. Whether anybody gets it is the receiver's business.
+// send hands on a packet as the one who sent it. Whether anybody gets it is the receiver's
+// business.
 func (p *post) send(out packet) {
 	if rule, _ := out.link.now(); p.lost(out.link, rule) {
 		return

@@ -76,7 +76,8 @@ func TestPackets(t *testing.T) {
 			w.send(at[0], "n2", row.sent...)
 			w.receive(at[1], "n1", row.heard...)
 			if row.heard == nil {
-				// They were taken before the rule is gone: one socket hands them out in order, and this way has no rule.
+				// They were taken before the rule is gone: one socket hands them out in order, and this way has
+				// no rule.
 				w.send(w.gossips("n3")[0], "n2", "from another")
 				w.receive(at[1], "n3", "from another")
 			}

@@ -87,7 +87,8 @@ func gossip(words []string) error {
 	}
 }
 
-// process runs a process of a node, as the variable says, until the test ends, and returns the lines that it prints.
+// process runs a process of a node, as the variable says, until the test ends, and returns the
+// lines that it prints.
 func (w *world) process(node, variable, value string) <-chan string {
 	w.t.Helper()
 	program, err := os.Executable()

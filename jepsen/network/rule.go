@@ -59,7 +59,8 @@ func (s Service) services() []Service {
 	return []Service{s}
 }
 
-// Rule is what a directed link of a service does to what passes. The zero Rule lets everything pass at once.
+// Rule is what a directed link of a service does to what passes. The zero Rule lets everything pass
+// at once.
 //
 // Connections of TCP are opened by one side, and bytes flow both ways. Reset, HalfOpen and Mute,
 // and Duplicate and Reorder of connections, hold for the connections that the link's from opens.
@@ -90,9 +91,11 @@ type Rule struct {
 	// Reorder is the probability of a packet to arrive after the next one. TCP would never show that
 	// inside a stream, so there it is a new connection that reaches the other side after the next one.
 	Reorder float64
-	// Corrupt is the probability of a packet, or of a piece of a stream of at most 16 KiB, to have one bit flipped.
+	// Corrupt is the probability of a packet, or of a piece of a stream of at most 16 KiB, to have one
+	// bit flipped.
 	Corrupt float64
-	// BytesPerSecond bounds what passes, all connections of the link and service together; 0 for no bound.
+	// BytesPerSecond bounds what passes, all connections of the link and service together; 0 for no
+	// bound.
 	BytesPerSecond int
 }
 
@@ -120,7 +123,8 @@ func (r Rule) check() error {
 }
 
 const (
-	// resendFirst is how long TCP waits before it sends a lost segment again; each time after that it waits twice as long.
+	// resendFirst is how long TCP waits before it sends a lost segment again; each time after that it
+	// waits twice as long.
 	resendFirst = 200 * time.Millisecond
 	// resendsMax bounds the stall of one piece.
 	resendsMax = 5
@@ -136,7 +140,8 @@ func newDice(seed uint64) *dice {
 	return &dice{source: rand.New(rand.NewPCG(seed, seed))} //nolint:gosec // faults are to be repeatable, not secret
 }
 
-// happens reports whether something of probability p does. It uses up randomness only if that is open.
+// happens reports whether something of probability p does. It uses up randomness only if that is
+// open.
 func (d *dice) happens(p float64) bool {
 	if p <= 0 || p >= 1 {
 		return p >= 1

@@ -144,7 +144,8 @@ func TestADelay(t *testing.T) {
 	if took := time.Since(began); took < delay {
 		t.Errorf("what is delayed by %s came after %s", delay, took)
 	}
-	// What waits for long comes at once when the delay is over, also if nothing tells it so because it was over before.
+	// What waits for long comes at once when the delay is over, also if nothing tells it so because it
+	// was over before.
 	w.set("c1", "n1", Client, Rule{Delay: time.Hour})
 	w.say(near, "late")
 	w.heal()
@@ -319,7 +320,8 @@ func TestRulesThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
-// TestABoundIsForgotten has a bound of bytes followed by another, under which what passed before does not count.
+// TestABoundIsForgotten has a bound of bytes followed by another, under which what passed before
+// does not count.
 func TestABoundIsForgotten(t *testing.T) {
 	t.Parallel()
 	l := newTable().link(way{"n1", "n2", Peer})

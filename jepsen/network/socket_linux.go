@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// netlinkDiag and diagByFamily are NETLINK_SOCK_DIAG and SOCK_DIAG_BY_FAMILY of the kernel's linux/sock_diag.h.
+	// netlinkDiag and diagByFamily are NETLINK_SOCK_DIAG and SOCK_DIAG_BY_FAMILY of the kernel's
+	// linux/sock_diag.h.
 	netlinkDiag  = 4
 	diagByFamily = 20
 	// diagRequestBytes is the size of inet_diag_req_v2 of linux/inet_diag.h, and diagInodeAt where in

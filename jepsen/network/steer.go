@@ -94,7 +94,8 @@ func (n *Network) Heal(ctx context.Context) error {
 	return n.enforce(ctx)
 }
 
-// enforce has the kernel drop what is to be dropped; on loopback the proxies do. The caller holds steering.
+// enforce has the kernel drop what is to be dropped; on loopback the proxies do. The caller holds
+// steering.
 func (n *Network) enforce(ctx context.Context) error {
 	if n.spaces == nil {
 		return nil

@@ -20,8 +20,9 @@ import (
 // errNoFit says that an edit does not fit the source.
 var errNoFit = errors.New("the edit does not fit the source")
 
-// Build builds the server with all bugs in dir, from the module that the working directory is in, and returns its path. Which bug it has is said by
-// Variable when it is started. It is built with the tag "jepsen".
+// Build builds the server with all bugs in dir, from the module that the working directory is in,
+// and returns its path. Which bug it has is said by Variable when it is started. It is built with
+// the tag "jepsen".
 func Build(ctx context.Context, dir string) (program string, err error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
@@ -53,8 +54,8 @@ func moduleRoot(ctx context.Context) (string, error) {
 	return filepath.Dir(file), nil
 }
 
-// overlay writes the edited files below dir, with the files that are added to their packages, and a list of them for the compiler, of which it returns the
-// path.
+// overlay writes the edited files below dir, with the files that are added to their packages, and a
+// list of them for the compiler, of which it returns the path.
 func overlay(root, dir string) (list string, err error) {
 	edited, err := editedFiles(root, Bugs())
 	if err != nil {
@@ -90,7 +91,8 @@ func overlay(root, dir string) (list string, err error) {
 	return list, nil
 }
 
-// editedFiles returns the text of each file that bugs edit, by its path from root, with all edits made.
+// editedFiles returns the text of each file that bugs edit, by its path from root, with all edits
+// made.
 func editedFiles(root string, bugs []Bug) (map[string]string, error) {
 	byFile := map[string][]Edit{}
 	for _, b := range bugs {

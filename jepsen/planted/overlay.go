@@ -8,7 +8,8 @@ func switchText(name string) string {
 	for _, b := range Bugs() {
 		names = append(names, quoted(b.Name))
 	}
-	return strings.NewReplacer("PACKAGE", name, "VARIABLE", Variable, "NAMES", strings.Join(names, ", ")).Replace(`package PACKAGE
+	return strings.NewReplacer("PACKAGE", name, "VARIABLE", Variable, "NAMES",
+		strings.Join(names, ", ")).Replace(`package PACKAGE
 
 import "os"
 
@@ -26,7 +27,8 @@ func planted(name string) bool { return plantedName == name }
 `)
 }
 
-// helpers returns what the edits of a package need besides, by its folder: what would take an import that the edited file does not have.
+// helpers returns what the edits of a package need besides, by its folder: what would take an
+// import that the edited file does not have.
 func helpers() map[string]string {
 	return map[string]string{
 		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,

@@ -1,5 +1,6 @@
-// Package planted holds mistakes that servers of this kind have had, as edits of Belfry's source, and builds a server that makes one of them. Each is
-// there to be found: a checker that lets it pass proves nothing. None of them is in the source.
+// Package planted holds mistakes that servers of this kind have had, as edits of Belfry's source,
+// and builds a server that makes one of them. Each is there to be found: a checker that lets it
+// pass proves nothing. None of them is in the source.
 package planted
 
 import (
@@ -7,8 +8,8 @@ import (
 	"strings"
 )
 
-// Variable is the environment variable that names the bug which a planted server has. Without it the server is as it should be; with a name that is
-// no bug's it does not start.
+// Variable is the environment variable that names the bug which a planted server has. Without it
+// the server is as it should be; with a name that is no bug's it does not start.
 const Variable = "BELFRY_PLANTED"
 
 // Bug is one mistake.
@@ -21,13 +22,16 @@ type Bug struct {
 	Edits []Edit
 	// Claims are the invariants each of which must find a violation, such as "I8".
 	Claims []string
-	// Or are others that may find it in the place of those: whether it costs acknowledged jobs or the cluster is decided by the moment.
+	// Or are others that may find it in the place of those: whether it costs acknowledged jobs or the
+	// cluster is decided by the moment.
 	Or []string
-	// Workloads and Nemeses are those under which it shows. All run together; no nemesis means that it shows without a fault.
+	// Workloads and Nemeses are those under which it shows. All run together; no nemesis means that it
+	// shows without a fault.
 	Workloads, Nemeses []string
 }
 
-// Edit replaces a piece of the source. Old occurs exactly once in the file. Edits may be shared by bugs, but do not overlap otherwise.
+// Edit replaces a piece of the source. Old occurs exactly once in the file. Edits may be shared by
+// bugs, but do not overlap otherwise.
 type Edit struct {
 	// File is the path from the root of the module.
 	File     string
@@ -38,7 +42,8 @@ type Edit struct {
 func Bugs() []Bug {
 	return slices.Concat(
 		timeBugs(), orderBugs(), identityBugs(), adminBugs(), leaseBugs(), holderBugs(), attemptBugs(),
-		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(), availabilityBugs(), accessBugs(), bridgeBugs(), importBugs(),
+		snapshotBugs(), replicaBugs(), answerBugs(), waiterBugs(), storageBugs(), edgeBugs(), clusterBugs(),
+		availabilityBugs(), accessBugs(), bridgeBugs(), importBugs(),
 	)
 }
 
@@ -53,7 +58,8 @@ func unless(name, file, statement string) Edit {
 	return Edit{file, statement, "if !planted(" + quoted(name) + ") {\n" + statement + "\n}"}
 }
 
-// skipping has an if statement's body left out where one of the bugs is planted. head is what stands between "if" and "{", or the end of it.
+// skipping has an if statement's body left out where one of the bugs is planted. head is what
+// stands between "if" and "{", or the end of it.
 func skipping(file, head string, names ...string) Edit {
 	condition := strings.LastIndex(head, "; ") + 1
 	whole := head[:condition] + " (" + strings.TrimSpace(head[condition:]) + ")"

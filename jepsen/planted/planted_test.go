@@ -30,9 +30,12 @@ func TestBugs(t *testing.T) {
 		}
 		names[b.Name] = true
 		for what, list := range map[string]struct{ have, known []string }{
-			"claim": {slices.Concat(b.Claims, b.Or), invariants()}, "workload": {b.Workloads, workloads}, "nemesis": {b.Nemeses, nemeses},
+			"claim": {slices.Concat(b.Claims, b.Or), invariants()}, "workload": {b.Workloads, workloads},
+			"nemesis": {b.Nemeses, nemeses},
 		} {
-			if len(list.have) == 0 && what != "nemesis" || slices.ContainsFunc(list.have, func(s string) bool { return !slices.Contains(list.known, s) }) {
+			if len(list.have) == 0 && what != "nemesis" || slices.ContainsFunc(list.have, func(s string) bool {
+				return !slices.Contains(list.known, s)
+			}) {
 				t.Errorf("%s: it has %q for %s", b.Name, list.have, what)
 			}
 		}
@@ -42,7 +45,8 @@ func TestBugs(t *testing.T) {
 // withoutBug are the invariants that no bug claims; DESIGN.md says why.
 var withoutBug = []string{"I7", "I14", "I26", "I27"}
 
-// TestOneToThreeBugsEach makes sure that each invariant has a bug that it must find, and none more than three.
+// TestOneToThreeBugsEach makes sure that each invariant has a bug that it must find, and none more
+// than three.
 func TestOneToThreeBugsEach(t *testing.T) {
 	bugs := map[string]int{}
 	for _, b := range Bugs() {
@@ -92,7 +96,8 @@ func TestEditsAsk(t *testing.T) {
 	}
 }
 
-// TestEditsFit makes each bug's edits alone, and those of all bugs together, in the source as it is.
+// TestEditsFit makes each bug's edits alone, and those of all bugs together, in the source as it
+// is.
 func TestEditsFit(t *testing.T) {
 	root, err := moduleRoot(t.Context())
 	if err != nil {
@@ -132,8 +137,8 @@ func TestEdit(t *testing.T) {
 	}
 }
 
-// TestBuild builds the planted server, which is as good as checking the types of all edits, and asks it for its version: without a bug, with one, and with
-// one that there is not.
+// TestBuild builds the planted server, which is as good as checking the types of all edits, and
+// asks it for its version: without a bug, with one, and with one that there is not.
 func TestBuild(t *testing.T) {
 	program, err := Build(t.Context(), t.TempDir())
 	if err != nil {

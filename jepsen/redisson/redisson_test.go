@@ -18,7 +18,8 @@ func host() string {
 	return fmt.Sprintf("127.%d.%d.%d", 100+id>>16&15, id>>8&255, id&255|1)
 }
 
-// TestSide has a payload go through Redis, which tells what it has left, and what went wrong at its start.
+// TestSide has a payload go through Redis, which tells what it has left, and what went wrong at its
+// start.
 func TestSide(t *testing.T) {
 	dir := t.TempDir()
 	r, err := Start(t.Context(), dir, host())

@@ -50,7 +50,8 @@ func (s *Side) Offer(ctx context.Context, queue string, payload []byte, due time
 	return s.apps[queue].Offer(ctx, payload, due)
 }
 
-// Take has a consumer of Redisson wait for a second for the ready list, and take all that is there then.
+// Take has a consumer of Redisson wait for a second for the ready list, and take all that is there
+// then.
 func (s *Side) Take(ctx context.Context, queue string) ([][]byte, error) {
 	s.taking.RLock()
 	defer s.taking.RUnlock()

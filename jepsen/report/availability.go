@@ -34,7 +34,8 @@ func byNode(seconds map[string]float64) string {
 	return strings.Join(each, ", ")
 }
 
-// availability says, for each fault of which it was judged, how soon all was served and the fault was named.
+// availability says, for each fault of which it was judged, how soon all was served and the fault
+// was named.
 func (s *summary) availability(faults []Fault) {
 	judged, effects := 0, 0
 	for _, f := range faults {

@@ -46,7 +46,8 @@ type collected struct {
 	latency, lateness []time.Duration
 }
 
-// Add takes one call into its second. It keeps nothing of the slice, and panics at a Kind that is none.
+// Add takes one call into its second. It keeps nothing of the slice, and panics at a Kind that is
+// none.
 func (c *Collector) Add(call Call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +69,8 @@ func (c *Collector) Add(call Call) {
 	}
 }
 
-// Seconds returns what was seen in each second of a run of so long, and of calls that ended after it.
+// Seconds returns what was seen in each second of a run of so long, and of calls that ended after
+// it.
 func (c *Collector) Seconds(length time.Duration) []Second {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -71,7 +71,8 @@ type faultRow struct {
 	Available string
 }
 
-// triedRow is one line of the table of what was tried after the last fault; Class is that of a check.
+// triedRow is one line of the table of what was tried after the last fault; Class is that of a
+// check.
 type triedRow struct{ Class, Name, Took, Limit, Failure string }
 
 func pageOf(r *Report) *page {

@@ -45,7 +45,8 @@ func pageText(t *testing.T, r *Report) string {
 
 func TestGoldenPage(t *testing.T) { golden(t, "small.html", pageText(t, small())) }
 
-// withTexts returns the small report with a text wherever it has one, except for the names that are looked up.
+// withTexts returns the small report with a text wherever it has one, except for the names that are
+// looked up.
 func withTexts(text string) *Report {
 	r := small()
 	r.Command, r.Commit = text, text
@@ -76,7 +77,8 @@ func TestPageEscapesHostileTexts(t *testing.T) {
 	} {
 		harmless := regexp.MustCompile(`[^a-z]`).ReplaceAllString(hostile, "x")
 		got, want := pageText(t, withTexts(hostile)), pageText(t, withTexts(harmless))
-		// What ends a text, an attribute or a script is there as often as with a harmless text in the same places.
+		// What ends a text, an attribute or a script is there as often as with a harmless text in the
+		// same places.
 		for _, mark := range []string{"<", ">", `"`, "'", "\x00"} {
 			got, want := strings.Count(got, mark), strings.Count(want, mark)
 			if got != want {

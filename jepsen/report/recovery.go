@@ -8,7 +8,8 @@ import (
 // recovery is what came after the last of the faults under way had ended.
 type recovery struct {
 	fault int // its index among the faults
-	// after is until the end of the first second in which the throughput was back, so it is a second too long at most.
+	// after is until the end of the first second in which the throughput was back, so it is a second
+	// too long at most.
 	after float64
 	// back is false if the next fault began, or clients stopped, before that.
 	back bool

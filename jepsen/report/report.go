@@ -17,7 +17,8 @@ type Report struct {
 	// Verdict is "valid" or "invalid"; Violations says why, the first of each invariant in full.
 	Verdict    Verdict     `json:"verdict"`
 	Violations []Violation `json:"violations"`
-	// Checks are the invariants that were checked, in order of their numbers, with how much each had to look at.
+	// Checks are the invariants that were checked, in order of their numbers, with how much each had
+	// to look at.
 	Checks []Check `json:"checks"`
 	// Counts says what happened, by name: calls, operations, jobs, elections, snapshots, bytes lost in
 	// power cuts, and so on.
@@ -28,12 +29,14 @@ type Report struct {
 	Faults []Fault `json:"faults"`
 	// Probes are what was tried after the last fault, in that order.
 	Probes []Probe `json:"probes,omitempty"`
-	// LoadSeconds is for how long clients worked, CheckSeconds how long the check took from a history in memory.
+	// LoadSeconds is for how long clients worked, CheckSeconds how long the check took from a history
+	// in memory.
 	LoadSeconds  float64 `json:"loadSeconds"`
 	CheckSeconds float64 `json:"checkSeconds"`
 }
 
-// Verdict is what is said of a run. There is nothing between the two: what could not be decided is invalid.
+// Verdict is what is said of a run. There is nothing between the two: what could not be decided is
+// invalid.
 type Verdict string
 
 // The verdicts.
@@ -92,12 +95,14 @@ type Fault struct {
 	// Outage is the longest time in which some shard answered no call that changes something; it
 	// begins with the fault or during it, and may end after it.
 	Outage float64 `json:"outage"`
-	// Effect is what it left whole; nil if availability is not judged. Availability is what was found of that.
+	// Effect is what it left whole; nil if availability is not judged. Availability is what was found
+	// of that.
 	Effect       *Effect       `json:"effect,omitempty"`
 	Availability *Availability `json:"availability,omitempty"`
 }
 
-// Effect is what a fault leaves whole, by which availability is judged. Its times are those of Fault.
+// Effect is what a fault leaves whole, by which availability is judged. Its times are those of
+// Fault.
 type Effect struct {
 	// Began is when the fault began to act, Struck when it was in force, Healing when its end began.
 	Began   float64 `json:"began"`
@@ -107,7 +112,8 @@ type Effect struct {
 	Healthy []string `json:"healthy"`
 	// Victims are the nodes of which status must name one; empty if it need not.
 	Victims []string `json:"victims,omitempty"`
-	// Allowed is how many seconds longer than promised for all faults the service may be interrupted, Why the reason.
+	// Allowed is how many seconds longer than promised for all faults the service may be interrupted,
+	// Why the reason.
 	Allowed float64 `json:"allowed,omitempty"`
 	Why     string  `json:"why,omitempty"`
 }

@@ -59,7 +59,8 @@ func small() *Report {
 	}
 }
 
-// a run of so many seconds, faults and violations, as a cluster would behave; the same for the same numbers.
+// a run of so many seconds, faults and violations, as a cluster would behave; the same for the same
+// numbers.
 type made struct{ seconds, faults, violations int }
 
 func (m made) report() *Report {

@@ -158,7 +158,8 @@ func (t *timeline) rows(faults []Fault) []faultLanes {
 	return rows
 }
 
-// marks puts violations that are less than a part in 24 of the axis apart into one, which says how many they are.
+// marks puts violations that are less than a part in 24 of the axis apart into one, which says how
+// many they are.
 func (t *timeline) marks(violations []Violation) []mark {
 	order := make([]int, len(violations))
 	for i := range order {

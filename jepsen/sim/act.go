@@ -317,7 +317,8 @@ func (c *crowd) askAgain() {
 	}
 }
 
-// duplicate delivers an attempt once more that was on its way for long. Nobody waits for its answer.
+// duplicate delivers an attempt once more that was on its way for long. Nobody waits for its
+// answer.
 func (c *crowd) duplicate() {
 	if len(c.ops) == 0 {
 		return

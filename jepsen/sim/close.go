@@ -7,13 +7,15 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// roundsMax is how often a world is drained: what is due late, what is leased and what is dead comes in later rounds.
+// roundsMax is how often a world is drained: what is due late, what is leased and what is dead
+// comes in later rounds.
 const roundsMax = 12
 
 // triesMax is how often in a row something may be lost on its way.
 const triesMax = 50
 
-// secondOpinion holds what the machine made of an entry against what the reference model makes of it.
+// secondOpinion holds what the machine made of an entry against what the reference model makes of
+// it.
 func (s *shard) secondOpinion(e *entry) {
 	want := s.model.Apply(e.stamp, e.requests)
 	if !slices.EqualFunc(want, e.results, sameResult) {
@@ -94,7 +96,8 @@ func (b *book) auditCounters(q *fsm.Queue) {
 	}
 }
 
-// drain heals the world and takes out all jobs, with every node in turn as the leader: what was put must come.
+// drain heals the world and takes out all jobs, with every node in turn as the leader: what was put
+// must come.
 func (w *world) drain() {
 	if w.told() {
 		w.say("the world is healed and drained")
@@ -123,7 +126,8 @@ func (w *world) drain() {
 	}
 }
 
-// resume finishes a queue's creation and lets it hand out all that it has. What is asked may be lost on its way.
+// resume finishes a queue's creation and lets it hand out all that it has. What is asked may be
+// lost on its way.
 func (w *world) resume(q *queue) {
 	q.settings.Paused, q.settings.MaxInFlight = false, 0
 	q.version += 2

@@ -32,7 +32,8 @@ type op struct {
 	doubt   bool // an attempt ended unknown
 	results []fsm.Result
 	index   uint64 // of the entry that answered
-	// again is the operation that took the place of one that was refused since its queue has another number of partitions.
+	// again is the operation that took the place of one that was refused since its queue has another
+	// number of partitions.
 	again  *op
 	holder *lease // that the operation is about
 
@@ -52,7 +53,8 @@ type lease struct {
 	asking bool
 }
 
-// crowd are the clients: who puts, who works, who administers. They share what they know, so that their calls meet.
+// crowd are the clients: who puts, who works, who administers. They share what they know, so that
+// their calls meet.
 type crowd struct {
 	w      *world
 	number int

@@ -26,7 +26,8 @@ func hashes() string {
 	return b.String()
 }
 
-// A seed is the same world on any number of processors, beside others or alone, in this process and in another.
+// A seed is the same world on any number of processors, beside others or alone, in this process and
+// in another.
 func TestBitExact(t *testing.T) {
 	if os.Getenv(printHashes) != "" {
 		fmt.Print("\nhashes:\n", hashes(), ":hashes\n")

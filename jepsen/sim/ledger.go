@@ -38,7 +38,8 @@ type account struct {
 	fence         uint64
 	attempt       uint32
 	expires       fsm.Time // 0 for never
-	// maybe means that it may have ended by a declared policy; vague that its attempts and due time are not known.
+	// maybe means that it may have ended by a declared policy; vague that its attempts and due time
+	// are not known.
 	maybe, vague bool
 }
 
@@ -129,7 +130,8 @@ func (l *ledger) enter(n *line) {
 
 func isReserve(c fsm.Command) bool { return c.Kind() == fsm.KindReserve }
 
-// fromMemory reports whether a request was answered without being carried out, and holds that against its first answer.
+// fromMemory reports whether a request was answered without being carried out, and holds that
+// against its first answer.
 func (l *ledger) fromMemory(n *line) bool {
 	o, r := n.op, n.results[0]
 	over := n.e.clock > o.effectAt.Add(fsm.RequestWindow)
@@ -157,7 +159,8 @@ func (l *ledger) fromMemory(n *line) bool {
 	return false
 }
 
-// replayed holds an answer from memory against the first one. Of a Reserve those grants are left that are live.
+// replayed holds an answer from memory against the first one. Of a Reserve those grants are left
+// that are live.
 func (l *ledger) replayed(n *line) {
 	l.w.tally[Replayed]++
 	if !n.op.effect {
@@ -229,7 +232,8 @@ func (l *ledger) book(s *shard, queue string) *book {
 	return nil
 }
 
-// named is book for a command that names the queue: what has fallen due is settled by it, at the latest.
+// named is book for a command that names the queue: what has fallen due is settled by it, at the
+// latest.
 func (l *ledger) named(n *line, queue string) *book {
 	b := l.book(n.s, queue)
 	if b != nil {

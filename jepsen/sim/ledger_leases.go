@@ -295,7 +295,8 @@ func (a *account) outlived(n *line) {
 	}
 }
 
-// release books a job that was given back without an attempt. Without a delay it keeps its due time.
+// release books a job that was given back without an attempt. Without a delay it keeps its due
+// time.
 func (l *ledger) release(n *line, c *fsm.Release, r *fsm.Result) bool {
 	a := l.holds(n, c.Ref, r.Code)
 	if a == nil {
@@ -333,7 +334,8 @@ func (l *ledger) extend(n *line, c *fsm.Extend, r *fsm.Result) bool {
 	return true
 }
 
-// lead books the grace of a new leader, and outages after which a queue's policy may move or end what fell due.
+// lead books the grace of a new leader, and outages after which a queue's policy may move or end
+// what fell due.
 func (l *ledger) lead(n *line, c *fsm.Lead) {
 	clock := n.e.clock
 	_, floor := dueAfter(clock, c.Grace)

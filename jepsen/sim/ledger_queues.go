@@ -6,7 +6,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// candidates splits the held jobs of a book into those that a command certainly concerns and those that it may.
+// candidates splits the held jobs of a book into those that a command certainly concerns and those
+// that it may.
 func (b *book) candidates(states fsm.StateSet, clock fsm.Time) (sure, open []*account) {
 	for _, a := range b.held {
 		if a.must(states, clock) {

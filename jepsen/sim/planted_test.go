@@ -13,7 +13,8 @@ import (
 // plantedSeeds is how many seeds may pass before a planted mistake is noticed.
 const plantedSeeds = 300
 
-// planted is a mistake in the product's place and the rules that are about it. Other rules may notice it earlier.
+// planted is a mistake in the product's place and the rules that are about it. Other rules may
+// notice it earlier.
 type planted struct {
 	name  string
 	rules []string
@@ -79,7 +80,8 @@ func rewritten[C any](change func(s *shard, c *C)) func() *mistakes {
 	}
 }
 
-// before is a mistake that all machines make before they carry out an entry with a command of one type.
+// before is a mistake that all machines make before they carry out an entry with a command of one
+// type.
 func before[C any](extra func(s *shard, c *C) fsm.Command) func() *mistakes {
 	return func() *mistakes {
 		return &mistakes{rewrite: func(s *shard, requests []fsm.Request) ([]fsm.Request, int) {

@@ -111,7 +111,8 @@ func (r *replica) written(snapshot *machine.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// writeLater writes an open snapshot again when its time has come: nothing that was applied since may show in it.
+// writeLater writes an open snapshot again when its time has come: nothing that was applied since
+// may show in it.
 func (r *replica) writeLater() {
 	o := r.open
 	if o == nil || r.machine.Index() < o.until {
@@ -126,7 +127,8 @@ func (r *replica) writeLater() {
 	r.s.w.tally[WrittenLater]++
 }
 
-// restore replaces the machine by one that is read from a snapshot, in a process of its own as it were.
+// restore replaces the machine by one that is read from a snapshot, in a process of its own as it
+// were.
 func (r *replica) restore(from saved) {
 	w := r.s.w
 	m, err := machine.Restore(fsm.Config{Seed: w.r.Uint64()}, w.snapshotReader(from.data))
@@ -143,7 +145,8 @@ func (r *replica) restore(from saved) {
 	r.check(r.s.log[from.index-1], "restored to entry")
 }
 
-// restart is a node that was down: it has one of its snapshots, not always the newest, or none, and the log after it.
+// restart is a node that was down: it has one of its snapshots, not always the newest, or none, and
+// the log after it.
 func (s *shard) restart(node int) {
 	w, r := s.w, s.replicas[node]
 	if s.leader == node {

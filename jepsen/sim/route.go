@@ -12,7 +12,8 @@ import (
 // queue is a queue as the catalog and the clients know it.
 type queue struct {
 	name string
-	// partitions is the number of partitions that its creator wants, believed the one that the catalog tells.
+	// partitions is the number of partitions that its creator wants, believed the one that the catalog
+	// tells.
 	partitions, believed uint32
 	ranked               []int // shards in the order of rendezvous hashing: partition p lives in that of rank p
 	settings             fsm.Settings

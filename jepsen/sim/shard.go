@@ -25,13 +25,15 @@ type shard struct {
 	model    *model.Model // nil unless this world is held against it
 }
 
-// call is an attempt at an operation that is on its way. Nobody waits for the answer any more once it is given up.
+// call is an attempt at an operation that is on its way. Nobody waits for the answer any more once
+// it is given up.
 type call struct {
 	op      *op
 	givenUp bool
 }
 
-// proposal is what a leader has stamped and handed to the log. One without calls is the leader's own.
+// proposal is what a leader has stamped and handed to the log. One without calls is the leader's
+// own.
 type proposal struct {
 	stamp fsm.Time
 	at    fsm.Time // true time of the stamp
@@ -108,7 +110,8 @@ func (s *shard) propose() {
 	}
 }
 
-// stamped makes a proposal of the leader's. It may lie for long before the log takes it: then its stamp is an old one.
+// stamped makes a proposal of the leader's. It may lie for long before the log takes it: then its
+// stamp is an old one.
 func (s *shard) stamped(calls []*call, own fsm.Command) *proposal {
 	return &proposal{stamp: s.w.wrong.stamped(s.w, s.w.clock(s.leader)), at: s.w.now, calls: calls, own: own}
 }
@@ -146,7 +149,8 @@ func (s *shard) commit() {
 	s.enter(p, s.replicas[s.leader])
 }
 
-// enter commits a proposal, applies it at a replica that has applied all before it, and books what came of it.
+// enter commits a proposal, applies it at a replica that has applied all before it, and books what
+// came of it.
 func (s *shard) enter(p *proposal, first *replica) {
 	w := s.w
 	e := &entry{index: uint64(len(s.log)) + 1, stamp: p.stamp, stamped: p.at, at: w.now}
@@ -218,7 +222,8 @@ func (s *shard) tell(o *op, r *fsm.Request, results []fsm.Result) {
 	}
 }
 
-// depose ends a leader's term. Its clients do not hear what became of what it had proposed; what it had not is refused.
+// depose ends a leader's term. Its clients do not hear what became of what it had proposed; what it
+// had not is refused.
 func (s *shard) depose() {
 	if s.leader < 0 {
 		return

@@ -22,7 +22,8 @@ const (
 	grace = 500 * time.Millisecond
 )
 
-// world is all there is of a seed: true time, nodes with clocks, shards with logs, clients, and the books of the judge.
+// world is all there is of a seed: true time, nodes with clocks, shards with logs, clients, and the
+// books of the judge.
 type world struct {
 	trace
 	cfg  Config
@@ -178,7 +179,8 @@ func (w *world) happen() {
 	}
 }
 
-// pass moves true time: often not at all, often to where something is due or a nanosecond beside it.
+// pass moves true time: often not at all, often to where something is due or a nanosecond beside
+// it.
 func (w *world) pass() {
 	before := w.now
 	switch n := w.r.IntN(100); {

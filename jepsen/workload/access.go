@@ -18,7 +18,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// The quotas of a tenant. They are high in turn and low, and both are less than producers and consumers try to use.
+// The quotas of a tenant. They are high in turn and low, and both are less than producers and
+// consumers try to use.
 const (
 	quotaJobsLow, quotaJobsHigh     = 40, 120
 	quotaBytesLow, quotaBytesHigh   = 12_000, 40_000
@@ -68,7 +69,8 @@ func (t *tenant) carry(consumes bool) *Credential {
 	return t.producer
 }
 
-// replace has the tenant's clients carry another credential from now on, and returns the one before.
+// replace has the tenant's clients carry another credential from now on, and returns the one
+// before.
 func (t *tenant) replace(consumes bool, by *Credential) (before *Credential) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,7 +215,8 @@ func (c *Client) produce(ctx context.Context, t *tenant) {
 	}
 }
 
-// consume takes jobs of a tenant and ends them, some of them late, so that leases are used up now and then.
+// consume takes jobs of a tenant and ends them, some of them late, so that leases are used up now
+// and then.
 func (c *Client) consume(ctx context.Context, t *tenant) {
 	c.credential = t.carry(true)
 	r := &belfryv1.ReserveRequest{Queues: []string{oneOf(c, t.queues)}, MaxJobs: 1 + c.Rand.Uint32N(10),

@@ -19,7 +19,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// doorkeeper is a server that notes what calls carry, and refuses them all but the making of tokens.
+// doorkeeper is a server that notes what calls carry, and refuses them all but the making of
+// tokens.
 type doorkeeper struct {
 	belfryv1connect.UnimplementedQueueServiceHandler
 	belfryv1connect.UnimplementedAdminServiceHandler
@@ -110,7 +111,8 @@ func TestCarried(t *testing.T) {
 	}
 }
 
-// TestUnfit: what an intruder carries is of every kind, and none of it is good for the victim's queues.
+// TestUnfit: what an intruder carries is of every kind, and none of it is good for the victim's
+// queues.
 func TestUnfit(t *testing.T) {
 	_, target := newDoorkeeper(t)
 	c, err := NewClient(target, "access", "intruder", 1)
@@ -151,7 +153,8 @@ func TestUnfit(t *testing.T) {
 	}
 }
 
-// TestOpenAndSecured: the workload access is of secured clusters only, that of Redisson of open ones only.
+// TestOpenAndSecured: the workload access is of secured clusters only, that of Redisson of open
+// ones only.
 func TestOpenAndSecured(t *testing.T) {
 	open, secured := Open(), Secured()
 	if NeedSecrets(open) || !NeedRedis(open) || !NeedSecrets(secured) || NeedRedis(secured) || len(open)+1 != len(All()) ||

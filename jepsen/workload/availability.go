@@ -18,11 +18,13 @@ import (
 const Availability = "availability"
 
 const (
-	// probeCallMax is how long one of these calls may take. A call that takes longer does not count as served.
+	// probeCallMax is how long one of these calls may take. A call that takes longer does not count as
+	// served.
 	probeCallMax = 1500 * time.Millisecond
 	// probeReserveWait is how long a reserve waits for the job of the put before it.
 	probeReserveWait = 500 * time.Millisecond
-	// probePause is the time between two rounds of a prober, statusPause between two questions how the cluster is.
+	// probePause is the time between two rounds of a prober, statusPause between two questions how the
+	// cluster is.
 	probePause  = 250 * time.Millisecond
 	statusPause = 500 * time.Millisecond
 	// statusMax is how long an answer to that question may take.
@@ -42,7 +44,8 @@ type Prober struct {
 	tried  []string
 }
 
-// NewProber finds queues for a prober: for each of some nodes one in each shard. It is for the beginning of a run.
+// NewProber finds queues for a prober: for each of some nodes one in each shard. It is for the
+// beginning of a run.
 func NewProber(ctx context.Context, target Target, shards int, seed uint64) (*Prober, error) {
 	p := &Prober{target: target, seed: seed, nodes: target.Nodes(), queues: map[string][]string{}}
 	c, err := NewClient(target, Probe, Availability+"-prepare", seed) // its calls try no node
@@ -97,7 +100,8 @@ func (c *Client) shardOf(ctx context.Context, queue string) (uint32, error) {
 // Queues returns all queues that may hold jobs of the prober.
 func (p *Prober) Queues() []string { return p.tried }
 
-// Run tries the cluster until ctx ends. An error means that a client could not be made, or found no way to a node.
+// Run tries the cluster until ctx ends. An error means that a client could not be made, or found no
+// way to a node.
 func (p *Prober) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -124,7 +124,8 @@ func (c *Client) deleteToken(ctx context.Context, r *belfryv1.DeleteTokenRequest
 	return o
 }
 
-// maybeRequestID returns a request id, or none: calls that are safe to repeat by themselves are made both ways.
+// maybeRequestID returns a request id, or none: calls that are safe to repeat by themselves are
+// made both ways.
 func (c *Client) maybeRequestID() string {
 	if c.oneIn(3) {
 		return ""

@@ -79,9 +79,11 @@ type Target struct {
 	Secrets Secrets
 }
 
-// Secrets are what a client needs in a cluster that asks everybody who he is. *lab.Secrets implements it.
+// Secrets are what a client needs in a cluster that asks everybody who he is. *lab.Secrets
+// implements it.
 type Secrets interface {
-	// TLS returns with what a client meets a node, Root the root token in use, Roots all that there ever were.
+	// TLS returns with what a client meets a node, Root the root token in use, Roots all that there
+	// ever were.
 	TLS(node string) *tls.Config
 	Root() lab.Token
 	Roots() []lab.Root
@@ -132,7 +134,8 @@ func (c *Client) carried() Credential {
 	}
 }
 
-// transport returns the client's way to a node. In a cluster without secrets there is one way for all.
+// transport returns the client's way to a node. In a cluster without secrets there is one way for
+// all.
 func (c *Client) transport(node string) *http.Transport {
 	if c.target.Secrets == nil && len(c.transports) > 0 {
 		return c.transports[0]

@@ -171,7 +171,8 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// TestRunFails has a client that cannot find its way: the others are stopped, and the error names both ends.
+// TestRunFails has a client that cannot find its way: the others are stopped, and the error names
+// both ends.
 func TestRunFails(t *testing.T) {
 	f := newFake(t, "n1")
 	f.names = []string{"n1", "n9"}

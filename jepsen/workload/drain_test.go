@@ -50,7 +50,8 @@ func TestDrainAllBegins(t *testing.T) {
 	}
 }
 
-// TestDrainAllFails has one node hand out nothing: that the others emptied the queues is not enough.
+// TestDrainAllFails has one node hand out nothing: that the others emptied the queues is not
+// enough.
 func TestDrainAllFails(t *testing.T) {
 	f := newFake(t, "n1", "n2", "n3")
 	f.refuses = "n2"

@@ -33,7 +33,8 @@ type fake struct {
 	history *history.History
 	// answer, if it is not nil, decides what a put is answered.
 	answer func(context.Context, *belfryv1.PutRequest) (*belfryv1.PutResponse, error)
-	// refuses is a node that reserves nothing; told hears which node is asked for jobs, or given a batch of them.
+	// refuses is a node that reserves nothing; told hears which node is asked for jobs, or given a
+	// batch of them.
 	refuses string
 	told    func(node string)
 	// attempt is which one of a job it is that is handed out.

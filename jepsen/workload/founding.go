@@ -10,7 +10,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// Founding is the name in the history of the calls that are made while a cluster is founded, and of their queue.
+// Founding is the name in the history of the calls that are made while a cluster is founded, and of
+// their queue.
 const Founding = "founding"
 
 const (

@@ -108,7 +108,8 @@ func (c *Client) servers() (list string) {
 	return list
 }
 
-// mirror runs a command for a while. It may be suspended for longer than its hold lasts, and is killed in the end.
+// mirror runs a command for a while. It may be suspended for longer than its hold lasts, and is
+// killed in the end.
 func (c *Client) mirror(ctx context.Context) {
 	queue := []string{MirrorIn, MirrorOut}[c.Rand.IntN(2)]
 	servers := c.servers()

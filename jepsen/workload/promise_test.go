@@ -18,7 +18,8 @@ func role(t *testing.T, w Workload, name string) func(context.Context, *Client) 
 	return w.Roles[i].Round
 }
 
-// TestBatchesAckStaleLeases: leases that were acked in an earlier batch are among those of a later one.
+// TestBatchesAckStaleLeases: leases that were acked in an earlier batch are among those of a later
+// one.
 func TestBatchesAckStaleLeases(t *testing.T) {
 	f := newFake(t, "n1")
 	for i := range 2000 {
@@ -54,7 +55,8 @@ func TestBatchesAckStaleLeases(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreRepeats: each put of the workload can be repeated, and an ack is repeated as it was.
+// TestRepeatsAreRepeats: each put of the workload can be repeated, and an ack is repeated as it
+// was.
 func TestRepeatsAreRepeats(t *testing.T) {
 	f := newFake(t, "n1")
 	f.answer = func(context.Context, *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {

@@ -15,7 +15,8 @@ import (
 // races has many clients want different things of a few jobs.
 func races() Workload {
 	const queue = "races"
-	// id is one of a few that are fought over; they change every few seconds, or the dedup window would end the fight.
+	// id is one of a few that are fought over; they change every few seconds, or the dedup window
+	// would end the fight.
 	id := func(c *Client) string { return fmt.Sprintf("r%d-%d", time.Now().Unix()/4, c.Rand.IntN(12)) }
 	return Workload{
 		Name: "races", What: "put, put again, cancel, reschedule, reserve and ack of the same few ids at once",
@@ -94,7 +95,8 @@ func repeats() Workload {
 	}
 }
 
-// insist repeats a call until its outcome is known, and then, one time in two, once more at another node.
+// insist repeats a call until its outcome is known, and then, one time in two, once more at another
+// node.
 func (c *Client) insist(ctx context.Context, call func() *history.Op) {
 	for tries := 0; tries < 8; tries++ {
 		o := call()

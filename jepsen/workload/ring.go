@@ -49,7 +49,8 @@ func RingAll(ctx context.Context, target Target, by Ring) (slowest time.Duration
 	return slowest, nil
 }
 
-// errNoLeader is wrapped by the error of a put that no leader took: nobody waited in vain for its job.
+// errNoLeader is wrapped by the error of a put that no leader took: nobody waited in vain for its
+// job.
 var errNoLeader = errors.New("the shard had no leader")
 
 // Ring is what wakes a consumer who waits.

@@ -21,7 +21,8 @@ type Workload struct {
 	NeedsRedis bool
 	// NeedsSecrets says that it needs a target that asks everybody who he is.
 	NeedsSecrets bool
-	// Prepare is called once before the roles, by a client of its own; nil if there is nothing to prepare.
+	// Prepare is called once before the roles, by a client of its own; nil if there is nothing to
+	// prepare.
 	Prepare func(context.Context, *Client) error
 	Roles   []Role
 }
@@ -51,7 +52,8 @@ func Secured() []Workload {
 	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsRedis })
 }
 
-// Pick returns workloads by their names, separated by commas; "all" is every one that needs no secrets.
+// Pick returns workloads by their names, separated by commas; "all" is every one that needs no
+// secrets.
 func Pick(names string) ([]Workload, error) {
 	if names == "all" {
 		return Open(), nil

@@ -37,7 +37,8 @@ func ParseGeneration(s string) (Generation, error) {
 			return g, nil
 		}
 	}
-	return Unknown, fmt.Errorf(`there is no generation %q; want "old" (up to Redisson 3.21.0) or "new" (from 3.21.1 on)`, s)
+	return Unknown, fmt.Errorf(`there is no generation %q; want "old" (up to Redisson 3.21.0) or "new" (from 3.21.1 on)`,
+		s)
 }
 
 // The layouts, without padding; numbers are little endian. Redis packs members in Lua with the

@@ -30,7 +30,8 @@ func Sniff(payload []byte) (name string) {
 	if class, ok := kryo5ClassName(payload); ok {
 		return "kryo5 " + class
 	}
-	if _, ok := JSON.Decode(payload); ok && bytes.IndexByte([]byte(`{["`), payload[0]) >= 0 { // numbers and words are texts as well
+	// numbers and words are texts as well
+	if _, ok := JSON.Decode(payload); ok && bytes.IndexByte([]byte(`{["`), payload[0]) >= 0 {
 		if bytes.Contains(payload, []byte(`"@class"`)) || bytes.Contains(payload, []byte(`["java.`)) {
 			return "json-jackson"
 		}

@@ -28,8 +28,8 @@ type Admission struct {
 	Quotas *Quotas
 }
 
-// Config is what the admission of a shard gets from its surroundings. All functions may be called from any
-// goroutine.
+// Config is what the admission of a shard gets from its surroundings. All functions may be called
+// from any goroutine.
 type Config struct {
 	Name  string      // of the shard, for errors
 	Leads func() bool // this node leads the shard and serves
@@ -41,8 +41,8 @@ type Config struct {
 	HandsOver func() bool
 	Space     *storage.Space
 	Memory    *Memory
-	// NodeLimited is set while some namespace of the cluster has a quota. AskForMore asks for larger shares. NoLeader
-	// returns ErrNoLeader with the known leader.
+	// NodeLimited is set while some namespace of the cluster has a quota. AskForMore asks for larger
+	// shares. NoLeader returns ErrNoLeader with the known leader.
 	NodeLimited *atomic.Bool
 	AskForMore  func()
 	NoLeader    func() error
@@ -61,7 +61,8 @@ type Admitted struct {
 	Request *fsm.Request
 	// Reservation is its quota. It must be released.
 	Reservation *Reservation
-	// Refused are the results of a request that the limits of its queues refuse; nil if it may be proposed.
+	// Refused are the results of a request that the limits of its queues refuse; nil if it may be
+	// proposed.
 	Refused []fsm.Result
 }
 
@@ -130,8 +131,8 @@ func (a *Admission) checkVoters(req *fsm.Request) error {
 	return nil
 }
 
-// ParkedPause returns how long all parked calls wait because no reservation may be logged: the disk is nearly full, or
-// there are too few voters. It is 0 if reservations may be logged.
+// ParkedPause returns how long all parked calls wait because no reservation may be logged: the disk
+// is nearly full, or there are too few voters. It is 0 if reservations may be logged.
 func (a *Admission) ParkedPause() time.Duration {
 	if a.cfg.Space.Scarce() || a.cfg.Voters() != nil {
 		return ScarcePause
@@ -186,24 +187,26 @@ func (a *Admission) AdmitParked(req *fsm.Request, queue string) (_ Admitted, r P
 	return Admitted{Request: request, Reservation: reserved}, ParkedRefusal{}
 }
 
-// ParkedRefusal says what a parked call that may not reserve waits for. The zero value is no refusal.
+// ParkedRefusal says what a parked call that may not reserve waits for. The zero value is no
+// refusal.
 type ParkedRefusal struct {
 	// Pause is when to look again.
 	Pause time.Duration
-	// Ends says that the calls behind it in the queue would be refused too. LeasesFull says that the reason is the quota
-	// of the queue's namespace.
+	// Ends says that the calls behind it in the queue would be refused too. LeasesFull says that the
+	// reason is the quota of the queue's namespace.
 	Ends, LeasesFull bool
 }
 
 const (
-	// ScarcePause is how long a queue pauses if the disk is nearly full, or memory is full and enough jobs are reserved.
+	// ScarcePause is how long a queue pauses if the disk is nearly full, or memory is full and enough
+	// jobs are reserved.
 	ScarcePause = time.Second
 	// QuotaPause is how long a queue pauses if its namespace has used up its quota of jobs in flight.
 	QuotaPause = 50 * time.Millisecond
 )
 
-// Freed returns the queue in which a command may have made a job reservable; empty if there is none. Time is not
-// considered.
+// Freed returns the queue in which a command may have made a job reservable; empty if there is
+// none. Time is not considered.
 func Freed(c fsm.Command) string {
 	switch c.Kind() {
 	case fsm.KindReserve, fsm.KindExtend, fsm.KindOpen, fsm.KindDeleteQueue:

@@ -11,9 +11,10 @@ import (
 // fullQueuesMax bounds the remembered queues; beyond it, all are forgotten.
 const fullQueuesMax = 1000
 
-// fullQueues holds the queues that lately refused a put because of their limits: soft state of a shard. Only puts into
-// these queues are checked before they are logged, so that a producer that keeps putting into a full queue costs no log
-// entry and no sync. All other puts cost one atomic load.
+// fullQueues holds the queues that lately refused a put because of their limits: soft state of a
+// shard. Only puts into these queues are checked before they are logged, so that a producer that
+// keeps putting into a full queue costs no log entry and no sync. All other puts cost one atomic
+// load.
 type fullQueues struct {
 	any atomic.Bool
 

@@ -9,17 +9,19 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 )
 
-// CriticalLeases is how many jobs of a shard may be reserved while memory is critical. Only acks free memory then, and
-// each needs a reserved job.
+// CriticalLeases is how many jobs of a shard may be reserved while memory is critical. Only acks
+// free memory then, and each needs a reserved job.
 const CriticalLeases = 64
 
 // leaseBudget counts reserved jobs while memory is critical.
 type leaseBudget struct {
-	// reserved is the number of reserved jobs after the last entry, and of jobs whose reservation was admitted since.
+	// reserved is the number of reserved jobs after the last entry, and of jobs whose reservation was
+	// admitted since.
 	reserved atomic.Int64
 }
 
-// take takes as many leases as are wanted and returns how many there were; if there were none, it takes none.
+// take takes as many leases as are wanted and returns how many there were; if there were none, it
+// takes none.
 func (b *leaseBudget) take(wanted int64) (left int64) {
 	for {
 		reserved := b.reserved.Load()
@@ -59,7 +61,8 @@ func (a *Admission) boundLeases(req *fsm.Request) (*fsm.Request, error) {
 // SetLeases sets the number of reserved jobs after an entry.
 func (a *Admission) SetLeases(reserved int) { a.leases.reserved.Store(int64(reserved)) }
 
-// RecountLeases sets the number of reserved jobs anew, since not every admitted reservation is logged.
+// RecountLeases sets the number of reserved jobs anew, since not every admitted reservation is
+// logged.
 func (a *Admission) RecountLeases() {
 	if a.cfg.Memory.critical.Load() && a.cfg.Leads() {
 		a.cfg.View(func(m *machine.Machine, _ fsm.Time) { a.SetLeases(m.Leases()) })

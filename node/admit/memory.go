@@ -167,8 +167,8 @@ func (m *Memory) Status() MemoryStatus {
 		Critical: m.critical.Load()}
 }
 
-// Sum sums the memory of the machines of this node, and records what else the collector has found alive since the last
-// sum. Only one goroutine at a time may call it.
+// Sum sums the memory of the machines of this node, and records what else the collector has found
+// alive since the last sum. Only one goroutine at a time may call it.
 func (m *Memory) Sum(machines []*MachineMemory) {
 	var held, promised, shareable uint64
 	for _, one := range machines {
@@ -194,7 +194,8 @@ func (m *Memory) Limited() bool { return m.limit > 0 }
 // Its user counts them.
 func (m *Memory) Replacing() *atomic.Int32 { return &m.restores }
 
-// FullFigures returns the figures of this node if its memory is so full that puts are refused, else nil.
+// FullFigures returns the figures of this node if its memory is so full that puts are refused, else
+// nil.
 func (m *Memory) FullFigures() *MemoryError {
 	if !m.full.Load() {
 		return nil

@@ -12,13 +12,14 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// QueuesError refuses a put that would create a queue: its namespace already has as many of the shard's queues as
-// the shard has left for all namespaces. Nothing was logged. It is an ErrQuota.
+// QueuesError refuses a put that would create a queue: its namespace already has as many of the
+// shard's queues as the shard has left for all namespaces. Nothing was logged. It is an ErrQuota.
 type QueuesError struct {
-	// Namespace is that of Queue, the queue that would be created. Empty stands for all queues without a namespace.
+	// Namespace is that of Queue, the queue that would be created. Empty stands for all queues without
+	// a namespace.
 	Namespace, Queue string
-	// Used is how many queues the namespace has, Free how many the shard may still create, Max how many it may hold.
-	// Queues that entries in flight will create count.
+	// Used is how many queues the namespace has, Free how many the shard may still create, Max how
+	// many it may hold. Queues that entries in flight will create count.
 	Used, Free, Max int
 }
 
@@ -40,8 +41,8 @@ func (e *QueuesError) Error() string {
 // Unwrap returns what kind of refusal it is.
 func (e *QueuesError) Unwrap() error { return outcome.ErrQuota }
 
-// NoQueueError refuses a put into a queue that does not exist, in a cluster where puts create no queues. Nothing was
-// logged. It is an ErrNoQueue.
+// NoQueueError refuses a put into a queue that does not exist, in a cluster where puts create no
+// queues. Nothing was logged. It is an ErrNoQueue.
 type NoQueueError struct{ Queue string }
 
 // Error names the queue and says what to do.
@@ -53,10 +54,11 @@ func (e *NoQueueError) Error() string {
 // Unwrap returns what kind of refusal it is.
 func (e *NoQueueError) Unwrap() error { return outcome.ErrNoQueue }
 
-// QueueLimit keeps one namespace from using up the queues of a shard: a namespace may have at most as many queues
-// as remain free for all. While fewer than half of the shard's queues exist, no namespace can reach that, and nothing
-// is checked. It is soft state of a shard. Only the goroutine that proposes calls Near, Check and Proposed, so each
-// batch that it admits is counted before it checks the next.
+// QueueLimit keeps one namespace from using up the queues of a shard: a namespace may have at most
+// as many queues as remain free for all. While fewer than half of the shard's queues exist, no
+// namespace can reach that, and nothing is checked. It is soft state of a shard. Only the goroutine
+// that proposes calls Near, Check and Proposed, so each batch that it admits is counted before it
+// checks the next.
 type QueueLimit struct {
 	max          uint64
 	noAutoCreate *atomic.Bool  // puts create no queues
@@ -75,7 +77,8 @@ type creatingEntry struct {
 	creates []string // the queues that the entry creates if they do not exist
 }
 
-// NewQueueLimit returns the limit of a shard whose machine is m. noAutoCreate is set while puts create no queues.
+// NewQueueLimit returns the limit of a shard whose machine is m. noAutoCreate is set while puts
+// create no queues.
 func NewQueueLimit(m *machine.Machine, noAutoCreate *atomic.Bool, view View) *QueueLimit {
 	_, most := m.QueueRoom()
 	return &QueueLimit{max: uint64(most), noAutoCreate: noAutoCreate, view: view} //nolint:gosec // a maximum
@@ -87,8 +90,8 @@ func (b *QueueLimit) SetQueues(m *machine.Machine) {
 	b.queues.Store(uint64(held)) //nolint:gosec // a count
 }
 
-// Proposed counts an entry that was handed to Raft, until done is called: the entry is applied and counted among the
-// queues, or never will be.
+// Proposed counts an entry that was handed to Raft, until done is called: the entry is applied and
+// counted among the queues, or never will be.
 func (b *QueueLimit) Proposed(entry []byte, cost uint64) (done func()) {
 	e := &creatingEntry{entry: entry, cost: cost}
 	b.mu.Lock()
@@ -101,8 +104,9 @@ func (b *QueueLimit) Proposed(entry []byte, cost uint64) (done func()) {
 	}
 }
 
-// Near reports whether requests of so much cost must be checked. If not, a namespace would be within the limit even if
-// it had every queue of the shard, including those that the entries in flight and these requests may create.
+// Near reports whether requests of so much cost must be checked. If not, a namespace would be
+// within the limit even if it had every queue of the shard, including those that the entries in
+// flight and these requests may create.
 func (b *QueueLimit) Near(cost uint64) bool {
 	if b.noAutoCreate.Load() {
 		return true
@@ -162,8 +166,8 @@ func (b *QueueLimit) refuseCreates(batch []*fsm.Request) (refused map[int]error)
 	return refused
 }
 
-// readCreates decodes which queues an entry creates if they do not exist. It reads the entry's bytes, because a caller
-// that was given up may have reused its request.
+// readCreates decodes which queues an entry creates if they do not exist. It reads the entry's
+// bytes, because a caller that was given up may have reused its request.
 func (f *creatingEntry) readCreates() {
 	if f.read {
 		return
@@ -196,8 +200,8 @@ func (t *queueTally) add(queue string) {
 	t.byNamespace[fsm.NamespaceOf(queue)]++
 }
 
-// admit counts the queues that a request would create. If one of them is over the limit, it counts none and returns
-// the error.
+// admit counts the queues that a request would create. If one of them is over the limit, it counts
+// none and returns the error.
 func (t *queueTally) admit(queues []string) error {
 	held, most := t.machine.QueueRoom()
 	for i, queue := range queues {

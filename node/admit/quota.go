@@ -49,7 +49,8 @@ type ShardQuota struct {
 	Quota Amounts `json:"quota"`
 	// Granted is what this shard may use. It has a meaning only where there is a limit.
 	Granted Amounts `json:"granted"`
-	// More says for which limits other shards may have some to spare, so that a request waits a moment for it.
+	// More says for which limits other shards may have some to spare, so that a request waits a moment
+	// for it.
 	More [Limits]bool `json:"more"`
 	// Waiting says that the share of this shard is not known yet.
 	Waiting bool `json:"waiting"`
@@ -58,18 +59,18 @@ type ShardQuota struct {
 // NamespaceUse is what a shard uses of a namespace's quota, requests in flight included.
 type NamespaceUse struct {
 	Use Amounts
-	// Short is how much more of each limit is needed: the sum over the requests that wait, and the most that one request
-	// needed that was refused within the last second and a half.
+	// Short is how much more of each limit is needed: the sum over the requests that wait, and the
+	// most that one request needed that was refused within the last second and a half.
 	Short Amounts
 }
 
-// QuotaError refuses a request of a namespace that has used up its quota. Nothing was logged. It is an ErrQuota, or an
-// ErrRateLimited if the limit is PutRate.
+// QuotaError refuses a request of a namespace that has used up its quota. Nothing was logged. It is
+// an ErrQuota, or an ErrRateLimited if the limit is PutRate.
 type QuotaError struct {
 	Namespace string
 	Limit     Limit
-	// Max is the limit of the namespace, Used what this shard uses of it and Share what this shard may use. PutRate is
-	// in thousandths of a put per second.
+	// Max is the limit of the namespace, Used what this shard uses of it and Share what this shard may
+	// use. PutRate is in thousandths of a put per second.
 	Max, Used, Share uint64
 	// Wait is how long to wait before the next attempt.
 	Wait time.Duration
@@ -96,27 +97,30 @@ func (e *QuotaError) Unwrap() error {
 const (
 	// QuotaWait is how long a request waits for its share to grow, or to become known.
 	QuotaWait = time.Second
-	// quotaWaitersMax bounds how many requests of a shard wait at a time. Further ones are refused at once.
+	// quotaWaitersMax bounds how many requests of a shard wait at a time. Further ones are refused at
+	// once.
 	quotaWaitersMax = 1024
-	// namespaceWaitersMax bounds how many of them belong to one namespace, so that there is room for others.
+	// namespaceWaitersMax bounds how many of them belong to one namespace, so that there is room for
+	// others.
 	namespaceWaitersMax = quotaWaitersMax / 4
 	// quotaRetry is the delay before the next attempt that a refused caller is told.
 	quotaRetry = time.Second
-	// shortageKept is how long the need of a refused request counts: until its caller tries again after quotaRetry.
+	// shortageKept is how long the need of a refused request counts: until its caller tries again
+	// after quotaRetry.
 	shortageKept = quotaRetry + 500*time.Millisecond
-	// askPause is the least time between two requests for a larger share. It doubles up to askPauseMax while they change
-	// nothing; the shares are recomputed that often in any case.
+	// askPause is the least time between two requests for a larger share. It doubles up to askPauseMax
+	// while they change nothing; the shares are recomputed that often in any case.
 	askPause    = 20 * time.Millisecond
 	askPauseMax = 200 * time.Millisecond
 )
 
-// Quotas holds the shares of a shard's leader: soft state of one leadership. It checks only requests that name a queue
-// of a namespace with a quota.
+// Quotas holds the shares of a shard's leader: soft state of one leadership. It checks only
+// requests that name a queue of a namespace with a quota.
 type Quotas struct {
 	name string // of the shard
 	view View
-	// nodeLimited says that some namespace of the cluster has a quota, askForMore asks for larger shares, and noLeader
-	// returns ErrNoLeader with the known leader.
+	// nodeLimited says that some namespace of the cluster has a quota, askForMore asks for larger
+	// shares, and noLeader returns ErrNoLeader with the known leader.
 	nodeLimited *atomic.Bool
 	askForMore  func()
 	noLeader    func() error
@@ -125,13 +129,15 @@ type Quotas struct {
 	mu    sync.Mutex
 	term  uint64 // of the leadership; 0 for none
 	known bool   // the namespaces that have a quota are known
-	// namespaces are those that have a quota, and those that had one and still have requests in flight.
+	// namespaces are those that have a quota, and those that had one and still have requests in
+	// flight.
 	namespaces map[string]*namespaceQuota
-	// waiting is how many requests wait. change is closed when it becomes known which namespaces have quotas; nil if no
-	// request waits for that.
+	// waiting is how many requests wait. change is closed when it becomes known which namespaces have
+	// quotas; nil if no request waits for that.
 	waiting int
 	change  chan struct{}
-	// askedAt is when a larger share was asked for last, askAgainAfter the pause until the next such request.
+	// askedAt is when a larger share was asked for last, askAgainAfter the pause until the next such
+	// request.
 	askedAt       time.Time
 	askAgainAfter time.Duration
 }
@@ -148,16 +154,16 @@ type namespaceQuota struct {
 	puts      uint64 // thousandths of puts that were admitted since putsSince
 	putsSince time.Time
 	putRate   uint64 // of the last second
-	// waitersNeed is the sum of what the waiting requests lack, refusedNeed the most that one refused request lacked, and
-	// refusedAt the time of the last refusal.
+	// waitersNeed is the sum of what the waiting requests lack, refusedNeed the most that one refused
+	// request lacked, and refusedAt the time of the last refusal.
 	waitersNeed, refusedNeed Amounts
 	waiting                  int // the number of waiting requests
 	refusedAt                [Limits]time.Time
 	change                   chan struct{} // closed at the next change; nil if no request waits
 }
 
-// wakeLocked wakes the requests that wait for a namespace. With nil it wakes those that wait to learn which namespaces
-// have quotas.
+// wakeLocked wakes the requests that wait for a namespace. With nil it wakes those that wait to
+// learn which namespaces have quotas.
 func (q *Quotas) wakeLocked(s *namespaceQuota) {
 	change := &q.change
 	if s != nil {
@@ -288,8 +294,8 @@ func (q *Quotas) Usage() map[string]Amounts {
 	return all
 }
 
-// usedLocked returns what a namespace uses in the shard. A request that is applied and still pending counts twice; none
-// is missed.
+// usedLocked returns what a namespace uses in the shard. A request that is applied and still
+// pending counts twice; none is missed.
 func (q *Quotas) usedLocked(s *namespaceQuota) (used Amounts) {
 	used = s.pending
 	q.view(func(m *machine.Machine, _ fsm.Time) {

@@ -11,15 +11,15 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// Reservation is the quota that a request holds until it is applied, and the machine counts it, or never will be. A nil
-// reservation holds nothing.
+// Reservation is the quota that a request holds until it is applied, and the machine counts it, or
+// never will be. A nil reservation holds nothing.
 type Reservation struct {
 	quotas  *Quotas
 	charges []charge
 }
 
-// charge is what a reservation holds of one namespace. It keeps the pointer: by the time of the release, another
-// namespaceQuota may have the name.
+// charge is what a reservation holds of one namespace. It keeps the pointer: by the time of the
+// release, another namespaceQuota may have the name.
 type charge struct {
 	namespace *namespaceQuota
 	amounts   Amounts
@@ -63,9 +63,10 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 	return all
 }
 
-// reserve reserves the quota that a request needs. If any quota is left, the whole request is admitted, so the use
-// exceeds a share by less than one request. If the share may still grow, or time alone helps, reserve waits for up to
-// QuotaWait. The caller must release the reservation once.
+// reserve reserves the quota that a request needs. If any quota is left, the whole request is
+// admitted, so the use exceeds a share by less than one request. If the share may still grow, or
+// time alone helps, reserve waits for up to QuotaWait. The caller must release the reservation
+// once.
 func (q *Quotas) reserve(ctx context.Context, req *fsm.Request) (*Reservation, error) {
 	if !q.limitsAny() {
 		return nil, nil
@@ -151,8 +152,8 @@ func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 	return q.chargeLocked(all, now), nil
 }
 
-// addWaiterLocked makes a request wait for a namespace's quota, or to learn which namespaces have quotas. It does
-// nothing if too many requests wait.
+// addWaiterLocked makes a request wait for a namespace's quota, or to learn which namespaces have
+// quotas. It does nothing if too many requests wait.
 func (q *Quotas) addWaiterLocked(w *quotaWaiter, s *namespaceQuota, lacks Amounts) {
 	if q.waiting >= quotaWaitersMax || s != nil && s.waiting >= namespaceWaitersMax {
 		return
@@ -260,8 +261,9 @@ func (q *Quotas) chargeLocked(all map[string]Amounts, now time.Time) *Reservatio
 	return t
 }
 
-// reserveLeases reserves leases for a waiting Reserve that is served from queue, without waiting. ok is false if a
-// namespace that it names has none left; full says that the namespace of queue itself has none.
+// reserveLeases reserves leases for a waiting Reserve that is served from queue, without waiting.
+// ok is false if a namespace that it names has none left; full says that the namespace of queue
+// itself has none.
 func (q *Quotas) reserveLeases(req *fsm.Request, queue string) (t *Reservation, ok, full bool) {
 	all := demand(req)
 	if all == nil {

@@ -6,13 +6,15 @@ import (
 	"sync"
 )
 
-// refusedNamespacesMax bounds the namespaces that are counted one by one. The others are counted as otherNamespaces.
+// refusedNamespacesMax bounds the namespaces that are counted one by one. The others are counted as
+// otherNamespaces.
 const refusedNamespacesMax = 1000
 
 // otherNamespaces is the name under which the others are counted.
 const otherNamespaces = "_other"
 
-// NamespaceRefusals counts the requests that quotas of namespaces refused since the start of the node.
+// NamespaceRefusals counts the requests that quotas of namespaces refused since the start of the
+// node.
 type NamespaceRefusals struct {
 	mu sync.Mutex
 	by map[string]Amounts

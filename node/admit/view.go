@@ -5,8 +5,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 )
 
-// View runs f on a shard's machine as applied on this node, under a shared lock. now is the time for reads. f must
-// be quick and must not keep memory of the machine.
+// View runs f on a shard's machine as applied on this node, under a shared lock. now is the time
+// for reads. f must be quick and must not keep memory of the machine.
 type View func(f func(m *machine.Machine, now fsm.Time))
 
 // knows reports whether a request is a repeat of one that the machine remembers, and adds nothing.

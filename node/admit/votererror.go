@@ -6,7 +6,8 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// VotersError says that a shard has fewer voters than the cluster asks for. It wraps ErrTooFewVoters.
+// VotersError says that a shard has fewer voters than the cluster asks for. It wraps
+// ErrTooFewVoters.
 type VotersError struct {
 	Have int `json:"have"`
 	Want int `json:"want"`

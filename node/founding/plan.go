@@ -80,7 +80,8 @@ func (f *Plan) Encode() []byte {
 	return data
 }
 
-// Voters returns the server ids of the first voters of a group; nil for a shard that the plan does not have.
+// Voters returns the server ids of the first voters of a group; nil for a shard that the plan does
+// not have.
 func (f *Plan) Voters(group string) (voters []string) {
 	first := f.Groups
 	if number, isShard := strings.CutPrefix(group, ShardPrefix); isShard {

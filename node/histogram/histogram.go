@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Values are the values that a Histogram has collected, in buckets. Counts[i] is the number of values at most Bounds[i] and above
-// Bounds[i-1]. The last of Counts has no bound and holds the rest.
+// Values are the values that a Histogram has collected, in buckets. Counts[i] is the number of
+// values at most Bounds[i] and above Bounds[i-1]. The last of Counts has no bound and holds the
+// rest.
 type Values struct {
 	Bounds []float64
 	Counts []uint64
@@ -16,7 +17,8 @@ type Values struct {
 	Count  uint64
 }
 
-// Histogram collects values. Its methods may be called from any goroutine. New makes one; the zero value is not usable.
+// Histogram collects values. Its methods may be called from any goroutine. New makes one; the zero
+// value is not usable.
 type Histogram struct {
 	bounds []float64
 

@@ -25,7 +25,10 @@ func written(t *testing.T) ([]byte, []Entry) {
 	w.now = func() fsm.Time { return 17 }
 	var entries []Entry
 	for i := range uint64(3) {
-		e := node.AppliedEntry{Shard: uint32(i), Opening: uint32(3 * i), Term: 300 + i, Index: 1 << (20 * i), Entry: bytes.Repeat([]byte{byte(i)}, int(i)), Digest: ^i}
+		e := node.AppliedEntry{
+			Shard: uint32(i), Opening: uint32(3 * i), Term: 300 + i, Index: 1 << (20 * i),
+			Entry: bytes.Repeat([]byte{byte(i)}, int(i)), Digest: ^i,
+		}
 		if err := w.Append(e); err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +55,8 @@ func read(b []byte) (entries []Entry, err error) {
 	return entries, err
 }
 
-// TestJournal reads back what was written, and what is left of it when its writer was killed while it wrote.
+// TestJournal reads back what was written, and what is left of it when its writer was killed while
+// it wrote.
 func TestJournal(t *testing.T) {
 	b, want := written(t)
 	got, err := read(b)

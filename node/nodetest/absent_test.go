@@ -12,7 +12,8 @@ import (
 // foundWithin is how soon a member that was away, for however long, has what was logged meanwhile.
 const foundWithin = time.Second
 
-// A follower that was away is sent entries soon after its return, and not when Raft, which tries ever more seldom, comes to try again.
+// A follower that was away is sent entries soon after its return, and not when Raft, which tries
+// ever more seldom, comes to try again.
 func TestReturningFollowerIsServedSoon(t *testing.T) {
 	for name, snapshot := range map[string]bool{"entries": false, "a snapshot": true} {
 		t.Run(name, func(t *testing.T) {

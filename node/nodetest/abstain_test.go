@@ -36,7 +36,8 @@ func abstaining(t *testing.T, m *Member) (end func()) {
 	return end
 }
 
-// A leader that nobody can connect to leads on, for its own connections work, also while it abstains; once it has handed over it stays a follower.
+// A leader that nobody can connect to leads on, for its own connections work, also while it
+// abstains; once it has handed over it stays a follower.
 func TestLeaderThatAbstains(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

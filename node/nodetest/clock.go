@@ -27,8 +27,8 @@ func (c *Clock) Monotonic() time.Duration {
 // Step sets the wall clock off by d.
 func (c *Clock) Step(d time.Duration) { c.off.Store(int64(d)) }
 
-// Miss makes the last d missing in the monotonic clock, as if the machine had been suspended: the wall clock was not. It must have run that
-// long.
+// Miss makes the last d missing in the monotonic clock, as if the machine had been suspended: the
+// wall clock was not. It must have run that long.
 func (c *Clock) Miss(d time.Duration) { c.missed.Add(int64(d)) }
 
 // clocks are the other members' clocks as one member can ask them.
@@ -43,7 +43,8 @@ func (k clocks) ReadClock(ctx context.Context, serverID string) (clock.Reading, 
 	if err != nil {
 		return clock.Reading{}, err
 	}
-	// Timers of one bubble that are due at once, in several goroutines, have been seen to crash the runtime under the race detector (golang/go issue 78156).
+	// Timers of one bubble that are due at once, in several goroutines, have been seen to crash the
+	// runtime under the race detector (golang/go issue 78156).
 	if k.cluster.options.Latency > 0 {
 		way := time.NewTimer(k.cluster.options.Latency)
 		defer way.Stop()

@@ -21,20 +21,24 @@ const awaitMax = time.Minute
 
 // Options describe a cluster.
 type Options struct {
-	// Dir is where the data directories are made. It must come from outside the bubble, so that it outlives the nodes.
+	// Dir is where the data directories are made. It must come from outside the bubble, so that it
+	// outlives the nodes.
 	Dir string
 	// Nodes is the number of nodes, Shards that of shards; both default to 3 and 1.
 	Nodes, Shards int
-	// Latency is how long a question for a clock takes to arrive; the answer takes no time, so that a clock is taken to be ahead by half of it.
+	// Latency is how long a question for a clock takes to arrive; the answer takes no time, so that a
+	// clock is taken to be ahead by half of it.
 	Latency time.Duration
-	// Clocks is how wrong the members' wall clocks are at first; those of members beyond its length are right.
+	// Clocks is how wrong the members' wall clocks are at first; those of members beyond its length
+	// are right.
 	Clocks []time.Duration
 	// Configure changes the configuration of a node before it starts; nil for nothing.
 	Configure func(cfg *node.Config)
 	Logger    *slog.Logger
 }
 
-// Cluster is a running cluster. It must be made and used inside a bubble of testing/synctest, by one goroutine.
+// Cluster is a running cluster. It must be made and used inside a bubble of testing/synctest, by
+// one goroutine.
 type Cluster struct {
 	t       testing.TB
 	options Options
@@ -57,7 +61,8 @@ type Member struct {
 	ServerID string
 }
 
-// New starts a cluster: the first node founds it, and the others join every shard as voters. It ends with the test.
+// New starts a cluster: the first node founds it, and the others join every shard as voters. It
+// ends with the test.
 func New(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	if options.Nodes == 0 {
@@ -118,12 +123,15 @@ func (c *Cluster) Start(m *Member) {
 	}
 }
 
-// TryStart is Start for a member that may have reason to refuse: the error is that of node.Open, and the member stays stopped.
+// TryStart is Start for a member that may have reason to refuse: the error is that of node.Open,
+// and the member stays stopped.
 func (c *Cluster) TryStart(m *Member) error {
 	cfg := node.Config{
-		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock, Clocks: clocks{c, m.name},
-		Peers: c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: addressesOf, Logger: c.options.Logger.With("node", m.name),
-		Fatal: func(err error) { c.t.Errorf("node %s gave up: %v", m.name, err) },
+		Dir: filepath.Join(c.options.Dir, m.name), Name: m.name, Shards: c.options.Shards, Join: c.id, Clock: m.Clock,
+		Clocks: clocks{c, m.name},
+		Peers:  c.network.listen(m.name), Dial: c.network.dialer(m.name), Resolve: addressesOf,
+		Logger: c.options.Logger.With("node", m.name),
+		Fatal:  func(err error) { c.t.Errorf("node %s gave up: %v", m.name, err) },
 	}
 	if c.options.Configure != nil {
 		c.options.Configure(&cfg)
@@ -172,7 +180,8 @@ func (c *Cluster) Stop(m *Member) {
 	}
 }
 
-// Bury is Stop for a member whose process ended itself, in Config.Fatal: what is left of it need not close without an error.
+// Bury is Stop for a member whose process ended itself, in Config.Fatal: what is left of it need
+// not close without an error.
 func (c *Cluster) Bury(m *Member) { _ = c.stop(m) }
 
 func (c *Cluster) stop(m *Member) error {
@@ -191,7 +200,8 @@ func (c *Cluster) stop(m *Member) error {
 	return err
 }
 
-// Shut stops a member as an operator does: it hands over what it leads first. It returns a function that waits for the end.
+// Shut stops a member as an operator does: it hands over what it leads first. It returns a function
+// that waits for the end.
 func (c *Cluster) Shut(m *Member) (wait func()) {
 	c.t.Helper()
 	n := m.Node
@@ -210,7 +220,8 @@ func (c *Cluster) Shut(m *Member) (wait func()) {
 // Isolate cuts a member off from all others.
 func (c *Cluster) Isolate(m *Member) { c.network.isolate(m.name) }
 
-// FlipBits has one bit of each write between nodes flipped with a probability, until it is called with 0. It returns how many were flipped so far.
+// FlipBits has one bit of each write between nodes flipped with a probability, until it is called
+// with 0. It returns how many were flipped so far.
 func (c *Cluster) FlipBits(probability float64) int {
 	c.network.flip(probability)
 	return c.network.flippedBits()
@@ -231,7 +242,8 @@ func (c *Cluster) Leader(shard uint32) *Member {
 	return c.LeaderExcept(shard, nil)
 }
 
-// LeaderExcept is Leader for one who does not count: a leader who was cut off and does not know it yet.
+// LeaderExcept is Leader for one who does not count: a leader who was cut off and does not know it
+// yet.
 func (c *Cluster) LeaderExcept(shard uint32, except *Member) (leader *Member) {
 	c.t.Helper()
 	c.Await("a leader serves", func() bool {
@@ -276,7 +288,8 @@ func (c *Cluster) Await(what string, condition func() bool) {
 	c.t.Fatalf("after %v it is not true that %s", awaitMax, what)
 }
 
-// Converge waits until all members that run have applied the same entries of a shard, and fails the test if their states differ then.
+// Converge waits until all members that run have applied the same entries of a shard, and fails the
+// test if their states differ then.
 func (c *Cluster) Converge(shard uint32) {
 	c.t.Helper()
 	var digests map[string]uint64

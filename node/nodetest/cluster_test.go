@@ -107,11 +107,13 @@ func TestLeaderIsCutOff(t *testing.T) {
 		}
 		after := held(t, leader, before)
 		if after.Until < before.Until || after.Fence != before.Fence {
-			t.Errorf("the lease with fence %d until %d became one with fence %d until %d", before.Fence, before.Until, after.Fence, after.Until)
+			t.Errorf("the lease with fence %d until %d became one with fence %d until %d", before.Fence, before.Until,
+				after.Fence, after.Until)
 		}
 		next := reserve(t, leader)
 		if next.Fence <= before.Fence || next.Serial == before.Serial {
-			t.Errorf("the new leader granted job %d with fence %d after job %d with fence %d", next.Serial, next.Fence, before.Serial, before.Fence)
+			t.Errorf("the new leader granted job %d with fence %d after job %d with fence %d", next.Serial, next.Fence,
+				before.Serial, before.Fence)
 		}
 		// Repeated there, it is applied once, whatever became of the first attempt.
 		for range 2 {
@@ -124,7 +126,8 @@ func TestLeaderIsCutOff(t *testing.T) {
 		if result, _ := do(t, leader, &fsm.Ack{Ref: refOf(before)}); result.Code != fsm.OK {
 			t.Errorf("the ack of the lease from before was answered %v", result.Code)
 		}
-		if r, _, err := leader.Node.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); err != nil || r.Queues[0].Counts.Jobs() != 2 {
+		if r, _, err := leader.Node.Query(t.Context(), 0, &fsm.QueueQuery{Queue: "orders"}); err != nil ||
+			r.Queues[0].Counts.Jobs() != 2 {
 			t.Errorf("held are %+v, %v, want the reserved job and the repeated one", r.Queues, err)
 		}
 	})
@@ -235,7 +238,8 @@ func TestAllMembersStopAtOnce(t *testing.T) {
 		}
 		leader := c.Leader(0)
 		if took, misses := time.Since(began), 700*time.Millisecond; took >= misses {
-			t.Errorf("a leader serves %v after the start: who has just started waited until it missed one, which takes %v at least", took, misses)
+			t.Errorf("a leader serves %v after the start: who has just started waited until it missed one, which takes %v at "+
+				"least", took, misses)
 		}
 		if job := held(t, leader, g); job.Until < g.Until {
 			t.Errorf("the lease ends at %d, before %d", job.Until, g.Until)
@@ -244,7 +248,8 @@ func TestAllMembersStopAtOnce(t *testing.T) {
 	})
 }
 
-// TestMemberThatReturnsUnseatsNobody: a member stands for election soon after its start, and the others do not vote for it while they hear their leader.
+// TestMemberThatReturnsUnseatsNobody: a member stands for election soon after its start, and the
+// others do not vote for it while they hear their leader.
 func TestMemberThatReturnsUnseatsNobody(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -286,8 +291,8 @@ func TestLaggingMemberIsSentASnapshot(t *testing.T) {
 	})
 }
 
-// An uncommitted suffix longer than the snapshot that replaces it makes Raft refuse every entry for ever (hashicorp/raft
-// issue 697) unless the group is restarted.
+// An uncommitted suffix longer than the snapshot that replaces it makes Raft refuse every entry for
+// ever (hashicorp/raft issue 697) unless the group is restarted.
 func TestSnapshotOverALongerLogRestartsTheGroup(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -347,7 +352,8 @@ func TestMemberIsRemoved(t *testing.T) {
 		if c.Leader(0) != leader {
 			t.Error("the removed member unseated the leader")
 		}
-		if err := leader.Node.RemoveServer(t.Context(), "shard-9", removed.ServerID, 0); !errors.Is(err, node.ErrUnknownShard) {
+		if err := leader.Node.RemoveServer(t.Context(), "shard-9", removed.ServerID, 0); !errors.Is(err,
+			node.ErrUnknownShard) {
 			t.Errorf("a group that does not exist: %v", err)
 		}
 		if err := removed.Node.AddVoter(t.Context(), "shard-0", removed.ServerID, 0); node.OutcomeOf(err) != node.NotApplied {

@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// disks are the members' disks, in memory. A node that gives up is cut off, as if its process had ended.
+// disks are the members' disks, in memory. A node that gives up is cut off, as if its process had
+// ended.
 type disks struct {
 	gaveUp chan gaveUp
 
@@ -83,7 +84,8 @@ func (d *disks) expectEnd(t *testing.T, m *Member) error {
 	}
 }
 
-// A leader whose disk hangs sends heartbeats all the same. Its process ends, and another one takes puts within ten seconds.
+// A leader whose disk hangs sends heartbeats all the same. Its process ends, and another one takes
+// puts within ten seconds.
 func TestLeaderWhoseDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, disks := onDisks(t, func(*node.Config) {})
@@ -116,8 +118,9 @@ func TestLeaderWhoseDiskHangs(t *testing.T) {
 	})
 }
 
-// A leader that finds its snapshot rotten when a follower needs it would try to send it for ever (hashicorp/raft issue 522), and keep
-// the follower out. Its process ends, and one that has what the follower lacks leads.
+// A leader that finds its snapshot rotten when a follower needs it would try to send it for ever
+// (hashicorp/raft issue 522), and keep the follower out. Its process ends, and one that has what
+// the follower lacks leads.
 func TestLeaderWhoseSnapshotIsRotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, disks := onDisks(t, func(cfg *node.Config) { cfg.TrailingBytes = 1 })
@@ -148,7 +151,8 @@ func TestLeaderWhoseSnapshotIsRotten(t *testing.T) {
 	})
 }
 
-// TestFollowersLeaveCallsToTheLeader: a replica that names another leader says so, whatever it has to say itself; one that names none, leads or stops does not.
+// TestFollowersLeaveCallsToTheLeader: a replica that names another leader says so, whatever it has
+// to say itself; one that names none, leads or stops does not.
 func TestFollowersLeaveCallsToTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, d := onDisks(t, func(cfg *node.Config) { cfg.DiskLowBytes = 1 << 20 })
@@ -180,8 +184,8 @@ func TestFollowersLeaveCallsToTheLeader(t *testing.T) {
 	})
 }
 
-// A follower whose disk fills takes no entries before a write fails: its process goes on, votes and hears its leader, and the others
-// serve. When there is room again it has everything soon.
+// A follower whose disk fills takes no entries before a write fails: its process goes on, votes and
+// hears its leader, and the others serve. When there is room again it has everything soon.
 func TestFollowerWhoseDiskFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, disks := onDisks(t, func(*node.Config) {})
@@ -204,7 +208,8 @@ func TestFollowerWhoseDiskFills(t *testing.T) {
 		if now := c.Leader(0); now != leader {
 			t.Errorf("%s leads instead of %s", now.name, leader.name)
 		}
-		if st := full.Node.Status(); len(st.Conditions) != 1 || st.Conditions[0].Kind != node.DiskPressure || st.Shards[0].Leader != leader.ServerID {
+		if st := full.Node.Status(); len(st.Conditions) != 1 || st.Conditions[0].Kind != node.DiskPressure ||
+			st.Shards[0].Leader != leader.ServerID {
 			t.Errorf("it says %+v", st)
 		}
 		disk.SetHook(nil)

@@ -44,8 +44,8 @@ func (h *history) add(events ...event) {
 	h.events = append(h.events, events...)
 }
 
-// caller puts, reserves and acks at whichever member leads, repeating what has an unknown outcome with the same request id
-// until it knows.
+// caller puts, reserves and acks at whichever member leads, repeating what has an unknown outcome
+// with the same request id until it knows.
 type caller struct {
 	name    string
 	cluster *Cluster
@@ -54,7 +54,8 @@ type caller struct {
 	serial  int
 }
 
-// call carries out one command, at member after member, until it is applied. It reports false when ctx ends first.
+// call carries out one command, at member after member, until it is applied. It reports false when
+// ctx ends first.
 func (c *caller) call(ctx context.Context, command fsm.Command) (node.Reply, bool) {
 	c.serial++
 	req := &fsm.Request{Caller: c.name, ID: fmt.Sprintf("%s-%d", c.name, c.serial), Commands: []fsm.Command{command}}
@@ -81,7 +82,8 @@ func (c *caller) call(ctx context.Context, command fsm.Command) (node.Reply, boo
 	return node.Reply{}, false
 }
 
-// produce puts jobs with short delays until ctx ends, about ten a second, so that virtual minutes stay affordable.
+// produce puts jobs with short delays until ctx ends, about ten a second, so that virtual minutes
+// stay affordable.
 func (c *caller) produce(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause, cancel := context.WithTimeout(ctx, time.Duration(50+c.random.IntN(100))*time.Millisecond)
@@ -117,7 +119,8 @@ func (c *caller) consume(ctx context.Context) {
 	}
 }
 
-// check holds the history against what must be true whatever happened. held are the jobs left at the end.
+// check holds the history against what must be true whatever happened. held are the jobs left at
+// the end.
 func (h *history) check(t *testing.T, held map[uint64]bool) {
 	t.Helper()
 	due, acked := map[uint64]fsm.Time{}, map[uint64]event{}
@@ -166,7 +169,8 @@ func checkGrants(t *testing.T, a, b event) {
 		a, b = b, a
 	}
 	if a.fence >= b.fence {
-		t.Errorf("job %d was granted with fence %d at index %d and with %d at %d", a.serial, a.fence, a.witness.Index, b.fence, b.witness.Index)
+		t.Errorf("job %d was granted with fence %d at index %d and with %d at %d", a.serial, a.fence, a.witness.Index,
+			b.fence, b.witness.Index)
 	}
 	// Nobody gives jobs back here, so the first lease must have lapsed.
 	if b.witness.Time < a.until {
@@ -182,7 +186,8 @@ func (h *history) start(t *testing.T, c *Cluster) (stop func()) {
 	for i := range 6 {
 		for _, role := range []string{"producer", "consumer"} {
 			one := &caller{
-				name: fmt.Sprintf("%s-%d", role, i), cluster: c, history: h, random: rand.New(rand.NewPCG(uint64(i), uint64(len(role)+i))),
+				name: fmt.Sprintf("%s-%d", role, i), cluster: c, history: h,
+				random: rand.New(rand.NewPCG(uint64(i), uint64(len(role)+i))),
 			}
 			if role == "producer" {
 				callers.Go(func() { one.produce(ctx) })
@@ -197,7 +202,8 @@ func (h *history) start(t *testing.T, c *Cluster) (stop func()) {
 	}
 }
 
-// whatIsHeld returns the jobs that are left. Nothing may be under way any more, so that several reads see one state.
+// whatIsHeld returns the jobs that are left. Nothing may be under way any more, so that several
+// reads see one state.
 func whatIsHeld(t *testing.T, c *Cluster) map[uint64]bool {
 	t.Helper()
 	held, leader := map[uint64]bool{}, c.Leader(0)

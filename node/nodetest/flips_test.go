@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestBitsThatFlipOnTheWay: a network that changes what it carries costs connections, and nothing that was promised. A node that gives up fails the test.
+// TestBitsThatFlipOnTheWay: a network that changes what it carries costs connections, and nothing
+// that was promised. A node that gives up fails the test.
 func TestBitsThatFlipOnTheWay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

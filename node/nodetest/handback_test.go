@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// estranged are the clocks of a member that does not tell some others the time, nor hear it from them, while apart is true.
+// estranged are the clocks of a member that does not tell some others the time, nor hear it from
+// them, while apart is true.
 type estranged struct {
 	clock.Peers
 	from  string
@@ -32,8 +33,10 @@ func (k estranged) ReadClock(ctx context.Context, serverID string) (clock.Readin
 	return k.Peers.ReadClock(ctx, serverID)
 }
 
-// A node whose clock is far behind hears from both others that it is, and hands over; they hear nothing from one another, of two clocks the lower is the
-// median, and they hand back. They do so about once a second, not as fast as leaders can be elected, and none of them stamps anything meanwhile.
+// A node whose clock is far behind hears from both others that it is, and hands over; they hear
+// nothing from one another, of two clocks the lower is the median, and they hand back. They do so
+// about once a second, not as fast as leaders can be elected, and none of them stamps anything
+// meanwhile.
 func TestLeadershipThatIsHandedBackStays(t *testing.T) {
 	const (
 		trip  = 5 * time.Millisecond // of a handing over

@@ -26,7 +26,8 @@ func expectSoonLed(t *testing.T, c *Cluster, shards int) {
 	}
 }
 
-// Each member in turn is stopped and started again, as an upgrade does, under load that only hears refusals it may repeat.
+// Each member in turn is stopped and started again, as an upgrade does, under load that only hears
+// refusals it may repeat.
 func TestRollingRestartIsNotFelt(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -59,7 +60,8 @@ func TestRollingRestartIsNotFelt(t *testing.T) {
 	})
 }
 
-// A follower that is down has as much of an idle log as the others, and is not handed the leadership.
+// A follower that is down has as much of an idle log as the others, and is not handed the
+// leadership.
 func TestHandoverPassesOverTheDead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +82,8 @@ func TestHandoverPassesOverTheDead(t *testing.T) {
 	})
 }
 
-// Nor does it get the leadership when it is named: the shard would have no leader until that is given up, and a second attempt would not be.
+// Nor does it get the leadership when it is named: the shard would have no leader until that is
+// given up, and a second attempt would not be.
 func TestLeadershipIsNotTransferredToTheDead(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +93,8 @@ func TestLeadershipIsNotTransferredToTheDead(t *testing.T) {
 		pass(time.Second)
 		do(t, leader, put("it lacks"))
 		for range 3 {
-			if err := leader.Node.TransferLeader(t.Context(), "shard-0", followers[0].ServerID); !errors.Is(err, node.ErrSilent) {
+			if err := leader.Node.TransferLeader(t.Context(), "shard-0", followers[0].ServerID); !errors.Is(err,
+				node.ErrSilent) {
 				t.Errorf("handing over to one that is cut off ended with %v", err)
 			}
 			do(t, leader, put("x"))

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestIdleGroupSaysLittle: what a group sends that nobody uses is bounded. It is most of what an idle node does.
+// TestIdleGroupSaysLittle: what a group sends that nobody uses is bounded. It is most of what an
+// idle node does.
 func TestIdleGroupSaysLittle(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// TestLeaderMeasuresItsFollowers: how far behind they are, when they were heard, and by how much their clocks are ahead.
+// TestLeaderMeasuresItsFollowers: how far behind they are, when they were heard, and by how much
+// their clocks are ahead.
 func TestLeaderMeasuresItsFollowers(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +46,9 @@ func TestLeaderMeasuresItsFollowers(t *testing.T) {
 			f.Clock.Step(off)
 		}
 		c.Await("the leader sees it", func() bool {
-			return slices.ContainsFunc(leader.Node.Stats().Clocks, func(clock clock.PeerOffset) bool { return (clock.Ahead - off).Abs() < 10*time.Millisecond })
+			return slices.ContainsFunc(leader.Node.Stats().Clocks, func(clock clock.PeerOffset) bool {
+				return (clock.Ahead - off).Abs() < 10*time.Millisecond
+			})
 		})
 		for _, f := range followers {
 			c.Stop(f)

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// A replica leaves its node and comes back, with a restart while it is away. The founder of the shard is no different.
+// A replica leaves its node and comes back, with a restart while it is away. The founder of the
+// shard is no different.
 func TestReplicaLeavesAndComesBack(t *testing.T) {
 	for name, number := range map[string]int{"the founder": 0, "one that joined": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,8 @@ func (c *Cluster) removed(m *Member) func(context.Context) error {
 	}
 }
 
-// A removal that is only in the leader's log costs nobody a copy: the leader does not show it, and the replica that asks goes on.
+// A removal that is only in the leader's log costs nobody a copy: the leader does not show it, and
+// the replica that asks goes on.
 func TestRemovalThatIsNotCommitted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,12 +86,14 @@ func TestRemovalThatIsNotCommitted(t *testing.T) {
 		cutOff, removed := others[0], others[1]
 		c.Isolate(cutOff)
 		putJobs(t, c, 1) // acknowledged by the leader and the one that is to go
-		// Who is to go acknowledges no more: Raft counts its vote for the removal if that comes before the new members do.
+		// Who is to go acknowledges no more: Raft counts its vote for the removal if that comes before
+		// the new members do.
 		c.Isolate(removed)
 		ended := make(chan error, 1)
 		go func() { ended <- leader.Node.RemoveServer(t.Context(), "shard-0", removed.ServerID, 0) }()
 		synctest.Wait()
-		if st := leader.status(0); !st.Serving || !slices.Contains(st.Voters, removed.ServerID) || st.MembersIndex > st.CommitIndex {
+		if st := leader.status(0); !st.Serving || !slices.Contains(st.Voters, removed.ServerID) ||
+			st.MembersIndex > st.CommitIndex {
 			t.Errorf("while the removal is under way the leader shows %+v", st)
 		}
 		if err := removed.Node.StopShard(t.Context(), 0, c.removed(removed)); err == nil {
@@ -109,7 +113,8 @@ func TestRemovalThatIsNotCommitted(t *testing.T) {
 	})
 }
 
-// A leader that was cut off does not tell the members: the others may have taken back one that left by its word.
+// A leader that was cut off does not tell the members: the others may have taken back one that left
+// by its word.
 func TestMembersOfALeaderThatIsCutOff(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +127,8 @@ func TestMembersOfALeaderThatIsCutOff(t *testing.T) {
 	})
 }
 
-// The question is asked when the replica acknowledges nothing any more; one that stays follows again.
+// The question is asked when the replica acknowledges nothing any more; one that stays follows
+// again.
 func TestReplicaStaysIfTheLeaderSaysSo(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -151,7 +157,8 @@ func TestReplicaStaysIfTheLeaderSaysSo(t *testing.T) {
 	})
 }
 
-// Of two changes that were made from the same members the second is refused, and only a member becomes a voter.
+// Of two changes that were made from the same members the second is refused, and only a member
+// becomes a voter.
 func TestMembersAreComparedBeforeTheyChange(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -52,7 +52,8 @@ func (l *link) Close() error {
 
 func newNetwork() *network {
 	return &network{
-		listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, unheard: map[string]bool{}, links: map[*link]struct{}{}, random: rand.New(rand.NewPCG(11, 11)),
+		listeners: map[string]*pipetest.Listener{}, cut: map[string]bool{}, unheard: map[string]bool{},
+		links: map[*link]struct{}{}, random: rand.New(rand.NewPCG(11, 11)),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestLeaderThatIsRemovedGoesOn: the group of a leader that is no member any more does not end, as the library would have it: its process has
-// other groups, and this one may come back.
+// TestLeaderThatIsRemovedGoesOn: the group of a leader that is no member any more does not end, as
+// the library would have it: its process has other groups, and this one may come back.
 func TestLeaderThatIsRemovedGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// slowly returns dial with connections on which each write takes a moment. What is repeated at once and without end then still lets time pass, and
-// a test that waits for its end can fail.
+// slowly returns dial with connections on which each write takes a moment. What is repeated at once
+// and without end then still lets time pass, and a test that waits for its end can fail.
 func slowly(dial func(context.Context, string) (net.Conn, error)) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, addr)

@@ -28,7 +28,8 @@ func pass(d time.Duration) {
 	<-timer.C
 }
 
-// expectRight puts a job and fails the test unless it was stamped within the bound of true time, and not before last.
+// expectRight puts a job and fails the test unless it was stamped within the bound of true time,
+// and not before last.
 func expectRight(t *testing.T, leader *Member, last fsm.Time) fsm.Time {
 	t.Helper()
 	_, w := do(t, leader, put("x"))
@@ -48,7 +49,9 @@ func entrust(t *testing.T, c *Cluster, m *Member) {
 	if leader == m {
 		return
 	}
-	c.Await("it answers the leader", func() bool { return leader.Node.Answered("shard-0", []string{m.ServerID}, 1) == nil })
+	c.Await("it answers the leader", func() bool {
+		return leader.Node.Answered("shard-0", []string{m.ServerID}, 1) == nil
+	})
 	term := leader.status(0).Term
 	if err := leader.Node.TransferLeader(t.Context(), "shard-0", m.ServerID); err != nil {
 		t.Fatal(err)
@@ -56,9 +59,12 @@ func entrust(t *testing.T, c *Cluster, m *Member) {
 	c.Await("the transfer is over", func() bool { return m.status(0).Term > term })
 }
 
-// A node whose clock is wrong while those of the majority are right is elected, and stamps nothing: it gives the leadership away.
+// A node whose clock is wrong while those of the majority are right is elected, and stamps nothing:
+// it gives the leadership away.
 func TestSkewedNodeDoesNotLead(t *testing.T) {
-	for name, off := range map[string]time.Duration{"ahead": time.Second, "a year ahead": year, "behind": -time.Second, "just too far": bound/2 + 10*time.Millisecond} {
+	for name, off := range map[string]time.Duration{
+		"ahead": time.Second, "a year ahead": year, "behind": -time.Second, "just too far": bound/2 + 10*time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
@@ -89,7 +95,8 @@ func TestSkewedNodeDoesNotLead(t *testing.T) {
 	}
 }
 
-// A replica whose clock was wrong at its start, and then set right, does not show jobs as ready that are not.
+// A replica whose clock was wrong at its start, and then set right, does not show jobs as ready
+// that are not.
 func TestReadWhereTheClockWasWrong(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -100,7 +107,9 @@ func TestReadWhereTheClockWasWrong(t *testing.T) {
 		c.Start(skewed)
 		c.Converge(0)
 		skewed.Clock.Step(0)
-		c.Await("its clock is followed", func() bool { return skewed.Node.ReadClock().Stamp.Sub(trueTime()).Abs() <= bound/2 })
+		c.Await("its clock is followed", func() bool {
+			return skewed.Node.ReadClock().Stamp.Sub(trueTime()).Abs() <= bound/2
+		})
 		do(t, c.Leader(0), &fsm.Put{Queue: "orders", Partitions: 1, ID: "later", Given: fsm.GivenDelay, Delay: time.Minute})
 		c.Converge(0)
 		read, _, err := skewed.Node.Peek(0, &fsm.JobQuery{Queue: "orders", ID: "later"})
@@ -135,7 +144,8 @@ func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 		if next == nil || next.status(0).Serving {
 			t.Fatalf("the leader is %+v", next)
 		}
-		if _, err := next.Node.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("x")}}); node.OutcomeOf(err) != node.NotApplied || err == nil {
+		if _, err := next.Node.Do(t.Context(), 0,
+			&fsm.Request{Commands: []fsm.Command{put("x")}}); node.OutcomeOf(err) != node.NotApplied || err == nil {
 			t.Errorf("a put ended with %v", err)
 		}
 		c.Unmute()
@@ -143,7 +153,8 @@ func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 	})
 }
 
-// Nodes that start together elect before they can ask one another for the time. That is trouble only if it lasts.
+// Nodes that start together elect before they can ask one another for the time. That is trouble
+// only if it lasts.
 func TestClocksThatCannotBeReadYetAreNoTrouble(t *testing.T) {
 	for _, test := range []struct {
 		mute    time.Duration
@@ -152,7 +163,9 @@ func TestClocksThatCannotBeReadYetAreNoTrouble(t *testing.T) {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer
-			c := New(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+			c := New(t, Options{
+				Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			})
 			for _, m := range c.Members() {
 				c.Stop(m)
 			}
@@ -177,7 +190,9 @@ func TestComparisonThatIsCutShortIsNotComplainedOf(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		c := New(t, Options{Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		c := New(t, Options{
+			Dir: dir, Logger: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		})
 		leader, next := c.Leader(0), c.Followers(0)[0]
 		synctest.Wait()
 		c.options.Latency = time.Second // longer than a leader that is cut off leads
@@ -194,7 +209,8 @@ func TestComparisonThatIsCutShortIsNotComplainedOf(t *testing.T) {
 	})
 }
 
-// Clocks that are all within half the bound of true time, in turn at the head: time runs forwards and near true time.
+// Clocks that are all within half the bound of true time, in turn at the head: time runs forwards
+// and near true time.
 func TestLeadersChangeBetweenSkewedNodes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +320,8 @@ func TestLateSynchronisation(t *testing.T) {
 	})
 }
 
-// A cluster that was founded in the wrong year finds that out when nodes with right clocks lead it, goes on, and is brought back by nothing but a
-// reset, after which no leader takes it there again.
+// A cluster that was founded in the wrong year finds that out when nodes with right clocks lead it,
+// goes on, and is brought back by nothing but a reset, after which no leader takes it there again.
 func TestFoundedInTheWrongYear(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -314,7 +330,9 @@ func TestFoundedInTheWrongYear(t *testing.T) {
 		founder := c.Members()[0]
 		c.Await("a node with a right clock leads", func() bool { return c.Leader(0) != founder }) // two of three are right
 		leader := c.Leader(0)
-		result, w := do(t, leader, &fsm.Put{Queue: "orders", Partitions: 1, ID: "soon", Given: fsm.GivenDelay, Delay: time.Minute})
+		result, w := do(t, leader, &fsm.Put{
+			Queue: "orders", Partitions: 1, ID: "soon", Given: fsm.GivenDelay, Delay: time.Minute,
+		})
 		if ahead := w.Time.Sub(trueTime()); ahead < wrong-time.Minute {
 			t.Fatalf("the shard is %v ahead", ahead)
 		}
@@ -357,7 +375,8 @@ func TestFoundedInTheWrongYear(t *testing.T) {
 	})
 }
 
-// The time of a shard is moved back only to where a majority of the voters agrees that it is: not while all clocks differ, nor while nobody tells the time.
+// The time of a shard is moved back only to where a majority of the voters agrees that it is: not
+// while all clocks differ, nor while nobody tells the time.
 func TestResetWithoutAMajorityIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -376,7 +395,8 @@ func TestResetWithoutAMajorityIsRefused(t *testing.T) {
 				t.Fatalf("%s: the reset says %+v, %v", why, reset, err)
 			}
 			if _, after := do(t, leader, put("after")); after.Time < before.Time || after.Index != before.Index+1 {
-				t.Errorf("%s: after the refusal an entry is stamped %v before the one before, at %d after %d", why, before.Time.Sub(after.Time), after.Index, before.Index)
+				t.Errorf("%s: after the refusal an entry is stamped %v before the one before, at %d after %d", why,
+					before.Time.Sub(after.Time), after.Index, before.Index)
 			}
 		}
 		other := c.Followers(0)[0]

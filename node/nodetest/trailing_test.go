@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestLogBehindASnapshotIsAVolume: what is kept for followers that lag is measured in bytes, so that small entries do not make them fall back to a
-// snapshot, and large ones do not fill the disk.
+// TestLogBehindASnapshotIsAVolume: what is kept for followers that lag is measured in bytes, so
+// that small entries do not make them fall back to a snapshot, and large ones do not fill the disk.
 func TestLogBehindASnapshotIsAVolume(t *testing.T) {
 	const trailingBytes = 100_000
 	dirs := []string{t.TempDir(), t.TempDir()}
@@ -26,7 +26,8 @@ func TestLogBehindASnapshotIsAVolume(t *testing.T) {
 			st := leader.Node.Stats().Shards[0]
 			kept := int(st.Snapshot.Index-st.Storage.Log.FirstIndex) * bodyBytes
 			if kept < trailingBytes/3 || kept > trailingBytes {
-				t.Errorf("with bodies of %d bytes %d bytes of them are kept behind the snapshot, want about %d", bodyBytes, kept, trailingBytes)
+				t.Errorf("with bodies of %d bytes %d bytes of them are kept behind the snapshot, want about %d", bodyBytes, kept,
+					trailingBytes)
 			}
 		})
 	}

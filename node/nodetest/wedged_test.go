@@ -18,8 +18,10 @@ const (
 	timeoutNow = 3
 )
 
-// overhear returns dial with connections that call meddle before they send such a message. closed is closed with the connection.
-func overhear(dial func(context.Context, string) (net.Conn, error), meddle func(closed <-chan struct{})) func(context.Context, string) (net.Conn, error) {
+// overhear returns dial with connections that call meddle before they send such a message. closed
+// is closed with the connection.
+func overhear(dial func(context.Context, string) (net.Conn, error),
+	meddle func(closed <-chan struct{})) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, addr)
 		if err != nil {
@@ -51,8 +53,9 @@ func (c *overheard) Close() error {
 	return c.Conn.Close()
 }
 
-// A leader that was deposed while it waited for the answer to its handing over goes on believing that it is handing over, as long as the answer is
-// out (hashicorp/raft issue 696). Elected again, it leads and takes nothing: only another instance of Raft helps.
+// A leader that was deposed while it waited for the answer to its handing over goes on believing
+// that it is handing over, as long as the answer is out (hashicorp/raft issue 696). Elected again,
+// it leads and takes nothing: only another instance of Raft helps.
 func TestLeaderThatBelievesItIsHandingOver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

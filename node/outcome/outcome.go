@@ -1,5 +1,6 @@
-// Package outcome says what is known about a request when its call ends. It declares the errors on which callers of node
-// and its rooms branch, each with the outcome that it stands for. Package node gives them its own name to the outside.
+// Package outcome says what is known about a request when its call ends. It declares the errors on
+// which callers of node and its rooms branch, each with the outcome that it stands for. Package
+// node gives them its own name to the outside.
 package outcome
 
 import (
@@ -60,7 +61,8 @@ var (
 	ErrQuota       error = &refusal{"the namespace has used up its quota", NotApplied}
 	ErrRateLimited error = &refusal{"the namespace takes no more puts for the moment", NotApplied}
 	// ErrShareUnknown: the shard's leader does not know its share of the namespace's quota yet.
-	ErrShareUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota", NotApplied}
+	ErrShareUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota",
+		NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far
 	// below and the request would not free space.
 	ErrDiskFull error = &refusal{"the disk is almost full", NotApplied}
@@ -75,7 +77,8 @@ var (
 	// ErrClockAhead: the clock of the shard's leader is too far from the other voters' clocks, or
 	// cannot be compared with them, so the leader stamps no entries.
 	ErrClockAhead error = &refusal{"the leader's clock does not agree with the other voters'", NotApplied}
-	// ErrCanceled: the caller's context ended before the request was logged. The context's error is wrapped with it.
+	// ErrCanceled: the caller's context ended before the request was logged. The context's error is
+	// wrapped with it.
 	ErrCanceled error = &refusal{"the call ended before the request was logged", NotApplied}
 	// ErrRestoring: a restore of the shard has begun and not ended.
 	ErrRestoring error = &refusal{"a restore of the shard has begun and not ended", NotApplied}

@@ -42,7 +42,8 @@ func TestCanceledKeepsTheReason(t *testing.T) {
 	defer cancel()
 	<-ctx.Done()
 	err := outcome.Canceled(ctx)
-	if !errors.Is(err, outcome.ErrCanceled) || !errors.Is(err, context.DeadlineExceeded) || outcome.Of(err) != outcome.NotApplied {
+	if !errors.Is(err, outcome.ErrCanceled) || !errors.Is(err, context.DeadlineExceeded) ||
+		outcome.Of(err) != outcome.NotApplied {
 		t.Errorf("error is %v with outcome %v", err, outcome.Of(err))
 	}
 }

@@ -76,7 +76,8 @@ func (a *absentee) send(req *raft.AppendEntriesRequest) (ended chan error) {
 	return ended
 }
 
-// The first message to one that was away asks for what it has: entries, and what of them is committed, would be old.
+// The first message to one that was away asks for what it has: entries, and what of them is
+// committed, would be old.
 func TestEntriesWaitForTheirFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)

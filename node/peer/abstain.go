@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// AbstainFor is how long a replica abstains after Abstain. The caller repeats Abstain while the reason lasts; when it
-// stops, ordinary elections return.
+// AbstainFor is how long a replica abstains after Abstain. The caller repeats Abstain while the
+// reason lasts; when it stops, ordinary elections return.
 const AbstainFor = 3 * time.Second
 
 // errAbstains is the answer to a leader that transfers its leadership to this node.
@@ -16,7 +16,8 @@ var errAbstains = errors.New("this node abstains from elections, because a major
 // Abstain keeps this node from elections in the group for AbstainFor. See node.Abstain.
 func (t *Transport) Abstain() { t.standing.abstain() }
 
-// abstention is the time until which a node abstains from the elections of a group. The zero value does not abstain.
+// abstention is the time until which a node abstains from the elections of a group. The zero value
+// does not abstain.
 type abstention struct {
 	mu    sync.Mutex
 	until time.Time

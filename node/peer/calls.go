@@ -23,13 +23,13 @@ type Conn struct {
 // has proved that name. Over plain TCP, any program that reaches the port may claim any name.
 func (c *Conn) Peer() string { return c.peer }
 
-// Listen returns a listener for the calls of other nodes. Its connections are *Conn: the greeting named this
-// cluster and this server. It ends with the mux, or by its Close. Before the first call, calls of other nodes are
-// refused. It must be called once.
+// Listen returns a listener for the calls of other nodes. Its connections are *Conn: the greeting
+// named this cluster and this server. It ends with the mux, or by its Close. Before the first call,
+// calls of other nodes are refused. It must be called once.
 func (m *Mux) Listen() net.Listener { return &peerListener{m.open(callsGroup)} }
 
-// DialPeer connects to the server with the given id, for calls. ctx bounds the dialling and the greeting. The
-// connection ends with the mux.
+// DialPeer connects to the server with the given id, for calls. ctx bounds the dialling and the
+// greeting. The connection ends with the mux.
 func (m *Mux) DialPeer(ctx context.Context, serverID string) (*Conn, error) {
 	conn, err := m.connect(ctx, callsGroup, serverID)
 	if err != nil {

@@ -90,7 +90,8 @@ func TestFramesHandOnWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedBitIsNoticed: what comes before it is handed on, and nothing after, however often one asks.
+// TestEveryFlippedBitIsNoticed: what comes before it is handed on, and nothing after, however often
+// one asks.
 func TestEveryFlippedBitIsNoticed(t *testing.T) {
 	pieces := [][]byte{noise(20), {0}, noise(300), make([]byte, 40)}
 	sent, want := framed(t, pieces...), slices.Concat(pieces...)
@@ -185,7 +186,8 @@ func TestLengthsOfFrames(t *testing.T) {
 	}
 }
 
-// TestFramesOverDeadlines: a reader goes on where it was, a writer ends if a part of a frame was sent.
+// TestFramesOverDeadlines: a reader goes on where it was, a writer ends if a part of a frame was
+// sent.
 func TestFramesOverDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

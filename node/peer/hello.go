@@ -14,7 +14,8 @@ import (
 
 // Introduction is what a node tells a stranger about itself.
 type Introduction struct {
-	// ClusterID is the cluster of the node, empty if it has none yet; ServerID is its server id: name.incarnation.
+	// ClusterID is the cluster of the node, empty if it has none yet; ServerID is its server id:
+	// name.incarnation.
 	ClusterID, ServerID string
 	// Shards is the number of shards of the cluster, or of the one that the node would found.
 	Shards int

@@ -16,14 +16,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// hostile is a connection of a peer that has greeted properly and then does what it likes, and the group that it is in.
+// hostile is a connection of a peer that has greeted properly and then does what it likes, and the
+// group that it is in.
 type hostile struct {
 	net.Conn
 	mux     *Mux
 	listens *pipetest.Listener
 }
 
-// withHostilePeer runs a test in a bubble. answer is the group's way with messages; nil answers each.
+// withHostilePeer runs a test in a bubble. answer is the group's way with messages; nil answers
+// each.
 func withHostilePeer(t *testing.T, answer func(raft.RPC), test func(t *testing.T, h hostile)) {
 	t.Helper()
 	if answer == nil {
@@ -69,7 +71,8 @@ func serve(t *testing.T, trans *Transport, answer func(raft.RPC)) {
 	})
 }
 
-// expectEnd fails the test unless the connection is ended within most, and the group then still answers others.
+// expectEnd fails the test unless the connection is ended within most, and the group then still
+// answers others.
 func (h hostile) expectEnd(t *testing.T, most time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -266,7 +269,8 @@ func TestMessagesThatAreNotAwaited(t *testing.T) {
 	})
 }
 
-// hostileServer returns a transport whose dials reach a server that greets properly and is then handed to behave.
+// hostileServer returns a transport whose dials reach a server that greets properly and is then
+// handed to behave.
 func hostileServer(t *testing.T, behave func(conn net.Conn)) *Transport {
 	t.Helper()
 	back := func(hello greeting) greeting {

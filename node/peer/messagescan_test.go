@@ -32,7 +32,8 @@ func (r *recorder) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return near, nil
 }
 
-// recorded returns what the library sends for a call on its transport, which nobody answers. It must run in a bubble.
+// recorded returns what the library sends for a call on its transport, which nobody answers. It
+// must run in a bubble.
 func recorded(t *testing.T, call func(trans *raft.NetworkTransport) error) []byte {
 	t.Helper()
 	r := &recorder{sent: make(chan []byte, 1), done: make(chan struct{})}

@@ -1,5 +1,5 @@
-// Package peer carries Raft's messages and calls between nodes: greetings, frames, limits, and the Raft transport of each
-// group, all on one port. See DESIGN.md beside this file.
+// Package peer carries Raft's messages and calls between nodes: greetings, frames, limits, and the
+// Raft transport of each group, all on one port. See DESIGN.md beside this file.
 package peer
 
 import (
@@ -61,19 +61,21 @@ type Mux struct {
 	closed  bool
 }
 
-// Config configures a Mux. It is read once, by New. All fields are required, except where it says otherwise.
+// Config configures a Mux. It is read once, by New. All fields are required, except where it says
+// otherwise.
 type Config struct {
 	// ClusterID is the id of the cluster, Self the server id of this node.
 	ClusterID, Self string
-	// Shards is the number of shards of the cluster, Founding how several nodes founded it, nil if they did not.
-	// Strangers are told both.
+	// Shards is the number of shards of the cluster, Founding how several nodes founded it, nil if
+	// they did not. Strangers are told both.
 	Shards   int
 	Founding *founding.Plan
-	// Room returns how many bytes the disk has for the snapshots of peers. Full reports whether it has no room for
-	// entries. Both are called from any goroutine.
+	// Room returns how many bytes the disk has for the snapshots of peers. Full reports whether it has
+	// no room for entries. Both are called from any goroutine.
 	Room func() uint64
 	Full func() bool
-	// Listener accepts the connections of peers; New takes it over. It is nil if the node listens for no peers.
+	// Listener accepts the connections of peers; New takes it over. It is nil if the node listens for
+	// no peers.
 	Listener net.Listener
 	// Dial connects to an address that Resolve returned; nil stands for TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -105,7 +107,8 @@ func (m *Mux) SetFormat(format fsm.Format) { m.format.Store(uint32(format)) }
 // ChangedConns counts the connections that were closed because bytes had been changed in transit.
 func (m *Mux) ChangedConns() uint64 { return m.changed.Load() }
 
-// Transport returns a new Raft transport for a group. It is closed by the Raft instance that uses it.
+// Transport returns a new Raft transport for a group. It is closed by the Raft instance that uses
+// it.
 func (m *Mux) Transport(group string) *Transport {
 	s := m.open(group)
 	inner := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -204,7 +207,8 @@ func (m *Mux) welcome(raw net.Conn, slot *connlimit.Slot) {
 	}
 }
 
-// answer reads a greeting, answers it, and returns the stream of the group that it names; none for a Hello.
+// answer reads a greeting, answers it, and returns the stream of the group that it names; none for
+// a Hello.
 func (m *Mux) answer(conn *trackedConn) (*stream, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, fmt.Errorf("setting a deadline: %w", err)
@@ -342,7 +346,8 @@ func (m *Mux) greet(conn net.Conn, group, server string) error {
 	return nil
 }
 
-// track makes sure that conn is closed with the mux. It reports false, and closes conn, if the mux is closed already.
+// track makes sure that conn is closed with the mux. It reports false, and closes conn, if the mux
+// is closed already.
 func (m *Mux) track(conn net.Conn) (*trackedConn, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -458,7 +463,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// stream takes the connections that name one group. It is the group's raft.StreamLayer. Its addresses are server ids.
+// stream takes the connections that name one group. It is the group's raft.StreamLayer. Its
+// addresses are server ids.
 type stream struct {
 	mux      *Mux
 	group    string

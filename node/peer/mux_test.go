@@ -20,7 +20,8 @@ import (
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 )
 
-// answering returns a listener whose first caller gets an answer to its greeting, and is then handed to behave.
+// answering returns a listener whose first caller gets an answer to its greeting, and is then
+// handed to behave.
 func answering(t *testing.T, answer func(hello greeting) greeting, behave func(net.Conn)) *pipetest.Listener {
 	t.Helper()
 	l := pipetest.Listen("pipe")
@@ -61,7 +62,8 @@ func member(cfg Config, cluster, name string) Config {
 	return cfg
 }
 
-// startMux returns a mux for server n1.1 of cluster c, listening on the returned listener, that ends with the test.
+// startMux returns a mux for server n1.1 of cluster c, listening on the returned listener, that
+// ends with the test.
 func startMux(t *testing.T) (*Mux, *pipetest.Listener) {
 	t.Helper()
 	l := pipetest.Listen("pipe")

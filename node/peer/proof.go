@@ -14,8 +14,8 @@ type ProvenConn interface {
 	Proven() string
 }
 
-// disproved returns an error if the other end of a connection cannot be the server that it claims to be. A connection
-// without proof is believed.
+// disproved returns an error if the other end of a connection cannot be the server that it claims
+// to be. A connection without proof is believed.
 func disproved(conn net.Conn, serverID string) error {
 	proven, ok := conn.(ProvenConn)
 	if !ok {

@@ -92,7 +92,8 @@ func TestDialIsHeldToItsProof(t *testing.T) {
 	}
 }
 
-// TestStrangersAreHeldToTheirProof: neither can who asks before there is a cluster, nor who answers.
+// TestStrangersAreHeldToTheirProof: neither can who asks before there is a cluster, nor who
+// answers.
 func TestStrangersAreHeldToTheirProof(t *testing.T) {
 	for _, test := range []struct {
 		name, asker, answers string // what each proved

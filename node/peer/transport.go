@@ -63,11 +63,12 @@ func newTransport(inner *raft.NetworkTransport, s *stream) *Transport {
 	return t
 }
 
-// Attach tells the transport which Raft uses it. Before, it treats every heartbeat as one that may change the term, and
-// waits for no follower.
+// Attach tells the transport which Raft uses it. Before, it treats every heartbeat as one that may
+// change the term, and waits for no follower.
 func (t *Transport) Attach(r *raft.Raft) { t.raft.Store(r) }
 
-// Reach returns nil if a server can be reached and runs the group. It opens a connection and closes it.
+// Reach returns nil if a server can be reached and runs the group. It opens a connection and closes
+// it.
 func (t *Transport) Reach(ctx context.Context, id raft.ServerID) error {
 	return t.stream.reach(ctx, id)
 }

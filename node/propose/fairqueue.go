@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// contendedFor is how long a shard counts as contended after requests of two tenants came one after the other.
+	// contendedFor is how long a shard counts as contended after requests of two tenants came one
+	// after the other.
 	contendedFor = time.Second
-	// tenantCostMax and tenantBytesMax bound what one entry takes from one tenant while the shard is contended; an
-	// entry takes at least one request. Every request waits for the entry in flight and for its own, so this bounds
-	// the wait, and leaves processors idle while the disk syncs.
+	// tenantCostMax and tenantBytesMax bound what one entry takes from one tenant while the shard is
+	// contended; an entry takes at least one request. Every request waits for the entry in flight and
+	// for its own, so this bounds the wait, and leaves processors idle while the disk syncs.
 	tenantCostMax  = 256
 	tenantBytesMax = 64 << 10
 	// ReservedShare is the divisor of the room for waiting requests that each tenant may use even if
@@ -20,8 +21,8 @@ const (
 	ReservedShare = 8
 )
 
-// fairQueue holds the requests that wait to be logged: a FIFO queue for each tenant, served round-robin, so that a
-// tenant with many requests delays only itself.
+// fairQueue holds the requests that wait to be logged: a FIFO queue for each tenant, served
+// round-robin, so that a tenant with many requests delays only itself.
 type fairQueue struct {
 	byTenant map[string]*tenantQueue
 	next     *tenantQueue // served next; nil if the queue is empty
@@ -45,8 +46,8 @@ type tenantQueue struct {
 	bytesTaken int64
 }
 
-// TenantOf returns the tenant of a request: the namespace of its first command's queue, or the queue itself if that has
-// no namespace. It is empty for a request that names no queue.
+// TenantOf returns the tenant of a request: the namespace of its first command's queue, or the
+// queue itself if that has no namespace. It is empty for a request that names no queue.
 func TenantOf(req *fsm.Request) string {
 	if req == nil || len(req.Commands) == 0 {
 		return ""
@@ -135,9 +136,9 @@ func (fq *fairQueue) remove(pr *Proposal) {
 	fq.spare = l
 }
 
-// takeLocked takes proposals of one format, round-robin over the tenants, up to about sizeMax bytes and costMax units
-// of work. If the shard is contended, it takes at most tenantCostMax and tenantBytesMax from each tenant. It takes at
-// least one proposal if there is any.
+// takeLocked takes proposals of one format, round-robin over the tenants, up to about sizeMax bytes
+// and costMax units of work. If the shard is contended, it takes at most tenantCostMax and
+// tenantBytesMax from each tenant. It takes at least one proposal if there is any.
 func (p *Queue) takeLocked(sizeMax int64, costMax uint64, contended bool) []*Proposal {
 	batch := make([]*Proposal, 0, p.requests)
 	var size int64
@@ -173,8 +174,8 @@ func (p *Queue) contendedLocked() bool {
 	return !p.queue.contendedAt.IsZero() && time.Since(p.queue.contendedAt) < contendedFor
 }
 
-// hasRoomLocked reports whether there is room for one more request of a tenant. A request larger than the whole room
-// may enter an empty queue.
+// hasRoomLocked reports whether there is room for one more request of a tenant. A request larger
+// than the whole room may enter an empty queue.
 func (p *Queue) hasRoomLocked(tenant string, size int64) bool {
 	if p.requests < p.cfg.QueueRequestsMax && (p.requests == 0 || p.bytes+size <= p.cfg.QueueBytesMax) {
 		return true

@@ -20,7 +20,9 @@ func (b *bench) put(t *testing.T, queue string, puts, bytes int) error {
 	for range puts {
 		req.Commands = append(req.Commands, &fsm.Put{Queue: queue, Partitions: 1, Body: make([]byte, bytes)})
 	}
-	pr := &Proposal{Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format, Complete: func(Reply, error) {}}
+	pr := &Proposal{
+		Request: req, Encoded: codec.AppendRequest(nil, req), Format: b.format, Complete: func(Reply, error) {},
+	}
 	return b.Enqueue(pr)
 }
 
@@ -97,7 +99,8 @@ func TestOneOwnerHasWholeEntries(t *testing.T) {
 	})
 }
 
-// TestOneTenantLeavesRoom has one tenant fill all the room there is: others get in, but not without end.
+// TestOneTenantLeavesRoom has one tenant fill all the room there is: others get in, but not without
+// end.
 func TestOneTenantLeavesRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1, QueueRequestsMax: 80})
@@ -122,8 +125,8 @@ func TestOneTenantLeavesRoom(t *testing.T) {
 	})
 }
 
-// TestEntriesTakeWhatTheyMay: a batch ends only when it is full, or when each tenant is at its limit or has no request
-// left. It takes no more of a tenant than that limit, or one request.
+// TestEntriesTakeWhatTheyMay: a batch ends only when it is full, or when each tenant is at its
+// limit or has no request left. It takes no more of a tenant than that limit, or one request.
 func TestEntriesTakeWhatTheyMay(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))

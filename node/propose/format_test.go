@@ -10,7 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestFormatOfEntries: an entry has the format in which its requests were encoded, and never requests of two formats.
+// TestFormatOfEntries: an entry has the format in which its requests were encoded, and never
+// requests of two formats.
 func TestFormatOfEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})
@@ -33,7 +34,8 @@ func TestFormatOfEntries(t *testing.T) {
 	})
 }
 
-// TestFormatsAreRefusedTogether: whoever waits is answered when a leadership ends, whatever the format.
+// TestFormatsAreRefusedTogether: whoever waits is answered when a leadership ends, whatever the
+// format.
 func TestFormatsAreRefusedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})

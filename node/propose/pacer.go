@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// expireSlack is how long work is overdue before the pacer proposes an Expire. Commands of callers settle most of it
-	// first, and one entry carries out the rest.
+	// expireSlack is how long work is overdue before the pacer proposes an Expire. Commands of callers
+	// settle most of it first, and one entry carries out the rest.
 	expireSlack = 100 * time.Millisecond
 	// expireRetry is the pause after an Expire that failed or changed nothing.
 	expireRetry = time.Second
@@ -20,8 +20,8 @@ const (
 	noDeadline = 365 * 24 * time.Hour
 )
 
-// Pacer proposes an Expire for overdue work that no command settles. At most one is in flight, and none without overdue
-// work.
+// Pacer proposes an Expire for overdue work that no command settles. At most one is in flight, and
+// none without overdue work.
 type Pacer struct {
 	now func() fsm.Time
 	// deadline returns the machine's next deadline, 0 if there is none.
@@ -74,7 +74,8 @@ func (p *Pacer) Run(ctx context.Context) {
 	}
 }
 
-// step proposes an Expire if one is due, and returns how long to wait next; armed is false if there is no deadline.
+// step proposes an Expire if one is due, and returns how long to wait next; armed is false if there
+// is no deadline.
 func (p *Pacer) step(ctx context.Context) (wait time.Duration, armed bool) {
 	deadline := p.arm()
 	if deadline == 0 {

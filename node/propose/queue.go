@@ -1,5 +1,6 @@
-// Package propose puts the requests of a shard into log entries: a fair queue that coalesces them, and the pacer that
-// proposes an Expire for overdue work. It knows neither Raft nor the shard. See DESIGN.md beside this file.
+// Package propose puts the requests of a shard into log entries: a fair queue that coalesces them,
+// and the pacer that proposes an Expire for overdue work. It knows neither Raft nor the shard. See
+// DESIGN.md beside this file.
 package propose
 
 import (
@@ -21,16 +22,17 @@ import (
 )
 
 const (
-	// RequestBytesMax bounds one encoded request. The API refuses far smaller ones; this keeps an entry within what log
-	// stores accept.
+	// RequestBytesMax bounds one encoded request. The API refuses far smaller ones; this keeps an
+	// entry within what log stores accept.
 	RequestBytesMax = 16 << 20
-	// entryCostMax bounds the work of one entry, during which the machine is locked: a few tens of milliseconds. A
-	// request that costs more gets an entry of its own.
+	// entryCostMax bounds the work of one entry, during which the machine is locked: a few tens of
+	// milliseconds. A request that costs more gets an entry of its own.
 	entryCostMax = 32 << 10
-	// giveUpMargin is how much longer than ProposeTimeout waiting requests wait for a slot, so that the entry ahead of
-	// them has failed first.
+	// giveUpMargin is how much longer than ProposeTimeout waiting requests wait for a slot, so that
+	// the entry ahead of them has failed first.
 	giveUpMargin = 100 * time.Millisecond
-	// entryFrameBytes is room for the frame of an entry: format, timestamp, request count and checksum.
+	// entryFrameBytes is room for the frame of an entry: format, timestamp, request count and
+	// checksum.
 	entryFrameBytes = 32
 )
 
@@ -39,7 +41,8 @@ type Witness struct {
 	Shard uint32
 	Term  uint64
 	Index uint64
-	// Entry is the position of the request's first command among the commands of the log entry; 0 for a read.
+	// Entry is the position of the request's first command among the commands of the log entry; 0 for
+	// a read.
 	Entry uint32
 	// Time is the shard's clock as of the entry.
 	Time fsm.Time
@@ -63,10 +66,11 @@ type Proposal struct {
 	Request *fsm.Request
 	Encoded []byte
 	Format  fsm.Format
-	// Came is when a reservation could first have been granted: the lateness of its grants begins there.
+	// Came is when a reservation could first have been granted: the lateness of its grants begins
+	// there.
 	Came fsm.Time
-	// Reservation is quota for this proposal; nil for none. The queue releases it, unless Enqueue fails or Withdraw
-	// returns true.
+	// Reservation is quota for this proposal; nil for none. The queue releases it, unless Enqueue
+	// fails or Withdraw returns true.
 	Reservation *admit.Reservation
 	// Complete is called once, from any goroutine, unless Enqueue fails or Withdraw returns true.
 	Complete func(Reply, error)
@@ -100,10 +104,10 @@ func Requests(batch []*Proposal) iter.Seq[*fsm.Request] {
 	}
 }
 
-// Queue batches concurrent requests of one shard into log entries. As soon as a slot for an entry is free, the
-// requests that wait go into one entry; fairQueue gives their order. While an entry is in flight, only a full one
-// follows it. The queue never waits for a batch to fill. Callers encode their own requests, so that building an
-// entry is only copying.
+// Queue batches concurrent requests of one shard into log entries. As soon as a slot for an entry
+// is free, the requests that wait go into one entry; fairQueue gives their order. While an entry is
+// in flight, only a full one follows it. The queue never waits for a batch to fill. Callers encode
+// their own requests, so that building an entry is only copying.
 type Queue struct {
 	cfg   Config
 	stats counters
@@ -123,17 +127,18 @@ type Queue struct {
 // Config is what the queue of a shard gets from its surroundings.
 type Config struct {
 	Shard uint32
-	// QueueRequestsMax and QueueBytesMax bound the requests that wait. EntryBytesMax is the size at which an entry takes
-	// no further request. EntriesInFlight is the number of entries that may be proposed and not applied yet.
-	// ProposeTimeout is how long callers wait for the outcome of an entry.
+	// QueueRequestsMax and QueueBytesMax bound the requests that wait. EntryBytesMax is the size at
+	// which an entry takes no further request. EntriesInFlight is the number of entries that may be
+	// proposed and not applied yet. ProposeTimeout is how long callers wait for the outcome of an
+	// entry.
 	QueueRequestsMax int
 	QueueBytesMax    int64
 	EntryBytesMax    int
 	EntriesInFlight  int
 	ProposeTimeout   time.Duration
 
-	// Stamp returns the timestamp of the next entry. Stamped is called with each batch after its entry has its timestamp;
-	// it may be nil. One goroutine at a time calls them.
+	// Stamp returns the timestamp of the next entry. Stamped is called with each batch after its entry
+	// has its timestamp; it may be nil. One goroutine at a time calls them.
 	Stamp   func() fsm.Time
 	Stamped func(batch []*Proposal)
 	// Limit refuses puts that would create too many queues; nil for no limit.
@@ -148,12 +153,14 @@ type Config struct {
 	Fatal func(error)
 }
 
-// Submit hands an entry to Raft in one leadership. It returns an error if the entry will never be logged.
+// Submit hands an entry to Raft in one leadership. It returns an error if the entry will never be
+// logged.
 type Submit func(entry []byte) (Future, error)
 
 // Future is the outcome of an entry that was handed to Raft.
 type Future interface {
-	// Wait returns what the entry did, once it is applied here, or an error with its outcome. It may never return.
+	// Wait returns what the entry did, once it is applied here, or an error with its outcome. It may
+	// never return.
 	Wait() (*Applied, error)
 }
 
@@ -180,10 +187,11 @@ type Stats struct {
 	Requests, Entries, Commands uint64
 	// EntryCommands and EntryBytes are the sizes of those entries.
 	EntryCommands, EntryBytes histogram.Values
-	// ProposeSeconds runs from the moment a request is queued to its answer, CommitSeconds from the proposal of an entry
-	// to its application.
+	// ProposeSeconds runs from the moment a request is queued to its answer, CommitSeconds from the
+	// proposal of an entry to its application.
 	ProposeSeconds, CommitSeconds histogram.Values
-	// QueuedRequests and QueuedBytes wait to be logged. InFlight counts entries that are proposed and not applied.
+	// QueuedRequests and QueuedBytes wait to be logged. InFlight counts entries that are proposed and
+	// not applied.
 	QueuedRequests, InFlight int
 	QueuedBytes              int64
 }
@@ -299,8 +307,8 @@ func (p *Queue) full() bool {
 	return p.fullLocked()
 }
 
-// Idle reports whether the queue is open, no request waits and no entry is in flight. All earlier requests are
-// applied then.
+// Idle reports whether the queue is open, no request waits and no entry is in flight. All earlier
+// requests are applied then.
 func (p *Queue) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -325,8 +333,8 @@ func (p *Queue) unlinkLocked(pr *Proposal) {
 	p.cost -= pr.cost
 }
 
-// requestCost returns about how many jobs a request may touch: a request of a few bytes may cost as much as a thousand
-// puts.
+// requestCost returns about how many jobs a request may touch: a request of a few bytes may cost as
+// much as a thousand puts.
 func requestCost(req *fsm.Request) (cost uint64) {
 	for _, c := range req.Commands {
 		switch c := c.(type) {
@@ -390,8 +398,8 @@ func (p *Queue) Run(ctx context.Context, submit Submit) {
 	}
 }
 
-// refuseOverLimit fails the proposals of a batch whose puts would create queues beyond their namespace's limit, and
-// returns the others.
+// refuseOverLimit fails the proposals of a batch whose puts would create queues beyond their
+// namespace's limit, and returns the others.
 func (p *Queue) refuseOverLimit(batch []*Proposal) []*Proposal {
 	var cost uint64
 	for _, pr := range batch {
@@ -415,8 +423,8 @@ func (p *Queue) refuseOverLimit(batch []*Proposal) []*Proposal {
 	return kept
 }
 
-// Hold occupies the slots of all entries until release is called, so that what is enqueued gathers. It waits for the
-// entries in flight. It is for tests.
+// Hold occupies the slots of all entries until release is called, so that what is enqueued gathers.
+// It waits for the entries in flight. It is for tests.
 func (p *Queue) Hold() (release func()) {
 	for range cap(p.slots) {
 		p.slots <- struct{}{}
@@ -434,8 +442,8 @@ func (p *Queue) releaseSlot() {
 	p.wake.Send()
 }
 
-// waitForSlot waits for a free slot and acquires it. If none becomes free in time, it fails all waiting requests. It
-// returns false when ctx ends.
+// waitForSlot waits for a free slot and acquires it. If none becomes free in time, it fails all
+// waiting requests. It returns false when ctx ends.
 func (p *Queue) waitForSlot(ctx context.Context) bool {
 	if p.tryAcquireSlot() {
 		return true
@@ -460,8 +468,8 @@ func (p *Queue) waitForSlot(ctx context.Context) bool {
 	}
 }
 
-// tryAcquireSlot acquires a slot if one is free. While another entry is unanswered, only a full entry gets a slot:
-// each entry costs every voter a sync and a round of messages.
+// tryAcquireSlot acquires a slot if one is free. While another entry is unanswered, only a full
+// entry gets a slot: each entry costs every voter a sync and a round of messages.
 func (p *Queue) tryAcquireSlot() bool {
 	if p.unanswered.Load() > 0 && !p.full() {
 		return false
@@ -509,7 +517,8 @@ func (p *Queue) propose(submit Submit, batch []*Proposal) *inflightEntry {
 	if p.cfg.Limit != nil {
 		f.uncount = p.cfg.Limit.Proposed(f.entry, f.cost)
 	}
-	// Raft's own timeout covers enqueueing only; the future may stay open for ever, for example if a disk hangs.
+	// Raft's own timeout covers enqueueing only; the future may stay open for ever, for example if a
+	// disk hangs.
 	f.deadline = time.AfterFunc(p.cfg.ProposeTimeout, func() {
 		p.failOnce(f, fmt.Errorf("%w: no outcome within %v", outcome.ErrUnknownOutcome, p.cfg.ProposeTimeout))
 	})

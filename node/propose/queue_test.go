@@ -78,7 +78,8 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// startProposer runs a proposer until the end of the test. What is in flight then must have been ended by the test.
+// startProposer runs a proposer until the end of the test. What is in flight then must have been
+// ended by the test.
 func startProposer(t *testing.T, cfg Config) *bench {
 	t.Helper()
 	b := &bench{entries: make(chan *fakeFuture, 100), format: fsm.FirstFormat}
@@ -424,7 +425,8 @@ func TestProposerNoticesWrongResults(t *testing.T) {
 	})
 }
 
-// A request of a few bytes may ask for a lot of work, and the machine is locked during all of an entry.
+// A request of a few bytes may ask for a lot of work, and the machine is locked during all of an
+// entry.
 func TestProposerCapsTheWorkOfEntries(t *testing.T) {
 	tests := []struct {
 		name    string

@@ -9,9 +9,10 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// RequestMutex keeps two attempts at one request that reserves from several shards from running at the same time. Side
-// by side, each would see the grants of the other, and one would deliver what the other releases. All attempts must use
-// the same RequestMutex: that of the node that leads the first shard of the request. The zero value is ready for use.
+// RequestMutex keeps two attempts at one request that reserves from several shards from running at
+// the same time. Side by side, each would see the grants of the other, and one would deliver what
+// the other releases. All attempts must use the same RequestMutex: that of the node that leads the
+// first shard of the request. The zero value is ready for use.
 type RequestMutex struct {
 	mu     sync.Mutex
 	byName map[string]*requestLock
@@ -27,11 +28,12 @@ type requestLock struct {
 	count int
 }
 
-// Lock waits until no other attempt runs at the request of this name, which is made of its id and content. It tells
-// earlier attempts that there is a newer one, most likely because their callers have given up: a waiting one fails, so
-// that at most one waits, and a running one should wait for nothing more. newer is closed when that happens to this
-// attempt. The caller must call unlock when the attempt has ended. After wait, or when ctx ends, Lock fails with
-// ErrUnknownOutcome, because the outcome of the running attempt is not known.
+// Lock waits until no other attempt runs at the request of this name, which is made of its id and
+// content. It tells earlier attempts that there is a newer one, most likely because their callers
+// have given up: a waiting one fails, so that at most one waits, and a running one should wait for
+// nothing more. newer is closed when that happens to this attempt. The caller must call unlock when
+// the attempt has ended. After wait, or when ctx ends, Lock fails with ErrUnknownOutcome, because
+// the outcome of the running attempt is not known.
 func (a *RequestMutex) Lock(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{},
 	unlock func(), err error) {
 	r, newer := a.addAttempt(name)

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestAuditOfRefusalsIsBounded: a client that guesses tokens does not fill the audit log. The next line says
-// how many calls have none.
+// TestAuditOfRefusalsIsBounded: a client that guesses tokens does not fill the audit log. The next
+// line says how many calls have none.
 func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -1,6 +1,7 @@
 // Package backend declares what the handlers of rpc require of the node that they run on: the node
-// itself, the catalog, and the cluster. It has interfaces, their values and the names in them. Package
-// adapter implements two of them for a cluster of package cluster; *cluster.Router is the third.
+// itself, the catalog, and the cluster. It has interfaces, their values and the names in them.
+// Package adapter implements two of them for a cluster of package cluster; *cluster.Router is the
+// third.
 package backend
 
 import (
@@ -25,8 +26,8 @@ type Node interface {
 	// Offers reports whether a Reserve of these queues that does not wait would be granted a job.
 	// It logs no entry and does not wait for a leader.
 	Offers(ctx context.Context, shard uint32, queues []string) (bool, error)
-	// LockRequest locks a request at the leader of a shard, so that attempts at it run one at a time, whichever node they
-	// come through. See node.RequestMutex.
+	// LockRequest locks a request at the leader of a shard, so that attempts at it run one at a time,
+	// whichever node they come through. See node.RequestMutex.
 	LockRequest(ctx context.Context, shard uint32, name string, wait time.Duration) (newer <-chan struct{},
 		unlock func(), err error)
 	// Query answers q. The answer shows every request that was answered before.
@@ -71,7 +72,8 @@ func (c *QueueConfig) Deleting() bool { return c.Version == 0 }
 // that was never configured is unknown to the catalog: it has one partition, in its home shard, and
 // default settings.
 type Catalog interface {
-	// CreateQueue records a queue. It fails with a *fault.Error of reason QUEUE_EXISTS if it is recorded already.
+	// CreateQueue records a queue. It fails with a *fault.Error of reason QUEUE_EXISTS if it is
+	// recorded already.
 	CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (QueueConfig, error)
 	// UpdateQueue replaces the settings with the result of change, and raises the version. It
 	// records a queue that was unknown, with one partition. change may be called more than once.
@@ -85,8 +87,9 @@ type Catalog interface {
 	// differs, it fails with an error that has a method OtherContent() string.
 	ForRequest(id, content string) Catalog
 	// Reconcile updates the shards of a queue from its record, in one order with the creation and
-	// deletion of queues on all nodes. It fails with a *fault.Error of reason QUEUE_CHANGED if the queue
-	// is no longer recorded or is being deleted. Otherwise it fails only if no shard was reached.
+	// deletion of queues on all nodes. It fails with a *fault.Error of reason QUEUE_CHANGED if the
+	// queue is no longer recorded or is being deleted. Otherwise it fails only if no shard was
+	// reached.
 	Reconcile(ctx context.Context, name string) (Reconciled, error)
 	// Queue returns the record of a queue, from memory.
 	Queue(name string) (QueueConfig, bool)

@@ -16,7 +16,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestContractIsComplete checks that every reason, every code of the machine and every error of node has its row.
+// TestContractIsComplete checks that every reason, every code of the machine and every error of
+// node has its row.
 func TestContractIsComplete(t *testing.T) {
 	codes := map[belfryv1.Reason]connect.Code{}
 	for _, r := range contract() {

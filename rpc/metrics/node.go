@@ -55,61 +55,90 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func NewNodeCollector(n Node, votersWanted func() int, version string) *nodeCollector {
 	c := &nodeCollector{
 		node: n, votersWanted: votersWanted, build: buildInfo(version, debug.ReadBuildInfo),
-		info:           desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),
-		quarantined:    desc("node_quarantined_replicas", "Replicas of this node that were set aside because their state differs from the others', or cannot be restored."),
-		catalogLeading: desc("catalog_leading", "1 if this node leads the catalog, which holds the queues' settings and where shards are."),
-		diskFree:       desc("disk_free_bytes", "Free space of the data directory's disk."),
-		diskLow:        desc("disk_low_water_bytes", "Free space below which puts are refused."),
-		inodesFree:     desc("disk_free_inodes", "Files that can still be made on the data directory's disk, where its file system has a fixed number of them."),
-		inodesLow:      desc("disk_low_water_inodes", "Free inodes below which puts are refused."),
-		diskFull:       desc("disk_full", "1 while puts are refused because there is too little free space."),
-		condition:      desc("node_condition", "1 while this node has trouble of a kind that makes it hand its leaderships over.", "kind"),
-		memoryLimit:    desc("memory_limit_bytes", "What the process may take of memory; 0 without a limit."),
-		memoryMark:     desc("memory_mark_bytes", "The used bytes at which puts are refused; 0 without a limit."),
-		memoryUsed:     desc("memory_used_bytes", "What is spoken for: what is held, what the held jobs may come to take until they end, and what the next snapshot may copy."),
-		memoryHeld:     desc("memory_held_bytes", "What jobs, indexes, tombstones and remembered answers take, and all else that the collector found alive."),
+		info: desc("node_info", "1; which node of which cluster this is.", "cluster_id", "node"),
+		quarantined: desc("node_quarantined_replicas",
+			"Replicas of this node that were set aside because their state differs from the others', or cannot be restored."),
+		catalogLeading: desc("catalog_leading",
+			"1 if this node leads the catalog, which holds the queues' settings and where shards are."),
+		diskFree: desc("disk_free_bytes", "Free space of the data directory's disk."),
+		diskLow:  desc("disk_low_water_bytes", "Free space below which puts are refused."),
+		inodesFree: desc("disk_free_inodes",
+			"Files that can still be made on the data directory's disk, where its file system has a fixed number of them."),
+		inodesLow: desc("disk_low_water_inodes", "Free inodes below which puts are refused."),
+		diskFull:  desc("disk_full", "1 while puts are refused because there is too little free space."),
+		condition: desc("node_condition",
+			"1 while this node has trouble of a kind that makes it hand its leaderships over.", "kind"),
+		memoryLimit: desc("memory_limit_bytes", "What the process may take of memory; 0 without a limit."),
+		memoryMark:  desc("memory_mark_bytes", "The used bytes at which puts are refused; 0 without a limit."),
+		memoryUsed: desc("memory_used_bytes",
+			"What is spoken for: what is held, what the held jobs may come to take until they end, and what the next snapshot "+
+				"may copy."),
+		memoryHeld: desc("memory_held_bytes",
+			"What jobs, indexes, tombstones and remembered answers take, and all else that the collector found alive."),
 		memoryFull:     desc("memory_full", "1 while puts are refused because too much memory is spoken for."),
 		memoryCritical: desc("memory_critical", "1 while so much memory is held that a shard hands out few jobs at a time."),
-		peersChanged:   desc("peer_changed_total", "Connections of other nodes that were ended because bytes were changed on the way."),
-		clockOffset:    desc("clock_offset_seconds", "By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 s until a majority has answered, so that a slow peer may be missing.", "peer"),
-
-		requests:       desc("shard_requests_total", "Requests by outcome.", "shard", "outcome"),
-		refused:        desc("shard_refused_total", "Requests refused before they were logged, by reason.", "shard", "reason"),
-		entries:        desc("shard_entries_total", "Log entries proposed here and applied.", "shard"),
-		commands:       desc("shard_commands_total", "Commands in those entries.", "shard"),
-		leaderChanges:  desc("shard_leader_changes_total", "Times this node began or ceased to lead the shard.", "shard"),
-		appliedIndex:   desc("shard_applied_index", "Index of the last entry applied.", "shard"),
-		commitIndex:    desc("shard_commit_index", "Index of the last entry known to be committed.", "shard"),
-		term:           desc("shard_term", "Term of the shard's replica here.", "shard"),
-		queued:         desc("shard_queued_requests", "Requests that wait to be logged.", "shard"),
-		queuedBytes:    desc("shard_queued_bytes", "Bytes of the requests that wait to be logged.", "shard"),
-		inFlight:       desc("shard_entries_in_flight", "Entries that were proposed here and are not applied yet.", "shard"),
-		waiters:        desc("shard_waiters", "Parked polls.", "shard"),
-		leading:        desc("shard_leading", "1 if this node leads the shard and serves it.", "shard"),
-		led:            desc("shard_has_leader", "1 if this node knows a leader of the shard.", "shard"),
-		voters:         desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard"),
-		minVoters:      desc("shard_min_voters", "Voters with which the shard takes puts: with fewer it takes only what makes room; only the leader says.", "shard"),
-		wanted:         desc("shard_voters_wanted", "Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard"),
-		ahead:          desc("shard_clock_ahead_seconds", "By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard"),
-		redelivered:    desc("shard_redeliveries_total", "Jobs handed out here that had been handed out before.", "shard"),
-		followerLag:    desc("shard_follower_lag_entries", "Entries that the leader has and the follower has not confirmed; only the leader says.", "shard", "peer"),
-		followerHeard:  desc("shard_follower_heard_timestamp_seconds", "When the follower last answered its leader; only the leader says.", "shard", "peer"),
-		snapshotBytes:  desc("shard_snapshot_bytes", "Size of the newest snapshot on the disk; 0 if there is none.", "shard"),
-		snapshotTime:   desc("shard_snapshot_timestamp_seconds", "When the newest snapshot on the disk was written; missing if there is none.", "shard"),
-		snapshotTook:   desc("shard_snapshot_duration_seconds", "How long the last snapshot took that was taken here; missing until the first since the start.", "shard"),
-		snapshots:      desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome"),
-		snapshotLogged: desc("shard_snapshot_logged_bytes", "Bytes logged since the last snapshot; they are what a start replays.", "shard"),
-		snapshotDue:    desc("shard_snapshot_due_bytes", "Bytes logged since the last snapshot at which the next one is taken.", "shard"),
-		entryCommands:  desc("shard_entry_commands", "Commands in one log entry.", "shard"),
-		entryBytes:     desc("shard_entry_bytes", "Size of one log entry.", "shard"),
-		propose:        desc("shard_propose_duration_seconds", "Time from queueing a request to its answer.", "shard"),
-		commit:         desc("shard_commit_duration_seconds", "Time from proposing an entry to its application.", "shard"),
-		apply:          desc("shard_apply_duration_seconds", "Time the machine takes for one entry.", "shard"),
-		logSync:        desc("shard_log_sync_duration_seconds", "Time in which entries were written to this node's log and synced to its disk.", "shard"),
-		serverLate:     desc("server_lateness_seconds", "The server's part of lateness: from the moment at which a job was due and a worker there to its first grant.", "shard"),
-		workerLate:     desc("worker_lateness_seconds", "The workers' part of lateness: from a job's due time to the moment at which a worker was there and the queue gave jobs out.", "shard"),
+		peersChanged: desc("peer_changed_total",
+			"Connections of other nodes that were ended because bytes were changed on the way."),
+		clockOffset: desc("clock_offset_seconds",
+			"By how much the wall clock of another node was ahead of this node's when it was last asked. Leaders ask every 5 "+
+				"s until a majority has answered, so that a slow peer may be missing.", "peer"),
 	}
+	c.describeShards()
 	return c
+}
+
+// describeShards describes the metrics of single shards.
+func (c *nodeCollector) describeShards() {
+	c.requests = desc("shard_requests_total", "Requests by outcome.", "shard", "outcome")
+	c.refused = desc("shard_refused_total", "Requests refused before they were logged, by reason.", "shard",
+		"reason")
+	c.entries = desc("shard_entries_total", "Log entries proposed here and applied.", "shard")
+	c.commands = desc("shard_commands_total", "Commands in those entries.", "shard")
+	c.leaderChanges = desc("shard_leader_changes_total", "Times this node began or ceased to lead the shard.", "shard")
+	c.appliedIndex = desc("shard_applied_index", "Index of the last entry applied.", "shard")
+	c.commitIndex = desc("shard_commit_index", "Index of the last entry known to be committed.", "shard")
+	c.term = desc("shard_term", "Term of the shard's replica here.", "shard")
+	c.queued = desc("shard_queued_requests", "Requests that wait to be logged.", "shard")
+	c.queuedBytes = desc("shard_queued_bytes", "Bytes of the requests that wait to be logged.", "shard")
+	c.inFlight = desc("shard_entries_in_flight", "Entries that were proposed here and are not applied yet.", "shard")
+	c.waiters = desc("shard_waiters", "Parked polls.", "shard")
+	c.leading = desc("shard_leading", "1 if this node leads the shard and serves it.", "shard")
+	c.led = desc("shard_has_leader", "1 if this node knows a leader of the shard.", "shard")
+	c.voters = desc("shard_voters", "Voters of the shard, as its leader has them; only the leader says.", "shard")
+	c.minVoters = desc("shard_min_voters",
+		"Voters with which the shard takes puts: with fewer it takes only what makes room; only the leader says.", "shard")
+	c.wanted = desc("shard_voters_wanted",
+		"Voters that the shard should have: with fewer it is under-replicated; only the leader says.", "shard")
+	c.ahead = desc("shard_clock_ahead_seconds",
+		"By how much shard time is ahead of the clocks; above the clock bound, 0.5, it is an alarm.", "shard")
+	c.redelivered = desc("shard_redeliveries_total", "Jobs handed out here that had been handed out before.", "shard")
+	c.followerLag = desc("shard_follower_lag_entries",
+		"Entries that the leader has and the follower has not confirmed; only the leader says.", "shard", "peer")
+	c.followerHeard = desc("shard_follower_heard_timestamp_seconds",
+		"When the follower last answered its leader; only the leader says.", "shard", "peer")
+	c.snapshotBytes = desc("shard_snapshot_bytes", "Size of the newest snapshot on the disk; 0 if there is none.", "shard")
+	c.snapshotTime = desc("shard_snapshot_timestamp_seconds",
+		"When the newest snapshot on the disk was written; missing if there is none.", "shard")
+	c.snapshotTook = desc("shard_snapshot_duration_seconds",
+		"How long the last snapshot took that was taken here; missing until the first since the start.", "shard")
+	c.snapshots = desc("shard_snapshots_total", "Snapshots by outcome.", "shard", "outcome")
+	c.snapshotLogged = desc("shard_snapshot_logged_bytes",
+		"Bytes logged since the last snapshot; they are what a start replays.", "shard")
+	c.snapshotDue = desc("shard_snapshot_due_bytes",
+		"Bytes logged since the last snapshot at which the next one is taken.", "shard")
+	c.entryCommands = desc("shard_entry_commands", "Commands in one log entry.", "shard")
+	c.entryBytes = desc("shard_entry_bytes", "Size of one log entry.", "shard")
+	c.propose = desc("shard_propose_duration_seconds", "Time from queueing a request to its answer.", "shard")
+	c.commit = desc("shard_commit_duration_seconds", "Time from proposing an entry to its application.", "shard")
+	c.apply = desc("shard_apply_duration_seconds", "Time the machine takes for one entry.", "shard")
+	c.logSync = desc("shard_log_sync_duration_seconds",
+		"Time in which entries were written to this node's log and synced to its disk.", "shard")
+	c.serverLate = desc("server_lateness_seconds",
+		"The server's part of lateness: from the moment at which a job was due and a worker there to its first grant.",
+		"shard")
+	c.workerLate = desc("worker_lateness_seconds",
+		"The workers' part of lateness: from a job's due time to the moment at which a worker was there and the queue "+
+			"gave jobs out.", "shard")
 }
 
 // buildInfo returns a metric with the version and the revision of the program, and its version of
@@ -123,7 +152,8 @@ func buildInfo(version string, read func() (*debug.BuildInfo, bool)) prometheus.
 			}
 		}
 	}
-	return prometheus.MustNewConstMetric(desc("build_info", "1; what the process was made from.", "version", "revision", "goversion"),
+	return prometheus.MustNewConstMetric(
+		desc("build_info", "1; what the process was made from.", "version", "revision", "goversion"),
 		prometheus.GaugeValue, 1, version, revision, runtime.Version())
 }
 
@@ -271,8 +301,10 @@ func (c *nodeCollector) collectShard(ch chan<- prometheus.Metric, s *node.ShardS
 		desc   *prometheus.Desc
 		values *node.Histogram
 	}{
-		{c.entryCommands, &s.EntryCommands}, {c.entryBytes, &s.EntryBytes}, {c.propose, &s.ProposeSeconds}, {c.commit, &s.CommitSeconds},
-		{c.apply, &s.ApplySeconds}, {c.logSync, &s.LogSyncSeconds}, {c.serverLate, &s.ServerLateSeconds}, {c.workerLate, &s.WorkerLateSeconds},
+		{c.entryCommands, &s.EntryCommands}, {c.entryBytes, &s.EntryBytes}, {c.propose, &s.ProposeSeconds},
+		{c.commit, &s.CommitSeconds},
+		{c.apply, &s.ApplySeconds}, {c.logSync, &s.LogSyncSeconds}, {c.serverLate, &s.ServerLateSeconds},
+		{c.workerLate, &s.WorkerLateSeconds},
 	} {
 		ch <- histogram(h.desc, h.values, shard)
 	}

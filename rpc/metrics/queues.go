@@ -15,8 +15,8 @@ import (
 // DefaultQueues is how many queues have their own series by default.
 const DefaultQueues = 1000
 
-// QueuesMax bounds how many queues may have their own series: a longer page would be too long for a scrape
-// every few seconds.
+// QueuesMax bounds how many queues may have their own series: a longer page would be too long for a
+// scrape every few seconds.
 const QueuesMax = 10_000
 
 // queuesPage is how many queues are read at a time: the machine is locked during a read.

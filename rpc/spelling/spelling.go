@@ -1,11 +1,12 @@
-// Package spelling finds the word that a mistyped one most likely meant: for the server, which answers what is unknown, and
-// for the commands, which read words themselves.
+// Package spelling finds the word that a mistyped one most likely meant: for the server, which
+// answers what is unknown, and for the commands, which read words themselves.
 package spelling
 
 import "strings"
 
-// Nearest returns the candidate that a mistyped word most likely meant: the one with the fewest edits, if those are few
-// for the length of the word, else the first that it abbreviates. It returns "" if nothing is near. Case does not count.
+// Nearest returns the candidate that a mistyped word most likely meant: the one with the fewest
+// edits, if those are few for the length of the word, else the first that it abbreviates. It
+// returns "" if nothing is near. Case does not count.
 func Nearest(word string, candidates []string) string {
 	const wordBytesMax = 64 // what is longer is no slip of a key
 	if len(word) > wordBytesMax {
@@ -36,8 +37,8 @@ func lower(s string) string {
 	return string(b)
 }
 
-// Edits counts the insertions, deletions, substitutions and swaps of neighbours that turn a into b (the optimal
-// string alignment distance).
+// Edits counts the insertions, deletions, substitutions and swaps of neighbours that turn a into b
+// (the optimal string alignment distance).
 func Edits(a, b string) int {
 	before := make([]int, len(b)+1)
 	last := make([]int, len(b)+1)

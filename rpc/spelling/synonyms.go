@@ -1,6 +1,7 @@
 package spelling
 
-// Verb returns the verb of Belfry for one that other queues use, "" for a word that is none of those. Case does not count.
+// Verb returns the verb of Belfry for one that other queues use, "" for a word that is none of
+// those. Case does not count.
 func Verb(word string) string {
 	switch lower(word) {
 	case "enqueue", "push", "publish", "produce", "send", "submit", "add", "schedule":
@@ -25,8 +26,8 @@ func Verb(word string) string {
 	return ""
 }
 
-// Field returns the field of a job for the name that other queues have for it, "" for a word that is none of those.
-// Case does not count.
+// Field returns the field of a job for the name that other queues have for it, "" for a word that
+// is none of those. Case does not count.
 func Field(word string) string {
 	switch lower(word) {
 	case "body", "payload", "message", "content", "value":

@@ -39,8 +39,8 @@ const (
 	fieldJobWitness     protowire.Number = 21
 )
 
-// AppendReserve appends a ReserveResponse: the jobs, or the witnesses if there are no jobs. It fails
-// for a job that the generated code cannot write.
+// AppendReserve appends a ReserveResponse: the jobs, or the witnesses if there are no jobs. It
+// fails for a job that the generated code cannot write.
 func AppendReserve(dst []byte, jobs []Grant, witnesses []*belfryv1.Witness) ([]byte, error) {
 	var w jobWriter
 	for i := range jobs {

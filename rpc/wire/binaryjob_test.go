@@ -11,7 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestAppendReserveOfAll writes jobs that a machine does not make, or seldom, as the generated code writes them.
+// TestAppendReserveOfAll writes jobs that a machine does not make, or seldom, as the generated code
+// writes them.
 func TestAppendReserveOfAll(t *testing.T) {
 	full := func() *fsm.Job {
 		return &fsm.Job{

@@ -11,8 +11,8 @@ type Grant struct {
 	Witness *belfryv1.Witness
 }
 
-// Granted converts jobs that were granted to jobs with a lease token and a witness. It does not copy
-// their bodies.
+// Granted converts jobs that were granted to jobs with a lease token and a witness. It does not
+// copy their bodies.
 func Granted(jobs []Grant) []*belfryv1.Job {
 	var tokens leaseWriter
 	slots, out := make([]jobSlot, len(jobs)), make([]*belfryv1.Job, len(jobs))
@@ -32,8 +32,8 @@ func Refs(jobs []Grant) []fsm.Ref {
 	return refs
 }
 
-// JobRefs returns the reservations that the lease tokens of jobs name. It leaves out a job without a
-// valid token.
+// JobRefs returns the reservations that the lease tokens of jobs name. It leaves out a job without
+// a valid token.
 func JobRefs(jobs []*belfryv1.Job) []fsm.Ref {
 	refs := make([]fsm.Ref, 0, len(jobs))
 	for _, job := range jobs {

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// goldenLeases are tokens that are out in the world: they must be written and read like this for ever.
+// goldenLeases are tokens that are out in the world: they must be written and read like this for
+// ever.
 var goldenLeases = []struct {
 	ref   fsm.Ref
 	token string

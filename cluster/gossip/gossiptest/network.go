@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// backlog is how many packets or streams wait to be read; more packets are lost, more streams are refused.
+	// backlog is how many packets or streams wait to be read; more packets are lost, more streams are
+	// refused.
 	backlog = 256
 	// firstPort is the first port that Listen picks for port 0.
 	firstPort = 20000
@@ -32,8 +33,8 @@ func NewNetwork() *Network {
 	return &Network{sockets: make(map[netip.AddrPort]*socket), sides: make(map[netip.Addr]int), port: firstPort}
 }
 
-// Split cuts the network into the sides given, and one more of all hosts that are not named. What is sent from one side to another is
-// swallowed, as a firewall would: nothing says so.
+// Split cuts the network into the sides given, and one more of all hosts that are not named. What
+// is sent from one side to another is swallowed, as a firewall would: nothing says so.
 func (n *Network) Split(sides ...[]netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -60,7 +61,8 @@ func (n *Network) Listen(_ context.Context, at netip.AddrPort) (gossip.Socket, e
 		return nil, fmt.Errorf("%v is in use", at)
 	}
 	s := &socket{
-		network: n, addr: at, packets: make(chan packet, backlog), streams: make(chan net.Conn, backlog), done: make(chan struct{}),
+		network: n, addr: at, packets: make(chan packet, backlog), streams: make(chan net.Conn, backlog),
+		done: make(chan struct{}),
 	}
 	n.sockets[at] = s
 	return s, nil

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// linger is longer than any goroutine of the library lives on after Close: a probe on its way ends after 8 s at most, a stream after 10.
+// linger is longer than any goroutine of the library lives on after Close: a probe on its way ends
+// after 8 s at most, a stream after 10.
 const linger = 30 * time.Second
 
 // Pass lets time go by in the bubble that it is called in, until all that was due is done.
@@ -14,6 +15,6 @@ func Pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// Settle waits, in virtual time, until the library's goroutines have ended after Close, which it does not wait for itself. A bubble must
-// not end before.
+// Settle waits, in virtual time, until the library's goroutines have ended after Close, which it
+// does not wait for itself. A bubble must not end before.
 func Settle() { Pass(linger) }

@@ -13,7 +13,8 @@ import (
 // batchRequest is a request of PutBatch that is sent many times.
 type batchRequest struct {
 	message *belfryv1.PutBatchRequest
-	// encoded is the message as it is sent, nil if it is encoded for each call; bodies are the places of the bodies in it.
+	// encoded is the message as it is sent, nil if it is encoded for each call; bodies are the places
+	// of the bodies in it.
 	encoded []byte
 	bodies  [][]byte
 }
@@ -46,7 +47,8 @@ func (b *batchRequest) encode() error {
 // errBatch cannot happen: all fields of a job of this package are messages, strings or bytes.
 var errBatch = errors.New("a batch has a field that was not expected")
 
-// batchAnswer is the answer to PutBatch as far as it is looked at here: how many jobs were put, and whether all were.
+// batchAnswer is the answer to PutBatch as far as it is looked at here: how many jobs were put, and
+// whether all were.
 type batchAnswer struct {
 	// puts is how many entries stand before the failure, or in all.
 	puts int
@@ -101,7 +103,8 @@ const (
 
 var errAnswer = errors.New("the answer to PutBatch is no such message")
 
-// read counts the entries up to the first that failed, of which the error is read in full. What a put says is not looked at.
+// read counts the entries up to the first that failed, of which the error is read in full. What a
+// put says is not looked at.
 func (a *batchAnswer) read(data []byte) error {
 	for len(data) > 0 && a.failure == nil {
 		field, entry, size := nextField(data)
@@ -127,7 +130,8 @@ func (a *batchAnswer) read(data []byte) error {
 	return nil
 }
 
-// nextField returns the first field of a message and its whole size, which is below 0 if it is not well formed or not bytes.
+// nextField returns the first field of a message and its whole size, which is below 0 if it is not
+// well formed or not bytes.
 func nextField(data []byte) (field protowire.Number, value []byte, size int) {
 	field, kind, tagSize := protowire.ConsumeTag(data)
 	if tagSize < 0 || kind != protowire.BytesType {

@@ -20,7 +20,9 @@ import (
 )
 
 func putOf(id string) *belfryv1.PutBatchResult {
-	return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: id, DueAt: timestamppb.Now()}}}
+	return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
+		Id: id, DueAt: timestamppb.Now(),
+	}}}
 }
 
 func failureOf(message string) *belfryv1.PutBatchResult {
@@ -44,10 +46,13 @@ func TestBatchAnswer(t *testing.T) {
 		results []*belfryv1.PutBatchResult
 		want    batchAnswer
 	}{
-		"nothing":      {nil, batchAnswer{}},
-		"puts":         {[]*belfryv1.PutBatchResult{putOf("0-1"), putOf(""), putOf(strings.Repeat("i", 256))}, batchAnswer{puts: 3}},
-		"an error":     {[]*belfryv1.PutBatchResult{failureOf("full")}, batchAnswer{failure: failureOf("full").GetError()}},
-		"the first of": {[]*belfryv1.PutBatchResult{putOf("a"), failureOf("1"), putOf("b"), failureOf("2")}, batchAnswer{puts: 1, failure: failureOf("1").GetError()}},
+		"nothing": {nil, batchAnswer{}},
+		"puts": {[]*belfryv1.PutBatchResult{putOf("0-1"), putOf(""), putOf(strings.Repeat("i", 256))},
+			batchAnswer{puts: 3}},
+		"an error": {[]*belfryv1.PutBatchResult{failureOf("full")}, batchAnswer{failure: failureOf("full").GetError()}},
+		"the first of": {[]*belfryv1.PutBatchResult{putOf("a"), failureOf("1"), putOf("b"), failureOf("2")}, batchAnswer{
+			puts: 1, failure: failureOf("1").GetError(),
+		}},
 	} {
 		var got batchAnswer
 		if err := (codec{}).Unmarshal(encode(t, &belfryv1.PutBatchResponse{Results: c.results}), &got); err != nil {
@@ -116,7 +121,8 @@ func FuzzBatchAnswer(f *testing.F) {
 	})
 }
 
-// TestBatchRequest sends what the messages would be: as many as asked for, with the stamps of each call.
+// TestBatchRequest sends what the messages would be: as many as asked for, with the stamps of each
+// call.
 func TestBatchRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		delays := 0

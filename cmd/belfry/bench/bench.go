@@ -1,18 +1,21 @@
-// Package bench measures a Belfry server from outside: how many jobs it takes and hands out, how long a caller waits, how
-// late jobs ring, and what a pending job costs in memory.
+// Package bench measures a Belfry server from outside: how many jobs it takes and hands out, how
+// long a caller waits, how late jobs ring, and what a pending job costs in memory.
 //
-// Closed workloads have a fixed number of callers, each of which makes its next call when the last is answered; their
-// percentiles are what such a caller sees, and hide what callers would have seen who do not wait. The workloads e2e and
-// lateness are open: calls are made when they are due, and a slow answer counts against all that it holds up. Where the
-// server or the consumers cannot keep up with the rate, the result says so: its latencies are those of a backlog.
+// Closed workloads have a fixed number of callers, each of which makes its next call when the last
+// is answered; their percentiles are what such a caller sees, and hide what callers would have seen
+// who do not wait. The workloads e2e and lateness are open: calls are made when they are due, and a
+// slow answer counts against all that it holds up. Where the server or the consumers cannot keep up
+// with the rate, the result says so: its latencies are those of a backlog.
 //
-// A run uses queues of its own, which no other run has, and deletes them at its end, also if it fails or is interrupted.
+// A run uses queues of its own, which no other run has, and deletes them at its end, also if it
+// fails or is interrupted.
 //
-// The generator shares the machine with the server more often than not, so it spares work that says nothing about the server:
-// the messages of a batch are used again, without delays in their encoded form, in which only the time stamps of the bodies
-// change; of the answers to batches only the number of puts and the errors are read, not the ids and times; and the callers of put,
-// batch and pending write to their connections and read from them themselves, as wrk does. The workloads sdk, e2e and lateness write
-// and read all that a user of the SDK does.
+// The generator shares the machine with the server more often than not, so it spares work that says
+// nothing about the server: the messages of a batch are used again, without delays in their encoded
+// form, in which only the time stamps of the bodies change; of the answers to batches only the
+// number of puts and the errors are read, not the ids and times; and the callers of put, batch and
+// pending write to their connections and read from them themselves, as wrk does. The workloads sdk,
+// e2e and lateness write and read all that a user of the SDK does.
 package bench
 
 import (
@@ -42,7 +45,8 @@ type Config struct {
 	Token string
 	// Workload is one of Workloads.
 	Workload string
-	// Connections is the number of callers of put, batch and pending, each with a connection of its own.
+	// Connections is the number of callers of put, batch and pending, each with a connection of its
+	// own.
 	Connections int
 	// Callers is the number of callers of sdk, and of consumers of e2e and lateness.
 	Callers int
@@ -64,7 +68,8 @@ type Config struct {
 	Keep bool
 	// Memory reads what the server uses; nil if that cannot be known.
 	Memory func(context.Context) (Memory, error)
-	// Collect runs the server's garbage collector once and returns what that cost; nil if that cannot be done.
+	// Collect runs the server's garbage collector once and returns what that cost; nil if that cannot
+	// be done.
 	Collect func() Collection
 }
 
@@ -74,7 +79,8 @@ func Workloads() [][2]string {
 		{"put", "single puts, one connection per caller, as curl or a simple client would"},
 		{"batch", "puts in batches"},
 		{"sdk", "puts by many callers through the SDK, then reserve and ack of all of them"},
-		{"e2e", "jobs without a delay at a steady rate; the time from a job's put, as scheduled, to its arrival at a consumer"},
+		{"e2e", "jobs without a delay at a steady rate; the time from a job's put, as scheduled, to its arrival at a " +
+			"consumer"},
 		{"lateness", "jobs with a delay at a steady rate; how long after their due time consumers have them"},
 		{"pending", "many jobs far in the future; bytes of memory and collector time for them"},
 	}
@@ -101,8 +107,9 @@ func (c Config) Validate() error {
 	return errors.Join(problems...)
 }
 
-// Run measures and returns a result for each phase. On an error it returns the phases that were finished. Unless cfg.Keep
-// is set it deletes the queues of the run, which goes on for up to cleanupMax after ctx has ended.
+// Run measures and returns a result for each phase. On an error it returns the phases that were
+// finished. Unless cfg.Keep is set it deletes the queues of the run, which goes on for up to
+// cleanupMax after ctx has ended.
 func Run(ctx context.Context, cfg Config) ([]Result, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -123,7 +130,8 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 func (r *run) measure(ctx context.Context) ([]Result, error) {
 	defer r.close()
 	defer context.AfterFunc(ctx, r.close)()
-	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that there is none.
+	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that
+	// there is none.
 	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], r.URL, withoutGzip())
 	if _, err := admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1}); err != nil {
 		return nil, fmt.Errorf("asking the server before the first job: %w", err)
@@ -166,7 +174,8 @@ func newRun(cfg Config, server *url.URL) *run {
 		w := r.newWire()
 		r.wires = append(r.wires, w)
 		r.queues = append(r.queues, belfryv1connect.NewQueueServiceClient(w, cfg.URL, withoutGzip()))
-		r.putBatches = append(r.putBatches, connect.NewClient[batchRequest, batchAnswer](w, procedure, withoutGzip(), connect.WithCodec(codec{})))
+		r.putBatches = append(r.putBatches,
+			connect.NewClient[batchRequest, batchAnswer](w, procedure, withoutGzip(), connect.WithCodec(codec{})))
 	}
 	// Names of this run only: jobs that an earlier run left behind must not be taken for its own.
 	prefix := "bench/" + strings.ToLower(rand.Text()[:8])
@@ -190,7 +199,8 @@ func (r *run) close() {
 }
 
 // withSDK runs work with a client of the SDK.
-func (r *run) withSDK(ctx context.Context, work func(context.Context, *client.Client) ([]Result, error)) (results []Result, err error) {
+func (r *run) withSDK(ctx context.Context,
+	work func(context.Context, *client.Client) ([]Result, error)) (results []Result, err error) {
 	options := []client.Option{client.WithTLS(r.TLS)}
 	if r.Token != "" {
 		options = append(options, client.WithToken(r.Token))

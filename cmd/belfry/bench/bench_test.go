@@ -28,7 +28,9 @@ func small(workload, url string) bench.Config {
 func startServer(t *testing.T) string {
 	t.Helper()
 	s, err := server.Start(t.Context(), server.Config{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+			t.Error(err)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -45,8 +47,9 @@ func startServer(t *testing.T) string {
 func TestWorkloads(t *testing.T) {
 	url := startServer(t)
 	for workload, phases := range map[string][]string{
-		"put": {"put"}, "batch": {"put"}, "sdk": {"put", "reserve+ack"}, "e2e": {"put", "put to arrival"}, "lateness": {"put", "lateness"},
-		"pending": {"fill"},
+		"put": {"put"}, "batch": {"put"}, "sdk": {"put", "reserve+ack"}, "e2e": {"put", "put to arrival"},
+		"lateness": {"put", "lateness"},
+		"pending":  {"fill"},
 	} {
 		t.Run(workload, func(t *testing.T) {
 			cfg := small(workload, url)
@@ -72,7 +75,8 @@ func TestWorkloads(t *testing.T) {
 			if diff := cmp.Diff(phases, got); diff != "" {
 				t.Errorf("phases (-want +got):\n%s", diff)
 			}
-			if m := results[0].Memory; (workload == "pending") != (m != nil) || m != nil && (m.Filled.ResidentBytes == 0 || m.Settled == nil) {
+			if m := results[0].Memory; (workload == "pending") != (m != nil) || m != nil &&
+				(m.Filled.ResidentBytes == 0 || m.Settled == nil) {
 				t.Errorf("memory: %+v", m)
 			}
 		})
@@ -91,7 +95,9 @@ func TestDurationEndsAPhase(t *testing.T) {
 
 // TestNoServer finds out before the first job that there is nobody to measure.
 func TestNoServer(t *testing.T) {
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	t.Cleanup(refusing.Close)
 	for _, w := range bench.Workloads() {
 		if results, err := bench.Run(t.Context(), small(w[0], refusing.URL)); err == nil || len(results) != 0 {
@@ -105,7 +111,8 @@ func TestRefusedPutsEndARun(t *testing.T) {
 	cfg := small("batch", startServer(t))
 	cfg.Batch, cfg.BodyBytes, cfg.Jobs = 1000, 10_000, 1000
 	results, err := bench.Run(t.Context(), cfg)
-	if err == nil || !strings.Contains(err.Error(), "putting 1000 jobs") || len(results) != 1 || results[0].Errors != 1 || results[0].Jobs != 0 {
+	if err == nil || !strings.Contains(err.Error(), "putting 1000 jobs") || len(results) != 1 || results[0].Errors != 1 ||
+		results[0].Jobs != 0 {
 		t.Errorf("got %+v, %v; want one error and what was being done", results, err)
 	}
 }
@@ -125,7 +132,8 @@ func TestValidate(t *testing.T) {
 		t.Errorf("a good configuration: %v", err)
 	}
 	err := bench.Config{Workload: "putt"}.Validate()
-	for _, want := range []string{`no workload "putt"`, "connections", "callers", "a batch", "a number of jobs or a duration", "the rate", "a body", "queues"} {
+	for _, want := range []string{`no workload "putt"`, "connections", "callers", "a batch",
+		"a number of jobs or a duration", "the rate", "a body", "queues"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it: every problem at once", err, want)
 		}
@@ -138,14 +146,19 @@ func figures() []bench.Result {
 		{
 			Workload: "pending", Phase: "fill", Callers: 64, Calls: 10, Jobs: 1000, Errors: 1, Seconds: 2, JobsPerSecond: 500,
 			Latency: bench.Percentiles{
-				P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Millisecond, P999: 4 * time.Millisecond, Max: time.Second,
+				P50: 1500 * time.Microsecond, P90: 2 * time.Millisecond, P99: 3 * time.Millisecond, P999: 4 * time.Millisecond,
+				Max: time.Second,
 			},
 			OfferedPerSecond: 1000, Saturated: true, Early: 2,
 			Memory: &bench.MemoryCost{
-				Before: bench.Memory{ResidentBytes: 1 << 20, HeapBytes: 7}, Filled: bench.Memory{ResidentBytes: 3 << 20}, BytesPerJob: 2097.152,
+				Before: bench.Memory{
+					ResidentBytes: 1 << 20, HeapBytes: 7,
+				}, Filled: bench.Memory{ResidentBytes: 3 << 20}, BytesPerJob: 2097.152,
 				Settled: &bench.Memory{ResidentBytes: 2 << 20}, SettledBytesPerJob: 1048.576,
 			},
-			Collection: &bench.Collection{CPU: 10 * time.Millisecond, ProcessCPU: 9 * time.Millisecond, Wall: 12500 * time.Microsecond},
+			Collection: &bench.Collection{
+				CPU: 10 * time.Millisecond, ProcessCPU: 9 * time.Millisecond, Wall: 12500 * time.Microsecond,
+			},
 		},
 	}
 }
@@ -157,7 +170,9 @@ func TestWrite(t *testing.T) {
 	}
 	want := `WORKLOAD  PHASE  CALLERS  JOBS  JOBS/S  P50 MS  P99 MS  P99.9 MS  MAX MS    ERRORS
 pending   fill   64       1000  500     1.500   3.000   4.000     1000.000  1
-fill: offered 1000 jobs a second, achieved 500; SATURATED: the jobs did not arrive at the offered rate, so these are the latencies of a backlog; lower --rate or raise --callers
+fill: offered 1000 jobs a second, achieved 500; ` +
+		`SATURATED: the jobs did not arrive at the offered rate, ` +
+		`so these are the latencies of a backlog; lower --rate or raise --callers
 resident memory: 1.0 MiB before, 3.0 MiB filled: 2097.2 bytes per pending job
 after a collection, and with unused memory given back: 2.0 MiB: 1048.6 bytes per pending job
 one cycle of the garbage collector: 10.0 ms of processor time by the runtime's count, 9.0 ms by the system's, in 12.5 ms
@@ -172,10 +187,12 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `[{"workload":"pending","phase":"fill","callers":64,"calls":10,"jobs":1000,"errors":1,"seconds":2,"jobsPerSecond":500,` +
-		`"latency":{"p50Ms":1.5,"p90Ms":2,"p99Ms":3,"p999Ms":4,"maxMs":1000},"offeredPerSecond":1000,"saturated":true,"early":2,` +
-		`"memory":{"before":{"residentBytes":1048576,"heapBytes":7},"filled":{"residentBytes":3145728,"heapBytes":0},"bytesPerJob":2097.152,` +
-		`"settled":{"residentBytes":2097152,"heapBytes":0},"settledBytesPerJob":1048.576},"collection":{"cpuMs":10,"processCpuMs":9,"wallMs":12.5}}]`
+	want := `[{"workload":"pending","phase":"fill","callers":64,"calls":10,"jobs":1000,"errors":1,"seconds":2,` +
+		`"jobsPerSecond":500,"latency":{"p50Ms":1.5,"p90Ms":2,"p99Ms":3,"p999Ms":4,"maxMs":1000},` +
+		`"offeredPerSecond":1000,"saturated":true,"early":2,` +
+		`"memory":{"before":{"residentBytes":1048576,"heapBytes":7},"filled":{"residentBytes":3145728,"heapBytes":0},` +
+		`"bytesPerJob":2097.152,"settled":{"residentBytes":2097152,"heapBytes":0},"settledBytesPerJob":1048.576},` +
+		`"collection":{"cpuMs":10,"processCpuMs":9,"wallMs":12.5}}]`
 	if diff := cmp.Diff(want, string(text)); diff != "" {
 		t.Errorf("JSON (-want +got):\n%s", diff)
 	}

@@ -62,7 +62,8 @@ func forbidden(t *testing.T) *connect.Error {
 	return err
 }
 
-// TestErrorsEndARun breaks each workload in the middle: it ends, says what it was doing, and shows what it had measured.
+// TestErrorsEndARun breaks each workload in the middle: it ends, says what it was doing, and shows
+// what it had measured.
 func TestErrorsEndARun(t *testing.T) {
 	for _, test := range []struct {
 		workload, procedure string

@@ -40,10 +40,15 @@ func (a verbs) benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench " + strings.Join(words, "|"),
 		Short: "Measure a server",
-		Long: "Bench measures the server that --server names, or with --self one inside this process. The jobs go to queues of its\n" +
-			"own under bench/, which it deletes at the end, also after Ctrl-C or an error; a run that is killed leaves them. Where calls\n" +
-			"need a token, it has to allow put, consume and admin on bench/*, with --keep put and consume.\n\nWorkloads:\n" + about.String(),
-		Example:   "  belfry bench put\n  belfry bench pending --self --jobs 10000000\n  belfry bench lateness --rate 1000 --duration 30s",
+		Long: "Bench measures the server that --server names, or with --self one inside this process. The jobs go to " +
+			"queues of its\n" +
+			"own under bench/, which it deletes at the end, also after Ctrl-C or an error; a run that is killed leaves them. " +
+			"Where calls\n" +
+			"need a token, it has to allow put, consume and admin on bench/*, with --keep put and consume.\n\nWorkloads:\n" +
+			about.String(),
+		Example: `  belfry bench put
+  belfry bench pending --self --jobs 10000000
+  belfry bench lateness --rate 1000 --duration 30s`,
 		Args:      cli.Arguments(1, 1, "WORKLOAD"),
 		ValidArgs: words,
 	}
@@ -56,11 +61,13 @@ func (a verbs) benchCommand() *cobra.Command {
 	flags.IntVar(&f.config.Connections, "connections", 64, "put, batch, pending: callers, each with a connection")
 	flags.IntVar(&f.config.Callers, "callers", 512, "sdk: callers that share one client; e2e, lateness: consumers")
 	flags.IntVar(&f.config.Batch, "batch", 100, "batch, pending: jobs a call, up to 1000")
-	flags.Float64Var(&f.config.RatePerSecond, "rate", 1000, "e2e, lateness: jobs a second, put on schedule whatever the server does")
+	flags.Float64Var(&f.config.RatePerSecond, "rate", 1000,
+		"e2e, lateness: jobs a second, put on schedule whatever the server does")
 	flags.Var(cli.NewDuration(&f.delay, "2s"), "delay", "lateness: the delay of the jobs")
 	flags.IntVar(&f.config.BodyBytes, "body", 100, "bytes of a body")
 	flags.IntVar(&f.config.Queues, "queues", 1, "spread the jobs over so many queues")
-	flags.BoolVar(&f.config.Keep, "keep", false, "leave the queues and the jobs that are left in them; with --self they go, or stay, with the data directory")
+	flags.BoolVar(&f.config.Keep, "keep", false,
+		"leave the queues and the jobs that are left in them; with --self they go, or stay, with the data directory")
 	flags.BoolVar(&f.self, "self", false, "measure a server in this process")
 	flags.StringVar(&f.data, "data", "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
 	json := flags.Bool("json", false, "the same as --output json")
@@ -100,7 +107,9 @@ func (a verbs) bench(ctx context.Context, f *benchFlags) error {
 		return a.measure(ctx, cfg)
 	}
 	defer server.StartTuning(ctx, a.Variable("GOGC"))()
-	return local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithOwnServer(ctx, f.data, func(s *server.Server) error {
+	return local.Host{
+		Version: cli.ThisBuild().Version, Fatal: a.StorageFailed,
+	}.WithOwnServer(ctx, f.data, func(s *server.Server) error {
 		cfg.URL, cfg.Memory, cfg.Collect, cfg.Keep = s.URL(), OwnMemory, CollectOwn, true
 		return a.measure(ctx, cfg)
 	})

@@ -26,8 +26,9 @@ func record(h *hdr.Histogram, d time.Duration) {
 	h.RecordValue(micros) //nolint:errcheck // it is in range
 }
 
-// latencies are the durations that several workers measure, in a few histograms: each worker's own would be more memory than
-// caches hold and a tenth of the client's time, a single one would be fought over.
+// latencies are the durations that several workers measure, in a few histograms: each worker's own
+// would be more memory than caches hold and a tenth of the client's time, a single one would be
+// fought over.
 type latencies [8]struct {
 	sync.Mutex
 	histogram *hdr.Histogram
@@ -100,10 +101,11 @@ type measured struct {
 	latency     *hdr.Histogram
 }
 
-// closed lets workers make one call after the other until the budget is used up, and times each call. op makes one call for
-// up to so many jobs and returns how many it did. A call that fails ends its worker: what comes after an error measures
-// something else.
-func closed(ctx context.Context, workers int, b *budget, want int, op func(ctx context.Context, worker, jobs int) (int, error)) measured {
+// closed lets workers make one call after the other until the budget is used up, and times each
+// call. op makes one call for up to so many jobs and returns how many it did. A call that fails
+// ends its worker: what comes after an error measures something else.
+func closed(ctx context.Context, workers int, b *budget, want int,
+	op func(ctx context.Context, worker, jobs int) (int, error)) measured {
 	parts := make([]measured, workers)
 	calls := newLatencies()
 	var group sync.WaitGroup
@@ -161,8 +163,8 @@ func (m measured) failure(ctx context.Context) error {
 // stampBytes is the length of the time stamp at the beginning of each body.
 const stampBytes = 8
 
-// filler returns what a body of the given size has behind its stamp; it is made once, so that the client's own work does not
-// count against the server.
+// filler returns what a body of the given size has behind its stamp; it is made once, so that the
+// client's own work does not count against the server.
 func filler(size int) []byte {
 	text := make([]byte, size)
 	for i := range text {

@@ -44,10 +44,12 @@ func TestClosedMeasuresCalls(t *testing.T) {
 		if m.calls != 10 || m.jobs != 10 || m.errors != 0 || m.failure(t.Context()) != nil {
 			t.Errorf("got %+v, want 10 calls and jobs", m)
 		}
-		if most := time.Duration(m.latency.Max()) * time.Microsecond; most < 33*time.Millisecond || most > 34*time.Millisecond {
+		if most := time.Duration(m.latency.Max()) * time.Microsecond; most < 33*time.Millisecond ||
+			most > 34*time.Millisecond {
 			t.Errorf("the slowest call took %v, want 33ms", most)
 		}
-		// The slow worker begins its third call, the last of all, at 66 ms, when the fast one is in its seventh.
+		// The slow worker begins its third call, the last of all, at 66 ms, when the fast one is in its
+		// seventh.
 		if m.length != 99*time.Millisecond {
 			t.Errorf("it took %v, want 99ms", m.length)
 		}

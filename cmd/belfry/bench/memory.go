@@ -25,8 +25,8 @@ type Memory struct {
 
 // Collection is what one cycle of the garbage collector cost.
 type Collection struct {
-	// CPU is what the runtime counts for the cycle: the time for which its workers had a processor, or believed so. Where
-	// other processes compete for the machine it is too high.
+	// CPU is what the runtime counts for the cycle: the time for which its workers had a processor, or
+	// believed so. Where other processes compete for the machine it is too high.
 	CPU time.Duration
 	// ProcessCPU is what the operating system counts for the process meanwhile, sweeping included.
 	ProcessCPU time.Duration
@@ -50,11 +50,14 @@ func OwnMemory(context.Context) (Memory, error) {
 	}
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
-	return Memory{ResidentBytes: pages * uint64(os.Getpagesize()), HeapBytes: sample[0].Value.Uint64()}, nil //nolint:gosec // positive
+	return Memory{
+		ResidentBytes: pages * uint64(os.Getpagesize()), HeapBytes: sample[0].Value.Uint64(),
+	}, nil //nolint:gosec // positive
 }
 
-// CollectOwn runs this process's garbage collector once, and gives unused memory back to the operating system. The figure
-// is of the whole cycle, also of what otherwise idle processors did for it.
+// CollectOwn runs this process's garbage collector once, and gives unused memory back to the
+// operating system. The figure is of the whole cycle, also of what otherwise idle processors did
+// for it.
 func CollectOwn() Collection {
 	runtime.GC() // ends a cycle that may be under way, so that the next is whole
 	before, processBefore, began := collectorCPU(), processCPU(), time.Now()
@@ -73,7 +76,8 @@ func processCPU() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// collectorCPU returns the processor time that the collector has used; the runtime brings it up to date with each cycle.
+// collectorCPU returns the processor time that the collector has used; the runtime brings it up to
+// date with each cycle.
 func collectorCPU() time.Duration {
 	sample := []metrics.Sample{{Name: "/cpu/classes/gc/total:cpu-seconds"}}
 	metrics.Read(sample)

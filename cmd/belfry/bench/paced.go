@@ -11,18 +11,19 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// inFlightMax bounds the puts that are on their way. A server that is slower than the rate for long fills it. Then the
-// schedule slips, and the run is saturated.
+// inFlightMax bounds the puts that are on their way. A server that is slower than the rate for long
+// fills it. Then the schedule slips, and the run is saturated.
 const inFlightMax = 4096
 
-// A backlog that grew by no more than backlogSlack, or by what is put in backlogPause, is no sign of anything: a pause of
-// the machine makes as much.
+// A backlog that grew by no more than backlogSlack, or by what is put in backlogPause, is no sign
+// of anything: a pause of the machine makes as much.
 const (
 	backlogSlack = 64
 	backlogPause = 50 * time.Millisecond
 )
 
-// endToEnd measures how long after the time for which a job's put was scheduled a waiting consumer has it.
+// endToEnd measures how long after the time for which a job's put was scheduled a waiting consumer
+// has it.
 func (r *run) endToEnd(ctx context.Context, sdk *client.Client) ([]Result, error) {
 	return r.paced(ctx, sdk, pacedWork{phase: "put to arrival", age: func(job *client.Job) (time.Duration, error) {
 		sent, err := stampOf(job.Body)
@@ -47,8 +48,8 @@ type pacedWork struct {
 	age func(*client.Job) (time.Duration, error)
 }
 
-// paced puts jobs on a fixed schedule and lets waiting consumers take them. The latency of a put counts from the time at
-// which the schedule wanted it, so that waiting in line is not left out.
+// paced puts jobs on a fixed schedule and lets waiting consumers take them. The latency of a put
+// counts from the time at which the schedule wanted it, so that waiting in line is not left out.
 func (r *run) paced(ctx context.Context, sdk *client.Client, work pacedWork) ([]Result, error) {
 	consumeCtx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -70,7 +71,8 @@ func (r *run) paced(ctx context.Context, sdk *client.Client, work pacedWork) ([]
 	takes := <-consumers
 	takes.length -= min(takes.length, work.delay) // in which nothing could arrive
 	result := r.result(work.phase, takes, r.Callers)
-	result.Early, result.OfferedPerSecond, result.Saturated = early.Load(), r.RatePerSecond, lags.saturated(r.RatePerSecond)
+	result.Early, result.OfferedPerSecond, result.Saturated = early.Load(), r.RatePerSecond,
+		lags.saturated(r.RatePerSecond)
 	err := puts.failure(ctx)
 	if err == nil {
 		err = takes.failure(ctx)
@@ -127,8 +129,9 @@ type lags struct {
 	half, end uint64
 }
 
-// saturated reports whether the latencies are those of a backlog. A backlog that is as large at the end as in the middle
-// is only what is on its way; one that grew from the middle to the end was growing all the time.
+// saturated reports whether the latencies are those of a backlog. A backlog that is as large at the
+// end as in the middle is only what is on its way; one that grew from the middle to the end was
+// growing all the time.
 func (l lags) saturated(ratePerSecond float64) bool {
 	slack := max(backlogSlack, uint64(ratePerSecond*backlogPause.Seconds()))
 	return l.slipped || l.end > l.half+l.half/4+slack
@@ -161,7 +164,8 @@ func (r *run) schedule(ctx context.Context, sdk *client.Client, work pacedWork, 
 		group.Go(func() {
 			defer func() { <-free }()
 			p.put.Add(1)
-			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.body, due), work.options...) //nolint:gosec // an index
+			_, err := sdk.Put(ctx, r.names[int(i)%len(r.names)], stamped(r.body, due),
+				work.options...) //nolint:gosec // an index
 			mu.Lock()
 			defer mu.Unlock()
 			sum.count(err, due)
@@ -204,7 +208,9 @@ func (r *run) plan() plan {
 }
 
 // due returns when put i is to be made.
-func (p plan) due(i uint64) time.Time { return p.began.Add(time.Duration(i) * p.period) } //nolint:gosec // a run has fewer
+func (p plan) due(i uint64) time.Time {
+	return p.began.Add(time.Duration(i) * p.period)
+} //nolint:gosec // a run has fewer
 
 // await waits until put i is to be made, and reports whether ctx is still going.
 func (p plan) await(ctx context.Context, timer *time.Timer, i uint64) bool {

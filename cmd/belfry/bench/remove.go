@@ -16,11 +16,13 @@ import (
 // cleanupMax is how long the deletion of a run's queues may take.
 const cleanupMax = 10 * time.Minute
 
-// straggleTime is within which a call is carried out that had reached the server when its run was cut off.
+// straggleTime is within which a call is carried out that had reached the server when its run was
+// cut off.
 const straggleTime = 250 * time.Millisecond
 
-// removeQueues deletes the queues of the run, with the jobs that are left in them. Where the run was cut off, a put that
-// was on its way may make a queue again. So it deletes until it finds none that comes back.
+// removeQueues deletes the queues of the run, with the jobs that are left in them. Where the run
+// was cut off, a put that was on its way may make a queue again. So it deletes until it finds none
+// that comes back.
 func (r *run) removeQueues(ctx context.Context, cutOff bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupMax)
 	defer cancel()
@@ -31,7 +33,8 @@ func (r *run) removeQueues(ctx context.Context, cutOff bool) error {
 	for {
 		found, err := r.removeOnce(ctx, admin)
 		if err != nil {
-			return fmt.Errorf("removing the queues of this run, %s, which 'belfry queue delete' does as well: %w", strings.Join(r.names, " "), err)
+			return fmt.Errorf("removing the queues of this run, %s, which 'belfry queue delete' does as well: %w",
+				strings.Join(r.names, " "), err)
 		}
 		if !found || !cutOff {
 			return nil

@@ -25,7 +25,8 @@ func queuesOf(t *testing.T, url string) (queues, jobs int) {
 	return len(all.Queues), jobs
 }
 
-// TestNothingStays looks at the server after each workload: its queues are gone, unless they are to be kept.
+// TestNothingStays looks at the server after each workload: its queues are gone, unless they are to
+// be kept.
 func TestNothingStays(t *testing.T) {
 	url := startServer(t)
 	for _, w := range bench.Workloads() {
@@ -46,7 +47,8 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// TestNothingStaysOfABrokenRun breaks a run in its middle, and interrupts one whose puts are on their way.
+// TestNothingStaysOfABrokenRun breaks a run in its middle, and interrupts one whose puts are on
+// their way.
 func TestNothingStaysOfABrokenRun(t *testing.T) {
 	url := brokenServer(t, belfryv1connect.QueueServicePutBatchProcedure, 4)
 	cfg := small("pending", url)
@@ -81,12 +83,14 @@ func TestNothingStaysOfABrokenRun(t *testing.T) {
 	}
 }
 
-// TestOfferedRate says at which rate jobs were put, and that they did not arrive at one which no server reaches.
+// TestOfferedRate says at which rate jobs were put, and that they did not arrive at one which no
+// server reaches.
 func TestOfferedRate(t *testing.T) {
 	cfg := small("e2e", startServer(t))
 	cfg.Jobs, cfg.RatePerSecond = 10_000, 1e9
 	results, err := bench.Run(t.Context(), cfg)
-	if err != nil || len(results) != 2 || results[1].OfferedPerSecond != 1e9 || !results[1].Saturated || results[1].Jobs != cfg.Jobs {
+	if err != nil || len(results) != 2 || results[1].OfferedPerSecond != 1e9 || !results[1].Saturated ||
+		results[1].Jobs != cfg.Jobs {
 		t.Errorf("got %+v, %v; want all jobs, and that it was saturated", results, err)
 	}
 }

@@ -20,8 +20,9 @@ type Result struct {
 	JobsPerSecond float64 `json:"jobsPerSecond"`
 	// Latency is of calls; in the phases "put to arrival" and "lateness" of jobs.
 	Latency Percentiles `json:"latency"`
-	// OfferedPerSecond is the rate at which jobs were scheduled, 0 in phases without a schedule. Saturated tells that jobs
-	// did not arrive at that rate, so that the latencies are those of a backlog.
+	// OfferedPerSecond is the rate at which jobs were scheduled, 0 in phases without a schedule.
+	// Saturated tells that jobs did not arrive at that rate, so that the latencies are those of a
+	// backlog.
 	OfferedPerSecond float64 `json:"offeredPerSecond,omitempty"`
 	Saturated        bool    `json:"saturated,omitempty"`
 	// Early counts jobs that came before their due time. Any is a broken promise.
@@ -37,7 +38,8 @@ type Percentiles struct {
 
 // MemoryCost is what a server's jobs cost in memory.
 type MemoryCost struct {
-	// Before is without the jobs, Filled with them, as it comes, with what the collector had not collected yet.
+	// Before is without the jobs, Filled with them, as it comes, with what the collector had not
+	// collected yet.
 	Before      Memory  `json:"before"`
 	Filled      Memory  `json:"filled"`
 	BytesPerJob float64 `json:"bytesPerJob"`
@@ -76,7 +78,10 @@ func (r *run) result(phase string, m measured, callers int) Result {
 	return Result{
 		Workload: r.Workload, Phase: phase, Callers: callers, Calls: m.calls, Jobs: m.jobs, Errors: m.errors,
 		Seconds: m.length.Seconds(), JobsPerSecond: float64(m.jobs) / max(m.length.Seconds(), 1e-9),
-		Latency: Percentiles{P50: micros(50), P90: micros(90), P99: micros(99), P999: micros(99.9), Max: time.Duration(m.latency.Max()) * time.Microsecond},
+		Latency: Percentiles{
+			P50: micros(50), P90: micros(90), P99: micros(99), P999: micros(99.9),
+			Max: time.Duration(m.latency.Max()) * time.Microsecond,
+		},
 	}
 }
 
@@ -87,15 +92,18 @@ func Write(w io.Writer, results []Result) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "WORKLOAD\tPHASE\tCALLERS\tJOBS\tJOBS/S\tP50 MS\tP99 MS\tP99.9 MS\tMAX MS\tERRORS")
 	for _, r := range results {
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%d\n", r.Workload, r.Phase, r.Callers, r.Jobs, r.JobsPerSecond,
-			milliseconds(r.Latency.P50), milliseconds(r.Latency.P99), milliseconds(r.Latency.P999), milliseconds(r.Latency.Max), r.Errors)
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t%d\n", r.Workload, r.Phase, r.Callers, r.Jobs,
+			r.JobsPerSecond,
+			milliseconds(r.Latency.P50), milliseconds(r.Latency.P99), milliseconds(r.Latency.P999), milliseconds(r.Latency.Max),
+			r.Errors)
 	}
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
 	for _, r := range results {
 		if r.OfferedPerSecond > 0 {
-			fmt.Fprintf(w, "%s: offered %.0f jobs a second, achieved %.0f%s\n", r.Phase, r.OfferedPerSecond, r.JobsPerSecond, saturation(r))
+			fmt.Fprintf(w, "%s: offered %.0f jobs a second, achieved %.0f%s\n", r.Phase, r.OfferedPerSecond, r.JobsPerSecond,
+				saturation(r))
 		}
 		if m := r.Memory; m != nil {
 			fmt.Fprintf(w, "resident memory: %.1f MiB before, %.1f MiB filled: %.1f bytes per pending job\n",
@@ -106,7 +114,8 @@ func Write(w io.Writer, results []Result) error {
 			}
 		}
 		if c := r.Collection; c != nil {
-			fmt.Fprintf(w, "one cycle of the garbage collector: %.1f ms of processor time by the runtime's count, %.1f ms by the system's, in %.1f ms\n",
+			fmt.Fprintf(w, "one cycle of the garbage collector: %.1f ms of processor time by the runtime's count, %.1f ms by "+
+				"the system's, in %.1f ms\n",
 				milliseconds(c.CPU), milliseconds(c.ProcessCPU), milliseconds(c.Wall))
 		}
 	}
@@ -118,5 +127,6 @@ func saturation(r Result) string {
 	if !r.Saturated {
 		return ""
 	}
-	return "; SATURATED: the jobs did not arrive at the offered rate, so these are the latencies of a backlog; lower --rate or raise --callers"
+	return "; SATURATED: the jobs did not arrive at the offered rate, so these are the latencies of a backlog; lower " +
+		"--rate or raise --callers"
 }

@@ -14,12 +14,13 @@ const reserveWait = 5 * time.Second
 
 // sdk measures puts by many callers, and then reserve and ack of all these jobs by as many.
 func (r *run) sdk(ctx context.Context, sdk *client.Client) ([]Result, error) {
-	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
-			return 0, fmt.Errorf("putting a job: %w", err)
-		}
-		return 1, nil
-	})
+	puts := closed(ctx, r.Callers, newBudget(r.Jobs, r.Duration), 1,
+		func(ctx context.Context, worker, _ int) (int, error) {
+			if _, err := sdk.Put(ctx, r.names[worker%len(r.names)], stamped(r.body, time.Now())); err != nil {
+				return 0, fmt.Errorf("putting a job: %w", err)
+			}
+			return 1, nil
+		})
 	results := []Result{r.result("put", puts, r.Callers)}
 	if err := puts.failure(ctx); err != nil {
 		return results, err

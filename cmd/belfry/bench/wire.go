@@ -11,9 +11,10 @@ import (
 	"sync"
 )
 
-// wire is the connection of one worker, which makes one call after the other on it. The transport of net/http hands each call
-// to two more goroutines; where client and server share the processors, that would be taken for the server's work.
-// The answer to a call is read to its end before the next call. Only close may be called by other goroutines.
+// wire is the connection of one worker, which makes one call after the other on it. The transport
+// of net/http hands each call to two more goroutines; where client and server share the processors,
+// that would be taken for the server's work. The answer to a call is read to its end before the
+// next call. Only close may be called by other goroutines.
 type wire struct {
 	server *url.URL
 	tls    *tls.Config // nil for the system's
@@ -26,7 +27,8 @@ type wire struct {
 	closed bool
 }
 
-// Do makes a call, and the connection before the first one. It is what Connect wants of an HTTP client.
+// Do makes a call, and the connection before the first one. It is what Connect wants of an HTTP
+// client.
 func (w *wire) Do(request *http.Request) (*http.Response, error) {
 	if w.reader == nil {
 		if err := w.open(request.Context()); err != nil {

@@ -39,7 +39,8 @@ func wireTo(t *testing.T, handler http.HandlerFunc) (*wire, string, *atomic.Int6
 	return w, server.URL, seen
 }
 
-// TestWireIsOneConnection: calls of all sizes, refused ones among them, follow each other on one connection.
+// TestWireIsOneConnection: calls of all sizes, refused ones among them, follow each other on one
+// connection.
 func TestWireIsOneConnection(t *testing.T) {
 	w, address, seen := wireTo(t, func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -97,7 +98,10 @@ func TestInterruptedRun(t *testing.T) {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(server.Close)
-	_, err := Run(ctx, Config{URL: server.URL, Workload: "put", Connections: 1, Callers: 1, Batch: 1, Jobs: 1, RatePerSecond: 1, BodyBytes: 8, Queues: 1})
+	_, err := Run(ctx, Config{
+		URL: server.URL, Workload: "put", Connections: 1, Callers: 1, Batch: 1, Jobs: 1, RatePerSecond: 1, BodyBytes: 8,
+		Queues: 1,
+	})
 	if connect.CodeOf(err) != connect.CodeCanceled {
 		t.Errorf("got %v", err)
 	}
@@ -106,7 +110,8 @@ func TestInterruptedRun(t *testing.T) {
 // TestWireCarriesConnect: what the server refuses arrives as an error of Connect.
 func TestWireCarriesConnect(t *testing.T) {
 	w, address, _ := wireTo(t, func(rw http.ResponseWriter, r *http.Request) {
-		if err := connect.NewErrorWriter().Write(rw, r, connect.NewError(connect.CodeResourceExhausted, errors.New("full"))); err != nil {
+		if err := connect.NewErrorWriter().Write(rw, r,
+			connect.NewError(connect.CodeResourceExhausted, errors.New("full"))); err != nil {
 			t.Error(err)
 		}
 	})

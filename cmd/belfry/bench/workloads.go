@@ -14,20 +14,22 @@ import (
 
 // put measures single puts.
 func (r *run) put(ctx context.Context) ([]Result, error) {
-	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), 1, func(ctx context.Context, worker, _ int) (int, error) {
-		if _, err := r.queues[worker].Put(ctx, r.request(worker, nil)); err != nil {
-			return 0, fmt.Errorf("putting a job: %w", err)
-		}
-		return 1, nil
-	})
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), 1,
+		func(ctx context.Context, worker, _ int) (int, error) {
+			if _, err := r.queues[worker].Put(ctx, r.request(worker, nil)); err != nil {
+				return 0, fmt.Errorf("putting a job: %w", err)
+			}
+			return 1, nil
+		})
 	return []Result{r.result("put", m, r.Connections)}, m.failure(ctx)
 }
 
 // batch measures puts in batches.
 func (r *run) batch(ctx context.Context) ([]Result, error) {
-	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch, func(ctx context.Context, worker, jobs int) (int, error) {
-		return r.putBatch(ctx, worker, jobs, nil)
-	})
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch,
+		func(ctx context.Context, worker, jobs int) (int, error) {
+			return r.putBatch(ctx, worker, jobs, nil)
+		})
 	return []Result{r.result("put", m, r.Connections)}, m.failure(ctx)
 }
 
@@ -44,14 +46,16 @@ func (r *run) putBatch(ctx context.Context, worker, jobs int, delay func() *dura
 	answer := response.Msg
 	switch {
 	case answer.failure != nil:
-		return answer.puts, fmt.Errorf("putting job %d of %d: %s: %s", answer.puts, jobs, answer.failure.Reason, answer.failure.Message)
+		return answer.puts, fmt.Errorf("putting job %d of %d: %s: %s", answer.puts, jobs, answer.failure.Reason,
+			answer.failure.Message)
 	case answer.puts != jobs:
 		return answer.puts, fmt.Errorf("putting %d jobs: %d were answered", jobs, answer.puts)
 	}
 	return jobs, nil
 }
 
-// batchOf returns the worker's last batch with other stamps and delays: what making it anew costs is not the server's.
+// batchOf returns the worker's last batch with other stamps and delays: what making it anew costs
+// is not the server's.
 func (r *run) batchOf(worker, jobs int, delay func() *durationpb.Duration) (*batchRequest, error) {
 	b := &r.batches[worker]
 	if len(b.message.GetJobs()) != jobs {
@@ -102,9 +106,10 @@ func (r *run) pending(ctx context.Context) ([]Result, error) {
 	delay := func() *durationpb.Duration {
 		return durationpb.New(10*time.Hour + rand.N(10*time.Hour)) //nolint:gosec // no secret
 	}
-	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch, func(ctx context.Context, worker, jobs int) (int, error) {
-		return r.putBatch(ctx, worker, jobs, delay)
-	})
+	m := closed(ctx, r.Connections, newBudget(r.Jobs, r.Duration), r.Batch,
+		func(ctx context.Context, worker, jobs int) (int, error) {
+			return r.putBatch(ctx, worker, jobs, delay)
+		})
 	result := r.result("fill", m, r.Connections)
 	if err := m.failure(ctx); err != nil {
 		return []Result{result}, err
@@ -130,7 +135,8 @@ func (r *run) weigh(ctx context.Context, result Result, before Memory) ([]Result
 	if err != nil {
 		return []Result{result}, err
 	}
-	result.Collection, result.Memory.Settled, result.Memory.SettledBytesPerJob = &cost, &settled, perJob(before, settled, result.Jobs)
+	result.Collection, result.Memory.Settled, result.Memory.SettledBytesPerJob = &cost, &settled,
+		perJob(before, settled, result.Jobs)
 	return []Result{result}, nil
 }
 

@@ -1,5 +1,5 @@
-// Package cli is what all verbs of the command line use: the process, the connection to a server, flags,
-// settings, output and exit codes. See DESIGN.md beside this file.
+// Package cli is what all verbs of the command line use: the process, the connection to a server,
+// flags, settings, output and exit codes. See DESIGN.md beside this file.
 package cli
 
 import (
@@ -41,7 +41,8 @@ func New(sys *System) *App {
 	return &App{System: sys, Server: defaultServer, Output: "table", Timeout: defaultTimeout}
 }
 
-// Run carries out one command line and returns the exit code of the process. ctx ends when the command shall stop.
+// Run carries out one command line and returns the exit code of the process. ctx ends when the
+// command shall stop.
 func (a *App) Run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	command, err := root.ExecuteContextC(ctx)
@@ -73,8 +74,8 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 		Use:   "belfry",
 		Short: "Belfry: a durable delay queue",
 		Long: "Belfry keeps jobs until they are due and hands each to one consumer at a time.\n\n" +
-			"Every flag marked with a BELFRY_ name can also be set in the environment or in the file that --config names;\n" +
-			"a flag wins over the environment, the environment over the file.\n\n" + ExitCodesText,
+			"Every flag marked with a BELFRY_ name can also be set in the environment or in the file that --config\n" +
+			"names; a flag wins over the environment, the environment over the file.\n\n" + ExitCodesText,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          SubcommandOnly,
@@ -102,6 +103,9 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
+	EachCommand(root, func(c *cobra.Command) {
+		c.Long = strings.TrimPrefix(c.Long, "\n") // the first line of a raw string
+	})
 	markEnvironment(root)
 	return root
 }
@@ -121,12 +125,15 @@ func (a *App) Clients(commands ...*cobra.Command) []*cobra.Command {
 // ServerFlags adds the flags that say how a server is reached.
 func (a *App) ServerFlags(flags *pflag.FlagSet, about string) {
 	flags.StringVar(&a.Server, "server", defaultServer, about)
-	flags.StringVar(&a.tlsCA, "tls-ca", "", "a file of certificates of authorities that are believed about a server, instead of the system's; https is meant then unless --server says http")
+	flags.StringVar(&a.tlsCA, "tls-ca", "",
+		"a file of certificates of authorities that are believed about a server, instead of the system's; https is meant "+
+			"then unless --server says http")
 	flags.StringVar(&a.tokenFile, "token-file", "", "a file with the token that calls carry, where the server wants one")
 	Configurable(flags, "server", "tls-ca", "token-file")
 }
 
-// ServerArguments returns the flags, as name and value in turn, with which another command line reaches the same server.
+// ServerArguments returns the flags, as name and value in turn, with which another command line
+// reaches the same server.
 func (a *App) ServerArguments() []string {
 	var arguments []string
 	if a.Server != defaultServer {
@@ -186,7 +193,9 @@ func flagError(c *cobra.Command, err error) error {
 		return Usagef("unknown flag -%s", name)
 	}
 	hint := DidYouMean(name, names, "--")
-	if longer := slices.DeleteFunc(names, func(n string) bool { return !strings.HasSuffix(n, "-"+name) }); hint == "" && len(longer) == 1 {
+	if longer := slices.DeleteFunc(names, func(n string) bool {
+		return !strings.HasSuffix(n, "-"+name)
+	}); hint == "" && len(longer) == 1 {
 		hint = fmt.Sprintf("; did you mean %q?", "--"+longer[0])
 	}
 	if strings.Contains(c.Use, "BODY") && slices.Contains([]string{"text", "data", "body"}, name) {
@@ -195,7 +204,8 @@ func flagError(c *cobra.Command, err error) error {
 	return Usagef("unknown flag --%s%s", name, hint)
 }
 
-// withFlag names a field with which the server does not agree as the flag that set it, if the command has one of its name.
+// withFlag names a field with which the server does not agree as the flag that set it, if the
+// command has one of its name.
 func withFlag(c *cobra.Command, err error, text string) string {
 	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {

@@ -9,7 +9,8 @@ import (
 )
 
 // CompleteQueue offers the names of the queues to the shell.
-func (a *App) CompleteQueue(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *App) CompleteQueue(c *cobra.Command, args []string,
+	prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return a.Complete(c, args, func(ctx context.Context, conn *Connection) (names []cobra.Completion, err error) {
 		page, err := conn.Admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix})
 		if err != nil {
@@ -22,8 +23,10 @@ func (a *App) CompleteQueue(c *cobra.Command, args []string, prefix string) ([]c
 	})
 }
 
-// Complete offers what the server answers to the shell, for a first argument. A server that is slow or gone offers nothing.
-func (a *App) Complete(c *cobra.Command, args []string, list func(context.Context, *Connection) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+// Complete offers what the server answers to the shell, for a first argument. A server that is slow
+// or gone offers nothing.
+func (a *App) Complete(c *cobra.Command, args []string,
+	list func(context.Context, *Connection) ([]cobra.Completion, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	const timeout = 2 * time.Second
 	none := cobra.ShellCompDirectiveNoFileComp
 	if len(args) > 0 {

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Confirm asks the person for a yes before something is removed. Where no person can answer it refuses.
+// Confirm asks the person for a yes before something is removed. Where no person can answer it
+// refuses.
 func (a *App) Confirm() error {
 	if !a.InTerminal {
 		return Usagef("nothing was removed: this is not a terminal, so say --yes if it is meant")

@@ -133,7 +133,8 @@ func (a *App) SDK(servers string) (*client.Client, error) {
 	return c, nil
 }
 
-// serverURL completes what a person wrote in --server: host:port means http, or https with --tls-ca.
+// serverURL completes what a person wrote in --server: host:port means http, or https with
+// --tls-ca.
 func (a *App) serverURL() (string, error) {
 	text := a.Server
 	switch {
@@ -151,7 +152,8 @@ func (a *App) serverURL() (string, error) {
 		return "", Usagef("--server: want http://HOST:PORT, have %q", text)
 	}
 	if a.tokenFile != "" && u.Scheme == "http" && !OnLoopback(u.Host) {
-		return "", Usagef("--server: %s would have the token of --token-file for everybody on the way to read; want https", text)
+		return "", Usagef("--server: %s would have the token of --token-file for everybody on the way to read; want https",
+			text)
 	}
 	return strings.TrimSuffix(u.String(), "/"), nil
 }
@@ -166,9 +168,10 @@ func OnLoopback(address string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Command returns a command's work as cobra wants it: connected, and with a context that ends after --timeout, and later by
-// what extra returns if the call itself is meant to wait.
-func (a *App) Command(extra func() time.Duration, work func(context.Context, *Connection, []string) error) func(*cobra.Command, []string) error {
+// Command returns a command's work as cobra wants it: connected, and with a context that ends after
+// --timeout, and later by what extra returns if the call itself is meant to wait.
+func (a *App) Command(extra func() time.Duration,
+	work func(context.Context, *Connection, []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		conn, err := a.Connect()
 		if err != nil {
@@ -194,8 +197,8 @@ func (a *App) WithinLimit(ctx context.Context, limit time.Duration, calls func(c
 	return a.Describe(ctx, calls(ctx))
 }
 
-// NoAnswer returns the cause of a context that ends because a server did not answer in time. It is a
-// context.DeadlineExceeded.
+// NoAnswer returns the cause of a context that ends because a server did not answer in time. It is
+// a context.DeadlineExceeded.
 func NoAnswer(within time.Duration) error { return &TimeoutError{within} }
 
 // TimeoutError is the cause of a context that --timeout ended.
@@ -214,7 +217,8 @@ func (a *App) Describe(ctx context.Context, err error) error {
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
 		return ExitWith(CodeUnavailable, fmt.Sprintf(
-			"no server answers at %s (%s); start one with 'belfry serve', or name another with --server or BELFRY_SERVER", a.Server, dial.Err))
+			"no server answers at %s (%s); start one with 'belfry serve', or name another with --server or BELFRY_SERVER",
+			a.Server, dial.Err))
 	}
 	if why := Misdirected(err); why != "" {
 		return ExitWith(CodeUnavailable, fmt.Sprintf("nothing was sent to %s, because %s", a.Server, why))
@@ -226,7 +230,8 @@ func (a *App) Describe(ctx context.Context, err error) error {
 		return ExitWith(CodeUnknown, late.Error()+" from "+a.Server+unknownHint(err))
 	}
 	if fault, ok := fault.FromConnect(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
-		return ExitWith(CodeUnknown, ErrRequestExpired.Error()+"; look whether an earlier call was done, then make it without --request-id")
+		return ExitWith(CodeUnknown,
+			ErrRequestExpired.Error()+"; look whether an earlier call was done, then make it without --request-id")
 	}
 	if connect.CodeOf(err) == connect.CodeUnauthenticated && a.tokenFile == "" {
 		return ExitWith(CodeForbidden, Explain(err)+"; the token's file is named with --token-file or BELFRY_TOKEN_FILE")

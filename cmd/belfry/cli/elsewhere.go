@@ -21,8 +21,8 @@ type ForeignResponse struct{ Status string }
 
 func (e *ForeignResponse) Error() string { return "the answer is " + e.Status }
 
-// elsewhere says what answers at the server's address, if that is certainly not where a server answers clients, so that nothing was done; else it is
-// empty. err is what a call ended with.
+// elsewhere says what answers at the server's address, if that is certainly not where a server
+// answers clients, so that nothing was done; else it is empty. err is what a call ended with.
 func (a *App) elsewhere(ctx context.Context, err error) string {
 	address, ok := a.directAddress()
 	if !ok || !unanswered(err) || ctx.Err() != nil {
@@ -31,14 +31,18 @@ func (a *App) elsewhere(ctx context.Context, err error) string {
 	switch found := server.FindPort(ctx, address); found.Kind {
 	case server.PortPeers:
 		name, _, _ := strings.Cut(found.Node, ".")
-		return fmt.Sprintf("%s is the peer port of Belfry node %s, where other nodes reach it; %s", address, name, clientsBefore(ctx, address, 1))
+		return fmt.Sprintf("%s is the peer port of Belfry node %s, where other nodes reach it; %s", address, name,
+			clientsBefore(ctx, address, 1))
 	case server.PortGossip:
 		return fmt.Sprintf("%s is the gossip port of a Belfry node; %s", address, clientsBefore(ctx, address, 2))
 	case server.PortTLS:
-		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its certificate with --tls-ca"
+		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its " +
+			"certificate with --tls-ca"
 	case server.PortOther:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
-	case server.PortSilent: // it was slow to answer the question, and may be a server, unless it has answered the call as none does
+	// it was slow to answer the question, and may be a server, unless it has answered the call as none
+	// does
+	case server.PortSilent:
 		if _, foreign := errors.AsType[*ForeignResponse](err); !foreign {
 			return ""
 		}
@@ -52,7 +56,8 @@ func (a *App) elsewhere(ctx context.Context, err error) string {
 	return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, Explain(err))
 }
 
-// directAddress returns the HOST:PORT to which calls go; ok is false if TLS or a proxy stands between.
+// directAddress returns the HOST:PORT to which calls go; ok is false if TLS or a proxy stands
+// between.
 func (a *App) directAddress() (address string, ok bool) {
 	base, err := a.serverURL()
 	if err != nil {
@@ -85,15 +90,17 @@ func unanswered(err error) bool {
 	return !faulty && !connect.IsWireError(wire)
 }
 
-// ambiguous reports whether a call may have reached a Belfry server behind the web server that answered in its place, as a proxy does when the
-// server behind it is lost.
+// ambiguous reports whether a call may have reached a Belfry server behind the web server that
+// answered in its place, as a proxy does when the server behind it is lost.
 func ambiguous(err error) bool {
 	_, broken := errors.AsType[*url.Error](err)
 	code := connect.CodeOf(err)
-	return broken || code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded || code == connect.CodeCanceled
+	return broken || code == connect.CodeUnavailable || code == connect.CodeDeadlineExceeded ||
+		code == connect.CodeCanceled
 }
 
-// clientsBefore says where clients reach a node that has another of its ports at address, by default so many ports after that for clients.
+// clientsBefore says where clients reach a node that has another of its ports at address, by
+// default so many ports after that for clients.
 func clientsBefore(ctx context.Context, address string, after int) string {
 	host, text, err := net.SplitHostPort(address)
 	port, notNumber := strconv.Atoi(text)
@@ -106,7 +113,8 @@ func clientsBefore(ctx context.Context, address string, after int) string {
 	return "clients use another one, by default 7400"
 }
 
-// ServedHere reports whether a health page may be a Belfry server's: one that is unavailable may be a proxy's before it.
+// ServedHere reports whether a health page may be a Belfry server's: one that is unavailable may be
+// a proxy's before it.
 func ServedHere(response *http.Response) bool {
 	return response.Header.Get(server.ServedBy) != "" || response.StatusCode == http.StatusServiceUnavailable
 }

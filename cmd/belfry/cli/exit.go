@@ -49,7 +49,8 @@ const ExitCodesText = `Exit codes:
    7  refused by a limit: queue full, rate, overload, disk
    8  not allowed
   10  reserve: there was nothing to reserve
-  11  serve: storage failed or is full, is damaged or holds what this version cannot read, and the node stopped itself rather than risk data
+  11  serve: storage failed or is full, is damaged or holds what this version cannot read, and the node
+      stopped itself rather than risk data
   12  cluster status: something is not as it should be; the output says what
   13  cluster status --wait: the cluster was not whole in time; the output says what is missing
  130  interrupted (128 + the number of the signal)
@@ -124,7 +125,8 @@ func CodeOf(code connect.Code) int {
 	}
 }
 
-// WireCode returns codeOf of an error that came over the wire, or from the way to it; codeOK for any other.
+// WireCode returns codeOf of an error that came over the wire, or from the way to it; codeOK for
+// any other.
 func WireCode(err error) int {
 	wire, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -133,8 +135,8 @@ func WireCode(err error) int {
 	return CodeOf(wire.Code())
 }
 
-// OutcomeUnknown reports whether a call that ended with err may have been applied all the same: the server says so, the
-// time was up, or the connection broke after it had been made.
+// OutcomeUnknown reports whether a call that ended with err may have been applied all the same: the
+// server says so, the time was up, or the connection broke after it had been made.
 func OutcomeUnknown(err error) bool {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
@@ -156,16 +158,19 @@ func OutcomeUnknown(err error) bool {
 	}
 }
 
-// unsent reports whether a call ended before anything of it was sent: no connection came about, or none with TLS.
+// unsent reports whether a call ended before anything of it was sent: no connection came about, or
+// none with TLS.
 func unsent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || Misdirected(err) != ""
 }
 
-// Misdirected says why a TLS handshake failed that will fail again; "" for any other error. Only what is certain to have
-// come before the handshake's end counts: a connection that breaks in it looks like one that breaks later.
+// Misdirected says why a TLS handshake failed that will fail again; "" for any other error. Only
+// what is certain to have come before the handshake's end counts: a connection that breaks in it
+// looks like one that breaks later.
 func Misdirected(err error) string {
-	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch) {
+	if record, ok := errors.AsType[tls.RecordHeaderError](err); ok && record.Conn != nil ||
+		errors.Is(err, http.ErrSchemeMismatch) {
 		return "the server does not speak TLS: write http:// instead of https://"
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -178,7 +183,8 @@ func Misdirected(err error) string {
 	return ""
 }
 
-// Explain returns what to tell the person about err: what happened, and what to do about it where that is known.
+// Explain returns what to tell the person about err: what happened, and what to do about it where
+// that is known.
 func Explain(err error) string {
 	var wire *connect.Error
 	if !errors.As(err, &wire) {
@@ -187,7 +193,8 @@ func Explain(err error) string {
 	text := wire.Message()
 	if fault, ok := fault.FromConnect(wire); ok {
 		text = fault.Error()
-		if fault.Reason == belfryv1.Reason_REASON_NO_LEADER && fault.Shard != nil { // without a shard it is a node that waits for its cluster
+		// without a shard it is a node that waits for its cluster
+		if fault.Reason == belfryv1.Reason_REASON_NO_LEADER && fault.Shard != nil {
 			text += "; see 'belfry cluster status'"
 		}
 	}

@@ -44,7 +44,8 @@ func (f *Duration) Set(text string) error {
 // OptionalDuration is a duration flag that knows whether it was given.
 type OptionalDuration struct {
 	Proto *durationpb.Duration
-	// least and most bound it where a command knows the server's limits, which within says in words; most 0 is no bound.
+	// least and most bound it where a command knows the server's limits, which within says in words;
+	// most 0 is no bound.
 	least, most time.Duration
 	within      string
 }
@@ -76,7 +77,8 @@ func (f *OptionalDuration) Set(text string) error {
 	return nil
 }
 
-// BoundedDuration returns a flag that refuses what is not from least to most; within says that in words.
+// BoundedDuration returns a flag that refuses what is not from least to most; within says that in
+// words.
 func BoundedDuration(least, most time.Duration, within string) *OptionalDuration {
 	return &OptionalDuration{least: least, most: most, within: within}
 }
@@ -183,8 +185,8 @@ func (f *SizeValue) Set(text string) error {
 	return nil
 }
 
-// parseSize reads a size with a unit, as Docker ("300m"), Kubernetes ("2Gi") and people ("2 GiB") write it. Without a unit it is bytes. Decimal units end with B
-// alone.
+// parseSize reads a size with a unit, as Docker ("300m"), Kubernetes ("2Gi") and people ("2 GiB")
+// write it. Without a unit it is bytes. Decimal units end with B alone.
 func parseSize(text string) (bytes uint64, ok bool) {
 	text = strings.ToLower(strings.TrimSpace(text))
 	digits := strings.TrimRight(text, "kmgtib ")
@@ -215,8 +217,8 @@ func parseSize(text string) (bytes uint64, ok bool) {
 	return uint64(n), true
 }
 
-// valueError says what is wrong with the value of a flag: what it is, and what is wanted. The caller names the flag, the
-// variable or the line.
+// valueError says what is wrong with the value of a flag: what it is, and what is wanted. The
+// caller names the flag, the variable or the line.
 func valueError(err error) string {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {

@@ -8,8 +8,9 @@ import (
 
 func TestDurations(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"300s": 5 * time.Minute, "5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "90": 90 * time.Second, "0.25": 250 * time.Millisecond,
-		"7d": 7 * 24 * time.Hour, "100ms": 100 * time.Millisecond, "0": 0,
+		"300s": 5 * time.Minute, "5m": 5 * time.Minute, "1h30m": 90 * time.Minute, "90": 90 * time.Second,
+		"0.25": 250 * time.Millisecond,
+		"7d":   7 * 24 * time.Hour, "100ms": 100 * time.Millisecond, "0": 0,
 	} {
 		var optional OptionalDuration
 		if err := optional.Set(text); err != nil || optional.Proto.AsDuration() != want {
@@ -78,14 +79,16 @@ func TestChoice(t *testing.T) {
 
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]uint64{
-		"300MiB": 300 << 20, "2GiB": 2 << 30, "1.5 GiB": 3 << 29, "2Gi": 2 << 30, "300m": 300 << 20, "2g": 2 << 30, "1TiB": 1 << 40, "10KB": 10_000,
+		"300MiB": 300 << 20, "2GiB": 2 << 30, "1.5 GiB": 3 << 29, "2Gi": 2 << 30, "300m": 300 << 20, "2g": 2 << 30,
+		"1TiB": 1 << 40, "10KB": 10_000,
 		"314572800": 300 << 20, "7b": 7, "0": 0,
 	} {
 		if got, ok := parseSize(text); !ok || got != want {
 			t.Errorf("%q is read as %d, %v, want %d", text, got, ok, want)
 		}
 	}
-	for _, text := range []string{"", "GiB", "-1GiB", "2 pears", "2GiBs", "2GG", "0x10", "1e9", "NaN", "Inf", "9999999TiB", "1_000", "2iB"} {
+	for _, text := range []string{"", "GiB", "-1GiB", "2 pears", "2GiBs", "2GG", "0x10", "1e9", "NaN", "Inf", "9999999TiB",
+		"1_000", "2iB"} {
 		if got, ok := parseSize(text); ok {
 			t.Errorf("%q is read as %d", text, got)
 		}

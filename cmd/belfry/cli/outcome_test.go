@@ -36,7 +36,8 @@ func TestOutcomeUnknown(t *testing.T) {
 	}
 }
 
-// TestNoLeaderPointsToTheStatus, unless it is a node that waits for its cluster: its status would say the same.
+// TestNoLeaderPointsToTheStatus, unless it is a node that waits for its cluster: its status would
+// say the same.
 func TestNoLeaderPointsToTheStatus(t *testing.T) {
 	const hint = "; see 'belfry cluster status'"
 	for shard, hinted := range map[string]bool{"3": true, "": false} {

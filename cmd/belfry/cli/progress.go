@@ -16,7 +16,8 @@ const (
 // ClearLine moves the cursor of a terminal to the start of the line, and clears the line.
 const ClearLine = "\r\x1b[K"
 
-// Progress shows how far a long command is: a bar on a terminal, a plain line every 5 seconds elsewhere.
+// Progress shows how far a long command is: a bar on a terminal, a plain line every 5 seconds
+// elsewhere.
 type Progress struct {
 	out      io.Writer
 	terminal bool
@@ -27,13 +28,15 @@ type Progress struct {
 	drawn    bool
 }
 
-// NewProgress returns a progress over total bytes, 0 if their number is not known. It writes to standard error.
+// NewProgress returns a progress over total bytes, 0 if their number is not known. It writes to
+// standard error.
 func NewProgress(sys *System, total int64) *Progress {
 	now := sys.Now()
 	return &Progress{out: sys.Err, terminal: sys.ErrTerminal, now: sys.Now, began: now, shown: now, Total: total}
 }
 
-// Update shows that so many jobs are put and so many bytes of the input are used, unless that was done a moment ago.
+// Update shows that so many jobs are put and so many bytes of the input are used, unless that was
+// done a moment ago.
 func (p *Progress) Update(jobs uint64, bytes int64) {
 	now := p.now()
 	period := plainPeriod
@@ -66,7 +69,8 @@ func (p *Progress) line(now time.Time, jobs uint64, bytes int64) string {
 	rate := float64(jobs) / max(elapsed.Seconds(), 1e-3)
 	text := fmt.Sprintf("%s jobs  %s/s", render.Grouped(jobs), render.Grouped(uint64(rate)))
 	if jobs == 0 && bytes > 0 {
-		text = fmt.Sprintf("%.1f MiB  %.1f MiB/s", float64(bytes)/(1<<20), float64(bytes)/(1<<20)/max(elapsed.Seconds(), 1e-3))
+		text = fmt.Sprintf("%.1f MiB  %.1f MiB/s", float64(bytes)/(1<<20),
+			float64(bytes)/(1<<20)/max(elapsed.Seconds(), 1e-3))
 	}
 	if p.Total <= 0 {
 		return text
@@ -83,7 +87,8 @@ func (p *Progress) line(now time.Time, jobs uint64, bytes int64) string {
 	return text
 }
 
-// Clear takes the bar off the screen, so that a line can be written; the next update draws it again.
+// Clear takes the bar off the screen, so that a line can be written; the next update draws it
+// again.
 func (p *Progress) Clear() {
 	if p.drawn {
 		fmt.Fprint(p.out, ClearLine)

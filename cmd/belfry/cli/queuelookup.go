@@ -12,8 +12,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// CheckQueue returns QUEUE_NOT_FOUND, with the queue that was probably meant, if there is no such queue. To the server a
-// queue that was never put to is as good as an empty one; a person may have mistyped its name.
+// CheckQueue returns QUEUE_NOT_FOUND, with the queue that was probably meant, if there is no such
+// queue. To the server a queue that was never put to is as good as an empty one; a person may have
+// mistyped its name.
 func CheckQueue(ctx context.Context, conn *Connection, queue string) error {
 	_, err := conn.Admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
 	if WireCode(err) == CodeNotFound {
@@ -22,7 +23,8 @@ func CheckQueue(ctx context.Context, conn *Connection, queue string) error {
 	return nil // the call was answered; whatever else there is to say of the queue, nobody asked
 }
 
-// WithNearestQueue adds the queue that was probably meant to the error that a call for an unknown one ended with.
+// WithNearestQueue adds the queue that was probably meant to the error that a call for an unknown
+// one ended with.
 func WithNearestQueue(ctx context.Context, conn *Connection, queue string, err error) error {
 	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Reason != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
@@ -35,8 +37,8 @@ func WithNearestQueue(ctx context.Context, conn *Connection, queue string, err e
 	return ExitWith(CodeNotFound, fmt.Sprintf("QUEUE_NOT_FOUND: there is no queue %q%s", queue, hint))
 }
 
-// NearestQueue returns "; did you mean …?" if there is a queue of a name like it, of the first thousand by name. What cannot
-// be listed offers nothing.
+// NearestQueue returns "; did you mean …?" if there is a queue of a name like it, of the first
+// thousand by name. What cannot be listed offers nothing.
 func NearestQueue(ctx context.Context, conn *Connection, queue string) string {
 	page, err := conn.Admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1000})
 	if err != nil {
@@ -49,8 +51,9 @@ func NearestQueue(ctx context.Context, conn *Connection, queue string) string {
 	return DidYouMean(queue, names)
 }
 
-// WarnOfUnknownQueues tells a consumer that got nothing which of its queues do not exist: it would wait for ever where a
-// name is mistyped. A queue may also be made by its first put later, so that it is no error.
+// WarnOfUnknownQueues tells a consumer that got nothing which of its queues do not exist: it would
+// wait for ever where a name is mistyped. A queue may also be made by its first put later, so that
+// it is no error.
 func (a *App) WarnOfUnknownQueues(ctx context.Context, conn *Connection, queues []string) {
 	const most = 16 // a look at each costs a call
 	for _, queue := range queues[:min(len(queues), most)] {
@@ -67,12 +70,14 @@ func (a *App) WarnOfUnknownQueues(ctx context.Context, conn *Connection, queues 
 }
 
 // ListQueues reads all pages.
-func ListQueues(ctx context.Context, conn *Connection, request *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
+func ListQueues(ctx context.Context, conn *Connection,
+	request *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
 	return ReadQueues(ctx, conn, request, math.MaxInt)
 }
 
 // ReadQueues reads so many pages at most. If there are more, the answer has the token of the next.
-func ReadQueues(ctx context.Context, conn *Connection, request *belfryv1.ListQueuesRequest, pages int) (*belfryv1.ListQueuesResponse, error) {
+func ReadQueues(ctx context.Context, conn *Connection, request *belfryv1.ListQueuesRequest,
+	pages int) (*belfryv1.ListQueuesResponse, error) {
 	all := &belfryv1.ListQueuesResponse{Due: &belfryv1.DueHistogram{}}
 	request.PageSize = 1000
 	for range pages {

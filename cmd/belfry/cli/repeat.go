@@ -10,16 +10,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// noLeaderRetry is how long a call is repeated while its shard has no leader. A server that knows of no leader has waited
-// as long itself before it answers.
+// noLeaderRetry is how long a call is repeated while its shard has no leader. A server that knows
+// of no leader has waited as long itself before it answers.
 const noLeaderRetry = 5 * time.Second
 
-// retryInterceptor repeats a call that the server did not apply because the shard had no leader just then, or of which it
-// does not know whether it was applied. Every call of this command carries a request id or changes nothing, so a repeat is
-// safe. A server that cannot be reached is not waited for: a script wants to know.
+// retryInterceptor repeats a call that the server did not apply because the shard had no leader
+// just then, or of which it does not know whether it was applied. Every call of this command
+// carries a request id or changes nothing, so a repeat is safe. A server that cannot be reached is
+// not waited for: a script wants to know.
 //
-// What came of a call whose outcome was unknown only the shard itself can tell: if it is not reached any more within leaderPatience, the outcome stays
-// unknown, whatever the last refusal was.
+// What came of a call whose outcome was unknown only the shard itself can tell: if it is not
+// reached any more within leaderPatience, the outcome stays unknown, whatever the last refusal was.
 func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
@@ -74,21 +75,26 @@ func worthRepeating(reason belfryv1.Reason) bool {
 	}
 }
 
-// decides reports whether an error settles also what became of an earlier attempt with the same request id: it comes from the shard, which would have
-// given the earlier answer again, or from a check that every attempt meets alike.
+// decides reports whether an error settles also what became of an earlier attempt with the same
+// request id: it comes from the shard, which would have given the earlier answer again, or from a
+// check that every attempt meets alike.
 func decides(reason belfryv1.Reason) bool {
 	switch reason {
-	case belfryv1.Reason_REASON_INVALID, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_JOB_EXISTS, belfryv1.Reason_REASON_JOB_NOT_FOUND,
-		belfryv1.Reason_REASON_JOB_RESERVED, belfryv1.Reason_REASON_STALE_LEASE, belfryv1.Reason_REASON_QUEUE_EXISTS, belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
+	case belfryv1.Reason_REASON_INVALID, belfryv1.Reason_REASON_TOO_LARGE, belfryv1.Reason_REASON_JOB_EXISTS,
+		belfryv1.Reason_REASON_JOB_NOT_FOUND,
+		belfryv1.Reason_REASON_JOB_RESERVED, belfryv1.Reason_REASON_STALE_LEASE, belfryv1.Reason_REASON_QUEUE_EXISTS,
+		belfryv1.Reason_REASON_QUEUE_NOT_FOUND:
 		return true
 	default:
 		return false
 	}
 }
 
-// refused reports whether a server said that it did nothing, for a reason of its own: that the time was up it says of a call like anybody.
+// refused reports whether a server said that it did nothing, for a reason of its own: that the time
+// was up it says of a call like anybody.
 func refused(err error) bool {
 	fault, ok := fault.FromConnect(err)
 	code := connect.CodeOf(err)
-	return ok && fault.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && code != connect.CodeDeadlineExceeded && code != connect.CodeCanceled
+	return ok && fault.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && code != connect.CodeDeadlineExceeded &&
+		code != connect.CodeCanceled
 }

@@ -11,14 +11,15 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// attempt is how one attempt at a call ends: after how long, and with which reason; empty for success.
+// attempt is how one attempt at a call ends: after how long, and with which reason; empty for
+// success.
 type attempt struct {
 	after  time.Duration
 	reason string
 }
 
-// TestRepeats: a call is repeated while its shard may get a leader, and its outcome is unknown only if an attempt may have been applied and no later
-// answer tells.
+// TestRepeats: a call is repeated while its shard may get a leader, and its outcome is unknown only
+// if an attempt may have been applied and no later answer tells.
 func TestRepeats(t *testing.T) {
 	const serverWaits = 5 * time.Second
 	for _, test := range []struct {
@@ -32,10 +33,19 @@ func TestRepeats(t *testing.T) {
 		{"the server has waited for a leader", []attempt{{serverWaits, "NO_LEADER"}}, "NO_LEADER", serverWaits},
 		{"servers that do not wait", []attempt{{0, "NO_LEADER"}}, "NO_LEADER", noLeaderRetry + 2*time.Second},
 		{"a repeat tells", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {0, ""}}, "", 2 * time.Second},
-		{"a repeat is refused for good", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {0, "JOB_EXISTS"}}, "JOB_EXISTS", 2 * time.Second},
-		{"nobody can tell any more", []attempt{{time.Second, "UNKNOWN_OUTCOME"}, {serverWaits, "NO_LEADER"}}, "UNKNOWN_OUTCOME", serverWaits + 2*time.Second},
+		{"a repeat is refused for good", []attempt{
+			{time.Second, "UNKNOWN_OUTCOME"},
+			{0, "JOB_EXISTS"},
+		}, "JOB_EXISTS", 2 * time.Second},
+		{"nobody can tell any more", []attempt{
+			{time.Second, "UNKNOWN_OUTCOME"},
+			{serverWaits, "NO_LEADER"},
+		}, "UNKNOWN_OUTCOME", serverWaits + 2*time.Second},
 		{"a late unknown outcome", []attempt{{10 * time.Second, "UNKNOWN_OUTCOME"}, {0, ""}}, "", 11 * time.Second},
-		{"another trouble after an unknown outcome", []attempt{{0, "UNKNOWN_OUTCOME"}, {0, "OVERLOADED"}}, "UNKNOWN_OUTCOME", time.Second},
+		{"another trouble after an unknown outcome", []attempt{
+			{0, "UNKNOWN_OUTCOME"},
+			{0, "OVERLOADED"},
+		}, "UNKNOWN_OUTCOME", time.Second},
 		{"the time is up", []attempt{{0, "UNKNOWN_OUTCOME"}}, "UNKNOWN_OUTCOME", defaultTimeout},
 		{"another trouble", []attempt{{0, "OVERLOADED"}}, "OVERLOADED", 0},
 	} {
@@ -43,7 +53,8 @@ func TestRepeats(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), defaultTimeout)
 				defer cancel()
-				call := retryInterceptor(100*time.Millisecond, 2*time.Second)(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+				call := retryInterceptor(100*time.Millisecond,
+					2*time.Second)(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
 					now := test.attempts[0]
 					if len(test.attempts) > 1 {
 						test.attempts = test.attempts[1:]
@@ -65,7 +76,8 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestRefusalWhenTheTimeIsUp: a call of which every attempt was refused has done nothing, also when the time is up.
+// TestRefusalWhenTheTimeIsUp: a call of which every attempt was refused has done nothing, also when
+// the time is up.
 func TestRefusalWhenTheTimeIsUp(t *testing.T) {
 	a := &App{Server: "127.0.0.1:1"}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 0, NoAnswer(time.Second))

@@ -45,6 +45,8 @@ func (a *App) Ensure(id *string) {
 	}
 }
 
-// ErrRequestExpired says that the server no longer knows whether it carried out a request with this id.
-var ErrRequestExpired = errors.New("REQUEST_EXPIRED: the server takes the request for older than the 5 minutes that it remembers; " +
-	"if it was not, the clock of this machine is behind the server's")
+// ErrRequestExpired says that the server no longer knows whether it carried out a request with this
+// id.
+var ErrRequestExpired = errors.New(
+	"REQUEST_EXPIRED: the server takes the request for older than the 5 minutes that it remembers; " +
+		"if it was not, the clock of this machine is behind the server's")

@@ -18,14 +18,15 @@ import (
 // settingMark annotates the flags that the environment and the file may set too.
 const settingMark = "belfry_setting"
 
-// DespiteSettings annotates a command that runs although the settings have a mistake, and says so itself.
+// DespiteSettings annotates a command that runs although the settings have a mistake, and says so
+// itself.
 const DespiteSettings = "belfry_despite_settings"
 
 // EnvPrefix begins the variables of all flags.
 const EnvPrefix = "BELFRY_"
 
-// Configurable marks flags. Only what describes a server or the way to it is marked: a forgotten variable in the
-// environment must not decide what a put or a purge does.
+// Configurable marks flags. Only what describes a server or the way to it is marked: a forgotten
+// variable in the environment must not decide what a put or a purge does.
 func Configurable(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		flag := flags.Lookup(name)
@@ -65,8 +66,9 @@ func EachCommand(c *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// Resolve gives each configurable flag of a command its value: what the command line says, else the environment, else the
-// file that --config names, else the default. After a mistake it goes on, so that what can be read is known; the first one is the error.
+// Resolve gives each configurable flag of a command its value: what the command line says, else the
+// environment, else the file that --config names, else the default. After a mistake it goes on, so
+// that what can be read is known; the first one is the error.
 func Resolve(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
 	failed := fromEnvironment(c, "config", lookupEnv)
 	note := func(err error) {
@@ -94,7 +96,8 @@ func Resolve(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
 	return failed
 }
 
-// fromEnvironment sets a flag from its variable unless the command line set it. An empty variable counts as not set.
+// fromEnvironment sets a flag from its variable unless the command line set it. An empty variable
+// counts as not set.
 func fromEnvironment(c *cobra.Command, name string, lookupEnv func(string) (string, bool)) error {
 	if c.Flag(name).Changed {
 		return nil
@@ -132,8 +135,9 @@ func (f settingsFile) Apply(flags *pflag.FlagSet, name string) error {
 	return nil
 }
 
-// warnOfVariables says which variables of the environment are probably meant for this command, but misspelled. It is no
-// error: orchestrators set variables like BELFRY_SERVICE_HOST for a service of that name.
+// warnOfVariables says which variables of the environment are probably meant for this command, but
+// misspelled. It is no error: orchestrators set variables like BELFRY_SERVICE_HOST for a service of
+// that name.
 func warnOfVariables(root *cobra.Command, sys *System) {
 	const slipsMax = 2
 	known := []string{EnvName("config")}
@@ -170,9 +174,10 @@ func KnownSettings(root *cobra.Command) []string {
 	return slices.Compact(names)
 }
 
-// ParseSettings reads lines of the form name = value. Blank lines and lines that begin with # do not count; a value may
-// stand in double quotes. A name that is not known is an error: a setting that is silently ignored is worse than none. After an error, of which the first
-// is returned, it goes on with the lines below.
+// ParseSettings reads lines of the form name = value. Blank lines and lines that begin with # do
+// not count; a value may stand in double quotes. A name that is not known is an error: a setting
+// that is silently ignored is worse than none. After an error, of which the first is returned, it
+// goes on with the lines below.
 func ParseSettings(path string, text []byte, known []string) (file settingsFile, failed error) {
 	file = settingsFile{path: path, Settings: make(map[string]setting)}
 	note := func(format string, args ...any) {
@@ -223,7 +228,8 @@ func setFrom(flags *pflag.FlagSet, name, value, origin string) error {
 	return errors.Join(err, flags.SetAnnotation(name, originMark, []string{origin}))
 }
 
-// OriginOf says what set a flag: "default", "flag", a variable of the environment, or a file and its line.
+// OriginOf says what set a flag: "default", "flag", a variable of the environment, or a file and
+// its line.
 func OriginOf(f *pflag.Flag) string {
 	switch from := f.Annotations[originMark]; {
 	case len(from) > 0:

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/term"
 )
 
-// System is what a command uses of the process. Tests hand in one of their own and so run commands without a process.
+// System is what a command uses of the process. Tests hand in one of their own and so run commands
+// without a process.
 type System struct {
 	In       io.Reader
 	Out, Err io.Writer
@@ -26,8 +27,9 @@ type System struct {
 	// Size returns the columns and rows of the terminal of out; 80 and 24 if they cannot be had.
 	Size func() (columns, rows int)
 	Now  func() time.Time
-	// RequestID makes the id of a call that may have to be repeated: a UUID of version 7. Its time tells the server when it
-	// is too old to be remembered, so that a repeat that comes too late is refused instead of done twice.
+	// RequestID makes the id of a call that may have to be repeated: a UUID of version 7. Its time
+	// tells the server when it is too old to be remembered, so that a repeat that comes too late is
+	// refused instead of done twice.
 	RequestID func() string
 	// Exit ends the process at once.
 	Exit func(code int)
@@ -68,20 +70,22 @@ func (s *System) Variable(name string) string {
 	return value
 }
 
-// Color reports whether the output may be coloured: on a terminal, unless NO_COLOR says otherwise (no-color.org).
+// Color reports whether the output may be coloured: on a terminal, unless NO_COLOR says otherwise
+// (no-color.org).
 func (s *System) Color() bool {
 	noColor, _ := s.LookupEnv("NO_COLOR")
 	terminal, _ := s.LookupEnv("TERM")
 	return s.OutTerminal && noColor == "" && terminal != "dumb"
 }
 
-// echoPeriod is how long after a signal the same one is taken for its echo: timeout(1) and others send it to the process and
-// then to its group. Nobody presses a key twice in that time.
+// echoPeriod is how long after a signal the same one is taken for its echo: timeout(1) and others
+// send it to the process and then to its group. Nobody presses a key twice in that time.
 const echoPeriod = 100 * time.Millisecond
 
-// Interruptible returns a context that the first SIGINT or SIGTERM ends. A second signal ends the process at once, with
-// the code that a shell gives a process killed by it: whoever presses twice does not want to wait for a drain. Signals are
-// caught until the process has ended, for the echo of the first one may come as late as that.
+// Interruptible returns a context that the first SIGINT or SIGTERM ends. A second signal ends the
+// process at once, with the code that a shell gives a process killed by it: whoever presses twice
+// does not want to wait for a drain. Signals are caught until the process has ended, for the echo
+// of the first one may come as late as that.
 func Interruptible(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

@@ -43,7 +43,10 @@ func TestColor(t *testing.T) {
 		{"a dumb terminal", true, map[string]string{"TERM": "dumb"}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &System{OutTerminal: test.terminal, LookupEnv: func(name string) (string, bool) { value, ok := test.env[name]; return value, ok }}
+			s := &System{OutTerminal: test.terminal, LookupEnv: func(name string) (string, bool) {
+				value, ok := test.env[name]
+				return value, ok
+			}}
 			if got := s.Color(); got != test.want {
 				t.Errorf("colour: %v, want %v", got, test.want)
 			}
@@ -53,14 +56,17 @@ func TestColor(t *testing.T) {
 
 func TestServerURL(t *testing.T) {
 	for text, want := range map[string]string{
-		"127.0.0.1:7400": "http://127.0.0.1:7400", "http://x:1/": "http://x:1", "https://x": "https://x", "ftp://x": "", "http://": "", "http://[": "",
+		"127.0.0.1:7400": "http://127.0.0.1:7400", "http://x:1/": "http://x:1", "https://x": "https://x", "ftp://x": "",
+		"http://": "", "http://[": "",
 	} {
 		got, err := (&App{Server: text}).serverURL()
 		if got != want || (err != nil) != (want == "") {
 			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
 		}
 	}
-	for text, want := range map[string]string{defaultServer: "https://127.0.0.1:7400", "localhost:7400": "https://localhost:7400", "http://x:1": "http://x:1"} {
+	for text, want := range map[string]string{
+		defaultServer: "https://127.0.0.1:7400", "localhost:7400": "https://localhost:7400", "http://x:1": "http://x:1",
+	} {
 		if got, err := (&App{Server: text, tlsCA: "ca.pem"}).serverURL(); got != want || err != nil {
 			t.Errorf("%q with --tls-ca: %q, %v; want %q", text, got, err, want)
 		}
@@ -71,7 +77,8 @@ func TestServerURL(t *testing.T) {
 func TestServerURLWithAToken(t *testing.T) {
 	for text, want := range map[string]string{
 		defaultServer: "http://127.0.0.1:7400", "localhost:1": "http://localhost:1", "http://[::1]:1": "http://[::1]:1",
-		"n1:7400": "https://n1:7400", "10.0.0.1:7400": "https://10.0.0.1:7400", "https://n1": "https://n1", "http://n1:7400": "", "http://10.0.0.1": "",
+		"n1:7400": "https://n1:7400", "10.0.0.1:7400": "https://10.0.0.1:7400", "https://n1": "https://n1",
+		"http://n1:7400": "", "http://10.0.0.1": "",
 	} {
 		if got, err := (&App{Server: text, tokenFile: "x"}).serverURL(); got != want || (err != nil) != (want == "") {
 			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
@@ -79,10 +86,13 @@ func TestServerURLWithAToken(t *testing.T) {
 	}
 }
 
-// TestTokensDoNotFollow: the token stays with the server that was named, wherever that would send a call.
+// TestTokensDoNotFollow: the token stays with the server that was named, wherever that would send a
+// call.
 func TestTokensDoNotFollow(t *testing.T) {
 	carried := make(chan string, 9)
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { carried <- r.Header.Get("Authorization") }))
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		carried <- r.Header.Get("Authorization")
+	}))
 	t.Cleanup(other.Close)
 	server := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
 	t.Cleanup(server.Close)
@@ -100,7 +110,8 @@ func TestTokensDoNotFollow(t *testing.T) {
 	}
 }
 
-// TestSecondSignal: the same signal within the period is an echo of the first; after it, or another one, it is a second.
+// TestSecondSignal: the same signal within the period is an echo of the first; after it, or another
+// one, it is a second.
 func TestSecondSignal(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -26,7 +26,8 @@ func EncodeJSON(message proto.Message) ([]byte, error) {
 	return bytes.TrimSuffix(text, []byte("\n")), nil
 }
 
-// DecodeJSON reads a message in the forms that the server reads. An unknown field is an error that names the nearest.
+// DecodeJSON reads a message in the forms that the server reads. An unknown field is an error that
+// names the nearest.
 func DecodeJSON(text []byte, message proto.Message) error {
 	return rpc.JSON().Unmarshal(text, message)
 }

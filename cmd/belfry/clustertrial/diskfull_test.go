@@ -19,23 +19,27 @@ import (
 )
 
 const (
-	// The file system of the node whose disk fills, and what is left of it in each step: under the low-water mark of 256 MiB, and so little that
-	// only acks are taken by who leads.
+	// The file system of the node whose disk fills, and what is left of it in each step: under the
+	// low-water mark of 256 MiB, and so little that only acks are taken by who leads.
 	volumeBytes = 900 << 20
 	leftLow     = 100 << 20
 	leftScarce  = 24 << 20
-	// fullServed and fullNamed are aims: for the time until every queue takes puts through every healthy node, and until the status names the cause.
+	// fullServed and fullNamed are aims: for the time until every queue takes puts through every
+	// healthy node, and until the status names the cause.
 	fullServed = 5 * time.Second
 	fullNamed  = 10 * time.Second
 	// fullPhase is how long the disk stays as full as in each step.
 	fullPhase = 20 * time.Second
 )
 
-// TestDiskFull fills the disk of one node of three under load: first so far that it refuses puts, then so far that it takes acks only, and frees it again.
+// TestDiskFull fills the disk of one node of three under load: first so far that it refuses puts,
+// then so far that it takes acks only, and frees it again.
 func TestDiskFull(t *testing.T) {
 	dir := t.TempDir()
 	v := newVolume(t, filepath.Join(dir, "n1"))
-	c := newClusterIn(t, map[string]string{"n1": filepath.Join(v.mount, "data"), "n2": filepath.Join(dir, "n2"), "n3": filepath.Join(dir, "n3")})
+	c := newClusterIn(t, map[string]string{
+		"n1": filepath.Join(v.mount, "data"), "n2": filepath.Join(dir, "n2"), "n3": filepath.Join(dir, "n3"),
+	})
 	t.Cleanup(func() { c.member("n1").server.Kill() }) // before its volume is unmounted
 	c.start("n1", "n2", "n3")
 	c.awaitHealthy()
@@ -107,7 +111,9 @@ func untilNamed(ctx context.Context, at *member, name string, began time.Time) t
 	defer cancel()
 	for ctx.Err() == nil {
 		if s, err := at.client.Admin().Cluster(ctx); err == nil &&
-			slices.ContainsFunc(s.Problems, func(p string) bool { return strings.HasPrefix(p, "node "+name+" has DISK_PRESSURE") }) {
+			slices.ContainsFunc(s.Problems, func(p string) bool {
+				return strings.HasPrefix(p, "node "+name+" has DISK_PRESSURE")
+			}) {
 			break
 		}
 		rest(lookPause)
@@ -142,7 +148,9 @@ func watchLeads(t *testing.T, at *member, name string) *leadsWatch {
 }
 
 func leadsAny(s *client.Cluster, name string) bool {
-	return s.Catalog.Leader == name || slices.ContainsFunc(s.Shards, func(sh client.ClusterShard) bool { return sh.Leader == name })
+	return s.Catalog.Leader == name || slices.ContainsFunc(s.Shards, func(sh client.ClusterShard) bool {
+		return sh.Leader == name
+	})
 }
 
 func (w *leadsWatch) finish() (again int, last time.Duration) {

@@ -16,13 +16,16 @@ import (
 var (
 	failoverJobs    = flag.Int("trial.jobs", 300, "jobs that TestFailover puts")
 	failoverSpan    = flag.Duration("trial.span", 6*time.Second, "the time over which they are due")
-	failoverCompose = flag.Bool("trial.compose", false, "TestFailover uses the containers that `make up` started, instead of processes")
+	failoverCompose = flag.Bool("trial.compose", false,
+		"TestFailover uses the containers that `make up` started, instead of processes")
 )
 
-// failoverLead is how long after their puts the first of the jobs is due: all are put before a node is killed.
+// failoverLead is how long after their puts the first of the jobs is due: all are put before a node
+// is killed.
 const failoverLead = 3 * time.Second
 
-// TestFailover puts jobs through one node, kills the node that leads the most shards, and takes all of them through the other two.
+// TestFailover puts jobs through one node, kills the node that leads the most shards, and takes all
+// of them through the other two.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	var c *cluster
@@ -94,7 +97,8 @@ func putAll(c *cluster, ledger *processtest.Ledger, queues []string) {
 }
 
 // consumeThrough takes the jobs through all nodes but one, until ctx ends.
-func consumeThrough(ctx context.Context, c *cluster, without *member, ledger *processtest.Ledger, queues []string) *sync.WaitGroup {
+func consumeThrough(ctx context.Context, c *cluster, without *member, ledger *processtest.Ledger,
+	queues []string) *sync.WaitGroup {
 	consumers := &sync.WaitGroup{}
 	for _, m := range c.members {
 		for _, queue := range queues {
@@ -115,7 +119,8 @@ func composed(t *testing.T) *cluster {
 	for i, name := range []string{"n1", "n2", "n3"} {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 7400+10*i)
 		c.add(&member{name: name, url: url, up: true, kill: func() {
-			out, err := exec.CommandContext(t.Context(), "../../../deploy/compose", "kill", "-s", "SIGKILL", name).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), "../../../deploy/compose", "kill", "-s", "SIGKILL",
+				name).CombinedOutput()
 			if err != nil {
 				t.Fatalf("killing the container: %v\n%s", err, out)
 			}

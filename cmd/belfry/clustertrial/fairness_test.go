@@ -19,8 +19,9 @@ import (
 )
 
 var (
-	fairnessDue    = flag.Int("trial.due", 2000, "due jobs that TestFairness gives the loud tenant")
-	fairnessPhase  = flag.Duration("trial.quiet", 2*time.Second, "how long TestFairness measures each time, with and without the loud tenant")
+	fairnessDue   = flag.Int("trial.due", 2000, "due jobs that TestFairness gives the loud tenant")
+	fairnessPhase = flag.Duration("trial.quiet", 2*time.Second,
+		"how long TestFairness measures each time, with and without the loud tenant")
 	fairnessRounds = flag.Int("trial.rounds", 1, "how often TestFairness measures with and without the loud tenant")
 	fairnessNodes  = flag.Int("trial.nodes", 1, "nodes of the cluster of TestFairness")
 )
@@ -29,20 +30,25 @@ const (
 	// quietPeriod is the time between two puts of the quiet tenant, quietDelay the delay of its jobs.
 	quietPeriod = 100 * time.Millisecond
 	quietDelay  = 200 * time.Millisecond
-	// fairnessMost is the aim for how many times as late the quiet tenant's jobs are beside the loud one.
+	// fairnessMost is the aim for how many times as late the quiet tenant's jobs are beside the loud
+	// one.
 	fairnessMost = 2
-	// loudVariable has the test program be the loud tenant instead: the addresses, the queue and the number of due jobs, parted by blanks.
+	// loudVariable has the test program be the loud tenant instead: the addresses, the queue and the
+	// number of due jobs, parted by blanks.
 	loudVariable = "BELFRY_TRIAL_LOUD"
-	// loudCallers take and replace due jobs as fast as they can, every second one loudBatch of them at once.
+	// loudCallers take and replace due jobs as fast as they can, every second one loudBatch of them at
+	// once.
 	loudCallers = 64
 	loudBatch   = 100
-	// loudNice is how much nicer than the test the loud tenant's process is: in earnest it has machines of its own.
+	// loudNice is how much nicer than the test the loud tenant's process is: in earnest it has
+	// machines of its own.
 	loudNice = 10
 )
 
-// TestFairness has a loud tenant with very many due jobs, who takes and replaces them as fast as the cluster lets it, and a quiet one in the
-// same shard, who puts ten jobs a second. It prints how late the quiet one's jobs are with and without the other, in turns. It does not run
-// beside other trials of this package.
+// TestFairness has a loud tenant with very many due jobs, who takes and replaces them as fast as
+// the cluster lets it, and a quiet one in the same shard, who puts ten jobs a second. It prints how
+// late the quiet one's jobs are with and without the other, in turns. It does not run beside other
+// trials of this package.
 func TestFairness(t *testing.T) {
 	var names []string
 	for i := range *fairnessNodes {
@@ -76,7 +82,8 @@ func TestFairness(t *testing.T) {
 	f.durations("lateness without it", without)
 	f.durations("lateness beside it", with)
 	for _, share := range []float64{0.5, 0.9, 0.99} {
-		f.enter(fmt.Sprintf("p%g beside it to that without", 100*share), float64(with.At(share))/float64(without.At(share)), "", []float64{fairnessMost})
+		f.enter(fmt.Sprintf("p%g beside it to that without", 100*share), float64(with.At(share))/float64(without.At(share)),
+			"", []float64{fairnessMost})
 	}
 	f.account(account)
 	f.print(t)
@@ -166,7 +173,8 @@ func startLoud(c *cluster, queue string) *loudTenant {
 		urls = append(urls, m.url)
 	}
 	l := &loudTenant{t: c.t, command: exec.CommandContext(c.t.Context(), os.Args[0])}
-	l.command.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", loudVariable, strings.Join(urls, ","), queue, *fairnessDue))
+	l.command.Env = append(os.Environ(),
+		fmt.Sprintf("%s=%s %s %d", loudVariable, strings.Join(urls, ","), queue, *fairnessDue))
 	l.command.Stderr = os.Stderr
 	l.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
@@ -209,7 +217,8 @@ func (l *loudTenant) end() (taken float64) {
 	return taken
 }
 
-// beLoud is the process of the loud tenant. What it is told to do it reads from standard input, and it ends with that.
+// beLoud is the process of the loud tenant. What it is told to do it reads from standard input, and
+// it ends with that.
 func beLoud(what string) error {
 	var urls, queue string
 	var due int
@@ -251,9 +260,13 @@ func beLoud(what string) error {
 	}
 }
 
-// loudPuts returns puts of jobs that are due in a moment, so that they go the way of all that are delayed.
+// loudPuts returns puts of jobs that are due in a moment, so that they go the way of all that are
+// delayed.
 func loudPuts(queue string, n int) []client.Put {
-	put := client.Put{Queue: queue, Body: make([]byte, 100), Options: []client.PutOption{client.In(time.Millisecond), client.MaxAttempts(0)}}
+	put := client.Put{
+		Queue: queue, Body: make([]byte, 100),
+		Options: []client.PutOption{client.In(time.Millisecond), client.MaxAttempts(0)},
+	}
 	return slices.Repeat([]client.Put{put}, n)
 }
 
@@ -279,7 +292,8 @@ func loudUntil(ctx context.Context, sdk *client.Client, queue string) (taken int
 	_, scanned := fmt.Scan(new(string))
 	stop(scanned)
 	callers.Wait()
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled && scanned == nil { //nolint:errorlint // as WithCancelCause gives it
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled &&
+		scanned == nil { //nolint:errorlint // as WithCancelCause gives it
 		return taken, cause
 	}
 	return taken, nil

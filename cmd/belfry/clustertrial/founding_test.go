@@ -20,24 +20,30 @@ import (
 )
 
 var (
-	foundingsCalm   = flag.Int("trial.foundings-calm", 1, "foundings of TestFounding that nothing disturbs, one after the other")
-	foundingsKilled = flag.Int("trial.foundings-killed", 2, "foundings of TestFounding whose founder is killed, -parallel at a time")
-	foundingsWiped  = flag.Int("trial.foundings-wiped", 2, "foundings of TestFounding whose founder is killed and loses its disk, -parallel at a time")
-	foundingSeed    = flag.Uint64("trial.founding-seed", 0, "the seed of the first founding of each kind, which the next have one higher each; 0 picks one")
+	foundingsCalm = flag.Int("trial.foundings-calm", 1,
+		"foundings of TestFounding that nothing disturbs, one after the other")
+	foundingsKilled = flag.Int("trial.foundings-killed", 2,
+		"foundings of TestFounding whose founder is killed, -parallel at a time")
+	foundingsWiped = flag.Int("trial.foundings-wiped", 2,
+		"foundings of TestFounding whose founder is killed and loses its disk, -parallel at a time")
+	foundingSeed = flag.Uint64("trial.founding-seed", 0,
+		"the seed of the first founding of each kind, which the next have one higher each; 0 picks one")
 )
 
 const (
-	// foundingGap is the longest time between two starts of founders, foundingSpan that from the founder's start within which it is killed, foundingAway the longest
-	// for which it is away.
+	// foundingGap is the longest time between two starts of founders, foundingSpan that from the
+	// founder's start within which it is killed, foundingAway the longest for which it is away.
 	foundingGap  = time.Second
 	foundingSpan = 15 * time.Second
 	foundingAway = 5 * time.Second
-	// foundingWhole is an aim: from the start of the last of three until every shard and the catalog has its voters and a leader.
+	// foundingWhole is an aim: from the start of the last of three until every shard and the catalog
+	// has its voters and a leader.
 	foundingWhole = 3 * time.Second
 )
 
-// TestFounding founds clusters of three while clients put jobs through every node, kills the founder at a random moment, wipes its disk or leaves it, and starts it
-// again. Each must be whole in the end, without a command, and have every job that was acknowledged.
+// TestFounding founds clusters of three while clients put jobs through every node, kills the
+// founder at a random moment, wipes its disk or leaves it, and starts it again. Each must be whole
+// in the end, without a command, and have every job that was acknowledged.
 func TestFounding(t *testing.T) {
 	seed := *foundingSeed
 	if seed == 0 {
@@ -78,7 +84,8 @@ type foundings struct {
 	acked, lost         int
 }
 
-// founding is three servers that found a cluster, the first of which is the founder, and clients that put jobs through each from the first moment on.
+// founding is three servers that found a cluster, the first of which is the founder, and clients
+// that put jobs through each from the first moment on.
 type founding struct {
 	*foundings
 	t       *testing.T
@@ -97,7 +104,10 @@ type founding struct {
 func newFounding(t *testing.T, seed uint64, all *foundings) *founding {
 	t.Helper()
 	f := &founding{
-		foundings: all, t: t, cluster: &cluster{t: t}, dirs: map[string]string{}, acked: map[string]bool{}, through: map[string]int{"n1": 0, "n2": 0, "n3": 0},
+		foundings: all, t: t, cluster: &cluster{t: t}, dirs: map[string]string{}, acked: map[string]bool{},
+		through: map[string]int{
+			"n1": 0, "n2": 0, "n3": 0,
+		},
 		rand: rand.New(rand.NewPCG(seed, 1)), //nolint:gosec // a trial
 	}
 	dir := t.TempDir()
@@ -115,7 +125,8 @@ func newFounding(t *testing.T, seed uint64, all *foundings) *founding {
 	return f
 }
 
-// begin launches the three in any order, and the clients. It returns the moments of the founder's and of the last start.
+// begin launches the three in any order, and the clients. It returns the moments of the founder's
+// and of the last start.
 func (f *founding) begin() (founder, last time.Time) {
 	ctx, stop := context.WithCancel(f.t.Context())
 	f.stop = stop
@@ -137,7 +148,8 @@ func (f *founding) begin() (founder, last time.Time) {
 	return founder, last
 }
 
-// put puts one job after the other through a node, into a queue of each shard in turn, and remembers those that were acknowledged.
+// put puts one job after the other through a node, into a queue of each shard in turn, and
+// remembers those that were acknowledged.
 func (f *founding) put(ctx context.Context, m *member) {
 	to := plain(m)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -155,8 +167,9 @@ func (f *founding) put(ctx context.Context, m *member) {
 	}
 }
 
-// whole waits until a node that runs says that all three are there and every shard has its voters, and returns for how long after a moment that was not so. Then it
-// waits until puts through each are acknowledged. What a founding that takes long says meanwhile is logged.
+// whole waits until a node that runs says that all three are there and every shard has its voters,
+// and returns for how long after a moment that was not so. Then it waits until puts through each
+// are acknowledged. What a founding that takes long says meanwhile is logged.
 func (f *founding) whole(after time.Time) time.Duration {
 	f.t.Helper()
 	said, before := map[string]bool{}, time.Now()
@@ -235,7 +248,8 @@ func (f *founding) lose(wipe bool) {
 	f.judge()
 }
 
-// wholeBefore waits until a moment, and returns how long after another the cluster was whole, if it was.
+// wholeBefore waits until a moment, and returns how long after another the cluster was whole, if it
+// was.
 func (f *founding) wholeBefore(after, until time.Time) (took time.Duration, was bool) {
 	through := f.cluster.members[1]
 	for time.Now().Before(until) {

@@ -13,13 +13,15 @@ import (
 
 var (
 	growthRate  = flag.Float64("trial.rate", 200, "jobs a second that TestGrowth puts")
-	growthPhase = flag.Duration("trial.phase", 2*time.Second, "how long TestGrowth leaves the cluster alone after each change")
+	growthPhase = flag.Duration("trial.phase", 2*time.Second,
+		"how long TestGrowth leaves the cluster alone after each change")
 )
 
 // growthLateness is the aim for the 99th percentile of lateness.
 const growthLateness = 100 * time.Millisecond
 
-// TestGrowth grows a cluster from one node to three to five, and empties and stops two of them, while jobs flow.
+// TestGrowth grows a cluster from one node to three to five, and empties and stops two of them,
+// while jobs flow.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3", "n4", "n5")
@@ -88,7 +90,9 @@ func (c *cluster) drain(name string) {
 	if err != nil {
 		c.t.Fatalf("draining %s: %v\n%s", name, err, out)
 	}
-	c.await(name+" to be empty and the others to have what it had", func(s *client.Cluster) bool { return complete(s, factor) && holdsNothing(s, name) })
+	c.await(name+" to be empty and the others to have what it had", func(s *client.Cluster) bool {
+		return complete(s, factor) && holdsNothing(s, name)
+	})
 }
 
 // holdsNothing reports whether a node has neither replicas nor leaderships.
@@ -111,7 +115,8 @@ func (c *cluster) stopNode(name string) {
 	}
 }
 
-// remove forgets a node that was stopped, as soon as the others have noticed that it does not answer.
+// remove forgets a node that was stopped, as soon as the others have noticed that it does not
+// answer.
 func (c *cluster) remove(name string) {
 	c.t.Helper()
 	var last error

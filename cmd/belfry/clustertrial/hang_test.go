@@ -14,7 +14,8 @@ import (
 )
 
 var hangDisk = flag.Bool("trial.freeze", false,
-	"TestHang stops a leader's disk instead of the leader: its data is in a file system of its own, which is frozen. Needs root and loop devices")
+	"TestHang stops a leader's disk instead of the leader: its data is in a file system of its own, which is frozen. "+
+		"Needs root and loop devices")
 
 const (
 	// hangOutage is the aim for the time until a new leader serves.
@@ -25,8 +26,9 @@ const (
 	storageFailed = "storage failed"
 )
 
-// TestHang makes a leader hang, waits until others lead its shards, and lets it come back. With -trial.freeze its disk hangs: every
-// write waits in the kernel, the process runs on, its heartbeats too. Otherwise the whole process is stopped.
+// TestHang makes a leader hang, waits until others lead its shards, and lets it come back. With
+// -trial.freeze its disk hangs: every write waits in the kernel, the process runs on, its
+// heartbeats too. Otherwise the whole process is stopped.
 func TestHang(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -101,7 +103,8 @@ func hang(t *testing.T, c *cluster, disk *frozenDisk, led []string, l *load) {
 	f.print(t)
 }
 
-// saysWhy waits until the node has said that its storage failed, and returns how long after began that was.
+// saysWhy waits until the node has said that its storage failed, and returns how long after began
+// that was.
 func (m *member) saysWhy(ctx context.Context, began time.Time) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, waitMax)
 	defer cancel()
@@ -117,7 +120,8 @@ func (m *member) saysWhy(ctx context.Context, began time.Time) time.Duration {
 	return time.Since(began)
 }
 
-// frozenDisk is a file system in a file, which can be frozen: writes to it wait in the kernel, and nothing can kill who waits.
+// frozenDisk is a file system in a file, which can be frozen: writes to it wait in the kernel, and
+// nothing can kill who waits.
 type frozenDisk struct {
 	t      *testing.T
 	mount  string

@@ -23,8 +23,9 @@ const (
 	ticksPerSecond = 100
 )
 
-// TestIdle leaves a cluster alone: nothing is logged and nobody is elected meanwhile. It prints the processor time that the nodes take. It does
-// not run beside other trials of this package: a node that gets no processor for long is taken for dead. Something else may keep the machine busy, so
+// TestIdle leaves a cluster alone: nothing is logged and nobody is elected meanwhile. It prints the
+// processor time that the nodes take. It does not run beside other trials of this package: a node
+// that gets no processor for long is taken for dead. Something else may keep the machine busy, so
 // one quiet time of a few is enough; a cluster that is never quiet never passes.
 func TestIdle(t *testing.T) {
 	const tries = 10
@@ -65,7 +66,8 @@ func (c *cluster) leaveAlone(f *figures) (diff string) {
 // positions returns how far each shard's log and term are.
 func positions(s *client.Cluster) (all []string) {
 	for _, shard := range s.Shards {
-		all = append(all, fmt.Sprintf("shard %d: led by %s in term %d, entry %d", shard.Number, shard.Leader, shard.Term, shard.AppliedIndex))
+		all = append(all, fmt.Sprintf("shard %d: led by %s in term %d, entry %d", shard.Number, shard.Leader, shard.Term,
+			shard.AppliedIndex))
 	}
 	return all
 }

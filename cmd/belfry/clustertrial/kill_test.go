@@ -28,7 +28,8 @@ const (
 
 var inADay = client.In(probeDelay)
 
-// TestKill kills leaders, one after the other, and measures for each of the shards that they led until it takes puts again.
+// TestKill kills leaders, one after the other, and measures for each of the shards that they led
+// until it takes puts again.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")
@@ -63,7 +64,8 @@ func TestKill(t *testing.T) {
 	f.print(t)
 }
 
-// TestRestart stops leaders as an operator does, and measures how long their shards were without one that took puts.
+// TestRestart stops leaders as an operator does, and measures how long their shards were without
+// one that took puts.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")
@@ -131,7 +133,8 @@ func (w *watch) run(ctx context.Context, to belfryv1connect.QueueServiceClient, 
 	}
 }
 
-// end stops the watch and returns the longest time between two puts after a moment, or since the last; the longest before it goes to usual.
+// end stops the watch and returns the longest time between two puts after a moment, or since the
+// last; the longest before it goes to usual.
 func (w *watch) end(moment time.Time, usual *processtest.Durations) time.Duration {
 	ended := time.Now()
 	w.stop()

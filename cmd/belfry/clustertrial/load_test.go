@@ -12,17 +12,20 @@ import (
 )
 
 const (
-	// consumersEach is how many consumers a queue has: enough for the load when each call takes a tenth of a second.
+	// consumersEach is how many consumers a queue has: enough for the load when each call takes a
+	// tenth of a second.
 	consumersEach = 64
 	// loadPeriod is the time between two bursts of puts.
 	loadPeriod = 5 * time.Millisecond
 	// loadDelayMax is the longest delay of a job.
 	loadDelayMax = time.Second
-	// leaseLength is short, so that jobs whose grant was lost with its leader come back within the trial.
+	// leaseLength is short, so that jobs whose grant was lost with its leader come back within the
+	// trial.
 	leaseLength = 5 * time.Second
 )
 
-// load puts jobs at a steady rate, on a schedule that waits for no answer, and takes and acks them, all through one client.
+// load puts jobs at a steady rate, on a schedule that waits for no answer, and takes and acks them,
+// all through one client.
 type load struct {
 	t                  *testing.T
 	ledger             *processtest.Ledger
@@ -77,8 +80,8 @@ func (l *load) schedule(ctx context.Context, sdk *client.Client, perSecond float
 	}
 }
 
-// finish stops putting, waits until everything that was put has been delivered and acked, and says what became of it. It reports what
-// should not have been.
+// finish stops putting, waits until everything that was put has been delivered and acked, and says
+// what became of it. It reports what should not have been.
 func (l *load) finish() processtest.Account {
 	l.t.Helper()
 	l.stopPuts()

@@ -19,7 +19,8 @@ import (
 const (
 	// factor is how many voters a shard has in a cluster that has as many nodes.
 	factor = 3
-	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
+	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the
+	// machine is.
 	waitMax = 3 * time.Minute
 	// lookPause is the time between two looks at a condition.
 	lookPause = 50 * time.Millisecond
@@ -28,7 +29,8 @@ const (
 var (
 	program processtest.Program
 
-	// Fewer shards than the default make the short trials shorter: placement moves one replica of a shard at a time.
+	// Fewer shards than the default make the short trials shorter: placement moves one replica of a
+	// shard at a time.
 	shards = flag.Int("trial.shards", 2, "shards of the clusters of processes")
 
 	otherProgram = flag.String("trial.program", "", "a belfry to try, such as an older one; the one of this tree if empty")
@@ -70,7 +72,8 @@ type cluster struct {
 	members []*member
 }
 
-// newCluster returns a cluster of processes, none of which runs yet. The first founds it, the others join.
+// newCluster returns a cluster of processes, none of which runs yet. The first founds it, the
+// others join.
 func newCluster(t *testing.T, names ...string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -225,7 +228,8 @@ func rest(d time.Duration) {
 	<-timer.C
 }
 
-// awaitHealthy waits until the running nodes are all of the cluster, every shard has its voters, and replicas and leaderships are even.
+// awaitHealthy waits until the running nodes are all of the cluster, every shard has its voters,
+// and replicas and leaderships are even.
 func (c *cluster) awaitHealthy() *client.Cluster {
 	c.t.Helper()
 	return c.await("a healthy cluster", func(s *client.Cluster) bool {
@@ -233,7 +237,8 @@ func (c *cluster) awaitHealthy() *client.Cluster {
 	})
 }
 
-// complete reports whether every shard has as many voters as it should have, at most factor, all on nodes that are to stay, and nobody else.
+// complete reports whether every shard has as many voters as it should have, at most factor, all on
+// nodes that are to stay, and nobody else.
 func complete(s *client.Cluster, factor int) bool {
 	var staying []string
 	for _, n := range s.Nodes {
@@ -251,10 +256,12 @@ func complete(s *client.Cluster, factor int) bool {
 			}
 		}
 	}
-	return len(s.Shards) > 0 && s.Catalog.Leader != "" && len(s.Catalog.Voters) == min(5, len(staying)) // who drains has no vote
+	// who drains has no vote
+	return len(s.Shards) > 0 && s.Catalog.Leader != "" && len(s.Catalog.Voters) == min(5, len(staying))
 }
 
-// even reports whether the nodes that are to stay have about as many replicas, and lead about as many shards, as each other.
+// even reports whether the nodes that are to stay have about as many replicas, and lead about as
+// many shards, as each other.
 func even(s *client.Cluster) bool {
 	var replicas, leads []int
 	for _, n := range s.Nodes {
@@ -265,7 +272,8 @@ func even(s *client.Cluster) bool {
 	return slices.Max(replicas)-slices.Min(replicas) <= 1 && slices.Max(leads)-slices.Min(leads) <= 1
 }
 
-// story returns what `belfry cluster status` shows at a running node. That the cluster is not healthy is part of it.
+// story returns what `belfry cluster status` shows at a running node. That the cluster is not
+// healthy is part of it.
 func (c *cluster) story() string {
 	out, err := program.Run(c.t.Context(), "cluster", "status", "--server", c.running()[0].url)
 	if err != nil && out == "" {

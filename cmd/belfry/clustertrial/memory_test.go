@@ -21,17 +21,21 @@ var (
 	memoryMiB   = flag.Int("trial.memory", 112, "MiB of memory that each server of TestMemory may take")
 	memoryNodes = flag.Int("trial.memory-nodes", 1, "servers of TestMemory")
 	memoryBody  = flag.Int("trial.memory-body", 200, "bytes of a body of TestMemory")
-	memoryGroup = flag.String("trial.memory-group", "", "a directory of control groups (version 1, memory) in which each server of TestMemory has its own, so that the kernel enforces the limit; empty leaves it to the server's setting")
+	memoryGroup = flag.String("trial.memory-group", "",
+		"a directory of control groups (version 1, memory) in which each server of TestMemory has its own, so that the "+
+			"kernel enforces the limit; empty leaves it to the server's setting")
 )
 
-// memoryFillers is how many callers fill the memory, memoryBatch how many jobs a call puts or takes.
+// memoryFillers is how many callers fill the memory, memoryBatch how many jobs a call puts or
+// takes.
 const (
 	memoryFillers = 8
 	memoryBatch   = 500
 )
 
-// TestMemory fills the memory of servers until puts are refused, drains it, fills it again, kills all at the fullest, and starts them again. No server may
-// take more than its limit, no acknowledged job may be lost.
+// TestMemory fills the memory of servers until puts are refused, drains it, fills it again, kills
+// all at the fullest, and starts them again. No server may take more than its limit, no
+// acknowledged job may be lost.
 func TestMemory(t *testing.T) {
 	m := newMemoryTrial(t)
 	first := m.fill()
@@ -105,7 +109,8 @@ func newMemoryGroup(t *testing.T, of *member) string {
 			t.Error(err)
 		}
 	})
-	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.Itoa(*memoryMiB<<20)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "memory.limit_in_bytes"), []byte(strconv.Itoa(*memoryMiB<<20)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -145,7 +150,8 @@ func (m *memoryTrial) fillQueue(queue string) (acked int) {
 	}
 }
 
-// drain takes and acks all jobs, and returns how many there were. A job that comes twice counts once.
+// drain takes and acks all jobs, and returns how many there were. A job that comes twice counts
+// once.
 func (m *memoryTrial) drain() int {
 	m.t.Helper()
 	var mu sync.Mutex
@@ -154,7 +160,9 @@ func (m *memoryTrial) drain() int {
 	for _, queue := range m.queues {
 		draining.Go(func() {
 			for {
-				jobs, err := m.sdk.Reserve(m.t.Context(), client.ReserveOptions{Queues: []string{queue}, Max: memoryBatch, Wait: time.Second})
+				jobs, err := m.sdk.Reserve(m.t.Context(), client.ReserveOptions{
+					Queues: []string{queue}, Max: memoryBatch, Wait: time.Second,
+				})
 				if err != nil {
 					m.t.Errorf("reserving: %v", err)
 					return

@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// partialServed and partialNamed are the aims for the time until all queues are served through all nodes, and until status names the two.
+	// partialServed and partialNamed are the aims for the time until all queues are served through all
+	// nodes, and until status names the two.
 	partialServed = 5 * time.Second
 	partialNamed  = 10 * time.Second
 	// partialGroups is the first number of the groups of users under which the two run.
 	partialGroups = 17100
 )
 
-// TestPartial cuts two nodes of three off from each other while both reach the third, under load, and measures what callers of each notice of it. It needs root and
-// iptables, and the build tag that says so.
+// TestPartial cuts two nodes of three off from each other while both reach the third, under load,
+// and measures what callers of each notice of it. It needs root and iptables, and the build tag
+// that says so.
 func TestPartial(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")
@@ -67,7 +69,8 @@ func TestPartial(t *testing.T) {
 	f.print(t)
 }
 
-// cutOff drops what two nodes, which run under groups of users of their own, send to ports of each other.
+// cutOff drops what two nodes, which run under groups of users of their own, send to ports of each
+// other.
 func cutOff(t *testing.T, one, other *member) (mend func()) {
 	t.Helper()
 	var mends []func()

@@ -24,7 +24,8 @@ const (
 	probeDelay = 24 * time.Hour
 )
 
-// plain returns a client for single calls to one node, each of which is made once: what anybody with an HTTP client has.
+// plain returns a client for single calls to one node, each of which is made once: what anybody
+// with an HTTP client has.
 func plain(m *member) belfryv1connect.QueueServiceClient {
 	return belfryv1connect.NewQueueServiceClient(&http.Client{Transport: &http.Transport{}}, m.url)
 }
@@ -43,7 +44,8 @@ func (c *cluster) queues(prefix string) []string {
 	return names
 }
 
-// shardOf returns the shard of a queue: the answer to a put says which it is. On a busy machine its leader may be lost just then.
+// shardOf returns the shard of a queue: the answer to a put says which it is. On a busy machine its
+// leader may be lost just then.
 func (c *cluster) shardOf(queue string) uint32 {
 	c.t.Helper()
 	first := c.running()[0]
@@ -64,7 +66,8 @@ func probe(queue string) *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{Queue: queue, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(probeDelay)}}
 }
 
-// acceptsAgain makes plain calls, one after the other, until a put and then a reserve succeed that began after now, and returns how long that took.
+// acceptsAgain makes plain calls, one after the other, until a put and then a reserve succeed that
+// began after now, and returns how long that took.
 func acceptsAgain(ctx context.Context, m *member, queue string) (time.Duration, error) {
 	began, to := time.Now(), plain(m)
 	pause := time.NewTicker(probePause)
@@ -103,12 +106,14 @@ func reserveOnce(ctx context.Context, to belfryv1connect.QueueServiceClient, que
 // outage is how long shards took no puts, and what it was measured by.
 type outage struct {
 	mu sync.Mutex
-	// plain is until a plain call through a surviving node succeeds, sdk how long a put takes that the SDK is given at once.
+	// plain is until a plain call through a surviving node succeeds, sdk how long a put takes that the
+	// SDK is given at once.
 	plain, sdk processtest.Durations
 	errs       []error
 }
 
-// measure measures, from now on, until each of the queues takes puts again, through a node and through the SDK.
+// measure measures, from now on, until each of the queues takes puts again, through a node and
+// through the SDK.
 func (o *outage) measure(c *cluster, through *member, queues []string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), waitMax)

@@ -15,15 +15,17 @@ import (
 )
 
 const (
-	// undialableServed and undialableNamed are the aims for the time until all queues are served through the other nodes, and until status names the node.
+	// undialableServed and undialableNamed are the aims for the time until all queues are served
+	// through the other nodes, and until status names the node.
 	undialableServed = 5 * time.Second
 	undialableNamed  = 10 * time.Second
 	// faultPhase is how long a fault of the network lasts.
 	faultPhase = time.Minute
 )
 
-// TestUndialable puts a firewall before the peer port of a node that leads, whose own connections go on, and measures what the others notice of it. It needs root and
-// iptables, and the build tag that says so.
+// TestUndialable puts a firewall before the peer port of a node that leads, whose own connections
+// go on, and measures what the others notice of it. It needs root and iptables, and the build tag
+// that says so.
 func TestUndialable(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")
@@ -49,7 +51,8 @@ func TestUndialable(t *testing.T) {
 	f.print(t)
 }
 
-// TestAdvertise starts a node again with the address of nobody as its own, and measures from its start what the others notice of it.
+// TestAdvertise starts a node again with the address of nobody as its own, and measures from its
+// start what the others notice of it.
 func TestAdvertise(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")
@@ -90,7 +93,8 @@ func drop(t *testing.T, chain string, match ...string) (mend func()) {
 	t.Helper()
 	rule := func(action string) {
 		args := append(append([]string{"-w", action, chain}, match...), "-j", "DROP")
-		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables", args...).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(context.WithoutCancel(t.Context()), "iptables",
+			args...).CombinedOutput(); err != nil {
 			t.Errorf("iptables %s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
@@ -100,7 +104,8 @@ func drop(t *testing.T, chain string, match ...string) (mend func()) {
 	return mend
 }
 
-// destination matches packets to an address. Other clusters of this machine may have its port at an address of their own.
+// destination matches packets to an address. Other clusters of this machine may have its port at an
+// address of their own.
 func destination(t *testing.T, address string) []string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -110,7 +115,8 @@ func destination(t *testing.T, address string) []string {
 	return []string{"-d", host, "--dport", port}
 }
 
-// servedAfter waits until a node has puts to all queues served, and returns how long after began that was.
+// servedAfter waits until a node has puts to all queues served, and returns how long after began
+// that was.
 func servedAfter(t *testing.T, m *member, queues []string, began time.Time) time.Duration {
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()
@@ -126,7 +132,8 @@ func servedAfter(t *testing.T, m *member, queues []string, began time.Time) time
 	return time.Since(began)
 }
 
-// namedAfter waits until the status that a node gives has a text among its problems, and returns how long after began that was.
+// namedAfter waits until the status that a node gives has a text among its problems, and returns
+// how long after began that was.
 func namedAfter(t *testing.T, m *member, text string, began time.Time) time.Duration {
 	ctx, cancel := context.WithDeadline(t.Context(), began.Add(faultPhase))
 	defer cancel()
@@ -143,7 +150,8 @@ func namedAfter(t *testing.T, m *member, text string, began time.Time) time.Dura
 	}
 }
 
-// startUnready looks again and again whether nodes are ready, and counts the looks at which none was.
+// startUnready looks again and again whether nodes are ready, and counts the looks at which none
+// was.
 func startUnready(t *testing.T, all []*member) (end func() int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	none := 0

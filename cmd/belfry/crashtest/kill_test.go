@@ -22,7 +22,8 @@ var (
 )
 
 const (
-	// leaseLength is short, so that the jobs whose grant was lost with a killed server come back within the test.
+	// leaseLength is short, so that the jobs whose grant was lost with a killed server come back
+	// within the test.
 	leaseLength = 3 * time.Second
 	delayMax    = 2 * time.Second
 	putters     = 256
@@ -47,8 +48,9 @@ func start(t *testing.T) *processtest.Server {
 	return p
 }
 
-// TestKill puts jobs through the SDK and takes them out while the server is killed with SIGKILL. Every put that returned ok
-// must be delivered, none twice except after a lease had lapsed, none early, and none after its ack.
+// TestKill puts jobs through the SDK and takes them out while the server is killed with SIGKILL.
+// Every put that returned ok must be delivered, none twice except after a lease had lapsed, none
+// early, and none after its ack.
 func TestKill(t *testing.T) {
 	p := start(t)
 	c, err := client.New(p.URL())
@@ -91,8 +93,10 @@ func TestKill(t *testing.T) {
 	t.Logf("%d kills: %+v", *crashKills, account)
 }
 
-// putJobs puts every putters-th job, starting with the first-th, and tells the milestones at which the server is to be killed.
-func putJobs(ctx context.Context, c *client.Client, l *processtest.Ledger, first int, puts *atomic.Int64, milestones chan<- struct{}) {
+// putJobs puts every putters-th job, starting with the first-th, and tells the milestones at which
+// the server is to be killed.
+func putJobs(ctx context.Context, c *client.Client, l *processtest.Ledger, first int, puts *atomic.Int64,
+	milestones chan<- struct{}) {
 	rng := rand.New(rand.NewPCG(1, uint64(first)))
 	for n := first; n < *crashJobs; n += putters {
 		l.PutJob(ctx, c, "kill", time.Duration(rng.Int64N(int64(delayMax))), client.TTR(leaseLength))
@@ -102,8 +106,8 @@ func putJobs(ctx context.Context, c *client.Client, l *processtest.Ledger, first
 	}
 }
 
-// TestLeaseSurvivesKill takes a lease, kills the server, and expects the lease to be held until its end and not after, and the
-// next holder to have a higher fence.
+// TestLeaseSurvivesKill takes a lease, kills the server, and expects the lease to be held until its
+// end and not after, and the next holder to have a higher fence.
 func TestLeaseSurvivesKill(t *testing.T) {
 	p := start(t)
 	c, err := client.New(p.URL())
@@ -124,7 +128,8 @@ func TestLeaseSurvivesKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	// On a busy machine the lease may be over before the server is back.
-	if inTime := time.Now().Before(first.LeaseUntil); inTime && (held.State != "RESERVED" || held.Fence != first.Fence || held.LeaseUntil.Before(first.LeaseUntil)) {
+	if inTime := time.Now().Before(first.LeaseUntil); inTime &&
+		(held.State != "RESERVED" || held.Fence != first.Fence || held.LeaseUntil.Before(first.LeaseUntil)) {
 		t.Errorf("after the kill the job is %s with fence %d until %s; it was reserved with fence %d until %s",
 			held.State, held.Fence, held.LeaseUntil, first.Fence, first.LeaseUntil)
 	}

@@ -85,7 +85,8 @@ type board struct {
 	lanes []*lane
 	// log has the events of all lanes in the order in which they were noted.
 	log []event
-	// rings are the moments at which jobs of the choir rang, late how late every job rang at its first attempt or retry.
+	// rings are the moments at which jobs of the choir rang, late how late every job rang at its first
+	// attempt or retry.
 	rings []time.Duration
 	late  []time.Duration
 	early int
@@ -188,7 +189,8 @@ func (b *board) view(now time.Time) view {
 	for _, l := range b.lanes {
 		v.lanes = append(v.lanes, lane{l.job, l.about, slices.Clone(l.events)})
 	}
-	v.log, v.rings, v.late, v.turns = slices.Clone(b.log), slices.Clone(b.rings), slices.Clone(b.late), slices.Clone(b.turns)
+	v.log, v.rings, v.late, v.turns = slices.Clone(b.log), slices.Clone(b.rings), slices.Clone(b.late),
+		slices.Clone(b.turns)
 	return v
 }
 

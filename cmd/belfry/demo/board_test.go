@@ -42,7 +42,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestRepeatedPutKeepsTheDueTime: an event that changes nothing must not take the next ring off the picture.
+// TestRepeatedPutKeepsTheDueTime: an event that changes nothing must not take the next ring off the
+// picture.
 func TestRepeatedPutKeepsTheDueTime(t *testing.T) {
 	b := newBoard(time.Now(), storyLength)
 	b.cast("invoice", "")

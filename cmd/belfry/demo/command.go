@@ -21,10 +21,11 @@ func (a verbs) demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "demo",
 		Short: "Watch jobs ring on time while a node is stopped, in half a minute",
-		Long: "Demo runs three nodes in this process, on directories that it removes afterwards, and plays a short story with them:\n" +
-			"jobs ring when they are due, fail and come back, are extended, cancelled and redriven, and in the middle the node that\n" +
-			"leads them is stopped. It draws a picture on a terminal, and writes plain lines elsewhere. It fails if a job is early\n" +
-			"or missing.",
+		Long: `
+Demo runs three nodes in this process, on directories that it removes afterwards, and plays a short
+story with them: jobs ring when they are due, fail and come back, are extended, cancelled and
+redriven, and in the middle the node that leads them is stopped. It draws a picture on a terminal,
+and writes plain lines elsewhere. It fails if a job is early or missing.`,
 		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().Uint64Var(&seed, "seed", 1, "decides when the jobs of the choir ring")
@@ -33,7 +34,9 @@ func (a verbs) demoCommand() *cobra.Command {
 		if !a.OutTerminal {
 			fmt.Fprintln(a.Out, "three nodes are becoming a cluster")
 		}
-		err := local.Host{Version: cli.ThisBuild().Version, Fatal: a.StorageFailed}.WithTrio(c.Context(), a.forming, func(t *local.Trio) error {
+		err := local.Host{
+			Version: cli.ThisBuild().Version, Fatal: a.StorageFailed,
+		}.WithTrio(c.Context(), a.forming, func(t *local.Trio) error {
 			formed = true
 			return Run(c.Context(), Config{
 				URLs: t.Urls(), Nodes: t, Out: a.Out, Picture: a.OutTerminal, Color: a.Color(), Size: a.Size, Seed: seed,
@@ -48,7 +51,8 @@ func (a verbs) demoCommand() *cobra.Command {
 	return c
 }
 
-// demoTitle is what the picture says of the cluster. A terminal of 80 columns has room for all of it.
+// demoTitle is what the picture says of the cluster. A terminal of 80 columns has room for all of
+// it.
 func demoTitle() string {
 	return fmt.Sprintf("three nodes, %s; a put is answered once on two disks", render.Count(local.TrioShards, "shard"))
 }

@@ -20,7 +20,8 @@ func TestDemoTitleFits(t *testing.T) {
 	}
 }
 
-// TestDemoThatIsInterruptedEarly ends the line that it has begun; where nobody watches it has said at once what it does.
+// TestDemoThatIsInterruptedEarly ends the line that it has begun; where nobody watches it has said
+// at once what it does.
 func TestDemoThatIsInterruptedEarly(t *testing.T) {
 	for terminal, want := range map[bool]string{true: "\n", false: "three nodes are becoming a cluster\n"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -28,7 +29,8 @@ func TestDemoThatIsInterruptedEarly(t *testing.T) {
 		h := clitest.New(t, clitest.Commands(func(a *cli.App) []*cobra.Command { return []*cobra.Command{Command(a)} }), nil)
 		h.System.OutTerminal = terminal
 		got := h.RunContext(ctx, "demo")
-		if got.Code != cli.CodeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.Out, want) || !terminal && got.Out != want {
+		if got.Code != cli.CodeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.Out, want) || !terminal &&
+			got.Out != want {
 			t.Errorf("terminal %v: %+v, want the output to end with %q", terminal, got, want)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package demo plays a short story with a Belfry server: jobs that are put with delays, ring when they are due, fail and
-// come back, are cancelled, die and rise. It shows it as a picture on a terminal and as plain lines elsewhere.
+// Package demo plays a short story with a Belfry server: jobs that are put with delays, ring when
+// they are due, fail and come back, are cancelled, die and rise. It shows it as a picture on a
+// terminal and as plain lines elsewhere.
 package demo
 
 import (
@@ -35,8 +36,8 @@ type Config struct {
 
 // Nodes are the nodes of a cluster that the story may stop.
 type Nodes interface {
-	// StopLeader stops the node that leads a queue's shard and returns its name, StartAgain starts it and returns its name. They are called
-	// once each, in this order.
+	// StopLeader stops the node that leads a queue's shard and returns its name, StartAgain starts it
+	// and returns its name. They are called once each, in this order.
 	StopLeader(ctx context.Context, queue string) (name string, err error)
 	StartAgain(ctx context.Context) (name string, err error)
 }
@@ -44,12 +45,13 @@ type Nodes interface {
 const (
 	// framePeriod is how often the picture is drawn.
 	framePeriod = 50 * time.Millisecond
-	// endWait is how long the demo waits for its end after the last job is due. On a busy machine the answer with a job
-	// may be lost, and the job comes again after its lease of half a minute.
+	// endWait is how long the demo waits for its end after the last job is due. On a busy machine the
+	// answer with a job may be lost, and the job comes again after its lease of half a minute.
 	endWait = 40 * time.Second
 )
 
-// Run plays the story, which takes about 17 seconds, and shows it. It fails if a job did not ring, or rang early.
+// Run plays the story, which takes about 17 seconds, and shows it. It fails if a job did not ring,
+// or rang early.
 func Run(ctx context.Context, cfg Config) error {
 	began := time.Now()
 	b := newBoard(began, storyLength)

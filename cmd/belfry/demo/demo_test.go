@@ -17,7 +17,9 @@ import (
 func startServer(t *testing.T) string {
 	t.Helper()
 	s, err := server.Start(t.Context(), server.Config{
-		Dir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+		Dir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+			t.Error(err)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -30,14 +32,17 @@ func startServer(t *testing.T) string {
 	return s.URL()
 }
 
-// TestStory plays the whole story against a real server, as plain lines and as a picture. That it keeps its time is tested in virtual time.
+// TestStory plays the whole story against a real server, as plain lines and as a picture. That it
+// keeps its time is tested in virtual time.
 func TestStory(t *testing.T) {
 	for name, picture := range map[string]bool{"plain": false, "picture": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
 			err := demo.Run(t.Context(), demo.Config{
-				URLs: startServer(t), Out: &out, Picture: picture, Color: true, Size: func() (int, int) { return 80, 24 }, Seed: 7, Title: "title",
+				URLs: startServer(t), Out: &out, Picture: picture, Color: true, Size: func() (int, int) {
+					return 80, 24
+				}, Seed: 7, Title: "title",
 			})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
@@ -51,13 +56,16 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// checkLines looks for the turns of each job's story, each after the one before. What happens to another job meanwhile comes before or after it.
+// checkLines looks for the turns of each job's story, each after the one before. What happens to
+// another job meanwhile comes before or after it.
 func checkLines(t *testing.T, text string) {
 	t.Helper()
 	for _, turns := range [][]string{
 		{"kettle     put, rings at", "kettle     rings", "(attempt 1,", "kettle     ", "is done"},
-		{"payment    rings", "failed (declined), rings again at", "payment    rings", "failed (declined), rings again at", "payment    rings", "payment    ", "is done"},
-		{"webhook    rings", "failed (HTTP 503), rings again at", "dead after 3 attempts", "webhook    redriven", "webhook    rings", "webhook    ", "is done"},
+		{"payment    rings", "failed (declined), rings again at", "payment    rings", "failed (declined), rings again at",
+			"payment    rings", "payment    ", "is done"},
+		{"webhook    rings", "failed (HTTP 503), rings again at", "dead after 3 attempts", "webhook    redriven",
+			"webhook    rings", "webhook    ", "is done"},
 		{"order-42   cancelled"},
 		{"parcel     rescheduled", "parcel     rings"},
 		{"report     rings", "extends the lease", "report     ", "is done"},
@@ -80,7 +88,8 @@ func checkLines(t *testing.T, text string) {
 	}
 }
 
-// checkPicture looks at how the terminal is treated: the cursor comes back, and each picture replaces the one before.
+// checkPicture looks at how the terminal is treated: the cursor comes back, and each picture
+// replaces the one before.
 func checkPicture(t *testing.T, text string) {
 	t.Helper()
 	if !strings.HasPrefix(text, "\x1b[?25l") || strings.Count(text, "\x1b[?25h") != 1 {

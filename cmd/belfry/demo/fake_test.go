@@ -26,8 +26,8 @@ type fakeJob struct {
 	dead    bool
 }
 
-// fakeQueues is a server in memory that does what the story needs, on the clock of a synctest bubble. It lets tests play a
-// story in no time, and spoil it.
+// fakeQueues is a server in memory that does what the story needs, on the clock of a synctest
+// bubble. It lets tests play a story in no time, and spoil it.
 type fakeQueues struct {
 	mu     sync.Mutex
 	jobs   []*fakeJob
@@ -35,7 +35,8 @@ type fakeQueues struct {
 	// changed is closed and made anew whenever a waiting reserve shall look again.
 	changed chan struct{}
 
-	// fails makes a method fail with an error; handsOut is called with each job that is handed out and may spoil it.
+	// fails makes a method fail with an error; handsOut is called with each job that is handed out and
+	// may spoil it.
 	fails    map[string]error
 	handsOut func(*client.Job)
 	// forgets makes a second put of an id a new job.
@@ -55,7 +56,9 @@ func (f *fakeQueues) wake() {
 }
 
 func (f *fakeQueues) add(put *belfryv1.PutRequest) client.PutResult {
-	if i := slices.IndexFunc(f.jobs, func(j *fakeJob) bool { return put.Id != "" && j.id == put.Id }); i >= 0 && !f.forgets {
+	if i := slices.IndexFunc(f.jobs, func(j *fakeJob) bool {
+		return put.Id != "" && j.id == put.Id
+	}); i >= 0 && !f.forgets {
 		return client.PutResult{ID: put.Id, DueAt: f.jobs[i].due}
 	}
 	f.serial++
@@ -93,7 +96,8 @@ type sender func(r *http.Request) (*http.Response, error)
 
 func (s sender) Do(r *http.Request) (*http.Response, error) { return s(r) }
 
-func (f *fakeQueues) Put(_ context.Context, queue string, _ []byte, options ...client.PutOption) (client.PutResult, error) {
+func (f *fakeQueues) Put(_ context.Context, queue string, _ []byte,
+	options ...client.PutOption) (client.PutResult, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.fails["Put"]; err != nil {
@@ -170,7 +174,8 @@ func (f *fakeQueues) grant(j *fakeJob, now time.Time) *client.Job {
 	}
 	j.fence, j.attempt, j.until = f.serial, j.attempt+1, now.Add(ttr)
 	out := &client.Job{
-		Queue: j.put.Queue, ID: j.id, Lease: fmt.Sprintf("%s/%d", j.id, j.fence), Fence: j.fence, Attempt: j.attempt, DueAt: j.due, LeaseUntil: j.until,
+		Queue: j.put.Queue, ID: j.id, Lease: fmt.Sprintf("%s/%d", j.id, j.fence), Fence: j.fence, Attempt: j.attempt,
+		DueAt: j.due, LeaseUntil: j.until,
 	}
 	f.handsOut(out)
 	return out

@@ -31,11 +31,13 @@ func (s *stage) consume(ctx context.Context, run func(func(context.Context) erro
 			text := ""
 			if h.lapsed() {
 				s.taken()
-				// A job that comes back from a lapsed lease is as late as its holder was long silent; that is no one's lateness.
+				// A job that comes back from a lapsed lease is as late as its holder was long silent; that is
+				// no one's lateness.
 				late, text = 0, "the old lease is worth nothing now"
 			}
 			s.board.note(event{
-				at: s.board.since(now), job: job.ID, is: rang, late: late, by: h.name, attempt: job.Attempt, fence: job.Fence, text: text,
+				at: s.board.since(now), job: job.ID, is: rang, late: late, by: h.name, attempt: job.Attempt, fence: job.Fence,
+				text: text,
 			})
 			run(func(ctx context.Context) error {
 				h.ctx = ctx
@@ -67,7 +69,8 @@ func (h *holder) work(d time.Duration, end func() error) error {
 
 func (h *holder) note(is kind, due time.Duration, text string) {
 	h.stage.board.note(event{
-		at: h.stage.now(), job: h.job.ID, is: is, due: due, by: h.name, attempt: h.job.Attempt, fence: h.job.Fence, text: text,
+		at: h.stage.now(), job: h.job.ID, is: is, due: due, by: h.name, attempt: h.job.Attempt, fence: h.job.Fence,
+		text: text,
 	})
 }
 
@@ -104,8 +107,8 @@ func (h *holder) extend() error {
 	return nil
 }
 
-// vanish does nothing until the lease is over and another has the job, and then tries to ack with it all the same. A change of leader may make a lease
-// longer than the holder knows.
+// vanish does nothing until the lease is over and another has the job, and then tries to ack with
+// it all the same. A change of leader may make a lease longer than the holder knows.
 func (h *holder) vanish() error {
 	if !pause(h.ctx, time.Until(h.job.LeaseUntil)) {
 		return nil

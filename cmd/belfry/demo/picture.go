@@ -47,14 +47,16 @@ func (c *canvas) add(parts ...string) {
 	c.lines = append(c.lines, strings.TrimRight(strings.Join(parts, ""), " "))
 }
 
-// draw renders a view for a terminal of the given size, one string a line. Every line ends before the last column, where
-// terminals differ in whether they wrap. Two rows stay free at least, and four where there is room: for the summary and the
-// prompt that follow the last picture, which then scroll nothing away. The last line is the legend.
+// draw renders a view for a terminal of the given size, one string a line. Every line ends before
+// the last column, where terminals differ in whether they wrap. Two rows stay free at least, and
+// four where there is room: for the summary and the prompt that follow the last picture, which then
+// scroll nothing away. The last line is the legend.
 func draw(v view, title string, columns, rows int, color bool) []string {
 	c := &canvas{color: color, width: columns}
 	axis := columns - nameWidth - stateWidth - 5
 	clock := fmt.Sprintf("%4.1f s", min(v.now, v.length).Seconds())
-	c.add(c.tint(boldInk, " BELFRY"), "  ", c.tint(dimInk, fit(title, columns-len(" BELFRY  ")-len(clock)-2)), " ", c.tint(boldInk, clock))
+	c.add(c.tint(boldInk, " BELFRY"), "  ", c.tint(dimInk, fit(title, columns-len(" BELFRY  ")-len(clock)-2)), " ",
+		c.tint(boldInk, clock))
 	roomy := rows >= rowsMin+8
 	if roomy {
 		c.add()
@@ -104,7 +106,8 @@ func (c *canvas) lane(v view, l lane, axis int) {
 		b.WriteString(c.tint(with, glyph))
 	}
 	text, with := state(l, v.now)
-	c.add(" ", c.tint(boldInk, fit(l.job, nameWidth)), " ", b.String(), "  ", c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
+	c.add(" ", c.tint(boldInk, fit(l.job, nameWidth)), " ", b.String(), "  ",
+		c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
 }
 
 // cell returns what a lane shows in one column of the axis.
@@ -116,7 +119,8 @@ func cell(v view, l lane, at, axis int) (string, ink) {
 		if e.at >= to {
 			break
 		}
-		// Of several events in one column the one that tells most is shown; behind it goes on what came last.
+		// Of several events in one column the one that tells most is shown; behind it goes on what came
+		// last.
 		if !happened || last.at < from || e.is.weight() >= last.is.weight() {
 			last, happened = e, true
 		}
@@ -253,7 +257,8 @@ func (c *canvas) ground(v view, axis int) {
 			text = v.turns[n-1].node + ", the leader, is stopped"
 		}
 	}
-	c.add(" ", c.tint(boldInk, fit(label, nameWidth)), " ", b.String(), "  ", c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
+	c.add(" ", c.tint(boldInk, fit(label, nameWidth)), " ", b.String(), "  ",
+		c.tint(with, strings.TrimRight(fit(text, stateWidth), " ")))
 }
 
 // turnMark returns the sign of a node that stopped or came back.
@@ -284,7 +289,8 @@ func (c *canvas) chimes(v view, axis int) {
 
 // histogram draws how late all jobs rang.
 func (c *canvas) histogram(v view) {
-	bounds := []time.Duration{500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond}
+	bounds := []time.Duration{500 * time.Microsecond, time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+		10 * time.Millisecond}
 	counts := make([]int, len(bounds)+1)
 	for _, d := range v.late {
 		i := 0
@@ -299,7 +305,8 @@ func (c *canvas) histogram(v view) {
 	}
 	summary := "how late they rang"
 	if len(v.late) > 0 {
-		summary = fmt.Sprintf("how late they rang: p50 %s  p99 %s  max %s", millis(quantile(v.late, 0.5)), millis(quantile(v.late, 0.99)), millis(quantile(v.late, 1)))
+		summary = fmt.Sprintf("how late they rang: p50 %s  p99 %s  max %s", millis(quantile(v.late, 0.5)),
+			millis(quantile(v.late, 0.99)), millis(quantile(v.late, 1)))
 	}
 	c.add(" ", c.tint(boldInk, summary))
 	columns := c.width - 2*nameWidth - 2
@@ -310,7 +317,8 @@ func (c *canvas) histogram(v view) {
 			label = strings.TrimSuffix(label, " ms") + " ms"
 		}
 		bar := strings.Repeat("█", (n*columns+most-1)/most)
-		c.add(strings.Repeat(" ", nameWidth-len([]rune(label))+1), c.tint(dimInk, label), " ", c.tint(brassInk, bar), " ", fmt.Sprint(n))
+		c.add(strings.Repeat(" ", nameWidth-len([]rune(label))+1), c.tint(dimInk, label), " ", c.tint(brassInk, bar), " ",
+			fmt.Sprint(n))
 	}
 }
 
@@ -331,7 +339,17 @@ func (c *canvas) legend() {
 	signs := []struct {
 		is   kind
 		text string
-	}{{wasPut, "put"}, {rang, "rang"}, {wasDone, "done"}, {hasFailed, "failed"}, {wasExtended, "extended"}, {hasLapsed, "lapsed"}, {hasDied, "dead"}, {wasRedriven, "redriven"}, {wasCancelled, "cancelled"}}
+	}{
+		{wasPut, "put"},
+		{rang, "rang"},
+		{wasDone, "done"},
+		{hasFailed, "failed"},
+		{wasExtended, "extended"},
+		{hasLapsed, "lapsed"},
+		{hasDied, "dead"},
+		{wasRedriven, "redriven"},
+		{wasCancelled, "cancelled"},
+	}
 	var b strings.Builder
 	width := 0
 	for _, s := range signs {

@@ -15,19 +15,46 @@ func sample() view {
 	return view{
 		now: 11 * s, length: 22 * s, choir: 300, turns: []turn{{4 * s, "n2", true}, {9 * s, "n2", false}},
 		lanes: []lane{
-			{"kettle", "soon", []event{{is: wasPut, due: 3 * s}, {at: 3 * s, is: rang, late: 700 * time.Microsecond, by: "ann"}, {at: 4 * s, is: wasDone, by: "ann"}}},
-			{"payment", "will fail twice", []event{{is: wasPut, due: 2 * s}, {at: 2 * s, is: rang, by: "bob"}, {at: 10 * s, is: hasFailed, by: "bob", due: 14 * s, text: "declined"}}},
-			{"webhook", "will die", []event{{is: wasPut, due: s}, {at: s, is: rang, by: "cleo"}, {at: 2 * s, is: hasDied, attempt: 3, text: "HTTP 503"}}},
+			{"kettle", "soon", []event{
+				{is: wasPut, due: 3 * s},
+				{at: 3 * s, is: rang, late: 700 * time.Microsecond, by: "ann"},
+				{at: 4 * s, is: wasDone, by: "ann"},
+			}},
+			{"payment", "will fail twice", []event{
+				{is: wasPut, due: 2 * s},
+				{at: 2 * s, is: rang, by: "bob"},
+				{at: 10 * s, is: hasFailed, by: "bob", due: 14 * s, text: "declined"},
+			}},
+			{"webhook", "will die", []event{
+				{is: wasPut, due: s},
+				{at: s, is: rang, by: "cleo"},
+				{at: 2 * s, is: hasDied, attempt: 3, text: "HTTP 503"},
+			}},
 			{"order-42", "will be paid", []event{{is: wasPut, due: 14 * s}, {at: 9 * s, is: wasCancelled, text: "it was paid"}}},
 			{"parcel", "comes sooner", []event{{is: wasPut, due: 19 * s}, {at: 7 * s, is: wasRescheduled, due: 12 * s}}},
-			{"report", "takes long", []event{{is: wasPut, due: 4 * s}, {at: 4 * s, is: rang, by: "bob"}, {at: 8 * s, is: wasExtended, by: "bob", text: "held until 12.0 s"}}},
-			{"backup", "holder crashes", []event{{is: wasPut, due: 6 * s}, {at: 6 * s, is: rang, by: "bob"}, {at: 9 * s, is: hasLapsed, by: "bob"}}},
+			{"report", "takes long", []event{
+				{is: wasPut, due: 4 * s},
+				{at: 4 * s, is: rang, by: "bob"},
+				{at: 8 * s, is: wasExtended, by: "bob", text: "held until 12.0 s"},
+			}},
+			{"backup", "holder crashes", []event{
+				{is: wasPut, due: 6 * s},
+				{at: 6 * s, is: rang, by: "bob"},
+				{at: 9 * s, is: hasLapsed, by: "bob"},
+			}},
 			{"invoice-7", "put twice", []event{{is: wasPut, due: 12 * s}, {at: 5 * s, is: wasPutAgain, due: 12 * s}}},
-			{"phoenix", "back from the dead", []event{{is: wasPut, due: s}, {at: 2 * s, is: hasDied}, {at: 6 * s, is: wasRedriven, due: 6 * s}}},
+			{"phoenix", "back from the dead", []event{
+				{is: wasPut, due: s},
+				{at: 2 * s, is: hasDied},
+				{at: 6 * s, is: wasRedriven, due: 6 * s},
+			}},
 		},
 		rings: []time.Duration{s, s, s, 5 * s},
 		late:  []time.Duration{400 * time.Microsecond, 900 * time.Microsecond, 900 * time.Microsecond, 3 * ms, 50 * ms},
-		log:   []event{{at: 4 * s, job: "kettle", is: wasDone, by: "ann"}, {at: 9 * s, job: "order-42", is: wasCancelled, text: "it was paid"}},
+		log: []event{
+			{at: 4 * s, job: "kettle", is: wasDone, by: "ann"},
+			{at: 9 * s, job: "order-42", is: wasCancelled, text: "it was paid"},
+		},
 	}
 }
 
@@ -61,7 +88,8 @@ func TestPictureOfASmallTerminal(t *testing.T) {
 	}
 }
 
-// TestPictureFits draws every moment of a story for many sizes: no line is too long, and the terminal never scrolls.
+// TestPictureFits draws every moment of a story for many sizes: no line is too long, and the
+// terminal never scrolls.
 func TestPictureFits(t *testing.T) {
 	v := sample()
 	for len(v.lanes) < len(parts()) {
@@ -125,7 +153,8 @@ func TestLargeTerminalShowsTheLog(t *testing.T) {
 
 func TestSentences(t *testing.T) {
 	e := event{
-		at: 1500 * time.Millisecond, job: "kettle", due: 3 * time.Second, late: 700 * time.Microsecond, by: "ann", attempt: 2, fence: 17, text: "why",
+		at: 1500 * time.Millisecond, job: "kettle", due: 3 * time.Second, late: 700 * time.Microsecond, by: "ann", attempt: 2,
+		fence: 17, text: "why",
 	}
 	for is, want := range map[kind]string{
 		wasPut:         "put, rings at 3.000 s: why",

@@ -71,7 +71,8 @@ func (p *painter) show(lines []string) error {
 	return err
 }
 
-// finish leaves room for the summary and a prompt of two lines. In a small terminal the legend gives way.
+// finish leaves room for the summary and a prompt of two lines. In a small terminal the legend
+// gives way.
 func (p *painter) finish() {
 	const below = 3
 	_ = p.show(p.picture(below)) // what cannot be drawn cannot be reported either

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// glass is a terminal with just what the painter uses. It starts with the cursor in its last row, where every line too many
-// scrolls, and wraps as soon as the last column is written.
+// glass is a terminal with just what the painter uses. It starts with the cursor in its last row,
+// where every line too many scrolls, and wraps as soon as the last column is written.
 type glass struct {
 	columns int
 	rows    [][]rune
@@ -75,7 +75,8 @@ func (g *glass) String() string {
 	return b.String()
 }
 
-// fullBoard has a lane for every job of the story, and rings that were very late: the summary is then longest.
+// fullBoard has a lane for every job of the story, and rings that were very late: the summary is
+// then longest.
 func fullBoard() *board {
 	b := newBoard(time.Now(), storyLength)
 	for _, part := range parts() {
@@ -87,13 +88,15 @@ func fullBoard() *board {
 	return b
 }
 
-// TestLastPictureStays draws a few pictures and the last one, and then has a shell with a prompt of two lines come back: the
-// title is still there, and nothing of an earlier picture.
+// TestLastPictureStays draws a few pictures and the last one, and then has a shell with a prompt of
+// two lines come back: the title is still there, and nothing of an earlier picture.
 func TestLastPictureStays(t *testing.T) {
 	for _, size := range [][2]int{{72, 24}, {80, 24}, {81, 25}, {80, 31}, {100, 32}, {120, 40}, {200, 50}} {
 		t.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(t *testing.T) {
 			g := newGlass(size[0], size[1])
-			p := newPainter(Config{Out: g, Color: true, Title: "title", Size: func() (int, int) { return size[0], size[1] }}, fullBoard())
+			p := newPainter(Config{Out: g, Color: true, Title: "title", Size: func() (int, int) {
+				return size[0], size[1]
+			}}, fullBoard())
 			for range 3 {
 				if err := p.draw(); err != nil {
 					t.Fatal(err)
@@ -102,7 +105,8 @@ func TestLastPictureStays(t *testing.T) {
 			p.finish()
 			fmt.Fprint(g, "~/belfry main\n$ ")
 			screen := g.String()
-			if strings.Count(screen, " BELFRY  title") != 1 || !strings.Contains(screen, "\n 500 rings, none early; half within") {
+			if strings.Count(screen, " BELFRY  title") != 1 ||
+				!strings.Contains(screen, "\n 500 rings, none early; half within") {
 				t.Errorf("the title or the summary is not there once:\n%s", screen)
 			}
 		})

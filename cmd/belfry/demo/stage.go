@@ -51,7 +51,8 @@ type stage struct {
 // webhookIsBack tells whether what the webhook calls works again.
 func (s *stage) webhookIsBack() bool { return s.redriven.Load() }
 
-// play puts the jobs, consumes them and does what the acts say. It returns when every job has come to its end.
+// play puts the jobs, consumes them and does what the acts say. It returns when every job has come
+// to its end.
 func (s *stage) play(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -24,7 +24,8 @@ func perform(t *testing.T, fake *fakeQueues) (*board, error) {
 	return b, (&stage{board: b, queues: fake, nodes: fakeNodes{fake.fails}, seed: 1}).play(ctx)
 }
 
-// TestStoryInVirtualTime compares each job's life, to the millisecond, with what the story promises.
+// TestStoryInVirtualTime compares each job's life, to the millisecond, with what the story
+// promises.
 func TestStoryInVirtualTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, err := perform(t, newFakeQueues())
@@ -64,7 +65,8 @@ func TestStoryInVirtualTime(t *testing.T) {
 			t.Errorf("nodes: %v, want %v", v.turns, want)
 		}
 		if len(v.rings) != choirJobs || quantile(v.late, 1) != 0 {
-			t.Errorf("%d of the choir rang, the latest %v late; want %d and none late", len(v.rings), quantile(v.late, 1), choirJobs)
+			t.Errorf("%d of the choir rang, the latest %v late; want %d and none late", len(v.rings), quantile(v.late, 1),
+				choirJobs)
 		}
 	})
 }
@@ -85,10 +87,14 @@ func TestStoryEndsWithinItsTime(t *testing.T) {
 // TestErrorsSayWhatWasBeingDone lets each call fail once it is made.
 func TestErrorsSayWhatWasBeingDone(t *testing.T) {
 	for method, says := range map[string]string{
-		"Put": "putting kettle: broken", "PutBatch": "putting the choir: broken", "Reserve " + storyQueue: "reserving from the story: broken",
-		"Reserve " + choirQueue: "reserving from the choir: broken", "Ack": "acking a job of the choir: broken", "Nack": "nacking webhook: broken",
-		"Extend": "extending report: broken", "Cancel": "cancelling order-42: broken", "Reschedule": "rescheduling parcel: broken",
-		"Redrive": "redriving webhook: broken", "StopLeader": "stopping a node: broken", "StartAgain": "starting a node again: broken",
+		"Put": "putting kettle: broken", "PutBatch": "putting the choir: broken",
+		"Reserve " + storyQueue: "reserving from the story: broken",
+		"Reserve " + choirQueue: "reserving from the choir: broken", "Ack": "acking a job of the choir: broken",
+		"Nack":   "nacking webhook: broken",
+		"Extend": "extending report: broken", "Cancel": "cancelling order-42: broken",
+		"Reschedule": "rescheduling parcel: broken",
+		"Redrive":    "redriving webhook: broken", "StopLeader": "stopping a node: broken",
+		"StartAgain": "starting a node again: broken",
 	} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -128,7 +134,9 @@ func TestBrokenServersAreFoundOut(t *testing.T) {
 		{"loses a job", func(f *fakeQueues) {
 			f.handsOut = func(j *client.Job) {
 				if j.ID == "goodnight" {
-					f.jobs = slices.DeleteFunc(f.jobs, func(other *fakeJob) bool { return other.id == "birthday" || other.id == "goodnight" })
+					f.jobs = slices.DeleteFunc(f.jobs, func(other *fakeJob) bool {
+						return other.id == "birthday" || other.id == "goodnight"
+					})
 				}
 			}
 		}, "goodnight"},

@@ -38,7 +38,9 @@ type act struct {
 func parts() []part {
 	const second = time.Second
 	return []part{
-		{id: "kettle", about: "soon", delay: 3 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "kettle", about: "soon", delay: 3 * second, play: func(h *holder) error {
+			return h.work(700*time.Millisecond, h.ack)
+		}},
 		{
 			id: "payment", about: "will fail twice", delay: 2 * second, retry: []time.Duration{2 * second, 4 * second},
 			play: func(h *holder) error {
@@ -58,7 +60,9 @@ func parts() []part {
 			},
 		},
 		{id: "order-42", about: "will be paid", delay: 14 * second, play: func(h *holder) error { return h.ack() }},
-		{id: "parcel", about: "comes sooner", delay: 19 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
+		{id: "parcel", about: "comes sooner", delay: 19 * second, play: func(h *holder) error {
+			return h.work(600*time.Millisecond, h.ack)
+		}},
 		{id: "report", about: "takes long", delay: 4 * second, ttr: 4 * second, play: func(h *holder) error {
 			for range 3 {
 				if err := h.work(1200*time.Millisecond, h.extend); err != nil {
@@ -73,9 +77,15 @@ func parts() []part {
 			}
 			return h.work(700*time.Millisecond, h.ack)
 		}},
-		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error { return h.work(500*time.Millisecond, h.ack) }},
-		{id: "birthday", about: "later", delay: 14 * second, play: func(h *holder) error { return h.work(600*time.Millisecond, h.ack) }},
-		{id: "goodnight", about: "the last", delay: 16 * second, play: func(h *holder) error { return h.work(700*time.Millisecond, h.ack) }},
+		{id: "invoice-7", about: "put twice", delay: 12 * second, play: func(h *holder) error {
+			return h.work(500*time.Millisecond, h.ack)
+		}},
+		{id: "birthday", about: "later", delay: 14 * second, play: func(h *holder) error {
+			return h.work(600*time.Millisecond, h.ack)
+		}},
+		{id: "goodnight", about: "the last", delay: 16 * second, play: func(h *holder) error {
+			return h.work(700*time.Millisecond, h.ack)
+		}},
 	}
 }
 

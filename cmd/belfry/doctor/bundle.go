@@ -98,7 +98,9 @@ func (b *Bundle) Write(w io.Writer, at time.Time) error {
 	packed := gzip.NewWriter(w)
 	archive := tar.NewWriter(packed)
 	for _, p := range b.Parts {
-		head := &tar.Header{Name: "belfry-doctor/" + p.Name, Mode: 0o600, Size: int64(len(p.text)), ModTime: at, Typeflag: tar.TypeReg}
+		head := &tar.Header{
+			Name: "belfry-doctor/" + p.Name, Mode: 0o600, Size: int64(len(p.text)), ModTime: at, Typeflag: tar.TypeReg,
+		}
 		if err := archive.WriteHeader(head); err != nil {
 			return fmt.Errorf("packing %s: %w", p.Name, err)
 		}

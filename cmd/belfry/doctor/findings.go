@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// skewMax is how far the server's time may be from this machine's: half the clock bound, and the second to which a Date is rounded.
+	// skewMax is how far the server's time may be from this machine's: half the clock bound, and the
+	// second to which a Date is rounded.
 	skewMax = 1250 * time.Millisecond
 	// certificateSoon is how long before its end a certificate should have been replaced.
 	certificateSoon = 14 * 24 * time.Hour
@@ -28,10 +29,14 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 			versions[n.Version] = true
 		}
 		if len(n.UnreachedBy) > 0 {
-			b.Find(fmt.Sprintf("node %s cannot be reached by %s at %s", n.Name, strings.Join(n.UnreachedBy, ", "), n.PeerAddress),
-				"look at the --advertise and --peer-listen of "+n.Name+", and at firewalls between these nodes; until they connect it leads nothing, and its replicas may fall behind")
+			b.Find(fmt.Sprintf("node %s cannot be reached by %s at %s", n.Name, strings.Join(n.UnreachedBy, ", "),
+				n.PeerAddress),
+				"look at the --advertise and --peer-listen of "+n.Name+
+					", and at firewalls between these nodes; until they connect it leads nothing, and its replicas may fall behind")
 		} else if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
-			b.Find(fmt.Sprintf("node %s does not answer%s", n.Name, since(n)), "start it again; one that is lost for good is forgotten by 'belfry cluster remove "+n.Name+"', after its replicas were replaced")
+			b.Find(fmt.Sprintf("node %s does not answer%s", n.Name, since(n)),
+				"start it again; one that is lost for good is forgotten by 'belfry cluster remove "+n.Name+
+					"', after its replicas were replaced")
 		}
 	}
 	b.conditions(c.Nodes)
@@ -44,7 +49,8 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 			few += fmt.Sprintf(" %d (%d of %d)", s.Shard, len(s.Voters), s.VotersWanted)
 		}
 		if s.ClockAhead != nil {
-			b.Find(fmt.Sprintf("CLOCK_AHEAD: the time of shard %d is %v ahead of the nodes' clocks", s.Shard, s.ClockAhead.AsDuration()), "put the clocks right first, then 'belfry cluster reset-clock' moves it back")
+			b.Find(fmt.Sprintf("CLOCK_AHEAD: the time of shard %d is %v ahead of the nodes' clocks", s.Shard,
+				s.ClockAhead.AsDuration()), "put the clocks right first, then 'belfry cluster reset-clock' moves it back")
 		}
 		for _, r := range s.Replicas {
 			if r.BehindSince != nil {
@@ -54,16 +60,22 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 		b.digests(s)
 	}
 	if leaderless != "" {
-		b.Find("without a leader:"+leaderless, "a majority of the voters must run and reach each other's --peer-listen; if that cannot be any more, see 'belfry recover --help'")
+		b.Find("without a leader:"+leaderless,
+			"a majority of the voters must run and reach each other's --peer-listen; if that cannot be any more, see 'belfry "+
+				"recover --help'")
 	}
 	if few != "" {
-		b.Find("under-replicated:"+few, "start the nodes that are missing, or add others; what is done about it is below \"moves\" in cluster.json")
+		b.Find("under-replicated:"+few,
+			"start the nodes that are missing, or add others; what is done about it is below \"moves\" in cluster.json")
 	}
 	if behind != "" {
-		b.Find("replicas that are behind their leaders:"+behind, "if the leader cannot reach the node, mend that; else its disk or network is too slow, or it was away and catches up")
+		b.Find("replicas that are behind their leaders:"+behind,
+			"if the leader cannot reach the node, mend that; else its disk or network is too slow, or it was away "+
+				"and catches up")
 	}
 	if len(versions) > 1 {
-		b.Find(fmt.Sprintf("the nodes run %d versions", len(versions)), "finish the upgrade; until then the cluster writes the older format")
+		b.Find(fmt.Sprintf("the nodes run %d versions", len(versions)),
+			"finish the upgrade; until then the cluster writes the older format")
 	}
 	for _, advice := range c.Advice {
 		b.Find("advice: "+advice, "see 'belfry cluster settings --help'")
@@ -88,7 +100,8 @@ func (b *Bundle) conditions(nodes []*belfryv1.Node) {
 			case "UNREACHABLE":
 				do = "check its --advertise, and the firewall before its peer port; " + do
 			}
-			b.Find(fmt.Sprintf("node %s has %s since %s: %s", n.Name, c.Kind, c.Since.AsTime().Format(time.RFC3339), c.Message), do)
+			b.Find(fmt.Sprintf("node %s has %s since %s: %s", n.Name, c.Kind, c.Since.AsTime().Format(time.RFC3339), c.Message),
+				do)
 		}
 	}
 }
@@ -110,13 +123,15 @@ func (b *Bundle) digests(s *belfryv1.Shard) {
 			continue
 		}
 		if other != nil && other.Digest != r.Digest {
-			b.Find(fmt.Sprintf("shard %d differs between %s and %s at index %d", s.Shard, other.Node, r.Node, r.AppliedIndex), "this should never be: please report it with this bundle; the replica that differs from most is replaced by itself")
+			b.Find(fmt.Sprintf("shard %d differs between %s and %s at index %d", s.Shard, other.Node, r.Node, r.AppliedIndex),
+				"this should never be: please report it with this bundle; the replica that differs from most is replaced by itself")
 		}
 		at[r.AppliedIndex] = r
 	}
 }
 
-// Ready notes what /readyz?verbose says is wrong: what keeps the server from being ready, and what it warns of.
+// Ready notes what /readyz?verbose says is wrong: what keeps the server from being ready, and what
+// it warns of.
 func (b *Bundle) Ready(status int, text string) {
 	found := status == 200
 	for line := range strings.Lines(text) {
@@ -132,7 +147,8 @@ func (b *Bundle) Ready(status int, text string) {
 		do := "see 'belfry cluster status', and the log of the node"
 		switch {
 		case strings.HasPrefix(check, "disk"):
-			do = "free space on the disk of the data directory, or give it more; other nodes lead until then, and a node that is alone refuses puts"
+			do = "free space on the disk of the data directory, or give it more; other nodes lead until then, and a node that " +
+				"is alone refuses puts"
 		case strings.HasPrefix(check, "serving"):
 			do = "nothing, if it was meant to stop"
 		}
@@ -143,11 +159,14 @@ func (b *Bundle) Ready(status int, text string) {
 		b.Find("not ready: "+check, do)
 	}
 	if !found { // it waits for its cluster, and says for whom
-		b.Find("not ready: "+text, "what it waits for is in its words: that the others run, are reached at the addresses of --join, and have the same --gossip-keys and --tls-ca")
+		b.Find("not ready: "+text,
+			"what it waits for is in its words: that the others run, are reached at the addresses of --join, and have the "+
+				"same --gossip-keys and --tls-ca")
 	}
 }
 
-// Clock notes if the time that a server named is far from when it was asked and from when the answer was there.
+// Clock notes if the time that a server named is far from when it was asked and from when the
+// answer was there.
 func (b *Bundle) Clock(asked, answered, server time.Time) {
 	if server.IsZero() {
 		return
@@ -157,7 +176,8 @@ func (b *Bundle) Clock(asked, answered, server time.Time) {
 		ahead = -behind
 	}
 	if ahead.Abs() > skewMax {
-		b.Find(fmt.Sprintf("the server's clock is %v from this machine's", ahead.Round(time.Second)), "set the clocks of all nodes by NTP; a leader whose clock is more than 250ms from the others' leads no more")
+		b.Find(fmt.Sprintf("the server's clock is %v from this machine's", ahead.Round(time.Second)),
+			"set the clocks of all nodes by NTP; a leader whose clock is more than 250ms from the others' leads no more")
 	}
 }
 
@@ -166,11 +186,14 @@ func (b *Bundle) Certificate(whose string, cert *x509.Certificate, now time.Time
 	left := cert.NotAfter.Sub(now)
 	switch {
 	case left <= 0:
-		b.Find(fmt.Sprintf("the certificate of %s ended at %s", whose, cert.NotAfter.UTC().Format(time.RFC3339)), "make a new one with 'belfry cert', and send the node SIGHUP")
+		b.Find(fmt.Sprintf("the certificate of %s ended at %s", whose, cert.NotAfter.UTC().Format(time.RFC3339)),
+			"make a new one with 'belfry cert', and send the node SIGHUP")
 	case left < certificateSoon:
-		b.Find(fmt.Sprintf("the certificate of %s ends at %s", whose, cert.NotAfter.UTC().Format(time.RFC3339)), "make a new one with 'belfry cert' before, and send the node SIGHUP")
+		b.Find(fmt.Sprintf("the certificate of %s ends at %s", whose, cert.NotAfter.UTC().Format(time.RFC3339)),
+			"make a new one with 'belfry cert' before, and send the node SIGHUP")
 	case now.Before(cert.NotBefore):
-		b.Find(fmt.Sprintf("the certificate of %s begins at %s", whose, cert.NotBefore.UTC().Format(time.RFC3339)), "one of the two clocks is wrong")
+		b.Find(fmt.Sprintf("the certificate of %s begins at %s", whose, cert.NotBefore.UTC().Format(time.RFC3339)),
+			"one of the two clocks is wrong")
 	}
 }
 
@@ -185,9 +208,11 @@ func (b *Bundle) Metrics(text string) {
 		}
 	}
 	if most, open := values["process_max_fds"], values["process_open_fds"]; most > 0 && open > filesMost*most {
-		b.Find(fmt.Sprintf("the server has %.0f of %.0f files open that it may have", open, most), "raise its limit of open files (LimitNOFILE= in the unit), and look who keeps so many connections")
+		b.Find(fmt.Sprintf("the server has %.0f of %.0f files open that it may have", open, most),
+			"raise its limit of open files (LimitNOFILE= in the unit), and look who keeps so many connections")
 	}
 	if changed := values["belfry_peer_changed_total"]; changed > 0 {
-		b.Find(fmt.Sprintf("%.0f connections between nodes were ended because bytes had been changed on the way", changed), "something between the nodes damages data: network cards, their offloading, proxies, memory")
+		b.Find(fmt.Sprintf("%.0f connections between nodes were ended because bytes had been changed on the way", changed),
+			"something between the nodes damages data: network cards, their offloading, proxies, memory")
 	}
 }

@@ -15,7 +15,8 @@ import (
 
 func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }
 
-// expectFindings fails the test unless there is one finding for each text, which has it, and says what to do.
+// expectFindings fails the test unless there is one finding for each text, which has it, and says
+// what to do.
 func expectFindings(t *testing.T, b *Bundle, want ...string) {
 	t.Helper()
 	if len(b.Findings) != len(want) {
@@ -32,22 +33,57 @@ func TestClusterFindings(t *testing.T) {
 	three := []string{"n1", "n2", "n3"}
 	healthy := &belfryv1.Shard{
 		Leader: "n1", Voters: three, VotersWanted: 3,
-		Replicas: []*belfryv1.Replica{{Node: "n1", AppliedIndex: 7, Digest: "aa"}, {Node: "n2", AppliedIndex: 6, Digest: "bb"}, {Node: "n3", Silent: true}},
+		Replicas: []*belfryv1.Replica{
+			{Node: "n1", AppliedIndex: 7, Digest: "aa"},
+			{Node: "n2", AppliedIndex: 6, Digest: "bb"},
+			{Node: "n3", Silent: true},
+		},
 	}
 	for name, test := range map[string]struct {
 		cluster *belfryv1.GetClusterResponse
 		want    []string
 	}{
-		"healthy":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{healthy}, Nodes: []*belfryv1.Node{{Name: "n1", Version: "v1"}, {Name: "n2"}}}, nil},
-		"no leader":   {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{healthy, {Shard: 4, Voters: three, VotersWanted: 3}}, Problems: []string{"shard 4 has no leader"}}, []string{"without a leader: 4 (voters n1, n2, n3)"}},
-		"not seen":    {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 5, VotersWanted: 3}}}, []string{"without a leader: 5 (voters not known)"}},
-		"too few":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 2, Leader: "n1", Voters: three[:2], VotersWanted: 3}}}, []string{"under-replicated: 2 (2 of 3)"}},
-		"silent":      {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{Name: "n3", State: belfryv1.NodeState_NODE_STATE_SILENT, SilentSince: timestamppb.New(noon())}}}, []string{"node n3 does not answer since 2026-11-21T12:00:00Z"}},
-		"clock":       {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 1, Leader: "n1", ClockAhead: durationpb.New(time.Hour)}}}, []string{"CLOCK_AHEAD: the time of shard 1 is 1h0m0s ahead"}},
-		"digests":     {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Leader: "n1", Replicas: []*belfryv1.Replica{{Node: "n1", AppliedIndex: 7, Digest: "aa"}, {Node: "n2", AppliedIndex: 7, Digest: "ab"}}}}}, []string{"shard 0 differs between n1 and n2 at index 7"}},
-		"versions":    {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{Name: "n1", Version: "v1"}, {Name: "n2", Version: "v2"}}}, []string{"the nodes run 2 versions"}},
-		"conditions":  {&belfryv1.GetClusterResponse{Problems: []string{"said already"}, Nodes: []*belfryv1.Node{{Name: "n2", Conditions: []*belfryv1.NodeCondition{{Kind: "DISK_PRESSURE", Message: "3 MiB are free", Since: timestamppb.New(noon())}}}}}, []string{"node n2 has DISK_PRESSURE since 2026-11-21T12:00:00Z: 3 MiB are free"}},
-		"other words": {&belfryv1.GetClusterResponse{Problems: []string{"the catalog is late"}}, []string{"the catalog is late"}},
+		"healthy": {&belfryv1.GetClusterResponse{
+			Shards: []*belfryv1.Shard{healthy}, Nodes: []*belfryv1.Node{{Name: "n1", Version: "v1"}, {Name: "n2"}},
+		}, nil},
+		"no leader": {&belfryv1.GetClusterResponse{
+			Shards:   []*belfryv1.Shard{healthy, {Shard: 4, Voters: three, VotersWanted: 3}},
+			Problems: []string{"shard 4 has no leader"},
+		}, []string{"without a leader: 4 (voters n1, n2, n3)"}},
+		"not seen": {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{
+			Shard: 5, VotersWanted: 3,
+		}}}, []string{"without a leader: 5 (voters not known)"}},
+		"too few": {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{
+			Shard: 2, Leader: "n1", Voters: three[:2], VotersWanted: 3,
+		}}}, []string{"under-replicated: 2 (2 of 3)"}},
+		"silent": {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{
+			Name: "n3", State: belfryv1.NodeState_NODE_STATE_SILENT, SilentSince: timestamppb.New(noon()),
+		}}}, []string{"node n3 does not answer since 2026-11-21T12:00:00Z"}},
+		"clock": {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{
+			Shard: 1, Leader: "n1", ClockAhead: durationpb.New(time.Hour),
+		}}}, []string{"CLOCK_AHEAD: the time of shard 1 is 1h0m0s ahead"}},
+		"digests": {&belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{
+			Leader: "n1",
+			Replicas: []*belfryv1.Replica{
+				{Node: "n1", AppliedIndex: 7, Digest: "aa"},
+				{Node: "n2", AppliedIndex: 7, Digest: "ab"},
+			},
+		}}}, []string{"shard 0 differs between n1 and n2 at index 7"}},
+		"versions": {&belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{
+			{Name: "n1", Version: "v1"},
+			{Name: "n2", Version: "v2"},
+		}}, []string{"the nodes run 2 versions"}},
+		"conditions": {&belfryv1.GetClusterResponse{
+			Problems: []string{"said already"},
+			Nodes: []*belfryv1.Node{{
+				Name: "n2",
+				Conditions: []*belfryv1.NodeCondition{{
+					Kind: "DISK_PRESSURE", Message: "3 MiB are free", Since: timestamppb.New(noon()),
+				}},
+			}},
+		}, []string{"node n2 has DISK_PRESSURE since 2026-11-21T12:00:00Z: 3 MiB are free"}},
+		"other words": {&belfryv1.GetClusterResponse{Problems: []string{"the catalog is late"}},
+			[]string{"the catalog is late"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := New(Names{})
@@ -61,9 +97,11 @@ func TestReadyFindings(t *testing.T) {
 	b := New(Names{})
 	b.Ready(200, "[+]serving ok\nready\n")
 	b.Ready(200, "[+]serving ok\n[!]shard-1 warning: no leader is known\nready\n")
-	b.Ready(503, "[+]serving ok\n[-]disk failed: nearly full: 12 bytes free\n[-]shard-3 failed: no leader is known\nnot ready\n")
+	b.Ready(503, "[+]serving ok\n[-]disk failed: nearly full: 12 bytes free\n[-]shard-3 failed: no leader is known\nnot "+
+		"ready\n")
 	b.Ready(503, "waiting for 3 nodes; n2 at 10.0.0.2:7402 has another key\n")
-	expectFindings(t, b, "ready, with a shard-1 warning: no leader", "not ready: disk failed: nearly full", "not ready: shard-3 failed: no leader", "not ready: waiting for 3 nodes")
+	expectFindings(t, b, "ready, with a shard-1 warning: no leader", "not ready: disk failed: nearly full",
+		"not ready: shard-3 failed: no leader", "not ready: waiting for 3 nodes")
 	if !strings.Contains(b.Findings[1].Do, "free space") || !strings.Contains(b.Findings[3].Do, "--gossip-keys") {
 		t.Errorf("what to do: %q", b.Findings)
 	}
@@ -74,8 +112,10 @@ func TestClockFindings(t *testing.T) {
 		server time.Duration // from when it was asked; the answer came two seconds later
 		want   []string
 	}{
-		"right": {time.Second, nil}, "at the end": {2 * time.Second, nil}, "rounded down": {-time.Second, nil}, "a little ahead": {3 * time.Second, nil},
-		"ahead": {62 * time.Second, []string{"the server's clock is 1m0s from"}}, "behind": {-time.Minute, []string{"the server's clock is -1m0s from"}},
+		"right": {time.Second, nil}, "at the end": {2 * time.Second, nil}, "rounded down": {-time.Second, nil},
+		"a little ahead": {3 * time.Second, nil},
+		"ahead":          {62 * time.Second, []string{"the server's clock is 1m0s from"}},
+		"behind":         {-time.Minute, []string{"the server's clock is -1m0s from"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := New(Names{})
@@ -93,7 +133,9 @@ func TestCertificateFindings(t *testing.T) {
 	for _, left := range []time.Duration{15 * 24 * time.Hour, 13 * 24 * time.Hour, 0} {
 		b.Certificate("n1", &x509.Certificate{NotBefore: noon().Add(-time.Hour), NotAfter: noon().Add(left)}, noon())
 	}
-	b.Certificate("n2", &x509.Certificate{NotBefore: noon().Add(time.Hour), NotAfter: noon().Add(1000 * time.Hour)}, noon())
+	b.Certificate("n2", &x509.Certificate{
+		NotBefore: noon().Add(time.Hour), NotAfter: noon().Add(1000 * time.Hour),
+	}, noon())
 	expectFindings(t, b, "of n1 ends at 2026-12-04", "of n1 ended at 2026-11-21", "of n2 begins at")
 }
 

@@ -37,7 +37,8 @@ func (b *Bundle) timeFacts(s *strings.Builder) {
 	synchronised := t.Status&unix.STA_UNSYNC == 0
 	fmt.Fprintf(s, "clock synchronised: %v, estimated error %d us\n", synchronised, t.Esterror)
 	if !synchronised {
-		b.Find("the clock of this machine is not synchronised, says its kernel", "run an NTP client, such as chrony or systemd-timesyncd; in a container that is the host's business")
+		b.Find("the clock of this machine is not synchronised, says its kernel",
+			"run an NTP client, such as chrony or systemd-timesyncd; in a container that is the host's business")
 	}
 }
 
@@ -59,7 +60,8 @@ func (b *Bundle) memory(s *strings.Builder) {
 		_, _ = fmt.Sscanf(l, "MemAvailable: %d kB", &free)
 	}
 	if total > 0 && free < total/10 {
-		b.Find(fmt.Sprintf("%d of %d MiB of memory are left on this machine", free>>10, total>>10), "all jobs are in memory: 'belfry bench pending' says what one costs; set GOMEMLIMIT below what the machine has")
+		b.Find(fmt.Sprintf("%d of %d MiB of memory are left on this machine", free>>10, total>>10),
+			"all jobs are in memory: 'belfry bench pending' says what one costs; set GOMEMLIMIT below what the machine has")
 	}
 }
 
@@ -71,9 +73,12 @@ func (b *Bundle) disk(s *strings.Builder, dir string) {
 		return
 	}
 	total, free := st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize)
-	fmt.Fprintf(s, "data directory %s: %s, %d of %d bytes free, %d of %d files\n", dir, fileSystem(dir), free, total, st.Ffree, st.Files)
+	fmt.Fprintf(s, "data directory %s: %s, %d of %d bytes free, %d of %d files\n", dir, fileSystem(dir), free, total,
+		st.Ffree, st.Files)
 	if free < diskLow {
-		b.Find(fmt.Sprintf("the disk of %s has %d MiB free", dir, free>>20), "free some, or give it more: below 256 MiB and the size of a snapshot puts are refused, below a quarter of that nearly everything")
+		b.Find(fmt.Sprintf("the disk of %s has %d MiB free", dir, free>>20),
+			"free some, or give it more: below 256 MiB and the size of a snapshot puts are refused, below a quarter of that "+
+				"nearly everything")
 	}
 }
 
@@ -91,7 +96,10 @@ func fileSystem(dir string) string {
 	for l := range strings.Lines(string(mounts)) {
 		f := strings.Fields(l) // device, place, kind, options
 		if len(f) > 3 && len(f[1]) >= len(best) && (f[1] == "/" || path == f[1] || strings.HasPrefix(path, f[1]+"/")) {
-			flags := slices.DeleteFunc(strings.Split(f[3], ","), func(option string) bool { return strings.Contains(option, "=") }) // users of shares are among them
+			// users of shares are among them
+			flags := slices.DeleteFunc(strings.Split(f[3], ","), func(option string) bool {
+				return strings.Contains(option, "=")
+			})
 			best, kind = f[1], f[2]+" ("+strings.Join(flags, ",")+")"
 		}
 	}

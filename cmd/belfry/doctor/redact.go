@@ -18,16 +18,19 @@ type rule struct {
 	by   string
 }
 
-// secrets are the rules. What they look for is looked for in everything, although none of it is asked for.
+// secrets are the rules. What they look for is looked for in everything, although none of it is
+// asked for.
 type secrets []rule
 
 func newSecrets() secrets {
 	return secrets{
-		{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), hidden}, // a key
-		{regexp.MustCompile(`\bbelfry_[A-Za-z0-9]+_[A-Za-z0-9_-]+`), hidden},                                          // an access token
-		{regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]+`), "$1 " + hidden},                             // what a header brings
-		{regexp.MustCompile(`[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{42,43}={1,2}`), hidden},                                // 16 or 32 bytes in base64, as keys of gossip are
-		{regexp.MustCompile(`://[^/\s"'?#]*@`), "://" + hidden + "@"},                                                 // users and passwords in URLs
+		// a key
+		{regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*PRIVATE KEY-----|$)`), hidden},
+		{regexp.MustCompile(`\bbelfry_[A-Za-z0-9]+_[A-Za-z0-9_-]+`), hidden},              // an access token
+		{regexp.MustCompile(`(?i)\b(bearer|basic) +[A-Za-z0-9._~+/=-]+`), "$1 " + hidden}, // what a header brings
+		// 16 or 32 bytes in base64, as keys of gossip are
+		{regexp.MustCompile(`[A-Za-z0-9+/]{22}==|[A-Za-z0-9+/]{42,43}={1,2}`), hidden},
+		{regexp.MustCompile(`://[^/\s"'?#]*@`), "://" + hidden + "@"}, // users and passwords in URLs
 	}
 }
 
@@ -39,7 +42,8 @@ func (s secrets) redact(text string) string {
 	return text
 }
 
-// metrics redacts the labels of metrics, not their names, and hashes the names of queues and namespaces.
+// metrics redacts the labels of metrics, not their names, and hashes the names of queues and
+// namespaces.
 func (s secrets) metrics(text string, names Names) string {
 	label := regexp.MustCompile(`\b(queue|namespace)="((?:[^"\\]|\\.)*)"`)
 	var out strings.Builder
@@ -61,7 +65,8 @@ func (s secrets) metrics(text string, names Names) string {
 // Names stands for names of queues in a bundle. The zero value leaves them as they are.
 type Names struct{ key []byte }
 
-// Hashed returns names that are the same wherever a queue is meant in one bundle, and tell nothing to whoever does not have the key, which is forgotten.
+// Hashed returns names that are the same wherever a queue is meant in one bundle, and tell nothing
+// to whoever does not have the key, which is forgotten.
 func Hashed() Names {
 	n := Names{key: make([]byte, 32)}
 	_, _ = rand.Read(n.key) // never fails

@@ -19,8 +19,8 @@ type Host struct {
 	Fatal func(error)
 }
 
-// WithOwnServer runs work with a server inside this process, on a data directory of its own. Without a directory it makes
-// one and removes it afterwards.
+// WithOwnServer runs work with a server inside this process, on a data directory of its own.
+// Without a directory it makes one and removes it afterwards.
 func (h Host) WithOwnServer(ctx context.Context, dir string, work func(*server.Server) error) (err error) {
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "belfry-"); err != nil {

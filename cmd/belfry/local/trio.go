@@ -16,7 +16,8 @@ import (
 const (
 	// TrioShards is one shard to lead for each node.
 	TrioShards = 3
-	// trioStartMax is how long three nodes may take to become a cluster: seconds, or a minute on a busy machine.
+	// trioStartMax is how long three nodes may take to become a cluster: seconds, or a minute on a
+	// busy machine.
 	trioStartMax = 3 * time.Minute
 	// trioLook is the time between two looks at how far they are.
 	trioLook = 50 * time.Millisecond
@@ -31,7 +32,8 @@ type Trio struct {
 	Stopped int
 }
 
-// WithTrio runs work with a cluster of three nodes, on data directories that it removes afterwards. It says how far they are while they form.
+// WithTrio runs work with a cluster of three nodes, on data directories that it removes afterwards.
+// It says how far they are while they form.
 func (h Host) WithTrio(ctx context.Context, forming func(voting, all int), work func(*Trio) error) (err error) {
 	dir, err := os.MkdirTemp("", "belfry-")
 	if err != nil {
@@ -42,7 +44,8 @@ func (h Host) WithTrio(ctx context.Context, forming func(voting, all int), work 
 	for i := range t.Configs {
 		name := fmt.Sprintf("n%d", i+1)
 		t.Configs[i] = h.OwnServer(filepath.Join(dir, name))
-		t.Configs[i].NodeID, t.Configs[i].Shards, t.Configs[i].Alone, t.Configs[i].SteadyAfter = name, TrioShards, false, time.Second
+		t.Configs[i].NodeID, t.Configs[i].Shards, t.Configs[i].Alone, t.Configs[i].SteadyAfter = name, TrioShards, false,
+			time.Second
 		t.Configs[i].Listen, t.Configs[i].PeerListen, t.Configs[i].GossipListen = trioListen, trioListen, trioListen
 	}
 	defer func() { err = errors.Join(err, t.stop(context.WithoutCancel(ctx))) }()
@@ -64,7 +67,8 @@ func (t *Trio) start(ctx context.Context, forming func(voting, all int)) (err er
 		t.Configs[i].Listen = t.Servers[i].Address() // also when it starts again
 		t.Configs[i].PeerListen, t.Configs[i].GossipListen = t.Servers[i].PeerAddress(), t.Servers[i].GossipAddress()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, trioStartMax, fmt.Errorf("the three nodes did not become a cluster in %s", trioStartMax))
+	ctx, cancel := context.WithTimeoutCause(ctx, trioStartMax,
+		fmt.Errorf("the three nodes did not become a cluster in %s", trioStartMax))
 	defer cancel()
 	look := time.NewTicker(trioLook)
 	defer look.Stop()
@@ -118,7 +122,8 @@ func (t *Trio) StopLeader(ctx context.Context, queue string) (string, error) {
 	return "", fmt.Errorf("no node leads queue %s", queue)
 }
 
-// StartAgain implements demo.Nodes. A node whose ports were taken meanwhile starts at others: clients know the other two nodes, and those find it by gossip.
+// StartAgain implements demo.Nodes. A node whose ports were taken meanwhile starts at others:
+// clients know the other two nodes, and those find it by gossip.
 func (t *Trio) StartAgain(ctx context.Context) (name string, err error) {
 	cfg := t.Configs[t.Stopped]
 	t.Servers[t.Stopped], err = server.Start(ctx, cfg)

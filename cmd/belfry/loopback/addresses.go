@@ -10,25 +10,28 @@ import (
 	"syscall"
 )
 
-// Ports below those that the system gives to outgoing connections: one of these may be taken between the moment in which it is found free and that in
-// which a server listens on it, or comes back to it.
+// Ports below those that the system gives to outgoing connections: one of these may be taken
+// between the moment in which it is found free and that in which a server listens on it, or comes
+// back to it.
 const (
 	portMin = 10_000
 	portMax = 32_000
 )
 
-// Addresses gives out addresses for servers that are started later, or again at the same address. The zero value is ready. Its methods may
-// be called from any goroutine.
+// Addresses gives out addresses for servers that are started later, or again at the same address.
+// The zero value is ready. Its methods may be called from any goroutine.
 type Addresses struct {
 	mu   sync.Mutex
 	next int // added to portMin
 }
 
-// Free returns an address on loopback that nobody listens on, and that it never returns again. It is on a host that belongs to this process:
-// what is picked for a server must still be free when that starts, whatever other processes pick meanwhile. It fails once the ports are used up.
+// Free returns an address on loopback that nobody listens on, and that it never returns again. It
+// is on a host that belongs to this process: what is picked for a server must still be free when
+// that starts, whatever other processes pick meanwhile. It fails once the ports are used up.
 func (a *Addresses) Free() (string, error) { return a.FreeRow(1) }
 
-// FreeRow is Free for so many ports in a row, of which it returns the first: a server takes those after its own unless it is told others.
+// FreeRow is Free for so many ports in a row, of which it returns the first: a server takes those
+// after its own unless it is told others.
 func (a *Addresses) FreeRow(n int) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,10 +51,13 @@ func (a *Addresses) FreeRow(n int) (string, error) {
 	return "", errors.New("there is no free port")
 }
 
-// isFree reports whether nobody listens at an address, neither for streams nor for packets, as somebody may who listens on all hosts. It does not listen for
-// streams itself: a process that is forked meanwhile would hold the address until it runs its own program. For packets there is no other way.
+// isFree reports whether nobody listens at an address, neither for streams nor for packets, as
+// somebody may who listens on all hosts. It does not listen for streams itself: a process that is
+// forked meanwhile would hold the address until it runs its own program. For packets there is no
+// other way.
 func isFree(address string) bool {
-	if stream, err := net.Dial("tcp", address); !errors.Is(err, syscall.ECONNREFUSED) { //nolint:noctx // on loopback there is nothing to wait for
+	if stream, err := net.Dial("tcp", address); !errors.Is(err,
+		syscall.ECONNREFUSED) { //nolint:noctx // on loopback there is nothing to wait for
 		if err == nil {
 			_ = stream.Close() // it was only a question
 		}

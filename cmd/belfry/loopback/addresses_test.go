@@ -22,7 +22,8 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer streams.Close()
-	packets, err := net.ListenPacket("udp", fmt.Sprintf("%s:%d", host, portMin+2)) //nolint:noctx // on loopback there is nothing to wait for
+	packets, err := net.ListenPacket("udp",
+		fmt.Sprintf("%s:%d", host, portMin+2)) //nolint:noctx // on loopback there is nothing to wait for
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +74,8 @@ func free(t *testing.T, a *Addresses) string {
 	return address
 }
 
-// TestAddressesWhileProcessesStart: at what was picked a server can listen, also while other tests start processes.
+// TestAddressesWhileProcessesStart: at what was picked a server can listen, also while other tests
+// start processes.
 func TestAddressesWhileProcessesStart(t *testing.T) {
 	var a Addresses
 	done := make(chan struct{})

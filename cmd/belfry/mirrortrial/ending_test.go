@@ -10,13 +10,15 @@ import (
 // holdLost is what a command says that was overtaken.
 const holdLost = "the right to mirror this queue was lost"
 
-// givenWay is what a command says that has let an export have the queue, or has found that one took the jobs back.
+// givenWay is what a command says that has let an export have the queue, or has found that one took
+// the jobs back.
 const givenWay = "belfry: waiting: "
 
 // away are ends of commands that find Redis gone at once, or do not ask again.
 var away = []string{"no Redis answers", "EOF", "connection reset", "broken pipe", "i/o timeout", "LOADING"}
 
-// nothingThere is what a command says about a queue that was not brought over yet, wished what one says that a rollback came before.
+// nothingThere is what a command says about a queue that was not brought over yet, wished what one
+// says that a rollback came before.
 const (
 	nothingThere = "this database of Redis has no delayed queue"
 	wished       = "a rollback, an export or a settle asks for this queue"
@@ -31,7 +33,8 @@ var mayEnd = map[string][]string{
 	"finalize": append([]string{nothingThere, "cannot be ended yet", "has something again"}, away...),
 }
 
-// ending is how a command says that it ended, and whether it may: one that had the hold goes on when Redis comes back.
+// ending is how a command says that it ended, and whether it may: one that had the hold goes on
+// when Redis comes back.
 func ending(verb string, p *process, hadHold bool) (text string, known bool) {
 	last := strings.TrimSpace(processtest.Tail(strings.TrimSpace(p.said.String()), 1))
 	may := append([]string{holdLost}, mayEnd[verb]...)

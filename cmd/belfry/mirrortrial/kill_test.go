@@ -16,7 +16,8 @@ import (
 var kills = flag.Int("trial.kills", 10, "how often each of the TestKill… kills its commands")
 
 const (
-	// killQueues is how many queues a trial of kills has: each is out of work for the length of a hold after a kill.
+	// killQueues is how many queues a trial of kills has: each is out of work for the length of a hold
+	// after a kill.
 	killQueues = 4
 	// longTrial is how many kills make a trial one that must hit.
 	longTrial = 100
@@ -26,10 +27,12 @@ const (
 	longDelay = time.Hour
 )
 
-// soon is a delay that is over within the trial, so that sometimes Redisson delivers and sometimes Belfry.
+// soon is a delay that is over within the trial, so that sometimes Redisson delivers and sometimes
+// Belfry.
 func soon() time.Duration { return rand.N(3 * time.Second) }
 
-// TestKillImport kills `belfry mirror import --follow` while producers, workers and consumers of both sides go on, and Redis is restarted and cut off.
+// TestKillImport kills `belfry mirror import --follow` while producers, workers and consumers of
+// both sides go on, and Redis is restarted and cut off.
 func TestKillImport(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", killQueues)
@@ -68,13 +71,15 @@ func TestKillImport(t *testing.T) {
 	s.takeReady()
 	s.wantEmpty()
 	k.print()
-	t.Logf("at least %d repeats absorbed, %d of them by the last import; %+v", repeats.Load()+last, last, s.ledger.close(t, true))
+	t.Logf("at least %d repeats absorbed, %d of them by the last import; %+v", repeats.Load()+last, last,
+		s.ledger.close(t, true))
 	if long := *kills >= longTrial; long && (k.hits == 0 || repeats.Load() == 0) {
 		t.Error("the kills did not hit")
 	}
 }
 
-// repeatsAhead counts the claimed entries of a queue that Belfry has or had: the next import puts them again.
+// repeatsAhead counts the claimed entries of a queue that Belfry has or had: the next import puts
+// them again.
 func (s *stage) repeatsAhead(ctx context.Context, q *queue) int64 {
 	members, err := s.rdb.ZRange(ctx, q.key("belfry_handover"), 0, -1).Result()
 	if err != nil {
@@ -95,7 +100,8 @@ func (s *stage) repeatsAhead(ctx context.Context, q *queue) int64 {
 	return n.Load()
 }
 
-// TestKillBridge kills `belfry mirror run` while producers of both sides and workers go on. Everything comes to the ready list, once.
+// TestKillBridge kills `belfry mirror run` while producers of both sides and workers go on.
+// Everything comes to the ready list, once.
 func TestKillBridge(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", killQueues)
@@ -135,10 +141,12 @@ func (s *stage) drainBridge(q *queue) {
 	p.signal(syscall.SIGINT)
 }
 
-// refill is how many jobs are put when an export has come to its end before it was killed often enough.
+// refill is how many jobs are put when an export has come to its end before it was killed often
+// enough.
 const refill = 2000
 
-// TestKillExport kills `belfry mirror export` while jobs are put and workers go on, until everything is back in Redis.
+// TestKillExport kills `belfry mirror export` while jobs are put and workers go on, until
+// everything is back in Redis.
 func TestKillExport(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", 2)

@@ -24,8 +24,9 @@ type fate struct {
 	sure          bool // whoever offered it was told that it is there; else it may be
 	redis, belfry uint8
 	grants        []grant
-	// mayHave says that a consumer of Belfry may be given it though Redis delivers it: a bridge was putting it on the ready list when it ended, or its consumer at the source was late, and nobody has cancelled it yet.
-	// That is so until a time, or without end if that is zero.
+	// mayHave says that a consumer of Belfry may be given it though Redis delivers it: a bridge was
+	// putting it on the ready list when it ended, or its consumer at the source was late, and nobody
+	// has cancelled it yet. That is so until a time, or without end if that is zero.
 	mayHave  bool
 	until    time.Time
 	attempts int // at least, of such a grant
@@ -42,10 +43,13 @@ func (f *fate) twice() bool {
 	if f.redis > 1 || f.belfry > 1 {
 		return true
 	}
-	return f.redis > 0 && (f.belfry > 0 && len(f.grants) == 0 || slices.ContainsFunc(f.grants, func(g grant) bool { return !f.allows(g) }))
+	return f.redis > 0 && (f.belfry > 0 && len(f.grants) == 0 || slices.ContainsFunc(f.grants, func(g grant) bool {
+		return !f.allows(g)
+	}))
 }
 
-// allows reports whether a consumer of Belfry may have been given what Redis delivers: once the lease of the bridge had ended, and before the next process came.
+// allows reports whether a consumer of Belfry may have been given what Redis delivers: once the
+// lease of the bridge had ended, and before the next process came.
 func (f *fate) allows(g grant) bool {
 	return f.mayHave && g.attempt >= f.attempts && (f.until.IsZero() || g.at.Before(f.until))
 }
@@ -108,7 +112,8 @@ func (l *ledger) granted(jobs []*client.Job) {
 	}
 }
 
-// mayHave enters until when a consumer of Belfry may be given a payload that Redis delivers, and that it is the so many-th to be given it, at least.
+// mayHave enters until when a consumer of Belfry may be given a payload that Redis delivers, and
+// that it is the so many-th to be given it, at least.
 func (l *ledger) mayHave(payload string, until time.Time, attempts int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,11 +144,13 @@ func (l *ledger) missing() (payloads []string) {
 
 // account is what a ledger adds up to.
 type account struct {
-	// Offered were answered. Of those in Doubt the answer was cut off; There are those of them that came all the same.
+	// Offered were answered. Of those in Doubt the answer was cut off; There are those of them that
+	// came all the same.
 	Offered, Doubt, There int
 	// Redis and Belfry have so many each.
 	Redis, Belfry int
-	// Lost were offered and are nowhere, Twice are there more often than is promised, Unknown were never offered. Both are there twice as may be.
+	// Lost were offered and are nowhere, Twice are there more often than is promised, Unknown were
+	// never offered. Both are there twice as may be.
 	Lost, Twice, Unknown, Both int
 }
 
@@ -188,7 +195,10 @@ func (l *ledger) close(t *testing.T, both bool) account {
 	t.Helper()
 	a := l.account()
 	if a.Lost > 0 || a.Twice > 0 || a.Unknown > 0 {
-		t.Errorf("%d are lost, such as %v; %d are there twice, such as %v; %d were never offered", a.Lost, l.some(func(f fate) bool { return f.sure && f.redis+f.belfry == 0 }),
+		t.Errorf("%d are lost, such as %v; %d are there twice, such as %v; %d were never offered", a.Lost,
+			l.some(func(f fate) bool {
+				return f.sure && f.redis+f.belfry == 0
+			}),
 			a.Twice, l.some(func(f fate) bool { return f.twice() }), a.Unknown)
 	}
 	if a.Offered == 0 || both && (a.Redis == 0 || a.Belfry == 0) {
@@ -197,7 +207,8 @@ func (l *ledger) close(t *testing.T, both bool) account {
 	return a
 }
 
-// TestLedger: what is lost, there twice or from nowhere is found; an offer in doubt may come or not.
+// TestLedger: what is lost, there twice or from nowhere is found; an offer in doubt may come or
+// not.
 func TestLedger(t *testing.T) {
 	l := &ledger{}
 	for n := range 12 {
@@ -210,12 +221,15 @@ func TestLedger(t *testing.T) {
 	}
 	l.byRedis("order 0", "order 1", "order 2", "order 6")
 	l.byBelfry("order 2", "order 3", "order 4", "order 4", "order 12", "else")
-	// Four that a bridge was putting on the list: one came after its lease, one before, one too late, one was not acked.
+	// Four that a bridge was putting on the list: one came after its lease, one before, one too late,
+	// one was not acked.
 	l.byRedis("order 8", "order 9", "order 10", "order 11")
 	l.byBelfry("order 8", "order 9", "order 10")
 	for n, attempt := range map[int]int{8: 2, 9: 1, 10: 2, 11: 1} {
 		l.mayHave(fmt.Sprint("order ", n), time.Unix(int64(n)%10, 0), 2)
-		l.granted([]*client.Job{{Body: fmt.Append(nil, "order ", n), Attempt: attempt, LeaseUntil: time.Unix(10, 0), TTR: 5 * time.Second}})
+		l.granted([]*client.Job{{
+			Body: fmt.Append(nil, "order ", n), Attempt: attempt, LeaseUntil: time.Unix(10, 0), TTR: 5 * time.Second,
+		}})
 	}
 	if got := l.missing(); len(got) != 1 || got[0] != "order 5" {
 		t.Errorf("missing are %q", got)

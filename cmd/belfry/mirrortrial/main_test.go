@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the machine is.
+	// waitMax bounds every wait for a condition: only what hangs takes that long, however busy the
+	// machine is.
 	waitMax = 5 * time.Minute
 	// lookPause is the time between two looks at a condition.
 	lookPause = 20 * time.Millisecond
@@ -70,7 +71,10 @@ func (q *queue) key(prefix string) string {
 // newStage starts both. The Redis syncs its file as told: "always", "everysec".
 func newStage(t *testing.T, appendfsync string, queues int, more ...redistest.Option) *stage {
 	t.Helper()
-	s := &stage{t: t, redis: redistest.Start(t, append([]redistest.Option{redistest.WithAOF(appendfsync)}, more...)...), ledger: &ledger{}}
+	s := &stage{
+		t: t, redis: redistest.Start(t, append([]redistest.Option{redistest.WithAOF(appendfsync)}, more...)...),
+		ledger: &ledger{},
+	}
 	s.rdb = redis.NewClient(&redis.Options{ // what fails may have been done, and is not sent again
 		Addr: s.redis.Address(), ClientName: "redisson", MaxRetries: -1, DialerRetries: 1, PoolSize: 100,
 		ReadTimeout:              time.Minute, // Redisson's own scripts may take seconds
@@ -86,7 +90,9 @@ func newStage(t *testing.T, appendfsync string, queues int, more ...redistest.Op
 	t.Cleanup(func() { s.sdk.Close() })
 	for n := range queues {
 		name := fmt.Sprintf("orders-%d", n)
-		s.queues = append(s.queues, &queue{name: name, app: redissontest.New(s.rdb, name, redissontest.NewGeneration, time.Now)})
+		s.queues = append(s.queues, &queue{
+			name: name, app: redissontest.New(s.rdb, name, redissontest.NewGeneration, time.Now),
+		})
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -130,7 +136,8 @@ func (s *stage) sizes(ctx context.Context, q *queue) (map[string]int64, error) {
 	var all []*redis.IntCmd
 	names := []string{"timer", "list", "ready", "handover", "aside", "orphans", "returned", "rung", "ready claimed"}
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-		all = append(all, p.ZCard(ctx, q.key("redisson_delay_queue_timeout")), p.LLen(ctx, q.key("redisson_delay_queue")), p.LLen(ctx, q.name),
+		all = append(all, p.ZCard(ctx, q.key("redisson_delay_queue_timeout")), p.LLen(ctx, q.key("redisson_delay_queue")),
+			p.LLen(ctx, q.name),
 			p.ZCard(ctx, q.key("belfry_handover")), p.ZCard(ctx, q.key("belfry_aside")), p.LLen(ctx, q.key("belfry_orphans")),
 			p.SCard(ctx, q.key("belfry_returned")), p.SCard(ctx, q.key("belfry_rung")),
 			p.HLen(ctx, q.key("belfry_handover_ready")))

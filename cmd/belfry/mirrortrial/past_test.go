@@ -11,11 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// past is what befell the ready lists of a Redis, replayed from what it wrote: a consumer that was cut off does not know what it popped, and Redis does.
+// past is what befell the ready lists of a Redis, replayed from what it wrote: a consumer that was
+// cut off does not know what it popped, and Redis does.
 type past struct {
 	queues map[string]*pastQueue // by each key that is looked at
 	marks  int
-	// closing are windows that end at the mark after the next: that one was begun when Redis had answered the next.
+	// closing are windows that end at the mark after the next: that one was begun when Redis had
+	// answered the next.
 	closing []closing
 }
 
@@ -28,7 +30,8 @@ type pastQueue struct {
 	fence string
 	// popped are payloads that consumers took.
 	popped []string
-	// windows say until when a consumer of Belfry may have been given what a process had put on the list when it ended. Zero: it still may.
+	// windows say until when a consumer of Belfry may have been given what a process had put on the
+	// list when it ended. Zero: it still may.
 	windows map[string]time.Time
 	open    map[string]bool // ids of windows
 }
@@ -149,7 +152,8 @@ func (s *stage) keepTime() *traffic {
 	})
 }
 
-// TestPast: what was popped is found, and for how long a job that was put on the list may be in Belfry as well.
+// TestPast: what was popped is found, and for how long a job that was put on the list may be in
+// Belfry as well.
 func TestPast(t *testing.T) {
 	q := &queue{name: "orders-0"}
 	p := newPast([]*queue{q})
@@ -157,10 +161,12 @@ func TestPast(t *testing.T) {
 	for _, text := range []string{
 		"SELECT 0", "RPUSH orders-0 a b", "LPOP orders-0", "LTRIM orders-0 1 -1", "MULTI",
 		"HSET belfry_mirror:{orders-0} cluster c fence 1",
-		"RPUSH orders-0 c", "SADD belfry_rung:{orders-0} tag-c", "RPUSH orders-0 d", "SADD belfry_rung:{orders-0} tag-d", "EXEC",
+		"RPUSH orders-0 c", "SADD belfry_rung:{orders-0} tag-c", "RPUSH orders-0 d", "SADD belfry_rung:{orders-0} tag-d",
+		"EXEC",
 		"RPUSH orders-0 e", "SADD belfry_rung:{orders-0} tag-e",
 		"SREM belfry_rung:{orders-0} tag-c", "DEL orders-0", "RPUSH other f",
-		"HSET belfry_mirror:{orders-0} cluster c fence 2", "SET trial:time 5", "SREM belfry_rung:{orders-0} tag-d", "SET trial:time 6", "SET trial:time 7", "SET trial:time 8",
+		"HSET belfry_mirror:{orders-0} cluster c fence 2", "SET trial:time 5", "SREM belfry_rung:{orders-0} tag-d",
+		"SET trial:time 6", "SET trial:time 7", "SET trial:time 8",
 	} {
 		write(text)
 	}

@@ -12,11 +12,13 @@ import (
 type attempt struct {
 	verb string
 	args []string
-	// blind is when it is killed if it does not have the hold by then; zero: it is waited for. after is when it is killed once it has it; zero: it is left to end.
+	// blind is when it is killed if it does not have the hold by then; zero: it is waited for. after
+	// is when it is killed once it has it; zero: it is left to end.
 	blind, after time.Duration
 }
 
-// step is what one queue goes through next: a command, perhaps a second one beside it, and who else is there.
+// step is what one queue goes through next: a command, perhaps a second one beside it, and who else
+// is there.
 type step struct {
 	attempt
 	second *attempt
@@ -26,7 +28,8 @@ type step struct {
 	beside, frozen time.Duration
 	// secondFirst kills the second before the first.
 	secondFirst bool
-	// quiet has no process of Redisson there; taking its consumers, putting producers of Belfry. resume ends the pause of an export that came to its end.
+	// quiet has no process of Redisson there; taking its consumers, putting producers of Belfry.
+	// resume ends the pause of an export that came to its end.
 	quiet, taking, putting, resume bool
 }
 
@@ -41,10 +44,12 @@ func (s step) String() string {
 
 // verbs are the commands, as often as they should come.
 var verbs = []string{
-	"import", "import", "follow", "follow", "follow", "run", "run", "run", "run", "export", "export", "export", "rollback", "rollback", "cutover", "cutover", "finalize", "finalize", "inspect",
+	"import", "import", "follow", "follow", "follow", "run", "run", "run", "run", "export", "export", "export", "rollback",
+	"rollback", "cutover", "cutover", "finalize", "finalize", "inspect",
 }
 
-// sequence makes steps. It asks nothing but its own source of randomness, so that the same seed gives the same steps.
+// sequence makes steps. It asks nothing but its own source of randomness, so that the same seed
+// gives the same steps.
 type sequence struct {
 	*rand.Rand
 	aside bool // the queue has entries that Belfry cannot take
@@ -54,7 +59,8 @@ type sequence struct {
 // next is the next step.
 func (s *sequence) next() step {
 	one := step{
-		attempt: s.attempt(verbs[s.IntN(len(verbs))]), quiet: s.IntN(4) == 0, taking: s.IntN(2) == 0, putting: s.IntN(2) == 0, resume: s.IntN(5) > 0,
+		attempt: s.attempt(verbs[s.IntN(len(verbs))]), quiet: s.IntN(4) == 0, taking: s.IntN(2) == 0, putting: s.IntN(2) == 0,
+		resume: s.IntN(5) > 0,
 		beside: s.short(700 * time.Millisecond), secondFirst: s.IntN(5) == 0,
 	}
 	if s.IntN(3) == 0 {

@@ -48,7 +48,8 @@ func (s *saying) String() string {
 
 // mirrorArgs completes the arguments of a command of `mirror`.
 func (s *stage) mirrorArgs(q *queue, verb string, more ...string) []string {
-	return append([]string{"mirror", verb, s.redis.URL() + "?client_name=belfry-mirror", "--queue", q.name, "--server", s.server.URL()}, more...)
+	return append([]string{"mirror", verb, s.redis.URL() + "?client_name=belfry-mirror", "--queue", q.name, "--server",
+		s.server.URL()}, more...)
 }
 
 // run starts the command. It is killed with the test at the latest.
@@ -115,7 +116,8 @@ type killing struct {
 	args func(q *queue) []string
 	// mark is the key that has what a killed command has begun and not finished.
 	mark string
-	// later is called after each kill, done when a command ended by itself, as it should. Both may be nil.
+	// later is called after each kill, done when a command ended by itself, as it should. Both may be
+	// nil.
 	later func(ctx context.Context, q *queue)
 	done  func(ctx context.Context, q *queue)
 
@@ -153,7 +155,8 @@ func (k *killing) run(kills int) {
 	k.shake(rand.New(rand.NewPCG(rand.Uint64(), 0)), all)
 }
 
-// shake cuts connections to Redis, restarts and freezes it, by turns, until a channel is closed, and at least once each.
+// shake cuts connections to Redis, restarts and freezes it, by turns, until a channel is closed,
+// and at least once each.
 func (s *stage) shake(random *rand.Rand, until <-chan struct{}) {
 	s.t.Helper()
 	faults := []func(){
@@ -183,12 +186,14 @@ func (s *stage) shake(random *rand.Rand, until <-chan struct{}) {
 	}
 }
 
-// fence is the last that Redis has seen of a queue; empty if there is none, or Redis does not answer.
+// fence is the last that Redis has seen of a queue; empty if there is none, or Redis does not
+// answer.
 func (s *stage) fence(ctx context.Context, q *queue) string {
 	return s.rdb.HGet(ctx, q.key("belfry_mirror"), "fence").Val()
 }
 
-// fenceBefore is fence of a Redis that may be away for a moment: what is taken for the fence of one process must not be its predecessor's.
+// fenceBefore is fence of a Redis that may be away for a moment: what is taken for the fence of one
+// process must not be its predecessor's.
 func (s *stage) fenceBefore(ctx context.Context, q *queue) string {
 	for {
 		fence, err := s.rdb.HGet(ctx, q.key("belfry_mirror"), "fence").Result()
@@ -199,7 +204,8 @@ func (s *stage) fenceBefore(ctx context.Context, q *queue) string {
 	}
 }
 
-// one starts a command, kills it at a moment when it has the hold, and notes what it left behind. A command that ends by itself is no kill.
+// one starts a command, kills it at a moment when it has the hold, and notes what it left behind. A
+// command that ends by itself is no kill.
 func (k *killing) one(ctx context.Context, q *queue) {
 	before := k.fenceBefore(ctx, q)
 	p := k.stage.run(append(k.args(q), "--hold", "1s")...) // the next has to wait for as long

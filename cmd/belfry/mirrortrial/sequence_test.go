@@ -18,14 +18,17 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-var seed = flag.Uint64("trial.seed", 0, "what the steps of TestKillSequence are made from; 0 takes one at random and prints it")
+var seed = flag.Uint64("trial.seed", 0,
+	"what the steps of TestKillSequence are made from; 0 takes one at random and prints it")
 
 const (
 	// endMax is for how long a command that is left to end may run: beside producers some never do.
 	endMax = 4 * time.Second
-	// holdMax is how long a command is waited for that does not get the hold: one that finds a rollback waits for ever, others until a hold has lapsed.
+	// holdMax is how long a command is waited for that does not get the hold: one that finds a
+	// rollback waits for ever, others until a hold has lapsed.
 	holdMax = 5 * time.Second
-	// farEntries are in the last queue and due later than Belfry takes: imports set them aside, rollbacks give them back.
+	// farEntries are in the last queue and due later than Belfry takes: imports set them aside,
+	// rollbacks give them back.
 	farEntries = 20
 	farDelay   = 150 * 365 * 24 * time.Hour
 	// longOf is of how many entries one is not due within the trial.
@@ -60,12 +63,15 @@ type lane struct {
 
 	offering, putting, taking atomic.Bool
 	workers                   *traffic
-	// paused says that an export was begun since the queue was resumed, owed that it was interrupted and none has come to its end since.
+	// paused says that an export was begun since the queue was resumed, owed that it was interrupted
+	// and none has come to its end since.
 	paused, owed bool
 }
 
-// TestKillSequence has queues go through commands in any order, two at once as well, which are killed or left to end, while producers, workers and consumers of both sides go on and Redis is restarted, frozen and cut off.
-// In the end every payload was delivered, and by one side only, but for what mirror/README.md excepts.
+// TestKillSequence has queues go through commands in any order, two at once as well, which are
+// killed or left to end, while producers, workers and consumers of both sides go on and Redis is
+// restarted, frozen and cut off. In the end every payload was delivered, and by one side only, but
+// for what mirror/README.md excepts.
 func TestKillSequence(t *testing.T) {
 	t.Parallel()
 	chosen := *seed
@@ -163,7 +169,8 @@ func (l *lane) begin() {
 	})
 }
 
-// delay is longer in a long trial, so that there is more to carry to and fro. Some outlast every trial, and go to and fro as often as it does.
+// delay is longer in a long trial, so that there is more to carry to and fro. Some outlast every
+// trial, and go to and fro as often as it does.
 func (l *lane) delay() time.Duration {
 	switch {
 	case rand.IntN(longOf) == 0:
@@ -237,7 +244,8 @@ func (l *lane) beside(ctx context.Context, st step, first *process, before strin
 	}
 }
 
-// together looks at two commands of which the first had the hold. If another has it now, the first has let go of it, or has stood still: it must not go on.
+// together looks at two commands of which the first had the hold. If another has it now, the first
+// has let go of it, or has stood still: it must not go on.
 func (l *lane) together(ctx context.Context, st step, first, second *process, held string) {
 	if now := l.fence(ctx, l.q); now == held {
 		if first.runs() && second.runs() && st.second.verb != "inspect" {
@@ -363,7 +371,8 @@ func (l *lane) ended(a attempt, p *process, has bool) {
 
 // resume has the queue of Belfry handed out again.
 func (l *lane) resume() {
-	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name, &client.QueueSettings{Paused: new(false)}); err != nil {
+	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name,
+		&client.QueueSettings{Paused: new(false)}); err != nil {
 		l.t.Errorf("resuming %s: %v", l.q.name, err)
 		return
 	}
@@ -392,7 +401,8 @@ func (l *lane) drain() {
 	}
 	l.stage.await(fmt.Sprintf("%s to be delivered", l.q.name), func(ctx context.Context) (bool, error) {
 		ready := l.rdb.LLen(ctx, l.q.name)
-		timer := l.rdb.ZCount(ctx, l.q.key("redisson_delay_queue_timeout"), "-inf", fmt.Sprint(time.Now().Add(longDelay/2).UnixMilli()))
+		timer := l.rdb.ZCount(ctx, l.q.key("redisson_delay_queue_timeout"), "-inf",
+			fmt.Sprint(time.Now().Add(longDelay/2).UnixMilli()))
 		if err := errors.Join(ready.Err(), timer.Err()); err != nil || ready.Val()+timer.Val() > 0 {
 			return false, err
 		}
@@ -410,7 +420,8 @@ func (l *lane) finish(verb string, args ...string) {
 	}
 }
 
-// stayed enters what never falls due, wherever it is, and checks that Redisson's list and timer agree.
+// stayed enters what never falls due, wherever it is, and checks that Redisson's list and timer
+// agree.
 func (l *lane) stayed() {
 	for _, key := range []string{"redisson_delay_queue_timeout", "belfry_aside"} {
 		members, err := l.rdb.ZRange(l.t.Context(), l.q.key(key), 0, -1).Result()
@@ -430,9 +441,12 @@ func (l *lane) stayed() {
 // print says what the trial did, and fails if it was little.
 func (tr *trial) print() {
 	tr.t.Helper()
-	tr.t.Logf("killed %v, %d of them in the middle of something; came to their end %v; %d waited for another, %d were overtaken", tr.kills, tr.hits, tr.finished, tr.waited, tr.overtook)
+	tr.t.Logf("killed %v, %d of them in the middle of something; came to their end %v; %d waited for another, %d were "+
+		"overtaken", tr.kills, tr.hits, tr.finished, tr.waited, tr.overtook)
 	tr.t.Logf("ended with an error: %v", tr.endings)
-	if *kills >= longTrial && (tr.hits == 0 || tr.waited == 0 || tr.overtook == 0 || len(tr.kills) < 7 || tr.finished["finalize"] == 0 || tr.finished["rollback"] == 0 || tr.finished["cutover"] == 0) {
+	if *kills >= longTrial &&
+		(tr.hits == 0 || tr.waited == 0 || tr.overtook == 0 || len(tr.kills) < 7 || tr.finished["finalize"] == 0 ||
+			tr.finished["rollback"] == 0 || tr.finished["cutover"] == 0) {
 		tr.t.Error("the trial shows little")
 	}
 }

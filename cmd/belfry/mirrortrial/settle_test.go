@@ -11,8 +11,10 @@ import (
 	"github.com/belfrydb/belfry/mirror"
 )
 
-// TestKillSettle kills `belfry mirror import --follow` and `belfry mirror settle` by turns, while producers, workers and consumers of both sides go on. Settle alone brings over what was claimed then; the last import finds
-// nothing half done. Nothing is lost, nothing comes twice, and Redisson's clients and Belfry deliver nothing before its time.
+// TestKillSettle kills `belfry mirror import --follow` and `belfry mirror settle` by turns, while
+// producers, workers and consumers of both sides go on. Settle alone brings over what was claimed
+// then; the last import finds nothing half done. Nothing is lost, nothing comes twice, and
+// Redisson's clients and Belfry deliver nothing before its time.
 func TestKillSettle(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", killQueues)
@@ -66,7 +68,8 @@ func TestKillSettle(t *testing.T) {
 	t.Logf("%+v", s.ledger.close(t, true))
 }
 
-// strand has an import claim entries that it cannot put, because the server stands still, and kills it then.
+// strand has an import claim entries that it cannot put, because the server stands still, and kills
+// it then.
 func (s *stage) strand(q *queue) {
 	s.t.Helper()
 	before := s.fenceBefore(s.t.Context(), q)

@@ -29,7 +29,8 @@ const (
 	fillBatch  = 1000
 	// readers is how many jobs are read at a time in the end.
 	readers = 128
-	// Of that many entries that wait one falls due while the trial runs, and of that many that are offered then: Redisson searches its list for each.
+	// Of that many entries that wait one falls due while the trial runs, and of that many that are
+	// offered then: Redisson searches its list for each.
 	soonOfWaiting = 10_000
 	soonOfOffered = 20
 	soonMin       = 5 * time.Second
@@ -45,7 +46,8 @@ func sizeDelay(soonOf int, soon time.Duration) time.Duration {
 	return longDelay + rand.N(24*time.Hour)
 }
 
-// TestSize imports many entries while producers and workers go on, leaving Redis most of its time, and again without leaving it any.
+// TestSize imports many entries while producers and workers go on, leaving Redis most of its time,
+// and again without leaving it any.
 func TestSize(t *testing.T) {
 	for _, share := range []string{"0.25", "1"} {
 		t.Run("share "+share, func(t *testing.T) {
@@ -62,7 +64,9 @@ func TestSize(t *testing.T) {
 			s.importAll(s.queues[0])
 			transferring.end()
 			s.takeReady()
-			s.await("what falls due soon to be consumed", func(ctx context.Context) (bool, error) { return s.quiet(ctx, s.queues[0]) })
+			s.await("what falls due soon to be consumed", func(ctx context.Context) (bool, error) {
+				return s.quiet(ctx, s.queues[0])
+			})
 			consuming.end()
 			s.list(s.queues[0])
 			s.wantEmpty()
@@ -97,8 +101,9 @@ func (s *stage) fill(q *queue, total int) {
 	}
 }
 
-// importWatched imports, and says how fast it was and how much memory it took on its way. When little is left it calls enough: an import ends when nothing is left, and producers may
-// keep it from that.
+// importWatched imports, and says how fast it was and how much memory it took on its way. When
+// little is left it calls enough: an import ends when nothing is left, and producers may keep it
+// from that.
 func (s *stage) importWatched(q *queue, share string, enough func()) {
 	s.t.Helper()
 	sizes, err := s.sizes(s.t.Context(), q)
@@ -141,7 +146,8 @@ func (s *stage) importWatched(q *queue, share string, enough func()) {
 		s.t.Fatalf("the import ended with %v:\n%s", p.err, p.tail())
 	}
 	at[100] = last
-	s.t.Logf("share %s: %d entries in %.1f s, %.0f/s, or %.0f/s since the first claim: %s", share, total, took.Seconds(), float64(total)/took.Seconds(),
+	s.t.Logf("share %s: %d entries in %.1f s, %.0f/s, or %.0f/s since the first claim: %s", share, total, took.Seconds(),
+		float64(total)/took.Seconds(),
 		float64(total)/claiming.Seconds(), strings.Join(strings.Fields(p.out.String()), " "))
 	s.t.Logf("memory of the importer (VmHWM, VmRSS) at 10 %%: %s, 50 %%: %s, 100 %%: %s", at[10], at[50], at[100])
 	if *entries >= sizeLong && highest(at[100]) > highest(at[10])+highest(at[10])/4 {
@@ -149,7 +155,8 @@ func (s *stage) importWatched(q *queue, share string, enough func()) {
 	}
 }
 
-// memoryOf is the largest and the present size of a process, such as "31000 kB, 30500 kB"; empty if it has ended.
+// memoryOf is the largest and the present size of a process, such as "31000 kB, 30500 kB"; empty if
+// it has ended.
 func memoryOf(pid int) string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -173,10 +180,15 @@ func highest(memory string) int {
 	return n
 }
 
-// quiet reports whether all jobs of a queue are due much later. It asks in the order in which a job goes, and not for counts: those are of the last change, and a job that has just fallen due is in
+// quiet reports whether all jobs of a queue are due much later. It asks in the order in which a job
+// goes, and not for counts: those are of the last change, and a job that has just fallen due is in
 // neither answer.
 func (s *stage) quiet(ctx context.Context, q *queue) (bool, error) {
-	for _, o := range []client.ListOptions{{State: "DELAYED", DueBefore: time.Now().Add(longDelay / 2)}, {State: "READY"}, {State: "RESERVED"}} {
+	for _, o := range []client.ListOptions{
+		{State: "DELAYED", DueBefore: time.Now().Add(longDelay / 2)},
+		{State: "READY"},
+		{State: "RESERVED"},
+	} {
 		for _, err := range s.sdk.List(ctx, q.name, o) {
 			return false, err
 		}
@@ -236,7 +248,8 @@ func (s *stage) blocked() {
 		if len(slowest.Args) > 0 {
 			command = slowest.Args[0]
 		}
-		s.t.Logf("the longest that one of %s held up Redis: %v (%s); %d took more than %v", of.who, slowest.Duration, command, over, blockedMax/5)
+		s.t.Logf("the longest that one of %s held up Redis: %v (%s); %d took more than %v", of.who, slowest.Duration, command,
+			over, blockedMax/5)
 		if *entries >= sizeLong && of.name == "belfry-mirror" && slowest.Duration > blockedMax {
 			s.t.Errorf("that is more than %v", blockedMax)
 		}

@@ -17,9 +17,11 @@ const (
 	sourceTTR   = 2 * time.Second
 	sourceTries = 3
 	pumpPause   = 100 * time.Millisecond
-	// publishPause is between two jobs of a producer: a server of ouqiang/delay-queue takes several commands to move each.
+	// publishPause is between two jobs of a producer: a server of ouqiang/delay-queue takes several
+	// commands to move each.
 	publishPause = 10 * time.Millisecond
-	// stoppedKey is written when no server of the source runs any more, after which an import may take what consumers held.
+	// stoppedKey is written when no server of the source runs any more, after which an import may take
+	// what consumers held.
 	stoppedKey = "trial:stopped"
 )
 
@@ -78,8 +80,10 @@ func (o *youzanOrigin) finish(ctx context.Context, id string) error {
 	return err
 }
 
-// TestKillSource kills imports from lmstfy and from ouqiang/delay-queue while a server of theirs takes jobs, hands them out, lets leases lapse and ends jobs, and Redis is restarted, frozen and cut off. In the end a
-// stopped server's jobs are brought over as well, and every job was ended by one side only, but for what mirror/README.md excepts.
+// TestKillSource kills imports from lmstfy and from ouqiang/delay-queue while a server of theirs
+// takes jobs, hands them out, lets leases lapse and ends jobs, and Redis is restarted, frozen and
+// cut off. In the end a stopped server's jobs are brought over as well, and every job was ended by
+// one side only, but for what mirror/README.md excepts.
 func TestKillSource(t *testing.T) {
 	t.Parallel()
 	t.Run("lmstfy", func(t *testing.T) {
@@ -93,7 +97,9 @@ func TestKillSource(t *testing.T) {
 			o.Serial.Store(uint64(n) << 24)
 			origins = append(origins, o)
 		}
-		s.killSource(t, origins, func() []string { return []string{"--dead", []string{"leave", "queue", "respawn"}[rand.IntN(3)]} }, &lmstfyPast{stage: s})
+		s.killSource(t, origins, func() []string {
+			return []string{"--dead", []string{"leave", "queue", "respawn"}[rand.IntN(3)]}
+		}, &lmstfyPast{stage: s})
 	})
 	t.Run("youzan", func(t *testing.T) {
 		t.Parallel()
@@ -109,7 +115,8 @@ func TestKillSource(t *testing.T) {
 }
 
 // killSource is the trial of one source.
-func (s *stage) killSource(t *testing.T, origins []origin, options func() []string, judge interface{ replay(commands [][]string) }) {
+func (s *stage) killSource(t *testing.T, origins []origin, options func() []string,
+	judge interface{ replay(commands [][]string) }) {
 	for _, q := range s.queues {
 		for _, name := range append([]string{q.name}, q.also...) {
 			if _, err := s.sdk.Admin().CreateQueue(t.Context(), name, 1, nil); err != nil {
@@ -185,9 +192,11 @@ func (s *stage) publish(origins []origin) *traffic {
 	return w
 }
 
-// serve starts a server and consumers of each queue. Some end their jobs, some too late, some never: those come again.
+// serve starts a server and consumers of each queue. Some end their jobs, some too late, some
+// never: those come again.
 func (s *stage) serve(origins []origin) *traffic {
-	w := s.begin(1, func(ctx context.Context) { // one server: two of ouqiang/delay-queue would hand out twice by themselves
+	// one server: two of ouqiang/delay-queue would hand out twice by themselves
+	w := s.begin(1, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			for _, o := range origins {
 				_ = o.pump(s.t.Context(), time.Now()) // it is tried again

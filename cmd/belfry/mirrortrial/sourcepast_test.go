@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// lmstfyPast judges what lmstfy's keys went through. A consumer's ack is a DEL of the job's value, an import's an UNLINK.
+// lmstfyPast judges what lmstfy's keys went through. A consumer's ack is a DEL of the job's value,
+// an import's an UNLINK.
 type lmstfyPast struct {
 	*stage
 	past
@@ -20,7 +21,8 @@ type lmstfyPast struct {
 
 // replay goes through commands in order, and enters what consumers of lmstfy ended.
 func (p *lmstfyPast) replay(commands [][]string) {
-	p.payloads, p.reserved, p.claimed, p.late = map[string]string{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	p.payloads, p.reserved, p.claimed, p.late = map[string]string{}, map[string]bool{}, map[string]bool{},
+		map[string]bool{}
 	windows := map[string]time.Time{}
 	for _, c := range commands {
 		name, key := strings.ToUpper(c[0]), ""
@@ -80,7 +82,8 @@ func (p *lmstfyPast) timer(name string, c []string) {
 	}
 }
 
-// readMember reads a member of the timer: namespace, queue, tries and id, with the lengths of texts before them.
+// readMember reads a member of the timer: namespace, queue, tries and id, with the lengths of texts
+// before them.
 func readMember(member string) (job string, tries int, err error) {
 	rest, parts := []byte(member), []string{}
 	for n := range 3 {
@@ -96,7 +99,8 @@ func readMember(member string) (job string, tries int, err error) {
 	return "j/" + strings.Join(parts, "/"), tries, nil
 }
 
-// youzanPast judges what the keys of ouqiang/delay-queue went through. Each command of a server stands alone, those of an import are between MULTI and EXEC.
+// youzanPast judges what the keys of ouqiang/delay-queue went through. Each command of a server
+// stands alone, those of an import are between MULTI and EXEC.
 type youzanPast struct {
 	*stage
 	waits, reserved map[string]bool // jobs that were in a bucket, and those that a consumer holds

@@ -12,8 +12,10 @@ import (
 // takers is how many consumers of Redisson wait for each ready list.
 const takers = 3
 
-// TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what rings. A consumer whose take() was answered by nobody has lost its payload: that is Redisson's way, with or
-// without a bridge. So each payload that was received by no consumer is looked for in Redis' append-only file: one that was popped there is counted, and any other is lost by the mirror.
+// TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what rings. A
+// consumer whose take() was answered by nobody has lost its payload: that is Redisson's way, with
+// or without a bridge. So each payload that was received by no consumer is looked for in Redis'
+// append-only file: one that was popped there is counted, and any other is lost by the mirror.
 func TestKillTake(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", 2, redistest.WithWrites())
@@ -21,7 +23,8 @@ func TestKillTake(t *testing.T) {
 		stage: s, mark: "belfry_rung",
 		args: func(q *queue) []string { return s.mirrorArgs(q, "run", "--share", "1", "--codec", "bytes") },
 	}
-	offering, putting, transferring, taking := s.produce(soon, 5*time.Millisecond), s.put(soon, time.Millisecond), s.transfer(), s.take()
+	offering, putting, transferring, taking := s.produce(soon, 5*time.Millisecond), s.put(soon, time.Millisecond),
+		s.transfer(), s.take()
 	k.run(*kills)
 	offering.end()
 	putting.end()
@@ -37,7 +40,8 @@ func TestKillTake(t *testing.T) {
 	t.Logf("%+v", s.ledger.close(t, false))
 }
 
-// take starts consumers of Redisson. What they popped and were told is Redis'; after an error they go on.
+// take starts consumers of Redisson. What they popped and were told is Redis'; after an error they
+// go on.
 func (s *stage) take() *traffic {
 	next := make(chan *queue, takers*len(s.queues))
 	for _, q := range s.queues {
@@ -58,7 +62,8 @@ func (s *stage) take() *traffic {
 	})
 }
 
-// judgeMissing looks at each payload that nobody received. One that a consumer popped is excused, and counted; of any other it says what became of it.
+// judgeMissing looks at each payload that nobody received. One that a consumer popped is excused,
+// and counted; of any other it says what became of it.
 func (s *stage) judgeMissing() (excused int) {
 	s.t.Helper()
 	commands := s.redis.Commands()

@@ -42,7 +42,8 @@ func (s *stage) begin(times int, run func(context.Context)) *traffic {
 	return w
 }
 
-// produce starts the producers, processes of Redisson that offer to all queues in turn what is due after a delay. Each waits as told after each offer.
+// produce starts the producers, processes of Redisson that offer to all queues in turn what is due
+// after a delay. Each waits as told after each offer.
 func (s *stage) produce(delay func() time.Duration, pause time.Duration) *traffic {
 	return s.begin(producers, func(ctx context.Context) {
 		for n := rand.IntN(len(s.queues)); ctx.Err() == nil; n++ {
@@ -106,7 +107,9 @@ func (s *stage) consume() *traffic {
 	}
 	return s.begin(len(s.queues), func(ctx context.Context) {
 		for q := <-next; ctx.Err() == nil; {
-			jobs, err := s.sdk.Reserve(ctx, client.ReserveOptions{Queues: append([]string{q.name}, q.also...), Max: takeMax, Wait: consumeWait})
+			jobs, err := s.sdk.Reserve(ctx, client.ReserveOptions{
+				Queues: append([]string{q.name}, q.also...), Max: takeMax, Wait: consumeWait,
+			})
 			if err != nil && ctx.Err() == nil && !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
 				s.t.Errorf("reserving: %v", err)
 				return
@@ -137,7 +140,8 @@ func (s *stage) ack(jobs []*client.Job) {
 	}
 }
 
-// takeReady has the consumers of Redisson empty the ready lists. Nothing else may befall Redis meanwhile: what is popped is gone.
+// takeReady has the consumers of Redisson empty the ready lists. Nothing else may befall Redis
+// meanwhile: what is popped is gone.
 func (s *stage) takeReady() {
 	s.t.Helper()
 	for _, q := range s.queues {

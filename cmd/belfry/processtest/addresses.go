@@ -6,8 +6,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/loopback"
 )
 
-// Addresses gives out addresses for servers, as loopback.Addresses does, to tests. The zero value is ready. Its methods may be called from any
-// goroutine.
+// Addresses gives out addresses for servers, as loopback.Addresses does, to tests. The zero value
+// is ready. Its methods may be called from any goroutine.
 type Addresses struct{ picked loopback.Addresses }
 
 // Free returns an address on loopback that nobody listens on, and that it never returns again.

@@ -20,8 +20,8 @@ const (
 	reserveWait = 2 * time.Second
 )
 
-// Ledger is what a test knows of its jobs: what it was told of each put, and each delivery. From it follows whether the promises
-// were kept. Its methods may be called from any goroutine.
+// Ledger is what a test knows of its jobs: what it was told of each put, and each delivery. From it
+// follows whether the promises were kept. Its methods may be called from any goroutine.
 type Ledger struct {
 	mu       sync.Mutex
 	jobs     []entry
@@ -49,10 +49,12 @@ type delivery struct {
 	attempt   int
 }
 
-// overtakenBy says what is wrong with a delivery that was granted after this one; nothing is if the fences and attempts go up and the lease before was over.
+// overtakenBy says what is wrong with a delivery that was granted after this one; nothing is if the
+// fences and attempts go up and the lease before was over.
 func (d delivery) overtakenBy(next delivery) (problems []string) {
 	if next.at.Before(d.until) {
-		problems = append(problems, fmt.Sprintf("was delivered at %s, while the lease of fence %d ran until %s", next.at, d.fence, d.until))
+		problems = append(problems,
+			fmt.Sprintf("was delivered at %s, while the lease of fence %d ran until %s", next.at, d.fence, d.until))
 	}
 	if next.fence <= d.fence {
 		problems = append(problems, fmt.Sprintf("fence %d came after fence %d", next.fence, d.fence))
@@ -63,7 +65,8 @@ func (d delivery) overtakenBy(next delivery) (problems []string) {
 	return problems
 }
 
-// Account is what a ledger adds up to. Of a server that keeps its promises Lost, Early and Problems are zero.
+// Account is what a ledger adds up to. Of a server that keeps its promises Lost, Early and Problems
+// are zero.
 type Account struct {
 	// Put counts jobs whose put returned ok, Acked those of them that were delivered and acked.
 	Put   int `json:"put"`
@@ -71,13 +74,15 @@ type Account struct {
 	// Lost are jobs put and not acked. Early counts deliveries before the due time.
 	Lost  int `json:"lost"`
 	Early int `json:"early"`
-	// Twice are jobs that were delivered more than once, each time after the lease before had lapsed. Unseen counts grants that reached no
-	// consumer, as the gaps in the attempts tell: their leader died before it could hand them over.
+	// Twice are jobs that were delivered more than once, each time after the lease before had lapsed.
+	// Unseen counts grants that reached no consumer, as the gaps in the attempts tell: their leader
+	// died before it could hand them over.
 	Twice  int `json:"twice"`
 	Unseen int `json:"unseen"`
 	// StaleAcks counts acks that came after their lease had lapsed, which is no error of the server.
 	StaleAcks int `json:"staleAcks"`
-	// FailedCalls counts calls of the SDK that ended with an error. Problems counts all that should not have been, these included.
+	// FailedCalls counts calls of the SDK that ended with an error. Problems counts all that should
+	// not have been, these included.
 	FailedCalls int `json:"failedCalls"`
 	Problems    int `json:"problems"`
 }
@@ -99,7 +104,8 @@ func (l *Ledger) failed(format string, args ...any) {
 }
 
 // PutJob puts one job that is due after a delay, and enters it.
-func (l *Ledger) PutJob(ctx context.Context, c *client.Client, queue string, delay time.Duration, more ...client.PutOption) {
+func (l *Ledger) PutJob(ctx context.Context, c *client.Client, queue string, delay time.Duration,
+	more ...client.PutOption) {
 	n, body := l.begin(time.Now(), delay)
 	began := time.Now()
 	_, err := c.Put(ctx, queue, body, append(more, client.In(delay))...)
@@ -221,7 +227,8 @@ func (l *Ledger) wasAcked(n, fence uint64, err error) {
 	}
 }
 
-// Await returns when every job that was put has been acked, or ctx has ended. All puts must have returned.
+// Await returns when every job that was put has been acked, or ctx has ended. All puts must have
+// returned.
 func (l *Ledger) Await(ctx context.Context) error {
 	for {
 		l.mu.Lock()
@@ -245,7 +252,8 @@ func (l *Ledger) Puts() int {
 	return l.account.Put
 }
 
-// Close adds everything up. The error has what should not have been, up to a number of problems, and what is lost.
+// Close adds everything up. The error has what should not have been, up to a number of problems,
+// and what is lost.
 func (l *Ledger) Close() (Account, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -253,7 +261,8 @@ func (l *Ledger) Close() (Account, error) {
 	for n := range l.jobs {
 		if e := &l.jobs[n]; e.put && !e.acked {
 			if account.Lost++; account.Lost <= problemsMax {
-				problems = append(problems, fmt.Errorf("job %d was put and never delivered and acked; it has %d deliveries", n, len(e.deliveries)))
+				problems = append(problems,
+					fmt.Errorf("job %d was put and never delivered and acked; it has %d deliveries", n, len(e.deliveries)))
 			}
 		}
 	}
@@ -269,7 +278,8 @@ type Span struct{ From, Until time.Time }
 
 func (s Span) has(t time.Time) bool { return !t.Before(s.From) && t.Before(s.Until) }
 
-// Lateness returns how long after their due times jobs were first delivered, for those that were due within a span.
+// Lateness returns how long after their due times jobs were first delivered, for those that were
+// due within a span.
 func (l *Ledger) Lateness(within Span) Durations {
 	var all Durations
 	l.mu.Lock()
@@ -282,7 +292,8 @@ func (l *Ledger) Lateness(within Span) Durations {
 	return all
 }
 
-// Unseen returns how many jobs that were due within a span were granted to nobody's knowledge before they were first delivered.
+// Unseen returns how many jobs that were due within a span were granted to nobody's knowledge
+// before they were first delivered.
 func (l *Ledger) Unseen(within Span) int {
 	n := 0
 	l.mu.Lock()
@@ -311,8 +322,8 @@ func (l *Ledger) PutTimes(within Span) Durations {
 // Durations are measured durations, in any order.
 type Durations []time.Duration
 
-// At returns the least of the durations that is not exceeded by the given share of them; 0.5 is the median, 1 the longest.
-// It is 0 if there are none.
+// At returns the least of the durations that is not exceeded by the given share of them; 0.5 is the
+// median, 1 the longest. It is 0 if there are none.
 func (d Durations) At(share float64) time.Duration {
 	if len(d) == 0 {
 		return 0

@@ -35,7 +35,8 @@ func (s *story) deliver(second, attempt int, fence uint64) { s.deliverLate(secon
 // deliverLate is deliver of a job whose answer was so many seconds on its way.
 func (s *story) deliverLate(second, late, attempt int, fence uint64) {
 	s.l.delivered(&client.Job{
-		Queue: "q", ID: "0-1", Body: s.body, Attempt: attempt, Fence: fence, FirstDueAt: s.second(1), LeaseUntil: s.second(second - late + 2),
+		Queue: "q", ID: "0-1", Body: s.body, Attempt: attempt, Fence: fence, FirstDueAt: s.second(1),
+		LeaseUntil: s.second(second - late + 2),
 	}, s.second(second))
 	s.fence = fence
 }
@@ -54,9 +55,22 @@ type ledgerCase struct {
 // kept are stories in which every promise is kept.
 func kept() []ledgerCase {
 	return []ledgerCase{
-		{"put, delivered, acked", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.ack(nil) }, Account{Put: 1, Acked: 1}, nil},
-		{"delivered before its put returns", func(s *story) { s.deliver(1, 1, 5); s.ack(nil); s.put(nil) }, Account{Put: 1, Acked: 1}, nil},
-		{"acked twice", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.ack(nil); s.ack(nil) }, Account{Put: 1, Acked: 1}, nil},
+		{"put, delivered, acked", func(s *story) {
+			s.put(nil)
+			s.deliver(1, 1, 5)
+			s.ack(nil)
+		}, Account{Put: 1, Acked: 1}, nil},
+		{"delivered before its put returns", func(s *story) {
+			s.deliver(1, 1, 5)
+			s.ack(nil)
+			s.put(nil)
+		}, Account{Put: 1, Acked: 1}, nil},
+		{"acked twice", func(s *story) {
+			s.put(nil)
+			s.deliver(1, 1, 5)
+			s.ack(nil)
+			s.ack(nil)
+		}, Account{Put: 1, Acked: 1}, nil},
 		{
 			"delivered again after its lease", func(s *story) {
 				s.put(nil)
@@ -68,7 +82,11 @@ func kept() []ledgerCase {
 			},
 			Account{Put: 1, Acked: 1, Twice: 1, StaleAcks: 1}, nil,
 		},
-		{"a grant that nobody saw", func(s *story) { s.put(nil); s.deliver(9, 3, 7); s.ack(nil) }, Account{Put: 1, Acked: 1, Unseen: 2}, nil},
+		{"a grant that nobody saw", func(s *story) {
+			s.put(nil)
+			s.deliver(9, 3, 7)
+			s.ack(nil)
+		}, Account{Put: 1, Acked: 1, Unseen: 2}, nil},
 		{
 			"an answer that comes after the next holder's", func(s *story) {
 				s.put(nil)
@@ -106,7 +124,11 @@ func brokenPromises() []ledgerCase {
 			[]string{"it has 1 deliveries"},
 		},
 		{
-			"early", func(s *story) { s.put(nil); s.deliver(0, 1, 5); s.ack(nil) }, Account{Put: 1, Acked: 1, Early: 1, Problems: 1},
+			"early", func(s *story) {
+				s.put(nil)
+				s.deliver(0, 1, 5)
+				s.ack(nil)
+			}, Account{Put: 1, Acked: 1, Early: 1, Problems: 1},
 			[]string{"job 0 was delivered 1s early"},
 		},
 		{
@@ -130,9 +152,13 @@ func brokenPromises() []ledgerCase {
 		},
 		{
 			"fence and attempt stand still", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.deliver(4, 1, 5); s.ack(nil) },
-			Account{Put: 1, Acked: 1, Twice: 1, Problems: 2}, []string{"fence 5 came after fence 5", "attempt 1 came after attempt 1"},
+			Account{
+				Put: 1, Acked: 1, Twice: 1, Problems: 2,
+			}, []string{"fence 5 came after fence 5", "attempt 1 came after attempt 1"},
 		},
-		{"a put that failed", func(s *story) { s.put(broken) }, Account{FailedCalls: 1, Problems: 1}, []string{"putting job 0: broken"}},
+		{"a put that failed", func(s *story) {
+			s.put(broken)
+		}, Account{FailedCalls: 1, Problems: 1}, []string{"putting job 0: broken"}},
 		{
 			"an ack that failed", func(s *story) { s.put(nil); s.deliver(1, 1, 5); s.ack(broken); s.ack(nil) },
 			Account{Put: 1, Acked: 1, FailedCalls: 1, Problems: 1}, []string{"acking job 0: broken"},
@@ -174,7 +200,8 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// TestAwait: it returns when the last job is acked, and says how many are missing when it must give up.
+// TestAwait: it returns when the last job is acked, and says how many are missing when it must give
+// up.
 func TestAwait(t *testing.T) {
 	l := NewLedger()
 	if err := l.Await(t.Context()); err != nil {
@@ -200,7 +227,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestSpans: lateness and unseen grants count by the due time and puts by their beginning, up to a span's end and not with it.
+// TestSpans: lateness and unseen grants count by the due time and puts by their beginning, up to a
+// span's end and not with it.
 func TestSpans(t *testing.T) {
 	zero := time.Unix(1_000_000, 0)
 	l := NewLedger()

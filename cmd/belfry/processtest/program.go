@@ -1,5 +1,5 @@
-// Package processtest runs real servers as processes, for tests that stop, kill and freeze them, and keeps the ledger of the jobs that
-// they put and take meanwhile.
+// Package processtest runs real servers as processes, for tests that stop, kill and freeze them,
+// and keeps the ledger of the jobs that they put and take meanwhile.
 package processtest
 
 import (
@@ -12,7 +12,8 @@ import (
 	"sync"
 )
 
-// Program is the command, built when it is first needed. The zero value is ready; Remove must be called at the end.
+// Program is the command, built when it is first needed. The zero value is ready; Remove must be
+// called at the end.
 type Program struct {
 	once      sync.Once
 	dir, path string
@@ -39,7 +40,8 @@ func (p *Program) Path() (string, error) {
 // Use has a command run that was built before, such as an older release. It comes before all else.
 func (p *Program) Use(path string) { p.once.Do(func() { p.path = path }) }
 
-// Run runs the command and returns what it wrote to standard output. The error has what it wrote to standard error.
+// Run runs the command and returns what it wrote to standard output. The error has what it wrote to
+// standard error.
 func (p *Program) Run(ctx context.Context, args ...string) (string, error) {
 	path, err := p.Path()
 	if err != nil {

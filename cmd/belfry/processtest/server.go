@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// Server is a server that can be stopped and killed and started again on the same data and addresses. Its methods are for
-// the test's own goroutine, except URL, Gossip, Log and Ended.
+// Server is a server that can be stopped and killed and started again on the same data and
+// addresses. Its methods are for the test's own goroutine, except URL, Gossip, Log and Ended.
 type Server struct {
 	t       testing.TB
 	program *Program
@@ -31,14 +31,17 @@ type Server struct {
 	err            error
 }
 
-// New returns a server that is not started yet. Its data will be in dir, its log elsewhere; args are further arguments of `serve`. It is killed
-// when the test ends.
+// New returns a server that is not started yet. Its data will be in dir, its log elsewhere; args
+// are further arguments of `serve`. It is killed when the test ends.
 func (p *Program) New(t testing.TB, dir string, args ...string) *Server {
 	t.Helper()
 	listen, peers, gossip := p.addresses.Free(t), p.addresses.Free(t), p.addresses.Free(t)
-	s := &Server{t: t, program: p, dir: dir, listen: listen, peers: peers, gossip: gossip, log: filepath.Join(t.TempDir(), "log")}
+	s := &Server{
+		t: t, program: p, dir: dir, listen: listen, peers: peers, gossip: gossip, log: filepath.Join(t.TempDir(), "log"),
+	}
 	s.args = append([]string{
-		"serve", "--data", dir, "--listen", listen, "--peer-listen", peers, "--gossip-listen", gossip, "--print-addresses", "--log-format", "text",
+		"serve", "--data", dir, "--listen", listen, "--peer-listen", peers, "--gossip-listen", gossip, "--print-addresses",
+		"--log-format", "text",
 	}, args...)
 	t.Cleanup(s.Kill)
 	return s
@@ -47,10 +50,12 @@ func (p *Program) New(t testing.TB, dir string, args ...string) *Server {
 // Add adds arguments of `serve`, from the next start on.
 func (s *Server) Add(args ...string) { s.args = append(s.args, args...) }
 
-// Within has the process in the control group of a directory from its first moment on, from the next start on.
+// Within has the process in the control group of a directory from its first moment on, from the
+// next start on.
 func (s *Server) Within(group string) { s.group = group }
 
-// As has the process run under the number of a group of users, by which a firewall can tell its packets, from the next start on. It takes root.
+// As has the process run under the number of a group of users, by which a firewall can tell its
+// packets, from the next start on. It takes root.
 func (s *Server) As(group uint32) { s.credential = &syscall.Credential{Gid: group} }
 
 // commandOf returns the command that runs the program.
@@ -114,7 +119,8 @@ func (s *Server) wait(command *exec.Cmd, out io.Reader, serving, ended chan stru
 // Kill sends SIGKILL and waits for the end of the process, if it runs.
 func (s *Server) Kill() { _ = s.signalAndWait(syscall.SIGKILL) } // that it was killed
 
-// Stop sends SIGTERM and waits until the server has ended of its own accord; the error is what it ended with.
+// Stop sends SIGTERM and waits until the server has ended of its own accord; the error is what it
+// ended with.
 func (s *Server) Stop() error { return s.signalAndWait(syscall.SIGTERM) }
 
 func (s *Server) signalAndWait(signal syscall.Signal) error {

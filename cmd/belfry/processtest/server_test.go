@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// TestServer starts a server, stops and kills it, and finds what was put at the same address each time.
+// TestServer starts a server, stops and kills it, and finds what was put at the same address each
+// time.
 func TestServer(t *testing.T) {
 	var program Program
 	t.Cleanup(func() {
@@ -27,7 +28,8 @@ func TestServer(t *testing.T) {
 	if err != nil || !strings.HasPrefix(out, "put one") {
 		t.Fatalf("putting: %q, %v", out, err)
 	}
-	if _, err := program.Run(t.Context(), "get", "orders", "two", "--server", s.URL()); err == nil || !strings.Contains(err.Error(), "JOB_NOT_FOUND") {
+	if _, err := program.Run(t.Context(), "get", "orders", "two", "--server", s.URL()); err == nil ||
+		!strings.Contains(err.Error(), "JOB_NOT_FOUND") {
 		t.Errorf("an error of the command: %v", err)
 	}
 	if err := s.Stop(); err != nil {

@@ -136,7 +136,8 @@ func (g *authenticator) OpenAccess() (bool, error) {
 		return true, nil
 	}
 	if !g.warned.Swap(true) {
-		g.logger.Warn("other nodes of this cluster ask their callers for tokens, and so does this one; it knows no root tokens, as it was started without --root-tokens", "node", requiredBy)
+		g.logger.Warn("other nodes of this cluster ask their callers for tokens, and so does this one; it knows no root "+
+			"tokens, as it was started without --root-tokens", "node", requiredBy)
 	}
 	return false, nil
 }

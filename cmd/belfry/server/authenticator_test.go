@@ -16,9 +16,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestOneNodeWithRootTokensIsEnough: a node that was started without root tokens requires tokens while
-// another node of its cluster does, and accepts those of the cluster. When the last node with root tokens
-// is gone, it requires none.
+// TestOneNodeWithRootTokensIsEnough: a node that was started without root tokens requires tokens
+// while another node of its cluster does, and accepts those of the cluster. When the last node with
+// root tokens is gone, it requires none.
 func TestOneNodeWithRootTokensIsEnough(t *testing.T) {
 	t.Parallel()
 	configs, text := oneWithRootTokens(t)
@@ -31,8 +31,12 @@ func TestOneNodeWithRootTokensIsEnough(t *testing.T) {
 	if err := put(""); err == nil { // if the node does not know yet, it refuses too
 		t.Error("a put without a token was taken")
 	}
-	await(t, "the put to be refused for want of a token", func() bool { return connect.CodeOf(put("")) == connect.CodeUnauthenticated })
-	await(t, "a root token that it was not given to be refused", func() bool { return connect.CodeOf(put(text)) == connect.CodeUnauthenticated })
+	await(t, "the put to be refused for want of a token", func() bool {
+		return connect.CodeOf(put("")) == connect.CodeUnauthenticated
+	})
+	await(t, "a root token that it was not given to be refused", func() bool {
+		return connect.CodeOf(put(text)) == connect.CodeUnauthenticated
+	})
 	made, err := admin(servers[0]).CreateToken(carrying(t, text), &belfryv1.CreateTokenRequest{Scopes: []string{"put:q"}})
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +58,8 @@ func oneWithRootTokens(t *testing.T) (configs []server.Config, root string) {
 	for i, name := range []string{"n1", "n2"} {
 		configs[i] = config(t, t.TempDir())
 		configs[i].Shards, configs[i].SteadyAfter = 1, time.Millisecond
-		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join, len(join)
+		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join,
+			len(join)
 	}
 	configs[0].RootTokens = filepath.Join(t.TempDir(), "root-tokens")
 	if err := os.WriteFile(configs[0].RootTokens, []byte(tokens.FormatRoot(id, hash)), 0o600); err != nil {
@@ -72,8 +77,8 @@ func carrying(t *testing.T, token string) context.Context {
 	return ctx
 }
 
-// TestLoneNodeHasOpenAccess: a lone node without root tokens serves every caller at once, since its catalog
-// is its own.
+// TestLoneNodeHasOpenAccess: a lone node without root tokens serves every caller at once, since its
+// catalog is its own.
 func TestLoneNodeHasOpenAccess(t *testing.T) {
 	t.Parallel()
 	s := start(t, config(t, t.TempDir()))
@@ -83,12 +88,14 @@ func TestLoneNodeHasOpenAccess(t *testing.T) {
 	}
 }
 
-// TestLoneNodeIsClosedToPages: a page in a browser whose own name leads to loopback takes no job there.
+// TestLoneNodeIsClosedToPages: a page in a browser whose own name leads to loopback takes no job
+// there.
 func TestLoneNodeIsClosedToPages(t *testing.T) {
 	t.Parallel()
 	s := start(t, config(t, t.TempDir()))
 	for host, want := range map[string]int{"evil.example:7400": http.StatusForbidden, "localhost:7400": http.StatusOK} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/v1/put", strings.NewReader(`{"queue":"q"}`))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL()+"/v1/put",
+			strings.NewReader(`{"queue":"q"}`))
 		if err != nil {
 			t.Fatal(err)
 		}

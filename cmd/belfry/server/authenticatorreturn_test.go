@@ -9,9 +9,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRestartWithoutRootTokens: a node without root tokens, whose cluster requires tokens, refuses calls
-// without one when it restarts too. The leaders of its shards would accept what it forwards before its
-// catalog shows which node requires tokens.
+// TestRestartWithoutRootTokens: a node without root tokens, whose cluster requires tokens, refuses
+// calls without one when it restarts too. The leaders of its shards would accept what it forwards
+// before its catalog shows which node requires tokens.
 func TestRestartWithoutRootTokens(t *testing.T) {
 	t.Parallel()
 	configs, _ := oneWithRootTokens(t)
@@ -20,7 +20,9 @@ func TestRestartWithoutRootTokens(t *testing.T) {
 		_, err := queues(open).Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
 		return err
 	}
-	await(t, "the put to be refused for want of a token", func() bool { return connect.CodeOf(put()) == connect.CodeUnauthenticated })
+	await(t, "the put to be refused for want of a token", func() bool {
+		return connect.CodeOf(put()) == connect.CodeUnauthenticated
+	})
 	await(t, "its shard to have two voters", func() bool { return hasVoters(open.Status().Shards, len(configs)) })
 	stop(t, open)
 	open = start(t, configs[1])
@@ -42,8 +44,8 @@ func hasVoters(groups []node.GroupStatus, voters int) bool {
 	return len(groups) > 0 && len(groups[0].Voters) == voters
 }
 
-// TestRestartAlone: a node of a cluster without tokens answers its operator when it restarts while the other
-// nodes are down.
+// TestRestartAlone: a node of a cluster without tokens answers its operator when it restarts while
+// the other nodes are down.
 func TestRestartAlone(t *testing.T) {
 	t.Parallel()
 	configs, _ := oneWithRootTokens(t)

@@ -44,11 +44,14 @@ func fill(t *testing.T, s *server.Server, partitions uint32) (lease string) {
 			t.Fatal(err)
 		}
 	}
-	_, err := a.CreateQueue(ctx, &belfryv1.CreateQueueRequest{Queue: "parts", Partitions: partitions, Settings: &belfryv1.QueueSettings{Ttr: durationpb.New(time.Hour)}})
+	_, err := a.CreateQueue(ctx, &belfryv1.CreateQueueRequest{
+		Queue: "parts", Partitions: partitions, Settings: &belfryv1.QueueSettings{Ttr: durationpb.New(time.Hour)},
+	})
 	must(err)
 	for i := range 60 {
 		_, err = q.Put(ctx, &belfryv1.PutRequest{
-			Queue: "parts", Id: "id" + strconv.Itoa(i), When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Duration(i) * time.Hour)},
+			Queue: "parts", Id: "id" + strconv.Itoa(i),
+			When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Duration(i) * time.Hour)},
 			Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte{byte(i)}, 100*i)},
 		})
 		must(err)
@@ -59,10 +62,14 @@ func fill(t *testing.T, s *server.Server, partitions uint32) (lease string) {
 			if i%2 == 0 {
 				id = "order-" + strconv.Itoa(i)
 			}
-			_, err = q.Put(ctx, &belfryv1.PutRequest{Queue: name, Id: id, Body: &belfryv1.PutRequest_Text{Text: name}, Headers: map[string]string{"a": "b"}})
+			_, err = q.Put(ctx, &belfryv1.PutRequest{
+				Queue: name, Id: id, Body: &belfryv1.PutRequest_Text{Text: name}, Headers: map[string]string{"a": "b"},
+			})
 			must(err)
 		}
-		reserved, err := q.Reserve(ctx, &belfryv1.ReserveRequest{Queues: []string{name}, MaxJobs: 8, Ttr: durationpb.New(time.Hour)})
+		reserved, err := q.Reserve(ctx, &belfryv1.ReserveRequest{
+			Queues: []string{name}, MaxJobs: 8, Ttr: durationpb.New(time.Hour),
+		})
 		must(err)
 		if len(reserved.Jobs) != 8 {
 			t.Fatalf("%d jobs reserved", len(reserved.Jobs))
@@ -120,7 +127,8 @@ func restore(t *testing.T, s *server.Server, raw []byte, size int) (*belfryv1.Re
 	return stream.CloseAndReceive()
 }
 
-// content is what a backup holds of queues: the sum of the hashes of its records, without what belongs to one cluster only.
+// content is what a backup holds of queues: the sum of the hashes of its records, without what
+// belongs to one cluster only.
 type content struct {
 	sum    uint64
 	totals backup.Totals
@@ -167,7 +175,8 @@ func read(t *testing.T, raw []byte) content {
 	}
 }
 
-// TestBackupIntoOtherNumbersOfShards brings jobs in all states from 2 shards into 6, from there into 2, and each time they are the same.
+// TestBackupIntoOtherNumbersOfShards brings jobs in all states from 2 shards into 6, from there
+// into 2, and each time they are the same.
 func TestBackupIntoOtherNumbersOfShards(t *testing.T) {
 	t.Parallel()
 	first := alone(t, 2)
@@ -185,7 +194,8 @@ func TestBackupIntoOtherNumbersOfShards(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%d shards: %v", shards, err)
 		}
-		if answer.Jobs != want.totals.Jobs || answer.Queues != want.totals.Queues || answer.Remembered != want.totals.Tombstones {
+		if answer.Jobs != want.totals.Jobs || answer.Queues != want.totals.Queues ||
+			answer.Remembered != want.totals.Tombstones {
 			t.Errorf("%d shards: restored %v, want %+v", shards, answer, want.totals)
 		}
 		raw = backupOf(t, next)
@@ -193,7 +203,10 @@ func TestBackupIntoOtherNumbersOfShards(t *testing.T) {
 			t.Errorf("%d shards: the records have the sum %016x, not %016x: %+v, want %+v", shards, got.sum, want.sum, got, want)
 		}
 		q := queues(next)
-		put, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "parts", Id: "id3", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(3 * time.Hour)}, Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte{3}, 300)}})
+		put, err := q.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: "parts", Id: "id3", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(3 * time.Hour)},
+			Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte{3}, 300)},
+		})
 		if err != nil || put.Created {
 			t.Errorf("%d shards: a put again: %v, %v; want the first answer", shards, put, err)
 		}
@@ -234,12 +247,14 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	refused(occupied, raw, belfryv1.Reason_REASON_QUEUE_EXISTS, "without queues; this one has mine")
-	refused(alone(t, 2), raw, belfryv1.Reason_REASON_INVALID, `parts has 3. Nothing was restored; found a cluster with --shards 3 or more`)
+	refused(alone(t, 2), raw, belfryv1.Reason_REASON_INVALID,
+		`parts has 3. Nothing was restored; found a cluster with --shards 3 or more`)
 	refused(alone(t, 1), raw[8:], belfryv1.Reason_REASON_INVALID, "at byte 0")
 	refused(alone(t, 1), nil, belfryv1.Reason_REASON_INVALID, "no backup")
 }
 
-// TestInterruptedRestore: a restore that ended in the middle leaves a cluster that does nothing, until it is repeated.
+// TestInterruptedRestore: a restore that ended in the middle leaves a cluster that does nothing,
+// until it is repeated.
 func TestInterruptedRestore(t *testing.T) {
 	t.Parallel()
 	source := alone(t, 2)
@@ -248,18 +263,22 @@ func TestInterruptedRestore(t *testing.T) {
 	next := alone(t, 3)
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := queues(next).Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"one"}, Wait: durationpb.New(time.Minute)})
+		_, err := queues(next).Reserve(t.Context(), &belfryv1.ReserveRequest{
+			Queues: []string{"one"}, Wait: durationpb.New(time.Minute),
+		})
 		waiting <- err
 	}()
 	waitForWaiters(t, next, 1) // one that comes later is refused
 	for _, cut := range []int{len(raw) / 3, len(raw) / 2, len(raw) - 1} {
 		_, err := restore(t, next, raw[:cut], 1000)
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.Contains(f.Message, "incomplete") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID ||
+			!strings.Contains(f.Message, "incomplete") {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
 	_, err := queues(next).Put(t.Context(), &belfryv1.PutRequest{Queue: "other"})
-	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, "restore") {
+	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED ||
+		!strings.Contains(f.Message, "restore") {
 		t.Errorf("a put meanwhile: %v", err)
 	}
 	other := backupOf(t, source)

@@ -66,8 +66,12 @@ type bootstrap struct {
 
 // startBootstrap listens for other nodes. With a new data directory it also finds the cluster to
 // join, or founds one. It searches until ctx ends; notReady answers clients meanwhile.
-func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity, notReady *notReadyServer) (_ *bootstrap, err error) {
-	b := &bootstrap{cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), notReady: notReady, credentials: credentials}
+func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity,
+	notReady *notReadyServer) (_ *bootstrap, err error) {
+	b := &bootstrap{
+		cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), notReady: notReady,
+		credentials: credentials,
+	}
 	known, exists, err := node.Identify(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
@@ -95,7 +99,8 @@ func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity
 	}()
 	var listen net.ListenConfig
 	if b.listener, err = listen.Listen(ctx, "tcp", cfg.PeerListen); err != nil {
-		return nil, fmt.Errorf("listening for other nodes at --peer-listen, by default the port after that of --listen: %w", err)
+		return nil, fmt.Errorf("listening for other nodes at --peer-listen, by default the port after that of --listen: %w",
+			err)
 	}
 	if err := b.introduce(known, exists, notReady.listener.Addr()); err != nil {
 		return nil, err
@@ -109,12 +114,14 @@ func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity
 	}
 	b.gossip, err = gossip.Start(ctx, talk)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listening for gossip at --gossip-listen, by default the second port after that of --listen: %w", err)
+		return nil, fmt.Errorf(
+			"listening for gossip at --gossip-listen, by default the second port after that of --listen: %w", err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("starting gossip: %w", err)
 	}
-	cfg.Logger.Info("listening for other nodes", "peers", b.self.PeerAddr, "gossip", b.gossip.Addr().String(), "clients", notReady.listener.Addr().String())
+	cfg.Logger.Info("listening for other nodes", "peers", b.self.PeerAddr, "gossip", b.gossip.Addr().String(), "clients",
+		notReady.listener.Addr().String())
 	if exists || len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 {
 		return b, nil
 	}
@@ -124,7 +131,8 @@ func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity
 // introduce sets what this node tells others about itself.
 func (b *bootstrap) introduce(known node.Identity, exists bool, client net.Addr) (err error) {
 	b.self = gossip.Info{
-		Cluster: known.ClusterID, Name: known.Name, ServerID: known.ServerID, Shards: uint32(known.Shards), //nolint:gosec // at most 1,024
+		Cluster: known.ClusterID, Name: known.Name, ServerID: known.ServerID, Shards: uint32(known.Shards),
+		//nolint:gosec // at most 1,024
 		PeerAddr: advertised(b.listener.Addr(), b.cfg.Advertise), ClientAddr: advertised(client, b.cfg.Advertise),
 		Zone: b.cfg.Zone, Format: uint32(fsm.LatestFormat),
 	}
@@ -202,7 +210,8 @@ func (b *bootstrap) search(ctx context.Context, f *founding) error {
 
 // unfounded returns why this node founds no cluster now, empty if it does. unchanged: gossip has
 // not changed for foundPause.
-func (b *bootstrap) unfounded(ctx context.Context, f *founding, members []gossip.Member, joins *joinReporter, unchanged bool) (why string) {
+func (b *bootstrap) unfounded(ctx context.Context, f *founding, members []gossip.Member, joins *joinReporter,
+	unchanged bool) (why string) {
 	unheard := joins.unheard(ctx, b.gossip.JoinAttempts())
 	if f.expect == 0 {
 		return unexpected(members, unheard)
@@ -260,8 +269,10 @@ func (b *bootstrap) report(ctx context.Context, n *notice, why string) {
 	if time.Since(n.began) >= notReadyAfter {
 		b.notReady.start(b.self.Name)
 	}
-	if now := time.Now(); why != n.said && now.Sub(n.began) >= noticeFirst && now.Sub(n.at) >= noticeFirst || now.Sub(n.at) >= noticeAgain && !n.at.IsZero() {
-		b.logger.Log(ctx, level, "waiting for a cluster", "join", b.cfg.Join, "bootstrap_expect", b.cfg.BootstrapExpect, "address", b.notReady.listener.Addr().String(), "why", why)
+	if now := time.Now(); why != n.said && now.Sub(n.began) >= noticeFirst && now.Sub(n.at) >= noticeFirst ||
+		now.Sub(n.at) >= noticeAgain && !n.at.IsZero() {
+		b.logger.Log(ctx, level, "waiting for a cluster", "join", b.cfg.Join, "bootstrap_expect", b.cfg.BootstrapExpect,
+			"address", b.notReady.listener.Addr().String(), "why", why)
 		n.said, n.at = why, now
 	}
 }
@@ -283,7 +294,8 @@ func (b *bootstrap) found(f *founding, members []gossip.Member) (err error) {
 // that they belong to the cluster.
 func (b *bootstrap) addFounders(members []gossip.Member) {
 	for _, other := range members {
-		if b.founding != nil && other.Alive && other.ServerID != b.self.ServerID && slices.Contains(b.founding.Servers, other.ServerID) {
+		if b.founding != nil && other.Alive && other.ServerID != b.self.ServerID &&
+			slices.Contains(b.founding.Servers, other.ServerID) {
 			b.directory.Hear(other.ServerID, other.PeerAddr)
 		}
 	}
@@ -292,7 +304,8 @@ func (b *bootstrap) addFounders(members []gossip.Member) {
 // join joins the cluster of the other members if one of them confirms it. founder is the server
 // that may have founded it before gossip shows that, empty for none. why is text for people that
 // says what prevents the join; it is empty if no member has a cluster.
-func (b *bootstrap) join(ctx context.Context, members []gossip.Member, founder string) (found bool, why string, err error) {
+func (b *bootstrap) join(ctx context.Context, members []gossip.Member,
+	founder string) (found bool, why string, err error) {
 	for _, other := range members {
 		if !other.Alive || other.Cluster == "" && other.ServerID != founder {
 			continue
@@ -308,10 +321,12 @@ func (b *bootstrap) join(ctx context.Context, members []gossip.Member, founder s
 				err = fmt.Errorf("%s is there, and has none", intro.ServerID)
 			}
 			if unproven(err) {
-				why = fmt.Sprintf("node %s is heard of, and one of the two does not take the other's certificate: %s: look whether both have theirs from an authority in the other's --tls-ca", other.ServerID, err)
+				why = fmt.Sprintf("node %s is heard of, and one of the two does not take the other's certificate: %s: look "+
+					"whether both have theirs from an authority in the other's --tls-ca", other.ServerID, err)
 				continue
 			}
-			why = fmt.Sprintf("node %s is heard of and has cluster %s, but does not answer at %s, where its peers are to reach it: %s: look whether it runs and whether it advertises an address that leads there",
+			why = fmt.Sprintf("node %s is heard of and has cluster %s, but does not answer at %s, where its peers are to "+
+				"reach it: %s: look whether it runs and whether it advertises an address that leads there",
 				other.ServerID, other.Cluster, other.PeerAddr, err)
 			continue
 		}
@@ -332,10 +347,12 @@ func (b *bootstrap) accept(intro peer.Introduction, addr string) error {
 			strings.Join(b.cfg.Join, ", "), intro.ServerID, addr, intro.ClusterID, b.cluster)
 	}
 	if b.cfg.Shards != 0 && b.cfg.Shards != intro.Shards {
-		return fmt.Errorf("cluster %s has %d shards, not %d: leave out the number of shards", intro.ClusterID, intro.Shards, b.cfg.Shards)
+		return fmt.Errorf("cluster %s has %d shards, not %d: leave out the number of shards", intro.ClusterID, intro.Shards,
+			b.cfg.Shards)
 	}
 	if nameOf(intro.ServerID) == b.self.Name {
-		return fmt.Errorf("the name %s is taken: %s of cluster %s answers at %s; start this node with another --node-id, or stop that one first",
+		return fmt.Errorf("the name %s is taken: %s of cluster %s answers at %s; start this node with another --node-id, "+
+			"or stop that one first",
 			b.self.Name, intro.ServerID, intro.ClusterID, addr)
 	}
 	b.cluster, b.shards, b.seeds = intro.ClusterID, intro.Shards, append(b.seeds, intro.ServerID)

@@ -9,12 +9,14 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip"
 )
 
-// TestReplacedNodeIsFoundAtOnce: gossip shows two incarnations of a node as alive at one address. The
-// directory has the later one, whichever id sorts first.
+// TestReplacedNodeIsFoundAtOnce: gossip shows two incarnations of a node as alive at one address.
+// The directory has the later one, whichever id sorts first.
 func TestReplacedNodeIsFoundAtOnce(t *testing.T) {
 	began := time.Unix(1_800_000_000, 0)
 	incarnation := func(serverID string, since time.Time) gossip.Member {
-		return gossip.Member{Info: gossip.Info{Cluster: "c", ServerID: serverID, PeerAddr: "10.0.0.2:7401"}, Alive: true, Since: since}
+		return gossip.Member{
+			Info: gossip.Info{Cluster: "c", ServerID: serverID, PeerAddr: "10.0.0.2:7401"}, Alive: true, Since: since,
+		}
 	}
 	for _, test := range []struct{ before, after string }{{"n2.a", "n2.b"}, {"n2.b", "n2.a"}} {
 		m := &bootstrap{directory: cluster.NewDirectory(), self: gossip.Info{Cluster: "c"}}

@@ -13,21 +13,28 @@ import (
 
 // checkListen refuses to expose an unprotected server to a network unless the operator allows it.
 func checkListen(cfg *Config) error {
-	for _, listen := range []struct{ flag, address string }{{"--listen", cfg.Listen}, {"--peer-listen", cfg.PeerListen}, {"--gossip-listen", cfg.GossipListen}} {
+	for _, listen := range []struct{ flag, address string }{
+		{"--listen", cfg.Listen},
+		{"--peer-listen", cfg.PeerListen},
+		{"--gossip-listen", cfg.GossipListen},
+	} {
 		address := listen.address
 		if address == "" && listen.flag != "--listen" {
 			continue // it defaults to a port next to --listen
 		}
 		_, port, err := net.SplitHostPort(address)
 		if _, number := strconv.ParseUint(port, 10, 16); err != nil || number != nil {
-			return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400", listen.flag, address)}
+			return &ConfigError{fmt.Sprintf("%s: have %q, want HOST:PORT with a port of 0 to 65535, such as 127.0.0.1:7400",
+				listen.flag, address)}
 		}
 		if cfg.Insecure || local(address) {
 			continue
 		}
 		if missing := cfg.missing(); len(missing) > 0 {
-			return &ConfigError{fmt.Sprintf("%s: %s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
-				"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or say --insecure if the network is protected",
+			return &ConfigError{fmt.Sprintf(
+				"%s: %s is reachable beyond this machine, and whoever reaches it could read and change every job, for want of %s: "+
+					"'belfry cert' makes certificates and a gossip key, and 'belfry token root' a token; or listen on loopback, or "+
+					"say --insecure if the network is protected",
 				listen.flag, address, strings.Join(missing, ", "))}
 		}
 	}
@@ -52,17 +59,21 @@ func (cfg *Config) missing() (missing []string) {
 // file of gossip keys. Its errors name the flags.
 func checkNames(cfg *Config) error {
 	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
-		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", cfg.NodeID)}
+		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -",
+			cfg.NodeID)}
 	}
 	if !gossip.ValidZone(cfg.Zone) {
-		return &ConfigError{fmt.Sprintf("--zone: have %.100q, want 1 to 64 visible letters of ASCII, without blanks", cfg.Zone)}
+		return &ConfigError{fmt.Sprintf("--zone: have %.100q, want 1 to 64 visible letters of ASCII, without blanks",
+			cfg.Zone)}
 	}
 	if cfg.BootstrapExpect < 0 { // else this node alone would meet it, even if it had a cluster to join
-		return &ConfigError{fmt.Sprintf("--bootstrap-expect: have %d, want 1 or more, or 0 to found no cluster together with others", cfg.BootstrapExpect)}
+		return &ConfigError{fmt.Sprintf(
+			"--bootstrap-expect: have %d, want 1 or more, or 0 to found no cluster together with others", cfg.BootstrapExpect)}
 	}
 	for _, address := range cfg.Join {
 		if !gossip.Dialable(address) {
-			return &ConfigError{fmt.Sprintf("--join: have %q, want HOST:PORT, where a node gossips, by default at port 7402", address)}
+			return &ConfigError{fmt.Sprintf("--join: have %q, want HOST:PORT, where a node gossips, by default at port 7402",
+				address)}
 		}
 	}
 	if cfg.GossipKeys == "" {

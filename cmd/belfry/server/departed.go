@@ -33,7 +33,8 @@ type DepartedError struct {
 
 // Error returns the cluster's error and the advice for the directory.
 func (e *DepartedError) Error() string {
-	return fmt.Sprintf("%s; what is in %s is of no use to the cluster: to join it as a new node, give it an empty data directory", e.Err, e.Dir)
+	return fmt.Sprintf("%s; what is in %s is of no use to the cluster: to join it as a new node, give it an empty data "+
+		"directory", e.Err, e.Dir)
 }
 
 // Unwrap returns the cluster's error.

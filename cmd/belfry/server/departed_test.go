@@ -12,8 +12,9 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestDepartedServerStaysDown: what the cluster said ends the server, is kept in the data directory, and refuses its next start; it does not count in a
-// directory that has become another node's.
+// TestDepartedServerStaysDown: what the cluster said ends the server, is kept in the data
+// directory, and refuses its next start; it does not count in a directory that has become another
+// node's.
 func TestDepartedServerStaysDown(t *testing.T) {
 	cfg := Config{
 		Dir: t.TempDir(), Listen: "127.0.0.1:0", Alone: true, Logger: slog.New(slog.DiscardHandler),
@@ -50,7 +51,8 @@ func TestDepartedServerStaysDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"another cluster": strings.ReplaceAll(string(identity), st.ClusterID, "c0"), "another incarnation": strings.ReplaceAll(string(identity), st.ServerID, "n1.0"), "nothing": "",
+		"another cluster":     strings.ReplaceAll(string(identity), st.ClusterID, "c0"),
+		"another incarnation": strings.ReplaceAll(string(identity), st.ServerID, "n1.0"), "nothing": "",
 	} {
 		if err := os.WriteFile(filepath.Join(cfg.Dir, departedFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -69,7 +71,8 @@ func TestNoticeThatCannotBeSaved(t *testing.T) {
 	f := newRemovalNotice(filepath.Join(t.TempDir(), "missing"))
 	f.receive(&catalog.DepartedError{ServerID: "n1.1", ClusterID: "c"})
 	<-f.received
-	if _, ok := errors.AsType[*DepartedError](f.cause()); !ok || !strings.Contains(f.cause().Error(), "could not be written down") {
+	if _, ok := errors.AsType[*DepartedError](f.cause()); !ok ||
+		!strings.Contains(f.cause().Error(), "could not be written down") {
 		t.Error(f.cause())
 	}
 }

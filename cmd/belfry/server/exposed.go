@@ -34,9 +34,11 @@ func (cfg *Config) warnOfExposure() {
 	switch {
 	case len(beyond) > 0 && len(missing) > 0:
 		cfg.Logger.Warn("this node is reachable beyond its machine, and --insecure lets it do without what would protect it",
-			slog.String("missing", strings.Join(missing, ", ")), slog.String("consequence", cfg.consequence()), slog.String("addresses", strings.Join(beyond, ", ")))
+			slog.String("missing", strings.Join(missing, ", ")), slog.String("consequence", cfg.consequence()),
+			slog.String("addresses", strings.Join(beyond, ", ")))
 	case cfg.TLS != (certs.Files{}) && cfg.GossipKeys == "" && !cfg.Alone:
-		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong addresses of others; 'belfry cert' makes a key, for --gossip-keys")
+		cfg.Logger.Warn("there is TLS, and gossip has no key: whoever reaches its address can tell this node wrong " +
+			"addresses of others; 'belfry cert' makes a key, for --gossip-keys")
 	}
 }
 
@@ -46,7 +48,8 @@ func (cfg *Config) consequence() string {
 	case cfg.RootTokens == "":
 		return "whoever reaches it can read and change every job"
 	case cfg.TLS == (certs.Files{}):
-		return "tokens cross the network in the clear, whoever sees one can use it, and the address for other nodes asks nobody for one"
+		return "tokens cross the network in the clear, whoever sees one can use it, and the address for other nodes asks " +
+			"nobody for one"
 	default:
 		return "whoever reaches its gossip address can tell it wrong addresses of others"
 	}
@@ -65,7 +68,8 @@ func (cfg *Config) warnOfReaders() {
 			continue
 		}
 		if mode := info.Mode().Perm(); mode&0o007 != 0 {
-			cfg.Logger.Warn("every user of this machine may use a file of what is secret: give it mode 0600, or 0640 if a group is to read it",
+			cfg.Logger.Warn("every user of this machine may use a file of what is secret: give it mode 0600, or 0640 if a "+
+				"group is to read it",
 				slog.String("file", file), slog.String("mode", fmt.Sprintf("%#o", mode)))
 		}
 	}

@@ -21,13 +21,15 @@ func TestOpenNodeSaysSo(t *testing.T) {
 		cfg := config(t, t.TempDir())
 		cfg.Listen, cfg.Insecure, cfg.Logger = listen, true, log.logger()
 		start(t, cfg)
-		if got := strings.Count(log.String(), `level=WARN msg="this node is reachable beyond its machine, and --insecure lets it do without`); got != want {
+		if got := strings.Count(log.String(),
+			`level=WARN msg="this node is reachable beyond its machine, and --insecure lets it do without`); got != want {
 			t.Errorf("at %s it is said %d times, want %d: %s", listen, got, want, log.String())
 		}
 	}
 }
 
-// TestSecretsThatEverybodyMayRead are named with their mode at the start and at each reload; a group may read them, and nothing is refused.
+// TestSecretsThatEverybodyMayRead are named with their mode at the start and at each reload; a
+// group may read them, and nothing is refused.
 func TestSecretsThatEverybodyMayRead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -76,7 +78,10 @@ func TestSecretsThatEverybodyMayRead(t *testing.T) {
 	}
 	cfg := config(t, t.TempDir())
 	cfg.NodeID, cfg.Logger, cfg.GossipKeys, cfg.RootTokens = "n1", log.logger(), file("gossip.keys"), file("root-tokens")
-	cfg.TLS = certs.Files{Cert: file("n1.pem"), Key: file("n1-key.pem"), CA: file("ca.pem"), ClientCert: file("client.pem"), ClientKey: file("client-key.pem")}
+	cfg.TLS = certs.Files{
+		Cert: file("n1.pem"), Key: file("n1-key.pem"), CA: file("ca.pem"), ClientCert: file("client.pem"),
+		ClientKey: file("client-key.pem"),
+	}
 	change(0o604)
 	s := start(t, cfg)
 	expect("0604", 1)

@@ -102,7 +102,8 @@ func (f *founding) ready(members []gossip.Member) (why string) {
 		case m.Name != f.self.Name && !returned(members, m.Name):
 			// It may have founded before it fell silent. A silent member with this node's name was an
 			// earlier start of this node, and the data directory would show its cluster.
-			return fmt.Sprintf("%s is silent, and may have founded the cluster: start it again, or this one if that one is gone for good", m.ServerID)
+			return fmt.Sprintf("%s is silent, and may have founded the cluster: start it again, or this one if that one is "+
+				"gone for good", m.ServerID)
 		}
 	}
 	slices.Sort(names)
@@ -160,7 +161,8 @@ func (f *founding) try(ctx context.Context, members []gossip.Member) (why string
 		case intro.ClusterID != "":
 			return fmt.Sprintf("%s has cluster %s", m.ServerID, intro.ClusterID)
 		case intro.Format < catalog.FoundingFormat:
-			return fmt.Sprintf("%s runs an earlier version of belfry, which founds clusters in another way: run the same version on all nodes", m.ServerID)
+			return fmt.Sprintf("%s runs an earlier version of belfry, which founds clusters in another way: run the same "+
+				"version on all nodes", m.ServerID)
 		}
 		asked[m.ServerID] = intro.Founder
 	}

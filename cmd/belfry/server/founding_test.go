@@ -35,14 +35,20 @@ func TestFoundingIsReady(t *testing.T) {
 		{"more than all", "n1.1", []gossip.Member{seen("n2.1", true), seen("n3.1", true), seen("n4.1", true)}, ""},
 		{"nobody is there", "n1.1", nil, "1 of 3 nodes are there: n1"},
 		{"two of three", "n1.1", []gossip.Member{seen("n2.1", true)}, "2 of 3 nodes are there: n1, n2"},
-		{"two that have one name", "n1.1", []gossip.Member{seen("n2.1", true), seen("n2.2", true)}, "2 of 3 nodes are there: n1, n2"},
+		{"two that have one name", "n1.1", []gossip.Member{seen("n2.1", true), seen("n2.2", true)},
+			"2 of 3 nodes are there: n1, n2"},
 		{"itself, as a join address may name it", "n1.1", []gossip.Member{seen("n1.1", true), seen("n2.1", true)}, "2 of 3"},
-		{"another of this name", "n1.1", []gossip.Member{seen("n1.2", true), seen("n3.1", true)}, "n1.2 has this node's name"},
+		{"another of this name", "n1.1", []gossip.Member{seen("n1.2", true), seen("n3.1", true)},
+			"n1.2 has this node's name"},
 		{"another comes first", "n2.1", []gossip.Member{seen("n1.1", true), seen("n3.1", true)}, "it is for n1 to found it"},
-		{"one fell silent", "n1.1", []gossip.Member{seen("n2.1", true), seen("n3.1", true), seen("n4.1", false)}, "n4.1 is silent"},
-		{"one fell silent and is back", "n1.1", []gossip.Member{seen("n2.1", false), seen("n2.2", true), seen("n3.1", true)}, ""},
-		{"its own earlier life fell silent", "n1.2", []gossip.Member{seen("n1.1", false), seen("n2.1", true), seen("n3.1", true)}, ""},
-		{"one has a cluster, and is silent", "n1.1", []gossip.Member{seen("n2.1", true), settled, seen("n4.1", true)}, "n3.1 has cluster c1"},
+		{"one fell silent", "n1.1", []gossip.Member{seen("n2.1", true), seen("n3.1", true), seen("n4.1", false)},
+			"n4.1 is silent"},
+		{"one fell silent and is back", "n1.1", []gossip.Member{seen("n2.1", false), seen("n2.2", true), seen("n3.1", true)},
+			""},
+		{"its own earlier life fell silent", "n1.2",
+			[]gossip.Member{seen("n1.1", false), seen("n2.1", true), seen("n3.1", true)}, ""},
+		{"one has a cluster, and is silent", "n1.1", []gossip.Member{seen("n2.1", true), settled, seen("n4.1", true)},
+			"n3.1 has cluster c1"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &founding{self: gossip.Info{Name: nameOf(test.self), ServerID: test.self}, expect: 3}
@@ -64,7 +70,8 @@ func TestConsent(t *testing.T) {
 		{"", "n1.1"},
 		{"n1.2", "n1.2"}, // a later start of the same name
 	} {
-		if got := c.answer(step.asker); got.Founder != step.founder || got.ServerID != "n2.1" || got.Shards != 6 || got.ClusterID != "" {
+		if got := c.answer(step.asker); got.Founder != step.founder || got.ServerID != "n2.1" || got.Shards != 6 ||
+			got.ClusterID != "" {
 			t.Errorf("asked by %q: %+v, want %q", step.asker, got, step.founder)
 		}
 	}
@@ -95,7 +102,9 @@ func TestFoundingAsks(t *testing.T) {
 		{"it agreed to another", agrees("n0.1"), nil, "n2.1 has left it to n0.1"},
 		{"it agreed to one that gave way", agrees("n3.1"), nil, ""},
 		{"it is about to found", agrees("n2.1"), nil, "n2.1 has left it to n2.1"},
-		{"it runs an earlier version", peer.Introduction{ServerID: "n2.1", Founder: self, Format: fsm.FirstFormat}, nil, "n2.1 runs an earlier version"},
+		{"it runs an earlier version", peer.Introduction{
+			ServerID: "n2.1", Founder: self, Format: fsm.FirstFormat,
+		}, nil, "n2.1 runs an earlier version"},
 		{"it agrees to nobody", agrees(""), nil, "n2.1 has left it to nobody"},
 		{"it has a cluster", peer.Introduction{ServerID: "n2.1", ClusterID: "c1"}, nil, "n2.1 has cluster c1"},
 		{"it is another", peer.Introduction{ServerID: "n2.2", Founder: self}, nil, "there is n2.2"},
@@ -114,7 +123,8 @@ func TestFoundingAsks(t *testing.T) {
 					return test.answer, test.err
 				},
 			}
-			got := f.try(t.Context(), []gossip.Member{seen(self, true), seen("n2.1", true), seen("n3.1", true), seen("n2.0", false)})
+			got := f.try(t.Context(),
+				[]gossip.Member{seen(self, true), seen("n2.1", true), seen("n3.1", true), seen("n2.0", false)})
 			if (got == "") != (test.why == "") || !strings.Contains(got, test.why) {
 				t.Errorf("got %q, want %q", got, test.why)
 			}
@@ -125,8 +135,8 @@ func TestFoundingAsks(t *testing.T) {
 	}
 }
 
-// foundingSim simulates processes that found a cluster together, in one goroutine: while one asks, anything may happen
-// to the others.
+// foundingSim simulates processes that found a cluster together, in one goroutine: while one asks,
+// anything may happen to the others.
 type foundingSim struct {
 	t       *testing.T
 	rng     *rand.Rand
@@ -137,18 +147,25 @@ type foundingSim struct {
 	final   bool // who has ended does not start again
 }
 
-// TestFounders: of those that are alive as many found the cluster as are expected, the first by name.
+// TestFounders: of those that are alive as many found the cluster as are expected, the first by
+// name.
 func TestFounders(t *testing.T) {
 	f := &founding{self: gossip.Info{Name: "n1", ServerID: "n1.1", Zone: "a"}, expect: 3}
 	late := seen("n3.1", true)
 	late.Zone = "b"
-	got := f.founders([]gossip.Member{seen("n1.1", true), seen("n5.1", true), late, seen("n2.0", false), seen("n4.1", true)})
-	if want := []catalog.Founder{{ServerID: "n1.1", Zone: "a"}, {ServerID: "n3.1", Zone: "b"}, {ServerID: "n4.1"}}; !slices.Equal(got, want) {
+	got := f.founders([]gossip.Member{seen("n1.1", true), seen("n5.1", true), late, seen("n2.0", false),
+		seen("n4.1", true)})
+	if want := []catalog.Founder{
+		{ServerID: "n1.1", Zone: "a"},
+		{ServerID: "n3.1", Zone: "b"},
+		{ServerID: "n4.1"},
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
-// TestIncarnationIsKept: a node that is to found a cluster comes back under the id that it had, until its data directory belongs to one.
+// TestIncarnationIsKept: a node that is to found a cluster comes back under the id that it had,
+// until its data directory belongs to one.
 func TestIncarnationIsKept(t *testing.T) {
 	dir := t.TempDir()
 	keep := func(name string) string {
@@ -197,7 +214,8 @@ func (b *foundingSim) start(p *proc) {
 	p.consent, p.seen = &consent{self: p.serverID}, map[string]bool{}
 }
 
-// view returns what gossip may show a process: whom it has seen, as they are, and some of the others.
+// view returns what gossip may show a process: whom it has seen, as they are, and some of the
+// others.
 func (b *foundingSim) view(p *proc) (members []gossip.Member) {
 	for _, other := range b.procs {
 		if other != p && other.alive && b.rng.IntN(3) > 0 {
@@ -269,8 +287,8 @@ func (b *foundingSim) try(p *proc) {
 	b.founded = append(b.founded, p.serverID)
 }
 
-// TestFoundingOnce starts, ends and starts again processes that are to found a cluster, at any moment, over incomplete views: there is never a second
-// cluster, and at last there is one.
+// TestFoundingOnce starts, ends and starts again processes that are to found a cluster, at any
+// moment, over incomplete views: there is never a second cluster, and at last there is one.
 func TestFoundingOnce(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -308,7 +326,8 @@ func TestFoundingOnce(t *testing.T) {
 	}
 }
 
-// TestFoundingAmongMore has one node more than expected and none that starts anew: those that agreed to one founder agree to no other.
+// TestFoundingAmongMore has one node more than expected and none that starts anew: those that
+// agreed to one founder agree to no other.
 func TestFoundingAmongMore(t *testing.T) {
 	for seed := range uint64(2000) {
 		rng := rand.New(rand.NewPCG(seed, 5))

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestFaultyClock reads the file that the harness's own test writes, at the beginning of 2000: three seconds late, a quarter too fast, seven seconds missed.
+// TestFaultyClock reads the file that the harness's own test writes, at the beginning of 2000:
+// three seconds late, a quarter too fast, seven seconds missed.
 func TestFaultyClock(t *testing.T) {
 	path := filepath.Join("testdata", "clock.golden")
 	synctest.Test(t, func(t *testing.T) {

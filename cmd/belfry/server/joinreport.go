@@ -63,13 +63,15 @@ func (r *joinReporter) report(ctx context.Context, a gossip.JoinAttempt) joinRep
 	case gossip.JoinUnresolved:
 		return joinReport{text: fmt.Sprintf("join address %s: %s", a.Addr, a.Err)}
 	case gossip.JoinNoConnection:
-		return joinReport{text: fmt.Sprintf("nobody answers at join address %s: %s: start a node there, or %s", a.Addr, a.Err, correctAddress)}
+		return joinReport{text: fmt.Sprintf("nobody answers at join address %s: %s: start a node there, or %s", a.Addr, a.Err,
+			correctAddress)}
 	case gossip.JoinWrongKey:
 		text := "give this node the cluster's gossip keys with --gossip-keys"
 		if !r.keyless {
 			text = "one of the two lacks the other's gossip key, or has none: compare the files of --gossip-keys"
 		}
-		return joinReport{fmt.Sprintf("the node at join address %s cannot read this node's gossip, nor this node that one's: %s", a.Addr, text), true}
+		return joinReport{fmt.Sprintf(
+			"the node at join address %s cannot read this node's gossip, nor this node that one's: %s", a.Addr, text), true}
 	case gossip.JoinNotGossip:
 		return joinReport{r.found(ctx, a.Addr).text, true}
 	default:
@@ -130,14 +132,20 @@ func look(ctx context.Context, addr string) probe {
 	case PortPeers:
 		return probe{text: fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)}
 	case PortClients:
-		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node, instead)}
+		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node,
+			instead)}
 	case PortTLS:
-		return probe{text: fmt.Sprintf("what listens at join address %s speaks TLS, as nodes do with clients: %s", addr, instead)}
+		return probe{text: fmt.Sprintf("what listens at join address %s speaks TLS, as nodes do with clients: %s", addr,
+			instead)}
 	case PortWeb:
-		return probe{foreign: true, text: fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress)}
+		return probe{
+			foreign: true,
+			text:    fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress),
+		}
 	case PortGossip:
 		return probe{text: fmt.Sprintf("the node that gossips at join address %s has not taken the call yet", addr)}
 	case PortSilent, PortOther:
 	}
-	return probe{text: fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: %s", addr, correctAddress)}
+	return probe{text: fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: %s", addr,
+		correctAddress)}
 }

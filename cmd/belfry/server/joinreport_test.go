@@ -26,9 +26,12 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// TestWhatIsAtAJoinAddress tells the ports of a node that are not for gossip, web servers, and what says nothing.
+// TestWhatIsAtAJoinAddress tells the ports of a node that are not for gossip, web servers, and what
+// says nothing.
 func TestWhatIsAtAJoinAddress(t *testing.T) {
-	belfry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set(ServedBy, "n7") }))
+	belfry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(ServedBy, "n7")
+	}))
 	defer belfry.Close()
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
@@ -55,14 +58,20 @@ func TestWhatIsAtAJoinAddress(t *testing.T) {
 	} {
 		r := newJoinReporter(Config{Logger: slog.New(slog.DiscardHandler)})
 		foreign := addr == web.Listener.Addr().String() // only there no node can be
-		all := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip, Err: errors.New("odd")}})
+		all := r.reports(t.Context(), []gossip.JoinAttempt{{
+			Addr: addr, Outcome: gossip.JoinNotGossip, Err: errors.New("odd"),
+		}})
 		if len(all) != 1 || !all[0].mistake || !strings.Contains(all[0].text, addr) || !strings.Contains(all[0].text, want) {
 			t.Errorf("%+v, want %q", all, want)
 		}
-		if again := r.reports(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip}}); again[0] != all[0] {
+		if again := r.reports(t.Context(), []gossip.JoinAttempt{{
+			Addr: addr, Outcome: gossip.JoinNotGossip,
+		}}); again[0] != all[0] {
 			t.Errorf("it is asked again at once: %+v", again)
 		}
-		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: addr, Outcome: gossip.JoinNotGossip}}); (why == "") != foreign {
+		if why := r.unheard(t.Context(), []gossip.JoinAttempt{{
+			Addr: addr, Outcome: gossip.JoinNotGossip,
+		}}); (why == "") != foreign {
 			t.Errorf("where %s: it holds up a founding with %q; another program there: %v", want, why, foreign)
 		}
 	}
@@ -80,9 +89,15 @@ func TestJoinReports(t *testing.T) {
 	}{
 		{"reached", gossip.JoinAttempt{Outcome: gossip.JoinReached}, "", "", false},
 		{"being called", gossip.JoinAttempt{Outcome: gossip.JoinPending}, "", "", false},
-		{"no such host", gossip.JoinAttempt{Outcome: gossip.JoinUnresolved, Err: failed}, "", "join address a:1: the cause", false},
-		{"nobody", gossip.JoinAttempt{Outcome: gossip.JoinNoConnection, Err: failed}, "", "nobody answers at join address a:1: the cause: start a node there, or", false},
-		{"no key here", gossip.JoinAttempt{Outcome: gossip.JoinWrongKey, Err: failed}, "", "give this node the cluster's gossip keys", true},
+		{"no such host", gossip.JoinAttempt{
+			Outcome: gossip.JoinUnresolved, Err: failed,
+		}, "", "join address a:1: the cause", false},
+		{"nobody", gossip.JoinAttempt{
+			Outcome: gossip.JoinNoConnection, Err: failed,
+		}, "", "nobody answers at join address a:1: the cause: start a node there, or", false},
+		{"no key here", gossip.JoinAttempt{
+			Outcome: gossip.JoinWrongKey, Err: failed,
+		}, "", "give this node the cluster's gossip keys", true},
 		{"another key", gossip.JoinAttempt{Outcome: gossip.JoinWrongKey, Err: failed}, "file", "compare the files", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -94,14 +109,16 @@ func TestJoinReports(t *testing.T) {
 				}
 				return
 			}
-			if len(all) != 1 || all[0].mistake != test.mistake || !strings.Contains(all[0].text, test.want) || !strings.Contains(all[0].text, "a:1") {
+			if len(all) != 1 || all[0].mistake != test.mistake || !strings.Contains(all[0].text, test.want) ||
+				!strings.Contains(all[0].text, "a:1") {
 				t.Errorf("%+v, want %q", all, test.want)
 			}
 		})
 	}
 }
 
-// TestFoundingHearsEachJoinAddress: as long as there may be a cluster where this node was told to look, it founds none.
+// TestFoundingHearsEachJoinAddress: as long as there may be a cluster where this node was told to
+// look, it founds none.
 func TestFoundingHearsEachJoinAddress(t *testing.T) {
 	for outcome, founds := range map[gossip.JoinOutcome]bool{
 		gossip.JoinPending: false, gossip.JoinWrongKey: false, gossip.JoinNotGossip: false,
@@ -109,7 +126,10 @@ func TestFoundingHearsEachJoinAddress(t *testing.T) {
 	} {
 		r := newJoinReporter(Config{})
 		r.probes["b:1"] = probe{at: time.Now()} // what is there cannot be told
-		why := r.unheard(t.Context(), []gossip.JoinAttempt{{Addr: "a:1", Outcome: gossip.JoinReached}, {Addr: "b:1", Outcome: outcome}})
+		why := r.unheard(t.Context(), []gossip.JoinAttempt{
+			{Addr: "a:1", Outcome: gossip.JoinReached},
+			{Addr: "b:1", Outcome: outcome},
+		})
 		if (why == "") != founds || !founds && !strings.Contains(why, "b:1") {
 			t.Errorf("outcome %d: %q", outcome, why)
 		}
@@ -119,7 +139,9 @@ func TestFoundingHearsEachJoinAddress(t *testing.T) {
 // TestFoundingIsAdvisedWhereNobodyIs, and not where a cluster may be that this node cannot hear.
 func TestFoundingIsAdvisedWhereNobodyIs(t *testing.T) {
 	const advice = "start it with --bootstrap-expect N"
-	for outcome, advised := range map[gossip.JoinOutcome]bool{gossip.JoinNoConnection: true, gossip.JoinReached: true, gossip.JoinWrongKey: false, gossip.JoinPending: false} {
+	for outcome, advised := range map[gossip.JoinOutcome]bool{
+		gossip.JoinNoConnection: true, gossip.JoinReached: true, gossip.JoinWrongKey: false, gossip.JoinPending: false,
+	} {
 		for _, members := range [][]gossip.Member{nil, {seen("n2.1", true)}} {
 			unheard := newJoinReporter(Config{}).unheard(t.Context(), []gossip.JoinAttempt{{Addr: "a:1", Outcome: outcome}})
 			if why := unexpected(members, unheard); strings.Contains(why, advice) != advised {

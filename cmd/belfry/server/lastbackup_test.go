@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
-// lastBackup returns what the metrics say of when a server last sent a backup; zero if they say nothing.
+// lastBackup returns what the metrics say of when a server last sent a backup; zero if they say
+// nothing.
 func lastBackup(t *testing.T, s *server.Server) time.Time {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL()+"/metrics", nil)
@@ -41,8 +42,8 @@ func lastBackup(t *testing.T, s *server.Server) time.Time {
 	return time.Time{}
 }
 
-// TestLastBackupOutlivesARestart: a node that starts again knows when it last sent a backup; a file that says nothing of the kind is named and keeps no node
-// from its start.
+// TestLastBackupOutlivesARestart: a node that starts again knows when it last sent a backup; a file
+// that says nothing of the kind is named and keeps no node from its start.
 func TestLastBackupOutlivesARestart(t *testing.T) {
 	t.Parallel()
 	cfg, said := config(t, t.TempDir()), &logbook{}

@@ -12,8 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// TestDataDirectoryInUse: a second server on a data directory is refused before it says anything to other nodes, in gossip neither: it would say it in
-// the first one's name.
+// TestDataDirectoryInUse: a second server on a data directory is refused before it says anything to
+// other nodes, in gossip neither: it would say it in the first one's name.
 func TestDataDirectoryInUse(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -39,7 +39,8 @@ func TestDataDirectoryInUse(t *testing.T) {
 			if err == nil {
 				stop(t, s)
 			}
-			if locked, ok := errors.AsType[*storage.LockedError](err); !ok || locked.PID != os.Getpid() || !strings.Contains(err.Error(), cfg.Dir) {
+			if locked, ok := errors.AsType[*storage.LockedError](err); !ok || locked.PID != os.Getpid() ||
+				!strings.Contains(err.Error(), cfg.Dir) {
 				t.Errorf("the second start ended with %v, want that process %d has %s", err, os.Getpid(), cfg.Dir)
 			}
 			if said := log.String(); strings.Contains(said, "listening for other nodes") {

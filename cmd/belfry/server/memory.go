@@ -43,7 +43,8 @@ func findMemoryLimit(root fs.FS) MemoryLimit {
 				limit = limit.smaller(number(string(bytes.TrimSpace(b))), "/"+path.Join(group, name))
 			}
 		}
-		limit = limit.smaller(fieldIn(root, path.Join(group, "memory.stat"), "hierarchical_memory_limit"), "/"+path.Join(group, "memory.stat"))
+		limit = limit.smaller(fieldIn(root, path.Join(group, "memory.stat"), "hierarchical_memory_limit"),
+			"/"+path.Join(group, "memory.stat"))
 	}
 	return limit
 }
@@ -152,7 +153,8 @@ func groupIn(root fs.FS, mount groupMount) string {
 func LimitMemory(set uint64, found MemoryLimit, log *slog.Logger) uint64 {
 	limit := found.smaller(set, "--memory")
 	if set > limit.Bytes {
-		log.Warn("there is less memory than --memory says", slog.Uint64("memory", set), slog.Uint64("limit_bytes", limit.Bytes), slog.String("from", limit.From))
+		log.Warn("there is less memory than --memory says", slog.Uint64("memory", set),
+			slog.Uint64("limit_bytes", limit.Bytes), slog.String("from", limit.From))
 	}
 	if given := debug.SetMemoryLimit(-1); given != math.MaxInt64 {
 		limit = limit.smaller(uint64(given), "GOMEMLIMIT") //nolint:gosec // the runtime has no negative limit
@@ -162,7 +164,8 @@ func LimitMemory(set uint64, found MemoryLimit, log *slog.Logger) uint64 {
 		log.Warn("how much memory there is could not be found: puts are not refused before it is full; --memory sets a limit")
 		return 0
 	case limit.Bytes < node.MemoryBytesMin:
-		log.Warn("there is less memory than a node needs", slog.Uint64("limit_bytes", limit.Bytes), slog.String("from", limit.From), slog.Uint64("needed_bytes", node.MemoryBytesMin))
+		log.Warn("there is less memory than a node needs", slog.Uint64("limit_bytes", limit.Bytes),
+			slog.String("from", limit.From), slog.Uint64("needed_bytes", node.MemoryBytesMin))
 		limit.Bytes = node.MemoryBytesMin
 	}
 	if soft := admit.SoftMemoryLimit(limit.Bytes); limit.From != "GOMEMLIMIT" {

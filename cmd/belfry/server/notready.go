@@ -58,7 +58,8 @@ func (s *notReadyServer) start(name string) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.server = &http.Server{
-		Handler: rpc.NewWaitingHandler(name, s.logger, s.reason), Protocols: protocols, ReadHeaderTimeout: helloWait, ReadTimeout: helloWait,
+		Handler: rpc.NewWaitingHandler(name, s.logger, s.reason), Protocols: protocols, ReadHeaderTimeout: helloWait,
+		ReadTimeout:  helloWait,
 		WriteTimeout: helloWait, // an answer waits only for a client that does not read it
 		ErrorLog:     slog.NewLogLogger(s.logger.Handler(), slog.LevelDebug),
 	}

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestNotReadyServerIsBounded: silent connections do not keep a client out. A test of rpc shows that they
-// are closed.
+// TestNotReadyServerIsBounded: silent connections do not keep a client out. A test of rpc shows
+// that they are closed.
 func TestNotReadyServerIsBounded(t *testing.T) {
 	t.Parallel()
 	l, listener := startNotReady(t)
@@ -53,7 +53,8 @@ func askLiveness(t *testing.T, listener net.Listener) int {
 	t.Helper()
 	own := &http.Transport{}
 	defer own.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+"/livez", nil)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String()+"/livez",
+		nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +66,8 @@ func askLiveness(t *testing.T, listener net.Listener) int {
 	return response.StatusCode
 }
 
-// TestNotReadyServerIsNotHeld: clients that let no answer be sent, which HTTP/2 allows, do not keep others
-// out and do not delay stop.
+// TestNotReadyServerIsNotHeld: clients that let no answer be sent, which HTTP/2 allows, do not keep
+// others out and do not delay stop.
 func TestNotReadyServerIsNotHeld(t *testing.T) {
 	t.Parallel()
 	l, listener := startNotReady(t)

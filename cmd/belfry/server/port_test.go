@@ -5,10 +5,12 @@ import (
 	"testing"
 )
 
-// TestPortOfAServerThatStarts: of a server that answered nothing a moment ago, and does now, is not said that it does not speak HTTP. A call to it may
-// have been carried out.
+// TestPortOfAServerThatStarts: of a server that answered nothing a moment ago, and does now, is not
+// said that it does not speak HTTP. A call to it may have been carried out.
 func TestPortOfAServerThatStarts(t *testing.T) {
-	for answer, want := range map[string]PortKind{"HTTP/1.0 200 OK\r\n\r\n": PortSilent, "HT": PortSilent, "SSH-2.0-x\r\n": PortOther} {
+	for answer, want := range map[string]PortKind{
+		"HTTP/1.0 200 OK\r\n\r\n": PortSilent, "HT": PortSilent, "SSH-2.0-x\r\n": PortOther,
+	} {
 		l := listening(t)
 		go func() {
 			for {

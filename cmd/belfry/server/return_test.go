@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
 
-// slowCatalog keeps servers from opening their replica of the catalog until open is closed, and notes that a shard has elected its leader.
+// slowCatalog keeps servers from opening their replica of the catalog until open is closed, and
+// notes that a shard has elected its leader.
 type slowCatalog struct {
 	group   string
 	open    <-chan struct{}
@@ -40,8 +41,9 @@ func (c slowCatalog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestShardsElectBeforeTheCatalogIsOpen: nodes that are started together find one another by gossip while they still read their data. Of their catalogs, which also
-// know the addresses, nobody has opened one, and those addresses are of an earlier life.
+// TestShardsElectBeforeTheCatalogIsOpen: nodes that are started together find one another by gossip
+// while they still read their data. Of their catalogs, which also know the addresses, nobody has
+// opened one, and those addresses are of an earlier life.
 func TestShardsElectBeforeTheCatalogIsOpen(t *testing.T) {
 	t.Parallel()
 	join := []string{addresses.Free(t), addresses.Free(t)}
@@ -49,7 +51,8 @@ func TestShardsElectBeforeTheCatalogIsOpen(t *testing.T) {
 	for i, name := range []string{"n1", "n2"} {
 		configs[i] = config(t, t.TempDir())
 		configs[i].Shards, configs[i].SteadyAfter = 1, time.Millisecond
-		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join, len(join)
+		configs[i].NodeID, configs[i].GossipListen, configs[i].Join, configs[i].BootstrapExpect = name, join[i], join,
+			len(join)
 	}
 	servers := startAll(t, configs)()
 	await(t, "every shard to have two voters", func() bool {
@@ -86,7 +89,8 @@ func TestShardsElectBeforeTheCatalogIsOpen(t *testing.T) {
 	}
 }
 
-// startAll begins to start servers, and returns what waits for them. They are stopped with the test.
+// startAll begins to start servers, and returns what waits for them. They are stopped with the
+// test.
 func startAll(t *testing.T, configs []server.Config) (wait func() []*server.Server) {
 	t.Helper()
 	servers, errs := make([]*server.Server, len(configs)), make([]error, len(configs))

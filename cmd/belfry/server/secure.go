@@ -62,7 +62,8 @@ func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Iden
 	defer again.Stop()
 	for {
 		if end := credentials.NotAfter(); time.Until(end) < expiryWarning {
-			logger.Warn("a certificate of this node ends soon, and then nobody connects to it: replace it, and send SIGHUP", "end", end)
+			logger.Warn("a certificate of this node ends soon, and then nobody connects to it: replace it, and send SIGHUP",
+				"end", end)
 		}
 		select {
 		case <-again.C:

@@ -25,11 +25,14 @@ func (w *warnings) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// TestEndOfACertificateIsSaid: not while it is far, and once a day when it is near, however long the server has run.
+// TestEndOfACertificateIsSaid: not while it is far, and once a day when it is near, however long
+// the server has run.
 func TestEndOfACertificateIsSaid(t *testing.T) {
 	const day = 24 * time.Hour
 	dir := t.TempDir()
-	files := certs.Files{Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1-key.pem"), CA: filepath.Join(dir, "ca.pem")}
+	files := certs.Files{
+		Cert: filepath.Join(dir, "n1.pem"), Key: filepath.Join(dir, "n1-key.pem"), CA: filepath.Join(dir, "ca.pem"),
+	}
 	synctest.Test(t, func(t *testing.T) {
 		authority, pair, err := certs.NewAuthority("", time.Now())
 		if err != nil {
@@ -66,11 +69,16 @@ func TestEndOfACertificateIsSaid(t *testing.T) {
 	})
 }
 
-// TestWhatANetworkTakes: beyond loopback a node needs all of TLS, gossip keys and tokens, and each that is missing is named.
+// TestWhatANetworkTakes: beyond loopback a node needs all of TLS, gossip keys and tokens, and each
+// that is missing is named.
 func TestWhatANetworkTakes(t *testing.T) {
-	whole := Config{Listen: "0.0.0.0:7400", TLS: certs.Files{Cert: "c", Key: "k", CA: "a"}, GossipKeys: "g", RootTokens: "r"}
+	whole := Config{
+		Listen: "0.0.0.0:7400", TLS: certs.Files{Cert: "c", Key: "k", CA: "a"}, GossipKeys: "g", RootTokens: "r",
+	}
 	for want, change := range map[string]func(cfg *Config){
-		"": func(*Config) {}, "TLS": func(cfg *Config) { cfg.TLS = certs.Files{} }, "gossip keys": func(cfg *Config) { cfg.GossipKeys = "" },
+		"": func(*Config) {}, "TLS": func(cfg *Config) {
+			cfg.TLS = certs.Files{}
+		}, "gossip keys": func(cfg *Config) { cfg.GossipKeys = "" },
 		"tokens": func(cfg *Config) { cfg.RootTokens = "" },
 	} {
 		cfg := whole

@@ -155,7 +155,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	cfg.warnOfExposure()
 	cfg.warnOfReaders()
 	s := &Server{
-		cfg: cfg, credentials: credentials, authenticator: auth, shutdown: newShutdownGuard(), served: make(chan struct{}), ended: make(chan struct{}),
+		cfg: cfg, credentials: credentials, authenticator: auth, shutdown: newShutdownGuard(), served: make(chan struct{}),
+		ended:    make(chan struct{}),
 		notReady: newNotReadyServer(listener, cfg, forClients(credentials)), removal: newRemovalNotice(cfg.Dir),
 	}
 	s.listener = s.shutdown.wrap(listener)
@@ -190,7 +191,8 @@ func (cfg *Config) listenForPeers() {
 	}
 	setDefault(&cfg.PeerListen, Neighbour(cfg.Listen, 1))
 	setDefault(&cfg.GossipListen, Neighbour(cfg.Listen, 2))
-	if cfg.Advertise == "" && len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 && (everywhere(cfg.PeerListen) || everywhere(cfg.GossipListen)) {
+	if cfg.Advertise == "" && len(cfg.Join) == 0 && cfg.BootstrapExpect == 0 &&
+		(everywhere(cfg.PeerListen) || everywhere(cfg.GossipListen)) {
 		// The node never guesses which of a machine's addresses others can reach.
 		cfg.Logger.Info("no other node can join this one: it listens on every address and was not told which to advertise")
 		cfg.PeerListen = ""
@@ -219,8 +221,10 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	clocks := cluster.NewClocks()
 	nodeConfig, err := instrument(node.Config{
-		Dir: cfg.Dir, Lock: s.lock, Name: b.name, Incarnation: b.incarnation, Shards: b.shards, AcceptClock: cfg.AcceptClock, Fatal: cfg.Fatal, Logger: cfg.Logger,
-		Join: b.cluster, Founding: b.founding, Peers: b.secured(s.shutdown.wrap(b.listener)), Dial: b.dial(), Resolve: b.directory.Resolve, Clocks: clocks,
+		Dir: cfg.Dir, Lock: s.lock, Name: b.name, Incarnation: b.incarnation, Shards: b.shards, AcceptClock: cfg.AcceptClock,
+		Fatal: cfg.Fatal, Logger: cfg.Logger,
+		Join: b.cluster, Founding: b.founding, Peers: b.secured(s.shutdown.wrap(b.listener)), Dial: b.dial(),
+		Resolve: b.directory.Resolve, Clocks: clocks,
 		MemoryBytes: cfg.MemoryBytes, HeapLive: heapLive,
 	})
 	if err != nil {
@@ -235,7 +239,8 @@ func (s *Server) open(ctx context.Context, cfg Config) (err error) {
 	}
 	s.cluster, err = cluster.Open(ctx, s.node, cluster.Config{
 		PeerAddr: b.self.PeerAddr, ClientAddr: b.self.ClientAddr, Zone: cfg.Zone, RequiresTokens: cfg.RootTokens != "",
-		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks, Seeds: b.seeds, Departed: s.removal.receive, Logger: cfg.Logger,
+		Version: cfg.Version, Settings: cfg.Cluster, SteadyAfter: cfg.SteadyAfter, Directory: b.directory, Clocks: clocks,
+		Seeds: b.seeds, Departed: s.removal.receive, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return fmt.Errorf("taking part in the cluster: %w", err)
@@ -285,9 +290,11 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 		return nil, err
 	}
 	edge, err := rpc.NewServer(rpc.Config{
-		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger, Audit: cfg.Audit, Registry: registry,
+		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger,
+		Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
-		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg), MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
+		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg),
+		MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
 		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,
 	})
 	if err != nil {
@@ -299,7 +306,8 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 // register registers the metrics of the process and of Go's runtime, and further ones.
 func register(registry *prometheus.Registry, further []prometheus.Collector) error {
 	for _, c := range append([]prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
 	}, further...) {
 		if err := registry.Register(c); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)

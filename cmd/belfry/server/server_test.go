@@ -24,7 +24,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// addresses are for servers of which others must know the address before they listen: of all tests, as they run side by side.
+// addresses are for servers of which others must know the address before they listen: of all tests,
+// as they run side by side.
 var addresses processtest.Addresses
 
 // config returns a configuration that works.
@@ -103,7 +104,9 @@ func TestSettingsAreRefusedByTheirFlags(t *testing.T) {
 		says   string
 	}{
 		{func(cfg *server.Config) { cfg.NodeID = "a b" }, `--node-id: have "a b", want 1 to 64 letters`},
-		{func(cfg *server.Config) { cfg.BootstrapExpect, cfg.Join = -1, []string{"127.0.0.1:1"} }, "--bootstrap-expect: have -1, want 1 or more"},
+		{func(cfg *server.Config) {
+			cfg.BootstrapExpect, cfg.Join = -1, []string{"127.0.0.1:1"}
+		}, "--bootstrap-expect: have -1, want 1 or more"},
 		{func(cfg *server.Config) { cfg.Join = []string{"localhost"} }, `--join: have "localhost", want HOST:PORT`},
 		{func(cfg *server.Config) { cfg.GossipKeys = filepath.Join(cfg.Dir, "nofile") }, "--gossip-keys: "},
 	} {
@@ -116,12 +119,14 @@ func TestSettingsAreRefusedByTheirFlags(t *testing.T) {
 	}
 }
 
-// TestAdvertisedHostHasAnAddress: the flag is named before anything is made. It is no mistake for good, which a supervisor would not start again.
+// TestAdvertisedHostHasAnAddress: the flag is named before anything is made. It is no mistake for
+// good, which a supervisor would not start again.
 func TestAdvertisedHostHasAnAddress(t *testing.T) {
 	cfg := config(t, filepath.Join(t.TempDir(), "data"))
 	cfg.Advertise = "n1.invalid" // RFC 6761: never resolves
 	_, err := server.Start(t.Context(), cfg)
-	if _, final := errors.AsType[*server.ConfigError](err); err == nil || final || !strings.HasPrefix(err.Error(), `--advertise: have "n1.invalid", want a host that has an address: `) {
+	if _, final := errors.AsType[*server.ConfigError](err); err == nil || final ||
+		!strings.HasPrefix(err.Error(), `--advertise: have "n1.invalid", want a host that has an address: `) {
 		t.Errorf("got %v, want an error of --advertise that is no ConfigError", err)
 	}
 	if _, err := os.Stat(cfg.Dir); !errors.Is(err, os.ErrNotExist) {
@@ -139,19 +144,24 @@ func TestAddressInUseNamesItsFlag(t *testing.T) {
 	address := taken.Addr().String()
 	for says, change := range map[string]func(*server.Config){
 		"at --listen: ": func(cfg *server.Config) { cfg.Listen = address },
-		"at --peer-listen, by default the port after that of --listen: ":          func(cfg *server.Config) { cfg.PeerListen = address },
-		"at --gossip-listen, by default the second port after that of --listen: ": func(cfg *server.Config) { cfg.GossipListen = address },
+		"at --peer-listen, by default the port after that of --listen: ": func(cfg *server.Config) {
+			cfg.PeerListen = address
+		},
+		"at --gossip-listen, by default the second port after that of --listen: ": func(cfg *server.Config) {
+			cfg.GossipListen = address
+		},
 	} {
 		cfg := config(t, t.TempDir())
 		change(&cfg)
-		if _, err := server.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), says) || !errors.Is(err, syscall.EADDRINUSE) {
+		if _, err := server.Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), says) ||
+			!errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("got %v, want %q", err, says)
 		}
 	}
 }
 
-// TestStartIsQuick asks for readiness within a second. The machine may be busy with other tests, so one of the starts of some minutes is
-// enough; a start that takes long by itself never passes.
+// TestStartIsQuick asks for readiness within a second. The machine may be busy with other tests, so
+// one of the starts of some minutes is enough; a start that takes long by itself never passes.
 func TestStartIsQuick(t *testing.T) {
 	var took []time.Duration
 	for first := time.Now(); time.Since(first) < 2*time.Minute; {
@@ -175,12 +185,14 @@ func TestStartIsQuick(t *testing.T) {
 	t.Errorf("the server was ready after %v, want a second", took)
 }
 
-// TestJobsSurviveAStop puts jobs and configures a queue, starts again on the same directory, and finds both.
+// TestJobsSurviveAStop puts jobs and configures a queue, starts again on the same directory, and
+// finds both.
 func TestJobsSurviveAStop(t *testing.T) {
 	dir := t.TempDir()
 	first := start(t, config(t, dir))
 	if _, err := queues(first).Put(t.Context(), &belfryv1.PutRequest{
-		Queue: "orders", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}, Body: &belfryv1.PutRequest_Text{Text: "close"},
+		Queue: "orders", Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)},
+		Body: &belfryv1.PutRequest_Text{Text: "close"},
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +214,8 @@ func TestJobsSurviveAStop(t *testing.T) {
 
 	again := start(t, config(t, dir))
 	got, err := queues(again).Get(t.Context(), &belfryv1.GetRequest{Queue: "orders", Id: "order-42"})
-	if err != nil || string(got.GetJob().GetData())+got.GetJob().GetText() != "close" || got.Job.State != belfryv1.JobState_JOB_STATE_DELAYED {
+	if err != nil || string(got.GetJob().GetData())+got.GetJob().GetText() != "close" ||
+		got.Job.State != belfryv1.JobState_JOB_STATE_DELAYED {
 		t.Errorf("after the restart: %v, %v; want the delayed job", got, err)
 	}
 	admin = belfryv1connect.NewAdminServiceClient(http.DefaultClient, again.URL())
@@ -210,14 +223,17 @@ func TestJobsSurviveAStop(t *testing.T) {
 	if err != nil || queue.Queue.Partitions != 3 || queue.Queue.Settings.Ttr.AsDuration() != 7*time.Second {
 		t.Errorf("after the restart: %v, %v; want 3 partitions and a TTR of 7 s", queue, err)
 	}
-	updated, err := admin.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "many", Settings: &belfryv1.QueueSettings{Paused: new(true)}})
+	updated, err := admin.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "many", Settings: &belfryv1.QueueSettings{Paused: new(true)},
+	})
 	if err != nil || !updated.Settings.GetPaused() {
 		t.Errorf("pausing: %v, %v; want a paused queue", updated, err)
 	}
 	if _, err := admin.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "many"}); err != nil {
 		t.Errorf("deleting: %v", err)
 	}
-	if _, err := admin.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "many"}); connect.CodeOf(err) != connect.CodeNotFound {
+	if _, err := admin.GetQueue(t.Context(),
+		&belfryv1.GetQueueRequest{Queue: "many"}); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("after deleting: %v, want not_found", err)
 	}
 }
@@ -231,7 +247,9 @@ func TestStopAnswersWaitingPolls(t *testing.T) {
 	}
 	answers := make(chan answer, 1)
 	go func() {
-		response, err := queues(s).Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"orders"}, Wait: durationpb.New(time.Minute)})
+		response, err := queues(s).Reserve(t.Context(), &belfryv1.ReserveRequest{
+			Queues: []string{"orders"}, Wait: durationpb.New(time.Minute),
+		})
 		answers <- answer{response, err}
 	}()
 	waitForWaiters(t, s, 1)

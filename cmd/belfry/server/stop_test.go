@@ -46,7 +46,8 @@ func ledBy(s *server.Server, voters int) (queues []string) {
 	return queues
 }
 
-// TestStopAnswersOtherNodes has calls wait at a node that stops, for clients of another node: they wait on at the next leader, and get its jobs.
+// TestStopAnswersOtherNodes has calls wait at a node that stops, for clients of another node: they
+// wait on at the next leader, and get its jobs.
 func TestStopAnswersOtherNodes(t *testing.T) {
 	cfg := config(t, t.TempDir())
 	cfg.NodeID = "a"
@@ -95,7 +96,8 @@ func TestStopAnswersOtherNodes(t *testing.T) {
 
 // post makes a call and returns the status and the answer.
 func post(s *server.Server, path, body string) (status int, answer string) {
-	response, err := http.Post(s.URL()+"/v1/"+path, "application/json", strings.NewReader(body)) //nolint:noctx // the test has a time limit of its own
+	response, err := http.Post(s.URL()+"/v1/"+path, "application/json",
+		strings.NewReader(body)) //nolint:noctx // the test has a time limit of its own
 	if err != nil {
 		return 0, err.Error()
 	}

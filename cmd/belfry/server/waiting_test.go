@@ -67,8 +67,8 @@ func (w *waiter) get(t *testing.T, path string) (status int, body string) {
 	return response.StatusCode, string(text)
 }
 
-// TestWaitingJoinerAnswers: while a node looks for its cluster every call is answered at once with what it waits for, in the protocol of the call; once the
-// cluster is there the same port serves.
+// TestWaitingJoinerAnswers: while a node looks for its cluster every call is answered at once with
+// what it waits for, in the protocol of the call; once the cluster is there the same port serves.
 func TestWaitingJoinerAnswers(t *testing.T) {
 	t.Parallel()
 	gossip := addresses.Free(t)
@@ -85,13 +85,15 @@ func TestWaitingJoinerAnswers(t *testing.T) {
 		{"/q/orders?delay=1s", "image/png", "x"},
 		{"/nowhere", "", "x"},
 	} {
-		response, err := http.Post(w.url+call.path, call.kind, strings.NewReader(call.body)) //nolint:noctx // the test has a time limit of its own
+		response, err := http.Post(w.url+call.path, call.kind,
+			strings.NewReader(call.body)) //nolint:noctx // the test has a time limit of its own
 		if err != nil {
 			t.Fatal(err)
 		}
 		text, _ := io.ReadAll(response.Body)
 		response.Body.Close()
-		if got := string(text); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got, reason) || !strings.Contains(got, `"unavailable"`) || !strings.Contains(got, "NO_LEADER") {
+		if got := string(text); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(got, reason) ||
+			!strings.Contains(got, `"unavailable"`) || !strings.Contains(got, "NO_LEADER") {
 			t.Errorf("%s: %s %s", call.path, response.Status, got)
 		}
 	}
@@ -112,10 +114,12 @@ func TestWaitingJoinerAnswers(t *testing.T) {
 	}
 	await(t, "what is at the join address", func() bool {
 		status, body := w.get(t, "/readyz")
-		if status != http.StatusServiceUnavailable || !strings.Contains(body, reason) || !strings.HasSuffix(body, "not ready\n") {
+		if status != http.StatusServiceUnavailable || !strings.Contains(body, reason) ||
+			!strings.HasSuffix(body, "not ready\n") {
 			t.Fatalf("ready: %d %s", status, body)
 		}
-		return strings.Contains(body, "nobody answers at join address "+gossip) && strings.Contains(body, "if this is to be a new cluster, start it with --bootstrap-expect N")
+		return strings.Contains(body, "nobody answers at join address "+gossip) &&
+			strings.Contains(body, "if this is to be a new cluster, start it with --bootstrap-expect N")
 	})
 
 	seed := config(t, t.TempDir())
@@ -127,13 +131,15 @@ func TestWaitingJoinerAnswers(t *testing.T) {
 	await(t, "the node to be ready", func() bool { status, _ := w.get(t, "/readyz"); return status == http.StatusOK })
 }
 
-// TestWaitingFounderAnswers as a joiner does; it founds nothing alone, and joins the cluster that calls it, as its earlier life's does.
+// TestWaitingFounderAnswers as a joiner does; it founds nothing alone, and joins the cluster that
+// calls it, as its earlier life's does.
 func TestWaitingFounderAnswers(t *testing.T) {
 	t.Parallel()
 	cfg := config(t, t.TempDir())
 	cfg.NodeID, cfg.BootstrapExpect = "n1", 3
 	w := startWaiting(t, cfg)
-	if status, body := w.get(t, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "1 of 3 nodes are there: n1; nobody can be found by this node: --join is empty") {
+	if status, body := w.get(t, "/readyz"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(body, "1 of 3 nodes are there: n1; nobody can be found by this node: --join is empty") {
 		t.Errorf("ready: %d %s", status, body)
 	}
 	w.log.await(t, `level=WARN msg="waiting for a cluster".*(--join is empty)`)
@@ -160,7 +166,8 @@ func TestWrongGossipKeyIsSaidByTheJoiner(t *testing.T) {
 	t.Parallel()
 	key := func(fill string) string {
 		path := filepath.Join(t.TempDir(), "keys")
-		if err := os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fill, 32)))+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(base64.StdEncoding.EncodeToString([]byte(strings.Repeat(fill, 32)))+"\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -190,7 +197,8 @@ func TestWrongGossipKeyIsSaidByTheJoiner(t *testing.T) {
 	}
 }
 
-// TestFoundingWithoutAStranger: a join address at which another program answers can be no cluster's, and holds up no founding for which all are there.
+// TestFoundingWithoutAStranger: a join address at which another program answers can be no
+// cluster's, and holds up no founding for which all are there.
 func TestFoundingWithoutAStranger(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.NotFoundHandler())
@@ -198,7 +206,8 @@ func TestFoundingWithoutAStranger(t *testing.T) {
 	cfg := config(t, t.TempDir())
 	cfg.NodeID, cfg.Join, cfg.BootstrapExpect = "n1", []string{web.Listener.Addr().String()}, 1
 	w := startWaiting(t, cfg)
-	w.log.await(t, `level=WARN msg="founding without a join address" why="at join address `+cfg.Join[0]+` there is (a web server)`)
+	w.log.await(t, `level=WARN msg="founding without a join address" why="at join address `+
+		cfg.Join[0]+` there is (a web server)`)
 	if err := <-w.started; err != nil {
 		t.Error(err)
 	}

@@ -61,9 +61,11 @@ func (s *Server) missing(heard map[string]bool, addresses map[string]string) (al
 // waitText combines the findings of Waits into one text.
 func waitText(join, missing, found []string) string {
 	if len(missing) == 0 {
-		return "all nodes that this data directory knows are heard of; the catalog's voters have no leader yet: see their logs"
+		return "all nodes that this data directory knows are heard of; the catalog's voters have no leader yet: see their " +
+			"logs"
 	}
-	text := "this data directory belongs to a cluster, and these of its nodes are not heard of: " + strings.Join(missing, ", ")
+	text := "this data directory belongs to a cluster, and these of its nodes are not heard of: " +
+		strings.Join(missing, ", ")
 	if len(join) == 0 {
 		text += "; --join is empty"
 	} else {
@@ -72,6 +74,7 @@ func waitText(join, missing, found []string) string {
 	for _, f := range found {
 		text += "; " + f
 	}
-	return text + ". Start the nodes that are missing. If they have new addresses, start this node again with --join and the gossip address that one of them has now " +
+	return text + ". Start the nodes that are missing. If they have new addresses, start this node again with --join " +
+		"and the gossip address that one of them has now " +
 		"(its --gossip-listen, by default port 7402); the data stays as it is"
 }

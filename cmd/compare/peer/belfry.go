@@ -30,7 +30,8 @@ func belfryPeers() []Queue {
 	}
 }
 
-// startBelfry runs a cluster with the settings that it has by itself, and returns once every node votes in all shards.
+// startBelfry runs a cluster with the settings that it has by itself, and returns once every node
+// votes in all shards.
 func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
 	r := &Running{}
 	var urls, gossip []string

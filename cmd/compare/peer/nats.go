@@ -142,7 +142,8 @@ func (c *natsCaller) open(ctx context.Context, replicas int) error {
 	return err
 }
 
-// Put publishes; a batch is published without waiting, and then all answers are awaited. There is no delay.
+// Put publishes; a batch is published without waiting, and then all answers are awaited. There is
+// no delay.
 func (c *natsCaller) Put(ctx context.Context, all Batch) error {
 	bodies := all.Bodies
 	if len(bodies) == 1 {

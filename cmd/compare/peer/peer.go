@@ -1,5 +1,5 @@
-// Package peer has the queues that Belfry is compared with, and Belfry itself: how to start each of them on loopback, and
-// how callers put and take jobs.
+// Package peer has the queues that Belfry is compared with, and Belfry itself: how to start each of
+// them on loopback, and how callers put and take jobs.
 package peer
 
 import (
@@ -29,8 +29,8 @@ type Queue struct {
 	Cannot map[string]string
 	// Belfry is true for Belfry.
 	Belfry bool
-	// Start starts new servers and returns once they serve. It may return servers beside an error. The caller kills
-	// the processes.
+	// Start starts new servers and returns once they serve. It may return servers beside an error. The
+	// caller kills the processes.
 	Start func(ctx context.Context, at *Site) (*Running, error)
 }
 
@@ -44,7 +44,8 @@ type Site struct {
 	Program string
 }
 
-// Does reports whether a queue takes part in a work. If it should take part and cannot, why is not empty.
+// Does reports whether a queue takes part in a work. If it should take part and cannot, why is not
+// empty.
 func (p Queue) Does(work string) (why string, ok bool) {
 	if p.Only != nil && !slices.Contains(p.Only, work) {
 		return "", false
@@ -53,7 +54,8 @@ func (p Queue) Does(work string) (why string, ok bool) {
 	return why, why == ""
 }
 
-// Mark returns a star if the named queue keeps nothing on disk before it answers, else the empty string.
+// Mark returns a star if the named queue keeps nothing on disk before it answers, else the empty
+// string.
 func Mark(name string) string {
 	for _, p := range All() {
 		if p.Name == name && strings.HasPrefix(p.Keeps, "nothing") {
@@ -86,7 +88,8 @@ const (
 	// Library is what users of the queue's library get by default: one client for all callers if that
 	// is how it is meant to be used, else a connection each.
 	Library
-	// Shared is one client library for all callers, which may make batches of what they ask for at a time.
+	// Shared is one client library for all callers, which may make batches of what they ask for at a
+	// time.
 	Shared
 )
 
@@ -102,7 +105,8 @@ type Batch struct {
 	Delay time.Duration
 }
 
-// Wanted is what one call takes: up to Most jobs of a queue. The call waits up to Wait for the first one.
+// Wanted is what one call takes: up to Most jobs of a queue. The call waits up to Wait for the
+// first one.
 type Wanted struct {
 	Queue, Most int
 	Wait        time.Duration
@@ -112,7 +116,8 @@ type Wanted struct {
 type Caller interface {
 	// Put puts jobs in one batch.
 	Put(ctx context.Context, all Batch) error
-	// Take takes jobs in one batch and finishes them, and calls seen with the body of each as soon as it is there.
+	// Take takes jobs in one batch and finishes them, and calls seen with the body of each as soon as
+	// it is there.
 	Take(ctx context.Context, what Wanted, seen func(body []byte)) (int, error)
 	// Close ends the connection, and with it a call that is under way.
 	Close() error

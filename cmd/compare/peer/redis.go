@@ -79,7 +79,8 @@ func startRedisServer(ctx context.Context, s *Site, appendfsync string,
 	return server, nil
 }
 
-// startRedis runs the queue in sorted sets; with auto the client that callers share makes batches of their calls.
+// startRedis runs the queue in sorted sets; with auto the client that callers share makes batches
+// of their calls.
 func startRedis(ctx context.Context, s *Site, appendfsync string, auto bool) (*Running, error) {
 	server, err := startRedisServer(ctx, s, appendfsync, redisPut, redisPutNamed, redisTake, redisAck)
 	if server == nil {

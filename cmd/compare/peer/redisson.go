@@ -141,7 +141,8 @@ func redissonMove(ctx context.Context, client *redis.Client) {
 	}
 }
 
-// redissonWait returns how long it is until a due time as it is published; not ok means that there is none.
+// redissonWait returns how long it is until a due time as it is published; not ok means that there
+// is none.
 func redissonWait(due string) (time.Duration, bool) {
 	ms, err := strconv.ParseInt(due, 10, 64)
 	return time.Until(time.UnixMilli(ms)), err == nil

@@ -184,9 +184,9 @@ func (b *Shard) deleteQueue(c *fsm.DeleteQueue, r *fsm.Result) {
 	}
 }
 
-// Adopt takes the ledger's state over from the machine, after an entry that gave a shard other times
-// or other jobs: a clock that was set back, or a restore. What such an entry does is held against
-// the model of fsm, not here.
+// Adopt takes the ledger's state over from the machine, after an entry that gave a shard other
+// times or other jobs: a clock that was set back, or a restore. What such an entry does is held
+// against the model of fsm, not here.
 func (b *Shard) Adopt(m *machine.Machine) {
 	mark := m.Restored()
 	b.restoring, b.floor, b.clock = mark.Open(), mark.Floor, m.Clock()

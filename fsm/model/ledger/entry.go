@@ -28,7 +28,8 @@ type Command struct {
 // Rule is the number of an invariant of RELIABILITY §4.1.
 type Rule uint8
 
-// Report is told what the ledger looks at and what is wrong. It is called by the goroutine that enters entries.
+// Report is told what the ledger looks at and what is wrong. It is called by the goroutine that
+// enters entries.
 type Report interface {
 	// Look counts one thing that a rule was held against.
 	Look(rule Rule)
@@ -42,7 +43,8 @@ type Report interface {
 type Config struct {
 	// Shard is the number of the shard, for texts.
 	Shard uint32
-	// Limited are the namespaces that have a quota. Their jobs may wait for leases, and their usage is audited.
+	// Limited are the namespaces that have a quota. Their jobs may wait for leases, and their usage is
+	// audited.
 	Limited map[string]bool
 	// Commands is about how many commands there will be; 0 if that is not known.
 	Commands int

@@ -21,8 +21,8 @@ type Job struct {
 	gone    bool // its queue was deleted with it
 	Adopted bool // a restore brought it: what it was put with is not fully known
 	Created fsm.Time
-	// Due is the time from which it may be granted, FirstDue the one that its put answered. TTL is when it expires, 0
-	// for never. left is when it ended or was last given back.
+	// Due is the time from which it may be granted, FirstDue the one that its put answered. TTL is
+	// when it expires, 0 for never. left is when it ended or was last given back.
 	Due, FirstDue, TTL, left fsm.Time
 	bytes                    uint64
 	// Of its last lease:
@@ -156,7 +156,8 @@ func (b *Shard) violated(rule Rule, format string, args ...any) {
 	b.cfg.Report.Violated(rule, b.entry.At, fmt.Sprintf("shard %d, entry %d.%d: "+format, args...))
 }
 
-// Enter takes one entry, whose commands have their results. Entries must come in the order of the log.
+// Enter takes one entry, whose commands have their results. Entries must come in the order of the
+// log.
 func (b *Shard) Enter(e *Entry) {
 	b.entry, b.before, b.format = e, b.clock, max(b.format, e.Format)
 	b.clock = e.Clock // after a reset the caller calls Adopt
@@ -322,7 +323,8 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 	}
 }
 
-// AvailableSince is when a waiting job became available: when it fell due, or later if it was put or given back later.
+// AvailableSince is when a waiting job became available: when it fell due, or later if it was put
+// or given back later.
 func (a *Job) AvailableSince() fsm.Time { return max(a.Due, a.left, a.Created) }
 
 // Name returns the id that clients name the job by.
@@ -416,7 +418,8 @@ func (h *agenda) first() *turn {
 	return nil
 }
 
-// due returns the first job whose time has come, nil if there is none. It stays until its version changes.
+// due returns the first job whose time has come, nil if there is none. It stays until its version
+// changes.
 func (h *agenda) due(now fsm.Time) *Job {
 	if t := h.first(); t != nil && t.at <= now {
 		return t.account

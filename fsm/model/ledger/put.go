@@ -66,7 +66,8 @@ func (b *Shard) put(c *fsm.Put, r *fsm.Result) {
 	b.create(q, c, r)
 }
 
-// namesake returns the job that a put must be answered as a repeat of, or as a conflict with; nil if it makes a job.
+// namesake returns the job that a put must be answered as a repeat of, or as a conflict with; nil
+// if it makes a job.
 func (b *Shard) namesake(q *Queue, c *fsm.Put) *Job {
 	if c.ID == "" {
 		return nil

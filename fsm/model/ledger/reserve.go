@@ -16,7 +16,8 @@ type handout struct {
 	full      bool
 }
 
-// reserve records a Reserve: queue by queue the ledger says which job leaves next, and the log must say the same.
+// reserve records a Reserve: queue by queue the ledger says which job leaves next, and the log must
+// say the same.
 func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 	h := handout{Reserve: c, grants: r.Grants, expirable: fsm.StepMax, full: c.Max == 0}
 	for _, name := range c.Queues {

@@ -131,7 +131,8 @@ func (b *Shard) expireJob(a *Job) fsm.State {
 	return fsm.Expired
 }
 
-// move makes a job ready that is due, unless it fell due in an outage for which its queue has a policy.
+// move makes a job ready that is due, unless it fell due in an outage for which its queue has a
+// policy.
 func (b *Shard) move(a *Job) {
 	q := a.Queue
 	a.lift()

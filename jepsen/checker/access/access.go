@@ -28,7 +28,8 @@ type trust uint8
 
 const (
 	unsure trust = iota
-	// good was a token that the asked node knew, from before the call was sent until after it was answered.
+	// good was a token that the asked node knew, from before the call was sent until after it was
+	// answered.
 	good
 	// bad never was one, or had ended.
 	bad
@@ -97,7 +98,8 @@ func New(run *Run) *Gatekeeper {
 	return g
 }
 
-// knows reports whether what a call did to a token was known to the node that another was sent to, when that was.
+// knows reports whether what a call did to a token was known to the node that another was sent to,
+// when that was.
 func (g *Gatekeeper) knows(did, later *history.Op) bool {
 	return did.OK() && (later.Node == did.Node && later.Invoked > did.Returned ||
 		later.Invoked > g.run.QuietAfter(did.Returned, heardWithin))

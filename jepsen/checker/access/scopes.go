@@ -10,7 +10,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// This file says once more what tokens allow; what the server takes from their scopes is on trial as well.
+// This file says once more what tokens allow; what the server takes from their scopes is on trial
+// as well.
 
 // action is what a scope allows.
 type action string
@@ -57,7 +58,8 @@ func (t *credential) allowsAll(act action) bool {
 	})
 }
 
-// allowed reports whether the token of a call allows the call as a whole. Batches have their answer entry by entry.
+// allowed reports whether the token of a call allows the call as a whole. Batches have their answer
+// entry by entry.
 func (g *Gatekeeper) allowed(o *history.Op) bool {
 	t := g.tokens[o.Token]
 	of := func(act action, queue string) bool { return t.allows(act, queue) }

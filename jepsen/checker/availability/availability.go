@@ -1,4 +1,5 @@
-// Package availability judges whether a cluster served, and whether its status named the fault, while a fault struck.
+// Package availability judges whether a cluster served, and whether its status named the fault,
+// while a fault struck.
 package availability
 
 import (
@@ -22,7 +23,8 @@ const (
 	// through each node that the fault spares, and how long any later interruption may last while the
 	// fault does.
 	servedMax = 5 * time.Second
-	// namedMax is how long after the beginning of a fault the status of each of these nodes is to name it.
+	// namedMax is how long after the beginning of a fault the status of each of these nodes is to name
+	// it.
 	namedMax = 10 * time.Second
 	// steadyFor: the last call of each kind before a fault must have been served, no longer before it
 	// than this. Otherwise the fault struck a cluster that was not whole.
@@ -35,11 +37,13 @@ type Strike struct {
 	// From is when the fault began to look for its victims, Began when it began to act, Struck when it
 	// was in force; Healing is when its end began, To when it was over.
 	From, Began, Struck, Healing, To time.Duration
-	// Healthy are the nodes that stay whole and connected, and are a majority; nil if availability is not judged.
+	// Healthy are the nodes that stay whole and connected, and are a majority; nil if availability is
+	// not judged.
 	Healthy []string
 	// Victims are the nodes of which status must name one; nil if it need not.
 	Victims []string
-	// Allowed is how much longer than servedMax serving may be interrupted, because another promise gives that time.
+	// Allowed is how much longer than servedMax serving may be interrupted, because another promise
+	// gives that time.
 	Allowed time.Duration
 }
 
@@ -112,7 +116,8 @@ func Check(run *Run, found *finding.Set) []Result {
 	return results
 }
 
-// probes are the calls that try shards through nodes, by what they try, in the order in which they were sent.
+// probes are the calls that try shards through nodes, by what they try, in the order in which they
+// were sent.
 func probes(ops []*history.Op) map[attemptKind][]attempt {
 	calls := map[attemptKind][]attempt{}
 	putTaken := map[string]bool{} // whether the last put of a client was answered with ok
@@ -268,7 +273,8 @@ func (j *strikeJudge) sinceWhat(since time.Duration) string {
 	return "the last call that was"
 }
 
-// named judges how soon the status of a node named a victim. It returns false if the fault ended before it had to.
+// named judges how soon the status of a node named a victim. It returns false if the fault ended
+// before it had to.
 func (j *strikeJudge) named(node string) (decided bool) {
 	if j.strike.Victims == nil {
 		return false

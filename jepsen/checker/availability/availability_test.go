@@ -256,7 +256,8 @@ func wantFound(t *testing.T, tr *trial, want string) {
 	}
 }
 
-// TestResultLegal: runs that look odd, in which it must find nothing, and still have judged the fault.
+// TestResultLegal: runs that look odd, in which it must find nothing, and still have judged the
+// fault.
 func TestResultLegal(t *testing.T) {
 	for _, odd := range []struct {
 		name  string

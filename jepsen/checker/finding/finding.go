@@ -1,4 +1,5 @@
-// Package finding has the invariants that a run is checked for, and collects what checks looked at and what they found.
+// Package finding has the invariants that a run is checked for, and collects what checks looked at
+// and what they found.
 package finding
 
 import (
@@ -11,12 +12,13 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// Invariant is the number of an invariant of RELIABILITY §4.1. Numbers above Max are checks of other promises.
+// Invariant is the number of an invariant of RELIABILITY §4.1. Numbers above Max are checks of
+// other promises.
 type Invariant uint8
 
-// Max is the last invariant of RELIABILITY §4.1, Last the last of all. SecondOpinion is the check of a
-// sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to M4; runs
-// without a mirror do not have them.
+// Max is the last invariant of RELIABILITY §4.1, Last the last of all. SecondOpinion is the check
+// of a sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to
+// M4; runs without a mirror do not have them.
 const (
 	Max           Invariant = 39
 	SecondOpinion           = Max + 1
@@ -94,7 +96,8 @@ func Titles() map[Invariant][2]string {
 // violationsKept is how many violations of one invariant are kept in full.
 const violationsKept = 20
 
-// Set is what one goroutine looked at and found; Add joins sets. One goroutine at a time may use it.
+// Set is what one goroutine looked at and found; Add joins sets. One goroutine at a time may use
+// it.
 type Set struct {
 	looked     [Last + 1]int64
 	counted    [Last + 1]int64
@@ -153,9 +156,10 @@ func (f *Set) Broken(i Invariant) (n int64, kept []report.Violation) {
 	return f.counted[i], f.violations[i]
 }
 
-// Checks returns a line for each invariant up to last, and their violations, of each invariant the earliest first. seconds
-// is how long each pass took by its name.
-func (f *Set) Checks(seconds map[string]float64, last Invariant) (checks []report.Check, violations []report.Violation) {
+// Checks returns a line for each invariant up to last, and their violations, of each invariant the
+// earliest first. seconds is how long each pass took by its name.
+func (f *Set) Checks(seconds map[string]float64,
+	last Invariant) (checks []report.Check, violations []report.Violation) {
 	known := Titles()
 	for i := Invariant(1); i <= last; i++ {
 		title, ok := known[i]

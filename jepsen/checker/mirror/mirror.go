@@ -1,4 +1,5 @@
-// Package mirror judges the promises M1 to M4 of the mirror, by what went through Redis and what clients did in Belfry.
+// Package mirror judges the promises M1 to M4 of the mirror, by what went through Redis and what
+// clients did in Belfry.
 package mirror
 
 import (
@@ -40,14 +41,15 @@ type Run struct {
 	Ops      []*history.Op
 	Passages []history.Passage
 	Start    time.Time
-	// Drained says that all queues were emptied in the end, so that a payload which came to no consumer is lost.
+	// Drained says that all queues were emptied in the end, so that a payload which came to no
+	// consumer is lost.
 	Drained bool
 	// Ahead returns by how much shard time may be ahead of true time at a moment.
 	Ahead func(at time.Duration) time.Duration
 }
 
-// Check holds what went through Redis against what clients did in Belfry: each payload reaches a consumer of one of
-// them.
+// Check holds what went through Redis against what clients did in Belfry: each payload reaches a
+// consumer of one of them.
 func Check(run *Run, found *finding.Set) {
 	all := map[string]*payload{}
 	passages := run.Passages
@@ -100,7 +102,8 @@ func (run *Run) taken(found *finding.Set, all map[string]*payload, passage *hist
 	found.Look(finding.MirrorNowhere)
 	p := all[string(passage.Payload)]
 	if p == nil || p.queue != passage.Queue {
-		found.Violated(finding.MirrorNowhere, passage.Returned, "%s took %q from the ready list of %s, where nobody had brought it",
+		found.Violated(finding.MirrorNowhere, passage.Returned,
+			"%s took %q from the ready list of %s, where nobody had brought it",
 			passage.Client, passage.Payload, passage.Queue)
 		return
 	}
@@ -110,8 +113,9 @@ func (run *Run) taken(found *finding.Set, all map[string]*payload, passage *hist
 	}
 	found.Look(finding.MirrorEarly)
 	if ahead := run.Ahead(passage.Returned); passage.Returned+ahead < p.due {
-		found.Violated(finding.MirrorEarly, passage.Returned, "%s took %q from the ready list of %s, %v before it was due; %v is "+
-			"allowed", passage.Client, passage.Payload, passage.Queue,
+		found.Violated(finding.MirrorEarly, passage.Returned,
+			"%s took %q from the ready list of %s, %v before it was due; %v is "+
+				"allowed", passage.Client, passage.Payload, passage.Queue,
 			p.due-passage.Returned, ahead)
 	}
 }
@@ -127,7 +131,8 @@ func (run *Run) reached(found *finding.Set, name string, p *payload) {
 		for _, t := range p.taken {
 			at = max(at, t)
 		}
-		found.Violated(finding.MirrorTwice, at, "%q of %s was taken from the ready list at %v, and as %d jobs from Belfry", name,
+		found.Violated(finding.MirrorTwice, at, "%q of %s was taken from the ready list at %v, and as %d jobs from Belfry",
+			name,
 			p.queue, p.taken, len(p.jobs))
 	}
 	if p.sure && run.Drained {

@@ -93,7 +93,8 @@ func (m *jobModel) porcupine() porcupine.Model {
 // exhausted reports whether a job has no attempt left.
 func (m *jobModel) exhausted(s jobState) bool { return m.most > 0 && s.attempt >= m.most }
 
-// lapses returns the states that a job may be in when a call comes: its lease may have ended by itself.
+// lapses returns the states that a job may be in when a call comes: its lease may have ended by
+// itself.
 func (m *jobModel) lapses(s jobState, one *jobCall) []jobState {
 	if one.time != 0 {
 		if one.time < s.clock {

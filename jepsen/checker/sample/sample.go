@@ -1,4 +1,5 @@
-// Package sample asks porcupine about some jobs of a run, with a model of one job that knows neither the log nor a ledger.
+// Package sample asks porcupine about some jobs of a run, with a model of one job that knows
+// neither the log nor a ledger.
 package sample
 
 import (
@@ -70,10 +71,11 @@ type survey struct {
 	queues map[string]*queueTraits
 }
 
-// Check asks porcupine about some of the jobs, with a model that knows neither the machine nor the books.
+// Check asks porcupine about some of the jobs, with a model that knows neither the machine nor the
+// books.
 //
-// most is how many jobs are looked at; 0 means a number that grows with the calls. parallel calls f for each number below
-// n, maybe on several goroutines, each with a set of its own.
+// most is how many jobs are looked at; 0 means a number that grows with the calls. parallel calls f
+// for each number below n, maybe on several goroutines, each with a set of its own.
 func Check(ops []*history.Op, most int, parallel func(n int, f func(i int, found *finding.Set))) {
 	s := survey{jobs: map[idName]*sampled{}, puts: map[putName]*sampled{}, leases: map[string]*sampled{},
 		queues: map[string]*queueTraits{}}
@@ -129,7 +131,8 @@ func (j *sampled) judge(found *finding.Set) {
 		found.Violated(finding.SecondOpinion, last, "job %q of %s: no order of its %d calls gives these answers", j.name.id,
 			j.name.queue, len(calls))
 	case porcupine.Unknown:
-		found.Violated(finding.SecondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id, j.name.queue,
+		found.Violated(finding.SecondOpinion, last, "job %q of %s: no verdict on its %d calls within %v", j.name.id,
+			j.name.queue,
 			len(calls), jobTimeMax)
 	}
 }

@@ -19,7 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// This file says once more how the wire writes what the machine has; the server's own conversion is on trial as well.
+// This file says once more how the wire writes what the machine has; the server's own conversion is
+// on trial as well.
 
 // StateOf returns the wire's word for a state.
 func StateOf(s fsm.State) belfryv1.JobState {
@@ -144,7 +145,8 @@ func ParseLease(token string) (ref fsm.Ref, ok bool) {
 	return ref, ok && len(rest) == 0 && partition < 1<<32
 }
 
-// BaseOf returns the request id that a caller sent, of one that the edge made of it for a part of the call.
+// BaseOf returns the request id that a caller sent, of one that the edge made of it for a part of
+// the call.
 func BaseOf(id string) string {
 	if i := strings.IndexAny(id, "#~"); i >= 0 {
 		return id[:i]
@@ -187,7 +189,8 @@ func OutcomeOf(o *history.Op) belfryv1.Outcome {
 	return o.Outcome
 }
 
-// IsPartOf reports whether a logged request is the one that was sent, or a part that the edge made of it.
+// IsPartOf reports whether a logged request is the one that was sent, or a part that the edge made
+// of it.
 func IsPartOf(logged, sent string) bool {
 	rest, ok := strings.CutPrefix(logged, sent)
 	return ok && (rest == "" || sent != "" && (rest[0] == '#' || rest[0] == '~'))

@@ -1,5 +1,6 @@
-// Package backupdiff reads backups of a Belfry cluster, and compares a backup with one of the cluster into which it was
-// restored. It is the one part of the faults that reads with package fsm, which wrote the backup.
+// Package backupdiff reads backups of a Belfry cluster, and compares a backup with one of the
+// cluster into which it was restored. It is the one part of the faults that reads with package fsm,
+// which wrote the backup.
 package backupdiff
 
 import (
@@ -15,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/backup"
 )
 
-// jobKey names a job in a backup. Partitions of a queue are in several shards, each of which has serials of its own.
+// jobKey names a job in a backup. Partitions of a queue are in several shards, each of which has
+// serials of its own.
 type jobKey struct {
 	queue     string
 	partition uint32
@@ -40,17 +42,19 @@ type Contents struct {
 	queues     map[queueKey]queueHeld
 	catalog    map[string]backup.CatalogQueue
 	namespaces map[string]backup.CatalogNamespace
-	// partitions has the partition of each queue of the shard that is being read: a job's record does not name it.
+	// partitions has the partition of each queue of the shard that is being read: a job's record does
+	// not name it.
 	partitions map[string]uint32
 }
 
 func newContents() *Contents {
-	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{}, catalog: map[string]backup.CatalogQueue{},
+	return &Contents{jobs: map[jobKey]fsm.Job{}, queues: map[queueKey]queueHeld{},
+		catalog:    map[string]backup.CatalogQueue{},
 		namespaces: map[string]backup.CatalogNamespace{}}
 }
 
-// Read reads the backup in a file. It returns an error if the file cannot be read, is no whole backup, or has something
-// twice.
+// Read reads the backup in a file. It returns an error if the file cannot be read, is no whole
+// backup, or has something twice.
 func Read(path string) (*Contents, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -123,8 +127,9 @@ func addOne[K comparable, V any](all map[K]V, key K, value V, err error) error {
 	return nil
 }
 
-// Restored compares a backup with after, which is a backup of a server that did nothing but restore it. The error names
-// what is missing, what is new, and what differs by more than the time that has passed.
+// Restored compares a backup with after, which is a backup of a server that did nothing but restore
+// it. The error names what is missing, what is new, and what differs by more than the time that has
+// passed.
 func (c *Contents) Restored(after *Contents) error {
 	return errors.Join(sameJobs(c.jobs, after.jobs), same("partition", c.queues, after.queues),
 		same("queue of the catalog", c.catalog, after.catalog),
@@ -148,8 +153,8 @@ func same[K comparable, V any](what string, before, after map[K]V) error {
 	return nil
 }
 
-// sameJobs compares the jobs of a backup with those that were restored. Time has passed since: a job may have fallen due,
-// and a lease may have lapsed.
+// sameJobs compares the jobs of a backup with those that were restored. Time has passed since: a
+// job may have fallen due, and a lease may have lapsed.
 func sameJobs(before, after map[jobKey]fsm.Job) error {
 	for key, had := range before {
 		has, restored := after[key]

@@ -59,7 +59,8 @@ func TestSameJobs(t *testing.T) {
 	}
 }
 
-// contentsOf returns a backup of two shards that both have job 1 of a queue, with more records of the catalog.
+// contentsOf returns a backup of two shards that both have job 1 of a queue, with more records of
+// the catalog.
 func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *Contents {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "backup"))
@@ -99,8 +100,8 @@ func contentsOf(t *testing.T, settings fsm.Settings, more ...fsm.BackupRecord) *
 	return h
 }
 
-// TestRead: jobs of two partitions with the same serial are kept apart, and a comparison finds what was not restored or
-// differs.
+// TestRead: jobs of two partitions with the same serial are kept apart, and a comparison finds what
+// was not restored or differs.
 func TestRead(t *testing.T) {
 	quota := func(jobs uint64) fsm.BackupRecord {
 		return backup.NamespaceRecord(&backup.CatalogNamespace{Name: "shop", MaxJobs: jobs})

@@ -1,4 +1,5 @@
-// Package intruder misuses a node's ports: garbage, half requests, slow senders, huge bodies, and many connections at once.
+// Package intruder misuses a node's ports: garbage, half requests, slow senders, huge bodies, and
+// many connections at once.
 package intruder
 
 import (
@@ -16,8 +17,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/network"
 )
 
-// atOnceMany is how many connections a crowd opens together now and then. The harness's own proxies must not run out of
-// connections first.
+// atOnceMany is how many connections a crowd opens together now and then. The harness's own proxies
+// must not run out of connections first.
 const atOnceMany = 200
 
 const (
@@ -27,16 +28,16 @@ const (
 	hugeBytes = 8 << 20
 )
 
-// Crowd connects to one node without being a node or a client, and misbehaves. Its methods may be called from any
-// goroutine; each call needs a source of randomness of its own.
+// Crowd connects to one node without being a node or a client, and misbehaves. Its methods may be
+// called from any goroutine; each call needs a source of randomness of its own.
 type Crowd struct {
 	host, advertised string
 	connections      atomic.Int64
 	packets          atomic.Int64
 }
 
-// New returns a crowd for a node. host is the address of the node itself, and advertised the one under which the network
-// carries its connections.
+// New returns a crowd for a node. host is the address of the node itself, and advertised the one
+// under which the network carries its connections.
 func New(host, advertised string) *Crowd { return &Crowd{host: host, advertised: advertised} }
 
 // Connections returns how many connections were opened so far.
@@ -45,7 +46,8 @@ func (c *Crowd) Connections() int64 { return c.connections.Load() }
 // Packets returns how many packets were sent so far.
 func (c *Crowd) Packets() int64 { return c.packets.Load() }
 
-// misuse is one way to misuse a connection. Its error is ignored: the node is expected to end such connections.
+// misuse is one way to misuse a connection. Its error is ignored: the node is expected to end such
+// connections.
 type misuse func(conn net.Conn, random *rand.Rand) error
 
 // misuses returns all ways to misuse a connection.
@@ -54,7 +56,8 @@ func misuses() []misuse {
 		wrongProtocol, deepStream}
 }
 
-// Intrude misuses one connection to a service after the other until ctx ends. Now and then it opens many at once.
+// Intrude misuses one connection to a service after the other until ctx ends. Now and then it opens
+// many at once.
 func (c *Crowd) Intrude(ctx context.Context, service network.Service, random *rand.Rand) {
 	all := misuses()
 	for pause(ctx, time.Duration(random.Int64N(int64(200*time.Millisecond)))) {
@@ -62,7 +65,8 @@ func (c *Crowd) Intrude(ctx context.Context, service network.Service, random *ra
 	}
 }
 
-// SendHugeBodies sends requests with huge bodies to the clients' port, one after the other, until ctx ends.
+// SendHugeBodies sends requests with huge bodies to the clients' port, one after the other, until
+// ctx ends.
 func (c *Crowd) SendHugeBodies(ctx context.Context, random *rand.Rand) {
 	for pause(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond)))) {
 		c.connect(ctx, network.Client, hugeBody, random)
@@ -110,8 +114,8 @@ func (c *Crowd) connect(ctx context.Context, service network.Service, how misuse
 	_ = how(conn, random)                         // that the node ends it is right
 }
 
-// SendPackets sends packets of garbage to the gossip port until ctx ends. They go past the network, which carries gossip
-// of nodes only.
+// SendPackets sends packets of garbage to the gossip port until ctx ends. They go past the network,
+// which carries gossip of nodes only.
 func (c *Crowd) SendPackets(ctx context.Context, random *rand.Rand) {
 	host, err := netip.ParseAddr(c.host)
 	if err != nil {
@@ -213,7 +217,8 @@ func deepStream(conn net.Conn, random *rand.Rand) error {
 	out := []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
 	for id := range 500 {
 		stream := uint32(2*id + 1)
-		// A frame of headers without their end: method POST and path /, by their numbers in the static table.
+		// A frame of headers without their end: method POST and path /, by their numbers in the static
+		// table.
 		out = append(out, 0, 0, 3, 1, 0, byte(stream>>24), byte(stream>>16), byte(stream>>8), byte(stream), 0x83, 0x86, 0x84)
 		if random.IntN(2) == 0 {
 			// and taken back

@@ -44,7 +44,9 @@ end
 return #due
 `
 	lmstfyPack = `
-if ARGV[1] == 'timer' then return struct.pack('Hc0Hc0HHc0', #ARGV[2], ARGV[2], #ARGV[3], ARGV[3], tonumber(ARGV[4]), #ARGV[5], ARGV[5]) end
+if ARGV[1] == 'timer' then
+	return struct.pack('Hc0Hc0HHc0', #ARGV[2], ARGV[2], #ARGV[3], ARGV[3], tonumber(ARGV[4]), #ARGV[5], ARGV[5])
+end
 return struct.pack('HHc0', tonumber(ARGV[4]), #ARGV[5], ARGV[5])
 `
 	lmstfyUnpack = `local tries, id = struct.unpack('HHc0', ARGV[1]) return {tries, id}`

@@ -91,8 +91,10 @@ func (c *contents) differs(want *contents) string {
 		return fmt.Sprintf("term %d and a vote in %d for %q, acknowledged are %d, %d and %q",
 			c.Term, c.VoteTerm, c.Candidate, want.Term, want.VoteTerm, want.Candidate)
 	}
-	if c.Snapshot != want.Snapshot || c.SnapshotTerm != want.SnapshotTerm || c.SnapshotSum != want.SnapshotSum || !reflect.DeepEqual(c.Servers, want.Servers) {
-		return fmt.Sprintf("the snapshot is at %d (term %d, %d servers, %x), acknowledged is %d (term %d, %d servers, %x)", c.Snapshot, c.SnapshotTerm,
+	if c.Snapshot != want.Snapshot || c.SnapshotTerm != want.SnapshotTerm || c.SnapshotSum != want.SnapshotSum ||
+		!reflect.DeepEqual(c.Servers, want.Servers) {
+		return fmt.Sprintf("the snapshot is at %d (term %d, %d servers, %x), acknowledged is %d (term %d, %d servers, %x)",
+			c.Snapshot, c.SnapshotTerm,
 			len(c.Servers), c.SnapshotSum[:4], want.Snapshot, want.SnapshotTerm, len(want.Servers), want.SnapshotSum[:4])
 	}
 	return ""

@@ -15,7 +15,8 @@ import (
 // part is a kind of file, or a region of one, by what finds damage in it.
 type part string
 
-// The parts. Of those that mayBeUnread names, nothing may ever read a byte; all others are covered by sums in full.
+// The parts. Of those that mayBeUnread names, nothing may ever read a byte; all others are covered
+// by sums in full.
 const (
 	partSegment      part = "log segment"
 	partBehind       part = "log segment, behind its end"
@@ -51,7 +52,8 @@ const (
 
 // String names the wound in tables.
 func (w wound) String() string {
-	return [...]string{"one bit", "several bits of a file", "a bit in each of two files", "a sector of zeros", "a file cut short"}[w]
+	return [...]string{"one bit", "several bits of a file", "a bit in each of two files", "a sector of zeros",
+		"a file cut short"}[w]
 }
 
 // edit is a change of one file.
@@ -96,9 +98,12 @@ func (d *damage) flips() int {
 	return len(d.edits)
 }
 
-// matters reports whether at least one byte of the damage must be noticed, apart from edits that are excused.
+// matters reports whether at least one byte of the damage must be noticed, apart from edits that
+// are excused.
 func (d *damage) matters(excused func(edit) bool) bool {
-	return slices.ContainsFunc(d.edits, func(e edit) bool { return !e.part.mayBeUnread() && (excused == nil || !excused(e)) })
+	return slices.ContainsFunc(d.edits, func(e edit) bool {
+		return !e.part.mayBeUnread() && (excused == nil || !excused(e))
+	})
 }
 
 // names reports whether the damage is in a file.
@@ -127,7 +132,8 @@ type target struct {
 	contents []byte
 }
 
-// targets returns the files below a directory, by kind. The reserve of disk space is none: nothing is in it.
+// targets returns the files below a directory, by kind. The reserve of disk space is none: nothing
+// is in it.
 func targets(disk *diskfault.Disk, dir string) map[part][]target {
 	found := map[part][]target{}
 	files := disk.Files()
@@ -140,7 +146,8 @@ func targets(disk *diskfault.Disk, dir string) map[part][]target {
 	return found
 }
 
-// newestSnapshots returns the newest snapshot of each directory; files are sorted, and so are the names of snapshots.
+// newestSnapshots returns the newest snapshot of each directory; files are sorted, and so are the
+// names of snapshots.
 func newestSnapshots(files []string) map[string]string {
 	newest := map[string]string{}
 	for _, name := range files {
@@ -188,13 +195,15 @@ func (t *target) partAt(at int64) part {
 	return t.kind
 }
 
-// end returns where the written part of a segment ends: frames are aligned to 8 bytes and none is all zero.
+// end returns where the written part of a segment ends: frames are aligned to 8 bytes and none is
+// all zero.
 func (t *target) end() int64 {
 	written := len(bytes.TrimRight(t.contents, "\x00"))
 	return int64(written+7) / 8 * 8
 }
 
-// draw decides on damage to some of the targets. running leaves out what only happens to files that nobody has open.
+// draw decides on damage to some of the targets. running leaves out what only happens to files that
+// nobody has open.
 func draw(r *rand.Rand, disk *diskfault.Disk, among map[part][]target, running bool) *damage {
 	for {
 		d := &damage{wound: drawWound(r, running)}
@@ -214,7 +223,9 @@ func draw(r *rand.Rand, disk *diskfault.Disk, among map[part][]target, running b
 		}
 		after := disk.Clone()
 		d.inflict(after)
-		if slices.ContainsFunc(d.edits, func(e edit) bool { return !bytes.Equal(disk.Contents(e.file), after.Contents(e.file)) }) {
+		if slices.ContainsFunc(d.edits, func(e edit) bool {
+			return !bytes.Equal(disk.Contents(e.file), after.Contents(e.file))
+		}) {
 			return d
 		}
 	}

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// Without the environment a short share runs, from a seed that is the same every time and from one that is not.
+	// Without the environment a short share runs, from a seed that is the same every time and from one
+	// that is not.
 	flipsDefault  = 600
 	trialsDefault = 25
 
@@ -62,10 +63,12 @@ func TestFlipsInClusters(t *testing.T) {
 
 func conclude(t *testing.T, report *Report, seed uint64, begun time.Time) {
 	t.Helper()
-	t.Logf("seed %d: %d disks damaged, %d bits flipped, %d disks replaced, %v\n%s", seed, report.Trials, report.Flips, report.Replaced,
+	t.Logf("seed %d: %d disks damaged, %d bits flipped, %d disks replaced, %v\n%s", seed, report.Trials, report.Flips,
+		report.Replaced,
 		time.Since(begun).Round(time.Millisecond), report.Table())
 	for _, violation := range report.Violations {
-		t.Errorf("%s\nrepeat it with: make flips FLIPS=%d FLIPSTRIALS=%d FLIPSSEED=%d", violation, report.Flips, report.Trials, seed)
+		t.Errorf("%s\nrepeat it with: make flips FLIPS=%d FLIPSTRIALS=%d FLIPSSEED=%d", violation, report.Flips,
+			report.Trials, seed)
 	}
 	if report.of(reported) == 0 {
 		t.Error("no damage at all was reported")

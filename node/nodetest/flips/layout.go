@@ -5,7 +5,8 @@ import (
 	"hash/crc32"
 )
 
-// What the judge and the planted mistakes know of the layout of files; package storage describes it.
+// What the judge and the planted mistakes know of the layout of files; package storage describes
+// it.
 const (
 	snapshotHeadFixed = 16
 	snapshotTail      = 41
@@ -32,7 +33,8 @@ func logMark(b []byte) uint64 {
 	var seq, mark uint64
 	for at := 0; at+markSlot <= len(b); at += markStride {
 		slot := b[at : at+markSlot]
-		sound := binary.LittleEndian.Uint32(slot) == markMagic && sumOf(0, slot[:markSlot-4]) == binary.LittleEndian.Uint32(slot[markSlot-4:])
+		sound := binary.LittleEndian.Uint32(slot) == markMagic &&
+			sumOf(0, slot[:markSlot-4]) == binary.LittleEndian.Uint32(slot[markSlot-4:])
 		if n := binary.LittleEndian.Uint64(slot[4:]); sound && n > seq {
 			seq, mark = n, binary.LittleEndian.Uint64(slot[12:])
 		}

@@ -34,12 +34,14 @@ type group struct {
 	stores  *storage.Stores // nil while it is not open
 	held    contents
 	batch   uint64 // index of the first entry of the last batch
-	// unmarked is set if its life ended with a power cut so soon after the last append that its mark need not be synced.
+	// unmarked is set if its life ended with a power cut so soon after the last append that its mark
+	// need not be synced.
 	unmarked bool
 	told     []error // what it would have ended its process for
 }
 
-// newGroup lives a life: everything that Raft does to its stores, in random order. It ends with a close, a kill or a power cut.
+// newGroup lives a life: everything that Raft does to its stores, in random order. It ends with a
+// close, a kill or a power cut.
 func newGroup(r *rand.Rand, o Options) (*group, error) {
 	g := &group{random: r, disk: diskfault.New(), options: o}
 	if err := g.disk.MkdirAll(dataDir); err != nil {
@@ -49,7 +51,8 @@ func newGroup(r *rand.Rand, o Options) (*group, error) {
 		return nil, err
 	}
 	steps := []func() error{
-		g.append, g.append, g.append, g.append, g.append, g.append, g.newTerm, g.snapshot, g.compact, g.overwrite, g.install, g.restart,
+		g.append, g.append, g.append, g.append, g.append, g.append, g.newTerm, g.snapshot, g.compact, g.overwrite, g.install,
+		g.restart,
 	}
 	for range 25 + r.IntN(40) {
 		if err := steps[r.IntN(len(steps))](); err != nil {
@@ -129,7 +132,9 @@ func (g *group) append() error {
 	var logs []*raft.Log
 	var entries []entry
 	for i := range uint64(1 + g.random.IntN(8)) {
-		l := &raft.Log{Index: next + i, Term: g.held.Term, Type: raft.LogCommand, Data: body(g.random), AppendedAt: time.Now()}
+		l := &raft.Log{
+			Index: next + i, Term: g.held.Term, Type: raft.LogCommand, Data: body(g.random), AppendedAt: time.Now(),
+		}
 		if g.random.IntN(8) == 0 {
 			l.Type = raft.LogNoop
 		}
@@ -174,7 +179,8 @@ func (g *group) newTerm() error {
 		return nil
 	}
 	candidate := fmt.Sprintf("n%d.%016x", 1+g.random.IntN(3), g.random.Uint64())
-	err := errors.Join(g.stores.Stable.SetUint64([]byte(keyVoteTerm), term), g.stores.Stable.Set([]byte(keyCandidate), []byte(candidate)))
+	err := errors.Join(g.stores.Stable.SetUint64([]byte(keyVoteTerm), term),
+		g.stores.Stable.Set([]byte(keyCandidate), []byte(candidate)))
 	if err != nil {
 		return fmt.Errorf("storing a vote: %w", err)
 	}
@@ -271,7 +277,8 @@ func (g *group) install() error {
 	return g.append()
 }
 
-// pass lets time pass, and what is due at its end be done: no time passes in a bubble while somebody is at work.
+// pass lets time pass, and what is due at its end be done: no time passes in a bubble while
+// somebody is at work.
 func pass(d time.Duration) {
 	for _, d := range []time.Duration{d, 1} {
 		wait := time.NewTimer(d)

@@ -49,7 +49,8 @@ func TestPlantedMistakesAreNoticed(t *testing.T) {
 	}
 }
 
-// A mistake changes nothing that is not damaged: else it would be noticed for what it does, and not for what it lets pass.
+// A mistake changes nothing that is not damaged: else it would be noticed for what it does, and not
+// for what it lets pass.
 func TestMistakesNeedDamage(t *testing.T) {
 	for name, mend := range mistakes() {
 		for life := range uint64(8) {
@@ -70,10 +71,13 @@ func TestMistakesNeedDamage(t *testing.T) {
 	}
 }
 
-// Of the same mistakes, those that serve other bytes must be noticed in what the cluster does as well, without a look at its files; those of the log also
-// when the machine does not look at the sums of entries either.
+// Of the same mistakes, those that serve other bytes must be noticed in what the cluster does as
+// well, without a look at its files; those of the log also when the machine does not look at the
+// sums of entries either.
 func TestWrongBytesAreNoticedInUse(t *testing.T) {
-	for name, mend := range map[string]func(*diskfault.Disk, string){"log": mendSegments, "entries": mendEntries, "snapshot": mendSnapshots} {
+	for name, mend := range map[string]func(*diskfault.Disk, string){
+		"log": mendSegments, "entries": mendEntries, "snapshot": mendSnapshots,
+	} {
 		t.Run(name, func(t *testing.T) { expectRedWorld(t, Options{Seed: 1, mend: mend, blind: true}) })
 	}
 }
@@ -113,7 +117,8 @@ func TestWrongBlameIsNoticed(t *testing.T) {
 	}
 }
 
-// filesOf calls f with the contents of each file of a group whose name ends so, and stores what f made of them.
+// filesOf calls f with the contents of each file of a group whose name ends so, and stores what f
+// made of them.
 func filesOf(disk *diskfault.Disk, dir string, f func(b []byte), suffixes ...string) {
 	for _, name := range disk.Files() {
 		for _, suffix := range suffixes {
@@ -216,7 +221,9 @@ func found(disk *diskfault.Disk, dir string) *storage.CorruptError {
 	name, err := storage.Named(dir, copied)
 	if err == nil {
 		var s *storage.Stores
-		if s, err = storage.Open(dir, storage.Config{Group: name, FS: copied, Mode: storage.MustExist, SegmentBytes: segmentBytes}); err == nil {
+		if s, err = storage.Open(dir, storage.Config{
+			Group: name, FS: copied, Mode: storage.MustExist, SegmentBytes: segmentBytes,
+		}); err == nil {
 			err = s.Close()
 		}
 	}

@@ -27,13 +27,15 @@ type Options struct {
 	mend func(disk *diskfault.Disk, dir string)
 	// quiet keeps the stores from telling their process to end.
 	quiet bool
-	// blind keeps the judge of clusters from looking at files, so that only what the cluster does can give a mistake away.
+	// blind keeps the judge of clusters from looking at files, so that only what the cluster does can
+	// give a mistake away.
 	blind bool
 	// enough ends the campaign after so many violations; 0 is none.
 	enough int
 }
 
-// RunStores damages the files of single groups and opens them. It must be called inside a bubble of testing/synctest.
+// RunStores damages the files of single groups and opens them. It must be called inside a bubble of
+// testing/synctest.
 func RunStores(o Options) *Report {
 	report := newReport()
 	for life := uint64(0); report.Flips < o.Flips; life++ {
@@ -43,7 +45,8 @@ func RunStores(o Options) *Report {
 			err = g.sound()
 		}
 		if err != nil {
-			report.Violations = append(report.Violations, fmt.Sprintf("seed %d, life %d, before any damage: %v", o.Seed, life, err))
+			report.Violations = append(report.Violations,
+				fmt.Sprintf("seed %d, life %d, before any damage: %v", o.Seed, life, err))
 			return report
 		}
 		for n := 0; n < trialsPerLife && report.Flips < o.Flips; n++ {
@@ -52,7 +55,8 @@ func RunStores(o Options) *Report {
 			result, err := g.strike(d, live)
 			if err != nil {
 				result = violated
-				report.Violations = append(report.Violations, fmt.Sprintf("seed %d, life %d, trial %d, %v: %v", o.Seed, life, n, d, err))
+				report.Violations = append(report.Violations,
+					fmt.Sprintf("seed %d, life %d, trial %d, %v: %v", o.Seed, life, n, d, err))
 			}
 			report.note(d, live, result)
 			if o.enough > 0 && len(report.Violations) >= o.enough {
@@ -86,7 +90,8 @@ func (g *group) sound() error {
 	return whole.close()
 }
 
-// strike damages a copy of the directory and judges what comes of it. The error says what a violation consists in.
+// strike damages a copy of the directory and judges what comes of it. The error says what a
+// violation consists in.
 func (g *group) strike(d *damage, live bool) (outcome, error) {
 	hurt := g.on(g.disk.Clone())
 	if live {
@@ -96,7 +101,8 @@ func (g *group) strike(d *damage, live bool) (outcome, error) {
 	return hurt.judge(d, d.matters(nil))
 }
 
-// judge opens a directory that was damaged; matters says that at least one byte of the damage must be noticed.
+// judge opens a directory that was damaged; matters says that at least one byte of the damage must
+// be noticed.
 func (g *group) judge(d *damage, matters bool) (outcome, error) {
 	mark := logMark(g.disk.Contents(groupDir + "/high-water"))
 	if err := g.open(); err != nil {
@@ -113,12 +119,14 @@ func (g *group) judge(d *damage, matters bool) (outcome, error) {
 		}
 		result, g.held = lastBatch, *got.clone()
 	} else if matters {
-		return violated, errors.Join(errors.New("opened as if nothing were damaged, though all bytes of this part count"), g.close())
+		return violated, errors.Join(errors.New("opened as if nothing were damaged, though all bytes of this part count"),
+			g.close())
 	}
 	return result, g.goOn()
 }
 
-// goOn uses a group that opened, and opens it once more: what damage left behind must not surface later.
+// goOn uses a group that opened, and opens it once more: what damage left behind must not surface
+// later.
 func (g *group) goOn() error {
 	for _, step := range []func() error{g.newTerm, g.append, g.restart} {
 		if err := step(); err != nil {
@@ -135,8 +143,9 @@ func (g *group) goOn() error {
 	return g.close()
 }
 
-// lostBatch reports whether what is gone is what cannot be told from a write that was never acknowledged: the end of the log, above the mark
-// that the disk has. A flipped bit takes the last batch at most, since a batch behind it would prove that it was durable.
+// lostBatch reports whether what is gone is what cannot be told from a write that was never
+// acknowledged: the end of the log, above the mark that the disk has. A flipped bit takes the last
+// batch at most, since a batch behind it would prove that it was durable.
 func (g *group) lostBatch(d *damage, got *contents, mark uint64) bool {
 	if !lostEnd(&g.held, got, mark) || d.wound <= flipTwo && got.last() < g.batch-1 {
 		return false
@@ -144,7 +153,8 @@ func (g *group) lostBatch(d *damage, got *contents, mark uint64) bool {
 	return g.unmarked || d.names(groupDir+"/high-water")
 }
 
-// lostEnd reports whether all that is gone of a group are entries at the end of its log, above the mark.
+// lostEnd reports whether all that is gone of a group are entries at the end of its log, above the
+// mark.
 func lostEnd(want, got *contents, mark uint64) bool {
 	return got.last() < want.last() && got.last() >= mark && got.differs(want.upTo(got.last())) == ""
 }
@@ -201,8 +211,8 @@ func blames(d *damage, err error) error {
 	return nil
 }
 
-// supersedes reports whether an edit does not count on a disk any more, because its file was replaced or removed since, its bytes were written
-// again, or a newer snapshot was taken.
+// supersedes reports whether an edit does not count on a disk any more, because its file was
+// replaced or removed since, its bytes were written again, or a newer snapshot was taken.
 func supersedes(disk, wounded *diskfault.Disk, e edit) bool {
 	was, is := wounded.Contents(e.file), disk.Contents(e.file)
 	if is == nil || strings.HasSuffix(e.file, ".snap") && newestSnapshots(disk.Files())[path.Dir(e.file)] != e.file {

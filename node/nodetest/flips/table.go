@@ -11,7 +11,8 @@ import (
 // outcome is what became of damage.
 type outcome int
 
-// The outcomes. All but violated are as they should be, and lastBatch is what DESIGN.md of storage says cannot be found.
+// The outcomes. All but violated are as they should be, and lastBatch is what DESIGN.md of storage
+// says cannot be found.
 const (
 	reported   outcome = iota // the start was refused, naming a damaged file
 	foundLive                 // what read it failed, naming a damaged file, and the process was told to end
@@ -94,7 +95,8 @@ func (r *Report) Table() string {
 		fmt.Fprintf(&b, " %20s", o)
 	}
 	rows := slices.SortedFunc(maps.Keys(r.rows), func(x, y row) int {
-		return cmp.Or(cmp.Compare(boolean(x.live), boolean(y.live)), cmp.Compare(x.wound, y.wound), cmp.Compare(x.part, y.part))
+		return cmp.Or(cmp.Compare(boolean(x.live), boolean(y.live)), cmp.Compare(x.wound, y.wound),
+			cmp.Compare(x.part, y.part))
 	})
 	line := func(name string, counts func(o outcome) int) {
 		fmt.Fprintf(&b, "\n%-46s", name)

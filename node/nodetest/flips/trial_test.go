@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// reopened opens the files of a member on a copy of its disk, as after a kill, and returns the copy and what they hold.
+// reopened opens the files of a member on a copy of its disk, as after a kill, and returns the copy
+// and what they hold.
 func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.Disk, held *contents, err error) {
 	copied = disk.Clone()
 	dir := shardDir(name)
@@ -22,7 +23,9 @@ func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.D
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := storage.Open(dir, storage.Config{Group: group, FS: copied, Mode: storage.MustExist, SegmentBytes: 4 * segmentBytes})
+	s, err := storage.Open(dir, storage.Config{
+		Group: group, FS: copied, Mode: storage.MustExist, SegmentBytes: 4 * segmentBytes,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -30,7 +33,8 @@ func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.D
 	return copied, held, errors.Join(err, s.Close())
 }
 
-// draw decides on damage to what a member needs. Files that it has given up and not removed yet are gone once its group is opened again.
+// draw decides on damage to what a member needs. Files that it has given up and not removed yet are
+// gone once its group is opened again.
 func (w *world) draw(m *nodetest.Member, running bool) *damage {
 	w.Helper()
 	synctest.Wait() // what is being written or removed
@@ -121,7 +125,8 @@ func (w *world) atRest() {
 	}
 }
 
-// expect says what a start should make of a damaged disk: reported, unread, lastBatch or, with an error noted, violated.
+// expect says what a start should make of a damaged disk: reported, unread, lastBatch or, with an
+// error noted, violated.
 func (w *world) expect(m *nodetest.Member, d *damage, sound *diskfault.Disk) outcome {
 	_, want, err := w.reopened(sound, m.Name())
 	if err != nil {
@@ -151,7 +156,8 @@ func (w *world) expect(m *nodetest.Member, d *damage, sound *diskfault.Disk) out
 	return violated
 }
 
-// start starts a member on a damaged disk, and waits until it is one of the cluster or has given up.
+// start starts a member on a damaged disk, and waits until it is one of the cluster or has given
+// up.
 func (w *world) start(m *nodetest.Member, d *damage, matters bool) outcome {
 	w.Helper()
 	w.setStarting(m.Name())
@@ -177,8 +183,9 @@ func (w *world) start(m *nodetest.Member, d *damage, matters bool) outcome {
 // judgeEnd looks at the reason for which a member gave up, and stops it.
 func (w *world) judgeEnd(m *nodetest.Member, d *damage, err error) outcome {
 	w.Helper()
-	// Its process would be gone. Here it is cut off, and closed when it does not lead any more: a leader that is closed hands over, for which
-	// Raft reads what cannot be read again and again without a pause.
+	// Its process would be gone. Here it is cut off, and closed when it does not lead any more: a
+	// leader that is closed hands over, for which Raft reads what cannot be read again and again
+	// without a pause.
 	w.pass(silence)
 	w.cluster.Bury(m)
 	w.mu.Lock()
@@ -191,7 +198,8 @@ func (w *world) judgeEnd(m *nodetest.Member, d *damage, err error) outcome {
 	return foundLive
 }
 
-// settle waits until all members that run have applied the same, and returns what m gave up for if it did instead.
+// settle waits until all members that run have applied the same, and returns what m gave up for if
+// it did instead.
 func (w *world) settle(m *nodetest.Member) (end error) {
 	w.Helper()
 	w.cluster.Await(fmt.Sprintf("%s has caught up or given up", m.Name()), func() bool {
@@ -211,7 +219,8 @@ func (w *world) settle(m *nodetest.Member) (end error) {
 	return end
 }
 
-// replace gives a member an empty disk: it comes back as a stranger, becomes a voter, and the server that it was is removed.
+// replace gives a member an empty disk: it comes back as a stranger, becomes a voter, and the
+// server that it was is removed.
 func (w *world) replace(m *nodetest.Member) {
 	w.Helper()
 	old := m.ServerID
@@ -229,7 +238,8 @@ func (w *world) replace(m *nodetest.Member) {
 	w.Fatalf("%s cannot be removed", old)
 }
 
-// inUse damages the disk of a member that runs. In half of the cases it leads, and another one needs what its files hold.
+// inUse damages the disk of a member that runs. In half of the cases it leads, and another one
+// needs what its files hold.
 func (w *world) inUse() {
 	w.Helper()
 	m := w.any()
@@ -260,7 +270,9 @@ func (w *world) inUse() {
 		w.die(m)
 		disk = w.disk(m.Name())
 		needed, _, err := w.reopened(disk, m.Name())
-		matters := d.matters(func(e edit) bool { return supersedes(disk, wounded, e) || err == nil && needed.Contents(e.file) == nil })
+		matters := d.matters(func(e edit) bool {
+			return supersedes(disk, wounded, e) || err == nil && needed.Contents(e.file) == nil
+		})
 		result = w.start(m, d, matters)
 		if result == unread && d.matters(nil) {
 			result = superseded

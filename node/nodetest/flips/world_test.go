@@ -61,7 +61,8 @@ func (o *observer) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// world is a cluster on disks in memory, one of which is damaged again and again, and what its clients were promised.
+// world is a cluster on disks in memory, one of which is damaged again and again, and what its
+// clients were promised.
 type world struct {
 	*observer
 	options Options
@@ -85,7 +86,9 @@ type world struct {
 // runWorld lets a cluster live through some trials and returns what was wrong.
 func runWorld(t *testing.T, o Options, number uint64) (report *Report) {
 	t.Helper()
-	stalled := time.AfterFunc(stallMax, func() { panic(fmt.Sprintf("seed %d, world %d does not come to an end", o.Seed, number)) })
+	stalled := time.AfterFunc(stallMax, func() {
+		panic(fmt.Sprintf("seed %d, world %d does not come to an end", o.Seed, number))
+	})
 	defer stalled.Stop()
 	report = newReport()
 	w := &world{
@@ -105,7 +108,8 @@ func runWorld(t *testing.T, o Options, number uint64) (report *Report) {
 		}
 	})
 	for _, wrong := range w.wrong {
-		report.Violations = append(report.Violations, fmt.Sprintf("seed %d, world %d, trial %d: %s", o.Seed, number, w.trials, wrong))
+		report.Violations = append(report.Violations,
+			fmt.Sprintf("seed %d, world %d, trial %d: %s", o.Seed, number, w.trials, wrong))
 	}
 	if len(w.wrong) > 0 {
 		report.Violations = append(report.Violations, strings.Join(w.told, "\n"))
@@ -113,7 +117,8 @@ func runWorld(t *testing.T, o Options, number uint64) (report *Report) {
 	return report
 }
 
-// bubble runs f in virtual time. Raft leaves goroutines behind when it is stopped, which the soak looks after.
+// bubble runs f in virtual time. Raft leaves goroutines behind when it is stopped, which the soak
+// looks after.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	defer func() {
@@ -151,7 +156,8 @@ func (w *world) configure(cfg *node.Config) {
 	if w.options.mend != nil {
 		w.options.mend(disk, shardDir(name))
 	}
-	cfg.FS, cfg.SegmentBytes, cfg.TrailingBytes, cfg.SnapshotBytes, cfg.DiskLowBytes = disk, 4*segmentBytes, 1, 64<<10, 1<<20
+	cfg.FS, cfg.SegmentBytes, cfg.TrailingBytes, cfg.SnapshotBytes, cfg.DiskLowBytes = disk, 4*segmentBytes, 1, 64<<10,
+		1<<20
 	cfg.Machine = fsm.Config{Seed: 1}
 	cfg.Fatal = func(err error) {
 		w.mu.Lock()
@@ -212,7 +218,8 @@ func (w *world) any() *nodetest.Member {
 
 // tell keeps a line of the story of the world.
 func (w *world) tell(format string, args ...any) {
-	w.told = append(w.told, fmt.Sprintf("trial %d, %v: ", w.trials, time.Now().Format("04:05.000"))+fmt.Sprintf(format, args...))
+	w.told = append(w.told,
+		fmt.Sprintf("trial %d, %v: ", w.trials, time.Now().Format("04:05.000"))+fmt.Sprintf(format, args...))
 }
 
 // pass lets time pass.
@@ -253,7 +260,9 @@ func (w *world) do(c fsm.Command) fsm.Result {
 func (w *world) put(n int) {
 	w.Helper()
 	for range n {
-		put := &fsm.Put{Queue: queue, Partitions: 1, ID: fmt.Sprintf("job-%d", w.calls), Body: make([]byte, 1+w.random.IntN(400))}
+		put := &fsm.Put{
+			Queue: queue, Partitions: 1, ID: fmt.Sprintf("job-%d", w.calls), Body: make([]byte, 1+w.random.IntN(400)),
+		}
 		for i := range put.Body {
 			put.Body[i] = byte(w.random.Uint32())
 		}
@@ -273,7 +282,9 @@ func (w *world) finish(leader *nodetest.Member, most int) (finished int) {
 	for finished < most {
 		reply := w.call(func(n *node.Node, id string) (node.Reply, error) {
 			reserve := &fsm.Reserve{Queues: []string{queue}, Max: 10, TTR: time.Minute}
-			return n.Reserve(w.Context(), shard, &fsm.Request{Caller: "flips", ID: id, Commands: []fsm.Command{reserve}}, node.Wait{})
+			return n.Reserve(w.Context(), shard, &fsm.Request{
+				Caller: "flips", ID: id, Commands: []fsm.Command{reserve},
+			}, node.Wait{})
 		})
 		if len(reply.Jobs) == 0 {
 			return finished
@@ -295,7 +306,8 @@ func (w *world) finish(leader *nodetest.Member, most int) (finished int) {
 func (w *world) compare(m *nodetest.Member, job *fsm.Job) {
 	w.Helper()
 	if want, ok := w.jobs[job.ID]; !ok || !bytes.Equal(want, job.Body) {
-		w.Errorf("%s has %s with a body of %d bytes, acknowledged are %d (known: %v)", m.Name(), job.ID, len(job.Body), len(want), ok)
+		w.Errorf("%s has %s with a body of %d bytes, acknowledged are %d (known: %v)", m.Name(), job.ID, len(job.Body),
+			len(want), ok)
 	}
 }
 
@@ -310,7 +322,9 @@ func (w *world) snapshot(m *nodetest.Member) {
 // check compares what all members hold that run with what was acknowledged, and with one another.
 func (w *world) check() {
 	w.Helper()
-	w.cluster.Leader(shard) // one that serves has committed all that its predecessors acknowledged; before, all may lack the same
+	// one that serves has committed all that its predecessors acknowledged; before, all may lack the
+	// same
+	w.cluster.Leader(shard)
 	w.cluster.Converge(shard)
 	for _, m := range w.cluster.Members() {
 		if m.Node == nil {

@@ -1,5 +1,5 @@
-// Package pipetest has a listener in memory, for tests in bubbles of testing/synctest: time does not pass there while a goroutine waits for a
-// socket.
+// Package pipetest has a listener in memory, for tests in bubbles of testing/synctest: time does
+// not pass there while a goroutine waits for a socket.
 package pipetest
 
 import (
@@ -8,7 +8,8 @@ import (
 	"sync"
 )
 
-// Listener takes the connections that are sent to Conns. Its methods may be called from any goroutine.
+// Listener takes the connections that are sent to Conns. Its methods may be called from any
+// goroutine.
 type Listener struct {
 	name  string
 	conns chan net.Conn
@@ -21,13 +22,15 @@ func Listen(name string) *Listener {
 	return &Listener{name: name, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// Conns returns the channel that takes the far end of a connection for each Accept. Whoever sends must give up when Done is closed.
+// Conns returns the channel that takes the far end of a connection for each Accept. Whoever sends
+// must give up when Done is closed.
 func (l *Listener) Conns() chan<- net.Conn { return l.conns }
 
 // Done returns the channel that Close closes.
 func (l *Listener) Done() <-chan struct{} { return l.done }
 
-// Dial returns the near end of a new connection, once Accept has taken the far one. After Close it returns net.ErrClosed.
+// Dial returns the near end of a new connection, once Accept has taken the far one. After Close it
+// returns net.ErrClosed.
 func (l *Listener) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {

@@ -47,7 +47,8 @@ func (c *client) upTo(d time.Duration) time.Duration {
 // rest waits, and reports false if the clients are to stop.
 func (c *client) rest(ctx context.Context, d time.Duration) bool { return wait(ctx, d) }
 
-// do carries out one command at member after member until its outcome is known, or the client gives up. ok says that it was applied.
+// do carries out one command at member after member until its outcome is known, or the client gives
+// up. ok says that it was applied.
 func (c *client) do(ctx context.Context, command fsm.Command, wait time.Duration) (fsm.Result, bool) {
 	c.serial++
 	o := &operation{
@@ -79,7 +80,8 @@ func (c *client) do(ctx context.Context, command fsm.Command, wait time.Duration
 	return o.reply.Results[0], true
 }
 
-// attempt makes one call. The answer of a node that died before it could be heard is an unknown outcome.
+// attempt makes one call. The answer of a node that died before it could be heard is an unknown
+// outcome.
 func (c *client) attempt(req *fsm.Request, wait time.Duration) (node.Reply, error) {
 	l := c.world.lifeNumber(c.guess)
 	if l == nil {
@@ -125,7 +127,8 @@ func queues() []string { return []string{"orders", "mails"} }
 func (c *client) produce(ctx context.Context) {
 	for c.rest(ctx, c.upTo(c.world.plan.clientPauseMax)) {
 		put := &fsm.Put{
-			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR, Delay: c.upTo(delayMax), TTR: time.Second + c.upTo(6*time.Second),
+			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR, Delay: c.upTo(delayMax),
+			TTR:  time.Second + c.upTo(6*time.Second),
 			Body: fmt.Appendf(nil, "%s %d", c.name, c.serial),
 		}
 		if !c.chance(4) {

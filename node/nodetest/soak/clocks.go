@@ -6,7 +6,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// clocks are the other members' clocks as a life can ask them: over links that may be cut, lossy or slow, of nodes that may be paused or dead.
+// clocks are the other members' clocks as a life can ask them: over links that may be cut, lossy or
+// slow, of nodes that may be paused or dead.
 type clocks struct {
 	world *World
 	from  *life

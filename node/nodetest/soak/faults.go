@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// skewMax is how wrong a clock may be set: such that none is further from any other than a leader may be from the median.
+// skewMax is how wrong a clock may be set: such that none is further from any other than a leader
+// may be from the median.
 const skewMax = clock.DefaultBound / 4
 
 // wildMax is how wrong one clock may be.
@@ -149,7 +150,8 @@ func delayNetwork(ctx context.Context, w *World, random *rand.Rand) {
 // trapWait is how long a trap waits for a step of a disk.
 const trapWait = 3 * time.Second
 
-// stop kills members in the middle of something in most cases, keeps them down until ctx ends, and lets them start again.
+// stop kills members in the middle of something in most cases, keeps them down until ctx ends, and
+// lets them start again.
 func (w *World) stop(ctx context.Context, random *rand.Rand, die func(*member), victims ...*member) {
 	var once sync.Once
 	sprung := make(chan struct{})
@@ -185,7 +187,8 @@ func (w *World) stop(ctx context.Context, random *rand.Rand, die func(*member), 
 // process ends a process: what it wrote is in the kernel's hands.
 func (w *World) process(m *member) { w.kill(m, nil, nil, diskfault.KeepNames) }
 
-// power returns what a power cut does to a member. What was not synced is lost, or some of it, in any order.
+// power returns what a power cut does to a member. What was not synced is lost, or some of it, in
+// any order.
 func (w *World) power(random *rand.Rand) func(*member) {
 	names, fate := diskfault.LoseNames, diskfault.LoseAll
 	if random.IntN(3) == 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// recovery is how long a healed cluster may take to serve, and to bring every replica to the same entry.
+	// recovery is how long a healed cluster may take to serve, and to bring every replica to the same
+	// entry.
 	recovery = 60 * time.Second
 	// punctual is how late a job may be handed to a consumer who waits, when nothing is wrong.
 	punctual = time.Second
@@ -25,7 +26,8 @@ func (w *World) heal(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
 	for _, m := range w.all() {
-		// A clock that was wildly wrong is put right, as by the time service: each node is to lead in turn, which that one would not be let.
+		// A clock that was wildly wrong is put right, as by the time service: each node is to lead in
+		// turn, which that one would not be let.
 		m.clock.off.Store(max(-int64(skewMax), min(m.clock.off.Load(), int64(skewMax))))
 		w.release(m)
 		w.begin(m)
@@ -49,7 +51,8 @@ func (w *World) heal(ctx context.Context) {
 	w.history.narrate("whole again after %v", time.Since(begun).Round(time.Millisecond))
 }
 
-// expel removes servers that nobody is any more: a change of members whose outcome was unknown may come late.
+// expel removes servers that nobody is any more: a change of members whose outcome was unknown may
+// come late.
 func (w *World) expel(ctx context.Context) {
 	known := map[string]bool{}
 	for _, m := range w.all() {
@@ -71,7 +74,8 @@ func (w *World) expel(ctx context.Context) {
 	}
 }
 
-// whole returns what is missing; empty if every node runs, every group has a leader, and every replica has applied the same.
+// whole returns what is missing; empty if every node runs, every group has a leader, and every
+// replica has applied the same.
 func (w *World) whole() string {
 	for _, group := range []string{catalogGroup, shardGroup} {
 		_, leads := w.leader(group)
@@ -86,7 +90,8 @@ func (w *World) whole() string {
 			}
 			st := l.status(group)
 			if st.AppliedIndex < want.CommitIndex || !slices.Contains(want.Voters, w.idOf(m)) {
-				return fmt.Sprintf("%s has applied %d of %d entries of %s (%+v)", m.name, st.AppliedIndex, want.CommitIndex, group, st)
+				return fmt.Sprintf("%s has applied %d of %d entries of %s (%+v)", m.name, st.AppliedIndex, want.CommitIndex, group,
+					st)
 			}
 		}
 		if len(want.Voters) != w.plan.nodes {
@@ -96,7 +101,8 @@ func (w *World) whole() string {
 	return ""
 }
 
-// drain takes out all that is left, through each node in turn, and compares what is left then with what must be.
+// drain takes out all that is left, through each node in turn, and compares what is left then with
+// what must be.
 func (w *World) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 3*recovery)
 	defer cancel()
@@ -105,7 +111,10 @@ func (w *World) drain(ctx context.Context) {
 			w.history.violated("liveness", "%s does not become the leader", m.name)
 			return
 		}
-		c := &client{world: w, name: fmt.Sprintf("drain%d", i), random: rand.New(rand.NewPCG(w.options.Seed, uint64(i)+2_000)), guess: i, patient: true}
+		c := &client{
+			world: w, name: fmt.Sprintf("drain%d", i), random: rand.New(rand.NewPCG(w.options.Seed, uint64(i)+2_000)), guess: i,
+			patient: true,
+		}
 		if !c.probe(ctx) {
 			return
 		}
@@ -146,7 +155,9 @@ func (c *client) probe(ctx context.Context) bool {
 	}
 	got := make(chan handed, 1)
 	go func() {
-		waiting := &client{world: c.world, name: c.name + "-waiting", random: rand.New(rand.NewPCG(1, 1)), guess: c.guess, patient: true}
+		waiting := &client{
+			world: c.world, name: c.name + "-waiting", random: rand.New(rand.NewPCG(1, 1)), guess: c.guess, patient: true,
+		}
 		var h handed
 		for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && len(h.result.Grants) == 0; {
 			h.result, _ = waiting.do(ctx, &fsm.Reserve{Queues: []string{"probe"}, Max: 1, TTR: time.Minute}, 15*time.Second)
@@ -220,6 +231,7 @@ func (w *World) conserved(m *member, n *node.Node, queue string) {
 	}
 	counts, out := r.Queues[0].Counts, r.Queues[0].Counters
 	if gone := out.Acked + out.Cancelled + out.Expired + out.Purged; out.Put != counts.Jobs()+gone {
-		w.history.violated("conservation", "%s: queue %s had %d jobs put, holds %d, and %d are gone", m.name, queue, out.Put, counts.Jobs(), gone)
+		w.history.violated("conservation", "%s: queue %s had %d jobs put, holds %d, and %d are gone", m.name, queue, out.Put,
+			counts.Jobs(), gone)
 	}
 }

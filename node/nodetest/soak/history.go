@@ -111,7 +111,8 @@ func (h *history) violated(invariant, format string, args ...any) {
 func (h *history) violatedLocked(invariant, format string, args ...any) {
 	h.counts["violations"]++
 	if len(h.violations) < violationsMax {
-		h.violations = append(h.violations, fmt.Sprintf("%10.3fs %s: %s", h.now().Seconds(), invariant, fmt.Sprintf(format, args...)))
+		h.violations = append(h.violations,
+			fmt.Sprintf("%10.3fs %s: %s", h.now().Seconds(), invariant, fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -129,7 +130,8 @@ func (h *history) narrate(format string, args ...any) {
 	h.narrative = append(h.narrative, fmt.Sprintf("%10.3fs ", h.now().Seconds())+fmt.Sprintf(format, args...))
 }
 
-// applied is told each entry that a life applied. An index has one entry, and one state after it, whoever applies it and how often.
+// applied is told each entry that a life applied. An index has one entry, and one state after it,
+// whoever applies it and how often.
 func (h *history) applied(l *life, group string, e node.AppliedEntry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,13 +142,15 @@ func (h *history) applied(l *life, group string, e node.AppliedEntry) {
 	known := h.entries[group][e.Index]
 	if known == nil {
 		h.entries[group][e.Index] = &entry{
-			group: group, term: e.Term, index: e.Index, data: slices.Clone(e.Entry), sum: sum, digest: e.Digest, at: h.now(), who: l.name, applied: 1,
+			group: group, term: e.Term, index: e.Index, data: slices.Clone(e.Entry), sum: sum, digest: e.Digest, at: h.now(),
+			who: l.name, applied: 1,
 		}
 		return
 	}
 	known.applied++
 	if known.term != e.Term || known.sum != sum {
-		h.violatedLocked("a committed entry is final", "entry %d of %s was applied with term %d and sum %08x by %s, with term %d and sum %08x by %s",
+		h.violatedLocked("a committed entry is final",
+			"entry %d of %s was applied with term %d and sum %08x by %s, with term %d and sum %08x by %s",
 			e.Index, group, known.term, known.sum, known.who, e.Term, sum, l.name)
 	} else if known.digest != e.Digest {
 		h.violatedLocked("equal digests at an equal index", "after entry %d of %s %s has digest %016x, %s has %016x",
@@ -219,7 +223,8 @@ func (l *listenerToLogs) Handle(_ context.Context, r slog.Record) error {
 		})
 	case r.Message == "snapshot taken":
 		l.history.count("snapshots taken")
-	case strings.HasPrefix(r.Message, "raft: installed remote snapshot"), strings.HasPrefix(r.Message, "raft: Installed remote snapshot"):
+	case strings.HasPrefix(r.Message, "raft: installed remote snapshot"),
+		strings.HasPrefix(r.Message, "raft: Installed remote snapshot"):
 		l.history.count("snapshots installed")
 	}
 	if l.trace == nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// stampSlack is what a stamp may be ahead of the true time at which its entry was applied, beside what the clocks were set wrong by: slewing.
+// stampSlack is what a stamp may be ahead of the true time at which its entry was applied, beside
+// what the clocks were set wrong by: slewing.
 const stampSlack = 5 * time.Millisecond
 
 // place is where a request is in the log.
@@ -81,7 +82,8 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 			return byPlace, byName
 		}
 		if machine.Digest() != e.digest {
-			w.history.violated("replay gives the same state", "after entry %d the digest is %016x, it was %016x on %s", e.index, machine.Digest(), e.digest, e.who)
+			w.history.violated("replay gives the same state", "after entry %d the digest is %016x, it was %016x on %s", e.index,
+				machine.Digest(), e.digest, e.who)
 			return byPlace, byName
 		}
 		stamp, requests, err := codec.DecodeEntry(e.data)
@@ -90,7 +92,8 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 			return byPlace, byName
 		}
 		if machine.Clock() < clock {
-			w.history.violated("shard time never decreases", "it is %d after entry %d, it was %d", machine.Clock(), e.index, clock)
+			w.history.violated("shard time never decreases", "it is %d after entry %d, it was %d", machine.Clock(), e.index,
+				clock)
 		}
 		clock = machine.Clock()
 		if ahead := clock.Sub(fsm.Time(w.history.start.Add(e.at).UnixNano())); ahead > w.aheadMax(e.at) {
@@ -100,7 +103,9 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 			At: fsm.Time(w.history.start.Add(e.at).UnixNano())}
 		at := 0
 		for _, r := range requests {
-			one := &logged{place: place{e.index, uint32(at)}, request: r, results: results[at : at+len(r.Commands)], clock: clock}
+			one := &logged{
+				place: place{e.index, uint32(at)}, request: r, results: results[at : at+len(r.Commands)], clock: clock,
+			}
 			at += len(r.Commands)
 			byPlace[one.place] = one
 			if r.ID == "" && !own(r.Commands) {
@@ -123,8 +128,9 @@ func (w *World) replay(entries []*entry) (map[place]*logged, map[name][]*logged)
 	return byPlace, byName
 }
 
-// aheadMax is what shard time may be ahead of true time when an entry is applied. While no clock is wildly wrong, none is ahead by more than
-// skewMax. One that is draws the stamps of its node along, slewed; the node leads until they are half the bound away from the median.
+// aheadMax is what shard time may be ahead of true time when an entry is applied. While no clock is
+// wildly wrong, none is ahead by more than skewMax. One that is draws the stamps of its node along,
+// slewed; the node leads until they are half the bound away from the median.
 func (w *World) aheadMax(at time.Duration) time.Duration {
 	if wild := time.Duration(w.wild.Load()); wild == 0 || at < wild {
 		return skewMax + stampSlack
@@ -154,7 +160,8 @@ func (w *World) judgeOperation(o *operation, byPlace map[place]*logged, byName m
 		for _, a := range attempts {
 			// A call that waits may have looked in vain, which changes nothing, before it was refused.
 			if !reserves || len(a.results[0].Grants) > 0 {
-				w.history.violated("a refusal is one", "%s was refused at %v and is entry %d: %+v", what, o.returned, a.place.index, a.results)
+				w.history.violated("a refusal is one", "%s was refused at %v and is entry %d: %+v", what, o.returned, a.place.index,
+					a.results)
 				break
 			}
 		}
@@ -167,17 +174,20 @@ func (w *World) judgeOperation(o *operation, byPlace map[place]*logged, byName m
 		}
 		at := byPlace[place{o.reply.Witness.Index, o.reply.Witness.Entry}]
 		if at == nil || at.request.Caller != o.request.Caller || at.request.ID != o.request.ID {
-			w.history.violated("what was acknowledged is in the log", "%s was answered at %v with index %d, where it is not", what, o.returned, o.reply.Witness.Index)
+			w.history.violated("what was acknowledged is in the log", "%s was answered at %v with index %d, where it is not",
+				what, o.returned, o.reply.Witness.Index)
 			break
 		}
 		if !reflect.DeepEqual(at.request.Commands, o.request.Commands) && !equalRequests(&at.request, o.request) {
 			w.history.violated("the log has what was sent", "%s is another request at index %d", what, at.place.index)
 		}
 		if !reflect.DeepEqual(at.results, o.reply.Results) {
-			w.history.violated("an answer is what the log gives", "%s was answered %+v, the log gives %+v", what, o.reply.Results, at.results)
+			w.history.violated("an answer is what the log gives", "%s was answered %+v, the log gives %+v", what,
+				o.reply.Results, at.results)
 		}
 		if o.reply.Witness.Time != at.clock {
-			w.history.violated("a witness tells the time", "%s has time %d, entry %d has %d", what, o.reply.Witness.Time, at.place.index, at.clock)
+			w.history.violated("a witness tells the time", "%s has time %d, entry %d has %d", what, o.reply.Witness.Time,
+				at.place.index, at.clock)
 		}
 	case node.Unknown:
 		w.history.count("operations with an unknown outcome")
@@ -194,7 +204,8 @@ func (w *World) judgeOperation(o *operation, byPlace map[place]*logged, byName m
 	}
 }
 
-// took reports whether a command took effect. A repeated ack and a put that meets its first are OK and change nothing.
+// took reports whether a command took effect. A repeated ack and a put that meets its first are OK
+// and change nothing.
 func took(command fsm.Command, r fsm.Result) bool {
 	if r.Replayed || r.Code != fsm.OK {
 		return false
@@ -212,7 +223,8 @@ func took(command fsm.Command, r fsm.Result) bool {
 // equalRequests compares two requests by content, in which nil and empty are the same.
 func equalRequests(a, b *fsm.Request) bool { return codec.RequestHash(a) == codec.RequestHash(b) }
 
-// judgeOrder checks that the log's order agrees with that of the calls: what was answered before another was asked comes before it.
+// judgeOrder checks that the log's order agrees with that of the calls: what was answered before
+// another was asked comes before it.
 func (w *World) judgeOrder(operations []*operation) {
 	var applied []*operation
 	for _, o := range operations {
@@ -229,7 +241,8 @@ func (w *World) judgeOrder(operations []*operation) {
 	var latest *operation
 	for _, o := range applied {
 		if latest != nil && o.returned < latest.invoked {
-			w.history.violated("the log's order is that of the calls", "%s returned at %v with index %d, %s was only sent at %v and has index %d",
+			w.history.violated("the log's order is that of the calls",
+				"%s returned at %v with index %d, %s was only sent at %v and has index %d",
 				o.request.ID, o.returned, o.reply.Witness.Index, latest.request.ID, latest.invoked, latest.reply.Witness.Index)
 		}
 		if latest == nil || o.invoked > latest.invoked {
@@ -238,7 +251,8 @@ func (w *World) judgeOrder(operations []*operation) {
 	}
 }
 
-// judgeTokens checks what a node's catalog holds in the end: each token that was acknowledged, once, and none that was refused.
+// judgeTokens checks what a node's catalog holds in the end: each token that was acknowledged,
+// once, and none that was refused.
 func (w *World) judgeTokens(who string, tokens []uint64) {
 	held := map[uint64]int{}
 	for _, t := range tokens {
@@ -251,7 +265,8 @@ func (w *World) judgeTokens(who string, tokens []uint64) {
 		n := held[t.value]
 		switch {
 		case t.outcome == node.Applied && n != 1:
-			w.history.violated("the catalog keeps what was acknowledged", "%s has token %d of entry %d %d times", who, t.value, t.index, n)
+			w.history.violated("the catalog keeps what was acknowledged", "%s has token %d of entry %d %d times", who, t.value,
+				t.index, n)
 		case t.outcome == node.NotApplied && n != 0:
 			w.history.violated("a refusal is one", "%s has token %d, which was refused", who, t.value)
 		case n > 1:

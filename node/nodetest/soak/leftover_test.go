@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 )
 
-// A goroutine that is left behind must not keep what its world needed: a run of hours leaves hundreds.
+// A goroutine that is left behind must not keep what its world needed: a run of hours leaves
+// hundreds.
 func TestAGoroutineLeftBehindKeepsNoWorld(t *testing.T) {
 	type large struct {
 		_      [1 << 20]byte
@@ -40,7 +41,8 @@ func TestAGoroutineLeftBehindKeepsNoWorld(t *testing.T) {
 	}
 }
 
-// A visitor that could not leave in time is never taken for a member whose disk is replaced: it would stay for good.
+// A visitor that could not leave in time is never taken for a member whose disk is replaced: it
+// would stay for good.
 func TestAVisitorThatStayedIsSentAway(t *testing.T) {
 	left := bubble(t, func(t *testing.T) {
 		w := newWorld(Options{Seed: 1})
@@ -78,7 +80,8 @@ func TestAVisitorThatStayedIsSentAway(t *testing.T) {
 	}
 }
 
-// Shard time may be ahead by what one wild clock can do, and by no more; before there was one, only by what the others are wrong by.
+// Shard time may be ahead by what one wild clock can do, and by no more; before there was one, only
+// by what the others are wrong by.
 func TestHowFarShardTimeMayBeAhead(t *testing.T) {
 	const wildAt = 10 * time.Second
 	for _, c := range []struct {

@@ -56,13 +56,15 @@ type member struct {
 	founder bool
 	// starting is set while a start is under way, held while nobody may start it.
 	starting, held bool
-	// outside is set while the member is not a voter yet; leaving are the server ids that it had before and that are still to be removed. Only
-	// who has claimed the changes of members touches them.
+	// outside is set while the member is not a voter yet; leaving are the server ids that it had
+	// before and that are still to be removed. Only who has claimed the changes of members touches
+	// them.
 	outside bool
 	leaving []string
 }
 
-// visits reports whether a member is one that came for a while and could not leave yet. Only who has claimed the changes of members may ask.
+// visits reports whether a member is one that came for a while and could not leave yet. Only who
+// has claimed the changes of members may ask.
 func (m *member) visits() bool { return len(m.leaving) > 0 && !m.outside }
 
 // life is one run of a member's process.
@@ -113,15 +115,16 @@ type trouble struct {
 	ended   chan struct{}
 }
 
-// trap springs at a step of a disk, before the step is taken: without it the power would always be cut between two things, since
-// a disk takes no virtual time.
+// trap springs at a step of a disk, before the step is taken: without it the power would always be
+// cut between two things, since a disk takes no virtual time.
 type trap struct {
 	left   atomic.Int64 // steps to go
 	spring func()
 }
 
-// hook lets the disk of a life suffer. Only writes that Raft's main loop waits for, and those of snapshots, are touched: others are
-// made under locks of the libraries, and no virtual time passes while somebody waits for a lock.
+// hook lets the disk of a life suffer. Only writes that Raft's main loop waits for, and those of
+// snapshots, are touched: others are made under locks of the libraries, and no virtual time passes
+// while somebody waits for a lock.
 func (l *life) hook(o diskfault.Op) error {
 	if t := l.trap.Load(); t != nil && o.Mutates() && !l.isOver() && t.left.Add(-1) == 0 {
 		t.spring()
@@ -157,8 +160,9 @@ func (l *life) hook(o diskfault.Op) error {
 	return nil
 }
 
-// fail passes the failure of an operation on. The first one of a log or of a vote ends the process; who meets another one before it has ended would have Raft panic,
-// which a process that ends does not live to see.
+// fail passes the failure of an operation on. The first one of a log or of a vote ends the process;
+// who meets another one before it has ended would have Raft panic, which a process that ends does
+// not live to see.
 func (l *life) fail(err error, o diskfault.Op) error {
 	if err != nil && !strings.Contains(o.Path, ".snap") && l.failed.Swap(true) {
 		<-l.over
@@ -167,7 +171,8 @@ func (l *life) fail(err error, o diskfault.Op) error {
 	return err
 }
 
-// begin starts a member that is down. It reports false if it is up, is being started, or must not be started.
+// begin starts a member that is down. It reports false if it is up, is being started, or must not
+// be started.
 func (w *World) begin(m *member) bool {
 	w.mu.Lock()
 	if m.life != nil || m.starting || m.held {
@@ -178,7 +183,8 @@ func (w *World) begin(m *member) bool {
 	w.lives++
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &life{
-		name: m.name, number: w.lives, over: make(chan struct{}), opened: make(chan struct{}), ctx: ctx, end: cancel, disk: m.disk, trap: &w.trap,
+		name: m.name, number: w.lives, over: make(chan struct{}), opened: make(chan struct{}), ctx: ctx, end: cancel,
+		disk: m.disk, trap: &w.trap,
 	}
 	l.listener = w.network.listen(l)
 	m.life = l
@@ -219,9 +225,11 @@ func (w *World) config(m *member, l *life) node.Config {
 	}
 	logger := slog.New(&listenerToLogs{history: w.history, life: l, trace: w.options.Trace})
 	return node.Config{
-		Dir: dataDir, Name: m.name, Shards: 1, Join: join, FS: files, SegmentBytes: segmentBytes, Clock: m.clock, Clocks: clocks{w, l}, Peers: l.listener,
-		Dial: w.network.dialer(l), Resolve: addressesOf, Logger: logger, SnapshotBytes: snapshotBytes, TrailingBytes: 1, DiskLowBytes: diskLowBytes,
-		Machine: fsm.Config{Seed: 1}, Applied: func(e node.AppliedEntry) { w.history.applied(l, shardGroup, e) },
+		Dir: dataDir, Name: m.name, Shards: 1, Join: join, FS: files, SegmentBytes: segmentBytes, Clock: m.clock,
+		Clocks: clocks{w, l}, Peers: l.listener,
+		Dial: w.network.dialer(l), Resolve: addressesOf, Logger: logger, SnapshotBytes: snapshotBytes, TrailingBytes: 1,
+		DiskLowBytes: diskLowBytes,
+		Machine:      fsm.Config{Seed: 1}, Applied: func(e node.AppliedEntry) { w.history.applied(l, shardGroup, e) },
 		Fatal: func(err error) { w.fatal(m, l, err) },
 	}
 }
@@ -233,12 +241,15 @@ func (w *World) open(l *life, cfg node.Config) error {
 		return err
 	}
 	l.node = n
-	machine := &tally{watch: func(e node.AppliedEntry) { w.history.applied(l, catalogGroup, e) }, plan: &w.plan, owner: l.name}
+	machine := &tally{watch: func(e node.AppliedEntry) {
+		w.history.applied(l, catalogGroup, e)
+	}, plan: &w.plan, owner: l.name}
 	l.catalog, err = n.StartGroup(l.ctx, node.GroupConfig{Name: catalogGroup, Machine: machine})
 	return err
 }
 
-// fatal is the end of a process that found that it cannot go on. It does not return to a goroutine that would go on all the same.
+// fatal is the end of a process that found that it cannot go on. It does not return to a goroutine
+// that would go on all the same.
 func (w *World) fatal(m *member, l *life, err error) {
 	if l.isOver() {
 		return
@@ -256,7 +267,8 @@ func (w *World) fatal(m *member, l *life, err error) {
 	}
 }
 
-// kill ends a life of a member, if it is still this one (nil: any), and returns whether it did. The member stays down.
+// kill ends a life of a member, if it is still this one (nil: any), and returns whether it did. The
+// member stays down.
 func (w *World) kill(m *member, which *life, fate diskfault.Fate, names diskfault.Names) bool {
 	w.mu.Lock()
 	l := m.life

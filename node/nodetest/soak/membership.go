@@ -64,8 +64,9 @@ func storm(ctx context.Context, w *World, random *rand.Rand) {
 	}
 }
 
-// skew sets every clock wrong, each by another constant, and sometimes one of them by far more: the others are the majority that shard time follows. So
-// none is if another node has not followed its clock back yet.
+// skew sets every clock wrong, each by another constant, and sometimes one of them by far more: the
+// others are the majority that shard time follows. So none is if another node has not followed its
+// clock back yet.
 func skew(_ context.Context, w *World, random *rand.Rand) {
 	within := func(most time.Duration) int64 { return random.Int64N(int64(2*most)) - int64(most) }
 	all := w.all()
@@ -111,7 +112,8 @@ func (w *World) unclaim() {
 	w.moving = false
 }
 
-// replaceMember takes a node's disk away. It leaves the cluster, and comes back as a stranger under the same name.
+// replaceMember takes a node's disk away. It leaves the cluster, and comes back as a stranger under
+// the same name.
 func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
 	if !w.lockMembership() {
 		return
@@ -133,7 +135,8 @@ func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
 	w.reborn(ctx, m)
 }
 
-// reborn replaces the disk of a member that is down and held, and goes on with it until it is a voter again or ctx ends; finish does the rest.
+// reborn replaces the disk of a member that is down and held, and goes on with it until it is a
+// voter again or ctx ends; finish does the rest.
 func (w *World) reborn(ctx context.Context, m *member) {
 	w.mu.Lock()
 	old := m.serverID
@@ -186,7 +189,8 @@ func (w *World) healthyWithout(gone *member) bool {
 		st := leads.status(group)
 		alive := 0
 		for _, m := range w.all() {
-			if l := w.lifeOf(m); m != gone && l != nil && slices.Contains(st.Voters, w.idOf(m)) && l.status(group).AppliedIndex+10 > st.CommitIndex {
+			if l := w.lifeOf(m); m != gone && l != nil && slices.Contains(st.Voters, w.idOf(m)) &&
+				l.status(group).AppliedIndex+10 > st.CommitIndex {
 				alive++
 			}
 		}

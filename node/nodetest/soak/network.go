@@ -121,7 +121,8 @@ func (w *network) setDelay(ways []way, d time.Duration) {
 	}
 }
 
-// sever ends all connections of a life. It makes none afterwards, since dial and Accept look whether it is over.
+// sever ends all connections of a life. It makes none afterwards, since dial and Accept look
+// whether it is over.
 func (w *network) sever(gone *life) {
 	w.mu.Lock()
 	var broken []*link

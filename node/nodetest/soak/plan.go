@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// plan is what a seed makes of a schedule, apart from the choices that depend on what the cluster is like at the time.
+// plan is what a seed makes of a schedule, apart from the choices that depend on what the cluster
+// is like at the time.
 type plan struct {
 	nodes   int
 	clients int

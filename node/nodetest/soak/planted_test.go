@@ -1,6 +1,7 @@
 //go:build !race
 
-// What is tested here is the judge, which works when the schedule is over. The race detector watches the same schedules in TestSoak.
+// What is tested here is the judge, which works when the schedule is over. The race detector
+// watches the same schedules in TestSoak.
 
 package soak
 
@@ -52,12 +53,18 @@ func mistakes() map[string]func(*plan) {
 			p.only("clocks set", "leadership moved")
 			p.skew = 5 * time.Second
 		},
-		"an unknown outcome is called a refusal": withDoor(func(d *badDoor) { d.denies = true }, "leader isolated", "leader killed"),
-		"an ack with an old fence is taken":      withDoor(func(d *badDoor) { d.takesOldFences = true }, "leadership moved"),
-		"a job is handed out early":              withDoor(func(d *badDoor) { d.hurries = true }, "leadership moved"),
-		"a request is repeated under a new id":   withDoor(func(d *badDoor) { d.forgetsIDs = true }, "leader isolated", "leadership moved"),
-		"an answer comes before the commit":      withDoor(func(d *badDoor) { d.promises = true }, "leader isolated", "leader killed"),
-		"a waiting consumer is woken late":       withDoor(func(d *badDoor) { d.dozes = true }, "leadership moved"),
+		"an unknown outcome is called a refusal": withDoor(func(d *badDoor) {
+			d.denies = true
+		}, "leader isolated", "leader killed"),
+		"an ack with an old fence is taken": withDoor(func(d *badDoor) { d.takesOldFences = true }, "leadership moved"),
+		"a job is handed out early":         withDoor(func(d *badDoor) { d.hurries = true }, "leadership moved"),
+		"a request is repeated under a new id": withDoor(func(d *badDoor) {
+			d.forgetsIDs = true
+		}, "leader isolated", "leadership moved"),
+		"an answer comes before the commit": withDoor(func(d *badDoor) {
+			d.promises = true
+		}, "leader isolated", "leader killed"),
+		"a waiting consumer is woken late": withDoor(func(d *badDoor) { d.dozes = true }, "leadership moved"),
 		"a replica applies something else": func(p *plan) {
 			p.only("leadership moved")
 			p.mistake = func(owner string, token uint64) uint64 {

@@ -20,23 +20,26 @@ const (
 	seedsDefault  = 6
 	lengthDefault = time.Minute
 
-	// stallMax is how long a schedule may take in real time. One that takes longer has a goroutine that waits for a lock whose holder
-	// waits for time to pass, or one that never rests.
+	// stallMax is how long a schedule may take in real time. One that takes longer has a goroutine
+	// that waits for a lock whose holder waits for time to pass, or one that never rests.
 	stallMax = 5 * time.Minute
 
-	// timersOver is when no timer of a schedule is left, stopped or not. A bubble in which a goroutine is blocked for ever is never given up, its
-	// timers keep what their functions refer to, hence the whole world, and a long run would need all memory.
+	// timersOver is when no timer of a schedule is left, stopped or not. A bubble in which a goroutine
+	// is blocked for ever is never given up, its timers keep what their functions refer to, hence the
+	// whole world, and a long run would need all memory.
 	timersOver = 24 * time.Hour
 )
 
-// mayStay are in the stacks of the goroutines that may outlive a life: Raft never answers what its machine had not come to when it was stopped, and
-// node waits for such an answer in a goroutine of its own; and Raft leaves two behind if it is stopped while it hands its leadership over.
+// mayStay are in the stacks of the goroutines that may outlive a life: Raft never answers what its
+// machine had not come to when it was stopped, and node waits for such an answer in a goroutine of
+// its own; and Raft leaves two behind if it is stopped while it hands its leadership over.
 func mayStay() []string {
 	return []string{"node.(*instance).outcome.func1", "raft.(*Raft).leadershipTransfer", "raft.(*Raft).leaderLoop.func2"}
 }
 
-// TestSoak runs schedules until the time in BELFRY_SOAK_TIME is over, from the seed in BELFRY_SOAK_SEED on, or BELFRY_SOAK_RUNS schedules.
-// What goes wrong is kept in the directory BELFRY_SOAK_DIR, by default one for temporary files.
+// TestSoak runs schedules until the time in BELFRY_SOAK_TIME is over, from the seed in
+// BELFRY_SOAK_SEED on, or BELFRY_SOAK_RUNS schedules. What goes wrong is kept in the directory
+// BELFRY_SOAK_DIR, by default one for temporary files.
 func TestSoak(t *testing.T) {
 	budget, err := time.ParseDuration(or(os.Getenv("BELFRY_SOAK_TIME"), "0s"))
 	if err != nil {
@@ -60,7 +63,8 @@ func TestSoak(t *testing.T) {
 		report := inBubble(t, Options{Seed: seed, Length: length, Trace: &trace})
 		sum.add(report)
 		if len(report.Violations) > 0 {
-			t.Errorf("%s\nrepeat the schedule with: make soak SOAKSEED=%d SOAKRUNS=1\n%s", report, seed, keep(t, report, trace.Bytes()))
+			t.Errorf("%s\nrepeat the schedule with: make soak SOAKSEED=%d SOAKRUNS=1\n%s", report, seed,
+				keep(t, report, trace.Bytes()))
 		}
 		if time.Since(told) > time.Minute {
 			told = time.Now()
@@ -161,7 +165,9 @@ func leaks() (found []string) {
 	_ = pprof.Lookup("goroutine").WriteTo(&b, 1) // a buffer takes all
 	for stack := range strings.SplitSeq(b.String(), "\n\n") {
 		inside := strings.Contains(stack, "belfry/node") || strings.Contains(stack, "hashicorp")
-		excused := slices.ContainsFunc(append(mayStay(), "soak.bubble"), func(text string) bool { return strings.Contains(stack, text) })
+		excused := slices.ContainsFunc(append(mayStay(), "soak.bubble"), func(text string) bool {
+			return strings.Contains(stack, text)
+		})
 		if inside && !excused {
 			found = append(found, "a goroutine does not end:\n"+stack)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// tally is the machine of the group beside the shard: the list of the tokens that were logged. It stands for the catalog, whose own machine this
-// package may not know.
+// tally is the machine of the group beside the shard: the list of the tokens that were logged. It
+// stands for the catalog, whose own machine this package may not know.
 type tally struct {
 	tokens []uint64
 	watch  func(node.AppliedEntry)

@@ -19,8 +19,9 @@ import (
 
 // Options say what to run.
 type Options struct {
-	// Seed makes the schedule of faults and what the clients want. The same seed makes the same schedule; what becomes of it differs, since
-	// neither Raft's timeouts nor the order of goroutines come from the seed.
+	// Seed makes the schedule of faults and what the clients want. The same seed makes the same
+	// schedule; what becomes of it differs, since neither Raft's timeouts nor the order of goroutines
+	// come from the seed.
 	Seed uint64
 	// Length is how long faults go on, in virtual time; 5 minutes if it is 0.
 	Length time.Duration
@@ -78,7 +79,8 @@ type World struct {
 	left map[string]map[uint64]fsm.Job
 }
 
-// Run runs one schedule. It must be called inside a bubble of testing/synctest, and leaves no goroutine behind.
+// Run runs one schedule. It must be called inside a bubble of testing/synctest, and leaves no
+// goroutine behind.
 func Run(ctx context.Context, options Options) Report {
 	w := newWorld(options)
 	if err := w.found(ctx); err != nil {
@@ -127,7 +129,10 @@ func (w *World) live(ctx context.Context) {
 	working, stop := context.WithCancel(ctx)
 	var clients, supervisor sync.WaitGroup
 	for i := range w.plan.clients {
-		c := &client{world: w, name: fmt.Sprintf("c%d", i), number: uint64(i), random: rand.New(rand.NewPCG(w.options.Seed, uint64(i)+2))}
+		c := &client{
+			world: w, name: fmt.Sprintf("c%d", i), number: uint64(i),
+			random: rand.New(rand.NewPCG(w.options.Seed, uint64(i)+2)),
+		}
 		for _, role := range []func(context.Context){c.produce, c.consume, c.propose}[i%3 : i%3+1] {
 			clients.Go(func() { role(working) })
 		}
@@ -184,8 +189,9 @@ func (w *World) supervise(ctx context.Context) {
 // sleep waits, and reports false if ctx ended before.
 func (w *World) sleep(ctx context.Context, d time.Duration) bool { return wait(ctx, d) }
 
-// wait lets time pass, and reports false if ctx ended before. Timers of one bubble that are due at once, in several goroutines, have been seen to crash
-// the runtime under the race detector (golang/go issue 78156), so there is none for no time.
+// wait lets time pass, and reports false if ctx ended before. Timers of one bubble that are due at
+// once, in several goroutines, have been seen to crash the runtime under the race detector
+// (golang/go issue 78156), so there is none for no time.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -312,7 +318,9 @@ func (w *World) admit(ctx context.Context, m *member) error {
 		if !caughtUp {
 			return fmt.Errorf("%s does not catch up in %s: %w", m.name, group, ctx.Err())
 		}
-		if err := w.change(ctx, group, id, (*node.Node).AddVoter, func(st node.GroupStatus) bool { return slices.Contains(st.Voters, id) }); err != nil {
+		if err := w.change(ctx, group, id, (*node.Node).AddVoter, func(st node.GroupStatus) bool {
+			return slices.Contains(st.Voters, id)
+		}); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// TestCatalogHasTypesAndFaultsOfRPC: what cluster says with its own errors and types arrives as rpc's.
+// TestCatalogHasTypesAndFaultsOfRPC: what cluster says with its own errors and types arrives as
+// rpc's.
 func TestCatalogHasTypesAndFaultsOfRPC(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	n, err := node.Open(t.Context(), node.Config{Dir: t.TempDir(), Logger: logger, Fatal: func(err error) {

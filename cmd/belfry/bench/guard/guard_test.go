@@ -37,9 +37,11 @@ var record = flag.Bool("guard.record", false, "write the ratios that are measure
 // A guard measures one path.
 type guard struct {
 	name string
-	// prepare makes what a path needs, and returns what does a part of its work and what does the reference's.
+	// prepare makes what a path needs, and returns what does a part of its work and what does the
+	// reference's.
 	prepare func(b *testing.B) (path, reference func())
-	// clock measures both: the wall for what waits for a disk, this process's time on processors for everything else.
+	// clock measures both: the wall for what waits for a disk, this process's time on processors for
+	// everything else.
 	clock func(b *testing.B) time.Duration
 	// turns is how often a path and its reference take turns; the medians count.
 	turns int
@@ -133,11 +135,14 @@ func processor(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// logPath appends synced batches of entries to a log; the reference appends as many bytes to a plain file and syncs them.
+// logPath appends synced batches of entries to a log; the reference appends as many bytes to a
+// plain file and syncs them.
 func logPath(b *testing.B, count, size int) (path, reference func()) {
 	const turns = 2
 	dir := b.TempDir()
-	s, err := storage.Open(filepath.Join(dir, "group"), storage.Config{Group: "guard", Engine: storage.EngineWAL, FS: storage.OSFS{}})
+	s, err := storage.Open(filepath.Join(dir, "group"), storage.Config{
+		Group: "guard", Engine: storage.EngineWAL, FS: storage.OSFS{},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -183,7 +188,8 @@ func logPath(b *testing.B, count, size int) (path, reference func()) {
 	}
 }
 
-// agenda is the reference of the machine: as many bodies, made one by one, in the standard library's map by number and heap by time, and taken out again.
+// agenda is the reference of the machine: as many bodies, made one by one, in the standard
+// library's map by number and heap by time, and taken out again.
 func agenda() func() {
 	return func() {
 		random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same for ever
@@ -226,9 +232,13 @@ func putEntries() [][]byte {
 	for n := range entries {
 		commands := make([]fsm.Command, machineBatch)
 		for i := range commands {
-			commands[i] = &fsm.Put{Queue: "guard", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(random.Int64N(int64(time.Hour))), Body: make([]byte, 100)}
+			commands[i] = &fsm.Put{
+				Queue: "guard", Partitions: 1, Given: fsm.GivenDelay, Delay: time.Duration(random.Int64N(int64(time.Hour))),
+				Body: make([]byte, 100),
+			}
 		}
-		entries[n] = codec.AppendEntry(nil, machineStart+fsm.Time(n), [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})
+		entries[n] = codec.AppendEntry(nil, machineStart+fsm.Time(n),
+			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})
 	}
 	return entries
 }
@@ -258,7 +268,8 @@ func machineLife(b *testing.B) (path, reference func()) {
 		m, index := fill(b, entries)
 		apply := func(commands []fsm.Command) []fsm.Result {
 			index++
-			results, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+			results, err := m.Apply(index,
+				codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -279,10 +290,13 @@ func machineLife(b *testing.B) (path, reference func()) {
 	}, agenda()
 }
 
-// calls has callers at a server in this process, over loopback and with its log on disk; clients are counted with it.
+// calls has callers at a server in this process, over loopback and with its log on disk; clients
+// are counted with it.
 func calls(b *testing.B, workload string, jobs uint64) (path, reference func()) {
 	s, err := server.Start(b.Context(), server.Config{
-		Dir: b.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { b.Error(err) },
+		Dir: b.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+			b.Error(err)
+		},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -293,7 +307,10 @@ func calls(b *testing.B, workload string, jobs uint64) (path, reference func()) 
 		}
 		runtime.GC()
 	})
-	cfg := bench.Config{URL: s.URL(), Workload: workload, Connections: 16, Callers: 64, Batch: 100, Jobs: jobs, RatePerSecond: 1, BodyBytes: 100, Queues: 1, Keep: true}
+	cfg := bench.Config{
+		URL: s.URL(), Workload: workload, Connections: 16, Callers: 64, Batch: 100, Jobs: jobs, RatePerSecond: 1,
+		BodyBytes: 100, Queues: 1, Keep: true,
+	}
 	return func() {
 		if _, err := bench.Run(b.Context(), cfg); err != nil {
 			b.Fatal(fmt.Errorf("%s: %w", workload, err))
@@ -301,7 +318,8 @@ func calls(b *testing.B, workload string, jobs uint64) (path, reference func()) 
 	}, echoes(b, cfg.Connections, cfg.Callers)
 }
 
-// echoes is the reference of calls: the standard library's client and server pass small JSON to and fro over as many connections, and nothing is done with it.
+// echoes is the reference of calls: the standard library's client and server pass small JSON to and
+// fro over as many connections, and nothing is done with it.
 func echoes(b *testing.B, connections, callers int) func() {
 	const requests = 4_000
 	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -318,7 +336,8 @@ func echoes(b *testing.B, connections, callers int) func() {
 	b.Cleanup(client.CloseIdleConnections)
 	body := `{"queue":"guard","delay":"1s","body":"` + strings.Repeat("A", 136) + `"}`
 	post := func() {
-		answer, err := client.Post(echo.URL, "application/json", strings.NewReader(body)) //nolint:noctx // it ends with its server
+		answer, err := client.Post(echo.URL, "application/json",
+			strings.NewReader(body)) //nolint:noctx // it ends with its server
 		if err != nil {
 			b.Error(err)
 			return

@@ -64,7 +64,8 @@ func (r ratios) check(name string, ratio float64) error {
 		return fmt.Errorf("%s %w; make bench-record writes it", name, errUnknown)
 	}
 	if ratio > recorded*(1+tolerance) {
-		return fmt.Errorf("%s %w: %.3g times its reference, %.0f %% above the recorded %.3g", name, errWorse, ratio, 100*(ratio/recorded-1), recorded)
+		return fmt.Errorf("%s %w: %.3g times its reference, %.0f %% above the recorded %.3g", name, errWorse, ratio,
+			100*(ratio/recorded-1), recorded)
 	}
 	return nil
 }

@@ -13,5 +13,7 @@ import (
 // newHarness returns a harness for the commands of access.
 func newHarness(t *testing.T, answer func(proto.Message) (proto.Message, error)) *clitest.Harness {
 	t.Helper()
-	return clitest.New(t, clitest.Commands(func(a *cli.App) []*cobra.Command { return []*cobra.Command{CertCommand(a), TokenCommand(a)} }), answer)
+	return clitest.New(t, clitest.Commands(func(a *cli.App) []*cobra.Command {
+		return []*cobra.Command{CertCommand(a), TokenCommand(a)}
+	}), answer)
 }

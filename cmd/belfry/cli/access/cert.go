@@ -71,14 +71,19 @@ func (a verbs) certCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cert --node NAME[=HOST,…]",
 		Short: "Make a private authority, certificates of nodes, and a gossip key",
-		Long: "Cert makes what nodes need to prove to each other and to clients who they are. In the directory it finds or makes an\n" +
-			"authority for the nodes of one cluster (ca.pem, ca-key.pem) and a gossip key (gossip.keys), and for each node it makes a\n" +
-			"new certificate (NAME.pem, NAME-key.pem), also if there is one. Another cluster needs a directory of its own, and\n" +
-			"so does a new authority for the same nodes, made with --domain.\n\n" +
-			"Give each node its own two files, ca.pem and gossip.keys; ca-key.pem stays where it is, and whoever has it can be any\n" +
-			"node. Clients need ca.pem. The hosts are those at which clients look for the node; localhost is always among them.",
+		Long: `
+Cert makes what nodes need to prove to each other and to clients who they are. In the directory it
+finds or makes an authority for the nodes of one cluster (ca.pem, ca-key.pem) and a gossip key
+(gossip.keys), and for each node it makes a new certificate (NAME.pem, NAME-key.pem), also if there
+is one. Another cluster needs a directory of its own, and so does a new authority for the same
+nodes, made with --domain.
+
+Give each node its own two files, ca.pem and gossip.keys; ca-key.pem stays where it is, and whoever
+has it can be any node. Clients need ca.pem. The hosts are those at which clients look for the node;
+localhost is always among them.`,
 		Example: "  belfry cert --node n1=n1.example.org,10.0.0.1 --node n2=10.0.0.2 --node n3=10.0.0.3\n" +
-			"  belfry serve --node-id n1 --tls-cert certs/n1.pem --tls-key certs/n1-key.pem --tls-ca certs/ca.pem --gossip-keys certs/gossip.keys\n" +
+			"  belfry serve --node-id n1 --tls-cert certs/n1.pem --tls-key certs/n1-key.pem \\\n" +
+			"    --tls-ca certs/ca.pem --gossip-keys certs/gossip.keys\n" +
 			"  belfry health --server https://localhost:7400 --tls-ca certs/ca.pem",
 		Args: cli.Arguments(0, 0),
 	}
@@ -92,9 +97,12 @@ func (a verbs) certCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	flags.StringVar(&f.dir, "dir", "certs", "the directory of the files")
-	flags.StringArrayVar(&f.nodes, "node", nil, "a node and the hosts and addresses of it, `NAME` or NAME=HOST,…; may be repeated")
-	flags.StringVar(&f.domain, "domain", "", "if an authority is made: the domain of the one that it is to follow; a new one by default")
-	flags.IntVar(&f.days, "days", 365, "for how many days the nodes' certificates are valid, 1 to 3650; an authority is for ten years")
+	flags.StringArrayVar(&f.nodes, "node", nil,
+		"a node and the hosts and addresses of it, `NAME` or NAME=HOST,…; may be repeated")
+	flags.StringVar(&f.domain, "domain", "",
+		"if an authority is made: the domain of the one that it is to follow; a new one by default")
+	flags.IntVar(&f.days, "days", 365,
+		"for how many days the nodes' certificates are valid, 1 to 3650; an authority is for ten years")
 	return a.OutputFlag(c)
 }
 
@@ -138,22 +146,32 @@ func (a verbs) makeCerts(f *certFlags) (*MadeCerts, error) {
 			return nil, err
 		}
 	}
-	return &MadeCerts{Domain: authority.Domain(), CA: filepath.Join(f.dir, AuthorityCert), GossipKeys: keys, Nodes: wanted}, nil
+	return &MadeCerts{
+		Domain: authority.Domain(), CA: filepath.Join(f.dir, AuthorityCert), GossipKeys: keys, Nodes: wanted,
+	}, nil
 }
 
-// wantedCerts reads the flags. Nothing is written for any node if what is wanted for one cannot be: no file may take the place of another.
+// wantedCerts reads the flags. Nothing is written for any node if what is wanted for one cannot be:
+// no file may take the place of another.
 func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
-	taken := map[string]string{AuthorityCert: "the authority", authorityKey: "the authority", GossipKeyFile: "the gossip keys"}
+	taken := map[string]string{
+		AuthorityCert: "the authority", authorityKey: "the authority", GossipKeyFile: "the gossip keys",
+	}
 	for _, text := range f.nodes {
 		name, hosts, given := strings.Cut(text, "=")
 		if !node.ValidName(name) {
-			return nil, cli.Usagef("--node: have %q, want NAME or NAME=HOST,…; a name is 1 to 64 letters of a to z and A to Z, digits, _ and -", text)
+			return nil, cli.Usagef(
+				"--node: have %q, want NAME or NAME=HOST,…; a name is 1 to 64 letters of a to z and A to Z, digits, _ and -", text)
 		}
-		if given && strings.Trim(hosts, ", ") == "" { // as of a variable that is not set; the certificate for its hosts would be replaced by one for none
+		// as of a variable that is not set; the certificate for its hosts would be replaced by one for
+		// none
+		if given && strings.Trim(hosts, ", ") == "" {
 			return nil, cli.Usagef("--node: have %q, want hosts after the =, or no =", text)
 		}
 		if strings.HasSuffix(name, keySuffix) {
-			return nil, cli.Usagef("--node: the certificate of %s would have the name that the key of %s has: give it another name", name, strings.TrimSuffix(name, keySuffix))
+			return nil, cli.Usagef(
+				"--node: the certificate of %s would have the name that the key of %s has: give it another name", name,
+				strings.TrimSuffix(name, keySuffix))
 		}
 		for _, file := range []string{name + ".pem", name + keySuffix + ".pem"} {
 			if whose := taken[strings.ToLower(file)]; whose != "" {
@@ -161,13 +179,17 @@ func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
 			}
 			taken[strings.ToLower(file)] = "node " + name
 		}
-		m := madeCert{Node: name, Cert: filepath.Join(f.dir, name+".pem"), Key: filepath.Join(f.dir, name+keySuffix+".pem"), Hosts: []string{"localhost", "127.0.0.1", "::1"}}
+		m := madeCert{
+			Node: name, Cert: filepath.Join(f.dir, name+".pem"), Key: filepath.Join(f.dir, name+keySuffix+".pem"),
+			Hosts: []string{"localhost", "127.0.0.1", "::1"},
+		}
 		for host := range strings.SplitSeq(hosts, ",") {
 			host = strings.TrimSpace(host)
 			switch {
 			case host == "":
 			case !validHost(host):
-				return nil, cli.Usagef("--node %s: %q is neither the name of a host nor an address; there is no port in it, and no scheme", name, host)
+				return nil, cli.Usagef(
+					"--node %s: %q is neither the name of a host nor an address; there is no port in it, and no scheme", name, host)
 			case !slices.ContainsFunc(m.Hosts, func(other string) bool { return sameHost(other, host) }):
 				m.Hosts = append(m.Hosts, host)
 			}
@@ -177,7 +199,8 @@ func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
 	return wanted, nil
 }
 
-// sameHost reports whether two hosts are written differently at most: names in another case, addresses in another form.
+// sameHost reports whether two hosts are written differently at most: names in another case,
+// addresses in another form.
 func sameHost(a, b string) bool {
 	if ip := net.ParseIP(a); ip != nil {
 		return ip.Equal(net.ParseIP(b))
@@ -185,13 +208,15 @@ func sameHost(a, b string) bool {
 	return strings.EqualFold(a, b)
 }
 
-// validHost reports whether a certificate can be for a host: an address without zone, or a name, which may begin with *.
+// validHost reports whether a certificate can be for a host: an address without zone, or a name,
+// which may begin with *.
 func validHost(host string) bool {
 	const nameMax = 253
 	return net.ParseIP(host) != nil || len(host) <= nameMax && hostName.MatchString(host)
 }
 
-var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*$`)
+var hostName = regexp.MustCompile(
+	`^(\*\.)?[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?)*$`)
 
 // authority reads the authority of the directory, or makes one.
 func (a verbs) authority(f *certFlags) (*certs.Authority, error) {
@@ -206,14 +231,17 @@ func (a verbs) authority(f *certFlags) (*certs.Authority, error) {
 		}
 		return authority, pair.Save(cert, key)
 	case certErr != nil || keyErr != nil:
-		return nil, fmt.Errorf("of %s and %s one is missing: what it issued stays good, and there can be more only with both; use another --dir for a new authority", cert, key)
+		return nil, fmt.Errorf(
+			"of %s and %s one is missing: what it issued stays good, and there can be more only with both; use another --dir "+
+				"for a new authority", cert, key)
 	}
 	authority, err := certs.ReadAuthority(cert, key)
 	if err != nil {
 		return nil, err
 	}
 	if f.domain != "" && f.domain != authority.Domain() {
-		return nil, cli.Usagef("--domain: the authority in %s is that of %s; use another --dir for another one", f.dir, authority.Domain())
+		return nil, cli.Usagef("--domain: the authority in %s is that of %s; use another --dir for another one", f.dir,
+			authority.Domain())
 	}
 	return authority, nil
 }
@@ -233,6 +261,7 @@ func ensureGossipKey(path string) error {
 func renderCerts(w io.Writer, made *MadeCerts) {
 	fmt.Fprintf(w, "authority %s of the nodes of %s, gossip keys %s\n", made.CA, made.Domain, made.GossipKeys)
 	for _, m := range made.Nodes {
-		fmt.Fprintf(w, "node %s: %s and %s, for %s, until %s\n", m.Node, m.Cert, m.Key, strings.Join(m.Hosts, ", "), m.NotAfter.Format(time.RFC3339))
+		fmt.Fprintf(w, "node %s: %s and %s, for %s, until %s\n", m.Node, m.Cert, m.Key, strings.Join(m.Hosts, ", "),
+			m.NotAfter.Format(time.RFC3339))
 	}
 }

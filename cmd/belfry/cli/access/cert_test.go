@@ -12,15 +12,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestCertNamesHostsOnce: a host that is there anyhow, or is given twice in whatever form, is in the output and in the certificate once.
+// TestCertNamesHostsOnce: a host that is there anyhow, or is given twice in whatever form, is in
+// the output and in the certificate once.
 func TestCertNamesHostsOnce(t *testing.T) {
 	h, dir := newHarness(t, nil), filepath.Join(t.TempDir(), "certs")
-	got := h.Run("cert", "--dir", dir, "--node", "n1=127.0.0.1,0:0::1,LocalHost,a.example,A.EXAMPLE,10.0.0.1,10.0.0.1", "-o", "json")
+	got := h.Run("cert", "--dir", dir, "--node", "n1=127.0.0.1,0:0::1,LocalHost,a.example,A.EXAMPLE,10.0.0.1,10.0.0.1",
+		"-o", "json")
 	var made MadeCerts
 	if got.Code != 0 || json.Unmarshal([]byte(got.Out), &made) != nil || len(made.Nodes) != 1 {
 		t.Fatalf("%+v", got)
 	}
-	if diff := cmp.Diff([]string{"localhost", "127.0.0.1", "::1", "a.example", "10.0.0.1"}, made.Nodes[0].Hosts); diff != "" {
+	if diff := cmp.Diff([]string{"localhost", "127.0.0.1", "::1", "a.example", "10.0.0.1"},
+		made.Nodes[0].Hosts); diff != "" {
 		t.Errorf("printed (-want +got):\n%s", diff)
 	}
 	text, err := os.ReadFile(made.Nodes[0].Cert)

@@ -38,16 +38,20 @@ func (a verbs) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list, replace and end the tokens that calls carry",
-		Long: "Token looks after bearer tokens. Where nodes have --root-tokens every call carries one. What a token allows is in its scopes,\n" +
-			"ACTION[,ACTION…]:QUEUES, where QUEUES is one name, or the beginning of names and *:\n\n" +
-			"  put      put jobs, cancel and reschedule them\n" +
-			"  consume  reserve jobs, end and look at them\n" +
-			"  view     see numbers and settings of queues, of * also the cluster's state and metrics\n" +
-			"  admin    everything, of * also nodes, settings of the cluster, backups and tokens",
+		Long: `
+Token looks after bearer tokens. Where nodes have --root-tokens every call carries one. What a token
+allows is in its scopes, ACTION[,ACTION…]:QUEUES, where QUEUES is one name, or the beginning of
+names and *:
+
+  put      put jobs, cancel and reschedule them
+  consume  reserve jobs, end and look at them
+  view     see numbers and settings of queues, of * also the cluster's state and metrics
+  admin    everything, of * also nodes, settings of the cluster, backups and tokens`,
 		Args: cli.SubcommandOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.Clients(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRotateCommand(), a.tokenDeleteCommand())...)
+	c.AddCommand(a.Clients(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRotateCommand(),
+		a.tokenDeleteCommand())...)
 	c.AddCommand(a.tokenRootCommand())
 	return c
 }
@@ -56,11 +60,14 @@ func (a verbs) tokenCreateCommand() *cobra.Command {
 	request := &belfryv1.CreateTokenRequest{}
 	ttl, out := tokenSpan(rpc.TokenTTLMin), ""
 	c := &cobra.Command{
-		Use:     "create --scope SCOPE",
-		Short:   "Make a token, and print it once",
-		Long:    "Create makes a token. It is printed, or written to a file that its owner alone may read, and kept nowhere else.",
-		Example: "  belfry token create --scope 'put:shop/*' --about 'the shop' --out shop.token\n  belfry token create --scope put,consume:mails --ttl 2160h",
-		Args:    cli.Arguments(0, 0),
+		Use:   "create --scope SCOPE",
+		Short: "Make a token, and print it once",
+		Long: `
+Create makes a token. It is printed, or written to a file that its owner alone may read, and kept
+nowhere else.`,
+		Example: `  belfry token create --scope 'put:shop/*' --about 'the shop' --out shop.token
+  belfry token create --scope put,consume:mails --ttl 2160h`,
+		Args: cli.Arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -92,7 +99,8 @@ func (a verbs) tokenCreateCommand() *cobra.Command {
 
 // tokenSpan is a flag for how long a token lasts.
 func tokenSpan(least time.Duration) *cli.OptionalDuration {
-	return cli.BoundedDuration(least, rpc.TokenTTLMax, fmt.Sprintf("%v to %dh, which is 10 years", least, rpc.TokenTTLMax/time.Hour))
+	return cli.BoundedDuration(least, rpc.TokenTTLMax,
+		fmt.Sprintf("%v to %dh, which is 10 years", least, rpc.TokenTTLMax/time.Hour))
 }
 
 // newFile refuses the name of a file that is there, or that cannot be made. Nothing is no name.
@@ -114,7 +122,8 @@ func newFile(name string) error {
 func (a verbs) showToken(made *belfryv1.CreateTokenResponse, out string) error {
 	if out != "" {
 		if err := certs.WriteSecret(out, []byte(made.Token+"\n")); err != nil {
-			return fmt.Errorf("token %s was made and could not be kept; end it with 'belfry token delete %s': %w", made.Record.Id, made.Record.Id, err)
+			return fmt.Errorf("token %s was made and could not be kept; end it with 'belfry token delete %s': %w",
+				made.Record.Id, made.Record.Id, err)
 		}
 		return a.showKept(made.Record, out)
 	}
@@ -132,7 +141,8 @@ func (a verbs) showKept(record *belfryv1.Token, out string) error {
 		Out    string          `json:"out"` // the file
 	}{text, out}
 	return a.ShowValue(kept, func(w io.Writer) {
-		fmt.Fprintf(w, "token %s, which allows %s, is in %s (ends: %s)\n", record.Id, strings.Join(record.Scopes, " "), out, tokenEnd(record, a.Now()))
+		fmt.Fprintf(w, "token %s, which allows %s, is in %s (ends: %s)\n", record.Id, strings.Join(record.Scopes, " "), out,
+			tokenEnd(record, a.Now()))
 	})
 }
 
@@ -140,8 +150,10 @@ func (a verbs) tokenListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
 		Short: "List what is kept of tokens",
-		Long:  "List shows the tokens that were made with 'create' and have not been deleted. Root tokens are in files of the nodes.",
-		Args:  cli.Arguments(0, 0),
+		Long: `
+List shows the tokens that were made with 'create' and have not been deleted. Root tokens are in
+files of the nodes.`,
+		Args: cli.Arguments(0, 0),
 	}
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
 		response, err := listTokens(ctx, conn)
@@ -156,7 +168,8 @@ func (a verbs) tokenListCommand() *cobra.Command {
 			var lines [][]string
 			for _, t := range response.Tokens {
 				lines = append(lines, []string{
-					t.Id, strings.Join(t.Scopes, " "), tokenEnd(t, a.Now()), t.CreatedAt.AsTime().Format(time.RFC3339), cmp.Or(t.CreatedBy, "-"), t.About,
+					t.Id, strings.Join(t.Scopes, " "), tokenEnd(t, a.Now()), t.CreatedAt.AsTime().Format(time.RFC3339),
+					cmp.Or(t.CreatedBy, "-"), t.About,
 				})
 			}
 			render.Rows(w, []string{"ID", "SCOPES", "ENDS", "MADE", "WITH", "ABOUT"}, lines)
@@ -198,15 +211,19 @@ func (a verbs) tokenRotateCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate ID",
 		Short: "Replace a token by one that allows the same",
-		Long: "Rotate makes a token with the scopes of another one, and has that one end after --overlap. Give the new one to its clients\n" +
-			"before: Go clients with WithTokenFile, and 'belfry' with --token-file, read it when its file changes.",
-		Example:           "  belfry token rotate ke4h5nvsdg2fcu7a --overlap 1h --out shop-2.token && mv shop-2.token shop.token",
+		Long: `
+Rotate makes a token with the scopes of another one, and has that one end after --overlap. Give the
+new one to its clients before: Go clients with WithTokenFile, and 'belfry' with --token-file, read
+it when its file changes.`,
+		Example: `  belfry token rotate ke4h5nvsdg2fcu7a --overlap 1h --out shop-2.token &&
+    mv shop-2.token shop.token`,
 		Args:              cli.Arguments(1, 1, "ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(overlap, "overlap", "for how long the old one may still be used, if it does not end before; an hour by default")
+	flags.Var(overlap, "overlap",
+		"for how long the old one may still be used, if it does not end before; an hour by default")
 	flags.Var(ttl, "ttl", "after how long the new one ends; as long as the old one was made for by default")
 	flags.StringVar(&out, "out", "", "a new file to write the token to, instead of printing it")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
@@ -220,7 +237,9 @@ func (a verbs) tokenRotateCommand() *cobra.Command {
 		if ttl.Proto == nil {
 			ttl.Proto = old.Ttl
 		}
-		made, err := conn.Admin.CreateToken(ctx, &belfryv1.CreateTokenRequest{Scopes: old.Scopes, About: old.About, Ttl: ttl.Proto})
+		made, err := conn.Admin.CreateToken(ctx, &belfryv1.CreateTokenRequest{
+			Scopes: old.Scopes, About: old.About, Ttl: ttl.Proto,
+		})
 		if err != nil {
 			return err
 		}
@@ -249,12 +268,15 @@ func (a verbs) goodToken(ctx context.Context, conn *cli.Connection, id string) (
 		switch {
 		case t.Id != id:
 		case t.NotAfter != nil && !a.Now().Before(t.NotAfter.AsTime()):
-			return nil, cli.ExitWith(cli.CodeUsage, fmt.Sprintf("token %s has ended; make another with 'belfry token create'", id))
+			return nil, cli.ExitWith(cli.CodeUsage,
+				fmt.Sprintf("token %s has ended; make another with 'belfry token create'", id))
 		default:
 			return t, nil
 		}
 	}
-	return nil, cli.ExitWith(cli.CodeNotFound, fmt.Sprintf("there is no token %s; 'belfry token list' shows those there are, and root tokens are in the nodes' files", id))
+	return nil, cli.ExitWith(cli.CodeNotFound,
+		fmt.Sprintf("there is no token %s; 'belfry token list' shows those there are, and root tokens are in the "+
+			"nodes' files", id))
 }
 
 func (a verbs) tokenDeleteCommand() *cobra.Command {
@@ -262,8 +284,10 @@ func (a verbs) tokenDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete ID",
 		Short: "End a token",
-		Long: "Delete ends a token, at once or with --after. Calls that are under way are finished; connections that carry it are of no more use.\n" +
-			"Tokens that were made with it go on; 'belfry token list' says which those are.",
+		Long: `
+Delete ends a token, at once or with --after. Calls that are under way are finished; connections
+that carry it are of no more use. Tokens that were made with it go on; 'belfry token list' says
+which those are.`,
 		Example:           "  belfry token delete ke4h5nvsdg2fcu7a --after 1h",
 		Args:              cli.Arguments(1, 1, "ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -276,7 +300,9 @@ func (a verbs) tokenDeleteCommand() *cobra.Command {
 			return err
 		}
 		if !response.GetFound() {
-			return cli.ExitWith(cli.CodeNotFound, fmt.Sprintf("there is no token %s: it has ended before, or the id is wrong; 'belfry token list' shows those there are", id))
+			return cli.ExitWith(cli.CodeNotFound,
+				fmt.Sprintf("there is no token %s: it has ended before, or the id is wrong; 'belfry token list' shows those "+
+					"there are", id))
 		}
 		return a.Show(response, func(w io.Writer) {
 			if d := after.Proto.AsDuration(); d > 0 {
@@ -289,7 +315,8 @@ func (a verbs) tokenDeleteCommand() *cobra.Command {
 	return c
 }
 
-// idOf returns the id of a token, for which the token itself may be given: that is what one has of a token that leaked, and it should not get into a log.
+// idOf returns the id of a token, for which the token itself may be given: that is what one has of
+// a token that leaked, and it should not get into a log.
 func idOf(text string) string {
 	if id, _, err := tokens.Parse(strings.TrimSpace(text)); err == nil {
 		return id
@@ -317,11 +344,15 @@ func (a verbs) tokenRootCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "root",
 		Short: "Make a token that may do everything, for --root-tokens",
-		Long: "Root makes a token without asking a server: NAME.token has it, and what is kept of it is added to root-tokens, the file for\n" +
-			"the nodes' --root-tokens. With it others are made; it works also while the cluster has no leader. To replace it make another\n" +
-			"with a NAME of its own, give root-tokens to the nodes and send SIGHUP, and later the same without the old one's line.",
-		Example: "  belfry token root --dir certs\n  belfry serve --root-tokens certs/root-tokens\n  belfry token create --token-file certs/root.token --scope put:orders",
-		Args:    cli.Arguments(0, 0),
+		Long: `
+Root makes a token without asking a server: NAME.token has it, and what is kept of it is added to
+root-tokens, the file for the nodes' --root-tokens. With it others are made; it works also while the
+cluster has no leader. To replace it make another with a NAME of its own, give root-tokens to the
+nodes and send SIGHUP, and later the same without the old one's line.`,
+		Example: `  belfry token root --dir certs
+  belfry serve --root-tokens certs/root-tokens
+  belfry token create --token-file certs/root.token --scope put:orders`,
+		Args: cli.Arguments(0, 0),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -329,7 +360,9 @@ func (a verbs) tokenRootCommand() *cobra.Command {
 	flags.StringVar(&name, "name", "root", "the name of the token's file, without .token")
 	flags.BoolVar(&keep, "keep", false, "if that file is there already, leave all as it is")
 	c.RunE = func(*cobra.Command, []string) error {
-		if there := (&MadeRoot{Token: filepath.Join(dir, name+TokenSuffix), RootTokens: filepath.Join(dir, RootTokensFile)}); keep && there.isComplete() {
+		if there := (&MadeRoot{
+			Token: filepath.Join(dir, name+TokenSuffix), RootTokens: filepath.Join(dir, RootTokensFile),
+		}); keep && there.isComplete() {
 			return a.ShowValue(there, func(w io.Writer) { fmt.Fprintf(w, "root token %s is there already\n", there.Token) })
 		}
 		made, err := makeRootToken(dir, name)

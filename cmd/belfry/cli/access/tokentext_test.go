@@ -18,10 +18,13 @@ func TestTokenTexts(t *testing.T) {
 		if _, ok := r.(*belfryv1.DeleteTokenRequest); ok {
 			return &belfryv1.DeleteTokenResponse{Found: true}, nil
 		}
-		return &belfryv1.CreateTokenResponse{Token: "secret", Record: &belfryv1.Token{Id: "a", Scopes: []string{"put:x"}}}, nil
+		return &belfryv1.CreateTokenResponse{
+			Token: "secret", Record: &belfryv1.Token{Id: "a", Scopes: []string{"put:x"}},
+		}, nil
 	})
 	out := filepath.Join(t.TempDir(), "f")
-	if got := h.Run("token", "create", "--scope", "put:x", "--out", out, "-o", "json"); got.Code != 0 || !strings.Contains(got.Out, `"out":"`+out+`"`) || strings.Contains(got.Out, `"token"`) {
+	if got := h.Run("token", "create", "--scope", "put:x", "--out", out, "-o", "json"); got.Code != 0 ||
+		!strings.Contains(got.Out, `"out":"`+out+`"`) || strings.Contains(got.Out, `"token"`) {
 		t.Errorf("in a file: %+v", got)
 	}
 	if got := h.Run("token", "delete", "a", "--after", "5s"); got.Out != "a ends in 5s\n" {
@@ -29,13 +32,15 @@ func TestTokenTexts(t *testing.T) {
 	}
 }
 
-// TestTokenFlagsAreRefusedByName: what a token cannot be is said with the flag and its limits, before anything is sent.
+// TestTokenFlagsAreRefusedByName: what a token cannot be is said with the flag and its limits,
+// before anything is sent.
 func TestTokenFlagsAreRefusedByName(t *testing.T) {
 	h := newHarness(t, nil)
 	for _, test := range []struct{ args, says string }{
 		{"create --scope put:a --ttl 1ms", `--ttl: have "1ms", which is out of range: want 1s to 87660h, which is 10 years`},
 		{"create --scope put:a --ttl 4000d", `--ttl: have "4000d", which is out of range: want 1s to 87660h`},
-		{"create --scope put:a --ttl 999999d", `--ttl: have "999999d", the duration is longer than 292 years, of 1s to 87660h`},
+		{"create --scope put:a --ttl 999999d",
+			`--ttl: have "999999d", the duration is longer than 292 years, of 1s to 87660h`},
 		{"create --scope put:a --ttl 11y", `a number of seconds, of 1s to 87660h`},
 		{"rotate a --ttl 0s", `--ttl: have "0s", which is out of range: want 1s to`},
 		{"rotate a --overlap -1s", `--overlap: have "-1s", which is out of range: want 0s to 87660h`},

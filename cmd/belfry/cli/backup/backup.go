@@ -37,14 +37,16 @@ type Summary struct {
 func summaryOf(file string, in *backup.Reader) Summary {
 	h, t := in.Header(), in.Totals()
 	return Summary{
-		File: file, ClusterID: h.ClusterID, Time: time.Unix(0, int64(h.Time)).UTC(), Shards: t.Shards, Queues: t.Queues, Jobs: t.Jobs,
+		File: file, ClusterID: h.ClusterID, Time: time.Unix(0, int64(h.Time)).UTC(), Shards: t.Shards, Queues: t.Queues,
+		Jobs:       t.Jobs,
 		Remembered: t.Tombstones, Bytes: in.Offset(),
 	}
 }
 
 // render writes the summary as a sentence that begins with what was done.
 func (b *Summary) render(w io.Writer, done string) {
-	fmt.Fprintf(w, "%s %s in %s of queues and %s, and %s of ended jobs; from cluster %s at %s\n", done, render.Count(b.Jobs, "job"), render.Count(b.Queues, "partition"),
+	fmt.Fprintf(w, "%s %s in %s of queues and %s, and %s of ended jobs; from cluster %s at %s\n", done,
+		render.Count(b.Jobs, "job"), render.Count(b.Queues, "partition"),
 		render.Count(b.Shards, "shard"), render.Count(b.Remembered, "id"), b.ClusterID, b.Time.Format(time.RFC3339))
 }
 
@@ -61,12 +63,15 @@ func (a verbs) backupCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a backup of all queues and jobs",
-		Long: "Backup writes every queue, job, remembered id and quota of the cluster into a file, with checksums, while it goes on.\n" +
-			"Each shard is captured at one moment after the command began; there is no order between shards. FILE appears when the\n" +
-			"backup is complete, checked and on the disk, never before. A file that exists is not overwritten. With - the backup goes to\n" +
-			"standard output; it is whole if the command exits with 0, and 'belfry restore' refuses it if it is not.\n\n" +
-			"What is not in it: tokens, settings of the cluster, and requests remembered for their repetition and leases that ended,\n" +
-			"which matter for minutes only.",
+		Long: `
+Backup writes every queue, job, remembered id and quota of the cluster into a file, with checksums,
+while it goes on. Each shard is captured at one moment after the command began; there is no order
+between shards. FILE appears when the backup is complete, checked and on the disk, never before. A
+file that exists is not overwritten. With - the backup goes to standard output; it is whole if the
+command exits with 0, and 'belfry restore' refuses it if it is not.
+
+What is not in it: tokens, settings of the cluster, and requests remembered for their repetition and
+leases that ended, which matter for minutes only.`,
 		Example: "  belfry backup belfry-$(date +%F).backup\n  belfry backup - | zstd > belfry.backup.zst",
 		Args:    cli.Arguments(1, 1, "FILE"),
 	}
@@ -197,8 +202,8 @@ func newCheckedBackup(r io.Reader) (*backup.Reader, error) {
 	return in, readOut(in)
 }
 
-// openBackup opens a backup to be restored. A file is read once to its end, so that a damaged one is refused before anything is done;
-// standard input can only be checked while it is restored.
+// openBackup opens a backup to be restored. A file is read once to its end, so that a damaged one
+// is refused before anything is done; standard input can only be checked while it is restored.
 func (a verbs) openBackup(path string) (io.ReadCloser, int64, error) {
 	if path == "-" {
 		return io.NopCloser(a.In), 0, nil

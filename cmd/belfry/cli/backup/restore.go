@@ -16,7 +16,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// restoreChunkBytes is the size of a message of a restore; the server takes no larger ones than 1 MiB.
+// restoreChunkBytes is the size of a message of a restore; the server takes no larger ones than 1
+// MiB.
 const restoreChunkBytes = 512 << 10
 
 func (a verbs) restoreCommand() *cobra.Command {
@@ -25,17 +26,25 @@ func (a verbs) restoreCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Bring a backup into an empty cluster",
-		Long: "Restore brings a backup into a cluster that holds no queue. It may have another number of nodes and shards than the one\n" +
-			"the backup was made of, if every queue has at most as many partitions as there are shards. A file is checked before\n" +
-			"anything is done; - is standard input, which is checked on the way.\n\n" +
-			"Until the restore has ended, the cluster does nothing else. If it is interrupted, repeat it with the same backup and\n" +
-			"options: it goes on where it stood. Ids, attempts and dead letters stay; a job that was reserved stays so until its lease\n" +
-			"ends, and the lease can still be acked. New jobs get serials above all in the backup. Quotas of namespaces are set as they\n" +
-			"were. Tokens are not restored: make them anew with a root token of the new cluster.\n\n" +
-			"--overdue says what becomes of jobs that fell due between the backup and the restore: fire makes them ready at once,\n" +
-			"spread=DURATION spaces them over that time, drop ends them as expired. Without it each queue's own policy counts.",
-		Example: "  belfry restore belfry.backup --overdue spread=10m\n  zstd -dc belfry.backup.zst | belfry restore -\n  belfry restore belfry.backup --check  # only read it",
-		Args:    cli.Arguments(1, 1, "FILE"),
+		Long: `
+Restore brings a backup into a cluster that holds no queue. It may have another number of nodes and
+shards than the one the backup was made of, if every queue has at most as many partitions as there
+are shards. A file is checked before anything is done; - is standard input, which is checked on the
+way.
+
+Until the restore has ended, the cluster does nothing else. If it is interrupted, repeat it with the
+same backup and options: it goes on where it stood. Ids, attempts and dead letters stay; a job that
+was reserved stays so until its lease ends, and the lease can still be acked. New jobs get serials
+above all in the backup. Quotas of namespaces are set as they were. Tokens are not restored: make
+them anew with a root token of the new cluster.
+
+--overdue says what becomes of jobs that fell due between the backup and the restore: fire makes
+them ready at once, spread=DURATION spaces them over that time, drop ends them as expired. Without
+it each queue's own policy counts.`,
+		Example: `  belfry restore belfry.backup --overdue spread=10m
+  zstd -dc belfry.backup.zst | belfry restore -
+  belfry restore belfry.backup --check  # only read it`,
+		Args: cli.Arguments(1, 1, "FILE"),
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -63,7 +72,8 @@ func (a verbs) restoreCommand() *cobra.Command {
 			return a.Describe(c.Context(), err)
 		}
 		return a.Show(response, func(w io.Writer) {
-			fmt.Fprintf(w, "restored %s in %s of queues, and %s of ended jobs; from cluster %s at %s\n", render.Count(response.Jobs, "job"), render.Count(response.Queues, "partition"),
+			fmt.Fprintf(w, "restored %s in %s of queues, and %s of ended jobs; from cluster %s at %s\n",
+				render.Count(response.Jobs, "job"), render.Count(response.Queues, "partition"),
 				render.Count(response.Remembered, "id"), response.ClusterId, response.Time.AsTime().Format(time.RFC3339))
 		})
 	}

@@ -11,8 +11,14 @@ func ShownCluster() *belfryv1.GetClusterResponse {
 				Name: "n1", Incarnation: "0000000000000001", State: belfryv1.NodeState_NODE_STATE_LIVE, Address: "10.0.0.1:7400",
 				PeerAddress: "10.0.0.1:7401", Zone: "a", Version: "v1", Format: 2, Replicas: 2, Leads: 1,
 			},
-			{Name: "n2", Incarnation: "0000000000000002", State: belfryv1.NodeState_NODE_STATE_DRAINING, Draining: true, Version: "v1", Replicas: 1, Leads: 1},
-			{Name: "n3", Incarnation: "0000000000000003", State: belfryv1.NodeState_NODE_STATE_SILENT, Draining: true, Replicas: 1},
+			{
+				Name: "n2", Incarnation: "0000000000000002", State: belfryv1.NodeState_NODE_STATE_DRAINING, Draining: true,
+				Version: "v1", Replicas: 1, Leads: 1,
+			},
+			{
+				Name: "n3", Incarnation: "0000000000000003", State: belfryv1.NodeState_NODE_STATE_SILENT, Draining: true,
+				Replicas: 1,
+			},
 		},
 		Shards: []*belfryv1.Shard{
 			{

@@ -59,7 +59,8 @@ type Outcome struct {
 	Out, Err string
 }
 
-// Holds checks an outcome's code, and the words in what was printed; nothing may have been said beside them.
+// Holds checks an outcome's code, and the words in what was printed; nothing may have been said
+// beside them.
 func (o Outcome) Holds(t *testing.T, code int, words ...string) {
 	t.Helper()
 	if o.Code != code || (code == 0) != (o.Err == "") {
@@ -235,7 +236,8 @@ func (f *fakeQueues) Cancel(_ context.Context, r *belfryv1.CancelRequest) (*belf
 }
 
 // Reschedule implements the handler of QueueService.
-func (f *fakeQueues) Reschedule(_ context.Context, r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
+func (f *fakeQueues) Reschedule(_ context.Context,
+	r *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	return handle[*belfryv1.RescheduleResponse](f.h, r)
 }
 
@@ -260,7 +262,8 @@ type fakeAdmin struct {
 }
 
 // CreateQueue implements the handler of AdminService.
-func (f *fakeAdmin) CreateQueue(_ context.Context, r *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
+func (f *fakeAdmin) CreateQueue(_ context.Context,
+	r *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	return handle[*belfryv1.CreateQueueResponse](f.h, r)
 }
 
@@ -275,7 +278,8 @@ func (f *fakeAdmin) GetQueue(_ context.Context, r *belfryv1.GetQueueRequest) (*b
 }
 
 // UpdateQueue implements the handler of AdminService.
-func (f *fakeAdmin) UpdateQueue(_ context.Context, r *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
+func (f *fakeAdmin) UpdateQueue(_ context.Context,
+	r *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	return handle[*belfryv1.UpdateQueueResponse](f.h, r)
 }
 
@@ -285,7 +289,8 @@ func (f *fakeAdmin) PurgeQueue(_ context.Context, r *belfryv1.PurgeQueueRequest)
 }
 
 // DeleteQueue implements the handler of AdminService.
-func (f *fakeAdmin) DeleteQueue(_ context.Context, r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+func (f *fakeAdmin) DeleteQueue(_ context.Context,
+	r *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	return handle[*belfryv1.DeleteQueueResponse](f.h, r)
 }
 
@@ -300,27 +305,32 @@ func (f *fakeAdmin) DrainNode(_ context.Context, r *belfryv1.DrainNodeRequest) (
 }
 
 // UpdateCluster implements the handler of AdminService.
-func (f *fakeAdmin) UpdateCluster(_ context.Context, r *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
+func (f *fakeAdmin) UpdateCluster(_ context.Context,
+	r *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	return handle[*belfryv1.UpdateClusterResponse](f.h, r)
 }
 
 // SetNamespace implements the handler of AdminService.
-func (f *fakeAdmin) SetNamespace(_ context.Context, r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
+func (f *fakeAdmin) SetNamespace(_ context.Context,
+	r *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
 	return handle[*belfryv1.SetNamespaceResponse](f.h, r)
 }
 
 // GetNamespace implements the handler of AdminService.
-func (f *fakeAdmin) GetNamespace(_ context.Context, r *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
+func (f *fakeAdmin) GetNamespace(_ context.Context,
+	r *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
 	return handle[*belfryv1.GetNamespaceResponse](f.h, r)
 }
 
 // ListNamespaces implements the handler of AdminService.
-func (f *fakeAdmin) ListNamespaces(_ context.Context, r *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
+func (f *fakeAdmin) ListNamespaces(_ context.Context,
+	r *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
 	return handle[*belfryv1.ListNamespacesResponse](f.h, r)
 }
 
 // CreateToken implements the handler of AdminService.
-func (f *fakeAdmin) CreateToken(_ context.Context, r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+func (f *fakeAdmin) CreateToken(_ context.Context,
+	r *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
 	return handle[*belfryv1.CreateTokenResponse](f.h, r)
 }
 
@@ -330,12 +340,14 @@ func (f *fakeAdmin) ListTokens(_ context.Context, r *belfryv1.ListTokensRequest)
 }
 
 // DeleteToken implements the handler of AdminService.
-func (f *fakeAdmin) DeleteToken(_ context.Context, r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
+func (f *fakeAdmin) DeleteToken(_ context.Context,
+	r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	return handle[*belfryv1.DeleteTokenResponse](f.h, r)
 }
 
 // DeleteNamespace implements the handler of AdminService.
-func (f *fakeAdmin) DeleteNamespace(_ context.Context, r *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
+func (f *fakeAdmin) DeleteNamespace(_ context.Context,
+	r *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	return handle[*belfryv1.DeleteNamespaceResponse](f.h, r)
 }
 
@@ -345,7 +357,8 @@ func (f *fakeAdmin) RemoveNode(_ context.Context, r *belfryv1.RemoveNodeRequest)
 }
 
 // TransferLeader implements the handler of AdminService.
-func (f *fakeAdmin) TransferLeader(_ context.Context, r *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
+func (f *fakeAdmin) TransferLeader(_ context.Context,
+	r *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
 	return handle[*belfryv1.TransferLeaderResponse](f.h, r)
 }
 

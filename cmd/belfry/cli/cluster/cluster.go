@@ -33,7 +33,8 @@ func (a verbs) clusterCommand() *cobra.Command {
 		Args:  cli.SubcommandOnly,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.Clients(a.clusterStatusCommand(), a.clusterDrainCommand(), a.clusterRemoveCommand(), a.clusterTransferCommand(), a.clusterSettingsCommand(), a.clusterResetClockCommand())...)
+	c.AddCommand(a.Clients(a.clusterStatusCommand(), a.clusterDrainCommand(), a.clusterRemoveCommand(),
+		a.clusterTransferCommand(), a.clusterSettingsCommand(), a.clusterResetClockCommand())...)
 	return c
 }
 
@@ -42,18 +43,25 @@ func (a verbs) clusterStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "Show the nodes and the shards, and what is not as it should be",
-		Long: "Status asks the server for all nodes and shards. It exits with 0 if every node answers and every shard has a leader and\n" +
-			"as many voters as the replication factor says, and with 12 if something is not as it should be; the output says what,\n" +
-			"and so does \"problems\" in JSON. A cluster of one node has no copies and is healthy without them. Below it says since\n" +
-			"when nodes are silent, and which shard moves where and why.\n\n" +
-			"With --wait it asks again until --nodes nodes answer and nothing is wrong or under way, for a minute unless --timeout says\n" +
-			"otherwise, also while there is no server yet. If that does not come about it exits with 13 and says what is missing.\n\n" +
-			"Of nodes, FORMAT is the latest format of logs and snapshots that the node reads, REPLICAS the shards of which it is a member\n" +
-			"and LEADS those that it leads; INCARNATION tells two nodes of one name apart. Of shards, OTHERS are members that do not\n" +
-			"vote yet, APPLIED is the position up to which the log has taken effect, DIGEST a checksum of what is in the shard then,\n" +
-			"the same on all replicas, and JOBS what it holds. A member with a question mark does not answer.",
-		Example: "  belfry cluster status\n  belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or healed",
-		Args:    cli.Arguments(0, 0),
+		Long: `
+Status asks the server for all nodes and shards. It exits with 0 if every node answers and every
+shard has a leader and as many voters as the replication factor says, and with 12 if something is
+not as it should be; the output says what, and so does "problems" in JSON. A cluster of one node has
+no copies and is healthy without them. Below it says since when nodes are silent, and which shard
+moves where and why.
+
+With --wait it asks again until --nodes nodes answer and nothing is wrong or under way, for a minute
+unless --timeout says otherwise, also while there is no server yet. If that does not come about it
+exits with 13 and says what is missing.
+
+Of nodes, FORMAT is the latest format of logs and snapshots that the node reads, REPLICAS the shards
+of which it is a member and LEADS those that it leads; INCARNATION tells two nodes of one name
+apart. Of shards, OTHERS are members that do not vote yet, APPLIED is the position up to which the
+log has taken effect, DIGEST a checksum of what is in the shard then, the same on all replicas, and
+JOBS what it holds. A member with a question mark does not answer.`,
+		Example: `  belfry cluster status
+  belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or healed`,
+		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().BoolVar(&wait.wait, "wait", false, "wait until the cluster is whole and healthy")
 	c.Flags().IntVar(&wait.nodes, "nodes", 1, "with --wait, how many nodes must answer")
@@ -90,8 +98,10 @@ func (a verbs) clusterTransferCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "transfer SHARD",
 		Short: "Have the leader of a shard hand over to another voter",
-		Long: "Transfer moves the leadership of a shard. The cluster keeps leaderships even: it moves one from a node that leads two\n" +
-			"shards more than another, so that an uneven transfer does not last. To keep a node free of leaderships, drain it.",
+		Long: `
+Transfer moves the leadership of a shard. The cluster keeps leaderships even: it moves one from a
+node that leads two shards more than another, so that an uneven transfer does not last. To keep a
+node free of leaderships, drain it.`,
 		Example: "  belfry cluster transfer 3",
 		Args:    cli.Arguments(1, 1, "SHARD"),
 	}
@@ -117,7 +127,8 @@ func (a verbs) clusterTransferCommand() *cobra.Command {
 	return c
 }
 
-// findNode returns the node of a name, and of an incarnation if one is given; nil if there is none, or more than one.
+// findNode returns the node of a name, and of an incarnation if one is given; nil if there is none,
+// or more than one.
 func findNode(cluster *belfryv1.GetClusterResponse, name, incarnation string) (found *belfryv1.Node) {
 	for _, node := range cluster.Nodes {
 		if node.Name != name || incarnation != "" && node.Incarnation != incarnation {
@@ -132,7 +143,8 @@ func findNode(cluster *belfryv1.GetClusterResponse, name, incarnation string) (f
 }
 
 // completeNode offers the names of the nodes to the shell.
-func (a verbs) completeNode(c *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a verbs) completeNode(c *cobra.Command, args []string,
+	prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return a.Complete(c, args, func(ctx context.Context, conn *cli.Connection) (names []cobra.Completion, err error) {
 		response, err := conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 		if err != nil {

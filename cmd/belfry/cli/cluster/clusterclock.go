@@ -17,11 +17,15 @@ func (a verbs) clusterResetClockCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset-clock",
 		Short: "Move the time of shards that run ahead back to the nodes' clocks",
-		Long: "Reset-clock is the way back after a shard was led by a clock that was wrong: a first start in the wrong year, say. Put the\n" +
-			"clocks of the nodes right first; then 'belfry cluster status' says CLOCK_AHEAD for such shards, and reset-clock moves their\n" +
-			"time back to the median of the clocks. It asks; without a terminal it needs --yes. Shards that are not ahead are not touched.\n\n" +
-			"A lease ends no later than its whole length after the reset, and never earlier than it was granted for. A due time that was\n" +
-			"counted on the wrong clock moves back with it; one that the caller named stays, and a job that was ready too early waits again.",
+		Long: `
+Reset-clock is the way back after a shard was led by a clock that was wrong: a first start in the
+wrong year, say. Put the clocks of the nodes right first; then 'belfry cluster status' says
+CLOCK_AHEAD for such shards, and reset-clock moves their time back to the median of the clocks. It
+asks; without a terminal it needs --yes. Shards that are not ahead are not touched.
+
+A lease ends no later than its whole length after the reset, and never earlier than it was granted
+for. A due time that was counted on the wrong clock moves back with it; one that the caller named
+stays, and a job that was ready too early waits again.`,
 		Example: "  belfry cluster status; belfry cluster reset-clock --yes",
 		Args:    cli.Arguments(0, 0),
 	}

@@ -23,11 +23,14 @@ func (a verbs) clusterDrainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "drain NODE",
 		Short: "Move everything off a node",
-		Long: "Drain moves leaderships and then replicas off a node, as far as other nodes can take them, and waits until nothing is\n" +
-			"left on it. The node goes on serving meanwhile, and forwards calls afterwards. Interrupting the command does not stop\n" +
-			"the drain; --undo does. Without a spare node every shard would have fewer voters afterwards: such a drain is refused\n" +
-			"unless --force says that it is meant, and the shards are under-replicated until there is another node.\n\n" +
-			"NODE is a name, or NAME.INCARNATION if several nodes have the name.",
+		Long: `
+Drain moves leaderships and then replicas off a node, as far as other nodes can take them, and waits
+until nothing is left on it. The node goes on serving meanwhile, and forwards calls afterwards.
+Interrupting the command does not stop the drain; --undo does. Without a spare node every shard
+would have fewer voters afterwards: such a drain is refused unless --force says that it is meant,
+and the shards are under-replicated until there is another node.
+
+NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 		Example:           "  belfry cluster drain n3\n  belfry cluster drain n3 --undo",
 		Args:              cli.Arguments(1, 1, "NODE"),
 		ValidArgsFunction: a.completeNode,
@@ -65,8 +68,9 @@ func (a verbs) clusterDrainCommand() *cobra.Command {
 	return c
 }
 
-// watchDrain shows how far a drain is until nothing is left on the node, and returns the node as it is then. Each question has
-// the whole --timeout; how long the drain takes depends on what there is to copy.
+// watchDrain shows how far a drain is until nothing is left on the node, and returns the node as it
+// is then. Each question has the whole --timeout; how long the drain takes depends on what there is
+// to copy.
 func (a verbs) watchDrain(ctx context.Context, conn *cli.Connection, node *belfryv1.Node) (*belfryv1.Node, error) {
 	progress := cli.NewProgress(a.System, 0)
 	defer progress.End()
@@ -81,7 +85,8 @@ func (a verbs) watchDrain(ctx context.Context, conn *cli.Connection, node *belfr
 		select {
 		case <-ctx.Done():
 			progress.End()
-			fmt.Fprintf(a.Err, "the drain of %s goes on; 'belfry cluster status' shows how far it is, and 'belfry cluster drain %s --undo' stops it\n", node.Name, node.Name)
+			fmt.Fprintf(a.Err, "the drain of %s goes on; 'belfry cluster status' shows how far it is, and 'belfry cluster "+
+				"drain %s --undo' stops it\n", node.Name, node.Name)
 			return nil, context.Cause(ctx)
 		case <-time.After(drainPeriod):
 		}
@@ -112,7 +117,8 @@ func held(node *belfryv1.Node) uint32 { return node.Replicas + node.Leads }
 
 // drainLine says how far a drain is: most is what there was.
 func drainLine(node *belfryv1.Node, most uint32, withBar bool) string {
-	text := fmt.Sprintf("%s: %s left, leads %s", node.Name, render.Count(node.Replicas, "replica"), render.Count(node.Leads, "shard"))
+	text := fmt.Sprintf("%s: %s left, leads %s", node.Name, render.Count(node.Replicas, "replica"),
+		render.Count(node.Leads, "shard"))
 	if withBar {
 		return render.Bar(1-float64(held(node))/float64(most)) + " " + text
 	}

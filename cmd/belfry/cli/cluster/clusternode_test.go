@@ -7,7 +7,11 @@ import (
 )
 
 func TestFindNode(t *testing.T) {
-	cluster := &belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{{Name: "n1", Incarnation: "a"}, {Name: "n1", Incarnation: "b"}, {Name: "n2", Incarnation: "c"}}}
+	cluster := &belfryv1.GetClusterResponse{Nodes: []*belfryv1.Node{
+		{Name: "n1", Incarnation: "a"},
+		{Name: "n1", Incarnation: "b"},
+		{Name: "n2", Incarnation: "c"},
+	}}
 	for _, test := range []struct{ name, incarnation, want string }{
 		{"n2", "", "c"}, {"n1", "b", "b"}, {"n1", "", ""}, {"n3", "", ""}, {"n2", "a", ""},
 	} {

@@ -18,10 +18,13 @@ func (a verbs) clusterRemoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "remove NODE",
 		Short: "Forget a node that does not answer any more",
-		Long: "Remove forgets a node for good. What it held is replaced from the other replicas. If it is started again on its old\n" +
-			"data it is told so and ends; with an empty data directory it joins as a new node. A node that still answers is refused:\n" +
-			"drain it and stop it first. It says what the node holds and asks; without a terminal it needs --yes.\n\n" +
-			"NODE is a name, or NAME.INCARNATION if several nodes have the name.",
+		Long: `
+Remove forgets a node for good. What it held is replaced from the other replicas. If it is started
+again on its old data it is told so and ends; with an empty data directory it joins as a new node. A
+node that still answers is refused: drain it and stop it first. It says what the node holds and
+asks; without a terminal it needs --yes.
+
+NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 		Example:           "  belfry cluster remove n3",
 		Args:              cli.Arguments(1, 1, "NODE"),
 		ValidArgsFunction: a.completeNode,
@@ -42,7 +45,8 @@ func (a verbs) clusterRemoveCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if node := findNode(cluster, request.Name, request.Incarnation); node != nil { // else the server says what is wrong with the name
+		// else the server says what is wrong with the name
+		if node := findNode(cluster, request.Name, request.Incarnation); node != nil {
 			if err := checkRemoval(cluster, node); err != nil {
 				return err
 			}
@@ -71,7 +75,8 @@ func (a verbs) clusterRemoveCommand() *cobra.Command {
 	return c
 }
 
-// checkRemoval says why the server would refuse to remove a node, before anybody is asked whether to do it. The server decides.
+// checkRemoval says why the server would refuse to remove a node, before anybody is asked whether
+// to do it. The server decides.
 func checkRemoval(cluster *belfryv1.GetClusterResponse, node *belfryv1.Node) error {
 	if node.State != belfryv1.NodeState_NODE_STATE_SILENT {
 		return cli.ExitWith(cli.CodeUsage, node.Name+" still answers; drain it, stop it, and remove it then")
@@ -81,7 +86,9 @@ func checkRemoval(cluster *belfryv1.GetClusterResponse, node *belfryv1.Node) err
 			return r.Node == node.Name && (r.Incarnation == node.Incarnation || r.Incarnation == "")
 		})
 		if s.Leader == "" && (member || len(s.Replicas) == 0) {
-			return cli.ExitWith(cli.CodeUsage, fmt.Sprintf("shard %d has no leader; what only %s has would be lost, so start it again instead", s.Shard, node.Name))
+			return cli.ExitWith(cli.CodeUsage,
+				fmt.Sprintf("shard %d has no leader; what only %s has would be lost, so start it again instead", s.Shard,
+					node.Name))
 		}
 	}
 	return nil

@@ -14,7 +14,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// removableCluster is clitest.ShownCluster with a leader of each shard, so that the silent node may go.
+// removableCluster is clitest.ShownCluster with a leader of each shard, so that the silent node may
+// go.
 func removableCluster() *belfryv1.GetClusterResponse {
 	cluster := clitest.ShownCluster()
 	cluster.Shards[1].Leader = "n1"
@@ -28,13 +29,16 @@ func TestClusterRemove(t *testing.T) {
 		}
 		return removableCluster(), nil
 	}
-	const announced = "Removing n3 (silent, incarnation 0000000000000003) is for good: 1 replica on it will be missed, because the other nodes are too few to replace what it holds.\n"
+	const announced = "Removing n3 (silent, incarnation 0000000000000003) is for good: 1 replica on it will be missed, " +
+		"because the other nodes are too few to replace what it holds.\n"
 	h := newHarness(t, answer)
 	got := h.Run("cluster", "remove", "n3")
-	if got.Code != cli.CodeUsage || !strings.HasPrefix(got.Err, announced) || len(clitest.Sent[*belfryv1.RemoveNodeRequest](h)) > 0 {
+	if got.Code != cli.CodeUsage || !strings.HasPrefix(got.Err, announced) ||
+		len(clitest.Sent[*belfryv1.RemoveNodeRequest](h)) > 0 {
 		t.Errorf("without an answer: %+v", got)
 	}
-	if diff := cmp.Diff(clitest.Left(0, "removed n3\n", announced), h.Run("cluster", "remove", "n3", "--yes")); diff != "" {
+	if diff := cmp.Diff(clitest.Left(0, "removed n3\n", announced),
+		h.Run("cluster", "remove", "n3", "--yes")); diff != "" {
 		t.Error(diff)
 	}
 	want := []*belfryv1.RemoveNodeRequest{{Name: "n3", Incarnation: "0000000000000003"}}
@@ -48,7 +52,8 @@ func TestClusterRemoveSaysWhatFollows(t *testing.T) {
 	answer := removableCluster()
 	answer.ReplicationFactor = 1
 	got := newHarness(t, clitest.Always(answer)).Run("cluster", "remove", "n3")
-	if got.Code != cli.CodeUsage || !strings.Contains(got.Err, "is for good: 1 replica on it will be replaced from the others.\n") {
+	if got.Code != cli.CodeUsage ||
+		!strings.Contains(got.Err, "is for good: 1 replica on it will be replaced from the others.\n") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -61,19 +66,24 @@ func TestClusterRemoveOfAStranger(t *testing.T) {
 		}
 		return clitest.ShownCluster(), nil
 	})
-	if got := h.Run("cluster", "remove", "n9", "--yes"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "the nodes are n1") {
+	if got := h.Run("cluster", "remove", "n9", "--yes"); got.Code != cli.CodeUsage ||
+		!strings.Contains(got.Err, "the nodes are n1") {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestClusterRemoveChecksFirst: what cannot be removed is refused before anything is announced, asked or sent.
+// TestClusterRemoveChecksFirst: what cannot be removed is refused before anything is announced,
+// asked or sent.
 func TestClusterRemoveChecksFirst(t *testing.T) {
 	headless := removableCluster()
 	headless.Shards[0].Leader = ""
 	unseen := removableCluster()
 	unseen.Shards[1].Leader = "" // and nobody who answers has a replica of it
 	elsewhere := removableCluster()
-	elsewhere.Shards[1].Leader, elsewhere.Shards[1].Replicas = "", []*belfryv1.Replica{{Node: "n1", Voter: true}, {Node: "n3", Incarnation: "00000000000000ff", Voter: true}}
+	elsewhere.Shards[1].Leader, elsewhere.Shards[1].Replicas = "", []*belfryv1.Replica{
+		{Node: "n1", Voter: true},
+		{Node: "n3", Incarnation: "00000000000000ff", Voter: true},
+	}
 	for _, test := range []struct {
 		name, node string
 		cluster    *belfryv1.GetClusterResponse
@@ -88,7 +98,8 @@ func TestClusterRemoveChecksFirst(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h := newHarness(t, clitest.Always(test.cluster))
 			got := h.Run("cluster", "remove", test.node) // without --yes and a terminal nothing is ever removed
-			if got.Code != cli.CodeUsage || !strings.HasPrefix(got.Err, test.says) || len(clitest.Sent[*belfryv1.RemoveNodeRequest](h)) > 0 {
+			if got.Code != cli.CodeUsage || !strings.HasPrefix(got.Err, test.says) ||
+				len(clitest.Sent[*belfryv1.RemoveNodeRequest](h)) > 0 {
 				t.Errorf("%+v, want %q", got, test.says)
 			}
 		})

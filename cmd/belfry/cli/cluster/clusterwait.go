@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// waitDefault is how long 'cluster status --wait' waits without --timeout: a cluster forms within seconds, and heals within a minute.
+	// waitDefault is how long 'cluster status --wait' waits without --timeout: a cluster forms within
+	// seconds, and heals within a minute.
 	waitDefault = time.Minute
 	// waitPause is the time between two looks, waitLook bounds one.
 	waitPause = 250 * time.Millisecond
@@ -46,7 +47,8 @@ func (w *clusterWait) missing(c *belfryv1.GetClusterResponse) string {
 	return strings.Join(missing, "\n  ")
 }
 
-// waitForCluster asks again and again until the cluster is whole, and shows it. If it is not when the time is over, the error says what is missing.
+// waitForCluster asks again and again until the cluster is whole, and shows it. If it is not when
+// the time is over, the error says what is missing.
 func (a verbs) waitForCluster(c *cobra.Command, w *clusterWait) error {
 	conn, err := a.Connect()
 	if err != nil {
@@ -61,7 +63,8 @@ func (a verbs) waitForCluster(c *cobra.Command, w *clusterWait) error {
 	tick := time.NewTicker(waitPause)
 	defer tick.Stop()
 	for {
-		cluster, missing := a.lookAtCluster(c.Context(), conn, w) // one that has begun is not cut off: it says what is missing
+		// one that has begun is not cut off: it says what is missing
+		cluster, missing := a.lookAtCluster(c.Context(), conn, w)
 		if missing == "" {
 			return a.Show(cluster, func(out io.Writer) { renderCluster(out, cluster) })
 		}
@@ -78,7 +81,8 @@ func (a verbs) waitForCluster(c *cobra.Command, w *clusterWait) error {
 }
 
 // lookAtCluster asks once. missing is what the cluster lacks, or why nothing was heard of it.
-func (a verbs) lookAtCluster(ctx context.Context, conn *cli.Connection, w *clusterWait) (cluster *belfryv1.GetClusterResponse, missing string) {
+func (a verbs) lookAtCluster(ctx context.Context, conn *cli.Connection,
+	w *clusterWait) (cluster *belfryv1.GetClusterResponse, missing string) {
 	ctx, cancel := context.WithTimeout(ctx, waitLook)
 	defer cancel()
 	cluster, err := conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})

@@ -11,13 +11,15 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestClusterStatusWaits until as many nodes answer as were named, nothing is wrong and nothing is under way.
+// TestClusterStatusWaits until as many nodes answer as were named, nothing is wrong and nothing is
+// under way.
 func TestClusterStatusWaits(t *testing.T) {
 	whole := clitest.ShownCluster()
 	for _, n := range whole.Nodes {
 		n.State = belfryv1.NodeState_NODE_STATE_LIVE
 	}
-	alone, sick, moving := proto.Clone(whole).(*belfryv1.GetClusterResponse), proto.Clone(whole).(*belfryv1.GetClusterResponse), proto.Clone(whole).(*belfryv1.GetClusterResponse)
+	alone, sick, moving := proto.Clone(whole).(*belfryv1.GetClusterResponse),
+		proto.Clone(whole).(*belfryv1.GetClusterResponse), proto.Clone(whole).(*belfryv1.GetClusterResponse)
 	alone.Nodes = alone.Nodes[:1]
 	sick.Problems = []string{"without a leader: shard 1"}
 	moving.Moves = []*belfryv1.ShardMove{{Shard: 1, Text: "n3 catches up"}}
@@ -36,7 +38,8 @@ func TestClusterStatusWaits(t *testing.T) {
 		"1 of 3 nodes are there": alone, "without a leader: shard 1": sick, "shard 1: n3 catches up": moving,
 	} {
 		got := newHarness(t, clitest.Always(answer)).Run("cluster", "status", "--wait", "--nodes", "3", "--timeout", "1s")
-		if got.Code != cli.CodeWaited || !strings.Contains(got.Err, "after 1s the cluster is not whole:") || !strings.Contains(got.Err, missing) {
+		if got.Code != cli.CodeWaited || !strings.Contains(got.Err, "after 1s the cluster is not whole:") ||
+			!strings.Contains(got.Err, missing) {
 			t.Errorf("%s: %+v", missing, got)
 		}
 	}

@@ -22,13 +22,16 @@ func (a verbs) healthCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a server whether it is ready; for scripts and containers",
-		Long: "Health exits with 0 if the server is ready to serve, and with 4 if it is not or cannot be reached. With -o json it prints also of a server\n" +
-			"that is not ready what each check says: state is OK, WARNING, FAILED or EXCLUDED, and problem why. A warning does not count:\n" +
-			"other nodes could do no better, or this one still sends its callers on.",
+		Long: `
+Health exits with 0 if the server is ready to serve, and with 4 if it is not or cannot be reached.
+With -o json it prints also of a server that is not ready what each check says: state is OK,
+WARNING, FAILED or EXCLUDED, and problem why. A warning does not count: other nodes could do no
+better, or this one still sends its callers on.`,
 		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().BoolVar(&live, "live", false, "ask only whether the process is alive")
-	c.Flags().StringArrayVar(&exclude, "exclude", nil, "a `CHECK` that does not count, such as disk or shard-3; may be repeated")
+	c.Flags().StringArrayVar(&exclude, "exclude", nil,
+		"a `CHECK` that does not count, such as disk or shard-3; may be repeated")
 	c.Flags().Var(&wait, "wait", "keep asking for so long until it is ready")
 	extra := func() time.Duration { return wait.Proto.AsDuration() }
 	c.RunE = a.Command(extra, func(ctx context.Context, conn *cli.Connection, _ []string) error {
@@ -109,7 +112,8 @@ type unready struct{ status, page string }
 
 func (e *unready) Error() string { return fmt.Sprintf("not ready: %s\n%s", e.status, e.page) }
 
-// showUnready returns the error with which health ends, and shows the page as JSON if that is wanted; else it is in the error.
+// showUnready returns the error with which health ends, and shows the page as JSON if that is
+// wanted; else it is in the error.
 func (a verbs) showUnready(err error) error {
 	not, ok := errors.AsType[*unready](err)
 	switch {

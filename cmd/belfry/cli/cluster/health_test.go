@@ -36,10 +36,12 @@ func TestHealth(t *testing.T) {
 		t.Errorf("alive: %+v", got)
 	}
 	got := h.Run("health", "--server", url)
-	if got.Code != cli.CodeUnavailable || got.Out != "" || !strings.Contains(got.Err, "not ready: 503") || !strings.Contains(got.Err, "[+]/readyz") {
+	if got.Code != cli.CodeUnavailable || got.Out != "" || !strings.Contains(got.Err, "not ready: 503") ||
+		!strings.Contains(got.Err, "[+]/readyz") {
 		t.Errorf("not ready: %+v, want exit code 4 and the page", got)
 	}
-	if got := h.Run("health", "--server", "127.0.0.1:1"); got.Code != cli.CodeUnavailable || !strings.Contains(got.Err, "no server answers") {
+	if got := h.Run("health", "--server", "127.0.0.1:1"); got.Code != cli.CodeUnavailable ||
+		!strings.Contains(got.Err, "no server answers") {
 		t.Errorf("nobody there: %+v, want exit code 4", got)
 	}
 }
@@ -58,7 +60,8 @@ func TestHealthExcludes(t *testing.T) {
 	}
 }
 
-// TestHealthAsJSON: for scripts each check is there with what it says, whether the server is ready or not.
+// TestHealthAsJSON: for scripts each check is there with what it says, whether the server is ready
+// or not.
 func TestHealthAsJSON(t *testing.T) {
 	page, status := "[+]serving ok\n[ ]disk excluded\n[+]shard-0 ok\nready\n", http.StatusOK
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -69,33 +72,42 @@ func TestHealthAsJSON(t *testing.T) {
 	t.Cleanup(server.Close)
 	h := newHarness(t, nil)
 	const serving = `{"name":"serving","state":"OK","problem":""},`
-	want := `{"ready":true,"checks":[` + serving + `{"name":"disk","state":"EXCLUDED","problem":""},{"name":"shard-0","state":"OK","problem":""}]}` + "\n"
+	want := `{"ready":true,"checks":[` + serving +
+		`{"name":"disk","state":"EXCLUDED","problem":""},{"name":"shard-0","state":"OK","problem":""}]}` + "\n"
 	if got := h.Run("health", "--server", server.URL, "-o", "json"); got != (clitest.Left(0, want, "")) {
 		t.Errorf("ready: %+v, want %s", got, want)
 	}
-	if got := h.Run("health", "--server", server.URL, "-o", "json", "--live"); got != (clitest.Left(0, `{"live":true}`+"\n", "")) {
+	if got := h.Run("health", "--server", server.URL, "-o", "json",
+		"--live"); got != (clitest.Left(0, `{"live":true}`+"\n", "")) {
 		t.Errorf("alive: %+v", got)
 	}
-	page, status = "[+]serving ok\n[-]shard-0 failed: stopped: it failed: disk on fire\nnot ready\n", http.StatusServiceUnavailable
-	want = `{"ready":false,"checks":[` + serving + `{"name":"shard-0","state":"FAILED","problem":"stopped: it failed: disk on fire"}]}` + "\n"
-	if got := h.Run("health", "--server", server.URL, "-o", "json"); got.Code != cli.CodeUnavailable || got.Out != want || !strings.Contains(got.Err, "not ready: 503") || strings.Contains(got.Err, "[-]") {
+	page, status = "[+]serving ok\n[-]shard-0 failed: stopped: it failed: disk on fire\nnot ready\n",
+		http.StatusServiceUnavailable
+	want = `{"ready":false,"checks":[` + serving +
+		`{"name":"shard-0","state":"FAILED","problem":"stopped: it failed: disk on fire"}]}` + "\n"
+	if got := h.Run("health", "--server", server.URL, "-o", "json"); got.Code != cli.CodeUnavailable || got.Out != want ||
+		!strings.Contains(got.Err, "not ready: 503") || strings.Contains(got.Err, "[-]") {
 		t.Errorf("not ready: %+v, want exit code 4 and %s", got, want)
 	}
 }
 
-// TestHealthExcludesNothingUnknown: a check that there is not is a mistake, which waiting does not mend.
+// TestHealthExcludesNothingUnknown: a check that there is not is a mistake, which waiting does not
+// mend.
 func TestHealthExcludesNothingUnknown(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
 		w.Header().Set("Belfry-Served-By", "n1")
 		w.WriteHeader(http.StatusBadRequest)
-		w.Write([]byte(`{"code":"invalid_argument","message":"exclude: there is no check \"dsk\"; the checks here are serving and disk"}`)) //nolint:errcheck // the reader sees
+		const refusal = `{"code":"invalid_argument",` +
+			`"message":"exclude: there is no check \"dsk\"; the checks here are serving and disk"}`
+		w.Write([]byte(refusal)) //nolint:errcheck // the reader sees
 	}))
 	t.Cleanup(server.Close)
 	h := newHarness(t, nil)
 	got := h.Run("health", "--server", server.URL, "--exclude", "dsk", "--wait", "2m")
-	if got.Code != cli.CodeUsage || !strings.Contains(got.Err, `--exclude: there is no check "dsk"; the checks here are serving and disk`) || asked != 1 {
+	if got.Code != cli.CodeUsage ||
+		!strings.Contains(got.Err, `--exclude: there is no check "dsk"; the checks here are serving and disk`) || asked != 1 {
 		t.Errorf("%+v after %d questions, want exit code 2 after one", got, asked)
 	}
 }

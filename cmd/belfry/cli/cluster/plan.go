@@ -41,8 +41,10 @@ func (a verbs) planCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plan --jobs NUMBER",
 		Short: "Say how much memory and disk a number of jobs takes",
-		Long: "Plan says what the nodes of a cluster need to hold so many jobs at one time: memory, as the limit of the process or its container, and disk.\n" +
-			"It asks no server. Jobs whose ids the client chose cost more, for they are remembered after they have ended.",
+		Long: `
+Plan says what the nodes of a cluster need to hold so many jobs at one time: memory, as the limit of
+the process or its container, and disk. It asks no server. Jobs whose ids the client chose cost
+more, for they are remembered after they have ended.`,
 		Example: "  belfry plan --jobs 50M --body 200\n  belfry plan --jobs 2M --body 1000 --id 36 --nodes 5",
 		Args:    cli.Arguments(0, 0),
 		RunE: func(*cobra.Command, []string) error {
@@ -60,7 +62,8 @@ func (a verbs) planCommand() *cobra.Command {
 	flags.IntVar(&p.id, "id", 0, "bytes of an id that the client chooses; 0 for ids that the server makes")
 	flags.IntVar(&p.nodes, "nodes", 3, "nodes of the cluster")
 	flags.IntVar(&p.factor, "replication-factor", 3, "nodes that hold each job")
-	flags.IntVar(&p.partitions, "partitions", 1, "partitions of all queues together that hold most of the jobs: a snapshot of the fullest shard may copy a part of it")
+	flags.IntVar(&p.partitions, "partitions", 1,
+		"partitions of all queues together that hold most of the jobs: a snapshot of the fullest shard may copy a part of it")
 	flags.IntVar(&p.shards, "shards", node.DefaultShards, "shards of the cluster")
 	return a.OutputFlag(c)
 }
@@ -72,7 +75,8 @@ func (p *capacity) check() error {
 		value       int
 		least, most int
 	}{
-		{"body", p.body, 0, 1 << 20}, {"id", p.id, 0, 256}, {"nodes", p.nodes, 1, 1000}, {"replication-factor", p.factor, 1, 7},
+		{"body", p.body, 0, 1 << 20}, {"id", p.id, 0, 256}, {"nodes", p.nodes, 1, 1000},
+		{"replication-factor", p.factor, 1, 7},
 		{"partitions", p.partitions, 1, 1 << 20}, {"shards", p.shards, 1, node.ShardsMax},
 	} {
 		if f.value < f.least || f.value > f.most {
@@ -88,8 +92,9 @@ func (p *capacity) check() error {
 // plan returns what the jobs take.
 func (p *capacity) plan() planned {
 	const (
-		// recordBytes is about what a snapshot has for a job besides body and id; snapshotsHeld are the two that are kept and the one being written, and as
-		// much log again as a snapshot is large, and half of that until the next is ready.
+		// recordBytes is about what a snapshot has for a job besides body and id; snapshotsHeld are the
+		// two that are kept and the one being written, and as much log again as a snapshot is large, and
+		// half of that until the next is ready.
 		recordBytes, snapshotsHeld = 40, 4.5
 		diskLeast                  = 1 << 30
 	)
@@ -107,8 +112,10 @@ func (p *capacity) plan() planned {
 
 func renderPlan(w io.Writer, p *capacity, v planned) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "jobs\t%s, each on %s of %d\n", render.Grouped(p.jobs.n), render.Count(min(p.factor, p.nodes), "node"), p.nodes)
-	fmt.Fprintf(t, "each job\t%s now, %s until it has ended and is forgotten\n", render.Count(v.BytesPerJob, "byte"), render.Count(v.BytesPerJobInUse, "byte"))
+	fmt.Fprintf(t, "jobs\t%s, each on %s of %d\n", render.Grouped(p.jobs.n), render.Count(min(p.factor, p.nodes), "node"),
+		p.nodes)
+	fmt.Fprintf(t, "each job\t%s now, %s until it has ended and is forgotten\n", render.Count(v.BytesPerJob, "byte"),
+		render.Count(v.BytesPerJobInUse, "byte"))
 	fmt.Fprintf(t, "each node\t%s, which take %s\n", render.Count(v.JobsPerNode, "job"), render.Size(v.UsedBytesPerNode))
 	fmt.Fprintf(t, "memory of each node\t%s: --memory, or the limit of its container\n", render.Size(v.MemoryBytesPerNode))
 	fmt.Fprintf(t, "disk of each node\t%s\n", render.Size(v.DiskBytesPerNode))

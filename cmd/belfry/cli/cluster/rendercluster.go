@@ -41,18 +41,22 @@ func renderPlacement(w io.Writer, c *belfryv1.GetClusterResponse) {
 		}
 		since, name := n.SilentSince.AsTime().Format(time.RFC3339), labelOf(c, n)
 		if replacement := replacementOf(c, n); replacement != nil {
-			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is forgotten\n", name, since, labelOf(c, replacement))
+			fmt.Fprintf(w, "  %s is silent since %s; %s, which started anew under its name, takes its places, and then it is "+
+				"forgotten\n", name, since, labelOf(c, replacement))
 			continue
 		}
 		if before := earlierOf(c, n); before != nil {
-			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing yet, and %s has its places\n", name, since, labelOf(c, before))
+			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing yet, and %s has its places\n", name, since,
+				labelOf(c, before))
 			continue
 		}
 		if n.Replicas == 0 {
-			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing: 'belfry cluster remove %s' forgets it\n", name, since, name)
+			fmt.Fprintf(w, "  %s is silent since %s; it holds nothing: 'belfry cluster remove %s' forgets it\n", name, since,
+				name)
 			continue
 		}
-		fmt.Fprintf(w, "  %s is silent since %s; after %s its replicas are replaced if another node can take them\n", n.Name, since, c.GracePeriod.AsDuration())
+		fmt.Fprintf(w, "  %s is silent since %s; after %s its replicas are replaced if another node can take them\n", n.Name,
+			since, c.GracePeriod.AsDuration())
 	}
 	renderMoves(w, c.Moves)
 }
@@ -76,8 +80,8 @@ func renderMoves(w io.Writer, moves []*belfryv1.ShardMove) {
 	}
 }
 
-// earlierOf returns a node with replicas of the name of one that has none; nil if there is none. To remove the latter would be to remove the one
-// that has come for these places.
+// earlierOf returns a node with replicas of the name of one that has none; nil if there is none. To
+// remove the latter would be to remove the one that has come for these places.
 func earlierOf(c *belfryv1.GetClusterResponse, empty *belfryv1.Node) *belfryv1.Node {
 	for _, other := range c.Nodes {
 		if other.Name == empty.Name && other.Incarnation != empty.Incarnation && empty.Replicas == 0 && other.Replicas > 0 {
@@ -87,10 +91,12 @@ func earlierOf(c *belfryv1.GetClusterResponse, empty *belfryv1.Node) *belfryv1.N
 	return nil
 }
 
-// replacementOf returns the one node that answers under the name of a silent one; nil if there is none, or more.
+// replacementOf returns the one node that answers under the name of a silent one; nil if there is
+// none, or more.
 func replacementOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (replacement *belfryv1.Node) {
 	for _, other := range c.Nodes {
-		if other.Name != silent.Name || other.Incarnation == silent.Incarnation || other.State == belfryv1.NodeState_NODE_STATE_SILENT {
+		if other.Name != silent.Name || other.Incarnation == silent.Incarnation ||
+			other.State == belfryv1.NodeState_NODE_STATE_SILENT {
 			continue
 		}
 		if replacement != nil {
@@ -101,7 +107,8 @@ func replacementOf(c *belfryv1.GetClusterResponse, silent *belfryv1.Node) (repla
 	return replacement
 }
 
-// labelOf returns a node's name as a command takes it: with its incarnation if another has the same name.
+// labelOf returns a node's name as a command takes it: with its incarnation if another has the same
+// name.
 func labelOf(c *belfryv1.GetClusterResponse, n *belfryv1.Node) string {
 	for _, other := range c.Nodes {
 		if other.Name == n.Name && other.Incarnation != n.Incarnation {
@@ -120,10 +127,12 @@ func renderNodes(w io.Writer, nodes []*belfryv1.Node) {
 			state += ", draining"
 		}
 		lines = append(lines, []string{
-			n.Name, state, render.OrDash(n.Address), render.OrDash(n.PeerAddress), render.OrDash(n.Zone), render.OrDash(n.Version), fmt.Sprint(n.Format), fmt.Sprint(n.Replicas), fmt.Sprint(n.Leads), n.Incarnation,
+			n.Name, state, render.OrDash(n.Address), render.OrDash(n.PeerAddress), render.OrDash(n.Zone),
+			render.OrDash(n.Version), fmt.Sprint(n.Format), fmt.Sprint(n.Replicas), fmt.Sprint(n.Leads), n.Incarnation,
 		})
 	}
-	render.Rows(w, []string{"NODE", "STATE", "CLIENTS", "PEERS", "ZONE", "VERSION", "FORMAT", "REPLICAS", "LEADS", "INCARNATION"}, lines)
+	render.Rows(w, []string{"NODE", "STATE", "CLIENTS", "PEERS", "ZONE", "VERSION", "FORMAT", "REPLICAS", "LEADS",
+		"INCARNATION"}, lines)
 }
 
 // renderShards shows the shards, one a line, and the catalog after them.
@@ -131,7 +140,8 @@ func renderShards(w io.Writer, c *belfryv1.GetClusterResponse) {
 	var lines [][]string
 	for _, s := range c.Shards {
 		voters, others := replicas(s.Replicas)
-		line := []string{fmt.Sprint(s.Shard), render.OrDash(s.Leader), fmt.Sprint(s.Term), voters, others, render.Grouped(s.AppliedIndex), s.Digest, render.Jobs(s.Jobs)}
+		line := []string{fmt.Sprint(s.Shard), render.OrDash(s.Leader), fmt.Sprint(s.Term), voters, others,
+			render.Grouped(s.AppliedIndex), s.Digest, render.Jobs(s.Jobs)}
 		if len(s.Replicas) == 0 { // nobody who answers has it, and so nothing is known
 			line[2], line[5], line[6], line[7] = "-", "-", "-", "-"
 		}
@@ -167,7 +177,8 @@ func renderDrain(w io.Writer, n *belfryv1.Node) {
 	case !n.Draining:
 		fmt.Fprintf(w, "%s takes replicas again\n", n.Name)
 	case held(n) > 0:
-		fmt.Fprintf(w, "%s is draining: %s left, leads %s\n", n.Name, render.Count(n.Replicas, "replica"), render.Count(n.Leads, "shard"))
+		fmt.Fprintf(w, "%s is draining: %s left, leads %s\n", n.Name, render.Count(n.Replicas, "replica"),
+			render.Count(n.Leads, "shard"))
 	default:
 		fmt.Fprintf(w, "%s is empty: once it is stopped, 'belfry cluster remove %s' forgets it\n", n.Name, n.Name)
 	}
@@ -183,9 +194,11 @@ func renderRemoval(w io.Writer, c *belfryv1.GetClusterResponse, n *belfryv1.Node
 	}
 	switch {
 	case n.Replicas > 0 && others < c.ReplicationFactor:
-		holds = render.Count(n.Replicas, "replica") + " on it will be missed, because the other nodes are too few to replace what it holds"
+		holds = render.Count(n.Replicas, "replica") +
+			" on it will be missed, because the other nodes are too few to replace what it holds"
 	case n.Replicas > 0:
 		holds = render.Count(n.Replicas, "replica") + " on it will be replaced from the others"
 	}
-	fmt.Fprintf(w, "Removing %s (%s, incarnation %s) is for good: %s.\n", n.Name, render.Word(n.State), n.Incarnation, holds)
+	fmt.Fprintf(w, "Removing %s (%s, incarnation %s) is for good: %s.\n", n.Name, render.Word(n.State), n.Incarnation,
+		holds)
 }

@@ -16,9 +16,11 @@ import (
 
 func (a verbs) ackCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use:     "ack LEASE...",
-		Short:   "End jobs as done",
-		Long:    "Ack ends jobs as done. Acking twice with the same lease is fine, until a minute after the lease's end.",
+		Use:   "ack LEASE...",
+		Short: "End jobs as done",
+		Long: `
+Ack ends jobs as done. Acking twice with the same lease is fine, until a minute after the lease's
+end.`,
 		Example: "  belfry ack \"$lease\"",
 		Args:    cli.Arguments(1, cli.Unlimited, "LEASE"),
 	}
@@ -57,7 +59,8 @@ func (a verbs) ackBatch(ctx context.Context, conn *cli.Connection, leases []stri
 	if code == cli.CodeOK {
 		return nil
 	}
-	return cli.ExitWith(code, fmt.Sprintf("%d of %d leases were not acked: %s", len(failed), len(leases), strings.Join(failed, ", ")))
+	return cli.ExitWith(code,
+		fmt.Sprintf("%d of %d leases were not acked: %s", len(failed), len(leases), strings.Join(failed, ", ")))
 }
 
 func (a verbs) nackCommand() *cobra.Command {
@@ -66,8 +69,9 @@ func (a verbs) nackCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nack LEASE",
 		Short: "Say that an attempt failed",
-		Long: "Nack says that an attempt failed. The job is tried again after --delay, or as its retry delays say; when its attempts\n" +
-			"are used up, or with --dead, it is dead.",
+		Long: `
+Nack says that an attempt failed. The job is tried again after --delay, or as its retry delays say;
+when its attempts are used up, or with --dead, it is dead.`,
 		Example: "  belfry nack \"$lease\" --delay 10s --error 'smtp 421'",
 		Args:    cli.Arguments(1, 1, "LEASE"),
 	}
@@ -122,7 +126,8 @@ func (a verbs) extendCommand() *cobra.Command {
 		Example: "  belfry extend \"$lease\" --ttr 60s",
 		Args:    cli.Arguments(1, 1, "LEASE"),
 	}
-	c.Flags().Var(&ttr, "ttr", "how long from now; if not given, the length that the lease was granted or last extended with")
+	c.Flags().Var(&ttr, "ttr",
+		"how long from now; if not given, the length that the lease was granted or last extended with")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Lease, request.Ttr = args[0], ttr.Proto
@@ -131,7 +136,9 @@ func (a verbs) extendCommand() *cobra.Command {
 		if err != nil {
 			return cli.WithRequest(request.RequestId, err)
 		}
-		return a.Show(response, func(w io.Writer) { fmt.Fprintln(w, "held until", render.Moment(response.LeaseUntil, a.Now())) })
+		return a.Show(response, func(w io.Writer) {
+			fmt.Fprintln(w, "held until", render.Moment(response.LeaseUntil, a.Now()))
+		})
 	})
 	return c
 }

@@ -16,9 +16,10 @@ import (
 func (a verbs) cancelCommand() *cobra.Command {
 	request := &belfryv1.CancelRequest{}
 	c := &cobra.Command{
-		Use:               "cancel QUEUE ID",
-		Short:             "Remove a job that is not done",
-		Long:              "Cancel removes a job that is delayed, ready or dead; with --force also one that a consumer holds.",
+		Use:   "cancel QUEUE ID",
+		Short: "Remove a job that is not done",
+		Long: `
+Cancel removes a job that is delayed, ready or dead; with --force also one that a consumer holds.`,
 		Example:           "  belfry cancel orders order-42",
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -80,9 +81,11 @@ func errWhenTwice() error { return cli.Usagef("--delay and --at exclude each oth
 func (a verbs) getCommand() *cobra.Command {
 	var bodyOnly bool
 	c := &cobra.Command{
-		Use:               "get QUEUE ID",
-		Short:             "Show a job with its body, or what became of it",
-		Long:              "Get shows a job with its body. Of a job that has ended it shows how and when, for the queue's dedup window, if the producer chose the id.",
+		Use:   "get QUEUE ID",
+		Short: "Show a job with its body, or what became of it",
+		Long: `
+Get shows a job with its body. Of a job that has ended it shows how and when, for the queue's dedup
+window, if the producer chose the id.`,
 		Example:           "  belfry get orders order-42",
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -115,12 +118,15 @@ func (a verbs) listCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.VarP(cli.Choice(&state, "delayed", "ready", "reserved", "dead"), "state", "s", "delayed, ready, reserved or dead")
+	flags.VarP(cli.Choice(&state, "delayed", "ready", "reserved", "dead"), "state", "s",
+		"delayed, ready, reserved or dead")
 	flags.Var(&after, "due-after", "only jobs due at or after this time (RFC 3339)")
 	flags.Var(&before, "due-before", "only jobs due before this time (RFC 3339)")
 	flags.IntVarP(&most, "max", "n", 100, "how many jobs at most; 0 for all")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
-		request := &belfryv1.ListRequest{Queue: args[0], State: cli.StateOf(state), DueAfter: after.Proto, DueBefore: before.Proto}
+		request := &belfryv1.ListRequest{
+			Queue: args[0], State: cli.StateOf(state), DueAfter: after.Proto, DueBefore: before.Proto,
+		}
 		response, err := listJobs(ctx, conn, request, most)
 		if err == nil && len(response.Jobs) == 0 {
 			err = cli.CheckQueue(ctx, conn, args[0])
@@ -139,8 +145,10 @@ func (a verbs) listCommand() *cobra.Command {
 	return c
 }
 
-// listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's token, all pages' jobs.
-func listJobs(ctx context.Context, conn *cli.Connection, request *belfryv1.ListRequest, most int) (*belfryv1.ListResponse, error) {
+// listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's
+// token, all pages' jobs.
+func listJobs(ctx context.Context, conn *cli.Connection, request *belfryv1.ListRequest,
+	most int) (*belfryv1.ListResponse, error) {
 	const pageMax = 1000
 	all := &belfryv1.ListResponse{}
 	for {
@@ -164,9 +172,11 @@ func listJobs(ctx context.Context, conn *cli.Connection, request *belfryv1.ListR
 func (a verbs) redriveCommand() *cobra.Command {
 	request := &belfryv1.RedriveRequest{}
 	c := &cobra.Command{
-		Use:               "redrive QUEUE (ID... | --max N)",
-		Short:             "Make dead jobs ready again",
-		Long:              "Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times first. Their attempts start anew.",
+		Use:   "redrive QUEUE (ID... | --max N)",
+		Short: "Make dead jobs ready again",
+		Long: `
+Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times
+first. Their attempts start anew.`,
 		Example:           "  belfry redrive orders order-42\n  belfry redrive orders --max 1000",
 		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// A lineSet is a set of lines of a file, as ranges in ascending order. It is a flag, written as 7,9-12.
+// A lineSet is a set of lines of a file, as ranges in ascending order. It is a flag, written as
+// 7,9-12.
 type lineSet []lineRange
 
 // A lineRange is the lines from first to last, both included.
@@ -90,7 +91,8 @@ func (s lineSet) merged(other lineSet) lineSet {
 	return set
 }
 
-// lineReader reads a file line by line. It keeps nothing of a line of more than lineBytesMax, and goes on after it.
+// lineReader reads a file line by line. It keeps nothing of a line of more than lineBytesMax, and
+// goes on after it.
 type lineReader struct {
 	input *bufio.Reader
 	text  []byte // the line, with its end; empty if it is too long

@@ -32,7 +32,8 @@ type verbs struct{ *cli.App }
 // Commands returns the commands that put, take, end and look at jobs.
 func Commands(a *cli.App) []*cobra.Command {
 	v := verbs{a}
-	return a.Clients(v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(), v.extendCommand(),
+	return a.Clients(v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(),
+		v.extendCommand(),
 		v.cancelCommand(), v.rescheduleCommand(), v.runNowCommand(), v.getCommand(), v.listCommand(), v.redriveCommand())
 }
 
@@ -41,17 +42,22 @@ func (a verbs) putCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "put QUEUE [BODY | -] | put [QUEUE] --file FILE",
 		Short: "Put a job, or a file of jobs",
-		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. Without BODY it is empty,\n" +
-			"as in JSON without text or data. Two calls are refused because they look like mistakes: `-` with an empty standard\n" +
+		Long: "Put adds a job to a queue. The body is the argument, or standard input for `-`, byte for byte. Without BODY " +
+			"it is empty,\n" +
+			"as in JSON without text or data. Two calls are refused because they look like mistakes: `-` with an empty " +
+			"standard\n" +
 			"input, and a pipe or a file as standard input without `-`; '' is an empty body even so.\n\n" +
-			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put request,\n" +
-			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put in batches,\n" +
-			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, it puts\n" +
+			"With --file it adds one job for each line of a file (`-` for standard input). A line is the JSON of a put " +
+			"request,\n" +
+			"such as {\"queue\":\"orders\",\"delay\":\"30m\",\"text\":\"…\"}; QUEUE is for lines that name none. Jobs are put " +
+			"in batches,\n" +
+			"in order. If it is interrupted it prints the command that goes on where it stopped; followed within 5 minutes, " +
+			"it puts\n" +
 			"no job twice.",
-		Example: "  belfry put orders 'close order 42' --delay 30m --id order-42\n" +
-			"  date | belfry put log -\n" +
-			"  belfry put ticks --delay 1m\n" +
-			"  belfry put --file jobs.ndjson",
+		Example: `  belfry put orders 'close order 42' --delay 30m --id order-42
+  date | belfry put log -
+  belfry put ticks --delay 1m
+  belfry put --file jobs.ndjson`,
 		Args:              cli.Arguments(0, 2),
 		ValidArgsFunction: a.CompleteQueue,
 	}
@@ -63,7 +69,9 @@ func (a verbs) putCommand() *cobra.Command {
 	flags.Var(&f.ttr, "ttr", "time to run: the length of its leases")
 	flags.Int32Var(&f.priority, "priority", 0, "-128 to 127, lower leaves first")
 	flags.Uint32Var(&f.maxAttempts, "max-attempts", 0, "how many failed attempts make it dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of the queue")
+	flags.Var(&f.retryDelays, "retry-delays",
+		"what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of "+
+			"the queue")
 	flags.Var(&f.ttl, "ttl", "how long it may wait for a consumer")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
 	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")
@@ -82,7 +90,9 @@ func (a verbs) putCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error { return a.put(ctx, conn, request) })(c, args)
+		return a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
+			return a.put(ctx, conn, request)
+		})(c, args)
 	}
 	return c
 }
@@ -117,7 +127,8 @@ func (a verbs) put(ctx context.Context, conn *cli.Connection, request *belfryv1.
 	return a.Show(response, func(w io.Writer) { renderPut(w, request.Queue, response, a.Now()) })
 }
 
-// build returns the request that the flags describe, without its body. What was not given is not set.
+// build returns the request that the flags describe, without its body. What was not given is not
+// set.
 func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, error) {
 	request := &f.request
 	request.Queue, request.RequestId = queue, f.requestID
@@ -150,7 +161,8 @@ func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, 
 	return request, nil
 }
 
-// body returns what an argument stands for: itself, or standard input. The bytes stay as they are. ctx ends the wait for a person.
+// body returns what an argument stands for: itself, or standard input. The bytes stay as they are.
+// ctx ends the wait for a person.
 func (a verbs) body(ctx context.Context, argument string) (*belfryv1.PutRequest_Data, error) {
 	if argument != "-" {
 		return &belfryv1.PutRequest_Data{Data: []byte(argument)}, nil
@@ -161,7 +173,8 @@ func (a verbs) body(ctx context.Context, argument string) (*belfryv1.PutRequest_
 		return nil, fmt.Errorf("reading the body from standard input: %w", err)
 	}
 	if len(data) == 0 {
-		return nil, cli.Usagef("nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -")
+		return nil, cli.Usagef(
+			"nothing was put, because standard input is empty; if the body is to be empty, write '' instead of -")
 	}
 	return &belfryv1.PutRequest_Data{Data: data}, nil
 }
@@ -173,7 +186,8 @@ func (a verbs) announceTyping(what string) {
 	}
 }
 
-// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be ended: it is left to the end of the process.
+// readInput reads standard input to its end, or until ctx ends. A read from a terminal cannot be
+// ended: it is left to the end of the process.
 func (a verbs) readInput(ctx context.Context) ([]byte, error) {
 	const bytesMax = 64 << 20 // the server's limit is lower and its to name; this only bounds what is read
 	type result struct {

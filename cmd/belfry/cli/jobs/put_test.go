@@ -21,14 +21,17 @@ func TestPutFromATerminal(t *testing.T) {
 		args  []string
 		says  string
 	}{
-		{"close order 42\n", []string{"put", "orders", "-"}, "belfry: reading the body from the terminal; Ctrl-D on a line of its own ends it\n"},
-		{`{"text":"x"}`, []string{"put", "orders", "--file", "-"}, "belfry: reading jobs, one line of JSON each, from the terminal; Ctrl-D on a line of its own ends it\n"},
+		{"close order 42\n", []string{"put", "orders", "-"},
+			"belfry: reading the body from the terminal; Ctrl-D on a line of its own ends it\n"},
+		{`{"text":"x"}`, []string{"put", "orders", "--file", "-"},
+			"belfry: reading jobs, one line of JSON each, from the terminal; Ctrl-D on a line of its own ends it\n"},
 	} {
 		h := newHarness(t, func(request proto.Message) (proto.Message, error) {
 			if _, ok := request.(*belfryv1.PutRequest); ok {
 				return &belfryv1.PutResponse{Id: "0-1", Created: true, DueAt: clitest.At(0)}, nil
 			}
-			return &belfryv1.PutBatchResponse{Results: []*belfryv1.PutBatchResult{{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: "0-1"}}}}}, nil
+			put := &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: "0-1"}}
+			return &belfryv1.PutBatchResponse{Results: []*belfryv1.PutBatchResult{{Result: put}}}, nil
 		})
 		h.System.In, h.System.InTerminal = strings.NewReader(test.typed), true
 		if got := h.Run(test.args...); got.Code != 0 || !strings.HasPrefix(got.Err, test.says) {
@@ -37,7 +40,8 @@ func TestPutFromATerminal(t *testing.T) {
 	}
 }
 
-// TestPutWithoutABody: as in JSON, the body is empty then, unless something was handed in that should be it.
+// TestPutWithoutABody: as in JSON, the body is empty then, unless something was handed in that
+// should be it.
 func TestPutWithoutABody(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -69,7 +73,8 @@ func TestPutWithoutABody(t *testing.T) {
 	}
 }
 
-// TestPutWaitsForABodyAsLongAsItTakes: the time limit is for the server's answer. A signal ends the wait, although a read cannot be ended.
+// TestPutWaitsForABodyAsLongAsItTakes: the time limit is for the server's answer. A signal ends the
+// wait, although a read cannot be ended.
 func TestPutWaitsForABodyAsLongAsItTakes(t *testing.T) {
 	h := newHarness(t, nil)
 	reader, writer := io.Pipe()

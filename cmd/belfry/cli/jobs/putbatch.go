@@ -22,17 +22,18 @@ const (
 type stop struct {
 	from uint64  // the first line that may not have been put
 	skip lineSet // lines after it of which it is known what became of them
-	// id and to are the request id and the last line of the call of which it is not known whether it was done; empty if
-	// nothing from the first line on was put.
+	// id and to are the request id and the last line of the call of which it is not known whether it
+	// was done; empty if nothing from the first line on was put.
 	id   string
 	to   uint64
 	next uint64 // the first line after the batch
 	err  error
 }
 
-// putBatch puts some jobs and waits out what passes by itself: a server that restarts, a shard without leader, a limit on
-// the rate. It gives up when nothing was answered for --timeout. Its request id is made when it is first sent, because a
-// server refuses an id that is older than what it remembers; id, if not empty, is that of a call to repeat.
+// putBatch puts some jobs and waits out what passes by itself: a server that restarts, a shard
+// without leader, a limit on the rate. It gives up when nothing was answered for --timeout. Its
+// request id is made when it is first sent, because a server refuses an id that is older than what
+// it remembers; id, if not empty, is that of a call to repeat.
 func (r *fileRun) putBatch(ctx context.Context, batch []job, id string) *stop {
 	jobs, pause := batch, retryPauseFirst
 	sent := "" // the id, once the call may have been done under it
@@ -93,14 +94,16 @@ func (r *fileRun) advice(s *stop) string {
 			"to leave them out:\n  %s\nto put them, perhaps a second time:\n  %s",
 			s.from, s.to, r.resumeCommand(&stop{from: s.next}), r.resumeCommand(&stop{from: s.from, skip: s.skip}))
 	case s.id != "":
-		return fmt.Sprintf("whether lines %d to %d were put is unknown. Within 5 minutes this goes on and puts no job twice:\n  %s",
+		return fmt.Sprintf("whether lines %d to %d were put is unknown. Within 5 minutes this goes on and puts no job "+
+			"twice:\n  %s",
 			s.from, s.to, r.resumeCommand(s))
 	default:
 		return "go on with:\n  " + r.resumeCommand(s)
 	}
 }
 
-// resumeCommand is what puts the rest at the same server and repeats nothing: a call of unknown outcome is made again under its own id.
+// resumeCommand is what puts the rest at the same server and repeats nothing: a call of unknown
+// outcome is made again under its own id.
 func (r *fileRun) resumeCommand(s *stop) string {
 	parts := []string{"belfry put"}
 	if r.queue != "" {
@@ -112,7 +115,8 @@ func (r *fileRun) resumeCommand(s *stop) string {
 		}
 		parts = append(parts, word)
 	}
-	parts = append(parts, "--file", shellWord(r.flags.path), "--from", fmt.Sprint(s.from), "--batch", fmt.Sprint(r.flags.batch))
+	parts = append(parts, "--file", shellWord(r.flags.path), "--from", fmt.Sprint(s.from), "--batch",
+		fmt.Sprint(r.flags.batch))
 	skip := r.flags.skip.merged(s.skip)
 	if len(skip) > 0 {
 		parts = append(parts, "--skip", skip.String())
@@ -160,15 +164,16 @@ func (r *fileRun) try(ctx context.Context, jobs []job, id string) (left []job, w
 	}
 	for _, result := range response.Results {
 		failure := result.GetError()
-		if failure.GetOutcome() == belfryv1.Outcome_OUTCOME_UNKNOWN && failure.GetReason() != belfryv1.Reason_REASON_REQUEST_EXPIRED {
+		if failure.GetOutcome() == belfryv1.Outcome_OUTCOME_UNKNOWN &&
+			failure.GetReason() != belfryv1.Reason_REASON_REQUEST_EXPIRED {
 			return nil, 0, errUnknownEntry
 		}
 	}
 	return r.count(jobs, response.Results)
 }
 
-// count notes what became of the jobs of a call. It returns those that were refused for now and how long to wait for them;
-// with errRequestExpired if the request id was too old for some.
+// count notes what became of the jobs of a call. It returns those that were refused for now and how
+// long to wait for them; with errRequestExpired if the request id was too old for some.
 func (r *fileRun) count(jobs []job, results []*belfryv1.PutBatchResult) (left []job, wait time.Duration, err error) {
 	for i, result := range results {
 		failure := result.GetError()
@@ -193,7 +198,8 @@ func (r *fileRun) count(jobs []job, results []*belfryv1.PutBatchResult) (left []
 	return left, wait, err
 }
 
-// errUnknownEntry: of some jobs of a batch it is not known whether they were put; the same call asks again.
+// errUnknownEntry: of some jobs of a batch it is not known whether they were put; the same call
+// asks again.
 var errUnknownEntry = errors.New("the server does not know whether all jobs of the batch were put")
 
 // passing reports whether a call is worth repeating with the same id after a while.
@@ -207,7 +213,8 @@ func passing(err error) bool {
 
 // limits reports whether a refusal is one of a limit that does not pass by itself.
 func limits(reason belfryv1.Reason) bool {
-	return reason == belfryv1.Reason_REASON_QUOTA || reason == belfryv1.Reason_REASON_QUEUE_FULL || reason == belfryv1.Reason_REASON_DISK_FULL ||
+	return reason == belfryv1.Reason_REASON_QUOTA || reason == belfryv1.Reason_REASON_QUEUE_FULL ||
+		reason == belfryv1.Reason_REASON_DISK_FULL ||
 		reason == belfryv1.Reason_REASON_MEMORY_FULL
 }
 

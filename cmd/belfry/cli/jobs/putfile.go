@@ -50,8 +50,8 @@ type fileRun struct {
 	progress *cli.Progress
 
 	tally tally
-	// limited counts the lines that a limit refused, shown those that were said why of. why is the last of these reasons, and same how many lines after
-	// it have it, too.
+	// limited counts the lines that a limit refused, shown those that were said why of. why is the
+	// last of these reasons, and same how many lines after it have it, too.
 	limited, shown, same uint64
 	why                  string
 	// limitedRate tells that it was said that a limit of the rate is waited for.
@@ -68,7 +68,8 @@ type tally struct {
 
 // putFileCommand is `put --file`.
 func (a verbs) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags, args []string) error {
-	for _, name := range []string{"id", "delay", "at", "ttr", "priority", "max-attempts", "retry-delays", "ttl", "header", "again"} {
+	for _, name := range []string{"id", "delay", "at", "ttr", "priority", "max-attempts", "retry-delays", "ttl", "header",
+		"again"} {
 		if c.Flags().Changed(name) {
 			return cli.Usagef("--%s does not go with --file: each line has its own", name)
 		}
@@ -92,7 +93,9 @@ func (a verbs) putFileCommand(ctx context.Context, c *cobra.Command, f *putFlags
 		return err
 	}
 	defer input.Close()
-	run := &fileRun{app: a.App, conn: conn, flags: f.file, repeatID: f.requestID, progress: cli.NewProgress(a.System, size)}
+	run := &fileRun{
+		app: a.App, conn: conn, flags: f.file, repeatID: f.requestID, progress: cli.NewProgress(a.System, size),
+	}
 	if len(args) == 1 {
 		run.queue = args[0]
 	}
@@ -124,7 +127,8 @@ func (r *fileRun) do(ctx context.Context, input io.Reader) error {
 	r.sameAgain()
 	r.progress.End()
 	if stopped != nil {
-		fmt.Fprintf(r.app.Err, "belfry: stopped at line %d with %s put; %s\n", stopped.from, render.Count(r.tally.Put, "job"), r.advice(stopped))
+		fmt.Fprintf(r.app.Err, "belfry: stopped at line %d with %s put; %s\n", stopped.from, render.Count(r.tally.Put, "job"),
+			r.advice(stopped))
 		return r.verdict(ctx, stopped)
 	}
 	if err := r.app.ShowValue(r.tally, func(w io.Writer) { renderTally(w, r.tally) }); err != nil {
@@ -196,7 +200,10 @@ func (r *fileRun) putLines(ctx context.Context, input io.Reader) *stop {
 		return stopped
 	}
 	if lines.err != nil {
-		return &stop{from: number + 1, next: number + 1, err: fmt.Errorf("reading %s after line %d: %w", r.flags.path, number, lines.err)}
+		return &stop{
+			from: number + 1, next: number + 1,
+			err: fmt.Errorf("reading %s after line %d: %w", r.flags.path, number, lines.err),
+		}
 	}
 	return nil
 }
@@ -219,7 +226,8 @@ func (r *fileRun) parse(text string) (*belfryv1.PutRequest, error) {
 	return request, nil
 }
 
-// failed counts a line that was not put, and says why of the first few. What is the same of many lines in a row is said once.
+// failed counts a line that was not put, and says why of the first few. What is the same of many
+// lines in a row is said once.
 func (r *fileRun) failed(line uint64, why string) {
 	r.tally.Failed++
 	if why != r.why {

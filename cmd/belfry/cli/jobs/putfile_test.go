@@ -80,7 +80,8 @@ func TestPutFile(t *testing.T) {
 func TestPutFileFromStandardInput(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
 	h.System.In = strings.NewReader(fiveLines)
-	if got := h.Run("put", "orders", "-f", "-", "-o", "json"); got.Out != `{"put":4,"repeated":0,"failed":0,"seconds":0}`+"\n" {
+	if got := h.Run("put", "orders", "-f", "-", "-o", "json"); got.Out != `{"put":4,"repeated":0,"failed":0,"seconds":0}`+
+		"\n" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -102,12 +103,14 @@ func TestPutFileSplitsLargeBatches(t *testing.T) {
 func TestPutFileBadLines(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		response := accept(r)
-		response.Results[1] = entryError("already_exists", belfryv1.Reason_REASON_JOB_EXISTS, belfryv1.Outcome_OUTCOME_NOT_APPLIED)
+		response.Results[1] = entryError("already_exists", belfryv1.Reason_REASON_JOB_EXISTS,
+			belfryv1.Outcome_OUTCOME_NOT_APPLIED)
 		response.Results[2].GetPut().Created = false
 		return response, nil
 	})
 	path := clitest.WriteFile(t, "jobs.ndjson", strings.Join([]string{
-		`{"queue":"a","text":"1"}`, `{"queue":"a","dealy":"1s"}`, `{"text":"no queue"}`, `{"queue":"a","text":"exists"}`, `not JSON`,
+		`{"queue":"a","text":"1"}`, `{"queue":"a","dealy":"1s"}`, `{"text":"no queue"}`, `{"queue":"a","text":"exists"}`,
+		`not JSON`,
 		`{"queue":"a","requestId":"x"}`, `{"queue":"a","text":"again"}`,
 	}, "\n"))
 	got := h.Run("put", "--file", path)
@@ -115,7 +118,8 @@ func TestPutFileBadLines(t *testing.T) {
 		t.Errorf("got %+v, want one put, one repeat, five failures and exit code 1", got)
 	}
 	for _, want := range []string{
-		":2: ", "dealy", ":3: the line names no queue", ":4: JOB_EXISTS: the server's words", ":5: ", ":6: requestId", "belfry: 5 lines were not put",
+		":2: ", "dealy", ":3: the line names no queue", ":4: JOB_EXISTS: the server's words", ":5: ", ":6: requestId",
+		"belfry: 5 lines were not put",
 	} {
 		if !strings.Contains(got.Err, want) {
 			t.Errorf("said\n%s\nwant %q in it", got.Err, want)
@@ -123,7 +127,8 @@ func TestPutFileBadLines(t *testing.T) {
 	}
 }
 
-// TestPutFileShowsFewBadLines keeps a file that is all wrong from flooding the terminal, and says once what is the same of many lines.
+// TestPutFileShowsFewBadLines keeps a file that is all wrong from flooding the terminal, and says
+// once what is the same of many lines.
 func TestPutFileShowsFewBadLines(t *testing.T) {
 	h := newHarness(t, nil)
 	for _, test := range []struct{ bad, lines int }{{reportedMax, reportedMax + 1}, {1000, reportedMax + 2}} {
@@ -132,7 +137,8 @@ func TestPutFileShowsFewBadLines(t *testing.T) {
 			fmt.Fprintf(&text, "{\"field%d\":1}\n", i)
 		}
 		got := h.Run("put", "a", "--file", clitest.WriteFile(t, "jobs.ndjson", text.String()))
-		if lines := strings.Count(got.Err, "\n"); lines != test.lines || got.Code != cli.CodeError || strings.Contains(got.Err, "further") != (test.bad > reportedMax) {
+		if lines := strings.Count(got.Err, "\n"); lines != test.lines || got.Code != cli.CodeError ||
+			strings.Contains(got.Err, "further") != (test.bad > reportedMax) {
 			t.Errorf("%d lines, code %d; want %d and 1:\n%s", lines, got.Code, test.lines, got.Err)
 		}
 	}
@@ -143,7 +149,8 @@ func TestPutFileShowsFewBadLines(t *testing.T) {
 	}
 }
 
-// TestPutFileMeetsLimits: what a quota refuses has the exit code of limits, and what is waited for is said once.
+// TestPutFileMeetsLimits: what a quota refuses has the exit code of limits, and what is waited for
+// is said once.
 func TestPutFileMeetsLimits(t *testing.T) {
 	calls := 0
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -158,7 +165,9 @@ func TestPutFileMeetsLimits(t *testing.T) {
 		return response, nil
 	})
 	got := h.Run("put", "a", "--file", clitest.WriteFile(t, "jobs.ndjson", strings.Repeat("{}\n", 6)))
-	if got.Code != cli.CodeExhausted || !strings.Contains(got.Err, ":1: QUOTA: the server's words\n") || !strings.Contains(got.Err, "the same of 3 lines after it") || !strings.Contains(got.Err, "6 lines were not put, refused by a limit") {
+	if got.Code != cli.CodeExhausted || !strings.Contains(got.Err, ":1: QUOTA: the server's words\n") ||
+		!strings.Contains(got.Err, "the same of 3 lines after it") ||
+		!strings.Contains(got.Err, "6 lines were not put, refused by a limit") {
 		t.Errorf("got %+v", got)
 	}
 	if strings.Count(got.Err, "slowed down by the server: RATE_LIMITED: the server's words\n") != 1 {
@@ -166,7 +175,8 @@ func TestPutFileMeetsLimits(t *testing.T) {
 	}
 }
 
-// TestPutFileRepeatsWithTheSameID makes the first calls fail in the ways that leave open whether they were applied.
+// TestPutFileRepeatsWithTheSameID makes the first calls fail in the ways that leave open whether
+// they were applied.
 func TestPutFileRepeatsWithTheSameID(t *testing.T) {
 	calls := 0
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -176,7 +186,8 @@ func TestPutFileRepeatsWithTheSameID(t *testing.T) {
 			return nil, clitest.WireError(connect.CodeUnavailable, "SHUTTING_DOWN", "not now")
 		case 2:
 			response := accept(r)
-			response.Results[0] = entryError("unavailable", belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Outcome_OUTCOME_UNKNOWN)
+			response.Results[0] = entryError("unavailable", belfryv1.Reason_REASON_UNKNOWN_OUTCOME,
+				belfryv1.Outcome_OUTCOME_UNKNOWN)
 			return response, nil
 		case 3:
 			return nil, clitest.WireError(connect.CodeResourceExhausted, "OVERLOADED", "not now")
@@ -201,12 +212,14 @@ func TestPutFileRepeatsWhatWasRefused(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
 		response := accept(r)
 		if calls++; calls == 1 {
-			response.Results[1] = entryError("resource_exhausted", belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Outcome_OUTCOME_NOT_APPLIED)
+			response.Results[1] = entryError("resource_exhausted", belfryv1.Reason_REASON_RATE_LIMITED,
+				belfryv1.Outcome_OUTCOME_NOT_APPLIED)
 		}
 		return response, nil
 	})
 	got := h.Run("put", "orders", "--file", clitest.WriteFile(t, "jobs.ndjson", fiveLines))
-	if want := (clitest.Left(0, "4 jobs put in 0s\n", "belfry: slowed down by the server: RATE_LIMITED: the server's words\n")); got != want {
+	if want := (clitest.Left(0, "4 jobs put in 0s\n",
+		"belfry: slowed down by the server: RATE_LIMITED: the server's words\n")); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	bodies, ids := texts(h)
@@ -229,7 +242,8 @@ func followAdvice(t *testing.T, h *clitest.Harness, said string, n int) clitest.
 	return h.Run(strings.Fields(line)...)
 }
 
-// TestPutFileResumes interrupts a file after its first batch and follows the advice that is printed.
+// TestPutFileResumes interrupts a file after its first batch and follows the advice that is
+// printed.
 func TestPutFileResumes(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h := newHarness(t, nil)
@@ -242,7 +256,8 @@ func TestPutFileResumes(t *testing.T) {
 	}
 	path := clitest.WriteFile(t, "jobs.ndjson", fiveLines+`{"text":"5"}`)
 	got := h.RunContext(ctx, "put", "orders", "--file", path, "--batch", "2")
-	if want := "stopped at line 4 with 2 jobs put; whether lines 4 to 5 were put is unknown. Within 5 minutes"; got.Code != 130 || !strings.Contains(got.Err, want) {
+	const want = "stopped at line 4 with 2 jobs put; whether lines 4 to 5 were put is unknown. Within 5 minutes"
+	if got.Code != 130 || !strings.Contains(got.Err, want) {
 		t.Fatalf("got %+v, want exit code 130 and %q", got, want)
 	}
 	if got := followAdvice(t, h, got.Err, 1); got.Code != 0 || got.Out != "3 jobs put in 0s\n" {
@@ -252,13 +267,14 @@ func TestPutFileResumes(t *testing.T) {
 	if diff := cmp.Diff([]string{"1 2", "3 4", "3 4", "5"}, bodies); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{clitest.RequestID(0), clitest.RequestID(1), clitest.RequestID(1), clitest.RequestID(2)}, ids); diff != "" {
+	if diff := cmp.Diff([]string{clitest.RequestID(0), clitest.RequestID(1), clitest.RequestID(1), clitest.RequestID(2)},
+		ids); diff != "" {
 		t.Errorf("request ids (-want +got), the unknown batch must be repeated under its own:\n%s", diff)
 	}
 }
 
-// TestPutFileResumesPartOfABatch stops while a job that was refused at first is on its way again: what was put of its batch is
-// left out of the repeat.
+// TestPutFileResumesPartOfABatch stops while a job that was refused at first is on its way again:
+// what was put of its batch is left out of the repeat.
 func TestPutFileResumesPartOfABatch(t *testing.T) {
 	h := newHarness(t, nil)
 	h.Answer = func(r proto.Message) (proto.Message, error) {
@@ -266,7 +282,8 @@ func TestPutFileResumesPartOfABatch(t *testing.T) {
 		switch len(clitest.Sent[*belfryv1.PutBatchRequest](h)) {
 		case 1:
 			for _, i := range []int{1, 3} {
-				response.Results[i] = entryError("resource_exhausted", belfryv1.Reason_REASON_RATE_LIMITED, belfryv1.Outcome_OUTCOME_NOT_APPLIED)
+				response.Results[i] = entryError("resource_exhausted", belfryv1.Reason_REASON_RATE_LIMITED,
+					belfryv1.Outcome_OUTCOME_NOT_APPLIED)
 			}
 		case 2:
 			h.System.Now = func() time.Time { return clitest.Now.Add(time.Minute) } // nothing is waited for any more
@@ -276,7 +293,8 @@ func TestPutFileResumesPartOfABatch(t *testing.T) {
 	}
 	path := clitest.WriteFile(t, "jobs.ndjson", fiveLines)
 	got := h.Run("put", "orders", "--file", path)
-	if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, "stopped at line 2 with 2 jobs put; whether lines 2 to 5 were put is unknown") {
+	if got.Code != cli.CodeUnknown ||
+		!strings.Contains(got.Err, "stopped at line 2 with 2 jobs put; whether lines 2 to 5 were put is unknown") {
 		t.Fatalf("got %+v, want exit code 5", got)
 	}
 	h.System.Now = func() time.Time { return clitest.Now }
@@ -292,12 +310,14 @@ func TestPutFileResumesPartOfABatch(t *testing.T) {
 	}
 }
 
-// TestPutFileStopsWithoutAnAnswer makes calls of unknown outcome until the time is up: 5, never 1 or 4.
+// TestPutFileStopsWithoutAnAnswer makes calls of unknown outcome until the time is up: 5, never 1
+// or 4.
 func TestPutFileStopsWithoutAnAnswer(t *testing.T) {
 	h := newHarness(t, nil)
 	h.Answer = func(r proto.Message) (proto.Message, error) {
 		response := accept(r)
-		response.Results[0] = entryError("unavailable", belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Outcome_OUTCOME_UNKNOWN)
+		response.Results[0] = entryError("unavailable", belfryv1.Reason_REASON_UNKNOWN_OUTCOME,
+			belfryv1.Outcome_OUTCOME_UNKNOWN)
 		h.System.Now = func() time.Time { return clitest.Now.Add(time.Minute) }
 		return response, nil
 	}
@@ -312,7 +332,8 @@ func TestPutFileThatCannotBeRead(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
 	h.System.In = io.MultiReader(strings.NewReader(`{"text":"1"}`+"\n"), iotest.ErrReader(errors.New("the disk broke")))
 	got := h.Run("put", "orders", "--file", "-")
-	if got.Code != cli.CodeError || !strings.Contains(got.Err, "stopped at line 2 with 1 job put; go on with:") || !strings.Contains(got.Err, "the disk broke") {
+	if got.Code != cli.CodeError || !strings.Contains(got.Err, "stopped at line 2 with 1 job put; go on with:") ||
+		!strings.Contains(got.Err, "the disk broke") {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -321,18 +342,21 @@ func TestPutFileThatCannotBeRead(t *testing.T) {
 func TestPutFileLongLine(t *testing.T) {
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) { return accept(r), nil })
 	long := strings.Repeat("x", lineBytesMax)
-	got := h.Run("put", "orders", "--file", clitest.WriteFile(t, "jobs.ndjson", `{"text":"1"}`+"\n"+long+"\n\n"+`{"text":"2"}`+"\n"+long+"x"))
+	got := h.Run("put", "orders", "--file",
+		clitest.WriteFile(t, "jobs.ndjson", `{"text":"1"}`+"\n"+long+"\n\n"+`{"text":"2"}`+"\n"+long+"x"))
 	if got.Code != cli.CodeError || got.Out != "2 jobs put in 0s; 2 failed\n" {
 		t.Errorf("got %+v, want two jobs put and two lines failed", got)
 	}
-	for _, want := range []string{":2: the line has 8388609 bytes; the limit is 8388608", ":5: the line has 8388609 bytes"} {
+	for _, want := range []string{":2: the line has 8388609 bytes; the limit is 8388608",
+		":5: the line has 8388609 bytes"} {
 		if !strings.Contains(got.Err, want) {
 			t.Errorf("said\n%s\nwant %q in it", got.Err, want)
 		}
 	}
 }
 
-// TestPutFileAdviceIsForTheSameServer: the command that is printed goes to the server that was named, and a shell reads it as it was meant.
+// TestPutFileAdviceIsForTheSameServer: the command that is printed goes to the server that was
+// named, and a shell reads it as it was meant.
 func TestPutFileAdviceIsForTheSameServer(t *testing.T) {
 	h := newHarness(t, func(proto.Message) (proto.Message, error) {
 		return nil, clitest.WireError(connect.CodePermissionDenied, "FORBIDDEN", "the server's words")
@@ -341,19 +365,22 @@ func TestPutFileAdviceIsForTheSameServer(t *testing.T) {
 	path := clitest.WriteFile(t, "Ann's jobs.ndjson", fiveLines)
 	got := h.Run("put", "orders", "--file", path, "--server", h.URL)
 	quoted := "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-	if want := "belfry put orders --server " + h.URL + " --file " + quoted + " --from 1"; !strings.Contains(got.Err, want) {
+	if want := "belfry put orders --server " + h.URL + " --file " + quoted +
+		" --from 1"; !strings.Contains(got.Err, want) {
 		t.Errorf("said\n%s\nwant %s in it", got.Err, want)
 	}
 }
 
-// TestPutFileTooLate repeats a batch that the server does not remember any more, as a whole or in part.
+// TestPutFileTooLate repeats a batch that the server does not remember any more, as a whole or in
+// part.
 func TestPutFileTooLate(t *testing.T) {
 	whole := func(proto.Message) (proto.Message, error) {
 		return nil, clitest.WireError(connect.CodeFailedPrecondition, "REQUEST_EXPIRED", "too old")
 	}
 	part := func(r proto.Message) (proto.Message, error) {
 		response := accept(r)
-		response.Results[1] = entryError("failed_precondition", belfryv1.Reason_REASON_REQUEST_EXPIRED, belfryv1.Outcome_OUTCOME_UNKNOWN)
+		response.Results[1] = entryError("failed_precondition", belfryv1.Reason_REASON_REQUEST_EXPIRED,
+			belfryv1.Outcome_OUTCOME_UNKNOWN)
 		return response, nil
 	}
 	for _, test := range []struct {
@@ -370,7 +397,8 @@ func TestPutFileTooLate(t *testing.T) {
 			for n, want := range []string{test.leftOut, test.putAgain} {
 				h := newHarness(t, test.answer)
 				got := h.Run("put", "orders", "--file", path, "--request-id", "an old one", "--repeat-to", "4")
-				if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, test.says) || !strings.Contains(got.Err, "belfry: REQUEST_EXPIRED: ") {
+				if got.Code != cli.CodeUnknown || !strings.Contains(got.Err, test.says) ||
+					!strings.Contains(got.Err, "belfry: REQUEST_EXPIRED: ") {
 					t.Fatalf("got %+v, want exit code 5, %q and the reason", got, test.says)
 				}
 				h.Answer = func(r proto.Message) (proto.Message, error) { return accept(r), nil }
@@ -395,7 +423,9 @@ func TestLineSet(t *testing.T) {
 	if got, want := set.String(), "7-14,30-31,40"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	for line, want := range map[uint64]bool{6: false, 7: true, 10: true, 14: true, 15: false, 31: true, 39: false, 40: true, 41: false} {
+	for line, want := range map[uint64]bool{
+		6: false, 7: true, 10: true, 14: true, 15: false, 31: true, 39: false, 40: true, 41: false,
+	} {
 		if set.has(line) != want {
 			t.Errorf("has(%d) is %v", line, !want)
 		}

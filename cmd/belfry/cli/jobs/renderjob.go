@@ -22,7 +22,8 @@ func renderPut(w io.Writer, queue string, response *belfryv1.PutResponse, now ti
 	if !response.Created {
 		verb = "was put before:"
 	}
-	fmt.Fprintf(w, "%s %s in %s: %s, due %s\n", verb, response.Id, queue, render.Word(response.State), render.Moment(response.DueAt, now))
+	fmt.Fprintf(w, "%s %s in %s: %s, due %s\n", verb, response.Id, queue, render.Word(response.State),
+		render.Moment(response.DueAt, now))
 }
 
 // renderReturned says what became of a job that was given back or got another due time.
@@ -135,11 +136,13 @@ func renderJobs(w io.Writer, response *belfryv1.ListResponse, now time.Time) {
 	var lines [][]string
 	for _, job := range response.Jobs {
 		cells := []string{
-			job.Id, render.Moment(job.DueAt, now), fmt.Sprint(job.Attempt), fmt.Sprint(job.Priority), render.Size(uint64(job.BodyBytes)),
+			job.Id, render.Moment(job.DueAt, now), fmt.Sprint(job.Attempt), fmt.Sprint(job.Priority),
+			render.Size(uint64(job.BodyBytes)),
 			render.Preview([]byte(job.LastError), previewColumns/2),
 		}
 		if held {
-			cells = slices.Insert(cells, 2, render.Moment(job.LeaseSince, now), render.Moment(job.LeaseUntil, now), fmt.Sprint(job.Fence))
+			cells = slices.Insert(cells, 2, render.Moment(job.LeaseSince, now), render.Moment(job.LeaseUntil, now),
+				fmt.Sprint(job.Fence))
 		}
 		lines = append(lines, cells)
 	}

@@ -19,9 +19,12 @@ func (a verbs) reserveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reserve QUEUE...",
 		Short: "Take due jobs under a lease",
-		Long: "Reserve hands out jobs that are due, from the first queue that has some. Each is yours until its lease ends; ack it\n" +
-			"when the work is done. Without --wait it returns at once. If there is nothing it exits with code 10.",
-		Example:           "  belfry reserve orders --wait 20s\n  lease=$(belfry reserve orders -o json | jq -r '.jobs[0].lease') && belfry ack \"$lease\"",
+		Long: `
+Reserve hands out jobs that are due, from the first queue that has some. Each is yours until its
+lease ends; ack it when the work is done. Without --wait it returns at once. If there is nothing it
+exits with code 10.`,
+		Example: `  belfry reserve orders --wait 20s
+  lease=$(belfry reserve orders -o json | jq -r '.jobs[0].lease') && belfry ack "$lease"`,
 		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}

@@ -19,8 +19,10 @@ func (a verbs) runNowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run-now QUEUE ID",
 		Short: "Make a delayed job ready at once",
-		Long: "Run-now gives a delayed job the present as its due time, so that the next free consumer gets it. A job that is ready\n" +
-			"already keeps its turn. Jobs that are reserved, dead or ended are refused, with what to do instead.",
+		Long: `
+Run-now gives a delayed job the present as its due time, so that the next free consumer gets it. A
+job that is ready already keeps its turn. Jobs that are reserved, dead or ended are refused, with
+what to do instead.`,
 		Example:           "  belfry run-now orders order-42",
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -38,9 +40,11 @@ func (a verbs) runNowCommand() *cobra.Command {
 	return c
 }
 
-// runNow reschedules a job, unless it is ready: a later due time would move it behind other ready jobs.
-// An error of the look at the job is ignored, because a token may allow the one call and not the other.
-func runNow(ctx context.Context, conn *cli.Connection, request *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
+// runNow reschedules a job, unless it is ready: a later due time would move it behind other ready
+// jobs. An error of the look at the job is ignored, because a token may allow the one call and not
+// the other.
+func runNow(ctx context.Context, conn *cli.Connection,
+	request *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	found, err := conn.Queues.Get(ctx, &belfryv1.GetRequest{Queue: request.Queue, Id: request.Id})
 	if job := found.GetJob(); err == nil && job.GetState() == belfryv1.JobState_JOB_STATE_READY {
 		return &belfryv1.RescheduleResponse{State: job.State, DueAt: job.DueAt}, nil
@@ -48,7 +52,8 @@ func runNow(ctx context.Context, conn *cli.Connection, request *belfryv1.Resched
 	return conn.Queues.Reschedule(ctx, request)
 }
 
-// runNowError says what to do about a job that cannot be made ready; any other error stays as it is.
+// runNowError says what to do about a job that cannot be made ready; any other error stays as it
+// is.
 func runNowError(err error, request *belfryv1.RescheduleRequest) error {
 	fault, ok := fault.FromConnect(err)
 	job := fmt.Sprintf("job %q of %s", request.Id, request.Queue)
@@ -56,11 +61,14 @@ func runNowError(err error, request *belfryv1.RescheduleRequest) error {
 	case !ok:
 		return err
 	case fault.Reason == belfryv1.Reason_REASON_JOB_RESERVED:
-		return cli.ExitWith(cli.CodeConflict, job+" is reserved: a consumer has it already; if that fails, it comes back by its retry delays")
+		return cli.ExitWith(cli.CodeConflict,
+			job+" is reserved: a consumer has it already; if that fails, it comes back by its retry delays")
 	case fault.Reason != belfryv1.Reason_REASON_JOB_NOT_FOUND:
 		return err
 	case fault.State == fsm.Dead:
-		return cli.ExitWith(cli.CodeNotFound, fmt.Sprintf("%s is dead: 'belfry redrive %s %s' makes it ready, with all its attempts", job, request.Queue, request.Id))
+		return cli.ExitWith(cli.CodeNotFound,
+			fmt.Sprintf("%s is dead: 'belfry redrive %s %s' makes it ready, with all its attempts", job, request.Queue,
+				request.Id))
 	case fault.State != fsm.StateNone:
 		return cli.ExitWith(cli.CodeNotFound, job+" has ended: "+fault.Message)
 	default:

@@ -17,7 +17,8 @@ func TestRunNowWithAPutToken(t *testing.T) {
 		}
 		return &belfryv1.RescheduleResponse{State: belfryv1.JobState_JOB_STATE_READY, DueAt: clitest.At(0)}, nil
 	})
-	if got := h.Run("run-now", "orders", "a"); got != (clitest.Left(0, "ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n", "")) {
+	if got := h.Run("run-now", "orders",
+		"a"); got != (clitest.Left(0, "ready, due 2030-01-31 09:00:00.000 +00:00 (in 0s)\n", "")) {
 		t.Errorf("%+v", got)
 	}
 }

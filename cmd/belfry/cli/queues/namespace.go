@@ -18,12 +18,14 @@ func (a verbs) namespaceCommand() *cobra.Command {
 		Use:     "namespace",
 		Aliases: []string{"namespaces"},
 		Short:   "List, show, set and remove the quotas of namespaces",
-		Long: "A namespace is the first part of names such as billing/orders. Its quota bounds what all its queues have together,\n" +
-			"in all shards. A namespace needs none.",
+		Long: `
+A namespace is the first part of names such as billing/orders. Its quota bounds what all its queues
+have together, in all shards. A namespace needs none.`,
 		Args: cli.SubcommandOnly,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.Clients(a.namespaceListCommand(), a.namespaceShowCommand(), a.namespaceSetCommand(), a.namespaceRemoveCommand())...)
+	c.AddCommand(a.Clients(a.namespaceListCommand(), a.namespaceShowCommand(), a.namespaceSetCommand(),
+		a.namespaceRemoveCommand())...)
 	return c
 }
 
@@ -72,11 +74,13 @@ func (a verbs) namespaceShowCommand() *cobra.Command {
 	return c
 }
 
-// withoutQuota says that a namespace has no quota, and none is known of it if it has no queues either: any name can be asked for.
+// withoutQuota says that a namespace has no quota, and none is known of it if it has no queues
+// either: any name can be asked for.
 func withoutQuota(r *belfryv1.GetNamespaceResponse) string {
 	n := r.Namespace
 	switch {
-	case n.GetMaxJobs() > 0 || n.GetMaxBytes() > 0 || n.GetMaxInFlight() > 0 || n.GetPutsPerSecond() > 0 || len(n.GetPendingShards()) > 0:
+	case n.GetMaxJobs() > 0 || n.GetMaxBytes() > 0 || n.GetMaxInFlight() > 0 || n.GetPutsPerSecond() > 0 ||
+		len(n.GetPendingShards()) > 0:
 		return ""
 	case r.Queues == 0:
 		return " (no quota, and no queue)"
@@ -91,8 +95,9 @@ func (a verbs) namespaceSetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "set NAMESPACE",
 		Short: "Give a namespace a quota, or change it",
-		Long: "Set changes the limits that are given and leaves the others. What does not fit is refused with QUOTA, too many puts\n" +
-			"with RATE_LIMITED. What a namespace holds already stays.",
+		Long: `
+Set changes the limits that are given and leaves the others. What does not fit is refused with
+QUOTA, too many puts with RATE_LIMITED. What a namespace holds already stays.`,
 		Example: "  belfry namespace set billing --max-jobs 1000000 --puts-per-second 500",
 		Args:    cli.Arguments(1, 1, "NAMESPACE"),
 	}
@@ -105,9 +110,11 @@ func (a verbs) namespaceSetCommand() *cobra.Command {
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Name = args[0]
 		request.MaxJobs, request.MaxBytes = ifGiven(flags, "max-jobs", maxJobs), ifGiven(flags, "max-bytes", maxBytes)
-		request.MaxInFlight, request.PutsPerSecond = ifGiven(flags, "max-in-flight", maxInFlight), ifGiven(flags, "puts-per-second", putsPerSecond)
+		request.MaxInFlight, request.PutsPerSecond = ifGiven(flags, "max-in-flight", maxInFlight),
+			ifGiven(flags, "puts-per-second", putsPerSecond)
 		if request.MaxJobs == nil && request.MaxBytes == nil && request.MaxInFlight == nil && request.PutsPerSecond == nil {
-			return cli.Usagef("nothing is to be changed: give --max-jobs, --max-bytes, --max-in-flight, --puts-per-second or several of them")
+			return cli.Usagef("nothing is to be changed: give --max-jobs, --max-bytes, --max-in-flight, --puts-per-second or " +
+				"several of them")
 		}
 		response, err := conn.Admin.SetNamespace(ctx, request)
 		if err != nil {
@@ -131,7 +138,9 @@ func (a verbs) namespaceRemoveCommand() *cobra.Command {
 			return err
 		}
 		if !response.GetFound() {
-			return cli.ExitWith(cli.CodeNotFound, fmt.Sprintf("namespace %q has no quota: it was removed before, or the name is wrong; 'belfry namespace list' shows those that have one", args[0]))
+			return cli.ExitWith(cli.CodeNotFound,
+				fmt.Sprintf("namespace %q has no quota: it was removed before, or the name is wrong; 'belfry namespace list' "+
+					"shows those that have one", args[0]))
 		}
 		return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s has no quota any more\n", args[0]) })
 	})
@@ -157,7 +166,8 @@ func renderNamespaces(w io.Writer, all []*belfryv1.Namespace) {
 			pending = "does not hold yet in " + p
 		}
 		lines = append(lines, []string{
-			n.GetName(), limit(n.GetMaxJobs(), render.Grouped), limit(n.GetMaxBytes(), render.Size), limit(n.GetMaxInFlight(), render.Grouped), limit(n.GetPutsPerSecond(), render.Grouped), pending,
+			n.GetName(), limit(n.GetMaxJobs(), render.Grouped), limit(n.GetMaxBytes(), render.Size),
+			limit(n.GetMaxInFlight(), render.Grouped), limit(n.GetPutsPerSecond(), render.Grouped), pending,
 		})
 	}
 	render.Rows(w, []string{"NAMESPACE", "JOBS", "SIZE", "IN FLIGHT", "PUTS/S", ""}, lines)
@@ -178,7 +188,8 @@ func rateLimit(n *belfryv1.Namespace) string {
 	return render.Grouped(n.GetPutsPerSecond()) + " a second"
 }
 
-// pendingShards names the shards in which a quota does not hold yet, for people; empty if there are none.
+// pendingShards names the shards in which a quota does not hold yet, for people; empty if there are
+// none.
 func pendingShards(n *belfryv1.Namespace) string {
 	var names []string
 	for _, shard := range n.GetPendingShards() {

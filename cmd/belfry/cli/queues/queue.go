@@ -97,7 +97,8 @@ func (a verbs) queueCreateCommand() *cobra.Command {
 		Args:    cli.Arguments(1, 1, "QUEUE"),
 	}
 	c.Flags().SortFlags = false
-	c.Flags().Uint32Var(&request.Partitions, "partitions", 1, "1 to the number of shards; never changes; order holds within a partition only")
+	c.Flags().Uint32Var(&request.Partitions, "partitions", 1,
+		"1 to the number of shards; never changes; order holds within a partition only")
 	settings.add(c.Flags())
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {

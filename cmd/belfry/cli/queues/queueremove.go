@@ -20,15 +20,17 @@ func (a verbs) queuePurgeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "purge QUEUE",
 		Short: "Remove jobs of a queue",
-		Long: "Purge removes the delayed, ready and dead jobs of a queue, or those in the states named. It shows how many there are\n" +
-			"and asks; without a terminal it needs --yes.",
+		Long: `
+Purge removes the delayed, ready and dead jobs of a queue, or those in the states named. It shows
+how many there are and asks; without a terminal it needs --yes.`,
 		Example:           "  belfry queue purge orders\n  belfry queue purge orders --state dead --yes",
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVarP(&states, "state", "s", []string{"delayed", "ready", "dead"}, "which jobs: delayed, ready, reserved, dead")
+	flags.StringSliceVarP(&states, "state", "s", []string{"delayed", "ready", "dead"},
+		"which jobs: delayed, ready, reserved, dead")
 	flags.Uint32VarP(&request.Max, "max", "n", 0, "how many jobs at most; 0 for all")
 	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
@@ -48,7 +50,8 @@ func (a verbs) queuePurgeCommand() *cobra.Command {
 				if request.Max > 0 {
 					found = min(found, request.Max)
 				}
-				return fmt.Sprintf("Purging %s removes %s (%s).", request.Queue, render.Count(found, "job"), strings.Join(states, ", "))
+				return fmt.Sprintf("Purging %s removes %s (%s).", request.Queue, render.Count(found, "job"),
+					strings.Join(states, ", "))
 			},
 			do: func(ctx context.Context, conn *cli.Connection) error {
 				response, err := conn.Admin.PurgeQueue(ctx, request)
@@ -68,8 +71,9 @@ func (a verbs) queueDeleteCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "delete QUEUE",
 		Short: "Remove a queue with its jobs, settings and remembered ids",
-		Long: "Delete removes a queue with all its jobs, also reserved ones, its settings and remembered ids. It shows how many jobs\n" +
-			"there are and asks; without a terminal it needs --yes.",
+		Long: `
+Delete removes a queue with all its jobs, also reserved ones, its settings and remembered ids. It
+shows how many jobs there are and asks; without a terminal it needs --yes.`,
 		Example:           "  belfry queue delete orders",
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -106,9 +110,9 @@ type removal struct {
 	do func(context.Context, *cli.Connection) error
 }
 
-// remove looks at a queue, says what will be gone, asks, and does it. A queue that cannot be found is gone on with: it may be
-// half deleted, and the repeat of the call is what ends that. Each of the two calls has the whole --timeout: a person may
-// think in between.
+// remove looks at a queue, says what will be gone, asks, and does it. A queue that cannot be found
+// is gone on with: it may be half deleted, and the repeat of the call is what ends that. Each of
+// the two calls has the whole --timeout: a person may think in between.
 func (a verbs) remove(ctx context.Context, queue string, yes bool, r removal) error {
 	conn, err := a.Connect()
 	if err != nil {

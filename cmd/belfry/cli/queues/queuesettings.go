@@ -48,14 +48,17 @@ func (f *scheduleFlag) Set(text string) error {
 func (f *settingsFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.ttr, "ttr", "time to run: the length of a lease")
 	flags.Uint32Var(&f.maxAttempts, "max-attempts", 16, "how many failed attempts make a job dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays", "what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; default for 1s,5s,30s,2m,10m,30m,1h ±10 %")
+	flags.Var(&f.retryDelays, "retry-delays",
+		"what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; default for "+
+			"1s,5s,30s,2m,10m,30m,1h ±10 %")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long the id of an ended job is remembered")
 	flags.BoolVar(&f.dedupForever, "dedup-forever", false, "remember ids without end")
 	flags.Uint32Var(&f.maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
 	flags.Uint32Var(&f.maxJobs, "max-jobs", 0, "how many jobs the queue may hold, 0 for no limit")
 	flags.Uint64Var(&f.maxBytes, "max-bytes", 0, "how many bytes the queue may hold, 0 for no limit")
 	flags.Uint32Var(&f.putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
-	flags.Var(cli.Choice(&f.overdue, "fire", "spread", "drop"), "overdue", "what happens to jobs that fell due in an outage: fire, spread or drop")
+	flags.Var(cli.Choice(&f.overdue, "fire", "spread", "drop"), "overdue",
+		"what happens to jobs that fell due in an outage: fire, spread or drop")
 	flags.Var(&f.overduePeriod, "overdue-period", "over how long spread spreads them")
 	flags.Var(&f.overdueAfter, "overdue-after", "how long the outage must have lasted for that, from the first such job")
 	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), "expire-to", "what becomes of a job whose TTL ends: gone or dead")
@@ -63,7 +66,8 @@ func (f *settingsFlags) add(flags *pflag.FlagSet) {
 
 // settingFlags are the flags of settingsFlags.
 func settingFlags() []string {
-	return []string{"ttr", "max-attempts", "retry-delays", "dedup-window", "dedup-forever", "max-in-flight", "max-jobs", "max-bytes",
+	return []string{"ttr", "max-attempts", "retry-delays", "dedup-window", "dedup-forever", "max-in-flight", "max-jobs",
+		"max-bytes",
 		"puts-per-second", "overdue", "overdue-period", "overdue-after", "expire-to"}
 }
 
@@ -81,11 +85,12 @@ func (f *settingsFlags) given(flags *pflag.FlagSet) bool {
 func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 	settings := &belfryv1.QueueSettings{
 		Ttr: f.ttr.Proto, RetryDelays: f.retryDelays.Protos, DedupWindow: f.dedupWindow.Proto,
-		DedupForever: ifGiven(flags, "dedup-forever", f.dedupForever),
-		MaxAttempts:  ifGiven(flags, "max-attempts", f.maxAttempts),
-		MaxInFlight:  ifGiven(flags, "max-in-flight", f.maxInFlight),
-		MaxJobs:      ifGiven(flags, "max-jobs", f.maxJobs),
-		MaxBytes:     ifGiven(flags, "max-bytes", f.maxBytes), PutsPerSecond: ifGiven(flags, "puts-per-second", f.putsPerSecond),
+		DedupForever:  ifGiven(flags, "dedup-forever", f.dedupForever),
+		MaxAttempts:   ifGiven(flags, "max-attempts", f.maxAttempts),
+		MaxInFlight:   ifGiven(flags, "max-in-flight", f.maxInFlight),
+		MaxJobs:       ifGiven(flags, "max-jobs", f.maxJobs),
+		MaxBytes:      ifGiven(flags, "max-bytes", f.maxBytes),
+		PutsPerSecond: ifGiven(flags, "puts-per-second", f.putsPerSecond),
 	}
 	if f.retryDelays.isDefault {
 		settings.RetryDelaysDefault = proto.Bool(true)
@@ -102,7 +107,8 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 	return settings
 }
 
-// overdueGiven says how many of the three flags of the overdue policy were given. The server takes a policy as a whole.
+// overdueGiven says how many of the three flags of the overdue policy were given. The server takes
+// a policy as a whole.
 func (f *settingsFlags) overdueGiven(flags *pflag.FlagSet) (n int) {
 	for _, name := range []string{"overdue", "overdue-period", "overdue-after"} {
 		if flags.Changed(name) {
@@ -112,9 +118,10 @@ func (f *settingsFlags) overdueGiven(flags *pflag.FlagSet) (n int) {
 	return n
 }
 
-// change returns what was given as a change of the settings in force, which current reads: what is not given of the overdue
-// policy stays.
-func (f *settingsFlags) change(flags *pflag.FlagSet, current func() (*belfryv1.QueueSettings, error)) (*belfryv1.QueueSettings, error) {
+// change returns what was given as a change of the settings in force, which current reads: what is
+// not given of the overdue policy stays.
+func (f *settingsFlags) change(flags *pflag.FlagSet,
+	current func() (*belfryv1.QueueSettings, error)) (*belfryv1.QueueSettings, error) {
 	settings := f.build(flags)
 	if n := f.overdueGiven(flags); n == 0 || n == 3 {
 		return settings, nil

@@ -27,8 +27,9 @@ func TestQueueSettingsFlags(t *testing.T) {
 	if f.given(flags) || f.build(flags).String() != "" {
 		t.Errorf("without flags the settings are %v", f.build(flags))
 	}
-	err := flags.Parse(strings.Fields("--ttr 1s --max-attempts 0 --retry-delays 0s --dedup-window 2s --dedup-forever=false --max-in-flight 1 " +
-		"--max-jobs 2 --max-bytes 3 --puts-per-second 4 --overdue drop --overdue-after 5s --expire-to gone"))
+	err := flags.Parse(strings.Fields(
+		"--ttr 1s --max-attempts 0 --retry-delays 0s --dedup-window 2s --dedup-forever=false --max-in-flight 1 " +
+			"--max-jobs 2 --max-bytes 3 --puts-per-second 4 --overdue drop --overdue-after 5s --expire-to gone"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,8 +37,9 @@ func TestQueueSettingsFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"ttr":"1s","maxAttempts":0,"retryDelays":["0s"],"dedupWindow":"2s","dedupForever":false,"maxInFlight":1,"maxJobs":2,"maxBytes":"3",` +
-		`"putsPerSecond":4,"overdue":{"mode":"DROP","period":null,"overdueAfter":"5s"},"expireTo":"GONE","paused":null,"pausedUntil":null}`
+	want := `{"ttr":"1s","maxAttempts":0,"retryDelays":["0s"],"dedupWindow":"2s","dedupForever":false,` +
+		`"maxInFlight":1,"maxJobs":2,"maxBytes":"3","putsPerSecond":4,` +
+		`"overdue":{"mode":"DROP","period":null,"overdueAfter":"5s"},"expireTo":"GONE","paused":null,"pausedUntil":null}`
 	if diff := cmp.Diff(withoutNulls(want), withoutNulls(string(text))); diff != "" || !f.given(flags) {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -61,7 +63,8 @@ func TestRetryDelaysDefault(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := f.build(flags)
-		if s.GetRetryDelaysDefault() != (tt.want != "") || (len(s.RetryDelays) == 0) != (tt.want != "") || f.retryDelays.String() != tt.given {
+		if s.GetRetryDelaysDefault() != (tt.want != "") || (len(s.RetryDelays) == 0) != (tt.want != "") ||
+			f.retryDelays.String() != tt.given {
 			t.Errorf("%s became %v", tt.given, s)
 		}
 	}

@@ -28,11 +28,13 @@ func renderQueues(w io.Writer, queues []*belfryv1.Queue) {
 			paused = "paused"
 		}
 		lines = append(lines, []string{
-			q.Name, render.Jobs(q.Counts.GetDelayed()), render.Jobs(q.Due.GetNextHour()), render.Jobs(q.Counts.GetReady()), render.Jobs(q.Counts.GetReserved()), render.Jobs(q.Counts.GetDead()),
+			q.Name, render.Jobs(q.Counts.GetDelayed()), render.Jobs(q.Due.GetNextHour()), render.Jobs(q.Counts.GetReady()),
+			render.Jobs(q.Counts.GetReserved()), render.Jobs(q.Counts.GetDead()),
 			oldest, render.Size(q.Bytes), paused,
 		})
 	}
-	render.Rows(w, []string{"QUEUE", "DELAYED", "NEXT HOUR", "READY", "RESERVED", "DEAD", "OLDEST READY", "SIZE", ""}, lines)
+	render.Rows(w, []string{"QUEUE", "DELAYED", "NEXT HOUR", "READY", "RESERVED", "DEAD", "OLDEST READY", "SIZE", ""},
+		lines)
 }
 
 // renderQueue shows all of a queue.
@@ -44,16 +46,19 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars render.Canvas, now time.Ti
 	}
 	lateness := ""
 	if l := q.Lateness; l.GetJobs() > 0 {
-		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s over the last %s", render.Duration(l.P50), render.Duration(l.P99), render.Duration(l.Max), render.Count(l.Jobs, "job"), windowText(l.Window))
+		lateness = fmt.Sprintf("p50 %s, p99 %s, max %s of %s over the last %s", render.Duration(l.P50),
+			render.Duration(l.P99), render.Duration(l.Max), render.Count(l.Jobs, "job"), windowText(l.Window))
 	}
 	perSecond := "not known: the leader of a shard has just started, or is of an earlier version"
 	if r != nil {
-		perSecond = fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked over the last %s", r.PutsPerSecond, r.ReservesPerSecond, r.AcksPerSecond, windowText(r.Window))
+		perSecond = fmt.Sprintf("%.1f put, %.1f reserved, %.1f acked over the last %s", r.PutsPerSecond, r.ReservesPerSecond,
+			r.AcksPerSecond, windowText(r.Window))
 	}
 	render.Fields(w,
 		"queue", q.Name,
 		"partitions", fmt.Sprint(q.Partitions),
-		"jobs", fmt.Sprintf("%s delayed, %s ready, %s reserved, %s dead", render.Jobs(c.GetDelayed()), render.Jobs(c.GetReady()), render.Jobs(c.GetReserved()), render.Jobs(c.GetDead())),
+		"jobs", fmt.Sprintf("%s delayed, %s ready, %s reserved, %s dead", render.Jobs(c.GetDelayed()),
+			render.Jobs(c.GetReady()), render.Jobs(c.GetReserved()), render.Jobs(c.GetDead())),
 		"size", render.Size(q.Bytes),
 		"oldest ready", oldest,
 		"next due", render.Moment(q.NextDueAt, now),
@@ -62,8 +67,10 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars render.Canvas, now time.Ti
 		"per second", perSecond,
 		"put", render.Grouped(t.GetPuts()),
 		"reserved", fmt.Sprintf("%s, given back %s", render.Grouped(t.GetReserves()), render.Grouped(t.GetReleases())),
-		"ended", fmt.Sprintf("%s acked, %s cancelled, %s expired", render.Grouped(t.GetAcks()), render.Grouped(t.GetCancels()), render.Grouped(t.GetExpiries())),
-		"failed", fmt.Sprintf("%s nacked, %s lapsed, %s died, %s redriven", render.Grouped(t.GetNacks()), render.Grouped(t.GetLapses()), render.Grouped(t.GetDeaths()), render.Grouped(t.GetRedrives())),
+		"ended", fmt.Sprintf("%s acked, %s cancelled, %s expired", render.Grouped(t.GetAcks()),
+			render.Grouped(t.GetCancels()), render.Grouped(t.GetExpiries())),
+		"failed", fmt.Sprintf("%s nacked, %s lapsed, %s died, %s redriven", render.Grouped(t.GetNacks()),
+			render.Grouped(t.GetLapses()), render.Grouped(t.GetDeaths()), render.Grouped(t.GetRedrives())),
 		"ids remembered", endedIDs(q),
 		"as of", render.Moment(q.AsOf, now),
 	)
@@ -72,7 +79,8 @@ func renderQueue(w io.Writer, q *belfryv1.Queue, bars render.Canvas, now time.Ti
 	renderSettings(w, q.Settings, now)
 }
 
-// endedIDs says for how long the ids of ended jobs are remembered, so that a repeated put of one changes nothing.
+// endedIDs says for how long the ids of ended jobs are remembered, so that a repeated put of one
+// changes nothing.
 func endedIDs(q *belfryv1.Queue) string {
 	window, forever := q.Settings.GetDedupWindow(), q.Settings.GetDedupForever()
 	const why = "because a shard remembers no more than 10,000,000"
@@ -82,7 +90,8 @@ func endedIDs(q *belfryv1.Queue) string {
 	case q.DedupWindowShortened && forever:
 		return fmt.Sprintf("for %s after the job has ended, not without end, %s", render.Duration(q.DedupWindowHeld), why)
 	case q.DedupWindowShortened:
-		return fmt.Sprintf("for %s after the job has ended instead of %s, %s", render.Duration(q.DedupWindowHeld), render.Duration(window), why)
+		return fmt.Sprintf("for %s after the job has ended instead of %s, %s", render.Duration(q.DedupWindowHeld),
+			render.Duration(window), why)
 	case forever:
 		return "without end"
 	case window.AsDuration() == 0:
@@ -92,7 +101,8 @@ func endedIDs(q *belfryv1.Queue) string {
 	}
 }
 
-// windowText writes the time that rates and lateness are of. An earlier server does not say it; there it is a minute, too.
+// windowText writes the time that rates and lateness are of. An earlier server does not say it;
+// there it is a minute, too.
 func windowText(window *durationpb.Duration) string {
 	seconds := int(window.AsDuration() / time.Second)
 	if window == nil {

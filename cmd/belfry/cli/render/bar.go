@@ -29,11 +29,13 @@ func DueSums(d *belfryv1.DueHistogram) string {
 		return ""
 	}
 	return fmt.Sprintf("%s overdue; within 1m %s, 1h %s, 1d %s, 30d %s; later %s",
-		Jobs(d.GetOverdue()), Jobs(d.GetNextMinute()), Jobs(d.GetNextHour()), Jobs(d.GetNextDay()), Jobs(d.GetNextMonth()), Jobs(d.GetLater()))
+		Jobs(d.GetOverdue()), Jobs(d.GetNextMinute()), Jobs(d.GetNextHour()), Jobs(d.GetNextDay()), Jobs(d.GetNextMonth()),
+		Jobs(d.GetLater()))
 }
 
-// Due draws when jobs fall due: the next hour by five minutes, the next day by hours and the next month by days, each only if it has jobs
-// that the one before does not show. Minutes and hours are in the reader's time zone, days in UTC as the server counts them.
+// Due draws when jobs fall due: the next hour by five minutes, the next day by hours and the next
+// month by days, each only if it has jobs that the one before does not show. Minutes and hours are
+// in the reader's time zone, days in UTC as the server counts them.
 func Due(w io.Writer, d *belfryv1.DueHistogram, c Canvas, zone *time.Location) {
 	if d.GetNextHour() > 0 {
 		fmt.Fprintln(w, "\ndue in the next hour")
@@ -55,7 +57,8 @@ type dueRow struct {
 	jobs  uint64
 }
 
-// dueRows adds slices, which are in their order, up to stretches of a length, from the first that has jobs to the last.
+// dueRows adds slices, which are in their order, up to stretches of a length, from the first that
+// has jobs to the last.
 func dueRows(list []*belfryv1.DueSlice, length time.Duration) (rows []dueRow) {
 	for _, s := range list {
 		start := s.GetStart().AsTime().Truncate(length)
@@ -71,7 +74,8 @@ func dueRows(list []*belfryv1.DueSlice, length time.Duration) (rows []dueRow) {
 	return rows
 }
 
-// chart draws a line for each row: when it starts, its jobs, and a bar, of which the longest is as long as there is room.
+// chart draws a line for each row: when it starts, its jobs, and a bar, of which the longest is as
+// long as there is room.
 func (c Canvas) chart(w io.Writer, rows []dueRow, zone *time.Location, layout string) {
 	most, widest := uint64(1), 0
 	for _, r := range rows {
@@ -99,18 +103,22 @@ func (c Canvas) bar(n, most uint64, columns int) string {
 // AddDue adds a page of queues up.
 func AddDue(sum, d *belfryv1.DueHistogram) {
 	for _, n := range []struct{ sum, add *uint32 }{
-		{&sum.Overdue, &d.Overdue}, {&sum.NextMinute, &d.NextMinute}, {&sum.NextHour, &d.NextHour}, {&sum.NextDay, &d.NextDay},
+		{&sum.Overdue, &d.Overdue}, {&sum.NextMinute, &d.NextMinute}, {&sum.NextHour, &d.NextHour},
+		{&sum.NextDay, &d.NextDay},
 		{&sum.NextMonth, &d.NextMonth}, {&sum.Later, &d.Later},
 	} {
 		*n.sum += *n.add
 	}
-	sum.Minutes, sum.Hours, sum.Days = addSlices(sum.Minutes, d.Minutes), addSlices(sum.Hours, d.Hours), addSlices(sum.Days, d.Days)
+	sum.Minutes, sum.Hours, sum.Days = addSlices(sum.Minutes, d.Minutes), addSlices(sum.Hours, d.Hours),
+		addSlices(sum.Days, d.Days)
 }
 
 // addSlices adds slices to others in the order of their times.
 func addSlices(list, more []*belfryv1.DueSlice) []*belfryv1.DueSlice {
 	for _, s := range more {
-		i, found := slices.BinarySearchFunc(list, s, func(a, b *belfryv1.DueSlice) int { return a.GetStart().AsTime().Compare(b.GetStart().AsTime()) })
+		i, found := slices.BinarySearchFunc(list, s, func(a, b *belfryv1.DueSlice) int {
+			return a.GetStart().AsTime().Compare(b.GetStart().AsTime())
+		})
 		if found {
 			list[i].Jobs += s.GetJobs()
 		} else {

@@ -28,7 +28,8 @@ func Rows(w io.Writer, heading []string, lines [][]string) {
 	table.Flush() //nolint:errcheck // w is memory
 }
 
-// printable returns a text with a dot for what would end its line, leave its column or command the terminal.
+// printable returns a text with a dot for what would end its line, leave its column or command the
+// terminal.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -49,14 +49,17 @@ func TestPreview(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for n, want := range map[uint64]string{0: "0 bytes", 1: "1 byte", 1023: "1,023 bytes", 1 << 10: "1.0 KiB", 5 << 20: "5.0 MiB", 1 << 60: "1.0 EiB"} {
+	for n, want := range map[uint64]string{
+		0: "0 bytes", 1: "1 byte", 1023: "1,023 bytes", 1 << 10: "1.0 KiB", 5 << 20: "5.0 MiB", 1 << 60: "1.0 EiB",
+	} {
 		if got := Size(n); got != want {
 			t.Errorf("size(%d) = %q, want %q", n, got, want)
 		}
 	}
 }
 
-// TestTablesKeepTheirColumns: what people wrote ends no line, opens no column and commands no terminal.
+// TestTablesKeepTheirColumns: what people wrote ends no line, opens no column and commands no
+// terminal.
 func TestTablesKeepTheirColumns(t *testing.T) {
 	var got strings.Builder
 	Rows(&got, []string{"ID", "ABOUT", "END"}, [][]string{{"a", "one\ttwo\nthree\x1b[2J", "x"}, {"long-id", "né", "y"}})

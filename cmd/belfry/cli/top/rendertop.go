@@ -21,15 +21,17 @@ type picture struct {
 	blocks        bool   // whether there are characters beyond ASCII
 }
 
-// drawTop draws what was seen, and rates since before, which may be nil. It fits the picture: long lines are wrapped,
-// and lists of problems, nodes and queues are cut so that each of them has room.
+// drawTop draws what was seen, and rates since before, which may be nil. It fits the picture: long
+// lines are wrapped, and lists of problems, nodes and queues are cut so that each of them has room.
 func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
 	c := s.Cluster
 	health := "healthy"
 	if n := len(c.Problems); n > 0 {
 		health = render.Count(n, "problem")
 	}
-	lines = append(lines, fmt.Sprintf("belfry %s   %s   %s, %s: %s", p.server, s.at.Format(time.TimeOnly), render.Count(len(c.Nodes), "node"), render.Count(len(c.Shards), "shard"), health))
+	lines = append(lines,
+		fmt.Sprintf("belfry %s   %s   %s, %s: %s", p.server, s.at.Format(time.TimeOnly), render.Count(len(c.Nodes), "node"),
+			render.Count(len(c.Shards), "shard"), health))
 	if p.trouble != "" {
 		lines = append(lines, wrapTo("NO ANSWER: "+p.trouble, p.columns, 2)...)
 	}
@@ -40,15 +42,16 @@ func drawTop(s, before *sight, f *topFlags, p picture) (lines []string) {
 	}
 	problems = firstOf(problems, max(room/2, room-len(c.Nodes)), "more lines: 'belfry cluster status' has them all")
 	lines = slices.Concat(lines, problems, nodeLines(c.Nodes, max(1, room-len(problems)), p.columns), []string{""})
-	lines = append(lines, queueLines(s, before, f, picture{p.columns, p.rows - len(lines), p.server, p.trouble, p.blocks})...)
+	lines = append(lines,
+		queueLines(s, before, f, picture{p.columns, p.rows - len(lines), p.server, p.trouble, p.blocks})...)
 	for i := range lines {
 		lines[i] = cutTo(lines[i], p.columns)
 	}
 	return lines[:min(len(lines), p.rows)]
 }
 
-// queueRowsMin is how many rows the part about queues has at least, if there are so many: when jobs are due, sums, and a
-// table of a heading and a few queues.
+// queueRowsMin is how many rows the part about queues has at least, if there are so many: when jobs
+// are due, sums, and a table of a heading and a few queues.
 const queueRowsMin = 14
 
 // firstOf leaves the first so many lines; the last of them says how many are missing.
@@ -66,7 +69,8 @@ func queueLines(s, before *sight, f *topFlags, p picture) (lines []string) {
 	case s.unread != nil:
 		return wrapTo("queues  not known: "+cli.Explain(s.unread), p.columns, hanging)
 	case s.stale:
-		lines = append(lines, wrapTo("queues  as the replicas that answer have them, because a shard has no leader", p.columns, hanging)...)
+		lines = append(lines,
+			wrapTo("queues  as the replicas that answer have them, because a shard has no leader", p.columns, hanging)...)
 	}
 	lines = append(lines, dueLines(s.Queues.Due, s.at, p)...)
 	rates := ratesOf(s, before)
@@ -80,11 +84,12 @@ func queueLines(s, before *sight, f *topFlags, p picture) (lines []string) {
 	return append(lines, queueTable(queues, rates, picture{columns: p.columns, rows: max(0, p.rows-len(lines)-1)})...)
 }
 
-// hanging is by how much the second line of a text is indented: under the text behind words such as "due" and "jobs".
+// hanging is by how much the second line of a text is indented: under the text behind words such as
+// "due" and "jobs".
 const hanging = 6
 
-// wrapTo breaks a line between words where it is longer than so many columns, and indents what follows. A word that is
-// longer than a line stays whole.
+// wrapTo breaks a line between words where it is longer than so many columns, and indents what
+// follows. A word that is longer than a line stays whole.
 func wrapTo(line string, columns, indent int) (lines []string) {
 	for {
 		runes := []rune(line)
@@ -106,8 +111,8 @@ func wrapTo(line string, columns, indent int) (lines []string) {
 	}
 }
 
-// nodeLines shows the nodes in so many lines. Where there is no room for all, those that are not plainly live come first,
-// and where a line is too long its address is left out.
+// nodeLines shows the nodes in so many lines. Where there is no room for all, those that are not
+// plainly live come first, and where a line is too long its address is left out.
 func nodeLines(nodes []*belfryv1.Node, most, columns int) []string {
 	if len(nodes) > most {
 		nodes = slices.Clone(nodes)
@@ -129,7 +134,8 @@ func nodeLines(nodes []*belfryv1.Node, most, columns int) []string {
 	}
 	var lines []string
 	for _, n := range nodes {
-		line := fmt.Sprintf("  %-*s %-*s  leads %d of %s", name, n.Name, state, nodeWord(n), n.Leads, render.Count(int(n.Replicas), "replica"))
+		line := fmt.Sprintf("  %-*s %-*s  leads %d of %s", name, n.Name, state, nodeWord(n), n.Leads,
+			render.Count(int(n.Replicas), "replica"))
 		if whole := line + "  " + n.Address; utf8.RuneCountInString(whole) <= columns {
 			line = whole
 		}
@@ -196,7 +202,8 @@ func ratesOf(s, before *sight) map[string]rates {
 	for _, q := range s.Queues.Queues {
 		was := old[q.Name]
 		if q.Totals.GetPuts() >= was.GetPuts() && q.Totals.GetAcks() >= was.GetAcks() && seconds > 0 {
-			all[q.Name] = rates{float64(q.Totals.GetPuts()-was.GetPuts()) / seconds, float64(q.Totals.GetAcks()-was.GetAcks()) / seconds}
+			all[q.Name] = rates{float64(q.Totals.GetPuts()-was.GetPuts()) / seconds,
+				float64(q.Totals.GetAcks()-was.GetAcks()) / seconds}
 		}
 	}
 	return all
@@ -242,7 +249,8 @@ func sums(queues []*belfryv1.Queue, of map[string]rates, more bool) []string {
 	if more {
 		text = "the first " + text + " by name"
 	}
-	lines := []string{fmt.Sprintf("jobs  %s delayed, %s ready, %s reserved, %s dead in %s; %s", render.Grouped(delayed), render.Grouped(ready), render.Grouped(reserved), render.Grouped(dead), text, render.Size(bytes))}
+	lines := []string{fmt.Sprintf("jobs  %s delayed, %s ready, %s reserved, %s dead in %s; %s", render.Grouped(delayed),
+		render.Grouped(ready), render.Grouped(reserved), render.Grouped(dead), text, render.Size(bytes))}
 	if of != nil {
 		lines = append(lines, fmt.Sprintf("rate  %s put, %s acked a second", perSecond(all.put), perSecond(all.acked)))
 	}

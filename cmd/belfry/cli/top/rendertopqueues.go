@@ -10,7 +10,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// queueNameMax is how many columns the name of a queue has at most, so that there is room for its numbers.
+// queueNameMax is how many columns the name of a queue has at most, so that there is room for its
+// numbers.
 const queueNameMax = 28
 
 // queueNameMin is what a long name keeps where there is no room.
@@ -66,8 +67,8 @@ func shownName(q *belfryv1.Queue, columns int) string {
 	return name
 }
 
-// queueTable shows so many of the queues as there are rows for. Where the columns do not fit it leaves out those that matter
-// least, and shortens names if that is not enough, or spares a column.
+// queueTable shows so many of the queues as there are rows for. Where the columns do not fit it
+// leaves out those that matter least, and shortens names if that is not enough, or spares a column.
 func queueTable(queues []*belfryv1.Queue, of map[string]rates, p picture) []string {
 	queues = queues[:min(len(queues), p.rows)]
 	columns := queueColumns()

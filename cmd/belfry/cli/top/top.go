@@ -43,17 +43,21 @@ func (a verbs) topCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [PREFIX]",
 		Short: "Watch the cluster and its busiest queues",
-		Long: "Top shows what is wrong with the cluster, who leads how many shards, when jobs fall due, and the queues whose names begin with\n" +
-			"PREFIX, again and again until Ctrl-C. Rates are of the whole cluster since the last picture; lateness is as the node that answers saw it\n" +
-			"in the last minute. While a shard has no leader the queues are shown as the replicas that answer have them, without rates.\n" +
-			"Without a terminal, and as JSON, it shows the state once.",
+		Long: `
+Top shows what is wrong with the cluster, who leads how many shards, when jobs fall due, and the
+queues whose names begin with PREFIX, again and again until Ctrl-C. Rates are of the whole cluster
+since the last picture; lateness is as the node that answers saw it in the last minute. While a
+shard has no leader the queues are shown as the replicas that answer have them, without rates.
+Without a terminal, and as JSON, it shows the state once.`,
 		Example:           "  belfry top shop/",
 		Args:              cli.Arguments(0, 1),
 		ValidArgsFunction: a.CompleteQueue,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(cli.Choice(&f.sort, "ready", "delayed", "reserved", "dead", "put", "acked", "hour", "name"), "sort", "which queues come first: those with the most ready, delayed, reserved or dead jobs, the most put or acked a second, the most due within the hour; or by name")
+	flags.Var(cli.Choice(&f.sort, "ready", "delayed", "reserved", "dead", "put", "acked", "hour", "name"), "sort",
+		"which queues come first: those with the most ready, delayed, reserved or dead jobs, the most put or acked a "+
+			"second, the most due within the hour; or by name")
 	flags.Var(cli.NewDuration(&f.interval, topInterval.String()), "interval", "how long a picture stays, 200ms to an hour")
 	flags.BoolVar(&f.once, "once", false, "show the state once")
 	c.RunE = func(c *cobra.Command, args []string) error {
@@ -93,11 +97,13 @@ type sight struct {
 	at time.Time
 }
 
-// hasTotals reports whether the queues' totals may be compared with another sight's: those of a replica that lags would make rates of what was long ago.
+// hasTotals reports whether the queues' totals may be compared with another sight's: those of a
+// replica that lags would make rates of what was long ago.
 func (s *sight) hasTotals() bool { return s != nil && !s.stale && s.unread == nil }
 
-// lookAround reads the state of the cluster, and of the queues whose names begin with a prefix: the first of them by name, if there are very many.
-// That they cannot be read is no error: what is wrong with the cluster is worth seeing then most of all.
+// lookAround reads the state of the cluster, and of the queues whose names begin with a prefix: the
+// first of them by name, if there are very many. That they cannot be read is no error: what is
+// wrong with the cluster is worth seeing then most of all.
 func (a verbs) lookAround(ctx context.Context, conn *cli.Connection, prefix string) (*sight, error) {
 	cluster, err := conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 	if err != nil {
@@ -144,7 +150,8 @@ const (
 	screenEnd   = "\x1b[J"
 )
 
-// watch draws pictures on a terminal until ctx ends. A call that fails leaves the last picture, and says why above it.
+// watch draws pictures on a terminal until ctx ends. A call that fails leaves the last picture, and
+// says why above it.
 func (a verbs) watch(ctx context.Context, conn *cli.Connection, f *topFlags) (err error) {
 	var last, before *sight
 	last, err = a.lookOnce(ctx, conn, f)

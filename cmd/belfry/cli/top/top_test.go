@@ -19,7 +19,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// sightOf is what there is to see at a moment: three nodes of which one is silent, and two queues with so many puts and acks.
+// sightOf is what there is to see at a moment: three nodes of which one is silent, and two queues
+// with so many puts and acks.
 func sightOf(after time.Duration, puts, acks uint64) *sight {
 	return &sight{
 		Cluster: &belfryv1.GetClusterResponse{
@@ -32,7 +33,9 @@ func sightOf(after time.Duration, puts, acks uint64) *sight {
 		},
 		Queues: &belfryv1.ListQueuesResponse{
 			Queues: []*belfryv1.Queue{clitest.FullQueue(), {
-				Name: "a-queue-of-a-very-long-name/and-more", Counts: &belfryv1.JobCounts{Ready: 9, Delayed: 1}, Settings: &belfryv1.QueueSettings{}, Bytes: 7,
+				Name: "a-queue-of-a-very-long-name/and-more", Counts: &belfryv1.JobCounts{
+					Ready: 9, Delayed: 1,
+				}, Settings: &belfryv1.QueueSettings{}, Bytes: 7,
 				Totals: &belfryv1.QueueTotals{Puts: puts, Acks: acks}, Due: &belfryv1.DueHistogram{NextHour: 1},
 			}},
 			Due: clitest.FullDue(),
@@ -65,14 +68,19 @@ func TestTopPicture(t *testing.T) {
 	if diff := cmp.Diff(topText, strings.Join(lines, "\n")+"\n"); diff != "" {
 		t.Errorf("the picture (-want +got):\n%s", diff)
 	}
-	for by, first := range map[string]string{"delayed": "(paused) shop", "put": "a-queue", "name": "a-queue", "dead": "(paused) shop", "reserved": "(paused) shop", "hour": "(paused) shop", "acked": "a-queue"} {
+	for by, first := range map[string]string{
+		"delayed": "(paused) shop", "put": "a-queue", "name": "a-queue", "dead": "(paused) shop",
+		"reserved": "(paused) shop", "hour": "(paused) shop", "acked": "a-queue",
+	} {
 		lines := drawTop(sightOf(2*time.Second, 200, 5), sightOf(0, 100, 0), &topFlags{sort: by}, p)
 		if got := lines[len(lines)-2]; !strings.HasPrefix(got, first) {
 			t.Errorf("by %s the first is %q", by, got)
 		}
 	}
 	for _, size := range [][2]int{{80, 24}, {40, 10}, {10, 3}, {1, 1}, {0, 0}} {
-		lines := drawTop(sightOf(time.Second, 0, 0), nil, &topFlags{}, picture{columns: size[0], rows: size[1], trouble: strings.Repeat("x", 200), blocks: true})
+		lines := drawTop(sightOf(time.Second, 0, 0), nil, &topFlags{}, picture{
+			columns: size[0], rows: size[1], trouble: strings.Repeat("x", 200), blocks: true,
+		})
 		if len(lines) > size[1] {
 			t.Errorf("%d lines on %d rows", len(lines), size[1])
 		}
@@ -94,7 +102,9 @@ func crowded(problems, nodes, queues int) (s, before *sight) {
 		s := sightOf(after, 0, 0)
 		s.Cluster.Problems, s.Cluster.Nodes, s.Queues.Queues = nil, nil, nil
 		for i := range problems {
-			s.Cluster.Problems = append(s.Cluster.Problems, fmt.Sprintf("shard %d: the replica of n3 has applied 92 of 585 entries, and was not reached by its leader for the last 12 seconds", i))
+			s.Cluster.Problems = append(s.Cluster.Problems,
+				fmt.Sprintf("shard %d: the replica of n3 has applied 92 of 585 entries, and was not reached by its leader for "+
+					"the last 12 seconds", i))
 		}
 		for i := range nodes {
 			state := belfryv1.NodeState_NODE_STATE_LIVE
@@ -102,7 +112,8 @@ func crowded(problems, nodes, queues int) (s, before *sight) {
 				state = belfryv1.NodeState_NODE_STATE_SILENT
 			}
 			s.Cluster.Nodes = append(s.Cluster.Nodes, &belfryv1.Node{
-				Name: fmt.Sprintf("belfry-%d", i), State: state, Leads: 12, Replicas: 36, Address: fmt.Sprintf("belfry-%d.belfry.default.svc.cluster.local:7400", i),
+				Name: fmt.Sprintf("belfry-%d", i), State: state, Leads: 12, Replicas: 36,
+				Address: fmt.Sprintf("belfry-%d.belfry.default.svc.cluster.local:7400", i),
 			})
 		}
 		for i := range queues {
@@ -117,10 +128,18 @@ func crowded(problems, nodes, queues int) (s, before *sight) {
 	return at(200_000, 2*time.Second), at(0, 0)
 }
 
-// TestTopFits80x24 draws on the screen that every terminal has. No line is wider and there are no more lines, no line of
-// the table is cut in a column, and each part keeps room: what is wrong, who is not live, and the first queues.
+// TestTopFits80x24 draws on the screen that every terminal has. No line is wider and there are no
+// more lines, no line of the table is cut in a column, and each part keeps room: what is wrong, who
+// is not live, and the first queues.
 func TestTopFits80x24(t *testing.T) {
-	for _, test := range []struct{ problems, nodes, queues int }{{0, 1, 1}, {1, 3, 40}, {12, 3, 40}, {0, 9, 40}, {12, 9, 40}, {100, 100, 1000}} {
+	for _, test := range []struct{ problems, nodes, queues int }{
+		{0, 1, 1},
+		{1, 3, 40},
+		{12, 3, 40},
+		{0, 9, 40},
+		{12, 9, 40},
+		{100, 100, 1000},
+	} {
 		s, before := crowded(test.problems, test.nodes, test.queues)
 		for _, trouble := range []string{"", "UNAVAILABLE: " + strings.Repeat("no server answers ", 6)} {
 			p := picture{columns: 80, rows: 24, server: "belfry.example.org:7400", trouble: trouble, blocks: true}
@@ -139,10 +158,12 @@ func TestTopFits80x24(t *testing.T) {
 				t.Errorf("%+v: the table of queues has no room:\n%s", test, text)
 				continue
 			}
-			if q := lines[heading+1]; !strings.Contains(q, "1,234,567") || !strings.Contains(q, "123,456,789") || !strings.HasSuffix(q, "100,000") {
+			if q := lines[heading+1]; !strings.Contains(q, "1,234,567") || !strings.Contains(q, "123,456,789") ||
+				!strings.HasSuffix(q, "100,000") {
 				t.Errorf("%+v: the line of a queue lacks a number: %q", test, q)
 			}
-			for _, want := range []string{fmt.Sprintf("  belfry-%d", test.nodes-1), "silent", "later 4,294,967,295", " a second"} {
+			for _, want := range []string{fmt.Sprintf("  belfry-%d", test.nodes-1), "silent", "later 4,294,967,295",
+				" a second"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("%+v: there is no %q in\n%s", test, want, text)
 				}
@@ -154,7 +175,8 @@ func TestTopFits80x24(t *testing.T) {
 	}
 }
 
-// TestTopOnce shows the state once where there is no terminal, and as JSON, and reads no more queues than it shows.
+// TestTopOnce shows the state once where there is no terminal, and as JSON, and reads no more
+// queues than it shows.
 func TestTopOnce(t *testing.T) {
 	pages := 0
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -162,10 +184,13 @@ func TestTopOnce(t *testing.T) {
 			return sightOf(0, 0, 0).Cluster, nil
 		}
 		pages++
-		return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: fmt.Sprintf("q%d", pages)}}, NextPageToken: "more"}, nil
+		return &belfryv1.ListQueuesResponse{
+			Queues: []*belfryv1.Queue{{Name: fmt.Sprintf("q%d", pages)}}, NextPageToken: "more",
+		}, nil
 	})
 	got := h.Run("top", "q")
-	if got.Code != 0 || pages != topPages || !strings.Contains(got.Out, "in the first 10 queues by name") || !strings.Contains(got.Out, "\nq10 ") || strings.Contains(got.Out, "\x1b") {
+	if got.Code != 0 || pages != topPages || !strings.Contains(got.Out, "in the first 10 queues by name") ||
+		!strings.Contains(got.Out, "\nq10 ") || strings.Contains(got.Out, "\x1b") {
 		t.Errorf("%d pages, %+v", pages, got)
 	}
 	got = h.Run("top", "-o", "json")
@@ -173,7 +198,8 @@ func TestTopOnce(t *testing.T) {
 		Cluster struct{ Nodes []any }
 		Queues  struct{ Queues []any }
 	}
-	if err := json.Unmarshal([]byte(got.Out), &both); err != nil || len(both.Cluster.Nodes) != 3 || len(both.Queues.Queues) != topPages {
+	if err := json.Unmarshal([]byte(got.Out), &both); err != nil || len(both.Cluster.Nodes) != 3 ||
+		len(both.Queues.Queues) != topPages {
 		t.Errorf("%v, %+v", err, got)
 	}
 	if got := h.Run("top", "--interval", "1ms"); got.Code != cli.CodeUsage || !strings.Contains(got.Err, "--interval") {
@@ -181,8 +207,8 @@ func TestTopOnce(t *testing.T) {
 	}
 }
 
-// TestTopWithoutALeader shows what is wrong with a cluster of which a shard has no leader, and the queues as replicas have them; if nobody has them, all but
-// the queues, and the exit code says so.
+// TestTopWithoutALeader shows what is wrong with a cluster of which a shard has no leader, and the
+// queues as replicas have them; if nobody has them, all but the queues, and the exit code says so.
 func TestTopWithoutALeader(t *testing.T) {
 	forbidden := false
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -197,12 +223,14 @@ func TestTopWithoutALeader(t *testing.T) {
 		}
 	})
 	got := h.Run("top")
-	if got.Code != 0 || !strings.Contains(got.Out, "n3 does not answer") || !strings.Contains(got.Out, "because a shard has no leader") || !strings.Contains(got.Out, "\na-queue") {
+	if got.Code != 0 || !strings.Contains(got.Out, "n3 does not answer") ||
+		!strings.Contains(got.Out, "because a shard has no leader") || !strings.Contains(got.Out, "\na-queue") {
 		t.Errorf("with replicas: %+v", got)
 	}
 	forbidden = true
 	got = h.Run("top")
-	if got.Code != cli.CodeForbidden || !strings.Contains(got.Out, "n3 does not answer") || !strings.Contains(got.Out, "queues  not known: FORBIDDEN: not these") || strings.Contains(got.Out, "jobs  ") {
+	if got.Code != cli.CodeForbidden || !strings.Contains(got.Out, "n3 does not answer") ||
+		!strings.Contains(got.Out, "queues  not known: FORBIDDEN: not these") || strings.Contains(got.Out, "jobs  ") {
 		t.Errorf("without: %+v", got)
 	}
 	got = h.Run("top", "-o", "json")
@@ -214,7 +242,9 @@ func TestTopWithoutALeader(t *testing.T) {
 	if all := ratesOf(stale, fresh); all != nil {
 		t.Errorf("rates of what a replica had: %v", all)
 	}
-	if all := ratesOf(sightOf(4*time.Second, 300, 5), &sight{Queues: &belfryv1.ListQueuesResponse{}, unread: errors.New("no answer")}); all != nil {
+	if all := ratesOf(sightOf(4*time.Second, 300, 5), &sight{
+		Queues: &belfryv1.ListQueuesResponse{}, unread: errors.New("no answer"),
+	}); all != nil {
 		t.Errorf("rates since nothing was read: %v", all)
 	}
 }
