@@ -24,9 +24,12 @@ func backupBytes(t testing.TB, machines ...*Machine) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := backup.NewWriter(&out, &backup.Header{
-		ID: [16]byte{7, 8, 9}, ClusterID: "c1", Time: 1_800_000_002_400_000_000, Shards: uint32(len(machines)), Parts: uint32(len(machines)),
+		ID: [16]byte{7, 8, 9}, ClusterID: "c1", Time: 1_800_000_002_400_000_000, Shards: uint32(len(machines)),
+		Parts: uint32(len(machines)),
 	})
-	if err := w.Append(backup.CatalogRecord(&backup.CatalogQueue{Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting()})); err != nil {
+	if err := w.Append(backup.CatalogRecord(&backup.CatalogQueue{
+		Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting(),
+	})); err != nil {
 		t.Fatal(err)
 	}
 	for i, m := range machines {
@@ -69,12 +72,17 @@ func TestGoldenBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 	stats := m.Stats()
-	want := backup.Totals{Shards: 1, Queues: uint64(stats.Queues), Jobs: uint64(stats.Jobs), Tombstones: uint64(stats.Tombstones), Serial: m.scalars.Serial}
+	want := backup.Totals{
+		Shards: 1, Queues: uint64(stats.Queues), Jobs: uint64(stats.Jobs), Tombstones: uint64(stats.Tombstones),
+		Serial: m.scalars.Serial,
+	}
 	if diff := cmp.Diff(want, totals); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}
 	q, err := backup.ParseCatalog(&records[0])
-	if diff := cmp.Diff(backup.CatalogQueue{Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting()}, q); err != nil || diff != "" {
+	if diff := cmp.Diff(backup.CatalogQueue{
+		Name: "parts", Partitions: 4, Settings: fsmtest.EverySetting(),
+	}, q); err != nil || diff != "" {
 		t.Errorf("catalog: %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -86,7 +94,8 @@ func TestBackupDetectsEveryFlip(t *testing.T) {
 		for _, bit := range []byte{1, 16, 128} {
 			damaged := bytes.Clone(raw)
 			damaged[i] ^= bit
-			if _, _, err := readBackup(damaged); !errors.Is(err, fsm.ErrDamaged) && !errors.Is(err, fsm.ErrVersion) && !errors.Is(err, backup.ErrIncomplete) {
+			if _, _, err := readBackup(damaged); !errors.Is(err, fsm.ErrDamaged) && !errors.Is(err, fsm.ErrVersion) &&
+				!errors.Is(err, backup.ErrIncomplete) {
 				t.Fatalf("byte %d, bit %d: error %v", i, bit, err)
 			}
 		}
@@ -114,7 +123,8 @@ func blocksOf(t *testing.T, raw []byte) (blocks [][]byte) {
 	return blocks
 }
 
-// TestBackupOfManyBlocks: blocks that are sound by themselves are refused out of their order, and the error says where.
+// TestBackupOfManyBlocks: blocks that are sound by themselves are refused out of their order, and
+// the error says where.
 func TestBackupOfManyBlocks(t *testing.T) {
 	m := New(fsm.Config{Seed: 1})
 	index := uint64(0)
@@ -125,7 +135,9 @@ func TestBackupOfManyBlocks(t *testing.T) {
 			body = bytes.Repeat([]byte{1}, 1<<20) // larger than a block
 		}
 		put := &fsm.Put{Queue: "q", Partitions: 1, Body: body}
-		if _, err := m.Apply(index, codec.AppendEntry(nil, 1e9, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put}})})); err != nil {
+		if _, err := m.Apply(index,
+			codec.AppendEntry(nil, 1e9,
+				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put}})})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -164,9 +176,12 @@ func FuzzReadBackup(f *testing.F) {
 		}
 		m := New(fsm.Config{})
 		commands := []fsm.Command{
-			&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}, &fsm.Import{Step: fsm.ImportEnd, Total: uint64(len(records))},
+			&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{
+				Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records,
+			}, &fsm.Import{Step: fsm.ImportEnd, Total: uint64(len(records))},
 		}
-		if _, err := m.Apply(1, codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(1,
+			codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil {
@@ -175,7 +190,8 @@ func FuzzReadBackup(f *testing.F) {
 	})
 }
 
-// FuzzImportRecords imports records of any bytes, as a checksum that is right by chance would let through.
+// FuzzImportRecords imports records of any bytes, as a checksum that is right by chance would let
+// through.
 func FuzzImportRecords(f *testing.F) {
 	records, _, err := readBackup(backupBytes(f, populated(f)))
 	if err != nil {
@@ -193,8 +209,11 @@ func FuzzImportRecords(f *testing.F) {
 			records = append(records, r.Record())
 		}
 		m := New(fsm.Config{})
-		commands := []fsm.Command{&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records}}
-		if _, err := m.Apply(1, codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		commands := []fsm.Command{&fsm.Import{Step: fsm.ImportBegin}, &fsm.Import{
+			Step: fsm.ImportRecords, Sequence: 1, Floor: 1 << 20, Records: records,
+		}}
+		if _, err := m.Apply(1,
+			codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil {

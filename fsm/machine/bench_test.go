@@ -83,7 +83,9 @@ func BenchmarkLife(b *testing.B) {
 	for n := 0; n < b.N; n += 100 {
 		d.apply(b, puts)
 		d.now += fsm.Time(2 * time.Hour)
-		reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})
+		reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+			Queues: []string{"orders"}, Max: 100,
+		}}})
 		grants := d.apply(b, codec.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants
 		acks := make([]fsm.Command, len(grants))
 		for i, g := range grants {
@@ -93,7 +95,8 @@ func BenchmarkLife(b *testing.B) {
 	}
 }
 
-// BenchmarkPending fills the machine once and reports what a pending job costs; -fsm.pending=10000000 for the figure of record.
+// BenchmarkPending fills the machine once and reports what a pending job costs;
+// -fsm.pending=10000000 for the figure of record.
 func BenchmarkPending(b *testing.B) {
 	defer debug.SetGCPercent(debug.SetGCPercent(25))
 	for range b.N {
@@ -114,7 +117,8 @@ func BenchmarkPending(b *testing.B) {
 	}
 }
 
-// BenchmarkRestore is what it costs to read a snapshot of as many jobs back, in processor time; both flags as for BenchmarkPending.
+// BenchmarkRestore is what it costs to read a snapshot of as many jobs back, in processor time;
+// both flags as for BenchmarkPending.
 func BenchmarkRestore(b *testing.B) {
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
 	for filled := 0; filled < *pendingJobs; filled += 1000 {
@@ -150,13 +154,15 @@ func gcSeconds() float64 {
 	return sample[0].Value.Float64()
 }
 
-// BenchmarkReading is what it costs to hand 100 jobs of 100 bytes to another node: to read them, to encode them, and to read the
-// encoding there.
+// BenchmarkReading is what it costs to hand 100 jobs of 100 bytes to another node: to read them, to
+// encode them, and to read the encoding there.
 func BenchmarkReading(b *testing.B) {
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
 	d.apply(b, d.putEntry(rng, 100))
 	d.now += fsm.Time(2 * time.Hour)
-	reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})
+	reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+		Queues: []string{"orders"}, Max: 100,
+	}}})
 	held := &fsm.HeldQuery{Grants: d.apply(b, codec.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants}
 	reading := d.m.Answer(held, d.now)
 	encoded := codec.AppendReading(nil, &reading)
@@ -185,7 +191,8 @@ func BenchmarkReading(b *testing.B) {
 	}
 }
 
-// BenchmarkQueues is what it costs to read 1,000 queues for a listing or for metrics, with -fsm.pending jobs in them whose due times are spread over 30 days, or -fsm.span.
+// BenchmarkQueues is what it costs to read 1,000 queues for a listing or for metrics, with
+// -fsm.pending jobs in them whose due times are spread over 30 days, or -fsm.span.
 func BenchmarkQueues(b *testing.B) {
 	const queues = 1000
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))

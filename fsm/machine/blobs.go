@@ -39,7 +39,8 @@ type blobPage struct {
 	listed     bool
 }
 
-// blobUnit divides the sizes of all classes, so that a slot needs 16 bits for an offset: a page has at most 2^16 units.
+// blobUnit divides the sizes of all classes, so that a slot needs 16 bits for an offset: a page has
+// at most 2^16 units.
 const blobUnit = 4
 
 // Classes are blobUnit bytes apart up to 256, then eighths of a power of two up to packedBytesMax:

@@ -54,23 +54,37 @@ func TestModelScenarioReserveBytes(t *testing.T) {
 			{do: do(&fsm.Reserve{Queues: []string{"q"}, Max: 2, Bytes: 100}), want: results(granted(first(1, 4), first(2, 5)))},
 		}},
 		{name: "bytes are the body, the chosen id and the headers", steps: []step{
-			{do: do(sized(1), put("ab", body("1"), func(p *fsm.Put) { p.Headers = []fsm.Header{{Name: "n", Value: "12"}} }), sized(1)), want: three},
+			{do: do(sized(1), put("ab", body("1"), func(p *fsm.Put) {
+				p.Headers = []fsm.Header{{Name: "n", Value: "12"}}
+			}), sized(1)), want: three},
 			{do: do(within(6, "q"), within(7, "q")), want: results(granted(first(1, 4)), granted(first(2, 5), first(3, 6)))},
 		}},
 		{name: "a job that expires on the way has no bytes and is not the first", steps: []step{
-			{do: do(put("", body("123456789"), ttl(0)), sized(5), sized(5), within(10, "q")), want: append(createdReady(1, 3, 0), granted(first(2, 4), first(3, 5)))},
+			{
+				do:   do(put("", body("123456789"), ttl(0)), sized(5), sized(5), within(10, "q")),
+				want: append(createdReady(1, 3, 0), granted(first(2, 4), first(3, 5))),
+			},
 		}},
 		{name: "several queues share the bound", steps: []step{
 			{do: do(sized(3), sizedIn("r", 2), sizedIn("r", 2)), want: three},
 			{do: do(within(5, "q", "r")), want: results(granted(first(1, 4), firstOf("r", 2, 5)))},
 		}},
 		{name: "the first job of all is not asked, whatever queue it is in", steps: []step{
-			{do: do(&fsm.Open{Queue: "q", Partitions: 1}, sizedIn("r", 9), sizedIn("s", 1)), want: append(results(opened()), createdReady(1, 2, 0)...)},
+			{
+				do:   do(&fsm.Open{Queue: "q", Partitions: 1}, sizedIn("r", 9), sizedIn("s", 1)),
+				want: append(results(opened()), createdReady(1, 2, 0)...),
+			},
 			{do: do(within(1, "q", "r", "s")), want: results(granted(firstOf("r", 1, 3)))},
 		}},
 		{name: "the reserve ends there: queues after that are neither asked nor settled", steps: []step{
-			{do: do(sized(3), sizedIn("r", 5), sizedIn("s", 0, delay(ms))), want: results(created(1, fsm.Ready, 0), created(2, fsm.Ready, 0), created(3, fsm.Delayed, ms))},
-			{at: ms, do: do(within(4, "q", "r", "s")), want: results(granted(lease(1, 4, 0, ms+leaseEnd))), look: deadlineIs(after(ms))},
+			{
+				do:   do(sized(3), sizedIn("r", 5), sizedIn("s", 0, delay(ms))),
+				want: results(created(1, fsm.Ready, 0), created(2, fsm.Ready, 0), created(3, fsm.Delayed, ms)),
+			},
+			{
+				at: ms, do: do(within(4, "q", "r", "s")), want: results(granted(lease(1, 4, 0, ms+leaseEnd))),
+				look: deadlineIs(after(ms)),
+			},
 		}},
 		{name: "the bound is part of what a request says", steps: []step{
 			{do: do(sized(3), sized(3), sized(3)), want: three},

@@ -38,7 +38,8 @@ func (g *generator) command() fsm.Command {
 	}
 }
 
-// resetClock moves the time back, and the leader's clock with it: stamps of the time taken back would undo it at once.
+// resetClock moves the time back, and the leader's clock with it: stamps of the time taken back
+// would undo it at once.
 func (g *generator) resetClock() fsm.Command {
 	g.now = max(start, g.now-fsm.Time(pick(g, g.duration(), 24*time.Hour)))
 	return &fsm.ResetClock{To: g.now, Grace: g.duration()}
@@ -179,7 +180,8 @@ func (g *generator) ref() fsm.Ref {
 
 func (g *generator) nack() *fsm.Nack {
 	return &fsm.Nack{
-		Ref: g.ref(), Delay: g.duration(), DelayGiven: g.chance(40), Error: pick(g, "", "", "boom", "smtp 421"), Dead: g.chance(25),
+		Ref: g.ref(), Delay: g.duration(), DelayGiven: g.chance(40), Error: pick(g, "", "", "boom", "smtp 421"),
+		Dead: g.chance(25),
 	}
 }
 

@@ -13,11 +13,14 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// costRound is how many jobs each step of BenchmarkCost handles before the processor's time is read, 100 an entry.
+// costRound is how many jobs each step of BenchmarkCost handles before the processor's time is
+// read, 100 an entry.
 const costRound = 1000
 
-// BenchmarkCost is what Apply costs a job in processor time, with as many jobs pending all the while as its name says: put with a random due
-// time, reserved when due, acked. -fsm.pending=10000000 for the figures of record. The memory of finished leases fills up alike in all.
+// BenchmarkCost is what Apply costs a job in processor time, with as many jobs pending all the
+// while as its name says: put with a random due time, reserved when due, acked.
+// -fsm.pending=10000000 for the figures of record. The memory of finished leases fills up alike in
+// all.
 func BenchmarkCost(b *testing.B) {
 	for _, pending := range []int{1000, *pendingJobs} {
 		b.Run(fmt.Sprint(pending), func(b *testing.B) { benchmarkCost(b, pending) })
@@ -31,7 +34,9 @@ func benchmarkCost(b *testing.B, pending int) {
 	}
 	span := 2 * step * rounds
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
-	reserve := [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})}
+	reserve := [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+		Queues: []string{"orders"}, Max: 100,
+	}}})}
 	for filled := 0; filled < pending; filled += costRound {
 		d.apply(b, d.putEntryWithin(rng, costRound, span))
 	}
@@ -61,7 +66,8 @@ func benchmarkCost(b *testing.B, pending int) {
 			for i, g := range r.Grants {
 				commands[i] = &fsm.Ack{Ref: fsm.Ref{Queue: g.Queue, Serial: g.Serial, Fence: g.Fence}}
 			}
-			acks = append(acks, codec.AppendEntry(nil, d.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+			acks = append(acks, codec.AppendEntry(nil, d.now,
+				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
 		}
 		timed(2, acks)
 	}
@@ -70,13 +76,16 @@ func benchmarkCost(b *testing.B, pending int) {
 	}
 }
 
-// BenchmarkBesideSnapshot is what Apply costs while a snapshot is open, in processor time of 100 puts and a Reserve of 100: jobs that fall due lie on
-// as many pages, each of which is copied at its first change.
+// BenchmarkBesideSnapshot is what Apply costs while a snapshot is open, in processor time of 100
+// puts and a Reserve of 100: jobs that fall due lie on as many pages, each of which is copied at
+// its first change.
 func BenchmarkBesideSnapshot(b *testing.B) {
 	const step = 18 * time.Millisecond
 	span := 2 * step * time.Duration(*pendingJobs/100)
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
-	reserve := [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 100}}})}
+	reserve := [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+		Queues: []string{"orders"}, Max: 100,
+	}}})}
 	for filled := 0; filled < *pendingJobs; filled += costRound {
 		d.apply(b, d.putEntryWithin(rng, costRound, span))
 	}

@@ -26,14 +26,17 @@ func (l dueLevel) shape() (length, seen fsm.Time) {
 	}
 }
 
-// dueKey names a slice: its level, and below that its number since the epoch. That of the last minute there is has 28 bits. 0 names none.
+// dueKey names a slice: its level, and below that its number since the epoch. That of the last
+// minute there is has 28 bits. 0 names none.
 type dueKey uint32
 
 func (l dueLevel) key(number fsm.Time) dueKey { return dueKey(l)<<28 | dueKey(number) }
 
-// dueCounts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a table with open addressing that holds no pointers. A slot
-// whose count becomes 0 is kept until the table is full; then the others move to a new one, a few at each change, so that no change pays for the whole
-// table. Until that has ended a slice may have a slot in both: its count is their sum, modulo 2^32.
+// dueCounts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a
+// table with open addressing that holds no pointers. A slot whose count becomes 0 is kept until the
+// table is full; then the others move to a new one, a few at each change, so that no change pays
+// for the whole table. Until that has ended a slice may have a slot in both: its count is their
+// sum, modulo 2^32.
 type dueCounts struct {
 	seed       uint64
 	slots, old []dueSlot // their lengths are powers of 2; old is what moves
@@ -54,7 +57,8 @@ type dueSlot struct {
 
 const (
 	dueSlotsMin = 8
-	// dueMoves is how many slots move at a change: all have moved when an eighth as many slices were added, and the new table has room for twice that at least.
+	// dueMoves is how many slots move at a change: all have moved when an eighth as many slices were
+	// added, and the new table has room for twice that at least.
 	dueMoves = 8
 )
 
@@ -93,7 +97,8 @@ func (c *dueCounts) put(k dueKey, n uint32) {
 	}
 }
 
-// grow begins a new table, twice as large as the full one, or as large, or half, by how much of that is in use.
+// grow begins a new table, twice as large as the full one, or as large, or half, by how much of
+// that is in use.
 func (c *dueCounts) grow() {
 	c.moveAll() // all has moved long ago
 	n := max(dueSlotsMin, len(c.slots))
@@ -148,7 +153,8 @@ func (c *dueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 	return n
 }
 
-// row returns the slices of a level that are seen at a time, without empty ones, and their sum. Of the first one past jobs are left out.
+// row returns the slices of a level that are seen at a time, without empty ones, and their sum. Of
+// the first one past jobs are left out.
 func (c *dueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
 	length, seen := l.shape()
 	var room [60]fsm.DueSlice
@@ -163,7 +169,8 @@ func (c *dueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSl
 	return append(list, found...), sum
 }
 
-// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be touched: its minute is closed when the entry ends.
+// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be
+// touched: its minute is closed when the entry ends.
 func (m *Machine) countDue(q *queue, due fsm.Time, n uint32) {
 	if m.restoring {
 		return
@@ -187,7 +194,8 @@ func (c *dueCounts) close() {
 	c.add(dueDay.key(at/fsm.Day), n)
 }
 
-// countDues counts the jobs that were restored: in minutes, and those in hours and days. One pass costs half of what counting job by job does.
+// countDues counts the jobs that were restored: in minutes, and those in hours and days. One pass
+// costs half of what counting job by job does.
 func (m *Machine) countDues() {
 	m.restoring = false
 	for index := uint32(1); index < m.store.slots.next; index++ {

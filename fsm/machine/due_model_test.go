@@ -9,8 +9,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestModelScenarioDue puts jobs from now to years away and reads when they fall due: at once, and later, when nobody has moved what fell due since. The start is
-// eight o'clock.
+// TestModelScenarioDue puts jobs from now to years away and reads when they fall due: at once, and
+// later, when nobody has moved what fell due since. The start is eight o'clock.
 func TestModelScenarioDue(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -27,7 +27,8 @@ func TestModelScenarioDue(t *testing.T) {
 	var puts []fsm.Command
 	var answers []fsm.Result
 	for i, d := range []time.Duration{
-		20 * time.Second, 50 * time.Second, 59*time.Minute + 59*time.Second, time.Hour, 20 * time.Hour, 24 * time.Hour, 29 * day, 30 * day, 3650 * day,
+		20 * time.Second, 50 * time.Second, 59*time.Minute + 59*time.Second, time.Hour, 20 * time.Hour, 24 * time.Hour,
+		29 * day, 30 * day, 3650 * day,
 	} {
 		puts, answers = append(puts, put("", delay(d))), append(answers, created(uint64(i+1), fsm.Delayed, d))
 	}
@@ -50,6 +51,9 @@ func TestModelScenarioDue(t *testing.T) {
 			Days: []fsm.DueSlice{slice(29*day-8*time.Hour, 1), slice(30*day-8*time.Hour, 1)},
 		})},
 		{at: 100 * day, do: do(&fsm.Expire{}), want: results(count(8)), look: seen(0, fsm.Due{Overdue: 9, Later: 1})},
-		{at: 100 * day, do: do(&fsm.DeleteQueue{Queue: "q"}, put("")), want: results(count(10), created(11, fsm.Ready, 100*day)), look: seen(0, fsm.Due{Overdue: 1})},
+		{
+			at: 100 * day, do: do(&fsm.DeleteQueue{Queue: "q"}, put("")),
+			want: results(count(10), created(11, fsm.Ready, 100*day)), look: seen(0, fsm.Due{Overdue: 1}),
+		},
 	}}})
 }

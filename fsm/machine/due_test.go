@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestDueCounts holds the table against a map: it grows, is used up by slices that pass, and shrinks, and never has to wait until all has moved.
+// TestDueCounts holds the table against a map: it grows, is used up by slices that pass, and
+// shrinks, and never has to wait until all has moved.
 func TestDueCounts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	c, want := dueCounts{seed: 3}, map[dueKey]uint32{}

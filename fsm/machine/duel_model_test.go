@@ -16,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/model"
 )
 
-// duel applies the same events to the machine and to the model and compares what can be seen of them.
+// duel applies the same events to the machine and to the model and compares what can be seen of
+// them.
 type duel struct {
 	model   *model.Model
 	machine *machineShard
@@ -52,7 +53,9 @@ type openSnapshot struct {
 const snapshotEntries = 12
 
 func newDuel(cfg fsm.Config, wrong plant) *duel {
-	d := &duel{machine: wrap(machine.New(cfg)), cfg: cfg, plant: wrong, seen: newSightings(), sent: map[requestName][]fsm.Request{}}
+	d := &duel{
+		machine: wrap(machine.New(cfg)), cfg: cfg, plant: wrong, seen: newSightings(), sent: map[requestName][]fsm.Request{},
+	}
 	wrong.config(&cfg)
 	d.model = model.New(cfg)
 	return d
@@ -90,7 +93,9 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 	for _, r := range refusals {
 		d.seen.refusals[r.Code]++
 	}
-	if made := func(r fsm.Result) bool { return r.Created && !r.Replayed }; knows && slices.ContainsFunc(got[:len(e.requests[0].Commands)], made) {
+	if made := func(r fsm.Result) bool {
+		return r.Created && !r.Replayed
+	}; knows && slices.ContainsFunc(got[:len(e.requests[0].Commands)], made) {
 		return nil, fmt.Errorf("the request was known, but made jobs: %+v", got)
 	}
 	if held, _ := d.machine.QueueRoom(); foretold && held != queues {
@@ -122,7 +127,8 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 
 // sameResult compares what a caller sees of two results, much faster than cmp does.
 func sameResult(a, b fsm.Result) bool {
-	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More && a.Replayed == b.Replayed &&
+	return a.Code == b.Code && a.State == b.State && a.Created == b.Created && a.More == b.More &&
+		a.Replayed == b.Replayed &&
 		a.Partition == b.Partition && a.Serial == b.Serial && a.Due == b.Due && a.Until == b.Until && a.Count == b.Count &&
 		a.Wait == b.Wait && slices.Equal(a.Grants, b.Grants)
 }
@@ -181,7 +187,9 @@ func (d *duel) knows(e *event) bool {
 // queuesAfter returns how many queues there are after an entry of one request of puts, from what
 // QueuesToCreate returns.
 func (d *duel) queuesAfter(e *event) (queues int, ok bool) {
-	if len(e.requests) != 1 || slices.ContainsFunc(e.requests[0].Commands, func(c fsm.Command) bool { return c.Kind() != fsm.KindPut }) {
+	if len(e.requests) != 1 || slices.ContainsFunc(e.requests[0].Commands, func(c fsm.Command) bool {
+		return c.Kind() != fsm.KindPut
+	}) {
 		return 0, false
 	}
 	created := d.machine.QueuesToCreate(&e.requests[0], max(e.stamp, d.machine.Clock()))
@@ -233,7 +241,8 @@ func (d *duel) snapshot(kind snapshotKind) error {
 			return err
 		}
 		if m.Digest() != s.snapshot.Digest() || m.Index() != d.machine.Index() || m.Clock() != d.machine.Clock() {
-			return fmt.Errorf("restored to digest %016x at index %d, was %016x at %d", m.Digest(), m.Index(), d.machine.Digest(), d.machine.Index())
+			return fmt.Errorf("restored to digest %016x at index %d, was %016x at %d", m.Digest(), m.Index(), d.machine.Digest(),
+				d.machine.Index())
 		}
 		d.machine = &machineShard{Machine: m, format: d.machine.format, failed: d.machine.failed}
 	case writtenBeside:
@@ -259,8 +268,9 @@ func written(s *machine.Snapshot) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// ageSnapshots lets entries pass for the open snapshots and checks and releases those that were open long enough: what they
-// write now, and what was written beside the entries meanwhile, is what they wrote at once.
+// ageSnapshots lets entries pass for the open snapshots and checks and releases those that were
+// open long enough: what they write now, and what was written beside the entries meanwhile, is what
+// they wrote at once.
 func (d *duel) ageSnapshots(entries int) error {
 	var errs []error
 	stay := d.open[:0]

@@ -9,14 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEndings: each entry tells which jobs it has ended, with their attempts and the time since their put; a repeated request has ended nothing.
+// TestEndings: each entry tells which jobs it has ended, with their attempts and the time since
+// their put; a repeated request has ended nothing.
 func TestEndings(t *testing.T) {
 	m := New(fsm.Config{})
 	index := uint64(0)
 	apply := func(at time.Duration, id string, commands ...fsm.Command) []fsm.Result {
 		t.Helper()
 		index++
-		results, err := m.Apply(index, codec.AppendEntry(nil, fsm.Time(time.Hour+at), [][]byte{codec.AppendRequest(nil, &fsm.Request{Caller: "c", ID: id, Commands: commands})}))
+		results, err := m.Apply(index,
+			codec.AppendEntry(nil, fsm.Time(time.Hour+at), [][]byte{codec.AppendRequest(nil, &fsm.Request{
+				Caller: "c", ID: id, Commands: commands,
+			})}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +44,9 @@ func TestEndings(t *testing.T) {
 		return &fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenMaxAttempts, MaxAttempts: attempts}
 	}
 
-	apply(0, "", put("acked", 3), put("died", 1), put("lapses", 1), &fsm.Put{Queue: "expires", Partitions: 1, Given: fsm.GivenTTL, TTL: 10 * time.Minute})
+	apply(0, "", put("acked", 3), put("died", 1), put("lapses", 1), &fsm.Put{
+		Queue: "expires", Partitions: 1, Given: fsm.GivenTTL, TTL: 10 * time.Minute,
+	})
 	expect("puts")
 	apply(time.Second, "", &fsm.Nack{Ref: reserve(time.Second, "acked")})
 	expect("a nack after which the job goes on")
@@ -56,7 +62,9 @@ func TestEndings(t *testing.T) {
 	expect("a last nack", fsm.Ending{Queue: "died", State: fsm.Dead, Attempts: 1, Took: 8 * time.Second})
 	apply(2*time.Minute, "", &fsm.Ack{Ref: lapsing})
 	expect("a lease that has lapsed", fsm.Ending{Queue: "lapses", State: fsm.Dead, Attempts: 1, Took: 2 * time.Minute})
-	apply(3*time.Minute, "", &fsm.Configure{Queue: "expires", Partitions: 1, Version: 1, Settings: fsm.Settings{ExpireToDead: true}})
+	apply(3*time.Minute, "", &fsm.Configure{
+		Queue: "expires", Partitions: 1, Version: 1, Settings: fsm.Settings{ExpireToDead: true},
+	})
 	apply(11*time.Minute, "", &fsm.Expire{})
 	expect("a time to live", fsm.Ending{Queue: "expires", State: fsm.Dead, Attempts: 0, Took: 11 * time.Minute})
 	apply(12*time.Minute, "", &fsm.Expire{})
@@ -67,7 +75,9 @@ func TestEndings(t *testing.T) {
 func TestEndingsGiveMemoryBack(t *testing.T) {
 	m := New(fsm.Config{})
 	m.endings = make([]fsm.Ending, fsm.StepMax+1)
-	if _, err := m.Apply(1, codec.AppendEntry(nil, 1, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})})); err != nil {
+	if _, err := m.Apply(1,
+		codec.AppendEntry(nil, 1,
+			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})})); err != nil {
 		t.Fatal(err)
 	}
 	if len(m.Endings()) != 0 || cap(m.endings) > fsm.StepMax {

@@ -27,8 +27,8 @@ func lead() [][]byte {
 	return [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: time.Second}}})}
 }
 
-// TestFormatOfAMachine: a machine has the highest format of its entries, in whichever order they come, and so have its snapshots and who
-// is restored from them.
+// TestFormatOfAMachine: a machine has the highest format of its entries, in whichever order they
+// come, and so have its snapshots and who is restored from them.
 func TestFormatOfAMachine(t *testing.T) {
 	if got := New(fsm.Config{}).Format(); got != fsm.FirstFormat {
 		t.Errorf("a new machine has format %d, want %d", got, fsm.FirstFormat)
@@ -52,13 +52,15 @@ func TestFormatOfAMachine(t *testing.T) {
 	}
 }
 
-// TestFormatOfALaterProgram: entries and snapshots of one are refused with both numbers, and change nothing.
+// TestFormatOfALaterProgram: entries and snapshots of one are refused with both numbers, and change
+// nothing.
 func TestFormatOfALaterProgram(t *testing.T) {
 	later := fsm.LatestFormat + 1
 	numbers := fmt.Sprintf("format %d, this program reads up to %d", later, fsm.LatestFormat)
 	m := New(fsm.Config{})
 	before := m.Digest()
-	if _, err := m.Apply(1, codec.AppendEntryIn(nil, later, 5, lead())); !errors.Is(err, fsm.ErrVersion) || !strings.Contains(err.Error(), numbers) {
+	if _, err := m.Apply(1, codec.AppendEntryIn(nil, later, 5, lead())); !errors.Is(err, fsm.ErrVersion) ||
+		!strings.Contains(err.Error(), numbers) {
 		t.Errorf("an entry: %v, want %q", err, numbers)
 	}
 	if m.Digest() != before || m.Index() != 0 || m.Format() != fsm.FirstFormat {
@@ -68,7 +70,8 @@ func TestFormatOfALaterProgram(t *testing.T) {
 	if _, err := m.Apply(1, codec.AppendEntry(nil, 5, lead())); err != nil || m.Format() != later {
 		t.Errorf("an entry of the first format made format %d of %d: %v", m.Format(), later, err)
 	}
-	if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); !errors.Is(err, fsm.ErrVersion) || !strings.Contains(err.Error(), numbers) {
+	if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); !errors.Is(err, fsm.ErrVersion) ||
+		!strings.Contains(err.Error(), numbers) {
 		t.Errorf("a snapshot: %v, want %q", err, numbers)
 	}
 	if err := fsm.Format(0).Readable(); !errors.Is(err, fsm.ErrVersion) {
@@ -76,8 +79,9 @@ func TestFormatOfALaterProgram(t *testing.T) {
 	}
 }
 
-// TestGoldenLogs replays the log of every released format from its file, and finds the state and the snapshot that the program had
-// which wrote it. A format is released with a file of its own; the files of earlier ones stay as they are.
+// TestGoldenLogs replays the log of every released format from its file, and finds the state and
+// the snapshot that the program had which wrote it. A format is released with a file of its own;
+// the files of earlier ones stay as they are.
 func TestGoldenLogs(t *testing.T) {
 	released := []fsm.Format{1, 2}
 	for _, format := range released {
@@ -97,7 +101,8 @@ func TestGoldenLogs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if restored.Digest() != m.Digest() || restored.Format() != format || m.Format() != format || restored.Index() != m.Index() {
+		if restored.Digest() != m.Digest() || restored.Format() != format || m.Format() != format ||
+			restored.Index() != m.Index() {
 			t.Errorf("the snapshot of format %d: digest %016x, format %d, index %d; the log: %016x, %d, %d",
 				format, restored.Digest(), restored.Format(), restored.Index(), m.Digest(), m.Format(), m.Index())
 		}
@@ -135,13 +140,16 @@ func replay(t *testing.T, m *Machine, log []byte) {
 	}
 }
 
-// writeLog makes a short life of a shard in which every kind of command changes something, and returns its log and its last snapshot.
+// writeLog makes a short life of a shard in which every kind of command changes something, and
+// returns its log and its last snapshot.
 func writeLog(t *testing.T, format fsm.Format) (log, snapshot []byte) {
 	t.Helper()
 	m, now := New(fsm.Config{Seed: 1}), fsm.Time(1_800_000_000_000_000_000)
 	step := func(after time.Duration, id string, commands ...fsm.Command) []fsm.Result {
 		now += fsm.Time(after)
-		entry := codec.AppendEntryIn(nil, format, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Caller: "ns", ID: id, Commands: commands})})
+		entry := codec.AppendEntryIn(nil, format, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{
+			Caller: "ns", ID: id, Commands: commands,
+		})})
 		log = append(binary.AppendUvarint(log, uint64(len(entry))), entry...)
 		results, err := m.Apply(m.Index()+1, entry)
 		if err != nil {
@@ -162,23 +170,40 @@ func writeLog(t *testing.T, format fsm.Format) (log, snapshot []byte) {
 	}
 	later := func(id string) *fsm.Put {
 		p := put("orders", id)
-		p.Given, p.Delay, p.TTL, p.Headers = fsm.GivenDelay|fsm.GivenTTL, time.Hour, 2*time.Hour, []fsm.Header{{Name: "kind", Value: "close"}}
+		p.Given, p.Delay, p.TTL, p.Headers = fsm.GivenDelay|fsm.GivenTTL, time.Hour, 2*time.Hour, []fsm.Header{{
+			Name: "kind", Value: "close",
+		}}
 		return p
 	}
 	step(0, "", &fsm.Lead{Grace: time.Second}, &fsm.Open{Queue: "parts", Partition: 2, Partitions: 4})
-	step(time.Millisecond, "settings", &fsm.Configure{Queue: "orders", Partitions: 1, Version: 3, Settings: fsm.Settings{MaxAttempts: 2, MaxAttemptsSet: true, Overdue: fsm.SpreadOverdue}})
-	step(time.Millisecond, "puts", put("orders", "a"), put("orders", "b"), put("orders", "c"), put("orders", "d"), put("orders", "e"), put("orders", ""))
+	step(time.Millisecond, "settings", &fsm.Configure{
+		Queue: "orders", Partitions: 1, Version: 3,
+		Settings: fsm.Settings{MaxAttempts: 2, MaxAttemptsSet: true, Overdue: fsm.SpreadOverdue},
+	})
+	step(time.Millisecond, "puts", put("orders", "a"), put("orders", "b"), put("orders", "c"), put("orders", "d"),
+		put("orders", "e"), put("orders", ""))
 	step(time.Millisecond, "", later("x"), later("y"), put("gone", "1"), put("mail", "2"), put("mail", "3"))
 	g := step(time.Second, "take", &fsm.Reserve{Queues: []string{"orders"}, Max: 5, TTR: time.Minute})[0].Grants
-	step(time.Second, "end", &fsm.Ack{Ref: ref(g[0])}, &fsm.Nack{Ref: ref(g[1]), Dead: true, Error: "smtp 421"}, &fsm.Nack{Ref: ref(g[2]), DelayGiven: true, Delay: time.Minute},
+	step(time.Second, "end", &fsm.Ack{Ref: ref(g[0])}, &fsm.Nack{
+		Ref: ref(g[1]), Dead: true, Error: "smtp 421",
+	}, &fsm.Nack{Ref: ref(g[2]), DelayGiven: true, Delay: time.Minute},
 		&fsm.Release{Ref: ref(g[3]), Delay: time.Second}, &fsm.Extend{Ref: ref(g[4]), TTR: time.Hour})
-	step(time.Second, "", &fsm.Nack{Ref: ref(step(time.Second, "", &fsm.Reserve{Queues: []string{"mail"}, Max: 1})[0].Grants[0]), Dead: true, Error: "no"})
-	step(time.Second, "", &fsm.Cancel{Queue: "orders", ID: "x"}, &fsm.Reschedule{Queue: "orders", ID: "y", Given: fsm.GivenDelay, Delay: 3 * time.Minute},
-		&fsm.Redrive{Queue: "orders", Max: 1}, &fsm.Purge{Queue: "mail", States: fsm.Set(fsm.Dead)}, &fsm.DeleteQueue{Queue: "gone"})
+	step(time.Second, "", &fsm.Nack{
+		Ref: ref(step(time.Second, "", &fsm.Reserve{Queues: []string{"mail"}, Max: 1})[0].Grants[0]), Dead: true,
+		Error: "no",
+	})
+	step(time.Second, "", &fsm.Cancel{
+		Queue: "orders", ID: "x",
+	}, &fsm.Reschedule{Queue: "orders", ID: "y", Given: fsm.GivenDelay, Delay: 3 * time.Minute},
+		&fsm.Redrive{
+			Queue: "orders", Max: 1,
+		}, &fsm.Purge{Queue: "mail", States: fsm.Set(fsm.Dead)}, &fsm.DeleteQueue{Queue: "gone"})
 	step(10*time.Minute, "", &fsm.Expire{})
 	step(time.Second, "", &fsm.Lead{Grace: time.Second})
 	if format >= 2 { // a queue of this format, and one that has its default beside one that has not
-		failed := step(time.Second, "", put("later", "r"), put("orders", "s"), &fsm.Reserve{Queues: []string{"later", "orders"}, Max: 9})[2].Grants
+		failed := step(time.Second, "", put("later", "r"), put("orders", "s"), &fsm.Reserve{
+			Queues: []string{"later", "orders"}, Max: 9,
+		})[2].Grants
 		for _, g := range failed {
 			step(time.Second, "", &fsm.Nack{Ref: ref(g), Error: "again"})
 		}

@@ -25,7 +25,8 @@ func FuzzParseQuery(f *testing.F) {
 			t.Fatalf("the query does not survive encoding: %+v, %v", again, err)
 		}
 		r := m.Answer(q, 0)
-		if again, err := codec.ParseReading(codec.AppendReadingIn(nil, fsm.LatestFormat, &r)); err != nil || !cmp.Equal(r, again, cmpopts.EquateEmpty()) {
+		if again, err := codec.ParseReading(codec.AppendReadingIn(nil, fsm.LatestFormat, &r)); err != nil ||
+			!cmp.Equal(r, again, cmpopts.EquateEmpty()) {
 			t.Fatalf("the reading does not survive encoding: %+v, %v", again, err)
 		}
 	})
@@ -34,7 +35,9 @@ func FuzzParseQuery(f *testing.F) {
 func FuzzParseReading(f *testing.F) {
 	reading := fsmtest.EveryReading()
 	f.Add(codec.AppendReadingIn(nil, fsm.LatestFormat, &reading))
-	for _, q := range []fsm.Query{&fsm.JobQuery{Queue: "orders", ID: "order-42"}, &fsm.QueuesQuery{Max: 9}, &fsm.ListQuery{Queue: "orders", State: fsm.Dead, Max: 9}} {
+	for _, q := range []fsm.Query{&fsm.JobQuery{
+		Queue: "orders", ID: "order-42",
+	}, &fsm.QueuesQuery{Max: 9}, &fsm.ListQuery{Queue: "orders", State: fsm.Dead, Max: 9}} {
 		r := populated(f).Answer(q, 0)
 		f.Add(codec.AppendReadingIn(nil, fsm.LatestFormat, &r))
 	}
@@ -43,7 +46,8 @@ func FuzzParseReading(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := codec.ParseReading(codec.AppendReadingIn(nil, fsm.LatestFormat, &r)); err != nil || !cmp.Equal(r, again) {
+		if again, err := codec.ParseReading(codec.AppendReadingIn(nil, fsm.LatestFormat, &r)); err != nil ||
+			!cmp.Equal(r, again) {
 			t.Fatalf("the reading does not survive encoding: %+v, %v", again, err)
 		}
 	})
@@ -51,10 +55,17 @@ func FuzzParseReading(f *testing.F) {
 
 func TestNegativeTimesCountAsZero(t *testing.T) {
 	entry := codec.AppendEntry(nil, 5, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{
-		&fsm.Put{Queue: "q", Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenTTL | fsm.GivenRetryDelays, Delay: -1, TTR: -1, TTL: -1, RetryDelays: []time.Duration{-1}},
+		&fsm.Put{
+			Queue: "q", Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenTTL | fsm.GivenRetryDelays, Delay: -1,
+			TTR: -1, TTL: -1, RetryDelays: []time.Duration{-1},
+		},
 		&fsm.Put{Queue: "q", Partitions: 1, Given: fsm.GivenDueAt, DueAt: -1},
-		&fsm.Reserve{TTR: -1}, &fsm.Nack{Delay: -1}, &fsm.Release{Delay: -1}, &fsm.Extend{TTR: -1}, &fsm.Reschedule{Delay: -1, DueAt: -1}, &fsm.Lead{Grace: -1},
-		&fsm.Configure{Settings: fsm.Settings{TTR: -1, DedupWindow: -1, OverduePeriod: -1, OverdueAfter: -1, PausedUntil: -1}},
+		&fsm.Reserve{TTR: -1}, &fsm.Nack{Delay: -1}, &fsm.Release{Delay: -1}, &fsm.Extend{TTR: -1}, &fsm.Reschedule{
+			Delay: -1, DueAt: -1,
+		}, &fsm.Lead{Grace: -1},
+		&fsm.Configure{Settings: fsm.Settings{
+			TTR: -1, DedupWindow: -1, OverduePeriod: -1, OverdueAfter: -1, PausedUntil: -1,
+		}},
 	}})})
 	if _, err := New(fsm.Config{}).Apply(1, entry); err != nil {
 		t.Error(err)

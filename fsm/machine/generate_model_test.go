@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/model"
 )
 
-// event is one thing that happens to a shard: perhaps a snapshot, then an entry, then perhaps reads.
+// event is one thing that happens to a shard: perhaps a snapshot, then an entry, then perhaps
+// reads.
 type event struct {
 	snapshot snapshotKind
 	format   fsm.Format // that is spoken from here on, 0 for none
@@ -24,7 +25,8 @@ const (
 	noSnapshot snapshotKind = iota
 	// restored: the machine is written, and goes on as what is read from it.
 	restored
-	// writtenLater: the snapshot is written at once and again after some entries; both must be the same bytes.
+	// writtenLater: the snapshot is written at once and again after some entries; both must be the
+	// same bytes.
 	writtenLater
 	// writtenBeside: as writtenLater, in a goroutine beside the entries that follow.
 	writtenBeside
@@ -38,8 +40,9 @@ type readPlan struct {
 	pageSize  int
 }
 
-// The values that everything is chosen from are few, so that things meet: ids and queues collide, and sums of durations fall
-// on the very nanosecond of a deadline. Some durations are no whole milliseconds, and some of those add up to one.
+// The values that everything is chosen from are few, so that things meet: ids and queues collide,
+// and sums of durations fall on the very nanosecond of a deadline. Some durations are no whole
+// milliseconds, and some of those add up to one.
 func queueNames() []string { return []string{"a", "b", "ns/part", "never"} }
 
 func jobIDs() []string { return []string{"j1", "j2", "j3", "j4", "job-five", ""} }
@@ -178,7 +181,8 @@ func (g *generator) requestID() string {
 	if g.chance(50) {
 		return pick(g, "r1", "r2", "r3", "a request id that is somewhat longer")
 	}
-	age := pick(g, 0, 0, 0, time.Millisecond, time.Second, 5*time.Minute-time.Millisecond, 5*time.Minute, 5*time.Minute+time.Millisecond)
+	age := pick(g, 0, 0, 0, time.Millisecond, time.Second, 5*time.Minute-time.Millisecond, 5*time.Minute,
+		5*time.Minute+time.Millisecond)
 	return uuidAt(g.now-fsm.Time(age)) + pick(g, "", "", "", "#1")
 }
 
@@ -207,7 +211,8 @@ func remembered[T any](list []T, v T) []T {
 	return list[max(0, len(list)-recent):]
 }
 
-// burst is an entry that crosses the bounds of one step: many jobs, many ended ids, many requests, or many finished leases.
+// burst is an entry that crosses the bounds of one step: many jobs, many ended ids, many requests,
+// or many finished leases.
 func (g *generator) burst() []fsm.Request {
 	if acks := g.ackAll(); len(acks) > recent {
 		return []fsm.Request{{Commands: acks}}
@@ -233,7 +238,9 @@ func (g *generator) burst() []fsm.Request {
 			requests[last].Commands = append(requests[last].Commands, &p)
 			continue
 		}
-		requests = append(requests, fsm.Request{Caller: "x", ID: "burst" + fsm.FormatID(1, uint64(i)), Commands: []fsm.Command{&p}})
+		requests = append(requests, fsm.Request{
+			Caller: "x", ID: "burst" + fsm.FormatID(1, uint64(i)), Commands: []fsm.Command{&p},
+		})
 	}
 	if g.pacing {
 		g.now += fsm.Time(time.Millisecond)
@@ -245,7 +252,9 @@ func (g *generator) burst() []fsm.Request {
 // bulk returns a command that acts on many jobs at once.
 func (g *generator) bulk() fsm.Command {
 	return pick[fsm.Command](g,
-		&fsm.Reserve{Queues: []string{"a", "b"}, Max: uint32(g.r.IntN(3000)), TTR: g.duration(), Bytes: pick[uint64](g, 0, 0, 5000)},
+		&fsm.Reserve{
+			Queues: []string{"a", "b"}, Max: uint32(g.r.IntN(3000)), TTR: g.duration(), Bytes: pick[uint64](g, 0, 0, 5000),
+		},
 		&fsm.Purge{Queue: "a", States: fsm.StateSet(g.r.Uint32()), Max: uint32(g.r.IntN(6000))},
 		&fsm.DeleteQueue{Queue: "a"}, &fsm.Redrive{Queue: "a"}, &fsm.Expire{})
 }

@@ -42,7 +42,8 @@ func speak(s shard, format fsm.Format) {
 	}
 }
 
-// Apply encodes and applies an entry. It spoils the bytes afterwards, which the machine must not have kept.
+// Apply encodes and applies an entry. It spoils the bytes afterwards, which the machine must not
+// have kept.
 func (s *machineShard) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Result {
 	entry := encode(s.format, stamp, requests)
 	list, err := s.Machine.Apply(s.Index()+1, entry)
@@ -63,7 +64,8 @@ func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	return codec.AppendEntryIn(nil, max(format, fsm.FirstFormat), stamp, encoded)
 }
 
-// TestModelShardsAlike makes sure that what the scenarios ask of a shard is the machine's own, not added by its wrapper.
+// TestModelShardsAlike makes sure that what the scenarios ask of a shard is the machine's own, not
+// added by its wrapper.
 func TestModelShardsAlike(t *testing.T) {
 	t.Parallel()
 	wrapper := reflect.TypeFor[*machineShard]()

@@ -62,7 +62,10 @@ func (m *Machine) beginImport(c *fsm.Import) (fsm.Result, bool) {
 		return fsm.Result{Code: fsm.QueueExists, More: mark.Open()}, false
 	}
 	m.setRestored(func(r *fsm.RestoreMark) {
-		*r = fsm.RestoreMark{ID: c.Restore, Next: 1, Overdue: c.Overdue, Period: max(0, c.Period), Since: max(0, c.Since), Began: m.scalars.Clock}
+		*r = fsm.RestoreMark{
+			ID: c.Restore, Next: 1, Overdue: c.Overdue, Period: max(0, c.Period), Since: max(0, c.Since),
+			Began: m.scalars.Clock,
+		}
 	})
 	return imported(mark), true
 }

@@ -70,14 +70,18 @@ func restoreInto(seed uint64) error {
 	g.now += fsm.Time(g.duration())
 	imports := []*fsm.Import{begin, begin}
 	for i, part := range slices.Collect(slices.Chunk(records, 1+g.r.IntN(5))) {
-		c := &fsm.Import{Restore: [16]byte{1}, Step: fsm.ImportRecords, Sequence: uint64(i) + 1, Floor: from.model.Serial, Records: part}
+		c := &fsm.Import{
+			Restore: [16]byte{1}, Step: fsm.ImportRecords, Sequence: uint64(i) + 1, Floor: from.model.Serial, Records: part,
+		}
 		imports = append(imports, c)
 		if g.chance(20) {
 			imports = append(imports, pick(g, imports...))
 		}
 	}
 	end := &fsm.Import{Restore: [16]byte{1}, Step: fsm.ImportEnd, Floor: from.model.Serial, Total: uint64(len(records))}
-	imports = append(imports, &fsm.Import{Restore: [16]byte{1}, Step: fsm.ImportEnd, Total: uint64(len(records)) + 1}, end, end, begin)
+	imports = append(imports, &fsm.Import{
+		Restore: [16]byte{1}, Step: fsm.ImportEnd, Total: uint64(len(records)) + 1,
+	}, end, end, begin)
 	for _, c := range imports {
 		e := g.imported(c)
 		list, err := d.step(&e)
@@ -99,7 +103,8 @@ func restoreInto(seed uint64) error {
 	return nil
 }
 
-// TestModelImports holds the machine against the model over restores of random states, and on random commands after them.
+// TestModelImports holds the machine against the model over restores of random states, and on
+// random commands after them.
 func TestModelImports(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(seedsDefault / 25) {
@@ -109,14 +114,16 @@ func TestModelImports(t *testing.T) {
 	}
 }
 
-// TestImportKeepsEverything: without overdue jobs a restore changes no job and no tombstone, also if two shards become one.
+// TestImportKeepsEverything: without overdue jobs a restore changes no job and no tombstone, also
+// if two shards become one.
 func TestImportKeepsEverything(t *testing.T) {
 	t.Parallel()
 	all := machine.New(fsm.Config{Seed: 3})
 	stamp := after(5 * time.Minute) // within the dedup window
 	apply := func(m *machine.Machine, stamp fsm.Time, commands ...fsm.Command) []fsm.Result {
 		t.Helper()
-		results, err := m.Apply(m.Index()+1, codec.AppendEntry(nil, stamp, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+		results, err := m.Apply(m.Index()+1,
+			codec.AppendEntry(nil, stamp, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +156,9 @@ func TestImportKeepsEverything(t *testing.T) {
 		t.Errorf("a put while the restore is open: code %d", got)
 	}
 	apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportRecords, Sequence: 1, Floor: 8, Records: records})
-	if got := apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportEnd, Floor: 8, Total: uint64(len(records))})[0]; got.Code != fsm.OK || got.More {
+	if got := apply(all, stamp, &fsm.Import{
+		Restore: id, Step: fsm.ImportEnd, Floor: 8, Total: uint64(len(records)),
+	})[0]; got.Code != fsm.OK || got.More {
 		t.Fatalf("the end: %+v", got)
 	}
 	again, err := exported(all)
@@ -164,14 +173,16 @@ func TestImportKeepsEverything(t *testing.T) {
 			t.Errorf("a lease from before the backup, %+v: code %d", ref, got)
 		}
 	}
-	// The two leases have the same serial and fence, which must not meet in what is remembered of finished leases.
+	// The two leases have the same serial and fence, which must not meet in what is remembered of
+	// finished leases.
 	var raw bytes.Buffer
 	s := all.Snapshot()
 	if _, err := s.WriteTo(&raw); err != nil {
 		t.Fatal(err)
 	}
 	all.Release(s)
-	if back, err := machine.Restore(fsm.Config{}, &raw); err != nil || back.Digest() != all.Digest() || leases[0].Fence != leases[1].Fence {
+	if back, err := machine.Restore(fsm.Config{}, &raw); err != nil || back.Digest() != all.Digest() ||
+		leases[0].Fence != leases[1].Fence {
 		t.Errorf("a snapshot after acks of equal leases %+v: %v", leases, err)
 	}
 	if got := apply(all, stamp, &fsm.Put{Queue: "one", Partitions: 1})[0].Serial; got <= 8 {
@@ -179,7 +190,8 @@ func TestImportKeepsEverything(t *testing.T) {
 	}
 }
 
-// logical is the sum of the hashes of jobs, tombstones and queues, without what belongs to one cluster.
+// logical is the sum of the hashes of jobs, tombstones and queues, without what belongs to one
+// cluster.
 func logical(t *testing.T, records []fsm.BackupRecord) (sum uint64) {
 	t.Helper()
 	for i := range records {
@@ -209,12 +221,14 @@ func logical(t *testing.T, records []fsm.BackupRecord) (sum uint64) {
 	return sum
 }
 
-// TestImportAboveItsFloor: a backup cannot bring a serial or a fence that the shard would give out again, whoever wrote it.
+// TestImportAboveItsFloor: a backup cannot bring a serial or a fence that the shard would give out
+// again, whoever wrote it.
 func TestImportAboveItsFloor(t *testing.T) {
 	t.Parallel()
 	apply := func(m *machine.Machine, c fsm.Command) fsm.Result {
 		t.Helper()
-		results, err := m.Apply(m.Index()+1, codec.AppendEntry(nil, start, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{c}})}))
+		results, err := m.Apply(m.Index()+1,
+			codec.AppendEntry(nil, start, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{c}})}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +246,9 @@ func TestImportAboveItsFloor(t *testing.T) {
 	for floor, want := range map[uint64]uint64{grants[0].Serial - 1: 1, grants[0].Fence - 1: 2, grants[0].Fence: 3} {
 		m := machine.New(fsm.Config{})
 		apply(m, &fsm.Import{Step: fsm.ImportBegin})
-		if got := apply(m, &fsm.Import{Step: fsm.ImportRecords, Sequence: 1, Floor: floor, Records: records}).Serial; got != want {
+		if got := apply(m, &fsm.Import{
+			Step: fsm.ImportRecords, Sequence: 1, Floor: floor, Records: records,
+		}).Serial; got != want {
 			t.Errorf("with the floor %d there are %d records, want %d", floor, got, want)
 		}
 	}

@@ -266,7 +266,8 @@ func (m *Machine) tombstone(q *queue, index uint32) fsm.Tombstone {
 	t := m.store.tombs.at(index)
 	b := openPayload(m.store.blobs.at(t.blob))
 	return fsm.Tombstone{
-		Queue: q.name, ID: string(b.id()), Serial: t.serial, Content: b.content(), FirstDue: t.firstDue, State: t.state, Ended: t.ended,
+		Queue: q.name, ID: string(b.id()), Serial: t.serial, Content: b.content(), FirstDue: t.firstDue, State: t.state,
+		Ended: t.ended,
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"github.com/google/btree"
 )
 
-// treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest nodes to visit.
+// treeDegree is where, at ten million keys, inserting is fastest and the collector has the fewest
+// nodes to visit.
 const treeDegree = 64
 
 // key orders records by a time and, within it, by serial: the order in which they were put or

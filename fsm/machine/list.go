@@ -30,8 +30,10 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 // add some that are in another state at time now.
 func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []key {
 	from := key{at: query.DueAfter}
-	if after := (key{at: query.After.Due, serial: query.After.Serial + 1}); query.After != (fsm.Cursor{}) && from.less(after) {
-		from = after
+	if query.After != (fsm.Cursor{}) {
+		if after := (key{at: query.After.Due, serial: query.After.Serial + 1}); from.less(after) {
+			from = after
+		}
 	}
 	p := page{query: query, from: from, now: now}
 	switch query.State {

@@ -71,7 +71,8 @@ func (m *Machine) Index() uint64 { return m.applied }
 // snapshot is never newer than the log that it stands for.
 func (m *Machine) Format() fsm.Format { return m.format }
 
-// Digest returns the sum of the hashes of all logical records. It is equal on all replicas at equal index.
+// Digest returns the sum of the hashes of all logical records. It is equal on all replicas at equal
+// index.
 func (m *Machine) Digest() uint64 { return m.sum + digest.Scalars(m.scalars) }
 
 // Apply carries out one committed entry and returns the results of its commands, in order. The
@@ -129,8 +130,8 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	return results
 }
 
-// apply is the one switch over the commands. before is the clock before this entry. It reports whether the command
-// changed the state: then its request must be remembered.
+// apply is the one switch over the commands. before is the clock before this entry. It reports
+// whether the command changed the state: then its request must be remembered.
 func (m *Machine) apply(c fsm.Command, before fsm.Time) (result fsm.Result, changed bool) {
 	if m.restored.Open() && !whileRestoring(c.Kind()) {
 		return fsm.Result{Code: fsm.Restoring}, false
@@ -240,8 +241,9 @@ func newQueues(o *orders) queues {
 func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
 	q := &queue{
 		name: name, index: index, createSeq: createSeq,
-		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil), working: qs.orders.by(byDue),
-		dead: qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
+		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil),
+		working: qs.orders.by(byDue),
+		dead:    qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
 		due: dueCounts{seed: qs.orders.store.seed}, seen: seenOf(&qs.records.at(index).Counters),
 	}
 	for int(index) >= len(qs.byIndex) {

@@ -20,7 +20,9 @@ type filling struct {
 
 // put returns the nth put of a load.
 func (f filling) put(rng *rand.Rand, n int) *fsm.Put {
-	c := &fsm.Put{Queue: fmt.Sprint("orders", n%max(1, f.queues)), Partitions: 1, Given: fsm.GivenDelay, Body: make([]byte, f.body)}
+	c := &fsm.Put{
+		Queue: fmt.Sprint("orders", n%max(1, f.queues)), Partitions: 1, Given: fsm.GivenDelay, Body: make([]byte, f.body),
+	}
 	c.Delay = time.Duration(rng.Int64N(int64(max(1, f.span))))
 	if f.id > 0 {
 		c.ID = fmt.Sprintf("job-%0*x", f.id-4, n)
@@ -39,7 +41,8 @@ func (d *driver) fill(t *testing.T, f filling, from, to int) {
 			commands[i] = f.put(rng, n+i)
 		}
 		d.now += fsm.Time(time.Millisecond)
-		for _, r := range d.apply(t, codec.AppendEntry(nil, d.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})) {
+		for _, r := range d.apply(t,
+			codec.AppendEntry(nil, d.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})) {
 			if r.Code != fsm.OK {
 				t.Fatalf("a put ended with %v", r.Code)
 			}
@@ -52,7 +55,9 @@ func (d *driver) drain(t *testing.T, most int, span time.Duration) (acked int) {
 	t.Helper()
 	d.now += fsm.Time(span)
 	for acked < most {
-		reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders0"}, Max: 500}}})
+		reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+			Queues: []string{"orders0"}, Max: 500,
+		}}})
 		grants := d.apply(t, codec.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants
 		if len(grants) == 0 {
 			return acked
@@ -68,8 +73,8 @@ func (d *driver) drain(t *testing.T, most int, span time.Duration) (acked int) {
 	return acked
 }
 
-// TestMemoryIsWhatTheHeapHolds: the account agrees with the heap, for small jobs and large ones, in one queue and in many, full and drained, and
-// with a snapshot open.
+// TestMemoryIsWhatTheHeapHolds: the account agrees with the heap, for small jobs and large ones, in
+// one queue and in many, full and drained, and with a snapshot open.
 func TestMemoryIsWhatTheHeapHolds(t *testing.T) {
 	for name, f := range map[string]filling{
 		"small":   {queues: 1, body: 10, span: time.Hour},
@@ -112,7 +117,9 @@ func TestMemoryIsWhatTheHeapHolds(t *testing.T) {
 // TestJobMemory: what a plan counts on is what many jobs take.
 func TestJobMemory(t *testing.T) {
 	for _, f := range []filling{
-		{queues: 1, body: 10, span: time.Hour}, {queues: 1, body: 200, span: time.Hour}, {queues: 1, body: 200, id: 36, span: 24 * time.Hour},
+		{
+			queues: 1, body: 10, span: time.Hour,
+		}, {queues: 1, body: 200, span: time.Hour}, {queues: 1, body: 200, id: 36, span: 24 * time.Hour},
 		{queues: 6, body: 1000, id: 20, span: time.Hour}, {queues: 1, body: 50_000, id: 20, span: time.Hour},
 	} {
 		d, jobs := newDriver(), min(40_000, 40<<20/(f.body+200))
@@ -120,24 +127,29 @@ func TestJobMemory(t *testing.T) {
 		d.fill(t, f, 0, jobs)
 		now, want := d.m.Memory(), machine.JobMemory(f.body, f.id)
 		for name, each := range map[string][2]uint64{
-			"held": {(now.Held - before.Held) / uint64(jobs), want.Held}, "promised": {now.Promised / uint64(jobs), want.Promised},
+			"held":      {(now.Held - before.Held) / uint64(jobs), want.Held},
+			"promised":  {now.Promised / uint64(jobs), want.Promised},
 			"shareable": {(now.CopyOnWrite - before.CopyOnWrite) / uint64(jobs), want.CopyOnWrite},
 		} {
-			if each[0] < each[1]*93/100 || each[0] > each[1]*107/100+uint64(64<<10/jobs) { // the last page of each kind is not full
+			// the last page of each kind is not full
+			if each[0] < each[1]*93/100 || each[0] > each[1]*107/100+uint64(64<<10/jobs) {
 				t.Errorf("%+v: a job takes %d bytes %s, the plan says %d", f, each[0], name, each[1])
 			}
 		}
 	}
 }
 
-// TestDeletedQueuesLeaveTheAccount: what the orders of a queue had room for is not counted when the queue is gone.
+// TestDeletedQueuesLeaveTheAccount: what the orders of a queue had room for is not counted when the
+// queue is gone.
 func TestDeletedQueuesLeaveTheAccount(t *testing.T) {
 	d := newDriver()
 	cycle := func(n int) {
 		t.Helper()
 		queue := fmt.Sprint("q", n)
 		request := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{
-			&fsm.Put{Queue: queue, Partitions: 1, ID: "a"}, &fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Delay: time.Hour},
+			&fsm.Put{
+				Queue: queue, Partitions: 1, ID: "a",
+			}, &fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Delay: time.Hour},
 			&fsm.Reserve{Queues: []string{queue}, Max: 1}, &fsm.DeleteQueue{Queue: queue},
 		}})
 		d.now += fsm.Time(time.Millisecond)

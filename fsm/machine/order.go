@@ -14,7 +14,8 @@ import (
 // front holds every key below the first slice. It is empty only if the order is empty, so that
 // readers have the first key at hand.
 //
-// front holds every key below the first slice and is empty only if all is, so that the first key is at hand for readers.
+// front holds every key below the first slice and is empty only if all is, so that the first key is
+// at hand for readers.
 type order struct {
 	in     *orders
 	kind   orderKind

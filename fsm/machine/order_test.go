@@ -20,7 +20,9 @@ type ordered struct {
 
 func newOrdered(t *testing.T, seed uint64) *ordered {
 	leases := newPages[finishedLease](finishedShift)
-	return &ordered{t: t, rng: rand.New(rand.NewPCG(seed, 9)), leases: &leases, order: newOrders(nil, &leases).by(byExpiry)}
+	return &ordered{
+		t: t, rng: rand.New(rand.NewPCG(seed, 9)), leases: &leases, order: newOrders(nil, &leases).by(byExpiry),
+	}
 }
 
 func (o *ordered) insert(at fsm.Time) {
@@ -72,7 +74,8 @@ func (o *ordered) check(at fsm.Time) {
 	}
 }
 
-// TestOrderAgainstSortedList grows and shrinks an order at random, in its order, and from its front, with few and with many times.
+// TestOrderAgainstSortedList grows and shrinks an order at random, in its order, and from its
+// front, with few and with many times.
 func TestOrderAgainstSortedList(t *testing.T) {
 	for _, times := range []int64{1, 50, 1 << 40} {
 		o := newOrdered(t, uint64(times))
@@ -111,7 +114,8 @@ func TestOrderAgainstSortedList(t *testing.T) {
 	}
 }
 
-// TestOrderTakesLittleRoom has keys come at random and in their order, and nearly all of them go: slices are neither many for few keys nor left behind.
+// TestOrderTakesLittleRoom has keys come at random and in their order, and nearly all of them go:
+// slices are neither many for few keys nor left behind.
 func TestOrderTakesLittleRoom(t *testing.T) {
 	for name, at := range map[string]func(rng *rand.Rand, i int) fsm.Time{
 		"random":  func(rng *rand.Rand, _ int) fsm.Time { return fsm.Time(rng.Int64()) },
@@ -152,7 +156,8 @@ func TestOrderTakesLittleRoom(t *testing.T) {
 	}
 }
 
-// TestOrderOfSurvivors has keys come in their order and go soon after, but for one in many: what is left is not spread over a slice each.
+// TestOrderOfSurvivors has keys come in their order and go soon after, but for one in many: what is
+// left is not spread over a slice each.
 func TestOrderOfSurvivors(t *testing.T) {
 	const keys, behind, survive = 200_000, 3000, 500
 	o := newOrdered(t, 1)
@@ -171,7 +176,8 @@ func TestOrderOfSurvivors(t *testing.T) {
 	}
 }
 
-// TestNextToLeaveIsAtHand: of a slice of which records leave in the order in which they came, the next is found at once, and any other all the same.
+// TestNextToLeaveIsAtHand: of a slice of which records leave in the order in which they came, the
+// next is found at once, and any other all the same.
 func TestNextToLeaveIsAtHand(t *testing.T) {
 	o := newOrdered(t, 1)
 	for range frontMax + 2 {

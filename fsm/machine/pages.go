@@ -24,7 +24,8 @@ type pages[T any] struct {
 	made, superseded int
 }
 
-// newPages returns an array with 2^shift records a page; a test checks that they fit into pageBytesMax.
+// newPages returns an array with 2^shift records a page; a test checks that they fit into
+// pageBytesMax.
 func newPages[T any](shift uint8) pages[T] { return pages[T]{next: 1, shift: shift} }
 
 // locate splits an index into the page and the offset in it.

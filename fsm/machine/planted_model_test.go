@@ -12,7 +12,8 @@ import (
 // plantedSeeds is how many seeds may pass before a planted change is noticed.
 const plantedSeeds = 1500
 
-// TestModelNoticesPlanted shows that the comparison can fail: each change of a rule must be noticed.
+// TestModelNoticesPlanted shows that the comparison can fail: each change of a rule must be
+// noticed.
 func TestModelNoticesPlanted(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range plants() {
@@ -79,7 +80,9 @@ func plantedSteps() []plant {
 			return list
 		}},
 		{"settled when nobody asked", none, func(m *model.Model, stamp fsm.Time, requests []fsm.Request) []fsm.Result {
-			return m.Apply(stamp, append(slices.Clone(requests), fsm.Request{Commands: do(&fsm.Ack{Ref: fsm.Ref{Queue: "b"}})}))[:commandsIn(requests)]
+			return m.Apply(stamp,
+				append(slices.Clone(requests),
+					fsm.Request{Commands: do(&fsm.Ack{Ref: fsm.Ref{Queue: "b"}})}))[:commandsIn(requests)]
 		}},
 	}
 }
@@ -92,7 +95,8 @@ func commandsIn(requests []fsm.Request) int {
 	return n
 }
 
-// asked is a plant in the commands of one type. Requests with an id stay as they are, since their hash would tell.
+// asked is a plant in the commands of one type. Requests with an id stay as they are, since their
+// hash would tell.
 func asked[C any](name string, change func(c *C)) plant {
 	p := asItIs()
 	p.name = name
@@ -130,7 +134,10 @@ func plantedCommands() []plant {
 		asked("a delay is rounded before it is added", func(c *fsm.Nack) { c.Delay = (c.Delay + ms - 1).Truncate(ms) }),
 		asked("a due time is rounded down", func(c *fsm.Reschedule) { c.DueAt -= c.DueAt % fsm.Time(ms) }),
 		asked("a lease is rounded before it is granted", func(c *fsm.Reserve) { c.TTR = (c.TTR + ms - 1).Truncate(ms) }),
-		asked("queues in another order", func(c *fsm.Reserve) { c.Queues = slices.Clone(c.Queues); slices.Reverse(c.Queues) }),
+		asked("queues in another order", func(c *fsm.Reserve) {
+			c.Queues = slices.Clone(c.Queues)
+			slices.Reverse(c.Queues)
+		}),
 		asked("the error of a nack is lost", func(c *fsm.Nack) { c.Error = "" }),
 		asked("a nack never kills", func(c *fsm.Nack) { c.Dead = false }),
 		asked("the schedule decides always", func(c *fsm.Nack) { c.DelayGiven = false }),

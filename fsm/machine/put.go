@@ -95,8 +95,9 @@ func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
 func (m *Machine) newJob(q *queue, c *fsm.Put) fsm.Job {
 	now := m.scalars.Clock
 	j := fsm.Job{
-		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now, FirstDue: now.After(0),
-		Headers: c.Headers, Body: c.Body,
+		Queue: q.name, Serial: m.scalars.Serial + 1, ID: c.ID, Generated: c.ID == "", Given: c.Given, Created: now,
+		FirstDue: now.After(0),
+		Headers:  c.Headers, Body: c.Body,
 	}
 	if c.Given.Has(fsm.GivenDelay) {
 		j.FirstDue = now.After(c.Delay)
@@ -177,8 +178,9 @@ func (m *Machine) full(q *queue, bytes uint64) bool {
 	return jobs > 0 && r.Counts.Jobs() >= jobs || size > 0 && r.Counts.Bytes+bytes > size
 }
 
-// The token bucket is kept as the time at which it is full again (the theoretical arrival time of the generic cell rate
-// algorithm, ITU-T I.371): a put passes if that time is at most one bucket's worth ahead of the clock.
+// The token bucket is kept as the time at which it is full again (the theoretical arrival time of
+// the generic cell rate algorithm, ITU-T I.371): a put passes if that time is at most one bucket's
+// worth ahead of the clock.
 
 // ratePeriod returns the time between tokens and how far ahead of the clock RateAt may be; both are
 // 0 without a limit.

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Answer answers a query as of now, or as of Clock if that is later. Like every read it changes nothing and may run beside others.
+// Answer answers a query as of now, or as of Clock if that is later. Like every read it changes
+// nothing and may run beside others.
 func (m *Machine) Answer(q fsm.Query, now fsm.Time) fsm.Reading {
 	now = max(now, m.scalars.Clock)
 	r := m.read(q, now)
@@ -15,7 +16,8 @@ func (m *Machine) Answer(q fsm.Query, now fsm.Time) fsm.Reading {
 	return r
 }
 
-// read returns a reading without Kind, Clock and Now that does not alias the machine. now is not before its clock.
+// read returns a reading without Kind, Clock and Now that does not alias the machine. now is not
+// before its clock.
 func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 	switch q := q.(type) {
 	case *fsm.JobQuery:
@@ -137,7 +139,8 @@ func (m *Machine) complete(jobs []fsm.Job) {
 	}
 }
 
-// ownBodies gives jobs copies of their bodies, all in one piece of memory: one allocation while readers hold up the shard.
+// ownBodies gives jobs copies of their bodies, all in one piece of memory: one allocation while
+// readers hold up the shard.
 func ownBodies(jobs []fsm.Job) {
 	bytes := 0
 	for i := range jobs {

@@ -27,7 +27,9 @@ func newAsked(t *testing.T) *asked {
 func (a *asked) do(id string, commands ...fsm.Command) fsm.Result {
 	a.Helper()
 	a.now += fsm.Time(time.Millisecond)
-	entry := codec.AppendEntry(nil, a.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Caller: "ns", ID: id, Commands: commands})})
+	entry := codec.AppendEntry(nil, a.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{
+		Caller: "ns", ID: id, Commands: commands,
+	})})
 	results, err := a.m.Apply(a.m.Index()+1, entry)
 	if err != nil {
 		a.Fatal(err)
@@ -75,10 +77,12 @@ func TestQueriesEvaluateAtTheLaterTime(t *testing.T) {
 		now, want fsm.Time
 		state     fsm.State
 	}{
-		{0, clock, fsm.Delayed}, {clock - 1, clock, fsm.Delayed}, {clock + 1, clock + 1, fsm.Delayed}, {clock.Add(time.Hour), clock.Add(time.Hour), fsm.Ready},
+		{0, clock, fsm.Delayed}, {clock - 1, clock, fsm.Delayed}, {clock + 1, clock + 1, fsm.Delayed},
+		{clock.Add(time.Hour), clock.Add(time.Hour), fsm.Ready},
 	} {
 		r := a.m.Answer(&fsm.JobQuery{Queue: "q", ID: "x"}, tc.now)
-		if r.Kind != fsm.KindJobQuery || r.Clock != clock || r.Now != tc.want || len(r.Jobs) != 1 || r.Jobs[0].State != tc.state {
+		if r.Kind != fsm.KindJobQuery || r.Clock != clock || r.Now != tc.want || len(r.Jobs) != 1 ||
+			r.Jobs[0].State != tc.state {
 			t.Errorf("at %d: %+v, want a job in state %d at %d", tc.now, r, tc.state, tc.want)
 		}
 	}
@@ -107,7 +111,9 @@ func TestWhatCountsForAJob(t *testing.T) {
 	grants := a.do("", &fsm.Reserve{Queues: []string{"set", "plain"}, Max: 10}).Grants
 	got := map[string]map[string]terms{}
 	for name, q := range map[string]fsm.Query{
-		"held": &fsm.HeldQuery{Grants: grants}, "set": &fsm.ListQuery{Queue: "set", State: fsm.Reserved, Max: 10}, "plain": &fsm.ListQuery{Queue: "plain", State: fsm.Reserved, Max: 10},
+		"held": &fsm.HeldQuery{Grants: grants}, "set": &fsm.ListQuery{
+			Queue: "set", State: fsm.Reserved, Max: 10,
+		}, "plain": &fsm.ListQuery{Queue: "plain", State: fsm.Reserved, Max: 10},
 		"job": &fsm.JobQuery{Queue: "set", ID: "job"}, "default": &fsm.JobQuery{Queue: "plain", ID: "default"},
 	} {
 		got[name] = map[string]terms{}
@@ -116,7 +122,9 @@ func TestWhatCountsForAJob(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[string]map[string]terms{
-		"held": want, "set": {"queue": want["queue"], "job": want["job"], "none": want["none"]}, "plain": {"default": want["default"]},
+		"held": want, "set": {
+			"queue": want["queue"], "job": want["job"], "none": want["none"],
+		}, "plain": {"default": want["default"]},
 		"job": {"job": want["job"]}, "default": {"default": want["default"]},
 	}, got); diff != "" {
 		t.Errorf("what counts (-want +got):\n%s", diff)
@@ -125,7 +133,9 @@ func TestWhatCountsForAJob(t *testing.T) {
 
 func TestJobAndQueueQueries(t *testing.T) {
 	a := newAsked(t)
-	a.do("", putOf("q", "x"), &fsm.Put{Queue: "q", Partitions: 1, Body: []byte("generated")}, &fsm.Put{Queue: "q", Partitions: 1, ID: "empty"})
+	a.do("", putOf("q", "x"), &fsm.Put{
+		Queue: "q", Partitions: 1, Body: []byte("generated"),
+	}, &fsm.Put{Queue: "q", Partitions: 1, ID: "empty"})
 	for _, tc := range []struct{ queue, id, want string }{
 		{"q", "x", "x"}, {"q", "0-2", "0-2"}, {"q", "empty", "empty"}, {"q", "y", ""}, {"other", "x", ""}, {"", "", ""},
 	} {
@@ -160,7 +170,9 @@ func TestListQueryLeavesBodiesOut(t *testing.T) {
 		}
 	}
 	last := r.Jobs[1]
-	if got := a.jobs(&fsm.ListQuery{Queue: "q", State: fsm.Ready, Max: 2, After: fsm.Cursor{Due: last.Due, Serial: last.Serial}}); got != "ccc" {
+	if got := a.jobs(&fsm.ListQuery{
+		Queue: "q", State: fsm.Ready, Max: 2, After: fsm.Cursor{Due: last.Due, Serial: last.Serial},
+	}); got != "ccc" {
 		t.Errorf("the second page is %q", got)
 	}
 	for _, q := range []*fsm.ListQuery{{Queue: "q", State: fsm.Dead, Max: 2}, {Queue: "other", State: fsm.Ready, Max: 2}} {
@@ -203,11 +215,14 @@ func TestQueuesQuery(t *testing.T) {
 	}
 }
 
-// TestJobsHandedOut: what a request was granted, as far as it is held, with the end of the lease that the grant named.
+// TestJobsHandedOut: what a request was granted, as far as it is held, with the end of the lease
+// that the grant named.
 func TestJobsHandedOut(t *testing.T) {
 	a := newAsked(t)
 	a.do("", putOf("q", "x"), putOf("q", "y"), putOf("p", "z"), putOf("p", "free"))
-	req := &fsm.Request{Caller: "ns", ID: "r", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q", "p"}, Max: 3, TTR: time.Minute}}}
+	req := &fsm.Request{
+		Caller: "ns", ID: "r", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q", "p"}, Max: 3, TTR: time.Minute}},
+	}
 	grants := a.do(req.ID, req.Commands...).Grants
 	held, recalled := &fsm.HeldQuery{Grants: grants}, codec.RecallOf(req)
 	expect := func(when, wantHeld, wantRecalled string) {
@@ -221,13 +236,16 @@ func TestJobsHandedOut(t *testing.T) {
 	}
 	expect("at first", "x y z", "x y z")
 	ref := func(i int) fsm.Ref {
-		return fsm.Ref{Queue: grants[i].Queue, Partition: grants[i].Partition, Serial: grants[i].Serial, Fence: grants[i].Fence}
+		return fsm.Ref{
+			Queue: grants[i].Queue, Partition: grants[i].Partition, Serial: grants[i].Serial, Fence: grants[i].Fence,
+		}
 	}
 	a.do("", &fsm.Extend{Ref: ref(2), TTR: time.Hour}, &fsm.Ack{Ref: ref(0)})
 	expect("after an ack", "y z", "y z")
 	for _, q := range []fsm.Query{held, recalled} {
 		for i, j := range a.m.Answer(q, a.now).Jobs {
-			if g := grants[i+1]; j.State != fsm.Reserved || j.Until != g.Until || j.Fence != g.Fence || j.Attempt != 1 || string(j.Body) != j.ID {
+			if g := grants[i+1]; j.State != fsm.Reserved || j.Until != g.Until || j.Fence != g.Fence || j.Attempt != 1 ||
+				string(j.Body) != j.ID {
 				t.Errorf("%+v was handed out as %+v", g, j)
 			}
 		}
@@ -239,16 +257,24 @@ func TestJobsHandedOut(t *testing.T) {
 	if r := a.m.Answer(recalled, a.now); r.Code != fsm.OK {
 		t.Errorf("the same content is answered code %d", r.Code)
 	}
-	if r := a.m.Answer(codec.RecallOf(&fsm.Request{Caller: "ns", ID: "r", Commands: []fsm.Command{&fsm.Reserve{Max: 1}}}), a.now); r.Code != fsm.Invalid || len(r.Jobs) > 0 {
+	if r := a.m.Answer(codec.RecallOf(&fsm.Request{
+		Caller: "ns", ID: "r", Commands: []fsm.Command{&fsm.Reserve{Max: 1}},
+	}), a.now); r.Code != fsm.Invalid || len(r.Jobs) > 0 {
 		t.Errorf("other content is answered %+v", r)
 	}
 	for name, q := range map[string]fsm.Query{
-		"another caller":    codec.RecallOf(&fsm.Request{Caller: "other", ID: "r", Commands: req.Commands}),
-		"another request":   codec.RecallOf(&fsm.Request{Caller: "ns", ID: "r2", Commands: req.Commands}),
-		"no grants":         &fsm.HeldQuery{},
-		"another partition": &fsm.HeldQuery{Grants: []fsm.Grant{{Queue: "p", Partition: 1, Serial: grants[2].Serial, Fence: grants[2].Fence}}},
-		"another queue":     &fsm.HeldQuery{Grants: []fsm.Grant{{Queue: "q", Serial: grants[2].Serial, Fence: grants[2].Fence}}},
-		"an unknown queue":  &fsm.HeldQuery{Grants: []fsm.Grant{{Queue: "new", Serial: grants[2].Serial, Fence: grants[2].Fence}}},
+		"another caller":  codec.RecallOf(&fsm.Request{Caller: "other", ID: "r", Commands: req.Commands}),
+		"another request": codec.RecallOf(&fsm.Request{Caller: "ns", ID: "r2", Commands: req.Commands}),
+		"no grants":       &fsm.HeldQuery{},
+		"another partition": &fsm.HeldQuery{Grants: []fsm.Grant{{
+			Queue: "p", Partition: 1, Serial: grants[2].Serial, Fence: grants[2].Fence,
+		}}},
+		"another queue": &fsm.HeldQuery{Grants: []fsm.Grant{{
+			Queue: "q", Serial: grants[2].Serial, Fence: grants[2].Fence,
+		}}},
+		"an unknown queue": &fsm.HeldQuery{Grants: []fsm.Grant{{
+			Queue: "new", Serial: grants[2].Serial, Fence: grants[2].Fence,
+		}}},
 	} {
 		if got := a.jobs(q); got != "" {
 			t.Errorf("%s: %q", name, got)
@@ -256,21 +282,29 @@ func TestJobsHandedOut(t *testing.T) {
 	}
 }
 
-// TestReadingsAreTheReadersOwn: nothing that the machine does later shows in a reading, and nothing done to a reading in the machine.
+// TestReadingsAreTheReadersOwn: nothing that the machine does later shows in a reading, and nothing
+// done to a reading in the machine.
 func TestReadingsAreTheReadersOwn(t *testing.T) {
 	a := newAsked(t)
 	body := func(i int) []byte { return bytes.Repeat([]byte{byte('a' + i)}, 100+i) }
 	for i := range 8 {
-		put := &fsm.Put{Queue: "q", Partitions: 1, ID: fmt.Sprint(i), Body: body(i), Headers: []fsm.Header{{Name: "name", Value: fmt.Sprint("value", i)}}}
+		put := &fsm.Put{
+			Queue: "q", Partitions: 1, ID: fmt.Sprint(i), Body: body(i),
+			Headers: []fsm.Header{{Name: "name", Value: fmt.Sprint("value", i)}},
+		}
 		keep := *put
 		keep.Queue = "keep" // keeps the memory of the other in use, so that it is written over
 		a.do("", put, &keep)
 	}
-	a.do("", &fsm.Configure{Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{RetryDelays: []time.Duration{5}}})
+	a.do("", &fsm.Configure{
+		Queue: "q", Partitions: 1, Version: 1, Settings: fsm.Settings{RetryDelays: []time.Duration{5}},
+	})
 	req := &fsm.Request{Caller: "ns", ID: "r", Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"q"}, Max: 8}}}
 	grants := a.do(req.ID, req.Commands...).Grants
 	queries := []fsm.Query{
-		&fsm.JobQuery{Queue: "q", ID: "3"}, &fsm.ListQuery{Queue: "q", State: fsm.Reserved, Max: 9}, &fsm.QueueQuery{Queue: "q"}, &fsm.QueuesQuery{Max: 9},
+		&fsm.JobQuery{
+			Queue: "q", ID: "3",
+		}, &fsm.ListQuery{Queue: "q", State: fsm.Reserved, Max: 9}, &fsm.QueueQuery{Queue: "q"}, &fsm.QueuesQuery{Max: 9},
 		codec.RecallOf(req), &fsm.HeldQuery{Grants: grants},
 	}
 	var readings []fsm.Reading
@@ -292,7 +326,10 @@ func TestReadingsAreTheReadersOwn(t *testing.T) {
 	}
 	a.do("", &fsm.DeleteQueue{Queue: "q"})
 	for i := range 8 { // into the same slots
-		a.do("", &fsm.Put{Queue: "q", Partitions: 1, ID: fmt.Sprint(i), Body: bytes.ToUpper(body(i)), Headers: []fsm.Header{{Name: "NAME", Value: fmt.Sprint("VALUE", i)}}})
+		a.do("", &fsm.Put{
+			Queue: "q", Partitions: 1, ID: fmt.Sprint(i), Body: bytes.ToUpper(body(i)),
+			Headers: []fsm.Header{{Name: "NAME", Value: fmt.Sprint("VALUE", i)}},
+		})
 	}
 	for i := range readings {
 		if !bytes.Equal(before[i], codec.AppendReading(nil, &readings[i])) {

@@ -70,7 +70,8 @@ func TestModelRandom(t *testing.T) {
 	began := time.Now()
 	seen, failed := e.run(asItIs())
 	spent := time.Since(began)
-	t.Logf("%s in %s: %.0f commands/s", seen.totals(), spent.Round(time.Millisecond), float64(seen.commands)/spent.Seconds())
+	t.Logf("%s in %s: %.0f commands/s", seen.totals(), spent.Round(time.Millisecond),
+		float64(seen.commands)/spent.Seconds())
 	if failed != nil {
 		t.Fatal(failed.report())
 	}

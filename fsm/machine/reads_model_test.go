@@ -67,7 +67,8 @@ func (d *duel) readQueues(now fsm.Time) error {
 		n, next := d.machine.Available(name, now)
 		errs = append(errs, differ("Available", []any{wantN, wantNext}, []any{n, next}))
 		if withheld := d.machine.Withheld(name, now); withheld && n > 0 || !withheld && n == 0 && got.Counts.Ready > 0 {
-			errs = append(errs, fmt.Errorf("Withheld is %v of %s, and %d of %d ready jobs are available", withheld, name, n, got.Counts.Ready))
+			errs = append(errs, fmt.Errorf("Withheld is %v of %s, and %d of %d ready jobs are available", withheld, name, n,
+				got.Counts.Ready))
 		}
 	}
 	var pages []fsm.Queue
@@ -121,7 +122,8 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 		for range pagesMax {
 			want, wantMore := d.model.List(query, now)
 			got, more := d.machine.List(query, now)
-			if err := errors.Join(differ("List", tidyAll(want), tidyAll(got)), differ("List has more", wantMore, more)); err != nil {
+			if err := errors.Join(differ("List", tidyAll(want), tidyAll(got)),
+				differ("List has more", wantMore, more)); err != nil {
 				return fmt.Errorf("%+v: %w", *query, err)
 			}
 			if !more {

@@ -134,8 +134,8 @@ func (m *Machine) recent(q *queue, now fsm.Time) *fsm.Recent {
 	return v
 }
 
-// addSlot adds a slot. The window cuts the oldest slot: of that one it adds the same part of the events
-// as of the time.
+// addSlot adds a slot. The window cuts the oldest slot: of that one it adds the same part of the
+// events as of the time.
 func addSlot(v *fsm.Recent, s *recentSlot, now fsm.Time) {
 	left := (s.number+1)*recentSlotLength - max(0, now-fsm.Time(fsm.RecentWindow))
 	part := func(n uint32) uint64 {

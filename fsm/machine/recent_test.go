@@ -41,7 +41,9 @@ func TestRecent(t *testing.T) {
 	if got.Puts != 10 || got.Grants != 0 || got.Window != fsm.RecentWindow {
 		t.Fatalf("after ten puts: %+v", got)
 	}
-	got = lately(t, m, at(5*time.Second), "a", &fsm.Reserve{Queues: []string{"a"}, Max: 3}, &fsm.Put{Queue: "a", Partitions: 1, ID: "0"})
+	got = lately(t, m, at(5*time.Second), "a", &fsm.Reserve{
+		Queues: []string{"a"}, Max: 3,
+	}, &fsm.Put{Queue: "a", Partitions: 1, ID: "0"})
 	if got.Puts != 10 || got.Grants != 3 || got.Late[12] != 3 || got.LateMax != 4*time.Second {
 		t.Fatalf("after three grants that were 4 s late, and a put that made no job: %+v", got)
 	}
@@ -97,7 +99,8 @@ func TestAttemptsOfAnEndedJob(t *testing.T) {
 	m := New(fsm.Config{})
 	apply := func(commands ...fsm.Command) []fsm.Result {
 		t.Helper()
-		results, err := m.Apply(m.Index()+1, codec.AppendEntry(nil, start, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
+		results, err := m.Apply(m.Index()+1,
+			codec.AppendEntry(nil, start, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,8 @@ import (
 // Refuses returns the results of a request of puts, if all of them are refused at time now because
 // their queues are full or take no more puts for the moment. It reports false for any other
 // request, also if one of the puts may be let in or gets another answer. It reports false as well
-// if what has fallen due may yet make room: then only an entry can decide. Like every read it changes
-// nothing. now must not be before Clock.
+// if what has fallen due may yet make room: then only an entry can decide. Like every read it
+// changes nothing. now must not be before Clock.
 func (m *Machine) Refuses(req *fsm.Request, now fsm.Time) ([]fsm.Result, bool) {
 	if m.restored.Open() || req.ID != "" && m.answersRepeat(req, now) {
 		return nil, false
@@ -64,7 +64,8 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 	return fsm.Result{}, false
 }
 
-// mayFree reports whether settling the queue at time now may end jobs: by their ttl, or by the overdue policy.
+// mayFree reports whether settling the queue at time now may end jobs: by their ttl, or by the
+// overdue policy.
 func (m *Machine) mayFree(q *queue, now fsm.Time) bool {
 	due := func(o *order) bool {
 		at := o.firstAt()

@@ -9,7 +9,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/digest"
 )
 
-// TestNextForget: an entry forgets something when NextForget says so and not before, until nothing is remembered.
+// TestNextForget: an entry forgets something when NextForget says so and not before, until nothing
+// is remembered.
 func TestNextForget(t *testing.T) {
 	m := New(fsm.Config{})
 	index, now := uint64(0), fsm.Time(time.Hour)
@@ -57,12 +58,15 @@ func TestNextForget(t *testing.T) {
 	}
 }
 
-// TestRememberingReusesMemory: the answer to a request is made where the one before was, and stays as it is when others follow.
+// TestRememberingReusesMemory: the answer to a request is made where the one before was, and stays
+// as it is when others follow.
 func TestRememberingReusesMemory(t *testing.T) {
 	m := New(fsm.Config{})
 	m.scalars.Clock = fsm.Time(time.Hour)
 	answer := func(n int) *fsm.Answer {
-		return &fsm.Answer{Caller: "c", ID: string(rune('a' + n%2000)), At: m.scalars.Clock, Results: make([]fsm.Result, 1+n%100)}
+		return &fsm.Answer{
+			Caller: "c", ID: string(rune('a' + n%2000)), At: m.scalars.Clock, Results: make([]fsm.Result, 1+n%100),
+		}
 	}
 	n := 0
 	remember := func() {
@@ -79,7 +83,8 @@ func TestRememberingReusesMemory(t *testing.T) {
 			t.Fatalf("request %d is remembered at %d otherwise than it was", k, index)
 		}
 	}
-	if allocs := testing.AllocsPerRun(200, remember); allocs > 4 { // the answer itself, its id and results, and now and then a page
+	// the answer itself, its id and results, and now and then a page
+	if allocs := testing.AllocsPerRun(200, remember); allocs > 4 {
 		t.Errorf("%v pieces of memory for an answer", allocs)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"io"
 )
 
-// recordBytesMax bounds a record of a snapshot, so that a damaged length does not make Restore allocate without bound.
+// recordBytesMax bounds a record of a snapshot, so that a damaged length does not make Restore
+// allocate without bound.
 const recordBytesMax = 256 << 20
 
 // Restore reads a snapshot stream into a new machine and checks its checksum, its counts and its

@@ -27,7 +27,8 @@ type modelShard struct{ *model.Model }
 
 func (s modelShard) Clock() fsm.Time { return s.Model.Clock }
 
-// start is the time at which every scenario begins; it is a whole number of milliseconds, as times in UUIDs are.
+// start is the time at which every scenario begins; it is a whole number of milliseconds, as times
+// in UUIDs are.
 const start = fsm.Time(1_800_000_000_000_000_000)
 
 // ms is the unit of due times, lease ends and ttls.
@@ -36,8 +37,8 @@ const ms = time.Millisecond
 // after is a time, told as the distance from start.
 func after(d time.Duration) fsm.Time { return start + fsm.Time(d) }
 
-// scenario is a rule told as an example: entries in order, and what they must answer. Every scenario runs against the model
-// and against the machine.
+// scenario is a rule told as an example: entries in order, and what they must answer. Every
+// scenario runs against the model and against the machine.
 type scenario struct {
 	name  string
 	cfg   fsm.Config
@@ -51,7 +52,8 @@ type step struct {
 	id     string     // of the request
 	do     []fsm.Command
 	want   []fsm.Result
-	// held tells the stored state of jobs of queue "q" after the entry; StateNone stands for a job that is not held.
+	// held tells the stored state of jobs of queue "q" after the entry; StateNone stands for a job
+	// that is not held.
 	held map[string]fsm.State
 	// look checks more, if there is more to check.
 	look func(t *testing.T, s shard)
@@ -94,7 +96,8 @@ func resultOptions() []cmp.Option {
 	return []cmp.Option{cmpopts.IgnoreUnexported(fsm.Result{}), cmpopts.EquateEmpty()}
 }
 
-// The commands and results below are the short forms that the scenarios are written in. Queue "q" is an ordinary one.
+// The commands and results below are the short forms that the scenarios are written in. Queue "q"
+// is an ordinary one.
 
 func do(commands ...fsm.Command) []fsm.Command { return commands }
 

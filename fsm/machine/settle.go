@@ -89,7 +89,8 @@ func (m *Machine) move(j job) {
 	m.set(j, fsm.Ready, due)
 }
 
-// spreadDue maps a due time in (from, to] to (to, to+period], rounding up so that it always leaves the window.
+// spreadDue maps a due time in (from, to] to (to, to+period], rounding up so that it always leaves
+// the window.
 func spreadDue(from, to, due fsm.Time, period fsm.Duration) fsm.Time {
 	hi, lo := bits.Mul64(uint64(due-from), uint64(period))
 	span := uint64(to - from)

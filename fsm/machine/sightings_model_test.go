@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// sightings count what the random events have met, so that a test can tell when they no longer meet what they should.
+// sightings count what the random events have met, so that a test can tell when they no longer meet
+// what they should.
 type sightings struct {
 	seeds, entries, commands, snapshots, reads int
 	outcomes                                   map[outcome]int
@@ -81,7 +82,8 @@ func (s *sightings) checkCoverage(t *testing.T) {
 		}
 	}
 	expect(fsm.KindPut, fsm.OK, fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead, fsm.Acked, fsm.Cancelled, fsm.Expired)
-	for _, code := range []fsm.Code{fsm.QueueChanged, fsm.Quota, fsm.JobExists, fsm.RateLimited, fsm.QueueFull, fsm.Invalid, fsm.RequestExpired} {
+	for _, code := range []fsm.Code{fsm.QueueChanged, fsm.Quota, fsm.JobExists, fsm.RateLimited, fsm.QueueFull,
+		fsm.Invalid, fsm.RequestExpired} {
 		expect(fsm.KindPut, code)
 	}
 	expect(fsm.KindReserve, fsm.OK)
@@ -114,8 +116,12 @@ func (s *sightings) checkCoverage(t *testing.T) {
 	expect(fsm.KindExpire, fsm.OK)
 	expect(fsm.KindLead, fsm.OK)
 	expect(fsm.KindResetClock, fsm.OK)
-	want = append(want, outcome{kind: fsm.KindReserve, replayed: true}, outcome{kind: fsm.KindPut, state: fsm.Ready, replayed: true},
-		outcome{kind: fsm.KindAck, state: fsm.Acked, replayed: true}, outcome{kind: fsm.KindNack, state: fsm.Dead, replayed: true})
+	want = append(want, outcome{
+		kind: fsm.KindReserve, replayed: true,
+	}, outcome{kind: fsm.KindPut, state: fsm.Ready, replayed: true},
+		outcome{
+			kind: fsm.KindAck, state: fsm.Acked, replayed: true,
+		}, outcome{kind: fsm.KindNack, state: fsm.Dead, replayed: true})
 	for _, o := range want {
 		if s.outcomes[o] == 0 {
 			t.Errorf("no command came to %+v", o)

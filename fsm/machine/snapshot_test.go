@@ -22,13 +22,14 @@ func TestApplyRefusesWhatItCannotRead(t *testing.T) {
 		entry []byte
 		want  error
 	}{
-		"empty":           {nil, fsm.ErrDamaged},
-		"flipped bit":     {append([]byte{good[0] ^ 1}, good[1:]...), fsm.ErrDamaged},
-		"cut short":       {fsmtest.Sealed(body[:len(body)/2]), fsm.ErrDamaged},
-		"bytes behind":    {fsmtest.Sealed(append(bytes.Clone(body), 0)), fsm.ErrDamaged},
-		"later version":   {fsmtest.Sealed(append([]byte{byte(fsm.LatestFormat) + 1}, body[1:]...)), fsm.ErrVersion},
-		"unknown kind":    {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 1, 2, 99, 0}}), fsm.ErrVersion},
-		"flag of 2":       {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 1, 5, byte(fsm.KindCancel), 3, 0, 0, 2}}), fsm.ErrDamaged},
+		"empty":         {nil, fsm.ErrDamaged},
+		"flipped bit":   {append([]byte{good[0] ^ 1}, good[1:]...), fsm.ErrDamaged},
+		"cut short":     {fsmtest.Sealed(body[:len(body)/2]), fsm.ErrDamaged},
+		"bytes behind":  {fsmtest.Sealed(append(bytes.Clone(body), 0)), fsm.ErrDamaged},
+		"later version": {fsmtest.Sealed(append([]byte{byte(fsm.LatestFormat) + 1}, body[1:]...)), fsm.ErrVersion},
+		"unknown kind":  {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 1, 2, 99, 0}}), fsm.ErrVersion},
+		"flag of 2": {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 1, 5, byte(fsm.KindCancel), 3, 0, 0, 2}}),
+			fsm.ErrDamaged},
 		"command too big": {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 1, 4, byte(fsm.KindExpire), 2, 0, 0}}), fsm.ErrDamaged},
 		"count too big":   {codec.AppendEntry(nil, 5, [][]byte{{0, 0, 0xff, 0xff, 3, 0}}), fsm.ErrDamaged},
 	} {
@@ -51,7 +52,9 @@ func populated(t testing.TB) *Machine {
 	step := func(id string, commands ...fsm.Command) []fsm.Result {
 		index++
 		now += fsm.Time(time.Millisecond)
-		results, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Caller: "ns", ID: id, Commands: commands})}))
+		results, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{
+			Caller: "ns", ID: id, Commands: commands,
+		})}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,15 +62,24 @@ func populated(t testing.TB) *Machine {
 	}
 	full := *fsmtest.EveryCommand()[0].(*fsm.Put)
 	full.Queue, full.Partition, full.Partitions = "orders", 0, 1
-	step("", &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{PutsPerSecond: 1000, TTR: time.Hour, Overdue: fsm.DropOverdue}})
-	step("one", &full, &fsm.Put{Queue: "orders", Partitions: 1, Body: []byte("now")}, &fsm.Put{Queue: "orders", Partitions: 1, ID: "x"},
-		&fsm.Put{Queue: "orders", Partitions: 1, ID: "dead", Given: fsm.GivenTTL, TTL: time.Hour}, &fsm.Put{Queue: "mail", Partitions: 1, ID: "y"})
+	step("", &fsm.Configure{
+		Queue: "orders", Partitions: 1, Version: 1,
+		Settings: fsm.Settings{PutsPerSecond: 1000, TTR: time.Hour, Overdue: fsm.DropOverdue},
+	})
+	step("one", &full, &fsm.Put{
+		Queue: "orders", Partitions: 1, Body: []byte("now"),
+	}, &fsm.Put{Queue: "orders", Partitions: 1, ID: "x"},
+		&fsm.Put{
+			Queue: "orders", Partitions: 1, ID: "dead", Given: fsm.GivenTTL, TTL: time.Hour,
+		}, &fsm.Put{Queue: "mail", Partitions: 1, ID: "y"})
 	grants := step("two", &fsm.Reserve{Queues: []string{"orders"}, Max: 3})[0].Grants
 	refs := make([]fsm.Ref, len(grants))
 	for i, g := range grants {
 		refs[i] = fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
 	}
-	step("three", &fsm.Ack{Ref: refs[1]}, &fsm.Nack{Ref: refs[2], Dead: true, Error: "gave up"}, &fsm.Cancel{Queue: "mail", ID: "y"})
+	step("three", &fsm.Ack{Ref: refs[1]}, &fsm.Nack{
+		Ref: refs[2], Dead: true, Error: "gave up",
+	}, &fsm.Cancel{Queue: "mail", ID: "y"})
 	step("", &fsm.Open{Queue: "parts", Partition: 2, Partitions: 4})
 	now += fsm.Time(time.Hour * 2 / 3)
 	step("", &fsm.Lead{Grace: time.Second})
@@ -110,7 +122,8 @@ func TestRestoreDetectsEveryFlip(t *testing.T) {
 		for _, bit := range []byte{1, 16, 128} {
 			damaged := bytes.Clone(raw)
 			damaged[i] ^= bit
-			if _, err := Restore(fsm.Config{}, bytes.NewReader(damaged)); !errors.Is(err, fsm.ErrDamaged) && !errors.Is(err, fsm.ErrVersion) {
+			if _, err := Restore(fsm.Config{}, bytes.NewReader(damaged)); !errors.Is(err, fsm.ErrDamaged) &&
+				!errors.Is(err, fsm.ErrVersion) {
 				t.Fatalf("byte %d, bit %d: error %v", i, bit, err)
 			}
 		}
@@ -125,7 +138,8 @@ func TestRestoreDetectsEveryFlip(t *testing.T) {
 	}
 }
 
-// TestSnapshotWhileApplying writes a snapshot after the machine has gone on: the bytes must be those of the moment it was taken.
+// TestSnapshotWhileApplying writes a snapshot after the machine has gone on: the bytes must be
+// those of the moment it was taken.
 func TestSnapshotWhileApplying(t *testing.T) {
 	m := populated(t)
 	want := snapshotBytes(t, m)
@@ -144,10 +158,17 @@ func TestSnapshotWhileApplying(t *testing.T) {
 		index++
 		now += fsm.Time(rng.Int64N(int64(time.Minute)))
 		commands := []fsm.Command{
-			&fsm.Put{Queue: "orders", Partitions: 1, Body: make([]byte, rng.IntN(300)), Given: fsm.GivenDelay, Delay: time.Duration(rng.Int64N(int64(time.Minute)))},
-			&fsm.Reserve{Queues: []string{"orders", "mail"}, Max: 2, TTR: time.Minute}, &fsm.Cancel{Queue: "orders", ID: "order-42", Force: true},
+			&fsm.Put{
+				Queue: "orders", Partitions: 1, Body: make([]byte, rng.IntN(300)), Given: fsm.GivenDelay,
+				Delay: time.Duration(rng.Int64N(int64(time.Minute))),
+			},
+			&fsm.Reserve{
+				Queues: []string{"orders", "mail"}, Max: 2, TTR: time.Minute,
+			}, &fsm.Cancel{Queue: "orders", ID: "order-42", Force: true},
 		}
-		if _, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{ID: hex.EncodeToString([]byte{byte(index)}), Commands: commands})})); err != nil {
+		if _, err := m.Apply(index, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{
+			ID: hex.EncodeToString([]byte{byte(index)}), Commands: commands,
+		})})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,7 +180,9 @@ func TestSnapshotWhileApplying(t *testing.T) {
 
 func FuzzApply(f *testing.F) {
 	for _, c := range fsmtest.EveryCommand() {
-		entry := codec.AppendEntry(nil, 1_800_000_000_000_000_001, [][]byte{codec.AppendRequest(nil, &fsm.Request{ID: "r", Commands: []fsm.Command{c, c}})})
+		entry := codec.AppendEntry(nil, 1_800_000_000_000_000_001, [][]byte{codec.AppendRequest(nil, &fsm.Request{
+			ID: "r", Commands: []fsm.Command{c, c},
+		})})
 		f.Add(entry[:len(entry)-4])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -186,7 +209,8 @@ func FuzzApply(f *testing.F) {
 		if err != nil || again != stamp || !cmp.Equal(requests, twice) {
 			t.Fatalf("the entry does not survive encoding: %v", err)
 		}
-		if restored, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil || restored.Digest() != m.Digest() {
+		if restored, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil ||
+			restored.Digest() != m.Digest() {
 			t.Fatalf("the state does not survive a snapshot: %v", err)
 		}
 	})
@@ -200,7 +224,8 @@ func FuzzRestore(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil || again.Digest() != m.Digest() {
+		if again, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); err != nil ||
+			again.Digest() != m.Digest() {
 			t.Fatalf("what was restored does not survive a snapshot: %v", err)
 		}
 	})

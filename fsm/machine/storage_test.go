@@ -21,7 +21,8 @@ func TestPageSizes(t *testing.T) {
 		{"lease", unsafe.Sizeof(lease{}) << leaseShift, leaseBytes << leaseShift},
 		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, tombBytes << tombShift},
 		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, answerBytes << newAnswers(nil).records.shift},
-		{"queue", unsafe.Sizeof(fsm.QueueRecord{}) << newQueues(nil).records.shift, recordBytes << newQueues(nil).records.shift},
+		{"queue", unsafe.Sizeof(fsm.QueueRecord{}) << newQueues(nil).records.shift,
+			recordBytes << newQueues(nil).records.shift},
 		{"finished lease", unsafe.Sizeof(finishedLease{}) << finishedShift, finishedBytes << finishedShift},
 		{"recent counts", unsafe.Sizeof(recent{}), recentBytes},
 		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, bucketBytes * bucketsPerPage},
@@ -159,7 +160,8 @@ func TestPagesOfOneRecord(t *testing.T) {
 	}
 }
 
-// TestBlobsOfOneBlob has one blob of each class come and go: no page is made each time, and none is kept that is larger than a page.
+// TestBlobsOfOneBlob has one blob of each class come and go: no page is made each time, and none is
+// kept that is larger than a page.
 func TestBlobsOfOneBlob(t *testing.T) {
 	s := newBlobs()
 	body := make([]byte, packedBytesMax)
@@ -298,10 +300,14 @@ func TestSerialHashSpreadsEvenly(t *testing.T) {
 	}
 }
 
-// TestTTLOfBlob: the ttl is found behind all options that may be before it, and nothing is made to find it.
+// TestTTLOfBlob: the ttl is found behind all options that may be before it, and nothing is made to
+// find it.
 func TestTTLOfBlob(t *testing.T) {
 	for given := range fsm.Given(1 << 7) {
-		j := fsm.Job{Given: given, TTR: time.Hour, MaxAttempts: 300, RetryDelays: []fsm.Duration{1, 1 << 40}, TTL: 1 << 60, Headers: []fsm.Header{{Name: "a", Value: "b"}}, ID: "id", Body: []byte("body")}
+		j := fsm.Job{
+			Given: given, TTR: time.Hour, MaxAttempts: 300, RetryDelays: []fsm.Duration{1, 1 << 40}, TTL: 1 << 60,
+			Headers: []fsm.Header{{Name: "a", Value: "b"}}, ID: "id", Body: []byte("body"),
+		}
 		b := openPayload(appendPayload(nil, &j, [16]byte{}, 0, 0))
 		var v fsm.Job
 		b.read(&v)

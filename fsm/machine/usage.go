@@ -29,7 +29,8 @@ func (m *Machine) Leases() int { return m.leases }
 // QueueRoom returns how many queues this shard holds, and how many it may.
 func (m *Machine) QueueRoom() (held, most int) { return len(m.queues.byName), m.cfg.QueuesMax }
 
-// QueuesOf returns how many queues of a namespace this shard holds; those without one count together, as the namespace "".
+// QueuesOf returns how many queues of a namespace this shard holds; those without one count
+// together, as the namespace "".
 func (m *Machine) QueuesOf(namespace string) int {
 	if namespace == "" {
 		return m.queues.plain

@@ -10,13 +10,16 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 )
 
-// TestUsageWithoutAQueue: what is removed together with its queue is not counted any more, what the namespace's others hold is.
+// TestUsageWithoutAQueue: what is removed together with its queue is not counted any more, what the
+// namespace's others hold is.
 func TestUsageWithoutAQueue(t *testing.T) {
 	m := New(fsm.Config{})
 	index := uint64(0)
 	apply := func(commands ...fsm.Command) {
 		index++
-		if _, err := m.Apply(index, codec.AppendEntry(nil, fsm.Time(index), [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(index,
+			codec.AppendEntry(nil, fsm.Time(index),
+				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -42,7 +45,8 @@ func TestUsageWithoutAQueue(t *testing.T) {
 	}
 }
 
-// TestKnownReserve: a remembered Reserve is nothing but a repeat while a lease that it granted is live. Then it is carried out anew, and counts.
+// TestKnownReserve: a remembered Reserve is nothing but a repeat while a lease that it granted is
+// live. Then it is carried out anew, and counts.
 func TestKnownReserve(t *testing.T) {
 	m := New(fsm.Config{})
 	index := uint64(0)
@@ -63,33 +67,43 @@ func TestKnownReserve(t *testing.T) {
 	if len(grants) != 1 || !m.Knows(reserve, fsm.Time(index)) {
 		t.Errorf("%d leases were granted, and the request is not known", len(grants))
 	}
-	apply(&fsm.Request{Commands: []fsm.Command{&fsm.Release{Ref: fsm.Ref{Queue: "ns/a", Serial: grants[0].Serial, Fence: grants[0].Fence}}}})
+	apply(&fsm.Request{Commands: []fsm.Command{&fsm.Release{Ref: fsm.Ref{
+		Queue: "ns/a", Serial: grants[0].Serial, Fence: grants[0].Fence,
+	}}}})
 	if m.Knows(reserve, fsm.Time(index)) {
 		t.Error("it is taken for a repeat, and will be granted a lease anew")
 	}
 }
 
-// TestQueuesOf: queues are counted by namespace, those without one together, as they come and go, and in what a snapshot restores.
+// TestQueuesOf: queues are counted by namespace, those without one together, as they come and go,
+// and in what a snapshot restores.
 func TestQueuesOf(t *testing.T) {
 	m := New(fsm.Config{QueuesMax: 9})
 	index := uint64(0)
 	apply := func(commands ...fsm.Command) {
 		index++
-		if _, err := m.Apply(index, codec.AppendEntry(nil, fsm.Time(index), [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+		if _, err := m.Apply(index,
+			codec.AppendEntry(nil, fsm.Time(index),
+				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 			t.Fatal(err)
 		}
 	}
 	expect := func(m *Machine, what string, plain, ns, other int) {
 		t.Helper()
 		held, most := m.QueueRoom()
-		if m.QueuesOf("") != plain || m.QueuesOf("ns") != ns || m.QueuesOf("other") != other || held != plain+ns+other || most != 9 {
-			t.Errorf("%s: %d, %d and %d queues, %d of %d in all", what, m.QueuesOf(""), m.QueuesOf("ns"), m.QueuesOf("other"), held, most)
+		if m.QueuesOf("") != plain || m.QueuesOf("ns") != ns || m.QueuesOf("other") != other || held != plain+ns+other ||
+			most != 9 {
+			t.Errorf("%s: %d, %d and %d queues, %d of %d in all", what, m.QueuesOf(""), m.QueuesOf("ns"), m.QueuesOf("other"),
+				held, most)
 		}
 	}
 	put := func(queue string) fsm.Command { return &fsm.Put{Queue: queue, Partitions: 1} }
-	apply(put("a"), put("b"), put("ns/a"), put("ns/a"), put("ns/b"), put("ns/c"), &fsm.Open{Queue: "other/a", Partitions: 2}, &fsm.Open{Queue: "c", Partitions: 1})
+	apply(put("a"), put("b"), put("ns/a"), put("ns/a"), put("ns/b"), put("ns/c"), &fsm.Open{
+		Queue: "other/a", Partitions: 2,
+	}, &fsm.Open{Queue: "c", Partitions: 1})
 	expect(m, "made", 3, 3, 1)
-	apply(&fsm.DeleteQueue{Queue: "b"}, &fsm.DeleteQueue{Queue: "ns/b"}, &fsm.DeleteQueue{Queue: "other/a"}, &fsm.DeleteQueue{Queue: "never was"})
+	apply(&fsm.DeleteQueue{Queue: "b"}, &fsm.DeleteQueue{Queue: "ns/b"}, &fsm.DeleteQueue{Queue: "other/a"},
+		&fsm.DeleteQueue{Queue: "never was"})
 	expect(m, "deleted", 2, 2, 0)
 	var b bytes.Buffer
 	s := m.Snapshot()
@@ -127,11 +141,15 @@ func TestQueuesToCreate(t *testing.T) {
 		{nil, first, now.Add(fsm.RequestWindow), nil},
 		{nil, first, now.Add(fsm.RequestWindow + 1), []string{"a"}},
 		{nil, &fsm.Request{ID: old, Commands: first.Commands}, now, nil},
-		{nil, &fsm.Request{Commands: []fsm.Command{put("c", 2), &fsm.Put{Queue: "d", Partition: 1, Partitions: 1}, &fsm.Reserve{Queues: []string{"e"}}, &fsm.Purge{Queue: "f"}}}, now, nil},
-		{&fsm.Request{Commands: []fsm.Command{&fsm.DeleteQueue{Queue: "b"}, &fsm.Import{Step: fsm.ImportBegin}}}, &fsm.Request{Commands: first.Commands}, now, nil},
+		{nil, &fsm.Request{Commands: []fsm.Command{put("c", 2), &fsm.Put{
+			Queue: "d", Partition: 1, Partitions: 1,
+		}, &fsm.Reserve{Queues: []string{"e"}}, &fsm.Purge{Queue: "f"}}}, now, nil},
+		{&fsm.Request{Commands: []fsm.Command{&fsm.DeleteQueue{Queue: "b"}, &fsm.Import{Step: fsm.ImportBegin}}},
+			&fsm.Request{Commands: first.Commands}, now, nil},
 	} {
 		if step.apply != nil {
-			if _, err := m.Apply(m.Index()+1, codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, step.apply)})); err != nil {
+			if _, err := m.Apply(m.Index()+1,
+				codec.AppendEntry(nil, now, [][]byte{codec.AppendRequest(nil, step.apply)})); err != nil {
 				t.Fatal(err)
 			}
 		}

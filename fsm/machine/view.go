@@ -137,7 +137,8 @@ func attemptsMax(v *fsm.Job, s *fsm.Settings) uint32 {
 	}
 }
 
-// Queue returns what is known of a queue. Counts and counters are as of the last entry; times are as of now.
+// Queue returns what is known of a queue. Counts and counters are as of the last entry; times are
+// as of now.
 func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 	q := m.queues.byName[name]
 	if q == nil {
@@ -174,7 +175,8 @@ func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
 	return oldest
 }
 
-// Queues returns up to most queues whose names come after the given one, by name, as of the last entry.
+// Queues returns up to most queues whose names come after the given one, by name, as of the last
+// entry.
 func (m *Machine) Queues(after string, most int) []fsm.Queue {
 	var list []fsm.Queue
 	m.queues.names.AscendGreaterOrEqual(after, func(name string) bool {

@@ -12,8 +12,9 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// BenchmarkAppend stores synced batches and reports, beside the batches and bytes a second, how many times as long
-// a batch takes as the same bytes appended to a plain file and synced; the two alternate in one run.
+// BenchmarkAppend stores synced batches and reports, beside the batches and bytes a second, how
+// many times as long a batch takes as the same bytes appended to a plain file and synced; the two
+// alternate in one run.
 func BenchmarkAppend(b *testing.B) {
 	for _, load := range []struct {
 		name           string

@@ -1,7 +1,7 @@
 package storage
 
-// ChannelMutex is a mutex for holders that wait for the disk. In the virtual time of the tests no time passes while a
-// goroutine waits for a sync.Mutex, so a disk that hangs would hang the test.
+// ChannelMutex is a mutex for holders that wait for the disk. In the virtual time of the tests no
+// time passes while a goroutine waits for a sync.Mutex, so a disk that hangs would hang the test.
 type ChannelMutex chan struct{}
 
 // NewChannelMutex returns an unlocked mutex.

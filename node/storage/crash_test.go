@@ -163,8 +163,8 @@ func cleared(h held) held {
 	return h
 }
 
-// runUntil lives a life until the disk's hook ends it. It returns what was held before and after the call in which
-// that happened; done is true if it never did.
+// runUntil lives a life until the disk's hook ends it. It returns what was held before and after
+// the call in which that happened; done is true if it never did.
 func runUntil(d *diskfault.Disk, actions []action) (before, after held, call string, done bool) {
 	s, err := storage.Open(groupDir, smallSegments(d))
 	if err != nil {
@@ -197,8 +197,8 @@ func crashAfter(n int) diskfault.Hook {
 	}
 }
 
-// A crash at any step, with any fate for what was not synced, loses nothing that was acknowledged, and is never
-// taken for damage.
+// A crash at any step, with any fate for what was not synced, loses nothing that was acknowledged,
+// and is never taken for damage.
 func TestCrashAtEveryStep(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	torn := func(string, int64) bool { return r.IntN(2) == 0 }
@@ -260,8 +260,8 @@ func checkSurvivor(d *diskfault.Disk, before, after held) error {
 	return errors.Join(err, s.Close())
 }
 
-// A process dies at any step, of itself or because a step failed, and the next one opens the group. What that one was shown it may have told
-// other nodes of: a power cut must leave it.
+// A process dies at any step, of itself or because a step failed, and the next one opens the group.
+// What that one was shown it may have told other nodes of: a power cut must leave it.
 func TestWhatOpenFoundIsDurable(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	torn := func(string, int64) bool { return r.IntN(2) == 0 }
@@ -339,8 +339,8 @@ func TestFailureAtEveryStep(t *testing.T) {
 	}
 }
 
-// failOnce returns a hook that fails the n-th changing step only. Removals of old segments are let through: a
-// file that stays costs space, not data, and the call succeeds.
+// failOnce returns a hook that fails the n-th changing step only. Removals of old segments are let
+// through: a file that stays costs space, not data, and the call succeeds.
 func failOnce(n int, fail func(diskfault.Op) error) diskfault.Hook {
 	var mu sync.Mutex
 	return func(o diskfault.Op) error {

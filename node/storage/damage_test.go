@@ -32,7 +32,8 @@ func snapshotData(index uint64) []byte {
 	return data
 }
 
-// fillGroup puts everything a group can have on a disk: two snapshots, a compacted log of several segments, a vote.
+// fillGroup puts everything a group can have on a disk: two snapshots, a compacted log of several
+// segments, a vote.
 func fillGroup(t *testing.T, s *storage.Stores) {
 	t.Helper()
 	appendEntries(t, s, 1, 120, 4)
@@ -90,7 +91,8 @@ func fullDisk(t *testing.T) *diskfault.Disk {
 	return d
 }
 
-// openDamaged opens a damaged group. It must be refused, or be whole and stay so through further use.
+// openDamaged opens a damaged group. It must be refused, or be whole and stay so through further
+// use.
 func openDamaged(d *diskfault.Disk) (refused error, err error) {
 	s, refused := storage.Open(groupDir, testConfig(d, storage.EngineWAL))
 	if refused != nil {
@@ -180,8 +182,8 @@ func wantUnchanged(t *testing.T, full, d *diskfault.Disk, damaged string) {
 	}
 }
 
-// mostlyRead is false for the older of the two retained snapshots, which nothing reads, and the marks, of which
-// one of two slots suffices.
+// mostlyRead is false for the older of the two retained snapshots, which nothing reads, and the
+// marks, of which one of two slots suffices.
 func mostlyRead(name string) bool {
 	return !strings.Contains(name, "0000000000000064-") && !strings.HasSuffix(name, "high-water")
 }

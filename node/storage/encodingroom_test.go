@@ -7,15 +7,25 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestEncodingRoom: entries of one append have room of their own, the next append uses it again, and what is too large for it is encoded all the same.
+// TestEncodingRoom: entries of one append have room of their own, the next append uses it again,
+// and what is too large for it is encoded all the same.
 func TestEncodingRoom(t *testing.T) {
 	r := &encodingRoom{entryCodec: entryCodec{salt: 7}}
 	var index uint64
-	for _, sizes := range [][]int{{100, 0, 2000}, {5}, {3000, 3000, 1}, {encodingRoomMax}, {100, encodingRoomMax, 100}, {encodingRoomMax - 100, 30}} {
+	for _, sizes := range [][]int{
+		{100, 0, 2000},
+		{5},
+		{3000, 3000, 1},
+		{encodingRoomMax},
+		{100, encodingRoomMax, 100},
+		{encodingRoomMax - 100, 30},
+	} {
 		var logs []*raft.Log
 		for _, size := range sizes {
 			index++
-			logs = append(logs, &raft.Log{Index: index, Term: 3, Data: bytes.Repeat([]byte{byte(index)}, size), Extensions: []byte("ext")})
+			logs = append(logs, &raft.Log{
+				Index: index, Term: 3, Data: bytes.Repeat([]byte{byte(index)}, size), Extensions: []byte("ext"),
+			})
 		}
 		r.prepare(logs)
 		buffers := make([]bytes.Buffer, len(logs))

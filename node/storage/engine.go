@@ -22,7 +22,8 @@ type engine interface {
 	span() (first, last uint64, err error)
 	// storeLogs makes consecutive entries durable.
 	storeLogs(logs []*raft.Log) error
-	// getLog reads one entry: raft.ErrLogNotFound if it is not there, errEntrySum (wrapped) if damaged.
+	// getLog reads one entry: raft.ErrLogNotFound if it is not there, errEntrySum (wrapped) if
+	// damaged.
 	getLog(index uint64, l *raft.Log) error
 	// deleteRange removes a prefix, a suffix or everything, atomically.
 	deleteRange(first, last uint64) error

@@ -69,8 +69,9 @@ func createWAL(cfg engineConfig) error {
 	return meta.CommitState(types.PersistentState{NextSegmentID: 1})
 }
 
-// openWAL verifies every segment, repairs what a crash can have left, and only then lets the library open the
-// directory: the library takes damage in the last segment for a torn write, and deletes files it does not know.
+// openWAL verifies every segment, repairs what a crash can have left, and only then lets the
+// library open the directory: the library takes damage in the last segment for a torn write, and
+// deletes files it does not know.
 func openWAL(cfg engineConfig) (engine, error) {
 	meta := &walMeta{fsys: cfg.fsys, name: filepath.Join(cfg.dir, walMetaName), guard: cfg.guard}
 	if err := meta.load(); err != nil {
@@ -124,14 +125,15 @@ func (e *walEngine) fileOf(index uint64) string {
 
 func (e *walEngine) close() error { return e.log.Close() }
 
-// walFiler puts our codec's id into segment headers: the library writes its own id there whatever codec is set,
-// and then refuses to open the log again.
+// walFiler puts our codec's id into segment headers: the library writes its own id there whatever
+// codec is set, and then refuses to open the log again.
 type walFiler struct {
 	*segment.Filer
 	guard *guard
 }
 
-// Create implements types.SegmentFiler. A failure fails the group: during a rotation the library only logs it.
+// Create implements types.SegmentFiler. A failure fails the group: during a rotation the library
+// only logs it.
 func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	info.Codec = entryCodecID
 	w, err := f.Filer.Create(info)
@@ -194,8 +196,8 @@ func (v walVFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return &walFile{File: f, fsys: v.fsys, dir: dir, fresh: true}, nil
 }
 
-// walFile syncs data only, and its directory once, so that an acknowledged entry is never in a nameless file.
-// The library syncs from one goroutine at a time.
+// walFile syncs data only, and its directory once, so that an acknowledged entry is never in a
+// nameless file. The library syncs from one goroutine at a time.
 type walFile struct {
 	File
 	fsys  FS

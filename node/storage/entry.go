@@ -116,8 +116,8 @@ func (c entryCodec) check(b []byte) error {
 	return nil
 }
 
-// seal returns a copy of l whose Extensions end in the sum. Data is shared, not copied, and l is not changed:
-// Raft hands the same entry to the machine and to the transport.
+// seal returns a copy of l whose Extensions end in the sum. Data is shared, not copied, and l is
+// not changed: Raft hands the same entry to the machine and to the transport.
 func (c entryCodec) seal(l *raft.Log) *raft.Log {
 	sealed := *l
 	sealed.Extensions = make([]byte, 0, len(l.Extensions)+extTrailerBytes)

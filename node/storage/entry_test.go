@@ -12,10 +12,14 @@ import (
 )
 
 func fullEntry() *raft.Log {
-	return &raft.Log{Index: 9, Term: 3, Type: raft.LogCommand, Data: []byte("data"), Extensions: []byte("ext"), AppendedAt: time.Unix(7, 8)}
+	return &raft.Log{
+		Index: 9, Term: 3, Type: raft.LogCommand, Data: []byte("data"), Extensions: []byte("ext"),
+		AppendedAt: time.Unix(7, 8),
+	}
 }
 
-// Rot in any byte of an entry is found, not only in its data: an entry of another index or term is another one.
+// Rot in any byte of an entry is found, not only in its data: an entry of another index or term is
+// another one.
 func TestEntrySumCoversEveryByte(t *testing.T) {
 	c := entryCodec{salt: 7}
 	var b bytes.Buffer

@@ -31,9 +31,12 @@ var (
 // remedy names only what can be done today. An older copy of a voter's files would break the
 // promises to the cluster: the node would vote, and count in majorities, without what it has
 // acknowledged.
-const remedy = "the files were left as they are; do not delete some and start again: the node would go on without what it has acknowledged. " +
-	"Move the file back if it was moved. If the cluster has other nodes, start this one with an empty data directory, the same name and --join: " +
-	"it gets everything from them; never put back an older copy there. A node that is alone can be given a copy of the whole data directory that was made " +
+const remedy = "the files were left as they are; do not delete some and start again: the node would go on without " +
+	"what it has acknowledged. " +
+	"Move the file back if it was moved. If the cluster has other nodes, start this one with an empty data directory, " +
+	"the same name and --join: " +
+	"it gets everything from them; never put back an older copy there. A node that is alone can be given a copy of the " +
+	"whole data directory that was made " +
 	"while it was stopped; what was acknowledged after that copy is lost"
 
 // CorruptError says that a file does not hold what was once durable in it. The group must not

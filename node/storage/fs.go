@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// FS is the part of a file system that this package uses. Each method is one step that can fail or be the last
-// one before a crash; package diskfault has an implementation that does both on purpose.
+// FS is the part of a file system that this package uses. Each method is one step that can fail or
+// be the last one before a crash; package diskfault has an implementation that does both on
+// purpose.
 type FS interface {
 	// OpenFile opens name with the flags of package os.
 	OpenFile(name string, flag int) (File, error)
@@ -47,7 +48,8 @@ type File interface {
 	SyncData() error
 	// Size returns the length in bytes.
 	Size() (int64, error)
-	// Allocate reserves disk space up to size bytes, so that later writes below it do not run out of space.
+	// Allocate reserves disk space up to size bytes, so that later writes below it do not run out of
+	// space.
 	Allocate(size int64) error
 }
 

@@ -35,8 +35,10 @@ func inodes(dir string) (all, free uint64, err error) {
 func explainFull(dir string, free, inodes, inodesFree uint64) string {
 	const then = "then start the node again; its data is not damaged"
 	if inodes > 0 && inodesFree < inodesFew {
-		return fmt.Sprintf("the file system of %s has %d MiB free, and %d of %d inodes: 'df -i %s' shows them; remove files from it, or move the data directory to a file system with more inodes; %s",
+		return fmt.Sprintf("the file system of %s has %d MiB free, and %d of %d inodes: 'df -i %s' shows them; remove "+
+			"files from it, or move the data directory to a file system with more inodes; %s",
 			dir, free>>20, inodesFree, inodes, dir, then)
 	}
-	return fmt.Sprintf("the file system of %s is full, with %d MiB free, or a quota on it is used up: 'df %s' shows it; remove files from it, or make it larger; %s", dir, free>>20, dir, then)
+	return fmt.Sprintf("the file system of %s is full, with %d MiB free, or a quota on it is used up: 'df %s' shows it; "+
+		"remove files from it, or make it larger; %s", dir, free>>20, dir, then)
 }

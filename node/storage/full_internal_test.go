@@ -18,7 +18,8 @@ func TestExplainFull(t *testing.T) {
 		{3 << 20, 1000, 8, "is full, with 3 MiB free"},
 		{0, 0, 0, "is full, with 0 MiB free"}, // no fixed number of inodes
 	} {
-		if got := explainFull("/data", tt.free, tt.inodes, tt.inodesFree); !strings.Contains(got, tt.want) || !strings.Contains(got, "start the node again") {
+		if got := explainFull("/data", tt.free, tt.inodes, tt.inodesFree); !strings.Contains(got, tt.want) ||
+			!strings.Contains(got, "start the node again") {
 			t.Errorf("%+v: %s", tt, got)
 		}
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// group is one real Raft instance on the stores of a library, in a synctest bubble, with peers the test plays.
+// group is one real Raft instance on the stores of a library, in a synctest bubble, with peers the
+// test plays.
 type group struct {
 	t      *testing.T
 	lib    library
@@ -137,7 +138,8 @@ func install(t *testing.T, from *raft.InmemTransport, to raft.ServerID, index, t
 	}
 }
 
-// appendRPC sends one committed entry that follows the one before it, and says whether it was taken.
+// appendRPC sends one committed entry that follows the one before it, and says whether it was
+// taken.
 func appendRPC(t *testing.T, from *raft.InmemTransport, to raft.ServerID, index, term uint64) bool {
 	t.Helper()
 	var resp raft.AppendEntriesResponse

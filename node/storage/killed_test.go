@@ -15,7 +15,8 @@ import (
 
 const writerDirEnv = "BELFRY_TEST_WRITER_DIR"
 
-// writeUntilKilled appends to the group in dir, and says after each append how far the log is durable.
+// writeUntilKilled appends to the group in dir, and says after each append how far the log is
+// durable.
 func writeUntilKilled(dir string) error {
 	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.Engine(os.Getenv(writerEngineEnv))))
 	if err != nil {
@@ -69,7 +70,8 @@ func TestKilledWriter(t *testing.T) {
 	}
 }
 
-// killAfter runs a writer, kills it after so many acknowledgements, and returns the last one that arrived.
+// killAfter runs a writer, kills it after so many acknowledgements, and returns the last one that
+// arrived.
 func killAfter(t *testing.T, dir string, engine storage.Engine, acknowledgements int) uint64 {
 	t.Helper()
 	writer := exec.CommandContext(t.Context(), os.Args[0])

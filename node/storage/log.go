@@ -52,7 +52,8 @@ func (s *LogStore) LastIndex() (uint64, error) { return s.held.Load().last, nil 
 // BytesAppended returns the bytes of data and extensions stored since Open.
 func (s *LogStore) BytesAppended() uint64 { return s.bytes.Load() }
 
-// GetLog implements raft.LogStore. It returns raft.ErrLogNotFound itself, not wrapped, outside the log's range.
+// GetLog implements raft.LogStore. It returns raft.ErrLogNotFound itself, not wrapped, outside the
+// log's range.
 func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
 	held := s.held.Load()
 	if !held.has(index) {
@@ -144,7 +145,8 @@ func (s *LogStore) DeleteRange(first, last uint64) error {
 	if next.last == 0 && s.onClear != nil {
 		s.onClear(held.last)
 	}
-	// Readers must see the narrower range before entries vanish, or a compaction would look like damage to them.
+	// Readers must see the narrower range before entries vanish, or a compaction would look like
+	// damage to them.
 	s.held.Store(&next)
 	return s.guard.do("cut log", func() error {
 		// The mark first: a crash between the two must not leave a mark above the log's end.

@@ -51,7 +51,10 @@ func TestLogKeepsEveryField(t *testing.T) {
 			}
 			defer closeStores(t, s)
 			want := []*raft.Log{
-				{Index: 1, Term: 2, Type: raft.LogConfiguration, Data: []byte("c"), Extensions: []byte("ext"), AppendedAt: time.Unix(5, 7)},
+				{
+					Index: 1, Term: 2, Type: raft.LogConfiguration, Data: []byte("c"), Extensions: []byte("ext"),
+					AppendedAt: time.Unix(5, 7),
+				},
 				{Index: 2, Term: 2, Type: raft.LogNoop},
 				{Index: 3, Term: 9, Type: raft.LogBarrier, Data: make([]byte, 4<<20)},
 			}
@@ -181,7 +184,10 @@ func TestLogReadsOutsideItsRange(t *testing.T) {
 func TestLogStats(t *testing.T) {
 	s := openOn(t, newDisk())
 	defer closeStores(t, s)
-	if err := s.Log.StoreLogs([]*raft.Log{{Index: 1, Data: make([]byte, 100)}, {Index: 2, Extensions: make([]byte, 11)}}); err != nil {
+	if err := s.Log.StoreLogs([]*raft.Log{
+		{Index: 1, Data: make([]byte, 100)},
+		{Index: 2, Extensions: make([]byte, 11)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	got := s.Stats().Log

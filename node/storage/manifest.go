@@ -7,7 +7,8 @@ import (
 	"fmt"
 )
 
-// manifest says what a directory is. It is written once, last of all files, when a group is created.
+// manifest says what a directory is. It is written once, last of all files, when a group is
+// created.
 type manifest struct {
 	Group  string `json:"group"`
 	Engine Engine `json:"engine"`

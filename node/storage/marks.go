@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The high-water file holds two slots, 4 KiB apart, of which the valid one with the higher sequence counts:
+// The high-water file holds two slots, 4 KiB apart, of which the valid one with the higher sequence
+// counts:
 //
 //	0       4     12    20         28               36
 //	| magic | seq | log | snapshot | zeros to 508   | CRC32C |
@@ -110,7 +111,8 @@ func (m *marks) get() mark {
 	return m.current
 }
 
-// raiseLog notes that the log is durable up to index. Call it only after the append's sync returned.
+// raiseLog notes that the log is durable up to index. Call it only after the append's sync
+// returned.
 func (m *marks) raiseLog(index uint64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,7 +128,8 @@ func (m *marks) raiseLog(index uint64) error {
 	return nil
 }
 
-// scheduleSync schedules the sync of the last mark, for the case that no append follows. mu is held.
+// scheduleSync schedules the sync of the last mark, for the case that no append follows. mu is
+// held.
 func (m *marks) scheduleSync(rest time.Duration) {
 	if m.late == nil {
 		m.late = time.AfterFunc(rest, func() {
@@ -143,7 +146,8 @@ func (m *marks) syncLate() error {
 	if m.closed || !m.unsynced {
 		return nil
 	}
-	if rest := m.syncEvery - m.now().Sub(m.lastSync); rest > 0 { // an append has synced meanwhile, and others came after it
+	// an append has synced meanwhile, and others came after it
+	if rest := m.syncEvery - m.now().Sub(m.lastSync); rest > 0 {
 		m.scheduleSync(rest)
 		return nil
 	}

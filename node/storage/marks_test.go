@@ -14,7 +14,8 @@ import (
 
 const marksName = groupDir + "/high-water"
 
-// The mark is synced at the opening, then with appends at most as often as configured, and always before a cut.
+// The mark is synced at the opening, then with appends at most as often as configured, and always
+// before a cut.
 func TestMarkSyncPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no time passes but by now
 		d := newDisk()
@@ -53,8 +54,9 @@ func TestMarkSyncPace(t *testing.T) {
 	})
 }
 
-// The mark of the last append is synced when its time has come though no other append follows: rot in that batch and a power cut after it
-// would look like a write that was torn and never acknowledged.
+// The mark of the last append is synced when its time has come though no other append follows: rot
+// in that batch and a power cut after it would look like a write that was torn and never
+// acknowledged.
 func TestMarkIsSyncedWithoutAnotherAppend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()

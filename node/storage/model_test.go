@@ -36,7 +36,8 @@ func (m *logMachine) open(t *rapid.T) {
 	m.stores = s
 }
 
-// Append stores one batch, of any sizes, after the last entry, or anywhere in an empty log that a snapshot precedes.
+// Append stores one batch, of any sizes, after the last entry, or anywhere in an empty log that a
+// snapshot precedes.
 func (m *logMachine) Append(t *rapid.T) {
 	if len(m.model.logs) == 0 {
 		newest, _ := m.stores.Snapshots.Newest()
@@ -119,13 +120,15 @@ func (m *logMachine) Check(t *rapid.T) {
 		if err := m.stores.Log.GetLog(w.Index, &got); err != nil {
 			t.Fatal(err)
 		}
-		if got.Index != w.Index || got.Term != w.Term || !bytes.Equal(got.Data, w.Data) || !bytes.Equal(got.Extensions, w.Extensions) {
+		if got.Index != w.Index || got.Term != w.Term || !bytes.Equal(got.Data, w.Data) ||
+			!bytes.Equal(got.Extensions, w.Extensions) {
 			t.Fatalf("entry %d is %+v, want %+v", w.Index, got, w)
 		}
 	}
 }
 
-// Any sequence of what Raft does leaves the log that a slice would be, across restarts and power cuts.
+// Any sequence of what Raft does leaves the log that a slice would be, across restarts and power
+// cuts.
 func TestLogAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &logMachine{disk: newDisk(), term: 1, model: modelLog{first: 1}}

@@ -26,7 +26,8 @@ func TestMissingDirectory(t *testing.T) {
 		must(t, takeSnapshot(s.Snapshots, 5, 1, snapshotData(5)))
 		closeStores(t, s)
 		must(t, os.RemoveAll(filepath.Join(dir, name)))
-		if _, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL)); !errors.As(err, new(*storage.CorruptError)) {
+		if _, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL)); !errors.As(err,
+			new(*storage.CorruptError)) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
@@ -249,7 +250,8 @@ func TestCorruptErrorSaysWhatToDo(t *testing.T) {
 	cause := errors.New("cause")
 	err := &storage.CorruptError{File: "a/b.wal", Offset: 4096, Index: 7, Detail: "detail",
 		Err: &storage.CorruptError{File: "c", Detail: "inner", Err: cause}}
-	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete", "copy of the whole data directory", "never put back an older copy there"} {
+	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete",
+		"copy of the whole data directory", "never put back an older copy there"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %q", want, err.Error())
 		}

@@ -57,7 +57,8 @@ func decodeRecord(magic string, b []byte) ([]byte, error) {
 	return body[recordHeaderBytes:], nil
 }
 
-// readRecord returns fs.ErrNotExist (wrapped) for an absent file and *CorruptError for a damaged one.
+// readRecord returns fs.ErrNotExist (wrapped) for an absent file and *CorruptError for a damaged
+// one.
 func readRecord(fsys FS, name, magic string) ([]byte, error) {
 	raw, err := ReadFile(fsys, name)
 	if err != nil {

@@ -28,7 +28,8 @@ func segments(t *testing.T, fsys storage.FS, dir string) (count int) {
 	return count
 }
 
-// Raft waits for a cut of the log, and so do appends: no file is removed in it. Tidy removes one at a time for as long as it may, and the next start does the rest.
+// Raft waits for a cut of the log, and so do appends: no file is removed in it. Tidy removes one at
+// a time for as long as it may, and the next start does the rest.
 func TestCutLeavesFilesToTidy(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)

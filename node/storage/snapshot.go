@@ -21,8 +21,8 @@ const (
 	snapshotsRetained = 2
 )
 
-// SnapshotStore keeps a group's snapshots, each one checked file. It shows Raft only the newest: Raft's own
-// fallback to an older snapshot would start the group with less than it had.
+// SnapshotStore keeps a group's snapshots, each one checked file. It shows Raft only the newest:
+// Raft's own fallback to an older snapshot would start the group with less than it had.
 //
 // Methods may be called from any goroutine; a sink belongs to one.
 type SnapshotStore struct {
@@ -225,7 +225,8 @@ func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
 	return nil, err
 }
 
-// Digest returns the digest in a snapshot's trailer, false if its writer gave none. Damage fails the group, as in Open.
+// Digest returns the digest in a snapshot's trailer, false if its writer gave none. Damage fails
+// the group, as in Open.
 func (s *SnapshotStore) Digest(id string) (digest uint64, ok bool, err error) {
 	r, err := s.open(id)
 	if err != nil {
@@ -236,7 +237,8 @@ func (s *SnapshotStore) Digest(id string) (digest uint64, ok bool, err error) {
 
 // written notes a durable snapshot and removes those no longer retained.
 func (s *SnapshotStore) written(sink *snapshotSink) error {
-	// The mark becomes durable before Raft may compact the log, so that losing the snapshot is always noticed.
+	// The mark becomes durable before Raft may compact the log, so that losing the snapshot is always
+	// noticed.
 	err := s.guard.do("mark snapshot", func() error { return s.marks.raiseSnapshot(sink.meta.Index) })
 	if err != nil {
 		return err

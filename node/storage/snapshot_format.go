@@ -67,7 +67,8 @@ func encodeSnapshotHeader(m snapshotMeta) ([]byte, uint32, error) {
 	return binary.LittleEndian.AppendUint32(b, sum), sum, nil
 }
 
-// readSnapshotHeader returns the meta, the header's length and its sum. Its errors say what is wrong, not where.
+// readSnapshotHeader returns the meta, the header's length and its sum. Its errors say what is
+// wrong, not where.
 func readSnapshotHeader(r io.ReaderAt) (m snapshotMeta, length int64, sum uint32, err error) {
 	head := make([]byte, snapshotHeadBytes)
 	if err := readFull(r, head, 0); err != nil {

@@ -67,7 +67,9 @@ func TestSnapshotKeepsMetaAndDigest(t *testing.T) {
 	must(t, err)
 	sink.(storage.DigestSetter).SetDigest(0xfeed)
 	must(t, sink.Close())
-	want := raft.SnapshotMeta{Version: 1, ID: sink.ID(), Index: 77, Term: 3, Configuration: conf, ConfigurationIndex: 12, Size: 5}
+	want := raft.SnapshotMeta{
+		Version: 1, ID: sink.ID(), Index: 77, Term: 3, Configuration: conf, ConfigurationIndex: 12, Size: 5,
+	}
 	for range 2 { // in the running store and after opening it again
 		newest, ok := s.Snapshots.Newest()
 		list, err := s.Snapshots.List()
@@ -103,7 +105,8 @@ func TestSnapshotRetention(t *testing.T) {
 		}
 	}
 	s.Tidy(nil)
-	if files := snapshotFiles(d); len(files) != 2 || !strings.Contains(files[0], "14-") || !strings.Contains(files[1], "1e-") {
+	if files := snapshotFiles(d); len(files) != 2 || !strings.Contains(files[0], "14-") ||
+		!strings.Contains(files[1], "1e-") {
 		t.Errorf("kept %v, want 20 and 30", files)
 	}
 	// Raft is shown the newest only: it would fall back to the other, silently.
@@ -149,7 +152,8 @@ func TestSnapshotThatIsOvertakenIsGivenUp(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 		s.Tidy(nil)
-		if index, _, err := readSnapshot(s.Snapshots); index != 60 || err != nil || len(snapshotFiles(d)) != 2 || s.Err() != nil {
+		if index, _, err := readSnapshot(s.Snapshots); index != 60 || err != nil || len(snapshotFiles(d)) != 2 ||
+			s.Err() != nil {
 			t.Errorf("%s: newest %d, %v, of %v, state %v", what, index, err, snapshotFiles(d), s.Err())
 		}
 		closeStores(t, s)
@@ -221,7 +225,8 @@ func TestSnapshotCancel(t *testing.T) {
 	}
 }
 
-// A failure at any step of a snapshot leaves the one before, no temporary, and a store that goes on.
+// A failure at any step of a snapshot leaves the one before, no temporary, and a store that goes
+// on.
 func TestSnapshotFailureAtEachStep(t *testing.T) {
 	for _, fail := range []func(diskfault.Op) error{diskfault.Full, diskfault.Broken} {
 		cause := errors.Unwrap(fail(diskfault.Op{}))
@@ -268,7 +273,8 @@ func TestSnapshotFailureAtEachStep(t *testing.T) {
 	}
 }
 
-// Blocks of the same file in another order, twice, or from another snapshot break the chain of sums.
+// Blocks of the same file in another order, twice, or from another snapshot break the chain of
+// sums.
 func TestSnapshotBlocksMoved(t *testing.T) {
 	const block = 256<<10 + 8
 	d := newDisk()
@@ -378,7 +384,8 @@ func TestSnapshotThatCannotBeRemoved(t *testing.T) {
 	}
 }
 
-// A snapshot removed between List and Open, because a newer one came, is no damage; the newest missing is.
+// A snapshot removed between List and Open, because a newer one came, is no damage; the newest
+// missing is.
 func TestSnapshotGoneBeforeOpen(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)
@@ -443,7 +450,8 @@ func TestSnapshotDamagedEnds(t *testing.T) {
 	}
 }
 
-// leakyFS is a disk that cannot close snapshots that were written and synced; the file is closed all the same.
+// leakyFS is a disk that cannot close snapshots that were written and synced; the file is closed
+// all the same.
 type leakyFS struct {
 	storage.FS
 	cause error

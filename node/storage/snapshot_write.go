@@ -100,8 +100,8 @@ func (s *snapshotSink) append(b []byte) error {
 		if s.file.at-s.synced < snapshotSyncBytes {
 			return nil
 		}
-		// In small portions: one sync of gigabytes at the end would hold up the log's syncs, and look like a hung
-		// disk to the watchdog.
+		// In small portions: one sync of gigabytes at the end would hold up the log's syncs, and look
+		// like a hung disk to the watchdog.
 		s.synced = s.file.at
 		if err := s.file.syncData(); err != nil {
 			return fmt.Errorf("storage: %w", err)
@@ -110,8 +110,8 @@ func (s *snapshotSink) append(b []byte) error {
 	})
 }
 
-// Close implements raft.SnapshotSink. When it returns nil the snapshot is durable under its name; after an error
-// there is none, and the log still holds what it would have covered.
+// Close implements raft.SnapshotSink. When it returns nil the snapshot is durable under its name;
+// after an error there is none, and the log still holds what it would have covered.
 func (s *snapshotSink) Close() error {
 	if errors.Is(s.err, errSinkDone) {
 		return s.err

@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// How old the newest snapshot is does not depend on who wrote it: the store that is open, or one before it.
+// How old the newest snapshot is does not depend on who wrote it: the store that is open, or one
+// before it.
 func TestSnapshotAgeOutlivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -26,7 +27,8 @@ func TestSnapshotAgeOutlivesTheStore(t *testing.T) {
 			time.Sleep(time.Hour)
 			for range 2 { // in the running store and after opening it again
 				if got := s.Snapshots.Stats(); !got.NewestAt.Equal(want) || got.NewestIndex != index {
-					t.Errorf("the newest snapshot has index %d and was written at %v, want %d and %v", got.NewestIndex, got.NewestAt, index, want)
+					t.Errorf("the newest snapshot has index %d and was written at %v, want %d and %v", got.NewestIndex, got.NewestAt,
+						index, want)
 				}
 				closeStores(t, s)
 				s = openOn(t, d)

@@ -29,12 +29,13 @@ const (
 
 // SpaceConfig configures a Space. Zero fields take the defaults named.
 type SpaceConfig struct {
-	Dir           string                           // the data directory
-	ReserveBytes  uint64                           // held back in a file, default 64 MiB
-	LowWaterBytes uint64                           // with less free, Low is true, default 256 MiB
-	Interval      time.Duration                    // between probes of Run, default 1 s
-	FS            FS                               // default OSFS
-	Free          func(dir string) (uint64, error) // free bytes for this process, default FS if it is a FreeReporter, else statfs
+	Dir           string        // the data directory
+	ReserveBytes  uint64        // held back in a file, default 64 MiB
+	LowWaterBytes uint64        // with less free, Low is true, default 256 MiB
+	Interval      time.Duration // between probes of Run, default 1 s
+	FS            FS            // default OSFS
+	// free bytes for this process, default FS if it is a FreeReporter, else statfs
+	Free func(dir string) (uint64, error)
 	// Inodes returns how many files the file system may have, and how many more can be made; 0 of 0
 	// is no limit. Default statfs, where Free has its default.
 	Inodes func(dir string) (all, free uint64, err error)
@@ -54,8 +55,8 @@ type SpaceStats struct {
 	Pressure, Low, Scarce, Exhausted bool
 }
 
-// Space watches the free space below a data directory, so that writes are refused with a clear answer while there
-// is still room for what must not fail: votes, terms, truncations, a snapshot.
+// Space watches the free space below a data directory, so that writes are refused with a clear
+// answer while there is still room for what must not fail: votes, terms, truncations, a snapshot.
 //
 // Pressure becomes true with less free than an eighth above the low-water mark, and false with a
 // quarter above it. Low becomes true below the low-water mark, and false again with an eighth more
@@ -79,7 +80,8 @@ type Space struct {
 	reserveAfter time.Time // the reserve is not tried again before
 }
 
-// OpenSpace probes once and makes the reserve if there is room. The caller must hold the directory's lock.
+// OpenSpace probes once and makes the reserve if there is room. The caller must hold the
+// directory's lock.
 func OpenSpace(cfg SpaceConfig) (*Space, error) {
 	if cfg.Dir == "" {
 		return nil, errors.New("storage: SpaceConfig.Dir is empty")
@@ -137,7 +139,8 @@ func (s *Space) SetSnapshotBytes(size uint64) {
 	s.snapshot = size
 }
 
-// Run probes every interval until ctx ends, and returns nil then. A probe that fails is logged, and Low stays.
+// Run probes every interval until ctx ends, and returns nil then. A probe that fails is logged, and
+// Low stays.
 func (s *Space) Run(ctx context.Context) error {
 	t := time.NewTicker(s.cfg.Interval)
 	defer t.Stop()
@@ -167,7 +170,8 @@ func (s *Space) Check() error {
 	}
 	mark := s.cfg.LowWaterBytes + s.snapshot
 	high := mark + s.cfg.LowWaterBytes/8
-	s.setFlag(&s.pressure, "pressure", free < high || s.fewerFiles(9, 8), free >= mark+s.cfg.LowWaterBytes/4 && !s.fewerFiles(5, 4))
+	s.setFlag(&s.pressure, "pressure", free < high || s.fewerFiles(9, 8), free >= mark+s.cfg.LowWaterBytes/4 &&
+		!s.fewerFiles(5, 4))
 	s.setFlag(&s.low, "low", free < mark || s.fewerFiles(1, 1), free >= high && !s.fewerFiles(9, 8))
 	if s.reserve && free < s.cfg.LowWaterBytes/4 {
 		if err := s.release(); err != nil {
@@ -178,8 +182,10 @@ func (s *Space) Check() error {
 		}
 		s.free = free
 	}
-	s.setFlag(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8 || s.fewerFiles(1, 8), free >= s.cfg.LowWaterBytes/4 && !s.fewerFiles(1, 4))
-	s.setFlag(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16 || s.fewerFiles(1, 16), free >= s.cfg.LowWaterBytes/8 && !s.fewerFiles(1, 8))
+	s.setFlag(&s.scarce, "scarce", free < s.cfg.LowWaterBytes/8 || s.fewerFiles(1, 8), free >= s.cfg.LowWaterBytes/4 &&
+		!s.fewerFiles(1, 4))
+	s.setFlag(&s.exhausted, "exhausted", free < s.cfg.LowWaterBytes/16 || s.fewerFiles(1, 16),
+		free >= s.cfg.LowWaterBytes/8 && !s.fewerFiles(1, 8))
 	if !s.reserve && free >= high+s.cfg.ReserveBytes && !time.Now().Before(s.reserveAfter) {
 		if err := s.hold(); err != nil { // not needed as long as there is room
 			s.reserveAfter = time.Now().Add(reserveRetry)
@@ -220,7 +226,8 @@ func (s *Space) setFlag(flag *atomic.Bool, name string, on, off bool) {
 	now := on || was && !off
 	flag.Store(now)
 	if now != was {
-		s.cfg.Logger.Warn("disk space", name, now, "free_bytes", s.free, "low_water_bytes", s.cfg.LowWaterBytes+s.snapshot, "free_inodes", s.files, "low_water_inodes", s.filesMark)
+		s.cfg.Logger.Warn("disk space", name, now, "free_bytes", s.free, "low_water_bytes", s.cfg.LowWaterBytes+s.snapshot,
+			"free_inodes", s.files, "low_water_inodes", s.filesMark)
 	}
 }
 
@@ -246,7 +253,10 @@ func (s *Space) Release() error {
 func (s *Space) Stats() SpaceStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	stats := SpaceStats{FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(), Scarce: s.scarce.Load(), Exhausted: s.exhausted.Load()}
+	stats := SpaceStats{
+		FreeBytes: s.free, LowWaterBytes: s.cfg.LowWaterBytes + s.snapshot, Pressure: s.pressure.Load(), Low: s.low.Load(),
+		Scarce: s.scarce.Load(), Exhausted: s.exhausted.Load(),
+	}
 	if s.filesMark > 0 {
 		stats.FreeFiles, stats.LowWaterFiles = s.files, s.filesMark
 	}

@@ -71,15 +71,20 @@ func TestSpace(t *testing.T) {
 		{free: 92*mib - 1, snapshot: 12 * mib, pressure: true, low: true, reserved: true},
 		{free: 102*mib - 1, snapshot: 12 * mib, pressure: true, low: true, reserved: true},
 		{free: 102 * mib, snapshot: 12 * mib, pressure: true, reserved: true},
-		{free: 20 * mib, snapshot: 12 * mib, pressure: true, low: true, reserved: true}, // a snapshot needs no room among the last
+		// a snapshot needs no room among the last
+		{free: 20 * mib, snapshot: 12 * mib, pressure: true, low: true, reserved: true},
 	} {
 		v.free.Store(step.free)
 		s.SetSnapshotBytes(step.snapshot)
 		must(t, s.Check())
-		if s.Low() != step.low || s.Scarce() != step.scarce || s.Exhausted() != step.exhausted || v.reserved() != step.reserved {
+		if s.Low() != step.low || s.Scarce() != step.scarce || s.Exhausted() != step.exhausted ||
+			v.reserved() != step.reserved {
 			t.Errorf("%+v: low %v, scarce %v, reserve held %v", step, s.Low(), s.Scarce(), v.reserved())
 		}
-		want := storage.SpaceStats{FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low, Scarce: step.scarce, Exhausted: step.exhausted}
+		want := storage.SpaceStats{
+			FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low,
+			Scarce: step.scarce, Exhausted: step.exhausted,
+		}
 		if step.reserved {
 			want.ReserveBytes = 2 * mib
 		}
@@ -105,10 +110,18 @@ func TestSpaceOfInodes(t *testing.T) {
 		free                             uint64
 		pressure, low, scarce, exhausted bool
 	}{
-		{free: 1152}, {free: 1151, pressure: true}, {free: 1023, pressure: true, low: true}, {free: 128, pressure: true, low: true},
-		{free: 127, pressure: true, low: true, scarce: true}, {free: 63, pressure: true, low: true, scarce: true, exhausted: true},
-		{free: 127, pressure: true, low: true, scarce: true, exhausted: true}, {free: 128, pressure: true, low: true, scarce: true},
-		{free: 256, pressure: true, low: true}, {free: 1151, pressure: true, low: true}, {free: 1152, pressure: true}, {free: 1280},
+		{free: 1152}, {
+			free: 1151, pressure: true,
+		}, {free: 1023, pressure: true, low: true}, {free: 128, pressure: true, low: true},
+		{
+			free: 127, pressure: true, low: true, scarce: true,
+		}, {free: 63, pressure: true, low: true, scarce: true, exhausted: true},
+		{
+			free: 127, pressure: true, low: true, scarce: true, exhausted: true,
+		}, {free: 128, pressure: true, low: true, scarce: true},
+		{
+			free: 256, pressure: true, low: true,
+		}, {free: 1151, pressure: true, low: true}, {free: 1152, pressure: true}, {free: 1280},
 	} {
 		free = step.free
 		must(t, s.Check())
@@ -171,7 +184,8 @@ func TestSpaceFailures(t *testing.T) {
 	}
 }
 
-// A quota may refuse the reserve although there is room. The node starts without it, and tries again now and then.
+// A quota may refuse the reserve although there is room. The node starts without it, and tries
+// again now and then.
 func TestSpaceWithoutReserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVolume(1000 * mib)
@@ -202,7 +216,8 @@ func TestSpaceWithoutReserve(t *testing.T) {
 
 func TestDiskFullIsRecognized(t *testing.T) {
 	for err, want := range map[error]bool{
-		fmt.Errorf("writing: %w", syscall.ENOSPC): true, syscall.EDQUOT: true, syscall.EIO: false, diskfault.Full(diskfault.Op{}): true, nil: false,
+		fmt.Errorf("writing: %w", syscall.ENOSPC): true, syscall.EDQUOT: true, syscall.EIO: false,
+		diskfault.Full(diskfault.Op{}): true, nil: false,
 	} {
 		if storage.DiskFull(err) != want {
 			t.Errorf("%v: %v, want %v", err, !want, want)
@@ -238,7 +253,8 @@ func TestSpaceOnTheRealDisk(t *testing.T) {
 	must(t, s.Release())
 }
 
-// A full disk ends the group's writes with the cause in the error; the log is whole after a restart with space.
+// A full disk ends the group's writes with the cause in the error; the log is whole after a restart
+// with space.
 func TestFullDiskInAppend(t *testing.T) {
 	d := newDisk()
 	s := openOn(t, d)

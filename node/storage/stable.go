@@ -19,9 +19,10 @@ const (
 	keyLastVoteCand = "LastVoteCand"
 )
 
-// StableStore keeps term and vote in one checked file that is replaced as a whole. A vote's term is held in
-// memory until its candidate arrives and both become durable together: a crash between Raft's two calls leaves
-// the old vote, never the new term with the old candidate (hashicorp/raft issue 661).
+// StableStore keeps term and vote in one checked file that is replaced as a whole. A vote's term is
+// held in memory until its candidate arrives and both become durable together: a crash between
+// Raft's two calls leaves the old vote, never the new term with the old candidate (hashicorp/raft
+// issue 661).
 //
 // Methods may be called from any goroutine. A failed write fails the group.
 type StableStore struct {
@@ -51,8 +52,8 @@ func openStable(fsys FS, name string, g *guard) (*StableStore, error) {
 	return &StableStore{mu: NewChannelMutex(), fsys: fsys, name: name, guard: g, durable: values}, nil
 }
 
-// Set implements raft.StableStore. It returns once the value is durable, together with a vote's term if key is
-// the vote's candidate.
+// Set implements raft.StableStore. It returns once the value is durable, together with a vote's
+// term if key is the vote's candidate.
 func (s *StableStore) Set(key, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +80,8 @@ func (s *StableStore) checkTerm(key string, value []byte) error {
 	if key != keyCurrentTerm || len(held) != 8 || len(value) != 8 || bytes.Compare(value, held) >= 0 {
 		return nil
 	}
-	err := fmt.Errorf("storage: %s: term %d after term %d", s.name, binary.BigEndian.Uint64(value), binary.BigEndian.Uint64(held))
+	err := fmt.Errorf("storage: %s: term %d after term %d", s.name, binary.BigEndian.Uint64(value),
+		binary.BigEndian.Uint64(held))
 	s.guard.fail(err)
 	return err
 }

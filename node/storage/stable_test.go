@@ -95,10 +95,13 @@ func TestStableOwnsItsSlices(t *testing.T) {
 	}
 }
 
-// A heartbeat that Raft answers beside its main loop may be overtaken by an election, and would then bring an old term back.
+// A heartbeat that Raft answers beside its main loop may be overtaken by an election, and would
+// then bring an old term back.
 func TestStableTakesNoLowerTerm(t *testing.T) {
 	var fatal []error
-	s, err := storage.Open("/g", storage.Config{Group: "g", FS: newDisk(), OnFatal: func(err error) { fatal = append(fatal, err) }})
+	s, err := storage.Open("/g", storage.Config{Group: "g", FS: newDisk(), OnFatal: func(err error) {
+		fatal = append(fatal, err)
+	}})
 	must(t, err)
 	defer func() { _ = s.Close() }() // it has failed
 	setTerm(t, s, 7)

@@ -9,7 +9,8 @@ import (
 // LatencyBuckets is the number of buckets of a Latency.
 const LatencyBuckets = 20
 
-// Latency is a histogram of durations. Bucket i counts those below 32 µs << i, the last one all others.
+// Latency is a histogram of durations. Bucket i counts those below 32 µs << i, the last one all
+// others.
 type Latency struct {
 	Count   uint64
 	Sum     time.Duration

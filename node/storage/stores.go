@@ -14,8 +14,8 @@ import (
 // OpenMode says whether Open may create a group.
 type OpenMode int
 
-// The modes. A node whose own records say that it holds a group opens it with MustExist, so that a lost directory is an
-// error.
+// The modes. A node whose own records say that it holds a group opens it with MustExist, so that a
+// lost directory is an error.
 const (
 	CreateIfMissing OpenMode = iota
 	MustExist
@@ -78,7 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// Stores is one open group. Give Log, Stable and Snapshots to raft.NewRaft; wrap Log in a raft.LogCache freely.
+// Stores is one open group. Give Log, Stable and Snapshots to raft.NewRaft; wrap Log in a
+// raft.LogCache freely.
 type Stores struct {
 	Log       *LogStore
 	Stable    *StableStore
@@ -93,14 +94,16 @@ type Stores struct {
 	restartOnce sync.Once
 }
 
-// Close releases the files. Shut Raft down first. Later calls of the stores return ErrClosed or fail.
+// Close releases the files. Shut Raft down first. Later calls of the stores return ErrClosed or
+// fail.
 func (s *Stores) Close() error {
 	s.guard.close()
 	s.gone.close()
 	return errors.Join(s.Log.engine.close(), s.marks.close())
 }
 
-// Err returns nil while the group is sound, else an error wrapping ErrFailed and its cause, or ErrClosed.
+// Err returns nil while the group is sound, else an error wrapping ErrFailed and its cause, or
+// ErrClosed.
 func (s *Stores) Err() error { return s.guard.failed() }
 
 // Tidy removes the files that log and snapshots have given up since Open, in small steps, beside
@@ -112,14 +115,16 @@ func (s *Stores) Tidy(rest func(worked time.Duration) bool) { s.gone.carryOut(re
 // Stats returns counters since Open.
 func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Snapshots.Stats()} }
 
-// RestartNeeded is closed when an installed snapshot has cleared a log that reached beyond it. Raft then keeps
-// the vanished last index in memory and refuses every entry for ever (hashicorp/raft issue 697). The node must
-// shut the Raft instance down, Close the stores, Open them and start Raft anew.
+// RestartNeeded is closed when an installed snapshot has cleared a log that reached beyond it. Raft
+// then keeps the vanished last index in memory and refuses every entry for ever (hashicorp/raft
+// issue 697). The node must shut the Raft instance down, Close the stores, Open them and start Raft
+// anew.
 func (s *Stores) RestartNeeded() <-chan struct{} { return s.restart }
 
 // noteClear notes that the log is about to be emptied up to last.
 func (s *Stores) noteClear(last uint64) {
-	// Compaction after an own snapshot, and a restore by the operator, leave nothing beyond the snapshot.
+	// Compaction after an own snapshot, and a restore by the operator, leave nothing beyond the
+	// snapshot.
 	if newest, ok := s.Snapshots.Newest(); ok && last > newest.Index {
 		s.restartOnce.Do(func() { close(s.restart) })
 	}
@@ -182,7 +187,10 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if s.Stable, err = openStable(cfg.FS, p.stable, g); err != nil {
 		return nil, err
 	}
-	s.Snapshots = &SnapshotStore{fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone, publishing: NewChannelMutex()}
+	s.Snapshots = &SnapshotStore{
+		fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone,
+		publishing: NewChannelMutex(),
+	}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
 	}
@@ -262,13 +270,13 @@ func (s *Stores) checkTerm(p paths, newest raft.SnapshotMeta) error {
 	return nil
 }
 
-// clearStale empties a log that disagrees with the newest snapshot: the process ended after a snapshot was
-// installed and before Raft had cleared the log. Entries up to the snapshot are in it; entries after it follow an
-// entry that was never committed, so none of them was. Left there, they would be sent to other replicas as
-// committed once this node leads.
+// clearStale empties a log that disagrees with the newest snapshot: the process ended after a
+// snapshot was installed and before Raft had cleared the log. Entries up to the snapshot are in it;
+// entries after it follow an entry that was never committed, so none of them was. Left there, they
+// would be sent to other replicas as committed once this node leads.
 //
-// A log that begins right after the snapshot has nothing at the snapshot's index and is not stale: everything
-// before was compacted, or cleared by the install that wrote the snapshot.
+// A log that begins right after the snapshot has nothing at the snapshot's index and is not stale:
+// everything before was compacted, or cleared by the install that wrote the snapshot.
 func (s *Stores) clearStale(newest raft.SnapshotMeta, logger *slog.Logger) error {
 	held := *s.Log.held.Load()
 	if newest.Index == 0 || held.last == 0 || held.first == newest.Index+1 {

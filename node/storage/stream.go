@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// streamBytes are written at once. The runtime gives an allocation of this size whole pages of its own.
+	// streamBytes are written at once. The runtime gives an allocation of this size whole pages of its
+	// own.
 	streamBytes = 1 << 20
 	// streamAlign is the alignment that direct writes need for offset, length and memory; 4 KiB
 	// does for every disk that is sold.
@@ -19,7 +20,8 @@ const (
 // file system can do that. Snapshots are large and seldom read again. Through the cache they would
 // cost a copy and push out the pages of the log, and the next sync would write them all at once.
 //
-// Where direct writes are refused, at the opening or at a write, the file is written in the ordinary way.
+// Where direct writes are refused, at the opening or at a write, the file is written in the
+// ordinary way.
 type stream struct {
 	fsys   FS
 	name   string

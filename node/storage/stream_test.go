@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// refusing is a real file system that takes direct writes, or refuses them when the file is opened or only when it is written.
+// refusing is a real file system that takes direct writes, or refuses them when the file is opened
+// or only when it is written.
 type refusing struct {
 	storage.OSFS
 	atOpen, atWrite bool
@@ -63,7 +64,8 @@ func TestSnapshotPastTheCache(t *testing.T) {
 			setTerm(t, s, 2)
 			const buffer, page = 1 << 20, 4 << 10
 			index := uint64(10)
-			for _, size := range []int{0, 1, page, buffer - page, buffer - page/2, buffer, buffer + 1, 2*buffer + page, 3*buffer - 7} {
+			for _, size := range []int{0, 1, page, buffer - page, buffer - page/2, buffer, buffer + 1, 2*buffer + page,
+				3*buffer - 7} {
 				want := bigData(size)
 				index++
 				mustSnapshot(t, s, index, 2, want)

@@ -31,7 +31,9 @@ type stack struct {
 func stacks() []stack {
 	onDisk := func(t *testing.T) string { return path.Join(t.TempDir(), "shard-1") }
 	return []stack{
-		{"wal in memory", storage.EngineWAL, func() storage.FS { return newDisk() }, func(*testing.T) string { return groupDir }},
+		{"wal in memory", storage.EngineWAL, func() storage.FS {
+			return newDisk()
+		}, func(*testing.T) string { return groupDir }},
 		{"wal", storage.EngineWAL, func() storage.FS { return storage.OSFS{} }, onDisk},
 		{"bolt", storage.EngineBolt, func() storage.FS { return storage.OSFS{} }, onDisk},
 	}
@@ -82,7 +84,8 @@ func entries(first, last, term uint64) []*raft.Log {
 	return logs
 }
 
-// appendEntries stores first to last in batches of five, after the term that Raft would have stored.
+// appendEntries stores first to last in batches of five, after the term that Raft would have
+// stored.
 func appendEntries(t *testing.T, s *storage.Stores, first, last, term uint64) {
 	t.Helper()
 	setTerm(t, s, term)

@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestLaterBatch: an entry behind a damaged place proves that what precedes it was durable if a commit stands between them, and not if it was written
-// together with what precedes it: a write that was cut off leaves any of its sectors.
+// TestLaterBatch: an entry behind a damaged place proves that what precedes it was durable if a
+// commit stands between them, and not if it was written together with what precedes it: a write
+// that was cut off leaves any of its sectors.
 func TestLaterBatch(t *testing.T) {
 	codec := entryCodec{salt: 7}
 	frame := func(data []byte) []byte {
@@ -24,7 +25,8 @@ func TestLaterBatch(t *testing.T) {
 	}
 	commit := []byte{walFrameCommit, 0, 0, 0, 9, 8, 7, 6}
 	lost := make([]byte, 64)
-	// The header of an entry ends in the middle of a word; the last word of this one looks like a commit.
+	// The header of an entry ends in the middle of a word; the last word of this one looks like a
+	// commit.
 	alike := frame(append(make([]byte, (8-entryHeaderBytes%8)%8), commit...))
 	for _, test := range []struct {
 		name  string
@@ -33,7 +35,8 @@ func TestLaterBatch(t *testing.T) {
 	}{
 		{"a batch behind a commit", [][]byte{lost, commit, frame(nil)}, true},
 		{"the entries of one batch", [][]byte{lost, frame(nil), frame([]byte("x"))}, false},
-		{"the end of a lost entry begins as a commit does", [][]byte{lost, {walFrameCommit, 1, 2, 3, 9, 8, 7, 6}, frame(nil)}, false},
+		{"the end of a lost entry begins as a commit does", [][]byte{lost, {walFrameCommit, 1, 2, 3, 9, 8, 7, 6}, frame(nil)},
+			false},
 		{"the padded end of a lost entry", [][]byte{lost, {walFrameCommit, 0, 0, 0, 0, 0, 0, 0}, frame(nil)}, false},
 		{"an entry that ends like a commit", [][]byte{lost, alike, frame(nil)}, false},
 		{"a batch behind a whole one", [][]byte{lost, alike, commit, frame(nil)}, true},

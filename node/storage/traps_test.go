@@ -17,8 +17,9 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// The tests of this file show the defects of RELIABILITY.md §1 on the bare libraries and their absence with this
-// package. Each is a function of the library under test, so it can be pointed at any.
+// The tests of this file show the defects of RELIABILITY.md §1 on the bare libraries and their
+// absence with this package. Each is a function of the library under test, so it can be pointed at
+// any.
 
 // opened is what a library gives Raft.
 type opened struct {
@@ -74,7 +75,8 @@ func libraries() []library {
 	return []library{bareLibrary(), ourLibrary(storage.EngineWAL), ourLibrary(storage.EngineBolt)}
 }
 
-// eachLibrary runs show on every library: it must find the defect on the bare one and must not on ours.
+// eachLibrary runs show on every library: it must find the defect on the bare one and must not on
+// ours.
 func eachLibrary(t *testing.T, show func(t *testing.T, lib library, dir string) (defect bool)) {
 	for _, lib := range libraries() {
 		t.Run(lib.name, func(t *testing.T) {
@@ -101,7 +103,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// E5: a crash between the two writes of a vote makes the voter grant it to a candidate with a stale log.
+// E5: a crash between the two writes of a vote makes the voter grant it to a candidate with a stale
+// log.
 func TestTrapTornVote(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) (granted bool) {
 		synctest.Test(t, func(t *testing.T) {
@@ -128,8 +131,8 @@ func TestTrapTornVote(t *testing.T) {
 	})
 }
 
-// E6 and E16: a snapshot installed on a follower whose uncommitted log reaches beyond it is accepted, and every
-// entry after it refused, for ever.
+// E6 and E16: a snapshot installed on a follower whose uncommitted log reaches beyond it is
+// accepted, and every entry after it refused, for ever.
 func TestTrapInstallOverLongerLog(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) (stuck bool) {
 		synctest.Test(t, func(t *testing.T) {
@@ -165,8 +168,8 @@ func TestTrapInstallOverLongerLog(t *testing.T) {
 	})
 }
 
-// E15: entries that were never committed stay below an installed snapshot; once their holder leads, it sends them
-// to a lagging replica as committed.
+// E15: entries that were never committed stay below an installed snapshot; once their holder leads,
+// it sends them to a lagging replica as committed.
 func TestTrapStaleEntriesBelowSnapshot(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {
 		stale := 0
@@ -253,7 +256,8 @@ func readsWrong(t *testing.T, lib library, dir string, i uint64) bool {
 	return err == nil && !bytes.Equal(l.Data, body(i))
 }
 
-// E10: what was changed in a snapshot's meta data is believed: its index, which our store's file name repeats, and the rest, which it does not.
+// E10: what was changed in a snapshot's meta data is believed: its index, which our store's file
+// name repeats, and the rest, which it does not.
 func TestTrapChangedSnapshotMeta(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {
 		o := mustOpen(t, lib, dir)
@@ -262,7 +266,10 @@ func TestTrapChangedSnapshotMeta(t *testing.T) {
 		must(t, takeSnapshot(o.snaps, 10, 1, []byte("state")))
 		must(t, o.close())
 		believed := 0
-		for _, change := range []struct{ was, is string }{{`(?i)("index":)10(,)`, "${1}19${2}"}, {`(?i)("configurationindex":)1([,}])`, "${1}7${2}"}} {
+		for _, change := range []struct{ was, is string }{
+			{`(?i)("index":)10(,)`, "${1}19${2}"},
+			{`(?i)("configurationindex":)1([,}])`, "${1}7${2}"},
+		} {
 			was := regexp.MustCompile(change.was)
 			undo := rewrite(t, dir, func(b []byte) []byte { return was.ReplaceAll(b, []byte(change.is)) })
 			o, err := lib.open(dir)
@@ -284,8 +291,8 @@ func TestTrapChangedSnapshotMeta(t *testing.T) {
 	})
 }
 
-// A flipped bit in bbolt's newer meta page silently brings the older term and vote back; it is why term and vote
-// are not kept in bbolt.
+// A flipped bit in bbolt's newer meta page silently brings the older term and vote back; it is why
+// term and vote are not kept in bbolt.
 func TestTrapForgottenVote(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {
 		o := mustOpen(t, lib, dir)

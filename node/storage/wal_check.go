@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// checkSegments reads every segment in full before the library opens any. Sealed segments must be whole. The last
-// one may end in one torn batch, which is cleared; more than that is damage.
+// checkSegments reads every segment in full before the library opens any. Sealed segments must be
+// whole. The last one may end in one torn batch, which is cleared; more than that is damage.
 func checkSegments(cfg engineConfig, meta *walMeta) error {
 	state, err := meta.Load("")
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 
 var errNoStable = errors.New("storage: the segment list keeps no stable values")
 
-// walMeta is the list of segments, as a checked record. The library's own keeps it as JSON in bbolt without a sum,
-// and deletes at open every segment file that the list does not name: a flipped bit there would cost the log.
+// walMeta is the list of segments, as a checked record. The library's own keeps it as JSON in bbolt
+// without a sum, and deletes at open every segment file that the list does not name: a flipped bit
+// there would cost the log.
 type walMeta struct {
 	fsys  FS
 	name  string
@@ -48,7 +49,8 @@ func (m *walMeta) Load(string) (types.PersistentState, error) {
 	return m.state, nil
 }
 
-// CommitState implements types.MetaStore. A failure fails the group: during a rotation the library only logs it.
+// CommitState implements types.MetaStore. A failure fails the group: during a rotation the library
+// only logs it.
 func (m *walMeta) CommitState(state types.PersistentState) error {
 	for i := range state.Segments {
 		state.Segments[i].Codec = entryCodecID

@@ -19,8 +19,8 @@ import (
 //	header  | magic u32 | 0 0 0 | version u8 | base u64 | id u64 | codec u64 |
 //	frame   | type u8 | 0 0 0 | length u32, or CRC32C for a commit | payload, padded with zeros |
 //
-// A batch is its entries, an index if the batch fills the segment, and a commit whose sum covers the batch (the
-// first also the header).
+// A batch is its entries, an index if the batch fills the segment, and a commit whose sum covers
+// the batch (the first also the header).
 const (
 	walMagic        = 0x58eb6b0d
 	walHeaderBytes  = 32
@@ -61,7 +61,8 @@ type segmentReader struct {
 	buf      []byte // the frame read last
 }
 
-// scanSegment reads and verifies a segment. The error is for failures to read; damage is in the result.
+// scanSegment reads and verifies a segment. The error is for failures to read; damage is in the
+// result.
 func scanSegment(cfg engineConfig, info types.SegmentInfo) (s segmentScan, err error) {
 	name := filepath.Join(cfg.dir, segment.FileName(info))
 	f, err := cfg.fsys.OpenFile(name, os.O_RDONLY)
@@ -229,7 +230,8 @@ func (r *segmentReader) restNotZero() (string, error) {
 	return "", nil
 }
 
-// misplaced says why an entry's bytes are not entry next with a term of at least term; empty if they are.
+// misplaced says why an entry's bytes are not entry next with a term of at least term; empty if
+// they are.
 func (c entryCodec) misplaced(b []byte, next, term uint64) string {
 	if err := c.check(b); err != nil {
 		return err.Error()
@@ -274,7 +276,8 @@ func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error
 	return false, nil
 }
 
-// isCommit reports whether a frame header is that of a commit. The sum of a batch is 0 once in four billion.
+// isCommit reports whether a frame header is that of a commit. The sum of a batch is 0 once in four
+// billion.
 func isCommit(head []byte) bool {
 	return head[0] == walFrameCommit && allZero(head[1:4]) && !allZero(head[4:])
 }

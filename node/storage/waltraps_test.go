@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// These show what raft-wal itself does not survive, and why the wal engine checks and repairs before it opens it.
+// These show what raft-wal itself does not survive, and why the wal engine checks and repairs
+// before it opens it.
 
 var errNoCommit = errors.New("the machine stopped before the segment list was written")
 
@@ -43,8 +44,8 @@ func openBareWAL(t *testing.T, dir string, meta types.MetaStore) *wal.WAL {
 	return w
 }
 
-// A crash after the append that fills a segment and before its rotation leaves a log that opens and then refuses
-// every append.
+// A crash after the append that fills a segment and before its rotation leaves a log that opens and
+// then refuses every append.
 func TestTrapCrashBeforeRotation(t *testing.T) {
 	dir, meta := t.TempDir(), &stoppingMeta{}
 	w := openBareWAL(t, dir, meta)
@@ -79,7 +80,8 @@ func TestTrapCrashBeforeRotation(t *testing.T) {
 	must(t, checkEntries(s, 1, 130))
 }
 
-// A flipped bit in a frame in the middle of the last segment makes the library drop all durable entries behind it.
+// A flipped bit in a frame in the middle of the last segment makes the library drop all durable
+// entries behind it.
 func TestTrapRotInLastSegment(t *testing.T) {
 	dir := t.TempDir()
 	w := openBareWAL(t, dir, &metadb.BoltMetaDB{})
@@ -126,8 +128,8 @@ func TestTrapRotInLastSegment(t *testing.T) {
 	}
 }
 
-// flipFrame flips a bit in the type of the frame that holds data, whose start is the last 8-byte boundary with
-// frame type 1 before it.
+// flipFrame flips a bit in the type of the frame that holds data, whose start is the last 8-byte
+// boundary with frame type 1 before it.
 func flipFrame(t *testing.T, b, data []byte) {
 	t.Helper()
 	for at := bytes.Index(b, data) &^ 7; at >= 0; at -= 8 {

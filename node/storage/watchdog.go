@@ -21,9 +21,9 @@ type Watchdog struct {
 	fire  func(op string, limit time.Duration)
 }
 
-// NewWatchdog returns a watchdog that calls fire, from its own goroutine, for each operation still running after
-// limit; zero means WatchdogLimit. fire normally logs, stops the transport and ends the process. One watchdog may
-// serve all groups of a process.
+// NewWatchdog returns a watchdog that calls fire, from its own goroutine, for each operation still
+// running after limit; zero means WatchdogLimit. fire normally logs, stops the transport and ends
+// the process. One watchdog may serve all groups of a process.
 func NewWatchdog(limit time.Duration, fire func(op string, limit time.Duration)) *Watchdog {
 	if limit <= 0 {
 		limit = WatchdogLimit

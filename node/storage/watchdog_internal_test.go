@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestWatchdogCountsTimeThatTheProcessHas: a timer that went off late, because the process stood still, counts as one part of the limit and not as all the
-// time that it is late.
+// TestWatchdogCountsTimeThatTheProcessHas: a timer that went off late, because the process stood
+// still, counts as one part of the limit and not as all the time that it is late.
 func TestWatchdogCountsTimeThatTheProcessHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fires atomic.Int64

@@ -12,7 +12,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// hang returns a hook that blocks the steps of a kind on files whose name contains part, and what ends it.
+// hang returns a hook that blocks the steps of a kind on files whose name contains part, and what
+// ends it.
 func hang(kind diskfault.Kind, part string) (diskfault.Hook, func()) {
 	release := make(chan struct{})
 	return func(o diskfault.Op) error {
@@ -31,11 +32,19 @@ func TestWatchdogFiresOnAHungDisk(t *testing.T) {
 		do   func(*storage.Stores) error
 		want string
 	}{
-		{"append", diskfault.OpSync, ".wal", func(s *storage.Stores) error { return s.Log.StoreLog(entry(11, 1)) }, "append to log"},
-		{"vote", diskfault.OpSync, "stable", func(s *storage.Stores) error { return vote(s.Stable, 3, "b") }, "write " + groupDir + "/stable"},
+		{"append", diskfault.OpSync, ".wal", func(s *storage.Stores) error {
+			return s.Log.StoreLog(entry(11, 1))
+		}, "append to log"},
+		{"vote", diskfault.OpSync, "stable", func(s *storage.Stores) error {
+			return vote(s.Stable, 3, "b")
+		}, "write " + groupDir + "/stable"},
 		{"cut", diskfault.OpSync, "high-water", func(s *storage.Stores) error { return s.Log.DeleteRange(9, 10) }, "cut log"},
-		{"snapshot write", diskfault.OpWrite, ".snap", func(s *storage.Stores) error { return takeSnapshot(s.Snapshots, 10, 1, nil) }, "write "},
-		{"snapshot sync", diskfault.OpSync, ".snap", func(s *storage.Stores) error { return takeSnapshot(s.Snapshots, 10, 1, nil) }, "sync "},
+		{"snapshot write", diskfault.OpWrite, ".snap", func(s *storage.Stores) error {
+			return takeSnapshot(s.Snapshots, 10, 1, nil)
+		}, "write "},
+		{"snapshot sync", diskfault.OpSync, ".snap", func(s *storage.Stores) error {
+			return takeSnapshot(s.Snapshots, 10, 1, nil)
+		}, "sync "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

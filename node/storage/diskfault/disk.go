@@ -2,8 +2,8 @@
 // and not synced, as the test decides. Each step can be made to fail, to hang, or to be the last
 // one before the crash.
 //
-// It models the file system that a careful program must expect: file contents become durable by a sync of the
-// file, names by a sync of their directory, and nothing else orders them.
+// It models the file system that a careful program must expect: file contents become durable by a
+// sync of the file, names by a sync of their directory, and nothing else orders them.
 package diskfault
 
 import (
@@ -53,8 +53,8 @@ type Op struct {
 // Mutates says whether the step changes what is on the disk, or what of it is durable.
 func (o Op) Mutates() bool { return o.Kind != OpOpen && o.Kind != OpRead }
 
-// Hook is called before each step, from its goroutine and without locks held. An error becomes the step's error
-// and the step is not taken. A hook that blocks is a hung disk.
+// Hook is called before each step, from its goroutine and without locks held. An error becomes the
+// step's error and the step is not taken. A hook that blocks is a hung disk.
 type Hook func(Op) error
 
 // Fate decides, write by write, what a crash does to a sector that was not synced: true keeps it.
@@ -108,7 +108,9 @@ var (
 
 // New returns an empty disk with a root directory.
 func New() *Disk {
-	return &Disk{names: map[string]*inode{}, stable: map[string]*inode{}, dirs: map[string]bool{"/": true}, free: FreeDefault}
+	return &Disk{
+		names: map[string]*inode{}, stable: map[string]*inode{}, dirs: map[string]bool{"/": true}, free: FreeDefault,
+	}
 }
 
 // SetHook replaces the hook; nil removes it.
@@ -201,7 +203,8 @@ func (d *Disk) Contents(name string) []byte {
 	return nil
 }
 
-// SetContents replaces or, with nil, deletes a file durably: damage, or an older copy put in its place.
+// SetContents replaces or, with nil, deletes a file durably: damage, or an older copy put in its
+// place.
 func (d *Disk) SetContents(name string, data []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -211,7 +214,10 @@ func (d *Disk) SetContents(name string, data []byte) {
 		delete(d.stable, name)
 		return
 	}
-	n := &inode{data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, written: time.Now()}
+	n := &inode{
+		data: slices.Clone(data), synced: slices.Clone(data), dirty: map[int64]bool{}, dropped: map[int64]bool{},
+		written: time.Now(),
+	}
 	d.names[name], d.stable[name] = n, n
 }
 
@@ -222,7 +228,10 @@ func (d *Disk) Clone() *Disk {
 	c := New()
 	c.dirs = maps.Clone(d.dirs)
 	for name, n := range d.names {
-		copied := &inode{data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, dropped: map[int64]bool{}, size: n.size, syncedSize: n.size, written: n.written}
+		copied := &inode{
+			data: slices.Clone(n.data), synced: slices.Clone(n.data), dirty: map[int64]bool{}, dropped: map[int64]bool{},
+			size: n.size, syncedSize: n.size, written: n.written,
+		}
 		c.names[name], c.stable[name] = copied, copied
 	}
 	return c
@@ -350,7 +359,8 @@ func (d *Disk) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// MkdirAll implements storage.FS. Directories are durable at once: no test here is about losing them.
+// MkdirAll implements storage.FS. Directories are durable at once: no test here is about losing
+// them.
 func (d *Disk) MkdirAll(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -400,7 +410,8 @@ func (d *Disk) Fork(fate Fate, names Names) *Disk {
 		for name, n := range names {
 			if copies[n] == nil {
 				c := *n
-				c.data, c.synced, c.dirty, c.dropped = slices.Clone(n.data), slices.Clone(n.synced), maps.Clone(n.dirty), maps.Clone(n.dropped)
+				c.data, c.synced, c.dirty, c.dropped = slices.Clone(n.data), slices.Clone(n.synced), maps.Clone(n.dirty),
+					maps.Clone(n.dropped)
 				copies[n] = &c
 			}
 			own[name] = copies[n]

@@ -127,7 +127,8 @@ func TestCrashFates(t *testing.T) {
 	}
 }
 
-// What a killed process leaves behind is there, and not durable; of what a sync failed to write the same is true after a later sync.
+// What a killed process leaves behind is there, and not durable; of what a sync failed to write the
+// same is true after a later sync.
 func TestKilledAndDropped(t *testing.T) {
 	d := diskfault.New()
 	f := create(t, d, "/a", "old")
@@ -216,7 +217,9 @@ func TestHookSeesAndStopsSteps(t *testing.T) {
 	must(t, err)
 	want := []diskfault.Op{
 		{Kind: diskfault.OpCreate, Path: "/d/a"}, {Kind: diskfault.OpWrite, Path: "/d/a"},
-		{Kind: diskfault.OpSync, Path: "/d/a"}, {Kind: diskfault.OpRename, Path: "/d/b"}, {Kind: diskfault.OpRead, Path: "/d"},
+		{
+			Kind: diskfault.OpSync, Path: "/d/a",
+		}, {Kind: diskfault.OpRename, Path: "/d/b"}, {Kind: diskfault.OpRead, Path: "/d"},
 	}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)

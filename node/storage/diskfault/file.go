@@ -132,7 +132,8 @@ func (f *file) Written() time.Time {
 	return f.node.written
 }
 
-// Allocate implements storage.File: the file has at least size bytes, zeros where none were written.
+// Allocate implements storage.File: the file has at least size bytes, zeros where none were
+// written.
 func (f *file) Allocate(size int64) error {
 	if err := f.step(OpAllocate); err != nil {
 		return err
