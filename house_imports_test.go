@@ -430,6 +430,12 @@ var importTable = []importRow{
 		reason: "the mirror is judged by payloads, without the log",
 	},
 	{
+		dir: "jepsen/checker/lifecycle",
+		may: []string{"fsm", "fsm/model/ledger", "jepsen/history", "jepsen/checker/finding",
+			"jepsen/checker/wire"},
+		reason: "what clients were told is judged without the log",
+	},
+	{
 		dir:      "jepsen/checker/sample",
 		may:      []string{"fsm", "rpc/belfry/...", "jepsen/history", "jepsen/checker/finding", "jepsen/checker/wire"},
 		external: []string{"github.com/anishathalye/porcupine"},

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"google.golang.org/protobuf/proto"
@@ -58,7 +59,7 @@ type joiner struct {
 	// log.
 	batch, replayed bool
 	// told is what clients were told of jobs, by shard.
-	told map[uint32][]event
+	told map[uint32][]lifecycle.Event
 }
 
 // violated notes a violation at the moment when the call was answered.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -35,8 +36,8 @@ func (j *joiner) put(req *belfryv1.PutRequest, requestID string, resp *belfryv1.
 	if one.Job == nil {
 		j.violated(1, "%s made no job that is known", wire.TextOf(resp.GetWitness()))
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callPut, ok: true, created: resp.GetCreated(),
-		due: wire.TimeOf(resp.GetDueAt())})
+	j.tellAt(one, resp.GetWitness(), lifecycle.Event{Kind: lifecycle.Put, OK: true, Created: resp.GetCreated(),
+		Due: wire.TimeOf(resp.GetDueAt())})
 	r := &one.Result
 	id := put.ID
 	if id == "" {
@@ -196,9 +197,9 @@ func (j *joiner) granted(req *belfryv1.ReserveRequest, job *belfryv1.Job) *ledge
 	at := l.Command
 	log.answered[at.Ordinal].Store(true)
 	direct := at.Entry.Index == w.GetIndex() && at.Number == w.GetEntry()
-	told := event{account: l.Job, index: at.Entry.Index, number: at.Number, time: at.Entry.Clock}
+	told := lifecycle.Event{Account: l.Job, Index: at.Entry.Index, Number: at.Number, Time: at.Entry.Clock}
 	if direct {
-		told.time = wire.TimeOf(w.GetTime())
+		told.Time = wire.TimeOf(w.GetTime())
 	}
 	j.tellGrant(w.GetShard(), job, told)
 	j.holds(&log.told[l.Ordinal], req, ref)
@@ -229,9 +230,9 @@ func (j *joiner) holds(told *atomic.Pointer[history.Op], req *belfryv1.ReserveRe
 }
 
 // tellGrant notes that a job was handed out.
-func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e event) {
-	e.kind, e.ok, e.fence, e.attempt = callGrant, true, job.GetFence(), job.GetAttempt()
-	e.due, e.until = wire.TimeOf(job.GetDueAt()), wire.TimeOf(job.GetLeaseUntil())
+func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e lifecycle.Event) {
+	e.Kind, e.OK, e.Fence, e.Attempt = lifecycle.Grant, true, job.GetFence(), job.GetAttempt()
+	e.Due, e.Until = wire.TimeOf(job.GetDueAt()), wire.TimeOf(job.GetLeaseUntil())
 	j.tell(shard, e)
 }
 
@@ -245,8 +246,8 @@ func (j *joiner) notGranted(ref fsm.Ref, job *belfryv1.Job, a *ledger.Job) {
 	}
 	j.violated(13, "job %d of %s was handed out with fence %d by %s, where the log does not grant it", ref.Serial,
 		ref.Queue, ref.Fence, wire.TextOf(w))
-	j.tellGrant(w.GetShard(), job, event{
-		account: a, index: w.GetIndex(), number: w.GetEntry(), time: wire.TimeOf(w.GetTime()),
+	j.tellGrant(w.GetShard(), job, lifecycle.Event{
+		Account: a, Index: w.GetIndex(), Number: w.GetEntry(), Time: wire.TimeOf(w.GetTime()),
 	})
 }
 

@@ -3,6 +3,7 @@ package checker
 import (
 	"strings"
 
+	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -24,7 +25,7 @@ func (j *joiner) ack(token, requestID string, resp *belfryv1.AckResponse) {
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callAck, ok: true, fence: ack.Fence})
+	j.tellAt(one, resp.GetWitness(), lifecycle.Event{Kind: lifecycle.Ack, OK: true, Fence: ack.Fence})
 	if j.ok(one, resp.GetWitness()) {
 		j.ref(token, ack.Ref)
 	}
@@ -65,8 +66,9 @@ func (j *joiner) nack(req *belfryv1.NackRequest, resp *belfryv1.NackResponse) {
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callNack, ok: true, fence: nack.Fence, due: wire.TimeOf(resp.GetDueAt()),
-		dead: resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD, asked: nack.Delay, given: nack.DelayGiven})
+	j.tellAt(one, resp.GetWitness(),
+		lifecycle.Event{Kind: lifecycle.Nack, OK: true, Fence: nack.Fence, Due: wire.TimeOf(resp.GetDueAt()),
+			Dead: resp.GetState() == belfryv1.JobState_JOB_STATE_DEAD, Asked: nack.Delay, Given: nack.DelayGiven})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
@@ -86,8 +88,8 @@ func (j *joiner) release(req *belfryv1.ReleaseRequest, resp *belfryv1.ReleaseRes
 		return
 	}
 	j.tellAt(one, resp.GetWitness(),
-		event{kind: callRelease, ok: true, fence: release.Fence, due: wire.TimeOf(resp.GetDueAt()),
-			asked: release.Delay, given: release.Delay > 0})
+		lifecycle.Event{Kind: lifecycle.Release, OK: true, Fence: release.Fence, Due: wire.TimeOf(resp.GetDueAt()),
+			Asked: release.Delay, Given: release.Delay > 0})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
@@ -102,8 +104,8 @@ func (j *joiner) extend(req *belfryv1.ExtendRequest, resp *belfryv1.ExtendRespon
 	if one == nil {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callExtend, ok: true, fence: extend.Fence,
-		until: wire.TimeOf(resp.GetLeaseUntil())})
+	j.tellAt(one, resp.GetWitness(), lifecycle.Event{Kind: lifecycle.Extend, OK: true, Fence: extend.Fence,
+		Until: wire.TimeOf(resp.GetLeaseUntil())})
 	if !j.ok(one, resp.GetWitness()) {
 		return
 	}
@@ -119,7 +121,7 @@ func (j *joiner) cancel(req *belfryv1.CancelRequest, resp *belfryv1.CancelRespon
 	if one == nil || !j.ok(one, resp.GetWitness()) {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callCancel, ok: true})
+	j.tellAt(one, resp.GetWitness(), lifecycle.Event{Kind: lifecycle.Cancel, OK: true})
 	j.differ(23, cancel.Queue == req.GetQueue() && cancel.ID == req.GetId() && cancel.Force == req.GetForce(),
 		"what was cancelled", *cancel, req.GetId())
 	j.differ(36, resp.GetState() == wire.StateOf(one.Result.State), "the state", resp.GetState(), one.Result.State)
@@ -131,7 +133,9 @@ func (j *joiner) reschedule(req *belfryv1.RescheduleRequest, resp *belfryv1.Resc
 	if one == nil || !j.ok(one, resp.GetWitness()) {
 		return
 	}
-	j.tellAt(one, resp.GetWitness(), event{kind: callReschedule, ok: true, due: wire.TimeOf(resp.GetDueAt())})
+	j.tellAt(one, resp.GetWitness(), lifecycle.Event{
+		Kind: lifecycle.Reschedule, OK: true, Due: wire.TimeOf(resp.GetDueAt()),
+	})
 	want := fsm.Reschedule{Queue: req.GetQueue(), ID: req.GetId()}
 	if req.GetDelay() != nil {
 		want.Given, want.Delay = fsm.GivenDelay, wire.CeilDelay(req.GetDelay())

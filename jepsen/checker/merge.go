@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/jepsen/checker/availability"
 	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/model/ledger"
@@ -37,7 +38,7 @@ type check struct {
 	// mu guards told, what clients were told of the jobs of each shard, found and seconds while
 	// goroutines add to them.
 	mu   sync.Mutex
-	told map[uint32][][]event
+	told map[uint32][][]lifecycle.Event
 
 	// available is what was found of the availability during each strike.
 	available []availability.Result
@@ -77,7 +78,8 @@ func newCheck(run *Run) *check {
 	c := &check{
 		run: run, ops: run.History.Ops(), start: fsm.Time(run.History.Start.UnixNano()), bound: run.ClockBound,
 		shards: map[uint32]*shardLog{},
-		reads:  map[uint32][]*read{}, told: map[uint32][][]event{}, found: finding.New(), seconds: map[string]float64{},
+		reads:  map[uint32][]*read{}, told: map[uint32][][]lifecycle.Event{}, found: finding.New(),
+		seconds:  map[string]float64{},
 		mirrored: len(run.History.Passages()) > 0,
 	}
 	if c.bound == 0 {

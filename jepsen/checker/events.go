@@ -1,0 +1,122 @@
+package checker
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/model/ledger"
+	"github.com/belfrydb/belfry/jepsen/checker/finding"
+	"github.com/belfrydb/belfry/jepsen/checker/lifecycle"
+	"github.com/belfrydb/belfry/jepsen/checker/wire"
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// tell notes an event that a client was told of.
+func (j *joiner) tell(shard uint32, e lifecycle.Event) {
+	if e.Account == nil {
+		return
+	}
+	e.Heard, e.Op = true, j.op
+	if j.told == nil {
+		j.told = map[uint32][]lifecycle.Event{}
+	}
+	all := j.told[shard]
+	if all == nil {
+		all = make([]lifecycle.Event, 0, joinChunk/len(j.c.order_))
+	}
+	j.told[shard] = append(all, e)
+}
+
+// tellAt is tell for the job of a command, at the command's place.
+func (j *joiner) tellAt(one *ledger.Command, w *belfryv1.Witness, e lifecycle.Event) {
+	if one.Result.Replayed {
+		return // it happened at another place
+	}
+	e.Index, e.Number, e.Time = w.GetIndex(), w.GetEntry(), wire.TimeOf(w.GetTime())
+	if e.Account == nil {
+		e.Account = one.Job
+	}
+	j.tell(w.GetShard(), e)
+}
+
+// tellRefused notes that a lease was called stale.
+func (j *joiner) tellRefused(one *ledger.Command, w *belfryv1.Witness, reason belfryv1.Reason) {
+	if reason != belfryv1.Reason_REASON_STALE_LEASE {
+		return
+	}
+	if ref, ok := wire.RefOf(one.Command); ok {
+		j.tellAt(one, w, lifecycle.Event{Kind: lifecycle.Ack, Fence: ref.Fence})
+	}
+}
+
+// follow follows all jobs of all shards by what clients were told.
+func (c *check) follow(*finding.Set) {
+	run := c.run
+	c.parallel(len(c.order_), func(i int, found *finding.Set) {
+		l := c.shards[c.order_[i]]
+		lifecycle.Follow(lifecycle.Log{
+			Shard: l.shard, Diverged: l.diverged, Changes: l.changes(), Since: c.since, IsMirrorRecord: c.remembered,
+			Drained: run.Drained, DrainedAt: c.at(run.Drained - drainSlack),
+		}, append(c.told[l.shard], l.unheard()), found)
+	})
+}
+
+// unheard are the events of a shard's log that no client was told of.
+func (l *shardLog) unheard() (all []lifecycle.Event) {
+	for i := range l.commands {
+		one := &l.commands[i]
+		if !one.Effect || l.answered[i].Load() || one.Job == nil {
+			continue
+		}
+		e := lifecycle.Event{Account: one.Job, Index: one.Entry.Index, Number: one.Number, Time: one.Entry.Clock, OK: true,
+			Due: one.Result.Due, Until: one.Result.Until}
+		e.Dead = one.Result.State == fsm.Dead
+		switch one.Command.(type) {
+		case *fsm.Put:
+			e.Kind, e.Created = lifecycle.Put, true
+		case *fsm.Ack:
+			e.Kind = lifecycle.Ack
+		case *fsm.Nack:
+			e.Kind = lifecycle.Nack
+		case *fsm.Release:
+			e.Kind = lifecycle.Release
+		case *fsm.Extend:
+			e.Kind = lifecycle.Extend
+		case *fsm.Cancel:
+			e.Kind = lifecycle.Cancel
+		case *fsm.Reschedule:
+			e.Kind = lifecycle.Reschedule
+		default:
+			continue
+		}
+		if ref, ok := wire.RefOf(one.Command); ok {
+			e.Fence = ref.Fence
+		}
+		all = append(all, e)
+	}
+	for _, g := range l.books.Leases() {
+		if l.told[g.Ordinal].Load() == nil {
+			all = append(all, lifecycle.Event{
+				Account: g.Job, Index: g.Command.Entry.Index, Number: g.Command.Number, Kind: lifecycle.Grant, OK: true,
+				Time:  g.Command.Entry.Clock,
+				Fence: g.Fence, Attempt: g.Attempt, Due: g.Due, Until: g.Until,
+			})
+		}
+	}
+	return all
+}
+
+// changes returns, by queue, the places at which jobs were made ready again, removed, or ended
+// other than by a call of their own.
+func (l *shardLog) changes() map[string][]lifecycle.Place {
+	changes := map[string][]lifecycle.Place{}
+	for i := range l.commands {
+		one := &l.commands[i]
+		switch one.Command.(type) {
+		case *fsm.Redrive, *fsm.Purge, *fsm.DeleteQueue:
+			if one.Effect {
+				queue := fsm.QueueOf(one.Command)
+				changes[queue] = append(changes[queue], lifecycle.Place{Index: one.Entry.Index, Number: one.Number})
+			}
+		}
+	}
+	return changes
+}
