@@ -73,6 +73,14 @@ const (
 	drillLook    = "80m"
 )
 
+// one is 1 for true, else 0, as Prometheus has it.
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // drill is what Prometheus would have seen had the servers gone on for drillMinutes as they were
 // between two scrapes: counters grow by as much each minute, gauges stay as they were at the
 // second. So do times, or, if moving is set, they go on with the clock.
@@ -89,7 +97,7 @@ func (d *drill) series() (all []map[string]string) {
 	}
 	for instance, page := range d.after.pages {
 		target := map[string]string{"job": "belfry", "instance": instance}
-		add("up", target, float64(unit(page != nil)), 0)
+		add("up", target, one(page != nil), 0)
 		earlier := map[string]float64{}
 		for _, s := range d.before.pages[instance] {
 			earlier[s.String()] = s.value
@@ -134,7 +142,7 @@ func (d *drill) expect(t *testing.T, firing bool, alerts ...string) {
 		asked = append(asked, map[string]any{
 			"expr":        fmt.Sprintf("count(ALERTS{alertname=%q,alertstate=%q}) > bool 0 or vector(0)", alert, "firing"),
 			"eval_time":   drillLook,
-			"exp_samples": []map[string]any{{"labels": "{}", "value": unit(firing)}},
+			"exp_samples": []map[string]any{{"labels": "{}", "value": one(firing)}},
 		})
 	}
 	rules, err := filepath.Abs(filepath.Join(repository, "deploy", "prometheus", "rules.yaml"))

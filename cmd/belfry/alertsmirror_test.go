@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror/redistest"
@@ -22,7 +23,7 @@ import (
 func mirrorMetrics(t *testing.T) []sample {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	if err := registry.Register(newMirrorMeters("orders")); err != nil {
+	if err := registry.Register(bridge.NewMeters("orders")); err != nil {
 		t.Fatal(err)
 	}
 	var page bytes.Buffer
@@ -47,19 +48,19 @@ type mirroring struct {
 // mirroringFrom starts a node, which is stopped when the test ends.
 func mirroringFrom(t *testing.T, url string) *mirroring {
 	t.Helper()
-	host, meters, log := testHost(), newMirrorMeters(), &lockedBuffer{}
+	host, meters, log := testHost(), bridge.NewMeters(), &lockedBuffer{}
 	cfg := host.OwnServer(t.TempDir())
 	cfg.NodeID, cfg.Collectors = "n1", []prometheus.Collector{meters}
 	s, err := server.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := &mirrorSettings{redis: url, queues: []string{"orders=shop/orders"}}
-	bridges, err := settings.bridges()
+	settings := &bridge.Settings{Redis: url, Queues: []string{"orders=shop/orders"}}
+	bridges, err := settings.Bridges()
 	if err != nil {
 		t.Fatal(err)
 	}
-	stop, err := startBridges(t.Context(), settings, s, bridges, meters, slog.New(slog.NewTextHandler(log, nil)))
+	stop, err := bridge.Start(t.Context(), settings, s, bridges, meters, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -284,7 +285,7 @@ func compareFlags(t *testing.T, got map[string]string, command *cobra.Command, n
 
 // shownDefault returns the default that a page has to show for a flag, "" if it may say anything.
 func shownDefault(command *cobra.Command, flag *pflag.Flag) string {
-	if implied := impliedValue(command, flag); implied != "" {
+	if implied := daemon.ImpliedValue(command, flag); implied != "" {
 		return implied
 	}
 	if slices.Contains([]string{"0", "false", "[]", "none"}, flag.DefValue) {

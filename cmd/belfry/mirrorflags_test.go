@@ -1,9 +1,6 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,41 +39,5 @@ func TestServeMirrorFlags(t *testing.T) {
 	} {
 		h.Run(append([]string{"serve", "--data", filepath.Join(t.TempDir(), "none"), "--listen", "nowhere"},
 			test.args...)...).Holds(t, cli.CodeUsage, test.says)
-	}
-	for name, good := range map[string]bool{
-		"orders": true, "a/b:c-d_e.f": true, "": false, "a/": false, "a/..": false, strings.Repeat("a", 256): true,
-		strings.Repeat("a", 257): false,
-	} {
-		if queueName(name) != good {
-			t.Errorf("queueName(%q) is %v", name, !good)
-		}
-	}
-}
-
-// TestWarnings: why a bridge waits is logged once, until that changes.
-func TestWarnings(t *testing.T) {
-	t.Parallel()
-	said := &lockedBuffer{}
-	warn := warnings(slog.New(slog.NewTextHandler(said, nil)))
-	for _, why := range []string{"full", "full", "away", "away", "full"} {
-		warn(errors.New(why))
-	}
-	if n := strings.Count(said.String(), "level=WARN"); n != 3 || strings.Count(said.String(), "why=full") != 2 {
-		t.Errorf("it logged %q", said)
-	}
-}
-
-// TestNoticeUntil: what fails because a person ended the command is nothing to wait for.
-func TestNoticeUntil(t *testing.T) {
-	t.Parallel()
-	s, said := cli.NewSystem(), &lockedBuffer{}
-	s.Err, s.ErrTerminal = said, false
-	ctx, end := context.WithCancel(t.Context())
-	notice := newEntries(s).until(ctx)
-	notice(errors.New("Redis is away"))
-	end()
-	notice(errors.New("no answer: stopped by signal"))
-	if got := said.String(); got != "belfry: Redis is away\n" {
-		t.Errorf("it said %q", got)
 	}
 }

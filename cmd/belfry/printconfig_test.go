@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
 )
 
 // settingsShown runs serve --print-config and returns what it shows as name, value and origin with
@@ -45,7 +46,7 @@ func TestPrintConfigShowsOrigins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := 1 + len(effectiveConfig(serve)); len(lines) != want {
+	if want := 1 + len(daemon.EffectiveConfig(serve)); len(lines) != want {
 		t.Errorf("%d lines, want %d", len(lines), want)
 	}
 }
@@ -125,21 +126,5 @@ func TestPrintConfigHidesSecrets(t *testing.T) {
 		!strings.Contains(text, "gossip.keys BELFRY_GOSSIP_KEYS") ||
 		!strings.Contains(text, "mirror-redis rediss://***@r2:6379/0?*** BELFRY_MIRROR_REDIS") {
 		t.Errorf("exit code %d, %s", code, text)
-	}
-}
-
-func TestWithoutSecrets(t *testing.T) {
-	for url, want := range map[string]string{
-		"redis://h:6379/0":          "redis://h:6379/0",
-		"redis://secret@h:6379":     "redis://***@h:6379",
-		"redis://u:p/@#?ss@h:6379":  "redis://***@h:6379",
-		"u:secret@h:6379":           "***@h:6379",
-		"http://h:1/path?a=b&c=d":   "http://h:1/path?***",
-		"http://h:1/path#fragment":  "http://h:1/path#***",
-		"unix://u:p@/var/run/r.soc": "unix://***@/var/run/r.soc",
-	} {
-		if got := withoutSecrets(url); got != want {
-			t.Errorf("%s is shown as %s, want %s", url, got, want)
-		}
 	}
 }

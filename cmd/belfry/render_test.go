@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
-	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -60,29 +58,6 @@ func TestVersionAsJSON(t *testing.T) {
 	h := newHarness(t, nil)
 	if got := h.Run("version", "-o", "json"); got.Code != 0 || !strings.HasPrefix(got.Out, `{"version":"`) {
 		t.Errorf("as JSON: %+v", got)
-	}
-}
-
-// TestWelcome shows a new user three lines to copy.
-func TestWelcome(t *testing.T) {
-	var out bytes.Buffer
-	renderWelcome(&out, "http://127.0.0.1:7400", "", node.Status{
-		Name: "node", Shards: make([]node.GroupStatus, 6),
-	}, "belfry-data")
-	want := `
-  Belfry is ready at http://127.0.0.1:7400  (node node, 6 shards, data in belfry-data)
-
-  Put a job that rings in 5 seconds, wait for it, and say that it is done:
-
-    curl 127.0.0.1:7400/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
-    curl 127.0.0.1:7400/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'
-    curl 127.0.0.1:7400/v1/ack -d '{"lease":"the lease of the job"}'
-
-  Ctrl-C stops it; what was put stays in belfry-data.
-
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("welcome (-want +got):\n%s", diff)
 	}
 }
 

@@ -5,22 +5,26 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/cmd/belfry/demo"
+	"github.com/belfrydb/belfry/cmd/belfry/doctor"
+
+	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/backup"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/cluster"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/jobs"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/migration"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/queues"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/top"
-	"github.com/spf13/cobra"
 )
 
 // run carries out one command line and returns the exit code of the process. ctx ends when the
 // command shall stop.
 func run(ctx context.Context, sys *cli.System, args []string) int {
 	a := cli.New(sys)
-	a.Failed = func(c *cobra.Command, args []string) { showFailedConfig(a, c, args) }
+	a.Failed = func(c *cobra.Command, args []string) { daemon.ShowFailedConfig(a, c, args) }
 	return a.Run(ctx, newRoot(a), args) //nolint:contextcheck // each command gets the context from cobra
 }
 
@@ -34,10 +38,10 @@ func newRoot(a *cli.App) *cobra.Command {
 			Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...),
 		},
 		cli.Group{ID: "server", Title: "Server:", Commands: []*cobra.Command{
-			serveCommand(a), access.CertCommand(a), access.TokenCommand(a), recoverCommand(a), demo.Command(a), bench.Command(a),
-			cluster.PlanCommand(a), cluster.HealthCommand(a), doctorCommand(a), versionCommand(a),
+			daemon.ServeCommand(a), access.CertCommand(a), access.TokenCommand(a), daemon.RecoverCommand(a), demo.Command(a), bench.Command(a),
+			cluster.PlanCommand(a), cluster.HealthCommand(a), doctor.Command(a), versionCommand(a),
 		}},
-		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{mirrorCommand(a)}},
+		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{migration.Command(a)}},
 	)
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")

@@ -1,69 +1,17 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
-
-// writerFunc is a function as a writer.
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(text []byte) (int, error) { return f(text) }
-
-// TestStorageFailed: the process ends with its reason said, or without it where standard error
-// hangs too.
-func TestStorageFailed(t *testing.T) {
-	const reason = `level=ERROR msg="storage failed, and this node stops rather than risk data" error="the disk hangs"` +
-		"\n"
-	release := make(chan struct{})
-	for _, tc := range []struct {
-		name string
-		err  func(text *bytes.Buffer) io.Writer
-		said string
-		wait time.Duration
-	}{
-		{"somebody reads", func(text *bytes.Buffer) io.Writer { return text }, reason, 0},
-		{"nobody reads", func(*bytes.Buffer) io.Writer {
-			return writerFunc(func(text []byte) (int, error) {
-				<-release
-				return len(text), nil
-			})
-		}, "", lastWordsMax},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				release = make(chan struct{})
-				text, began, ended := &bytes.Buffer{}, time.Now(), -1
-				a := serveVerbs{&cli.App{System: &cli.System{Err: tc.err(text), Exit: func(code int) {
-					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" &&
-						text.Len() > 0 {
-						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
-					}
-				}}}}
-				a.storageLost(a.logger(logText, slog.LevelInfo), ".", errors.New("the disk hangs"))
-				if ended != cli.CodeStorage {
-					t.Errorf("exit code %d, want %d", ended, cli.CodeStorage)
-				}
-				close(release)
-			})
-		})
-	}
-}
 
 // TestDamagedFilesHaveTheirExitCode: a supervisor can tell damage from what passes by itself.
 func TestDamagedFilesHaveTheirExitCode(t *testing.T) {
@@ -99,21 +47,6 @@ func TestEveryLineOfTheLogIsJSON(t *testing.T) {
 	if got.Code != cli.CodeError || !strings.Contains(got.Err, `"msg":"the server cannot go on"`) ||
 		!strings.Contains(got.Err, "address already in use") {
 		t.Errorf("%+v", got)
-	}
-}
-
-// TestAStopIsNoError: a server that is told to stop before it serves ends as it was told, and logs
-// no error.
-func TestAStopIsNoError(t *testing.T) {
-	said := &lockedBuffer{}
-	s := cli.NewSystem()
-	s.Err, s.ErrTerminal = said, false
-	ctx, stop := context.WithCancelCause(t.Context())
-	stop(cli.Interruption{Signal: syscall.SIGTERM})
-	waiting := errors.New("waiting for a cluster")
-	if err := (serveVerbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) ||
-		said.String() != "" {
-		t.Errorf("it ended with %v, and said %q", err, said)
 	}
 }
 

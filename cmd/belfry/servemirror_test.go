@@ -71,7 +71,13 @@ func awaitHolder(t *testing.T, nodes map[string]*process, entries int) (name str
 // metricsAt reads the metrics that are served at an address.
 func metricsAt(t *testing.T, address string) string {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/metrics", nil)
+	return pageAt(t, address, "/metrics")
+}
+
+// pageAt reads a page that is served at an address.
+func pageAt(t *testing.T, address, path string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package migration
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
@@ -257,7 +258,7 @@ func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *
 
 // importSource carries out `mirror import` from what is not Redisson.
 func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client,
-	meters *mirrorMeters) error {
+	meters *bridge.Meters) error {
 	if f.dryRun {
 		f.closing = "nothing was changed"
 		found, err := f.source.inspect(ctx, r, []string{f.redisQueue})
@@ -270,7 +271,7 @@ func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.U
 	general := oneway.Options{
 		Stopped: f.source.stopped, Unnamed: f.source.unnamed, SetAside: f.setAside, Follow: f.follow, Notice: bar.until(ctx),
 		Progress: func(n oneway.Counts) {
-			meters.imported(f.redisQueue, mirror.ImportCounts{
+			meters.Imported(f.redisQueue, mirror.ImportCounts{
 				Claimed: n.Claimed, Committed: n.Committed, Acked: n.Acked, Repeated: n.Repeated, SetAside: n.SetAside,
 				Looked: a.Now(), // it comes after an answer of Redis only
 			})

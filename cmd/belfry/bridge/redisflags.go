@@ -1,4 +1,4 @@
-package main
+package bridge
 
 import (
 	"crypto/tls"
@@ -9,17 +9,16 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisconn"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
-// accessFlags are what the URL of a Redis does not say.
-type accessFlags struct{ ca, cert, key, name, password string }
+// RedisFlags are what the URL of a Redis does not say.
+type RedisFlags struct{ ca, cert, key, name, password string }
 
-// add adds them to a command.
-func (f *accessFlags) add(flags *pflag.FlagSet) {
+// Add adds them to a command.
+func (f *RedisFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.password, "redis-password-file", "",
 		"a `file` with the password for Redis, so that no list of processes shows it; used in place of one in the URL")
 	flags.StringVar(&f.ca, "redis-ca", "",
@@ -32,8 +31,8 @@ func (f *accessFlags) add(flags *pflag.FlagSet) {
 	cli.Configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
 }
 
-// connect returns a client for a URL and what the flags say; nothing is sent yet.
-func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
+// Connect returns a client for a URL and what the flags say; nothing is sent yet.
+func (f *RedisFlags) Connect(url string) (redis.UniversalClient, error) {
 	access := redisconn.Access{}
 	var err error
 	if f.password != "" {
@@ -56,7 +55,7 @@ func (f *accessFlags) connect(url string) (redis.UniversalClient, error) {
 }
 
 // tls is what the flags say about TLS, nil if they say nothing.
-func (f *accessFlags) tls() (*tls.Config, error) {
+func (f *RedisFlags) tls() (*tls.Config, error) {
 	if f.ca == "" && f.cert == "" && f.key == "" && f.name == "" {
 		return nil, nil //nolint:nilnil // without it the machine's own authorities count
 	}
@@ -86,11 +85,4 @@ func (f *accessFlags) tls() (*tls.Config, error) {
 	}
 	c.GetClientCertificate = load
 	return c, nil
-}
-
-// replicasFlag adds the flag of what brings jobs to Redis.
-func replicasFlag(c *cobra.Command, replicas *int) {
-	c.Flags().IntVar(replicas, "replicas", 0,
-		"how many replicas of Redis must have a job before it leaves Belfry; without it a failover of Redis may lose what "+
-			"was just written")
 }

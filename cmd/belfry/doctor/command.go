@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
-	"github.com/belfrydb/belfry/cmd/belfry/doctor"
 	"github.com/belfrydb/belfry/rpc"
 )
 
-// doctorFlags are the flags of `doctor`.
-type doctorFlags struct {
+// options are the flags of `doctor`.
+type options struct {
 	out, data, debug string
 	withNames        bool
 }
@@ -29,17 +29,17 @@ type doctorFlags struct {
 // doctored is what the command says of its bundle.
 type doctored struct {
 	File string `json:"file"`
-	*doctor.Bundle
+	*Bundle
 }
 
-// doctorVerbs is `doctor`.
-type doctorVerbs struct{ *cli.App }
+// verbs is `doctor`.
+type verbs struct{ *cli.App }
 
-// doctorCommand returns `doctor`.
-func doctorCommand(a *cli.App) *cobra.Command { return a.Clients(doctorVerbs{a}.doctorCommand())[0] }
+// Command returns `doctor`.
+func Command(a *cli.App) *cobra.Command { return a.Clients(verbs{a}.command())[0] }
 
-func (a doctorVerbs) doctorCommand() *cobra.Command {
-	f := &doctorFlags{}
+func (a verbs) command() *cobra.Command {
+	f := &options{}
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what looks wrong, and make a bundle of facts for a report of it",
@@ -76,7 +76,7 @@ keys there are the names. Names of queues are hashed, the same way in the whole 
 }
 
 // examine makes the bundle, says what is in it, and writes it.
-func (a doctorVerbs) examine(c *cobra.Command, conn *cli.Connection, f *doctorFlags) error {
+func (a verbs) examine(c *cobra.Command, conn *cli.Connection, f *options) error {
 	now := a.Now()
 	if f.out == "" {
 		f.out = "belfry-doctor-" + now.UTC().Format("20060102T150405Z") + ".tar.gz"
@@ -84,11 +84,11 @@ func (a doctorVerbs) examine(c *cobra.Command, conn *cli.Connection, f *doctorFl
 	if _, err := os.Lstat(f.out); err == nil {
 		return cli.ExitWith(cli.CodeConflict, f.out+" exists; a bundle overwrites nothing")
 	}
-	names := doctor.Hashed()
+	names := Hashed()
 	if f.withNames {
-		names = doctor.Names{}
+		names = Names{}
 	}
-	e := &examination{App: a.App, conn: conn, flags: f, names: names, bundle: doctor.New(names)}
+	e := &examination{App: a.App, conn: conn, flags: f, names: names, bundle: New(names)}
 	e.own()
 	e.settings(c)
 	e.bundle.Machine(f.data)
@@ -113,9 +113,9 @@ func (a doctorVerbs) examine(c *cobra.Command, conn *cli.Connection, f *doctorFl
 type examination struct {
 	*cli.App
 	conn   *cli.Connection
-	flags  *doctorFlags
-	names  doctor.Names
-	bundle *doctor.Bundle
+	flags  *options
+	names  Names
+	bundle *Bundle
 }
 
 // list says what is about to be written.
@@ -176,7 +176,7 @@ func (e *examination) settings(c *cobra.Command) {
 	}
 	setting(&e.flags.data, "data")
 	setting(&e.flags.debug, "debug-addr")
-	lines := effectiveConfig(serve)
+	lines := daemon.EffectiveConfig(serve)
 	for _, line := range lines {
 		if line[0] == "mirror-queue" && !e.flags.withNames && line[1] != "-" {
 			line[1] = render.Count(strings.Count(line[1], ",")+1, "queue")
@@ -191,7 +191,7 @@ func (e *examination) settings(c *cobra.Command) {
 }
 
 // writeBundle writes a bundle to a file that is not there yet.
-func writeBundle(path string, b *doctor.Bundle, at time.Time) (err error) {
+func writeBundle(path string, b *Bundle, at time.Time) (err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600) //nolint:gosec // the person names the file
 	if errors.Is(err, fs.ErrExist) {
 		return cli.ExitWith(cli.CodeConflict, path+" exists; a bundle overwrites nothing")

@@ -1,4 +1,4 @@
-package main
+package migration
 
 import (
 	"cmp"
@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -37,7 +38,7 @@ type mirrorFlags struct {
 	metrics           string
 	ready, dryRun     bool
 	source            sourceFlags
-	access            accessFlags
+	access            bridge.RedisFlags
 	replicas          int
 	closing           string // what to know when it was interrupted; that of imports if empty
 }
@@ -45,10 +46,10 @@ type mirrorFlags struct {
 // mirrorVerbs are the commands of the mirror.
 type mirrorVerbs struct{ *cli.App }
 
-// mirrorCommand returns `mirror`.
-func mirrorCommand(a *cli.App) *cobra.Command { return mirrorVerbs{a}.mirrorCommand() }
+// Command returns `mirror`.
+func Command(a *cli.App) *cobra.Command { return mirrorVerbs{a}.Command() }
 
-func (a mirrorVerbs) mirrorCommand() *cobra.Command {
+func (a mirrorVerbs) Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
@@ -80,7 +81,7 @@ func (f *mirrorFlags) names(c *cobra.Command) {
 	f.hold = pair.HoldDefault
 	flags.Var(cli.NewDuration(&f.hold, "15s"), "hold",
 		"for how long no other process may take over after this one was killed, 1s to 5m")
-	f.access.add(flags)
+	f.access.Add(flags)
 }
 
 // checked refuses what makes no sense.
@@ -120,10 +121,10 @@ Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouq
 	c.Flags().StringArrayVarP(&queues, "queue", "q", nil,
 		"only this queue; may be repeated. Of Redisson, unless --from says otherwise")
 	f.settings(c)
-	access := &accessFlags{}
-	access.add(c.Flags())
+	access := &bridge.RedisFlags{}
+	access.Add(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		r, err := access.connect(args[0])
+		r, err := access.Connect(args[0])
 		if err != nil {
 			return err
 		}
@@ -221,7 +222,7 @@ func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url strin
 		return err
 	}
 	return a.mirrored(ctx, f, url, func(r redis.UniversalClient, c *client.Client) error {
-		meters := newMirrorMeters(f.redisQueue)
+		meters := bridge.NewMeters(f.redisQueue)
 		stop, err := a.serveMetrics(ctx, f.metrics, meters)
 		if err != nil {
 			return err
@@ -245,7 +246,7 @@ func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url strin
 		bar := newEntries(a.System)
 		options.Notice = bar.until(ctx)
 		options.Progress = func(n mirror.ImportCounts) {
-			meters.imported(f.redisQueue, n)
+			meters.Imported(f.redisQueue, n)
 			bar.entries(n.Acked+n.SetAside, n.Total)
 		}
 		counts, err := mirror.Import(ctx, r, c, options)
@@ -350,7 +351,7 @@ func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string,
 	if err := f.checked(); err != nil {
 		return err
 	}
-	r, err := f.access.connect(url)
+	r, err := f.access.Connect(url)
 	if err != nil {
 		return err
 	}

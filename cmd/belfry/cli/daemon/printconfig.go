@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"cmp"
@@ -24,9 +24,9 @@ const (
 	printConfig = "print-config"
 )
 
-// showFailedConfig shows the settings that can be read if a command line that failed was meant to
+// ShowFailedConfig shows the settings that can be read if a command line that failed was meant to
 // show them.
-func showFailedConfig(a *cli.App, c *cobra.Command, args []string) {
+func ShowFailedConfig(a *cli.App, c *cobra.Command, args []string) {
 	if showsConfig(c, args) {
 		_ = cli.Resolve(c, a.LookupEnv) // the mistake is the error of the command
 		renderConfig(a.Out, c)
@@ -40,12 +40,12 @@ func showsConfig(c *cobra.Command, args []string) bool {
 	return flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--"+printConfig))
 }
 
-// effectiveConfig returns the settings of a command as lines of name, value and origin.
-func effectiveConfig(c *cobra.Command) [][]string {
+// EffectiveConfig returns the settings of a command as lines of name, value and origin.
+func EffectiveConfig(c *cobra.Command) [][]string {
 	var lines [][]string
 	add := func(f *pflag.Flag) {
 		if cli.IsConfigurable(f) {
-			lines = append(lines, []string{f.Name, cmp.Or(impliedValue(c, f), shownValue(f)), cli.OriginOf(f)})
+			lines = append(lines, []string{f.Name, cmp.Or(ImpliedValue(c, f), shownValue(f)), cli.OriginOf(f)})
 		}
 	}
 	c.Flags().VisitAll(add)
@@ -57,9 +57,9 @@ func effectiveConfig(c *cobra.Command) [][]string {
 	return lines
 }
 
-// impliedValue returns what a setting of serve is that nobody set, where its default is none of its
+// ImpliedValue returns what a setting of serve is that nobody set, where its default is none of its
 // flag; else it is empty.
-func impliedValue(c *cobra.Command, f *pflag.Flag) string {
+func ImpliedValue(c *cobra.Command, f *pflag.Flag) string {
 	listen := c.Flags().Lookup("listen")
 	if f.Changed || listen == nil {
 		return ""
@@ -80,7 +80,7 @@ func impliedValue(c *cobra.Command, f *pflag.Flag) string {
 
 // renderConfig writes the settings of a command.
 func renderConfig(w io.Writer, c *cobra.Command) {
-	render.Rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, effectiveConfig(c))
+	render.Rows(w, []string{"SETTING", "VALUE", "ORIGIN"}, EffectiveConfig(c))
 }
 
 // shownValue returns the value of a setting for people to see: keys and passwords are in files, of

@@ -1,4 +1,4 @@
-package main
+package bridge
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
@@ -17,40 +19,54 @@ import (
 )
 
 // mirrorRetry is how long a server waits before it tries a bridge again that ended with an error.
-const mirrorRetry = 10 * time.Second
+const retryAfter = 10 * time.Second
 
-// mirrorSettings are the flags of `serve` that have it bridge queues of Redisson.
-type mirrorSettings struct {
-	redis    string
-	access   accessFlags
+// Settings are the flags of `serve` that have it bridge queues of Redisson.
+type Settings struct {
+	Redis    string
+	access   RedisFlags
 	replicas int
-	queues   []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
-	// tokenFile has the token that the bridges carry; empty for none.
-	tokenFile string
+	Queues   []string // NAME, NAME=QUEUE, NAME=QUEUE;codec=CODEC as they stand on the command line
+	// TokenFile has the token that the bridges carry; empty for none.
+	TokenFile string
 }
 
-// bridges returns what is to be bridged.
-func (s *mirrorSettings) bridges() ([]mirror.BridgeOptions, error) {
-	if s.redis == "" && len(s.queues) == 0 {
-		if s.replicas != 0 || s.access != (accessFlags{}) {
+// Add adds the flags to a command.
+func (s *Settings) Add(flags *pflag.FlagSet) {
+	flags.StringVar(&s.Redis, "mirror-redis", "",
+		"bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
+	s.access.Add(flags)
+	flags.IntVar(&s.replicas, "mirror-replicas", 0,
+		"how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
+	flags.StringArrayVar(&s.Queues, "mirror-queue", nil,
+		"a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
+	flags.StringVar(&s.TokenFile, "mirror-token-file", "",
+		"a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged "+
+			"queues")
+}
+
+// Bridges returns what is to be bridged.
+func (s *Settings) Bridges() ([]mirror.BridgeOptions, error) {
+	if s.Redis == "" && len(s.Queues) == 0 {
+		if s.replicas != 0 || s.access != (RedisFlags{}) {
 			return nil, cli.Usagef(
 				"--redis-… and --mirror-replicas say how to reach the Redis of --mirror-redis, which is not given")
 		}
 		return nil, nil
 	}
-	if s.redis == "" || len(s.queues) == 0 {
+	if s.Redis == "" || len(s.Queues) == 0 {
 		return nil, cli.Usagef("--mirror-redis and --mirror-queue go together: where, and which queues")
 	}
 	if s.replicas < 0 {
 		return nil, cli.Usagef("--mirror-replicas: must be 0 or more, is %d", s.replicas)
 	}
-	r, err := s.access.connect(s.redis)
+	r, err := s.access.Connect(s.Redis)
 	if err != nil {
 		return nil, cli.Usagef("--mirror-redis: %s", err)
 	}
 	defer r.Close() //nolint:errcheck // nothing was sent
 	var all []mirror.BridgeOptions
-	for _, text := range s.queues {
+	for _, text := range s.Queues {
 		name, codec, named := cutLast(text, ";codec=")
 		o := mirror.BridgeOptions{RedisQueue: name, SetAside: true, Replicas: s.replicas}
 		if queue, other, ok := strings.Cut(name, "="); ok {
@@ -113,20 +129,20 @@ func warnings(log *slog.Logger) func(error) {
 	}
 }
 
-// startBridges bridges queues through a server in this process until stop is called. One that fails
+// Start bridges queues through a server in this process until stop is called. One that fails
 // is tried again.
-func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server, all []mirror.BridgeOptions,
-	meters *mirrorMeters, log *slog.Logger) (stop func(), err error) {
+func Start(ctx context.Context, s *Settings, through *server.Server, all []mirror.BridgeOptions,
+	meters *Meters, log *slog.Logger) (stop func(), err error) {
 	if len(all) == 0 {
 		return func() {}, nil
 	}
-	r, err := s.access.connect(s.redis)
+	r, err := s.access.Connect(s.Redis)
 	if err != nil {
 		return nil, err
 	}
 	options := []client.Option{client.WithTLS(through.ClientTLS())}
-	if s.tokenFile != "" {
-		options = append(options, client.WithTokenFile(s.tokenFile))
+	if s.TokenFile != "" {
+		options = append(options, client.WithTokenFile(s.TokenFile))
 	}
 	c, err := client.New(through.URL(), options...) //nolint:contextcheck // its life is its own, until Close
 	if err != nil {
@@ -137,7 +153,7 @@ func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server
 	for _, o := range all {
 		log := log.With(slog.String("redis_queue", o.RedisQueue))
 		o.Notice = warnings(log)
-		o.Progress = func(n mirror.BridgeCounts) { meters.update(o.RedisQueue, n) }
+		o.Progress = func(n mirror.BridgeCounts) { meters.Update(o.RedisQueue, n) }
 		group.Go(func() {
 			keepBridging(ctx, o.RedisQueue, meters, log, func() error { return mirror.Bridge(ctx, r, c, o) })
 		})
@@ -152,17 +168,17 @@ func startBridges(ctx context.Context, s *mirrorSettings, through *server.Server
 
 // keepBridging bridges a queue until ctx ends, again after each error. One that begins again may
 // have to wait now, so it does not show what was left in Redis, and why it waited, when it ended.
-func keepBridging(ctx context.Context, queue string, meters *mirrorMeters, log *slog.Logger, bridge func() error) {
+func keepBridging(ctx context.Context, queue string, meters *Meters, log *slog.Logger, bridge func() error) {
 	for ctx.Err() == nil {
-		meters.update(queue, mirror.BridgeCounts{})
+		meters.Update(queue, mirror.BridgeCounts{})
 		err := bridge()
 		if ctx.Err() != nil {
 			return
 		}
 		meters.end(queue)
-		log.Error("mirror: ended, and begins again", slog.Duration("in", mirrorRetry), slog.Any("error", err))
+		log.Error("mirror: ended, and begins again", slog.Duration("in", retryAfter), slog.Any("error", err))
 		select {
-		case <-time.After(mirrorRetry):
+		case <-time.After(retryAfter):
 		case <-ctx.Done():
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package migration
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/client"
+	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/pair"
@@ -49,8 +50,8 @@ all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.`,
 			return cli.Usagef("--no-in and --no-out leave nothing to do")
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar, meters := newEntries(a.System), newMirrorMeters(f.redisQueue)
-			meters.blind = noIn
+			bar, meters := newEntries(a.System), bridge.NewMeters(f.redisQueue)
+			meters.Blind = noIn
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
 				return err
@@ -63,7 +64,7 @@ all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.`,
 				Share: f.share, Hold: f.hold, Replicas: f.replicas, Notice: bar.until(c.Context()),
 				Progress: func(n mirror.BridgeCounts) {
 					in = n.In
-					meters.update(f.redisQueue, n)
+					meters.Update(f.redisQueue, n)
 					bar.entries(n.In.Acked+n.Out, 0)
 				},
 			})
@@ -100,7 +101,7 @@ rollback' goes back at any time, 'belfry mirror finalize' ends the migration.`,
 			return cli.Usagef("--codec: %s", err)
 		}
 		return a.mirrored(c.Context(), f, args[0], func(r redis.UniversalClient, cl *client.Client) error {
-			bar, out, meters := newEntries(a.System), cutOver{}, newMirrorMeters(f.redisQueue)
+			bar, out, meters := newEntries(a.System), cutOver{}, bridge.NewMeters(f.redisQueue)
 			defer bar.End()
 			stop, err := a.serveMetrics(c.Context(), f.metrics, meters)
 			if err != nil {
@@ -111,7 +112,7 @@ rollback' goes back at any time, 'belfry mirror finalize' ends the migration.`,
 				ImportOptions: mirror.ImportOptions{
 					RedisQueue: f.redisQueue, Queue: f.queue, Codec: codec, SetAside: f.setAside, Share: f.share, Hold: f.hold,
 					Notice:   bar.until(c.Context()),
-					Progress: func(n mirror.ImportCounts) { meters.imported(f.redisQueue, n) },
+					Progress: func(n mirror.ImportCounts) { meters.Imported(f.redisQueue, n) },
 				},
 				Quiet: quiet,
 				Looked: func(checks []pair.Check, since time.Duration) {

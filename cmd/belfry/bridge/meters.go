@@ -1,34 +1,28 @@
-package main
+package bridge
 
 import (
-	"context"
-	"fmt"
-	"net"
-	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/mirror"
 )
 
-// mirrorMeters shows what the bridges and imports of this process have done, as metrics. One that
+// Meters shows what the bridges and imports of this process have done, as metrics. One that
 // waits because another process does the work shows no entries and no lag.
-type mirrorMeters struct {
+type Meters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
-	blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
+	Blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
 
 	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack,
 	ended *prometheus.Desc
 }
 
-// newMirrorMeters returns meters that show zeros for queues.
-func newMirrorMeters(queues ...string) *mirrorMeters {
+// NewMeters returns meters that show zeros for queues.
+func NewMeters(queues ...string) *Meters {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("belfry_mirror_"+name, help, []string{"redis_queue"}, nil)
 	}
@@ -36,7 +30,7 @@ func newMirrorMeters(queues ...string) *mirrorMeters {
 	for _, queue := range queues {
 		counts[queue] = mirror.BridgeCounts{}
 	}
-	return &mirrorMeters{
+	return &Meters{
 		counts:      counts,
 		ends:        map[string]int64{},
 		claimed:     desc("claimed_total", "Entries claimed in Redis."),
@@ -58,14 +52,14 @@ func newMirrorMeters(queues ...string) *mirrorMeters {
 	}
 }
 
-// imported takes what an import has done so far.
-func (m *mirrorMeters) imported(queue string, n mirror.ImportCounts) {
-	m.update(queue, mirror.BridgeCounts{In: n})
+// Imported takes what an import has done so far.
+func (m *Meters) Imported(queue string, n mirror.ImportCounts) {
+	m.Update(queue, mirror.BridgeCounts{In: n})
 }
 
-// update takes what a bridge has done so far. One that begins again has not looked yet, but its
+// Update takes what a bridge has done so far. One that begins again has not looked yet, but its
 // predecessor has.
-func (m *mirrorMeters) update(queue string, n mirror.BridgeCounts) {
+func (m *Meters) Update(queue string, n mirror.BridgeCounts) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if n.In.Looked.IsZero() {
@@ -75,17 +69,17 @@ func (m *mirrorMeters) update(queue string, n mirror.BridgeCounts) {
 }
 
 // end counts a bridge that ended with an error.
-func (m *mirrorMeters) end(queue string) {
+func (m *Meters) end(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ends[queue]++
 }
 
 // Describe implements prometheus.Collector.
-func (m *mirrorMeters) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, to) }
+func (m *Meters) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, to) }
 
 // Collect implements prometheus.Collector.
-func (m *mirrorMeters) Collect(to chan<- prometheus.Metric) {
+func (m *Meters) Collect(to chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for queue, n := range m.counts {
@@ -112,7 +106,7 @@ func (m *mirrorMeters) Collect(to chan<- prometheus.Metric) {
 		if !n.In.Looked.IsZero() {
 			looked = n.In.Looked.Unix()
 		}
-		if !m.blind {
+		if !m.Blind {
 			to <- prometheus.MustNewConstMetric(m.looked, prometheus.GaugeValue, float64(looked), queue)
 		}
 		to <- prometheus.MustNewConstMetric(m.takenBack, prometheus.GaugeValue, float64(unit(n.In.TakenBack)), queue)
@@ -126,37 +120,3 @@ func unit(is bool) int {
 	}
 	return 0
 }
-
-// serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty.
-// It says where on standard error.
-func (a mirrorVerbs) serveMetrics(ctx context.Context, address string,
-	c prometheus.Collector) (stop func(), err error) {
-	if address == "" {
-		return func() {}, nil
-	}
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(c); err != nil {
-		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, cli.Usagef("--metrics-listen: %s", err)
-	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: metricsWait, WriteTimeout: metricsWait}
-	var group sync.WaitGroup
-	group.Go(func() { _ = s.Serve(listener) }) // that it was closed
-	whom := ""
-	if !cli.OnLoopback(listener.Addr().String()) {
-		whom = ", for whoever reaches it"
-	}
-	fmt.Fprintf(a.Err, "belfry: metrics at http://%s/metrics%s\n", listener.Addr(), whom)
-	return func() {
-		_ = s.Close() // nothing is lost by it
-		group.Wait()
-	}, nil
-}
-
-// metricsWait is how long a reader of metrics may take.
-const metricsWait = 10 * time.Second

@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"context"
@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/access/certs"
+	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
@@ -40,14 +41,14 @@ type serveFlags struct {
 	printAddresses bool
 	printConfig    bool
 	debug          string
-	mirror         mirrorSettings
+	mirror         bridge.Settings
 }
 
 // serveVerbs are the commands that open a node's data.
 type serveVerbs struct{ *cli.App }
 
-// serveCommand returns `serve`.
-func serveCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.serveCommand() }
+// ServeCommand returns `serve`.
+func ServeCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.serveCommand() }
 
 func (a serveVerbs) serveCommand() *cobra.Command {
 	f := &serveFlags{}
@@ -79,7 +80,7 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 	f.addAccess(flags)
 	f.addCluster(flags)
 	f.addDiagnostics(flags)
-	f.addMirror(flags)
+	f.mirror.Add(flags)
 	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
 	flags.BoolVar(&f.printConfig, printConfig, false,
 		"print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
@@ -164,20 +165,6 @@ func (f *serveFlags) addDiagnostics(flags *pflag.FlagSet) {
 			"together as _other", metrics.QueuesMax))
 }
 
-// addMirror adds the flags of bridges to Redis.
-func (f *serveFlags) addMirror(flags *pflag.FlagSet) {
-	flags.StringVar(&f.mirror.redis, "mirror-redis", "",
-		"bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
-	f.mirror.access.add(flags)
-	flags.IntVar(&f.mirror.replicas, "mirror-replicas", 0,
-		"how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
-	flags.StringArrayVar(&f.mirror.queues, "mirror-queue", nil,
-		"a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
-	flags.StringVar(&f.mirror.tokenFile, "mirror-token-file", "",
-		"a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged "+
-			"queues")
-}
-
 // check refuses settings with which no server starts.
 func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	switch {
@@ -194,7 +181,7 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	if err := checkTLSFlags(flags); err != nil {
 		return err
 	}
-	if _, err := f.mirror.bridges(); err != nil {
+	if _, err := f.mirror.Bridges(); err != nil {
 		return err
 	}
 	err := f.config.Check()
@@ -228,15 +215,15 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)
 	}
-	bridged, err := f.mirror.bridges()
+	bridged, err := f.mirror.Bridges()
 	if err != nil {
 		return err
 	}
-	if len(bridged) > 0 && cfg.RootTokens != "" && f.mirror.tokenFile == "" {
+	if len(bridged) > 0 && cfg.RootTokens != "" && f.mirror.TokenFile == "" {
 		return cli.Usagef("--mirror-token-file is missing: with --root-tokens the bridges of --mirror-queue need a " +
 			"token, too")
 	}
-	meters := newMirrorMeters()
+	meters := bridge.NewMeters()
 	if len(bridged) > 0 {
 		cfg.Collectors = append(cfg.Collectors, meters)
 	}
@@ -271,7 +258,7 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	if err := a.printAddresses(s, f, debugAt); err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}
-	stopBridges, err := startBridges(ctx, &f.mirror, s, bridged, meters, cfg.Logger)
+	stopBridges, err := bridge.Start(ctx, &f.mirror, s, bridged, meters, cfg.Logger)
 	if err != nil {
 		return errors.Join(err, s.Stop(context.WithoutCancel(ctx)))
 	}

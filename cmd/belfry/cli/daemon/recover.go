@@ -1,4 +1,4 @@
-package main
+package daemon
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 )
 
-// recoverCommand returns `recover`.
-func recoverCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.recoverCommand() }
+// RecoverCommand returns `recover`.
+func RecoverCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.recoverCommand() }
 
 func (a serveVerbs) recoverCommand() *cobra.Command {
 	var data, sure string

@@ -1,11 +1,12 @@
-package main
+package daemon
 
 import (
 	"fmt"
 	"strings"
 
-	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/spf13/pflag"
+
+	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
 // checkTLSFlags refuses credentials of which a part is missing. It says which, and what set the
