@@ -124,6 +124,14 @@ var importTable = []importRow{
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
+		dir: "node/longpoll",
+		may: []string{
+			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "node/wakeup",
+		},
+		testMay: []string{"node/clock/clocktest", "node/storage"},
+		reason:  "calls wait for proposals and jobs, and know neither Raft nor the node",
+	},
+	{
 		dir:    "node/outcome",
 		reason: "an error and its outcome mean the same in every room of node, and depend on none",
 	},
