@@ -29,8 +29,7 @@ func redisPeers() []Queue {
 
 // redisCannot says what is left out.
 func redisCannot() map[string]string {
-	return map[string]string{"parked": "there is nothing to wait on: 10,000 callers that look every 5 ms are all that " +
-		"it does"}
+	return map[string]string{"parked": "a caller cannot wait: 10,000 callers that poll every 5 ms would use all its time"}
 }
 
 // redisServer is a server with an append-only file.
