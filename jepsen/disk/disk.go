@@ -1,11 +1,10 @@
 // Package disk is a disk for real processes that fails on purpose. It is a file system in user
-// space (FUSE) before a directory of a real disk. What a process wrote and did not sync is lost,
-// kept or torn in a crash, as the test decides; each step can be made to fail, to wait, to hang, or
-// to be the last one before the process is killed; and files can be damaged under a process that
-// runs.
+// space (FUSE) in front of a directory of a real disk. In a crash the test decides whether unsynced
+// writes are lost, kept or torn. Each step can fail, wait, hang, or be the last one before the
+// process is killed. Files can be damaged under a running process.
 //
-// File contents become durable by a sync of the file, names by a sync of their directory, and
-// nothing else orders them.
+// A sync of a file makes its contents durable, and a sync of a directory its names. There is no
+// other order between them.
 package disk
 
 import (
