@@ -122,10 +122,10 @@ end
 return moved
 `)
 
-// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry:
-// ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
-// Redisson's processes are woken if the first of all is among those written. KEYS: state, timer,
-// list, returned, channel. It returns how many were written.
+// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry.
+// ARGV[4..] are id, score and member of each. An existing entry stays as it is. The script wakes
+// Redisson's processes if the first entry of all is among those it wrote. KEYS: state, timer, list,
+// returned, channel. It returns the number of entries that it wrote.
 var returnScript = redis.NewScript(pair.Guard + `
 local written, mine = 0, {}
 for i = 4, #ARGV, 3 do

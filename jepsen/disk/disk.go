@@ -82,10 +82,10 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// Crash cuts the power. The process that used the disk should be dead; what it still has open is
-// dead. Of what was not durable the rest is what fate and names say; the hook is gone, and the disk
-// is mounted again. Without a fate only the process died: the kernel holds all that it did, and
-// what was not durable is not durable yet.
+// Crash cuts the power. The process that used the disk should be dead; its open files are dead. Of
+// the contents and names that were not durable, fate and names decide which remain. The hook is
+// removed, and the disk is mounted again. Without a fate only the process died: the kernel still
+// has all its writes, and those that were not durable are not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
 	if err := d.end(); err != nil {
 		return Losses{}, err

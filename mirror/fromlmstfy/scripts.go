@@ -5,10 +5,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These scripts make names of keys from what they read, which no Redis Cluster allows; the
-// service's own servers cannot use one either. What a script writes down about a claimed job comes
-// before what it removes, so that an error between, such as a full memory, leaves the job where it
-// was.
+// These scripts make names of keys from what they read, which no Redis Cluster allows. The
+// service's own servers cannot use one either. A script writes its record of a claimed job before
+// it removes anything, so that an error between the two, such as a full memory, leaves the job at
+// its place.
 
 // timerScript takes members of the timer. ARGV[4] is the limit of bytes of values, which the last
 // value may exceed; ARGV[5..] are member, score, job key and kind of each. A member whose score

@@ -266,10 +266,9 @@ func likeJobs(ctx context.Context, r redis.UniversalClient, keys []string) ([]st
 	return like, nil
 }
 
-// readJobs reads the jobs that go by the ids and are of topics that are ours. Keys that hold
-// something else belong to other programs. bad is called for values that look like a job and cannot
-// be brought over, without a topic if they do not even tell theirs, missing for ids without a
-// value.
+// readJobs reads the jobs with these ids that belong to our topic. Keys that hold other values
+// belong to other programs. It calls bad for values that look like a job and cannot be moved; the
+// topic is empty if it cannot be read. It calls missing for ids without a value.
 func readJobs(
 	ctx context.Context, r redis.UniversalClient, ids []string, ours func(topic string) bool, bad func(topic,
 		id string, why error), missing func(id string),

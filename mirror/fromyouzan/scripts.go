@@ -5,10 +5,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These scripts make names of keys from what they read, which no Redis Cluster allows; the
-// service's own servers cannot use one either. What a script writes down about a claimed job comes
-// before what it removes, so that an error between, such as a full memory, leaves the job where it
-// was.
+// These scripts make names of keys from what they read, which no Redis Cluster allows. The
+// service's own servers cannot use one either. A script writes its record of a claimed job before
+// it removes anything, so that an error between the two, such as a full memory, leaves the job at
+// its place.
 
 // claimScript takes jobs whose value is still the one that the caller has read. ARGV[4] is the
 // kind. "timer" takes jobs that wait in one bucket for their due second and were never handed out.

@@ -40,10 +40,10 @@ for i = 4, #ARGV do dropped = dropped + redis.call('HDEL', KEYS[2], ARGV[i]) end
 return dropped
 `)
 
-// endScript removes the mirror's keys, unless one of KEYS[3..] has something, which it names then.
-// Of the state it leaves the fence for a day, with the cluster whose it is: a process that was
-// overtaken may yet wake up, while the fences of another cluster count for themselves. KEYS: state,
-// the key to be removed, and the others.
+// endScript removes the mirror's keys, unless one of KEYS[3..] is not empty; then it names that
+// key. Of the state it leaves for a day the fence and the cluster that it belongs to. A process
+// that was overtaken may yet wake up, and fences of another cluster are not comparable. KEYS:
+// state, the key to be removed, and the others.
 var endScript = redis.NewScript(Guard + `
 for i = 3, #KEYS do
 	if redis.call('EXISTS', KEYS[i]) == 1 then return redis.error_reply('BELFRYLEFT ' .. KEYS[i]) end
