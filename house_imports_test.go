@@ -255,9 +255,14 @@ var importTable = []importRow{
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},
 	{
+		dir:      "rpc/portcheck",
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
+		reason:   "what answers at an address is told by the SDK too, so the probes of a node come as functions",
+	},
+	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
+			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame", "rpc/portcheck"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
