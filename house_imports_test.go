@@ -124,6 +124,14 @@ var importTable = []importRow{
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
+		dir: "node/longpoll",
+		may: []string{
+			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "node/wakeup",
+		},
+		testMay: []string{"node/clock/clocktest", "node/storage"},
+		reason:  "calls wait for proposals and jobs, and know neither Raft nor the node",
+	},
+	{
 		dir:    "node/outcome",
 		reason: "an error and its outcome mean the same in every room of node, and depend on none",
 	},
@@ -247,9 +255,14 @@ var importTable = []importRow{
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},
 	{
+		dir:      "rpc/portcheck",
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
+		reason:   "what answers at an address is told by the SDK too, so the probes of a node come as functions",
+	},
+	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame"},
+			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame", "rpc/portcheck"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",

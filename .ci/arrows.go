@@ -1,14 +1,14 @@
 //go:build ignore
 
-// Command arrows counts, for each folder at the root, the arrows between its rooms and those that
+// Command arrows counts, for each folder at the root, the arrows between its rooms, and those that
 // run upward:
 //
 //	go run .ci/arrows.go
 //
-// The rooms of a folder are the files of its own package and each folder below it. An arrow goes
-// from a room to one in which a function, method, field or other name that it uses is declared. The
-// rooms are then put in the order in which as few arrows as a greedy search finds run upward, to a
-// room that comes earlier. Tests and generated code are left out.
+// The rooms of a folder are the files of its own package and each folder below it. There is an
+// arrow from a room to another one if it uses a function, method, field or other name that the
+// other declares. The command searches greedily for an order of the rooms in which few arrows run
+// upward, to an earlier room. It leaves out tests and generated code.
 package main
 
 import (

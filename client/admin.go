@@ -18,7 +18,8 @@ func (c *Client) Admin() Admin { return Admin{client: c} }
 // partition; 0 stands for 1. The settings may be nil. A setting that is not set has its default.
 //
 // Errors: Reason("QUEUE_EXISTS").
-func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, settings *QueueSettings) (ConfiguredQueue, error) {
+func (a Admin) CreateQueue(ctx context.Context, name string, partitions int,
+	settings *QueueSettings) (ConfiguredQueue, error) {
 	wire, err := settings.wire()
 	if err != nil {
 		return ConfiguredQueue{}, err
@@ -27,7 +28,8 @@ func (a Admin) CreateQueue(ctx context.Context, name string, partitions int, set
 		return ConfiguredQueue{}, invalidError("partitions: %d; it is at least 1", partitions)
 	}
 	req := &belfryv1.CreateQueueRequest{
-		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.NewID(), //nolint:gosec // checked
+		Queue: name, Partitions: uint32(partitions), Settings: wire, RequestId: a.client.clock.NewID(),
+		//nolint:gosec // checked
 	}
 	res, err := call(ctx, a.client, callKind{id: &req.RequestId},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.CreateQueueResponse, error) {
@@ -103,7 +105,8 @@ func (a Admin) UpdateQueue(ctx context.Context, name string, settings *QueueSett
 		return ConfiguredQueue{}, err
 	}
 	return ConfiguredQueue{
-		Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()), PendingShards: res.GetPendingShards(),
+		Settings: settingsOf(res.GetSettings()), Version: res.GetSettingsVersion(), Shards: shardsOf(res.GetWitnesses()),
+		PendingShards: res.GetPendingShards(),
 	}, nil
 }
 

@@ -17,9 +17,12 @@ import (
 )
 
 // CreateQueue implements the service; the fake keeps no queues, it only shows what arrived.
-func (f *Fake) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
+func (f *Fake) CreateQueue(ctx context.Context,
+	req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	return handle(ctx, f, "CreateQueue", req.GetRequestId(), 1, req, func() (*belfryv1.CreateQueueResponse, error) {
-		return &belfryv1.CreateQueueResponse{Queue: req.GetQueue(), Partitions: req.GetPartitions(), Settings: req.GetSettings()}, nil
+		return &belfryv1.CreateQueueResponse{
+			Queue: req.GetQueue(), Partitions: req.GetPartitions(), Settings: req.GetSettings(),
+		}, nil
 	})
 }
 
@@ -46,7 +49,8 @@ func (f *Fake) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*be
 }
 
 // UpdateQueue implements the service.
-func (f *Fake) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
+func (f *Fake) UpdateQueue(ctx context.Context,
+	req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	return handle(ctx, f, "UpdateQueue", req.GetRequestId(), 1, req, func() (*belfryv1.UpdateQueueResponse, error) {
 		return &belfryv1.UpdateQueueResponse{Settings: req.GetSettings(), SettingsVersion: 7}, nil
 	})
@@ -60,7 +64,8 @@ func (f *Fake) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) 
 }
 
 // DeleteQueue implements the service.
-func (f *Fake) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+func (f *Fake) DeleteQueue(ctx context.Context,
+	req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	return handle(ctx, f, "DeleteQueue", req.GetRequestId(), 1, req, func() (*belfryv1.DeleteQueueResponse, error) {
 		return &belfryv1.DeleteQueueResponse{Purged: 18}, nil
 	})
@@ -94,7 +99,8 @@ func TestAdmin(t *testing.T) {
 		admin := start(t, newPipeNet(), nil, fake).Admin()
 		ctx := t.Context()
 		settings, wire := &QueueSettings{TTR: new(time.Minute)}, &belfryv1.QueueSettings{Ttr: durationpb.New(time.Minute)}
-		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.Partitions != 4 || *created.Settings.TTR != time.Minute {
+		if created, err := admin.CreateQueue(ctx, "q", 4, settings); err != nil || created.Partitions != 4 ||
+			*created.Settings.TTR != time.Minute {
 			t.Errorf("create: %+v, %v", created, err)
 		}
 		var names []string
@@ -134,7 +140,9 @@ func TestAdmin(t *testing.T) {
 			&belfryv1.ListQueuesRequest{Prefix: "n", PageToken: "xx"},
 			&belfryv1.GetQueueRequest{Queue: "q"},
 			&belfryv1.UpdateQueueRequest{Queue: "q", Settings: wire},
-			&belfryv1.PurgeQueueRequest{Queue: "q", States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DEAD, belfryv1.JobState_JOB_STATE_RESERVED}},
+			&belfryv1.PurgeQueueRequest{
+				Queue: "q", States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_DEAD, belfryv1.JobState_JOB_STATE_RESERVED},
+			},
 			&belfryv1.DeleteQueueRequest{Queue: "q"},
 			&belfryv1.GetClusterRequest{},
 		}
@@ -166,8 +174,9 @@ func TestPutOptions(t *testing.T) {
 		want := []proto.Message{
 			&belfryv1.PutRequest{Queue: "ns/orders", Body: body},
 			&belfryv1.PutRequest{
-				Queue: "ns/orders", Body: body, Id: "order-42", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90 * time.Second)},
-				Ttr: durationpb.New(time.Minute), Priority: proto.Int32(-128), MaxAttempts: proto.Uint32(0),
+				Queue: "ns/orders", Body: body, Id: "order-42",
+				When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90 * time.Second)},
+				Ttr:  durationpb.New(time.Minute), Priority: proto.Int32(-128), MaxAttempts: proto.Uint32(0),
 				RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}, Ttl: durationpb.New(time.Hour),
 				Headers: map[string]string{"a": "1", "b": "2"}, Again: true,
 			},

@@ -124,22 +124,27 @@ type ClusterReplica struct {
 // clusterOf reads a cluster off the wire.
 func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 	out := Cluster{
-		ID: c.GetClusterId(), AnsweredBy: c.GetAnsweredBy(), Problems: c.GetProblems(), Advice: c.GetAdvice(), ReplicationFactor: int(c.GetReplicationFactor()),
-		MinVoters: int(c.GetMinVoters()), GracePeriod: c.GetGracePeriod().AsDuration(), NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
+		ID: c.GetClusterId(), AnsweredBy: c.GetAnsweredBy(), Problems: c.GetProblems(), Advice: c.GetAdvice(),
+		ReplicationFactor: int(c.GetReplicationFactor()),
+		MinVoters:         int(c.GetMinVoters()), GracePeriod: c.GetGracePeriod().AsDuration(),
+		NoAutoCreate: c.GetNoAutoCreate(), Format: int(c.GetFormat()),
 	}
 	for _, n := range c.GetNodes() {
 		out.Nodes = append(out.Nodes, nodeOf(n))
 	}
 	for _, s := range c.GetShards() {
 		out.Shards = append(out.Shards, ClusterShard{
-			Number: s.GetShard(), Leader: s.GetLeader(), Term: s.GetTerm(), AppliedIndex: s.GetAppliedIndex(), Digest: s.GetDigest(), Voters: s.GetVoters(),
-			Nonvoters: s.GetNonvoters(), VotersWanted: int(s.GetVotersWanted()), Jobs: int(s.GetJobs()), Time: timeOf(s.GetTime()),
+			Number: s.GetShard(), Leader: s.GetLeader(), Term: s.GetTerm(), AppliedIndex: s.GetAppliedIndex(),
+			Digest: s.GetDigest(), Voters: s.GetVoters(),
+			Nonvoters: s.GetNonvoters(), VotersWanted: int(s.GetVotersWanted()), Jobs: int(s.GetJobs()),
+			Time:       timeOf(s.GetTime()),
 			ClockAhead: s.GetClockAhead().AsDuration(), Replicas: replicasOf(s.GetReplicas()),
 		})
 	}
 	g := c.GetCatalog()
 	out.Catalog = ClusterShard{
-		Leader: g.GetLeader(), Term: g.GetTerm(), Voters: g.GetVoters(), Nonvoters: g.GetNonvoters(), Replicas: replicasOf(g.GetReplicas()),
+		Leader: g.GetLeader(), Term: g.GetTerm(), Voters: g.GetVoters(), Nonvoters: g.GetNonvoters(),
+		Replicas: replicasOf(g.GetReplicas()),
 	}
 	for _, m := range c.GetMoves() {
 		out.Moves = append(out.Moves, ShardMove{Shard: m.GetShard(), Text: m.GetText()})
@@ -150,12 +155,16 @@ func clusterOf(c *belfryv1.GetClusterResponse) Cluster {
 // nodeOf reads a node off the wire.
 func nodeOf(n *belfryv1.Node) ClusterNode {
 	out := ClusterNode{
-		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(), Version: n.GetVersion(), Zone: n.GetZone(),
-		State: strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"), Draining: n.GetDraining(), Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()),
+		Name: n.GetName(), Incarnation: n.GetIncarnation(), Address: n.GetAddress(), PeerAddress: n.GetPeerAddress(),
+		Version: n.GetVersion(), Zone: n.GetZone(),
+		State: strings.TrimPrefix(n.GetState().String(), "NODE_STATE_"), Draining: n.GetDraining(),
+		Replicas: int(n.GetReplicas()), Leads: int(n.GetLeads()),
 		SilentSince: timeOf(n.GetSilentSince()), Format: int(n.GetFormat()), UnreachedBy: n.GetUnreachedBy(),
 	}
 	for _, c := range n.GetConditions() {
-		out.Conditions = append(out.Conditions, NodeCondition{Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince())})
+		out.Conditions = append(out.Conditions, NodeCondition{
+			Kind: c.GetKind(), Message: c.GetMessage(), Since: timeOf(c.GetSince()),
+		})
 	}
 	return out
 }
@@ -164,7 +173,8 @@ func nodeOf(n *belfryv1.Node) ClusterNode {
 func replicasOf(replicas []*belfryv1.Replica) (all []ClusterReplica) {
 	for _, r := range replicas {
 		all = append(all, ClusterReplica{
-			Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(), AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(),
+			Node: r.GetNode(), Incarnation: r.GetIncarnation(), Voter: r.GetVoter(), Silent: r.GetSilent(),
+			AppliedIndex: r.GetAppliedIndex(), Digest: r.GetDigest(),
 			BehindSince: timeOf(r.GetBehindSince()),
 		})
 	}

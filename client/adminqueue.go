@@ -171,7 +171,8 @@ func (s *QueueSettings) wire() (*belfryv1.QueueSettings, error) {
 		return nil, nil //nolint:nilnil // no settings
 	}
 	out := &belfryv1.QueueSettings{
-		Ttr: optionalDuration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: optionalDuration(s.DedupWindow), DedupForever: s.DedupForever, Paused: s.Paused,
+		Ttr: optionalDuration(s.TTR), RetryDelaysDefault: s.DefaultRetryDelays, DedupWindow: optionalDuration(s.DedupWindow),
+		DedupForever: s.DedupForever, Paused: s.Paused,
 	}
 	for _, n := range []struct {
 		name string
@@ -235,8 +236,10 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 		return QueueSettings{}
 	}
 	out := QueueSettings{
-		TTR: durationOf(s.Ttr), MaxAttempts: countOf(s.MaxAttempts), DefaultRetryDelays: s.RetryDelaysDefault, DedupWindow: durationOf(s.DedupWindow),
-		DedupForever: s.DedupForever, MaxInFlight: countOf(s.MaxInFlight), MaxJobs: countOf(s.MaxJobs), PutsPerSecond: countOf(s.PutsPerSecond), Paused: s.Paused,
+		TTR: durationOf(s.Ttr), MaxAttempts: countOf(s.MaxAttempts), DefaultRetryDelays: s.RetryDelaysDefault,
+		DedupWindow:  durationOf(s.DedupWindow),
+		DedupForever: s.DedupForever, MaxInFlight: countOf(s.MaxInFlight), MaxJobs: countOf(s.MaxJobs),
+		PutsPerSecond: countOf(s.PutsPerSecond), Paused: s.Paused,
 		PausedUntil: timeOf(s.PausedUntil),
 	}
 	for _, d := range s.RetryDelays {
@@ -247,7 +250,8 @@ func settingsOf(s *belfryv1.QueueSettings) QueueSettings {
 	}
 	if s.Overdue != nil {
 		out.Overdue = &OverduePolicy{
-			Mode: strings.TrimPrefix(s.Overdue.Mode.String(), overduePrefix), Period: s.Overdue.Period.AsDuration(), After: s.Overdue.OverdueAfter.AsDuration(),
+			Mode: strings.TrimPrefix(s.Overdue.Mode.String(), overduePrefix), Period: s.Overdue.Period.AsDuration(),
+			After: s.Overdue.OverdueAfter.AsDuration(),
 		}
 	}
 	if s.ExpireTo != nil {
@@ -267,26 +271,37 @@ func shardsOf(witnesses []*belfryv1.Witness) (all []uint32) {
 // queueStateOf reads a queue off the wire.
 func queueStateOf(q *belfryv1.Queue) QueueState {
 	out := QueueState{
-		Name: q.GetName(), Partitions: int(q.GetPartitions()), Settings: settingsOf(q.GetSettings()), SettingsVersion: q.GetSettingsVersion(),
-		Delayed: int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()), Reserved: int(q.GetCounts().GetReserved()), Dead: int(q.GetCounts().GetDead()),
+		Name: q.GetName(), Partitions: int(q.GetPartitions()), Settings: settingsOf(q.GetSettings()),
+		SettingsVersion: q.GetSettingsVersion(),
+		Delayed:         int(q.GetCounts().GetDelayed()), Ready: int(q.GetCounts().GetReady()),
+		Reserved: int(q.GetCounts().GetReserved()), Dead: int(q.GetCounts().GetDead()),
 		Bytes: q.GetBytes(), OldestReadyAge: q.GetOldestReadyAge().AsDuration(), NextDueAt: timeOf(q.GetNextDueAt()),
-		DedupWindowHeld: q.GetDedupWindowHeld().AsDuration(), DedupWindowShortened: q.GetDedupWindowShortened(), AsOf: timeOf(q.GetAsOf()),
+		DedupWindowHeld: q.GetDedupWindowHeld().AsDuration(), DedupWindowShortened: q.GetDedupWindowShortened(),
+		AsOf: timeOf(q.GetAsOf()),
 	}
 	if l := q.GetLateness(); l != nil {
-		out.Lateness = &Lateness{P50: l.P50.AsDuration(), P99: l.P99.AsDuration(), Max: l.Max.AsDuration(), Jobs: int(l.Jobs), Window: l.Window.AsDuration()}
+		out.Lateness = &Lateness{
+			P50: l.P50.AsDuration(), P99: l.P99.AsDuration(), Max: l.Max.AsDuration(), Jobs: int(l.Jobs),
+			Window: l.Window.AsDuration(),
+		}
 	}
 	if r := q.GetRates(); r != nil {
-		out.Rates = &QueueRates{Puts: r.PutsPerSecond, Reserves: r.ReservesPerSecond, Acks: r.AcksPerSecond, Window: r.Window.AsDuration()}
+		out.Rates = &QueueRates{
+			Puts: r.PutsPerSecond, Reserves: r.ReservesPerSecond, Acks: r.AcksPerSecond, Window: r.Window.AsDuration(),
+		}
 	}
 	t := q.GetTotals()
 	out.Totals = QueueTotals{
-		Puts: t.GetPuts(), Reserves: t.GetReserves(), Acks: t.GetAcks(), Nacks: t.GetNacks(), Lapses: t.GetLapses(), Releases: t.GetReleases(),
-		Deaths: t.GetDeaths(), Cancels: t.GetCancels(), Expiries: t.GetExpiries(), Redrives: t.GetRedrives(),
+		Puts: t.GetPuts(), Reserves: t.GetReserves(), Acks: t.GetAcks(), Nacks: t.GetNacks(), Lapses: t.GetLapses(),
+		Releases: t.GetReleases(),
+		Deaths:   t.GetDeaths(), Cancels: t.GetCancels(), Expiries: t.GetExpiries(), Redrives: t.GetRedrives(),
 	}
 	d := q.GetDue()
 	out.Due = DueHistogram{
-		Overdue: int(d.GetOverdue()), NextMinute: int(d.GetNextMinute()), NextHour: int(d.GetNextHour()), NextDay: int(d.GetNextDay()), NextMonth: int(d.GetNextMonth()),
-		Later: int(d.GetLater()), Minutes: slicesOf(d.GetMinutes()), Hours: slicesOf(d.GetHours()), Days: slicesOf(d.GetDays()),
+		Overdue: int(d.GetOverdue()), NextMinute: int(d.GetNextMinute()), NextHour: int(d.GetNextHour()),
+		NextDay: int(d.GetNextDay()), NextMonth: int(d.GetNextMonth()),
+		Later: int(d.GetLater()), Minutes: slicesOf(d.GetMinutes()), Hours: slicesOf(d.GetHours()),
+		Days: slicesOf(d.GetDays()),
 	}
 	return out
 }

@@ -12,7 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestAdminKnowsEveryField: whatever field of an answer changes, down to the last one, what the SDK makes of it changes, and settings come back as they went.
+// TestAdminKnowsEveryField: whatever field of an answer changes, down to the last one, what the SDK
+// makes of it changes, and settings come back as they went.
 func TestAdminKnowsEveryField(t *testing.T) {
 	for _, tt := range []struct {
 		message proto.Message
@@ -101,7 +102,9 @@ func TestQueueSettingsAreChecked(t *testing.T) {
 		{QueueSettings{PutsPerSecond: new(1 << 32)}, "PutsPerSecond: 4294967296; it is 0 to 4294967295"},
 		{QueueSettings{MaxBytes: new(int64(-1))}, "MaxBytes: -1; it is at least 0"},
 		{QueueSettings{ExpireTo: "gone"}, `ExpireTo: "gone"; it is GONE or DEAD`},
-		{QueueSettings{Overdue: &OverduePolicy{Mode: "SPRED", Period: time.Minute}}, `Overdue: there is no mode "SPRED"; the modes are FIRE, SPREAD and DROP`},
+		{QueueSettings{Overdue: &OverduePolicy{
+			Mode: "SPRED", Period: time.Minute,
+		}}, `Overdue: there is no mode "SPRED"; the modes are FIRE, SPREAD and DROP`},
 	} {
 		if _, err := tt.settings.wire(); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.settings, err, tt.want)

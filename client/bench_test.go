@@ -18,8 +18,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// A sink answers as a server would that takes no time: what a benchmark at it measures is the client, plus the server's
-// side of the protocol.
+// A sink answers as a server would that takes no time: what a benchmark at it measures is the
+// client, plus the server's side of the protocol.
 type sink struct {
 	belfryv1connect.UnimplementedQueueServiceHandler
 	mu     sync.Mutex
@@ -43,7 +43,9 @@ func (s *sink) PutBatch(_ context.Context, req *belfryv1.PutBatchRequest) (*belf
 	for i := range res.GetResults() {
 		res.Results[i] = &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
 			Id: "0-" + strconv.FormatUint(first+uint64(i), 10), DueAt: now, Created: true,
-			State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{Shard: 1, Term: 2, Index: first, Entry: uint32(i), Time: now},
+			State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{
+				Shard: 1, Term: 2, Index: first, Entry: uint32(i), Time: now,
+			},
 		}}}
 	}
 	return res, nil
@@ -109,7 +111,8 @@ func serveSocket(tb testing.TB, h http.Handler, opts ...Option) *Client {
 	return c
 }
 
-// benchCallers runs op from a number of concurrent callers, and reports the CPU of client and server side together.
+// benchCallers runs op from a number of concurrent callers, and reports the CPU of client and
+// server side together.
 func benchCallers(b *testing.B, callers int, op func(c *Client) error) {
 	for _, inFlight := range []int{1, 2, 4} {
 		b.Run(fmt.Sprintf("callers=%d/inflight=%d", callers, inFlight), func(b *testing.B) {

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// TestBroadcastForOtherCallers: callers that arrived together share a broadcast. Those without an answer
-// when it is sent wait on.
+// TestBroadcastForOtherCallers: callers that arrived together share a broadcast. Those without an
+// answer when it is sent wait on.
 func TestBroadcastForOtherCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -42,8 +42,8 @@ func TestBroadcastForOtherCallers(t *testing.T) {
 	})
 }
 
-// TestBroadcastForOtherPolls: of callers that wait together each gets one job in turn, and callers that
-// leave get none.
+// TestBroadcastForOtherPolls: of callers that wait together each gets one job in turn, and callers
+// that leave get none.
 func TestBroadcastForOtherPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -71,8 +71,8 @@ func TestBroadcastForOtherPolls(t *testing.T) {
 	})
 }
 
-// TestAnswerClosesTheGroup: a caller that arrives after an answer waits for another broadcast, even if no
-// poll has left since.
+// TestAnswerClosesTheGroup: a caller that arrives after an answer waits for another broadcast, even
+// if no poll has left since.
 func TestAnswerClosesTheGroup(t *testing.T) {
 	p := &poller{}
 	w := &caller{wake: p.arrivals.Join(2)}
@@ -82,8 +82,8 @@ func TestAnswerClosesTheGroup(t *testing.T) {
 	}
 }
 
-// TestWithdrawAfterRenew: a caller with an answer does not use its place in the batch, which may have
-// shrunk.
+// TestWithdrawAfterRenew: a caller with an answer does not use its place in the batch, which may
+// have shrunk.
 func TestWithdrawAfterRenew(t *testing.T) {
 	q := &coalescer[int, int]{}
 	e := &entry[int, int]{place: 1}

@@ -25,7 +25,9 @@ func (c *Client) ForceCancel(ctx context.Context, queue, id string) (State, erro
 
 func (c *Client) cancelJob(ctx context.Context, req *belfryv1.CancelRequest) (State, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()},
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.CancelResponse, error) {
 		return ep.queue.Cancel(ctx, req)
 	})
 	if err != nil {
@@ -49,7 +51,9 @@ func (c *Client) Reschedule(ctx context.Context, queue, id string, when PutOptio
 	default:
 		return time.Time{}, invalidError("Reschedule takes In or At")
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()}}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: placement.Place{Queue: req.GetQueue(), ID: req.GetId()},
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.RescheduleResponse, error) {
 		return ep.queue.Reschedule(ctx, req)
 	})
 	if err != nil {
@@ -80,9 +84,10 @@ func (c *Client) RedriveOldest(ctx context.Context, queue string, limit int) (in
 
 func (c *Client) redrive(ctx context.Context, req *belfryv1.RedriveRequest) (int, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId}, func(ctx context.Context, ep *endpoint) (*belfryv1.RedriveResponse, error) {
-		return ep.queue.Redrive(ctx, req)
-	})
+	res, err := call(ctx, c, callKind{id: &req.RequestId},
+		func(ctx context.Context, ep *endpoint) (*belfryv1.RedriveResponse, error) {
+			return ep.queue.Redrive(ctx, req)
+		})
 	if err != nil {
 		return 0, err
 	}

@@ -55,7 +55,8 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(urls, cfg.token.exposes); i >= 0 {
-		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://", urls[i])
+		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://",
+			urls[i])
 	}
 	if cfg.logger == nil {
 		cfg.logger = slog.Default()

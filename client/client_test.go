@@ -72,7 +72,8 @@ func TestLifeOfAJob(t *testing.T) {
 					t.Errorf("the job came %v after it was due", late)
 				}
 				job := jobs[0]
-				if job.ID != "order-42" || string(job.Body) != "close order 42" || job.Headers["k"] != "v" || job.Attempt != 1 || job.Fence == 0 {
+				if job.ID != "order-42" || string(job.Body) != "close order 42" || job.Headers["k"] != "v" || job.Attempt != 1 ||
+					job.Fence == 0 {
 					t.Errorf("reserved %+v", job)
 				}
 				if err := job.Ack(ctx); err != nil {

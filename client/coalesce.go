@@ -76,7 +76,8 @@ type batch[Q, R any] struct {
 	history retrier
 }
 
-func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R], placed func(req Q) placement.Place) *coalescer[Q, R] {
+func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R],
+	placed func(req Q) placement.Place) *coalescer[Q, R] {
 	q := &coalescer[Q, R]{client: c, newID: newID, send: send, place: placed}
 	q.pool.New = func() any { return &entry[Q, R]{} }
 	return q
@@ -157,7 +158,8 @@ func (q *coalescer[Q, R]) add(e *entry[Q, R]) *batching.Broadcast {
 	return e.wake
 }
 
-// armTimer calls overdue when the last batch has been out for longer than holdMax. Called with mu held.
+// armTimer calls overdue when the last batch has been out for longer than holdMax. Called with mu
+// held.
 func (q *coalescer[Q, R]) armTimer() {
 	if q.armed {
 		return
@@ -185,7 +187,8 @@ func (q *coalescer[Q, R]) overdue() {
 	}
 }
 
-// withdraw removes a caller whose context ended and returns its error, nil if its answer came first.
+// withdraw removes a caller whose context ended and returns its error, nil if its answer came
+// first.
 func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
 	q.mu.Lock()
 	b := e.batch
@@ -235,8 +238,8 @@ func (q *coalescer[Q, R]) run() {
 	}
 }
 
-// passGate ends a batch's part in a round of the gate. If the next batch uses the gate, passGate waits for
-// the round that it leaves with and returns its number, else 0.
+// passGate ends a batch's part in a round of the gate. If the next batch uses the gate, passGate
+// waits for the round that it leaves with and returns its number, else 0.
 func (c *Client) passGate(round uint64, uses bool) uint64 {
 	if uses {
 		return c.gate.Pass(round)
@@ -263,16 +266,16 @@ func (q *coalescer[Q, R]) gather() {
 	}
 }
 
-// usesGate reports whether the next batch passes the batch gate. A batch that MaxDelay held back does
-// not wait a second time.
+// usesGate reports whether the next batch passes the batch gate. A batch that MaxDelay held back
+// does not wait a second time.
 func (q *coalescer[Q, R]) usesGate() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.client.limits.MaxDelay == 0 && q.client.limits.usesGate(len(q.pending), q.last)
 }
 
-// nextBatch makes a batch of the pending calls. Its context ends with parent, or when the last caller
-// has left. If there is no call to send, nextBatch gives the slot back and returns nil.
+// nextBatch makes a batch of the pending calls. Its context ends with parent, or when the last
+// caller has left. If there is no call to send, nextBatch gives the slot back and returns nil.
 func (q *coalescer[Q, R]) nextBatch(parent context.Context) (context.Context, *batch[Q, R]) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -356,7 +359,8 @@ func (q *coalescer[Q, R]) sendOnce(ctx context.Context, id string, reqs []Q) (go
 	var ep *endpoint
 	ep, got.n = q.client.endpoints.pick()
 	about := q.place(reqs[0])
-	got.direct = q.client.endpoints.routes.leader(about) // most batches are about one queue; the server there forwards the rest
+	// most batches are about one queue; the server there forwards the rest
+	got.direct = q.client.endpoints.routes.leader(about)
 	if got.direct != nil {
 		ep = got.direct
 	}
@@ -373,8 +377,8 @@ func (q *coalescer[Q, R]) sendOnce(ctx context.Context, id string, reqs []Q) (go
 	return got
 }
 
-// finishAttempt answers the callers for which an attempt was the last. It reports whether all callers
-// are served.
+// finishAttempt answers the callers for which an attempt was the last. It reports whether all
+// callers are served.
 func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got outcome[R]) bool {
 	b.mu.Lock()
 	defer b.unlock()

@@ -50,7 +50,8 @@ func TestEntriesOfABatchStandAlone(t *testing.T) {
 			}
 			return nil
 		}
-		// The fake forgets refused batches, so that the repeat of one is carried out, as by a server whose shard comes back.
+		// The fake forgets refused batches, so that the repeat of one is carried out, as by a server
+		// whose shard comes back.
 		fake.failAfter(func(_ context.Context, method string, req proto.Message) error {
 			if batch, ok := req.(*belfryv1.PutBatchRequest); ok {
 				fake.mu.Lock()
@@ -81,7 +82,8 @@ func TestEntriesOfABatchStandAlone(t *testing.T) {
 			t.Errorf("errors %v", errs)
 		}
 		var typed *Error
-		if !errors.As(errs[2], &typed) || typed.Shard == nil || *typed.Shard != 5 || typed.Code != connect.CodeResourceExhausted || typed.RequestID == "" {
+		if !errors.As(errs[2], &typed) || typed.Shard == nil || *typed.Shard != 5 ||
+			typed.Code != connect.CodeResourceExhausted || typed.RequestID == "" {
 			t.Errorf("error %+v", typed)
 		}
 		if took[1] > 5*time.Millisecond || took[2] > 5*time.Millisecond {
@@ -121,7 +123,8 @@ func TestRetryingBatchGivesItsSlotBack(t *testing.T) {
 			t.Errorf("a put to another queue took %v and ended with %v", time.Since(began), err)
 		}
 		cancel()
-		if err := <-stuck; !errors.Is(err, context.Canceled) || !errors.Is(err, Reason("NO_LEADER")) || errors.Is(err, ErrUnknownOutcome) {
+		if err := <-stuck; !errors.Is(err, context.Canceled) || !errors.Is(err, Reason("NO_LEADER")) ||
+			errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("the stuck put ended with %v", err)
 		}
 	})
@@ -247,7 +250,8 @@ func TestWhenBatchesMayStart(t *testing.T) {
 	})
 }
 
-// TestAStuckBatchHoldsNobodyUp: what gathered behind a batch that takes long leaves by itself, without another call that comes.
+// TestAStuckBatchHoldsNobodyUp: what gathered behind a batch that takes long leaves by itself,
+// without another call that comes.
 func TestAStuckBatchHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -303,7 +307,8 @@ func TestPutBatchSplitsAndReportsInOrder(t *testing.T) {
 		puts[1700].Options = []PutOption{ID("taken")}
 		puts[3].Queue = "\xff"
 		results, err := c.PutBatch(t.Context(), puts)
-		if !errors.Is(err, Reason("INVALID")) || !strings.HasPrefix(err.Error(), "2 of 2400 puts failed, the first: entry 3:") {
+		if !errors.Is(err, Reason("INVALID")) ||
+			!strings.HasPrefix(err.Error(), "2 of 2400 puts failed, the first: entry 3:") {
 			t.Errorf("error %v", err)
 		}
 		for i, r := range results {
@@ -362,7 +367,8 @@ func TestAckBatch(t *testing.T) {
 	})
 }
 
-// A batch whose first attempt is refused as too old is sent under a new id: this machine's clock is behind.
+// A batch whose first attempt is refused as too old is sent under a new id: this machine's clock is
+// behind.
 func TestWrongClock(t *testing.T) {
 	for _, mode := range []Coalescing{{}, {Off: true}} {
 		t.Run(fmt.Sprint(mode.Off), func(t *testing.T) {
@@ -382,7 +388,8 @@ func TestWrongClock(t *testing.T) {
 					t.Errorf("put by a machine whose clock is behind: %v", err)
 				}
 				fake.failBefore(func(context.Context, string, proto.Message) error { return expired })
-				if _, err := c.Put(t.Context(), "q", nil); !errors.Is(err, Reason("REQUEST_EXPIRED")) || errors.Is(err, ErrUnknownOutcome) {
+				if _, err := c.Put(t.Context(), "q", nil); !errors.Is(err, Reason("REQUEST_EXPIRED")) ||
+					errors.Is(err, ErrUnknownOutcome) {
 					t.Errorf("put that is refused again and again: %v", err)
 				}
 			})

@@ -97,7 +97,8 @@ func (s *putScratch) encode(dst []byte, req *belfryv1.PutRequest) ([]byte, error
 
 // appendPut encodes a put: one with the usual fields by hand, any other by the generated code.
 func appendPut(dst []byte, req *belfryv1.PutRequest) ([]byte, error) {
-	usual := req.Ttr == nil && req.Priority == nil && len(req.Headers) == 0 && req.MaxAttempts == nil && len(req.RetryDelays) == 0 &&
+	usual := req.Ttr == nil && req.Priority == nil && len(req.Headers) == 0 && req.MaxAttempts == nil &&
+		len(req.RetryDelays) == 0 &&
 		req.Ttl == nil && req.RequestId == "" && !req.Again
 	data, ok := req.Body.(*belfryv1.PutRequest_Data)
 	if !usual || !ok {

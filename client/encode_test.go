@@ -26,7 +26,8 @@ func (c *capture) Do(req *http.Request) (*http.Response, error) {
 	var err error
 	c.body, err = io.ReadAll(req.Body)
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/proto"}}, Body: io.NopCloser(bytes.NewReader(nil)), Request: req,
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/proto"}},
+		Body: io.NopCloser(bytes.NewReader(nil)), Request: req,
 	}, err
 }
 
@@ -69,7 +70,8 @@ var options = map[protoreflect.Name]func(t *rapid.T) PutOption{
 	},
 }
 
-// TestPutsAreEncodedAsTheGeneratedCodeDoes: a batch means what its puts and their options say, and takes no more bytes than was estimated.
+// TestPutsAreEncodedAsTheGeneratedCodeDoes: a batch means what its puts and their options say, and
+// takes no more bytes than was estimated.
 func TestPutsAreEncodedAsTheGeneratedCodeDoes(t *testing.T) {
 	fields := (&belfryv1.PutRequest{}).ProtoReflect().Descriptor().Fields()
 	var names []protoreflect.Name
@@ -171,7 +173,8 @@ func TestPutBatchSendsWhatWasPut(t *testing.T) {
 		if len(put.Options) > 1 {
 			want += want
 		}
-		if refused := put.Queue != "q"; (results[i].Err != nil) != refused || !refused && (bodies[id] != want || results[i].ID != id) {
+		if refused := put.Queue != "q"; (results[i].Err != nil) != refused || !refused &&
+			(bodies[id] != want || results[i].ID != id) {
 			t.Errorf("put %d: %+v, %q", i, results[i], bodies[id])
 		}
 	}

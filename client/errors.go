@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // A Reason is the stable cause of an [Error], one of the API's closed list: "JOB_EXISTS",
@@ -164,25 +165,22 @@ func asError(err error) *Error {
 // was never made, or the answer refuses the request.
 func transportError(err error) *Error {
 	e := &Error{Code: connect.CodeOf(err), Outcome: OutcomeUnknown, cause: err}
-	foreign, ok := errors.AsType[*foreignResponse](err)
+	foreign, ok := errors.AsType[*portcheck.ForeignResponse](err)
 	if ok {
-		e.Code, e.cause = foreign.code(), foreign
+		e.Code, e.cause = foreign.Code(), foreign
 	}
-	if wrong, ok := errors.AsType[*wrongPort](err); ok {
+	if wrong, ok := errors.AsType[*portcheck.WrongPort](err); ok {
 		e.cause = wrong
 	}
-	e.Message = advice(err)
-	if ok && foreign.notExecuted() || unsent(err) {
+	e.Message = portcheck.Advice(err)
+	if ok && foreign.NotExecuted() || unsent(err) {
 		e.Outcome = OutcomeNotApplied
 	}
 	return e
 }
 
-// errorDomain is the domain of Belfry's errors.
-const errorDomain = "belfry"
-
 func (e *Error) addInfo(info *errdetails.ErrorInfo) {
-	if info.GetDomain() != errorDomain {
+	if info.GetDomain() != portcheck.ErrorDomain {
 		return
 	}
 	e.Reason = Reason(info.GetReason())

@@ -72,7 +72,8 @@ func ExampleNew() {
 	// Output:
 }
 
-// With an id of the caller's choice a put may be repeated by anyone, at any time: the same put changes nothing.
+// With an id of the caller's choice a put may be repeated by anyone, at any time: the same put
+// changes nothing.
 func ExampleClient_Put() {
 	url, stop := startServer()
 	defer stop()

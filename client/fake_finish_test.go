@@ -35,7 +35,9 @@ func (f *Fake) find(queue, id string) (*fakeJob, error) {
 
 // Ack implements the service.
 func (f *Fake) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belfryv1.AckResponse, error) {
-	return handle(ctx, f, "Ack", req.GetRequestId(), 1, req, func() (*belfryv1.AckResponse, error) { return f.ack(req.GetLease()) })
+	return handle(ctx, f, "Ack", req.GetRequestId(), 1, req, func() (*belfryv1.AckResponse, error) {
+		return f.ack(req.GetLease())
+	})
 }
 
 func (f *Fake) ack(lease string) (*belfryv1.AckResponse, error) {
@@ -49,18 +51,20 @@ func (f *Fake) ack(lease string) (*belfryv1.AckResponse, error) {
 
 // AckBatch implements the service.
 func (f *Fake) AckBatch(ctx context.Context, req *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
-	return handle(ctx, f, "AckBatch", req.GetRequestId(), len(req.GetLeases()), req, func() (*belfryv1.AckBatchResponse, error) {
-		res := &belfryv1.AckBatchResponse{}
-		for _, lease := range req.GetLeases() {
-			one, err := f.ack(lease)
-			if err != nil {
-				res.Results = append(res.Results, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: entryOf(err)}})
-				continue
+	return handle(ctx, f, "AckBatch", req.GetRequestId(), len(req.GetLeases()), req,
+		func() (*belfryv1.AckBatchResponse, error) {
+			res := &belfryv1.AckBatchResponse{}
+			for _, lease := range req.GetLeases() {
+				one, err := f.ack(lease)
+				if err != nil {
+					res.Results = append(res.Results,
+						&belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: entryOf(err)}})
+					continue
+				}
+				res.Results = append(res.Results, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Ack{Ack: one}})
 			}
-			res.Results = append(res.Results, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Ack{Ack: one}})
-		}
-		return res, nil
-	})
+			return res, nil
+		})
 }
 
 // Nack implements the service.

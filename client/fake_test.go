@@ -20,15 +20,16 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// A Fake is a server with just enough of Belfry's semantics to see what a client does: jobs become due, are leased, finished
-// and lapse; request ids are remembered. Tests plant faults in it. It is exported for the examples.
+// A Fake is a server with just enough of Belfry's semantics to see what a client does: jobs become
+// due, are leased, finished and lapse; request ids are remembered. Tests plant faults in it. It is
+// exported for the examples.
 type Fake struct {
 	belfryv1connect.UnimplementedQueueServiceHandler
 	belfryv1connect.UnimplementedAdminServiceHandler
 
 	mu sync.Mutex
-	// before and after, if not nil, are called around each call; an error from before refuses it unapplied, one from after
-	// hides that it was applied. They run without the lock.
+	// before and after, if not nil, are called around each call; an error from before refuses it
+	// unapplied, one from after hides that it was applied. They run without the lock.
 	before, after func(ctx context.Context, method string, req proto.Message) error
 	// entryFault, if not nil, may refuse an entry of a batch unapplied.
 	entryFault func(queue string, attempt int) *belfryv1.EntryError
@@ -171,7 +172,9 @@ func (f *Fake) put(req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 			if !bytes.Equal(job.put.GetData(), req.GetData()) {
 				return nil, refusal(connect.CodeAlreadyExists, "JOB_EXISTS", "not_applied", 0)
 			}
-			return &belfryv1.PutResponse{Id: job.id, DueAt: timestamppb.New(job.due), State: job.state, Witness: f.witness()}, nil
+			return &belfryv1.PutResponse{
+				Id: job.id, DueAt: timestamppb.New(job.due), State: job.state, Witness: f.witness(),
+			}, nil
 		}
 	}
 	f.serial++
@@ -196,25 +199,27 @@ func (f *Fake) put(req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 
 // PutBatch implements the service.
 func (f *Fake) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
-	return handle(ctx, f, "PutBatch", req.GetRequestId(), len(req.GetJobs()), req, func() (*belfryv1.PutBatchResponse, error) {
-		res := &belfryv1.PutBatchResponse{}
-		for _, put := range req.GetJobs() {
-			if f.entryFault != nil {
-				f.entries[put.GetQueue()]++
-				if fault := f.entryFault(put.GetQueue(), f.entries[put.GetQueue()]); fault != nil {
-					res.Results = append(res.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: fault}})
+	return handle(ctx, f, "PutBatch", req.GetRequestId(), len(req.GetJobs()), req,
+		func() (*belfryv1.PutBatchResponse, error) {
+			res := &belfryv1.PutBatchResponse{}
+			for _, put := range req.GetJobs() {
+				if f.entryFault != nil {
+					f.entries[put.GetQueue()]++
+					if fault := f.entryFault(put.GetQueue(), f.entries[put.GetQueue()]); fault != nil {
+						res.Results = append(res.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: fault}})
+						continue
+					}
+				}
+				one, err := f.put(put)
+				if err != nil {
+					res.Results = append(res.Results,
+						&belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: entryOf(err)}})
 					continue
 				}
+				res.Results = append(res.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: one}})
 			}
-			one, err := f.put(put)
-			if err != nil {
-				res.Results = append(res.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: entryOf(err)}})
-				continue
-			}
-			res.Results = append(res.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: one}})
-		}
-		return res, nil
-	})
+			return res, nil
+		})
 }
 
 func entryOf(err error) *belfryv1.EntryError {
@@ -250,30 +255,31 @@ func (f *Fake) lapse(now time.Time) {
 // Reserve implements the service.
 func (f *Fake) Reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
 	end := time.Now().Add(req.GetWait().AsDuration())
-	return handle(ctx, f, "Reserve", req.GetRequestId(), int(req.GetMaxJobs()), req, func() (*belfryv1.ReserveResponse, error) {
-		for {
-			jobs, next := f.grant(req)
-			now := time.Now()
-			if len(jobs) > 0 || !now.Before(end) || ctx.Err() != nil {
-				return &belfryv1.ReserveResponse{Jobs: jobs}, nil
+	return handle(ctx, f, "Reserve", req.GetRequestId(), int(req.GetMaxJobs()), req,
+		func() (*belfryv1.ReserveResponse, error) {
+			for {
+				jobs, next := f.grant(req)
+				now := time.Now()
+				if len(jobs) > 0 || !now.Before(end) || ctx.Err() != nil {
+					return &belfryv1.ReserveResponse{Jobs: jobs}, nil
+				}
+				if next.IsZero() || next.After(end) {
+					next = end
+				}
+				changed := f.changed
+				f.parked++
+				f.mu.Unlock()
+				timer := time.NewTimer(next.Sub(now))
+				select {
+				case <-changed:
+				case <-timer.C:
+				case <-ctx.Done():
+				}
+				timer.Stop()
+				f.mu.Lock()
+				f.parked--
 			}
-			if next.IsZero() || next.After(end) {
-				next = end
-			}
-			changed := f.changed
-			f.parked++
-			f.mu.Unlock()
-			timer := time.NewTimer(next.Sub(now))
-			select {
-			case <-changed:
-			case <-timer.C:
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			f.mu.Lock()
-			f.parked--
-		}
-	})
+		})
 }
 
 // grant reserves what is due, and says when something else will be.
@@ -308,9 +314,11 @@ func (f *Fake) grant(req *belfryv1.ReserveRequest) (jobs []*belfryv1.Job, next t
 
 func (f *Fake) wireJob(job *fakeJob, ttr time.Duration) *belfryv1.Job {
 	w := &belfryv1.Job{
-		Queue: job.queue, Id: job.id, Lease: job.lease, Fence: job.fence, Attempt: job.attempt, DueAt: timestamppb.New(job.due),
-		Body: &belfryv1.Job_Data{Data: job.put.GetData()}, Headers: job.put.GetHeaders(), State: job.state,
-		Ttr: durationpb.New(ttr), LastError: job.lastError, Witness: f.witness(), BodyBytes: uint32(len(job.put.GetData())), CreatedAt: timestamppb.New(job.created),
+		Queue: job.queue, Id: job.id, Lease: job.lease, Fence: job.fence, Attempt: job.attempt,
+		DueAt: timestamppb.New(job.due),
+		Body:  &belfryv1.Job_Data{Data: job.put.GetData()}, Headers: job.put.GetHeaders(), State: job.state,
+		Ttr: durationpb.New(ttr), LastError: job.lastError, Witness: f.witness(), BodyBytes: uint32(len(job.put.GetData())),
+		CreatedAt: timestamppb.New(job.created),
 	}
 	if job.state == belfryv1.JobState_JOB_STATE_RESERVED {
 		w.LeaseUntil = timestamppb.New(job.until)

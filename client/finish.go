@@ -37,9 +37,10 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 		_, err := c.acks.do(ctx, lease, ackBytes+len(lease))
 		return err
 	}
-	_, err := call(ctx, c, callKind{place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
-		return ep.queue.Ack(ctx, &belfryv1.AckRequest{Lease: lease})
-	})
+	_, err := call(ctx, c, callKind{place: placement.OfLease(lease)},
+		func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
+			return ep.queue.Ack(ctx, &belfryv1.AckRequest{Lease: lease})
+		})
 	return err
 }
 
@@ -123,7 +124,9 @@ func (c *Client) nack(ctx context.Context, lease string, cause error) (State, ti
 		req.Dead = true
 	case resultDone, resultRetry, resultSnooze:
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: placement.OfLease(lease),
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.NackResponse, error) {
 		return ep.queue.Nack(ctx, req)
 	})
 	if err != nil {
@@ -141,7 +144,8 @@ func (c *Client) Release(ctx context.Context, lease string, delay time.Duration)
 }
 
 // tracedRelease is Release of a job that may be known.
-func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Duration, job *Job) (State, time.Time, error) {
+func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Duration,
+	job *Job) (State, time.Time, error) {
 	ctx, op := c.tracing.settle(ctx, opRelease, lease, job)
 	state, due, err := c.release(ctx, lease, delay)
 	op.end(err)
@@ -154,7 +158,9 @@ func (c *Client) release(ctx context.Context, lease string, delay time.Duration)
 	if delay != 0 {
 		req.Delay = durationpb.New(delay)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: placement.OfLease(lease),
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.ReleaseResponse, error) {
 		return ep.queue.Release(ctx, req)
 	})
 	if err != nil {
@@ -173,7 +179,9 @@ func (c *Client) Extend(ctx context.Context, lease string, ttr time.Duration) (t
 	if ttr != 0 {
 		req.Ttr = durationpb.New(ttr)
 	}
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: placement.OfLease(lease)}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: placement.OfLease(lease),
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.ExtendResponse, error) {
 		return ep.queue.Extend(ctx, req)
 	})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
 )
@@ -34,8 +35,8 @@ func (a *answering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "<h1>no</h1>")
 }
 
-// TestForeignResponses: after a temporary one the call is repeated until the context ends, and the error
-// names the response. Any other one fails the first attempt.
+// TestForeignResponses: after a temporary one the call is repeated until the context ends, and the
+// error names the response. Any other one fails the first attempt.
 func TestForeignResponses(t *testing.T) {
 	const html, json = "text/html; charset=utf-8", "application/json"
 	for _, try := range []struct {
@@ -84,8 +85,8 @@ func TestForeignResponses(t *testing.T) {
 				if ended := errors.Is(err, context.DeadlineExceeded); ended != try.temporary || (server.calls == 1) == try.temporary {
 					t.Errorf("after %d calls: %v", server.calls, err)
 				}
-				typed, ok := errors.AsType[*foreignResponse](err)
-				if !ok || typed.status != try.status || !strings.Contains(err.Error(), "HTTP "+typed.what) {
+				typed, ok := errors.AsType[*portcheck.ForeignResponse](err)
+				if !ok || typed.Status != try.status || !strings.Contains(err.Error(), "HTTP "+typed.What) {
 					t.Fatalf("the error does not name the answer: %v", err)
 				}
 				if errors.Is(err, ErrUnknownOutcome) != try.unknown {
@@ -118,7 +119,8 @@ func TestReadsMeetForeignResponses(t *testing.T) {
 	})
 }
 
-// TestFailedHandshakeSendsNothing: without TLS on both sides no call leaves, and none is tried again.
+// TestFailedHandshakeSendsNothing: without TLS on both sides no call leaves, and none is tried
+// again.
 func TestFailedHandshakeSendsNothing(t *testing.T) {
 	plain := httptest.NewServer(NewFake().Handler())
 	t.Cleanup(plain.Close)
@@ -145,7 +147,8 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 	}
 }
 
-// TestErrorsInJSON: what a gateway says in JSON is no refusal of Belfry's, since it may have been said after the call was carried out.
+// TestErrorsInJSON: what a gateway says in JSON is no refusal of Belfry's, since it may have been
+// said after the call was carried out.
 func TestErrorsInJSON(t *testing.T) {
 	detail := func(domain string) string {
 		info, err := proto.Marshal(&errdetails.ErrorInfo{Domain: domain, Reason: "FORBIDDEN", Metadata: map[string]string{"outcome": "NOT_APPLIED"}})

@@ -34,20 +34,20 @@ func (r *handlerResult) Error() string {
 // Unwrap returns the cause.
 func (r *handlerResult) Unwrap() error { return r.cause }
 
-// RetryAfter returns an error for a handler to return: the job is tried again after d (0 to 100 years)
-// instead of its retry delay. The attempt counts. The error may be wrapped.
+// RetryAfter returns an error for a handler to return: the job is tried again after d (0 to 100
+// years) instead of its retry delay. The attempt counts. The error may be wrapped.
 func RetryAfter(d time.Duration, err error) error {
 	return &handlerResult{kind: resultRetryAfter, delay: d, cause: causeOr(err, "to be tried again")}
 }
 
-// Dead returns an error for a handler to return when no further attempt can succeed: the job is dead
-// at once.
+// Dead returns an error for a handler to return when no further attempt can succeed: the job is
+// dead at once.
 func Dead(err error) error {
 	return &handlerResult{kind: resultDead, cause: causeOr(err, "dead")}
 }
 
-// Snooze returns an error for a handler to return when it is too early for the job: the job is released
-// and due again after d (0 to 100 years). The attempt does not count.
+// Snooze returns an error for a handler to return when it is too early for the job: the job is
+// released and due again after d (0 to 100 years). The attempt does not count.
 func Snooze(d time.Duration) error {
 	return &handlerResult{kind: resultSnooze, delay: d}
 }

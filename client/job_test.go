@@ -22,19 +22,23 @@ import (
 func TestJobOffTheWire(t *testing.T) {
 	at := func(s int64) time.Time { return time.Unix(s, 0).UTC() }
 	wire := &belfryv1.Job{
-		Queue: "q", Id: "i", Lease: "l", Fence: 7, Attempt: 2, DueAt: timestamppb.New(at(1)), LeaseUntil: timestamppb.New(at(50)),
-		Body: &belfryv1.Job_Data{Data: []byte("body")}, Headers: map[string]string{"k": "v"},
+		Queue: "q", Id: "i", Lease: "l", Fence: 7, Attempt: 2, DueAt: timestamppb.New(at(1)),
+		LeaseUntil: timestamppb.New(at(50)),
+		Body:       &belfryv1.Job_Data{Data: []byte("body")}, Headers: map[string]string{"k": "v"},
 		State: belfryv1.JobState_JOB_STATE_RESERVED, Priority: -3, Ttr: durationpb.New(time.Minute), MaxAttempts: 16,
-		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)}, ExpiresAt: timestamppb.New(at(3)),
-		LastError: "e", CreatedAt: timestamppb.New(at(4)), FirstDueAt: timestamppb.New(at(5)), BodyBytes: 4,
+		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Second)},
+		ExpiresAt:   timestamppb.New(at(3)),
+		LastError:   "e", CreatedAt: timestamppb.New(at(4)), FirstDueAt: timestamppb.New(at(5)), BodyBytes: 4,
 		EndedAt: timestamppb.New(at(6)), LeaseSince: timestamppb.New(at(7)), AttemptUnknown: proto.Bool(true),
 		Witness: &belfryv1.Witness{Time: timestamppb.New(at(40))},
 	}
 	received := at(100)
 	want := &Job{
-		Queue: "q", ID: "i", Lease: "l", Fence: 7, Attempt: 2, DueAt: at(1), LeaseUntil: at(50), Body: []byte("body"), BodyBytes: 4,
-		Headers: map[string]string{"k": "v"}, State: "RESERVED", Priority: -3, TTR: time.Minute, MaxAttempts: 16,
-		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5), EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true,
+		Queue: "q", ID: "i", Lease: "l", Fence: 7, Attempt: 2, DueAt: at(1), LeaseUntil: at(50), Body: []byte("body"),
+		BodyBytes: 4,
+		Headers:   map[string]string{"k": "v"}, State: "RESERVED", Priority: -3, TTR: time.Minute, MaxAttempts: 16,
+		RetryDelays: []time.Duration{0, time.Second}, ExpiresAt: at(3), LastError: "e", CreatedAt: at(4), FirstDueAt: at(5),
+		EndedAt: at(6), LeaseSince: at(7), AttemptUnknown: true,
 		received: received, lease: 10 * time.Second,
 	}
 	got := jobOf(nil, wire, received)
@@ -72,9 +76,13 @@ func TestFinishingByJob(t *testing.T) {
 		finish func(ctx context.Context, job *Job) error
 		want   jobState
 	}{
-		"ack":     {func(ctx context.Context, job *Job) error { return job.Ack(ctx) }, jobState{state: "ACKED", attempt: 1}},
-		"nack":    {func(ctx context.Context, job *Job) error { return job.Nack(ctx, nil) }, jobState{state: "DELAYED", attempt: 1}},
-		"release": {func(ctx context.Context, job *Job) error { return job.Release(ctx, time.Hour) }, jobState{state: "DELAYED", in: time.Hour}},
+		"ack": {func(ctx context.Context, job *Job) error { return job.Ack(ctx) }, jobState{state: "ACKED", attempt: 1}},
+		"nack": {func(ctx context.Context, job *Job) error {
+			return job.Nack(ctx, nil)
+		}, jobState{state: "DELAYED", attempt: 1}},
+		"release": {func(ctx context.Context, job *Job) error {
+			return job.Release(ctx, time.Hour)
+		}, jobState{state: "DELAYED", in: time.Hour}},
 		"extend": {func(ctx context.Context, job *Job) error {
 			until, err := job.Extend(ctx, time.Hour)
 			if got := time.Until(until).Round(time.Second); got != time.Hour {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// A leaseRenewer extends the leases of the jobs that a worker holds and ends the handler of a lost one.
-// Its times are on this machine's clock, and a lease is taken to end earlier than it does. Only the
-// monotonic clock decides that a lease is lost. That clock stops while the machine sleeps, so the wall
-// clock decides too when a lease must be extended. A wrong wall clock, here or at the servers, costs
-// extensions but never a lease.
+// A leaseRenewer extends the leases of the jobs that a worker holds and ends the handler of a lost
+// one. Its times are on this machine's clock, and a lease is taken to end earlier than it does.
+// Only the monotonic clock decides that a lease is lost. That clock stops while the machine sleeps,
+// so the wall clock decides too when a lease must be extended. A wrong wall clock, here or at the
+// servers, costs extensions but never a lease.
 type leaseRenewer struct {
 	client  *Client
 	worker  Worker
@@ -27,8 +27,8 @@ type leaseRenewer struct {
 // extendsMax bounds the extensions in flight at a time.
 const extendsMax = 32
 
-// A held job is one under a live lease. Its times and states are guarded by leaseRenewer.mu once it is
-// added.
+// A held job is one under a live lease. Its times and states are guarded by leaseRenewer.mu once it
+// is added.
 type held struct {
 	job       *Job
 	length    time.Duration // of the lease
@@ -77,8 +77,8 @@ func (r *leaseRenewer) run(ctx context.Context) {
 // idleCheck is the time between checks if no lease needs one earlier.
 const idleCheck = time.Minute
 
-// check ends the handlers whose leases are over. It returns the leases that must be extended now, and
-// the time to the next check.
+// check ends the handlers whose leases are over. It returns the leases that must be extended now,
+// and the time to the next check.
 func (r *leaseRenewer) check(now time.Time) (due []*held, next time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,8 +115,9 @@ func (r *leaseRenewer) markLost(h *held, cause error) {
 	}
 }
 
-// add adds a job that was just reserved. The lease is doubtful if it may be so old that it should have
-// been extended already: the caller must extend it, and only the server can say whether it still lasts.
+// add adds a job that was just reserved. The lease is doubtful if it may be so old that it should
+// have been extended already: the caller must extend it, and only the server can say whether it
+// still lasts.
 func (r *leaseRenewer) add(job *Job) (h *held, doubtful bool) {
 	h = &held{job: job, length: job.lease, lastAt: job.received.Add(r.worker.MaxLease)}
 	if h.length <= 0 {
@@ -157,8 +158,8 @@ func (h *held) leasedAt(t time.Time) {
 // reached reports whether it is t or later, on the monotonic clock or on the wall clock.
 func reached(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
-// startHandler prepares a job for its handler, whose context cancel ends. It first extends a lease of
-// which less than a third is left. An error says why the handler must not run.
+// startHandler prepares a job for its handler, whose context cancel ends. It first extends a lease
+// of which less than a third is left. An error says why the handler must not run.
 func (r *leaseRenewer) startHandler(ctx context.Context, h *held, cancel context.CancelCauseFunc) error {
 	r.mu.Lock()
 	h.cancel = cancel
@@ -208,8 +209,8 @@ func (r *leaseRenewer) extend(ctx context.Context, h *held) error {
 	}
 }
 
-// startFinish marks a job as about to be acked, nacked or released. It returns an error if the server
-// has said that the lease is lost.
+// startFinish marks a job as about to be acked, nacked or released. It returns an error if the
+// server has said that the lease is lost.
 func (r *leaseRenewer) startFinish(h *held) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

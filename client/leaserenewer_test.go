@@ -33,7 +33,8 @@ func TestLeaseIsExtendedWhileTheHandlerRuns(t *testing.T) {
 	})
 }
 
-// An answer that was held up on its way brings leases that are nearly or quite over. Their ends tell.
+// An answer that was held up on its way brings leases that are nearly or quite over. Their ends
+// tell.
 func TestHeldUpAnswerBringsOldLeases(t *testing.T) {
 	for name, try := range map[string]struct {
 		heldUp  time.Duration
@@ -67,7 +68,8 @@ func TestHeldUpAnswerBringsOldLeases(t *testing.T) {
 					handled.Add(1)
 					b.fake.mu.Lock()
 					defer b.fake.mu.Unlock()
-					if held, err := b.fake.held(job.Lease); err != nil || time.Until(held.until) < 20*time.Second || job.Attempt != try.attempt {
+					if held, err := b.fake.held(job.Lease); err != nil || time.Until(held.until) < 20*time.Second ||
+						job.Attempt != try.attempt {
 						b.t.Errorf("a handler began on %s, attempt %d: %v", job.Lease, job.Attempt, err)
 					}
 					return nil
@@ -82,7 +84,8 @@ func TestHeldUpAnswerBringsOldLeases(t *testing.T) {
 	}
 }
 
-// What a lease's age is thought to be is a reason to ask the server, which knows: a fresh lease is handled once, without an error.
+// What a lease's age is thought to be is a reason to ask the server, which knows: a fresh lease is
+// handled once, without an error.
 func TestAFreshLeaseThatLooksOldIsHandled(t *testing.T) {
 	for name, plant := range map[string]func(b *bench){
 		"the poll was repeated for longer than a lease": func(b *bench) {
@@ -130,7 +133,8 @@ func TestAFreshLeaseThatLooksOldIsHandled(t *testing.T) {
 	}
 }
 
-// No handler begins on a lease that cannot be extended in time: its job waited here while another was handled.
+// No handler begins on a lease that cannot be extended in time: its job waited here while another
+// was handled.
 func TestNoHandlerBeginsOnAShortLease(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.put("a", "b")
@@ -211,7 +215,8 @@ func TestLostLeaseEndsTheHandler(t *testing.T) {
 			},
 			26 * time.Second, 29 * time.Second,
 		},
-		"held for too long": {Worker{MaxLease: 5 * time.Minute}, func(*bench) {}, 5 * time.Minute, 5*time.Minute + 30*time.Second},
+		"held for too long": {Worker{MaxLease: 5 * time.Minute}, func(*bench) {}, 5 * time.Minute,
+			5*time.Minute + 30*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBench(t, func(b *bench) {

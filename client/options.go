@@ -152,8 +152,8 @@ func (o Coalescing) mayStart(inFlight, pending int, last lastBatch) bool {
 	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.sentAt) > batching.HoldMax)
 }
 
-// mayStartPoll is mayStart for polls that wait at the server. A poll also leaves when it has at least
-// half as many callers as the last one.
+// mayStartPoll is mayStart for polls that wait at the server. A poll also leaves when it has at
+// least half as many callers as the last one.
 func (o Coalescing) mayStartPoll(inFlight, pending int, last lastBatch) bool {
 	return o.mayStart(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
 }
@@ -165,15 +165,15 @@ const (
 	batchBytesMax = 4<<20 - 64<<10
 )
 
-// gateMinCalls is the smallest batch that passes the batch gate. Fewer calls would lose more time there
-// than they save.
+// gateMinCalls is the smallest batch that passes the batch gate. Fewer calls would lose more time
+// there than they save.
 const gateMinCalls = 8
 
 // gateMaxAge is how long after the last batch its callers are expected to call again.
 const gateMaxAge = time.Second
 
-// usesGate reports whether a batch of pending calls passes the batch gate. A full batch leaves at once.
-// The size of the last batch counts too: some of its callers are about to call again.
+// usesGate reports whether a batch of pending calls passes the batch gate. A full batch leaves at
+// once. The size of the last batch counts too: some of its callers are about to call again.
 func (o Coalescing) usesGate(pending int, last lastBatch) bool {
 	if time.Since(last.sentAt) > gateMaxAge {
 		last.size = 0

@@ -40,5 +40,6 @@ func outcomeOf(o belfryv1.Outcome) Outcome {
 
 // outcomeNamed is outcomeOf for a name, which may be in lower case and without its prefix.
 func outcomeNamed(name string) Outcome {
-	return outcomeOf(belfryv1.Outcome(belfryv1.Outcome_value["OUTCOME_"+strings.TrimPrefix(strings.ToUpper(name), "OUTCOME_")]))
+	return outcomeOf(belfryv1.Outcome(
+		belfryv1.Outcome_value["OUTCOME_"+strings.TrimPrefix(strings.ToUpper(name), "OUTCOME_")]))
 }

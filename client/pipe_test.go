@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A pipeNet is a network in memory, for bubbles of synctest: a goroutine that waits on a socket keeps time from passing.
+// A pipeNet is a network in memory, for bubbles of synctest: a goroutine that waits on a socket
+// keeps time from passing.
 type pipeNet struct {
 	mu      sync.Mutex
 	servers map[string]*pipeListener // by host:port
@@ -50,7 +51,9 @@ func (n *pipeNet) httpClient(t testing.TB) *http.Client {
 	transport.Proxy = nil
 	transport.DialContext = n.dial
 	t.Cleanup(transport.CloseIdleConnections)
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // dial connects to a server.

@@ -12,10 +12,10 @@ import (
 	"github.com/belfrydb/belfry/client/internal/batching"
 )
 
-// A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for one
-// job for each caller that no other poll asks for. Jobs go to the callers in the order of their
-// arrival. A poll that waits at the server is not bound to the callers it was made for: if one leaves,
-// the next caller to arrive takes its place.
+// A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for
+// one job for each caller that no other poll asks for. Jobs go to the callers in the order of their
+// arrival. A poll that waits at the server is not bound to the callers it was made for: if one
+// leaves, the next caller to arrive takes its place.
 //
 // Lock order: pollers.mu, then poller.mu, then Client.mu.
 type poller struct {
@@ -76,8 +76,8 @@ type pollers struct {
 }
 
 const (
-	// timerMinWait is the shortest wait that a timer ends. A shorter wait may be over before a server can
-	// answer at all, so it ends with a poll that waits as long.
+	// timerMinWait is the shortest wait that a timer ends. A shorter wait may be over before a server
+	// can answer at all, so it ends with a poll that waits as long.
 	timerMinWait = time.Second
 	// idleAfter is how long a poll that has no caller left waits for the next one.
 	idleAfter = 50 * time.Millisecond
@@ -246,9 +246,9 @@ func (p *poller) run() {
 	}
 }
 
-// usesGate reports whether the next poll passes the batch gate. A poll that waits at the server does
-// not: it would hold up the round. Callers of other pollers count, since their polls leave in the same
-// round.
+// usesGate reports whether the next poll passes the batch gate. A poll that waits at the server
+// does not: it would hold up the round. Callers of other pollers count, since their polls leave in
+// the same round.
 func (p *poller) usesGate() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,8 +294,8 @@ func (p *poller) opens(slots, callers int) bool {
 	return p.client.limits.mayStart(slots, callers, p.last)
 }
 
-// armTimer calls overdue when the last poll has been out for longer than holdMax. A poll that waits at
-// the server may take longer. Called with mu held.
+// armTimer calls overdue when the last poll has been out for longer than holdMax. A poll that waits
+// at the server may take longer. Called with mu held.
 func (p *poller) armTimer() {
 	if p.options.Wait == 0 && !p.armed && p.slots < p.client.limits.InFlight {
 		p.armed = true
@@ -385,8 +385,8 @@ func (p *poller) setTimer(d time.Duration) {
 	p.timer = time.AfterFunc(d, p.endWaits)
 }
 
-// endWaits answers the callers whose wait is over and sets the timer again. While no server answers,
-// the callers wait on, as a call without a poller does.
+// endWaits answers the callers whose wait is over and sets the timer again. While no server
+// answers, the callers wait on, as a call without a poller does.
 func (p *poller) endWaits() {
 	p.mu.Lock()
 	defer p.unlock()

@@ -26,7 +26,8 @@ type reserved struct {
 	after  time.Duration
 }
 
-// reserveAll makes n callers reserve one job each, one after the other, and gives the channel of their answers.
+// reserveAll makes n callers reserve one job each, one after the other, and gives the channel of
+// their answers.
 func reserveAll(ctx context.Context, c *Client, n int, o ReserveOptions) <-chan reserved {
 	answers := make(chan reserved, n)
 	for i := range n {
@@ -113,7 +114,8 @@ func TestWaitEndsOnTime(t *testing.T) {
 						time.Sleep(time.Duration(i) * 7 * time.Millisecond)
 						began := time.Now()
 						jobs, err := c.Reserve(t.Context(), o)
-						if after := time.Since(began); err != nil || len(jobs) > 0 || after < wait-deadlineSlack || after > wait+5*time.Millisecond {
+						if after := time.Since(began); err != nil || len(jobs) > 0 || after < wait-deadlineSlack ||
+							after > wait+5*time.Millisecond {
 							t.Errorf("caller %d: %v, %v after %v", i, jobs, err, after)
 						}
 					})
@@ -124,7 +126,8 @@ func TestWaitEndsOnTime(t *testing.T) {
 	}
 }
 
-// An answer that was on its way before a caller came says nothing to it: a job may have been put in between.
+// An answer that was on its way before a caller came says nothing to it: a job may have been put in
+// between.
 func TestEmptyAnswerIsNotForNewcomers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -229,8 +232,8 @@ func TestPollErrorReachesItsCallers(t *testing.T) {
 	})
 }
 
-// While no server answers, callers wait on beyond their wait, as any other call does, until their context ends. When one
-// is back, the poll that is then under way has its full length.
+// While no server answers, callers wait on beyond their wait, as any other call does, until their
+// context ends. When one is back, the poll that is then under way has its full length.
 func TestWaitingThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, fake := newPipeNet(), NewFake()
@@ -250,7 +253,8 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 	})
 }
 
-// The lease of a job that a lost answer brought began earlier than its receipt; the job must not claim more.
+// The lease of a job that a lost answer brought began earlier than its receipt; the job must not
+// claim more.
 func TestRepeatedReserveIsDatedSafely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
@@ -261,8 +265,10 @@ func TestRepeatedReserveIsDatedSafely(t *testing.T) {
 		fake.failAfter(times(2, "Reserve", refusal(connect.CodeUnavailable, "UNKNOWN_OUTCOME", "unknown", time.Second)))
 		began := time.Now()
 		r := <-reserveAll(t.Context(), c, 1, orders)
-		if r.err != nil || r.after < 2*time.Second || r.job.age < r.job.received.Sub(began)-time.Millisecond || r.job.lease != 30*time.Second {
-			t.Errorf("after %v: received %v after the start, age %v, lease %v, %v", r.after, r.job.received.Sub(began), r.job.age, r.job.lease, r.err)
+		if r.err != nil || r.after < 2*time.Second || r.job.age < r.job.received.Sub(began)-time.Millisecond ||
+			r.job.lease != 30*time.Second {
+			t.Errorf("after %v: received %v after the start, age %v, lease %v, %v", r.after, r.job.received.Sub(began),
+				r.job.age, r.job.lease, r.err)
 		}
 	})
 }
@@ -298,14 +304,16 @@ func TestReserveSendsItsOptions(t *testing.T) {
 			}
 			req := <-got
 			wait := req.GetWait().AsDuration()
-			if !slices.Equal(req.GetQueues(), o.Queues) || int(req.GetMaxJobs()) != most || wait != o.Wait || req.GetTtr().AsDuration() != o.TTR {
+			if !slices.Equal(req.GetQueues(), o.Queues) || int(req.GetMaxJobs()) != most || wait != o.Wait ||
+				req.GetTtr().AsDuration() != o.TTR {
 				t.Errorf("request %v", req)
 			}
 		})
 	}
 }
 
-// A Reserve that is cancelled after the server granted it jobs gives them back, with no attempt counted.
+// A Reserve that is cancelled after the server granted it jobs gives them back, with no attempt
+// counted.
 func TestCancelledReserveGivesBackWhatItGot(t *testing.T) {
 	for name, reserve := range map[string]func(ctx context.Context, c *Client) error{
 		"one": func(ctx context.Context, c *Client) error {
@@ -350,7 +358,8 @@ func TestCancelledReserveGivesBackWhatItGot(t *testing.T) {
 	}
 }
 
-// TestAStuckPollHoldsNobodyUp: who asks for a job without waiting while a poll takes long is served by another, without a further call that comes.
+// TestAStuckPollHoldsNobodyUp: who asks for a job without waiting while a poll takes long is served
+// by another, without a further call that comes.
 func TestAStuckPollHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()

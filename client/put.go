@@ -149,7 +149,8 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 }
 
 // put sends req, the last put made in the scratch; bytes is its estimated size.
-func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.PutRequest, bytes int) (_ PutResult, err error) {
+func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.PutRequest,
+	bytes int) (_ PutResult, err error) {
 	if c.limits.Off || bytes > batchBytesMax {
 		return c.putAlone(ctx, req) // the scratch is not used again: an attempt that was given up may still read it
 	}
@@ -165,7 +166,9 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 // putAlone sends a put in a call of its own.
 func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutResult, error) {
 	req.RequestId = c.clock.NewID()
-	res, err := call(ctx, c, callKind{id: &req.RequestId, place: putPlace(req)}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
+	res, err := call(ctx, c, callKind{
+		id: &req.RequestId, place: putPlace(req),
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.PutResponse, error) {
 		return ep.queue.Put(ctx, req)
 	})
 	if err != nil {

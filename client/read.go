@@ -28,7 +28,9 @@ func (c *Client) Find(ctx context.Context, queue, id string) (*Job, error) {
 }
 
 func (c *Client) get(ctx context.Context, req *belfryv1.GetRequest) (*Job, error) {
-	res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id}}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
+	res, err := call(ctx, c, callKind{
+		reads: true, place: placement.Place{Queue: req.Queue, ID: req.Id},
+	}, func(ctx context.Context, ep *endpoint) (*belfryv1.GetResponse, error) {
 		return ep.queue.Get(ctx, req)
 	})
 	if err != nil {
@@ -54,14 +56,18 @@ func (c *Client) List(ctx context.Context, queue string, o ListOptions) iter.Seq
 	return func(yield func(*Job, error) bool) {
 		state, ok := o.State.wire()
 		if !ok || o.PageSize < 0 || o.PageSize > batchJobsMax {
-			yield(nil, invalidError("ListOptions: there is no state %q, or the page size %d is not 0 to %d", o.State, o.PageSize, batchJobsMax))
+			yield(nil, invalidError("ListOptions: there is no state %q, or the page size %d is not 0 to %d", o.State, o.PageSize,
+				batchJobsMax))
 			return
 		}
 		req := &belfryv1.ListRequest{
-			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore), PageSize: int32(o.PageSize),
+			Queue: queue, State: state, DueAfter: timestampOf(o.DueAfter), DueBefore: timestampOf(o.DueBefore),
+			PageSize: int32(o.PageSize),
 		}
 		for {
-			res, err := call(ctx, c, callKind{reads: true, place: placement.Place{Queue: queue}}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
+			res, err := call(ctx, c, callKind{
+				reads: true, place: placement.Place{Queue: queue},
+			}, func(ctx context.Context, ep *endpoint) (*belfryv1.ListResponse, error) {
 				return ep.queue.List(ctx, req)
 			})
 			if err != nil {

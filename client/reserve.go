@@ -104,9 +104,10 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
 	}
 	o.Wait = 0
 	req := o.request(err.RequestID)
-	res, _, failure := callCounted(ctx, c, callKind{place: o.place()}, func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) {
-		return sendReserve(ctx, ep, req)
-	})
+	res, _, failure := callCounted(ctx, c, callKind{place: o.place()},
+		func(ctx context.Context, ep *endpoint) (*reserveAnswer, error) {
+			return sendReserve(ctx, ep, req)
+		})
 	if failure != nil {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 const (
@@ -50,18 +51,20 @@ func (r *retrier) failed(e *Error) (again bool) {
 // retryable reports whether the same call may succeed later without any other change.
 func retryable(e *Error) bool {
 	switch e.Reason {
-	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, ErrTooFewVoters, reasonOverloaded,
+	case ErrUnknownOutcome, reasonNotLeader, reasonNoLeader, reasonShuttingDown, reasonClockAhead, ErrTooFewVoters,
+		reasonOverloaded,
 		reasonQueueChanged:
 		return true
 	case "":
 	default:
 		return false
 	}
-	if misconfigured(e) {
+	if portcheck.Misconfigured(e) {
 		return false
 	}
 	switch e.Code {
-	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled,
+		connect.CodeAborted:
 		return true
 	default:
 		return false

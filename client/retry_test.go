@@ -41,13 +41,16 @@ func times(n int, method string, fault error) func(context.Context, string, prot
 	}
 }
 
-// mutations are the calls that change something, each made so that it succeeds on a fresh fake with a reserved job a and
-// a dead job d.
+// mutations are the calls that change something, each made so that it succeeds on a fresh fake with
+// a reserved job a and a dead job d.
 var mutations = []struct {
 	name, method string
 	call         func(ctx context.Context, c *Client, lease string) error
 }{
-	{"put", "PutBatch", func(ctx context.Context, c *Client, _ string) error { _, err := c.Put(ctx, "q", nil); return err }},
+	{"put", "PutBatch", func(ctx context.Context, c *Client, _ string) error {
+		_, err := c.Put(ctx, "q", nil)
+		return err
+	}},
 	{"put batch", "PutBatch", func(ctx context.Context, c *Client, _ string) error {
 		_, err := c.PutBatch(ctx, []Put{{Queue: "q"}, {Queue: "q"}})
 		return err
@@ -72,7 +75,10 @@ var mutations = []struct {
 		_, err := c.Extend(ctx, lease, 0)
 		return err
 	}},
-	{"cancel", "Cancel", func(ctx context.Context, c *Client, _ string) error { _, err := c.Cancel(ctx, "q", "d"); return err }},
+	{"cancel", "Cancel", func(ctx context.Context, c *Client, _ string) error {
+		_, err := c.Cancel(ctx, "q", "d")
+		return err
+	}},
 	{"force cancel", "Cancel", func(ctx context.Context, c *Client, _ string) error {
 		_, err := c.ForceCancel(ctx, "q", "a")
 		return err
@@ -81,7 +87,10 @@ var mutations = []struct {
 		_, err := c.Reschedule(ctx, "q", "d", In(time.Hour))
 		return err
 	}},
-	{"redrive", "Redrive", func(ctx context.Context, c *Client, _ string) error { _, err := c.Redrive(ctx, "q", "d"); return err }},
+	{"redrive", "Redrive", func(ctx context.Context, c *Client, _ string) error {
+		_, err := c.Redrive(ctx, "q", "d")
+		return err
+	}},
 }
 
 // prepared gives a client at a fake with a reserved job a and a dead job d, and a's lease.
@@ -177,7 +186,8 @@ func TestContextEndsRetries(t *testing.T) {
 					if time.Since(began) != time.Minute {
 						t.Errorf("ended after %v", time.Since(began))
 					}
-					if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknownOutcome) != try.unknown && m.name != "reserve one" {
+					if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnknownOutcome) != try.unknown &&
+						m.name != "reserve one" {
 						t.Errorf("unknown %v, error %v", errors.Is(err, ErrUnknownOutcome), err)
 					}
 					if n := len(fake.ids(m.method)); n < 30 || n > 110 {
@@ -217,10 +227,12 @@ func TestCancelledCallEndsAtOnce(t *testing.T) {
 	})
 }
 
-// An error that comes from the moment, such as a full queue, says nothing about an earlier attempt that may still be on
-// its way; an error from the shard does.
+// An error that comes from the moment, such as a full queue, says nothing about an earlier attempt
+// that may still be on its way; an error from the shard does.
 func TestUnknownStaysUnknown(t *testing.T) {
-	for reason, unknown := range map[string]bool{"QUEUE_FULL": true, "DISK_FULL": true, "FORBIDDEN": true, "JOB_EXISTS": false, "INVALID": false} {
+	for reason, unknown := range map[string]bool{
+		"QUEUE_FULL": true, "DISK_FULL": true, "FORBIDDEN": true, "JOB_EXISTS": false, "INVALID": false,
+	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				fake := NewFake()
@@ -284,7 +296,8 @@ func TestEndpointsAreTriedInTurn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a, b, d := len(down.ids("PutBatch")), len(draining.ids("PutBatch")), len(up.ids("PutBatch")); a != 0 || b != 1 || d != 10 {
+		if a, b, d := len(down.ids("PutBatch")), len(draining.ids("PutBatch")), len(up.ids("PutBatch")); a != 0 || b != 1 ||
+			d != 10 {
 			t.Errorf("calls by server: %d, %d, %d; want 0, 1, 10: calls stick to the server that works", a, b, d)
 		}
 	})
@@ -324,7 +337,9 @@ func TestServerRestart(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
-	e := &Error{Reason: ErrQueueFull, Code: connect.CodeResourceExhausted, Message: "queue q holds 10 jobs", Outcome: OutcomeUnknown}
+	e := &Error{
+		Reason: ErrQueueFull, Code: connect.CodeResourceExhausted, Message: "queue q holds 10 jobs", Outcome: OutcomeUnknown,
+	}
 	if got, want := e.Error(), "QUEUE_FULL: queue q holds 10 jobs (outcome unknown)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

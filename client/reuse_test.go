@@ -33,7 +33,8 @@ func TestInTakesOnePiece(t *testing.T) {
 	}
 }
 
-// TestPutBatchKeepsNothing: the memory of a call that is over refers to nothing of it, and no large piece is kept.
+// TestPutBatchKeepsNothing: the memory of a call that is over refers to nothing of it, and no large
+// piece is kept.
 func TestPutBatchKeepsNothing(t *testing.T) {
 	c := serveSocket(t, NewFake().Handler())
 	for _, size := range []int{100, requestBytesKept + 1} {
@@ -43,7 +44,8 @@ func TestPutBatchKeepsNothing(t *testing.T) {
 		s.chunk.add(0, encodedPut{wire: s.chunk.wire, place: placement.Place{Queue: "q"}}, size)
 		c.free(s)
 		left := s.chunk.puts[:1]
-		if s.chunk.client != nil || s.chunk.results != nil || s.chunk.bytes != 0 || len(s.chunk.places) != 0 || left[0].wire != nil || left[0].place != (placement.Place{}) {
+		if s.chunk.client != nil || s.chunk.results != nil || s.chunk.bytes != 0 || len(s.chunk.places) != 0 ||
+			left[0].wire != nil || left[0].place != (placement.Place{}) {
 			t.Errorf("it keeps %+v, %+v", s.chunk, left)
 		}
 		if len(s.chunk.wire) != 0 || cap(s.chunk.wire) > requestBytesKept {
@@ -78,7 +80,8 @@ func TestPutBatchTwice(t *testing.T) {
 	}
 }
 
-// TestPutBatchAfterItsEnd: nothing is sent of a batch whose context has ended, and every entry says so.
+// TestPutBatchAfterItsEnd: nothing is sent of a batch whose context has ended, and every entry says
+// so.
 func TestPutBatchAfterItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &sessionServer{Fake: NewFake()}
@@ -100,16 +103,22 @@ func TestPutBatchAfterItsEnd(t *testing.T) {
 	})
 }
 
-// TestPutBatchTriesEntriesAgain: what the first attempt did not settle is tried again under the same request id, and an error has it.
+// TestPutBatchTriesEntriesAgain: what the first attempt did not settle is tried again under the
+// same request id, and an error has it.
 func TestPutBatchTriesEntriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()
 		fake.entryFault = func(queue string, attempt int) *belfryv1.EntryError {
 			switch {
 			case queue == "full":
-				return &belfryv1.EntryError{Code: "resource_exhausted", Reason: belfryv1.Reason_REASON_QUEUE_FULL, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED}
+				return &belfryv1.EntryError{
+					Code: "resource_exhausted", Reason: belfryv1.Reason_REASON_QUEUE_FULL,
+					Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				}
 			case queue == "moving" && attempt < 3:
-				return &belfryv1.EntryError{Code: "unavailable", Reason: belfryv1.Reason_REASON_NO_LEADER, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED}
+				return &belfryv1.EntryError{
+					Code: "unavailable", Reason: belfryv1.Reason_REASON_NO_LEADER, Outcome: belfryv1.Outcome_OUTCOME_NOT_APPLIED,
+				}
 			}
 			return nil
 		}
@@ -122,7 +131,11 @@ func TestPutBatchTriesEntriesAgain(t *testing.T) {
 			return nil
 		})
 		c := start(t, newPipeNet(), nil, fake)
-		results, err := c.PutBatch(t.Context(), []Put{{Queue: "ok", Options: []PutOption{ID("a")}}, {Queue: "full"}, {Queue: "moving"}})
+		results, err := c.PutBatch(t.Context(), []Put{
+			{Queue: "ok", Options: []PutOption{ID("a")}},
+			{Queue: "full"},
+			{Queue: "moving"},
+		})
 		if typed := new(Error); !errors.As(err, &typed) || typed.RequestID == "" || !errors.Is(results[1].Err, ErrQueueFull) {
 			t.Errorf("%+v", typed)
 		}
@@ -158,7 +171,8 @@ func TestAnswersWithTooFewResults(t *testing.T) {
 	}
 }
 
-// TestRequestsInSessionsUseMemoryAgain, and those by Connect do not: an attempt that was given up may still read them.
+// TestRequestsInSessionsUseMemoryAgain, and those by Connect do not: an attempt that was given up
+// may still read them.
 func TestRequestsInSessionsUseMemoryAgain(t *testing.T) {
 	var none *sessions
 	first, second := none.request(10), none.request(10)

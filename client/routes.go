@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 const (
@@ -82,8 +83,10 @@ func (r *routes) due(p placement.Place) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if stale := now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax; r.partitions == nil || stale && r.next.IsZero() {
-		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now // those in use come again; while no map comes, they stay
+	if stale := now.Sub(r.began) >= routesFresh || len(r.partitions) >= routesQueuesMax; r.partitions == nil || stale &&
+		r.next.IsZero() {
+		// those in use come again; while no map comes, they stay
+		r.partitions, r.older, r.began = map[string]uint32{}, r.partitions, now
 	}
 	if _, known := r.partitions[p.Queue]; !known && len(r.wanted) < routesAskMax {
 		if r.wanted == nil {
@@ -136,7 +139,7 @@ func (r *routes) failed(err error) {
 
 // hasNoMap reports whether an error says that a server, or a proxy before it, knows no maps.
 func hasNoMap(err error) bool {
-	return connect.CodeOf(err) == connect.CodeUnimplemented || misconfigured(err)
+	return connect.CodeOf(err) == connect.CodeUnimplemented || portcheck.Misconfigured(err)
 }
 
 // learn takes over a map. servers are the servers that answered, by address.

@@ -82,12 +82,15 @@ func (h *hosts) remove(address string) {
 	delete(h.all, address)
 }
 
-// newHosts makes a client of a:1. Each address serves the same jobs and the map that spoil left of one in which b:2 leads both shards.
+// newHosts makes a client of a:1. Each address serves the same jobs and the map that spoil left of
+// one in which b:2 leads both shards.
 func newHosts(t *testing.T, spoil func(address string, m *belfryv1.GetRoutingResponse)) (*hosts, *Client) {
 	t.Helper()
 	h, fake := &hosts{all: map[string]*mapped{}, calls: map[string]int{}}, NewFake()
 	for _, address := range []string{"a:1", "b:2"} {
-		m := &belfryv1.GetRoutingResponse{HashVersion: placement.HashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1"}
+		m := &belfryv1.GetRoutingResponse{
+			HashVersion: placement.HashVersion, Shards: 2, Leaders: []string{"b:2", "b:2"}, ClusterId: "c1",
+		}
 		spoil(address, m)
 		h.all[address] = &mapped{Fake: fake, routing: m}
 	}
@@ -115,7 +118,8 @@ func use(t *testing.T, c *Client) {
 	synctest.Wait()
 }
 
-// TestCallsGoToTheLeader once the client knows it, and to any server where it does not, or where the leader makes no sense.
+// TestCallsGoToTheLeader once the client knows it, and to any server where it does not, or where
+// the leader makes no sense.
 func TestCallsGoToTheLeader(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -129,7 +133,9 @@ func TestCallsGoToTheLeader(t *testing.T) {
 		{"no address", func(_ string, m *belfryv1.GetRoutingResponse) { m.Leaders = []string{"0.0.0.0:7400", "x"} }, "a:1"},
 		{"another hash", func(_ string, m *belfryv1.GetRoutingResponse) { m.HashVersion = 2 }, "a:1"},
 		{"no sense", func(_ string, m *belfryv1.GetRoutingResponse) { m.Shards = 3 }, "a:1"},
-		{"several partitions", func(_ string, m *belfryv1.GetRoutingResponse) { m.Partitions = map[string]uint32{"q": 2} }, "a:1"},
+		{"several partitions", func(_ string, m *belfryv1.GetRoutingResponse) {
+			m.Partitions = map[string]uint32{"q": 2}
+		}, "a:1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,7 +181,8 @@ func TestALeaderThatFails(t *testing.T) {
 	})
 }
 
-// TestManyQueues are asked for a few at a time, once in a while, and meanwhile calls go where they went before.
+// TestManyQueues are asked for a few at a time, once in a while, and meanwhile calls go where they
+// went before.
 func TestManyQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
@@ -224,7 +231,8 @@ func TestManyQueues(t *testing.T) {
 	})
 }
 
-// TestTheMapOutlivesItsServer: while no map comes, calls go where the last one said, and another server is asked.
+// TestTheMapOutlivesItsServer: while no map comes, calls go where the last one said, and another
+// server is asked.
 func TestTheMapOutlivesItsServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})

@@ -42,7 +42,8 @@ func (c *carried) take() (all []string) {
 	return all
 }
 
-// TestCallsCarryTheToken: calls by Connect and requests for sessions carry the token, and after its file has changed the next one, in a session of its own.
+// TestCallsCarryTheToken: calls by Connect and requests for sessions carry the token, and after its
+// file has changed the next one, in a session of its own.
 func TestCallsCarryTheToken(t *testing.T) {
 	fake := &sessionServer{Fake: NewFake()}
 	server := &carried{inner: fake, tokens: map[string]bool{}}
@@ -81,7 +82,8 @@ func TestCallsCarryTheToken(t *testing.T) {
 			t.Errorf("calls carried %q, want %s", came, token)
 		}
 		if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.carries != token {
-			t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, c.endpoints.all[0].sessions.carries, sessions, token)
+			t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, c.endpoints.all[0].sessions.carries,
+				sessions, token)
 		}
 	}
 	call(one, 1)
@@ -117,8 +119,10 @@ func TestWrongTokens(t *testing.T) {
 		}
 	}
 	for name, option := range map[string]Option{
-		"in the clear": WithToken(right), "garbage": WithToken("hello"), "cut off": WithToken(right[:len(right)-1]), "empty": WithToken(""), "two words": WithToken("a b"), "a line break": WithToken("a\nb"), "not ASCII": WithToken("é"),
-		"no file": WithTokenFile(filepath.Join(t.TempDir(), "none")), "an empty file": WithTokenFile(empty), "a large file": WithTokenFile(large),
+		"in the clear": WithToken(right), "garbage": WithToken("hello"), "cut off": WithToken(right[:len(right)-1]),
+		"empty": WithToken(""), "two words": WithToken("a b"), "a line break": WithToken("a\nb"), "not ASCII": WithToken("é"),
+		"no file": WithTokenFile(filepath.Join(t.TempDir(), "none")), "an empty file": WithTokenFile(empty),
+		"a large file": WithTokenFile(large),
 	} {
 		addresses := "http://127.0.0.1:7400,localhost:7410"
 		if name == "in the clear" {

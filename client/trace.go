@@ -84,7 +84,8 @@ func (o *operation) endPut(res PutResult, err error) {
 		return
 	}
 	if err == nil {
-		o.span.SetAttributes(attribute.String("messaging.message.id", res.ID), attribute.Bool("belfry.put.created", res.Created))
+		o.span.SetAttributes(attribute.String("messaging.message.id", res.ID),
+			attribute.Bool("belfry.put.created", res.Created))
 	}
 	o.end(err)
 }
@@ -103,7 +104,8 @@ func errorType(err error) string {
 }
 
 // start begins a span. Without a queue its name is that of the operation alone.
-func (t *tracing) start(ctx context.Context, name, kind, queue string, opts ...trace.SpanStartOption) (context.Context, *operation) {
+func (t *tracing) start(ctx context.Context, name, kind, queue string,
+	opts ...trace.SpanStartOption) (context.Context, *operation) {
 	about := []attribute.KeyValue{
 		attribute.String("messaging.system", "belfry"),
 		attribute.String("messaging.operation.name", name),
@@ -142,7 +144,8 @@ func (t *tracing) putBatch(ctx context.Context, puts []Put) (context.Context, *o
 	}
 	queue := queueOf(len(puts), func(i int) string { return puts[i].Queue })
 	return t.start(ctx, opSend, opSend, queue,
-		trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(puts))))
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(puts))))
 }
 
 // queueOf returns the queue of all entries of a batch, "" if they concern several.
@@ -253,7 +256,8 @@ func (t *tracing) settleBatch(ctx context.Context, leases []string) (context.Con
 	}
 	queue := queueOf(len(leases), func(i int) string { return placement.OfLease(leases[i]).Queue })
 	return t.start(ctx, opAck, opSettle, queue,
-		trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(leases))))
+		trace.WithSpanKind(trace.SpanKindClient),
+		trace.WithAttributes(attribute.Int("messaging.batch.message_count", len(leases))))
 }
 
 // SpanContext returns the context of the span in which the job was put, from the headers
@@ -266,7 +270,8 @@ func spanContext(headers map[string]string) trace.SpanContext {
 	if headers[headerParent] == "" {
 		return trace.SpanContext{}
 	}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(headers)))
+	return trace.SpanContextFromContext(
+		propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier(headers)))
 }
 
 // StartSpan begins a span for the work on a job from Reserve, as a [Worker] does around its

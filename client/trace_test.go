@@ -76,7 +76,8 @@ func wantAbout(t *testing.T, s *tracetest.SpanStub, kind trace.SpanKind, want ma
 
 // links reports whether a span has this link and no other.
 func links(s *tracetest.SpanStub, to trace.SpanContext) bool {
-	return len(s.Links) == 1 && s.Links[0].SpanContext.TraceID() == to.TraceID() && s.Links[0].SpanContext.SpanID() == to.SpanID()
+	return len(s.Links) == 1 && s.Links[0].SpanContext.TraceID() == to.TraceID() &&
+		s.Links[0].SpanContext.SpanID() == to.SpanID()
 }
 
 // inTrace runs a test in a bubble with a fake and a client whose spans are collected.
@@ -146,13 +147,16 @@ func TestTraceOfAJob(t *testing.T) {
 			"messaging.message.id": "a", "messaging.message.body.size": int64(4), "belfry.job.attempt": int64(1),
 		})
 		wantAbout(b.t, &ack, trace.SpanKindClient, map[string]any{
-			"messaging.operation.name": "ack", "messaging.operation.type": "settle", "messaging.destination.name": "q", "messaging.message.id": "a",
+			"messaging.operation.name": "ack", "messaging.operation.type": "settle", "messaging.destination.name": "q",
+			"messaging.message.id": "a",
 		})
 		if send.Parent.SpanID() != asked.SpanContext().SpanID() || len(send.Links) > 0 {
 			b.t.Errorf("the send's parent is %v, its links %v", send.Parent, send.Links)
 		}
-		if process.Parent.IsValid() || !links(&process, send.SpanContext) || process.SpanContext.TraceID() == send.SpanContext.TraceID() {
-			b.t.Errorf("the process has parent %v, links %v, want a root that links %v", process.Parent, process.Links, send.SpanContext)
+		if process.Parent.IsValid() || !links(&process, send.SpanContext) ||
+			process.SpanContext.TraceID() == send.SpanContext.TraceID() {
+			b.t.Errorf("the process has parent %v, links %v, want a root that links %v", process.Parent, process.Links,
+				send.SpanContext)
 		}
 		if ack.Parent.SpanID() != process.SpanContext.SpanID() || !links(&ack, send.SpanContext) {
 			b.t.Errorf("the ack has parent %v, links %v", ack.Parent, ack.Links)
@@ -175,10 +179,12 @@ func TestTraceOfResults(t *testing.T) {
 		"nil":         {func() error { return nil }, "ack q", "", ""},
 		"error":       {func() error { return errors.New("smtp 421") }, "nack q", "smtp 421", "_OTHER"},
 		"retry after": {func() error { return RetryAfter(time.Hour, errors.New("421")) }, "nack q", "421", "_OTHER"},
-		"dead":        {func() error { return Dead(fmt.Errorf("put: %w", &Error{Reason: ErrQueueFull})) }, "nack q", "put: QUEUE_FULL", "QUEUE_FULL"},
-		"no server":   {func() error { return closedError() }, "nack q", closedError().Error(), "canceled"},
-		"snooze":      {func() error { return Snooze(time.Hour) }, "release q", "", ""},
-		"panic":       {func() error { panic("boom") }, "nack q", "panic: boom", "_OTHER"},
+		"dead": {func() error {
+			return Dead(fmt.Errorf("put: %w", &Error{Reason: ErrQueueFull}))
+		}, "nack q", "put: QUEUE_FULL", "QUEUE_FULL"},
+		"no server": {func() error { return closedError() }, "nack q", closedError().Error(), "canceled"},
+		"snooze":    {func() error { return Snooze(time.Hour) }, "release q", "", ""},
+		"panic":     {func() error { panic("boom") }, "nack q", "panic: boom", "_OTHER"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTrace(t, nil, func(b *bench, spans *collector) {
@@ -191,7 +197,8 @@ func TestTraceOfResults(t *testing.T) {
 					b.t.Error(err)
 				}
 				process, settled := spans.one(b.t, "process q"), spans.one(b.t, try.settled)
-				if status := process.Status; !strings.HasPrefix(status.Description, try.status) || (try.status == "") != (status.Code.String() == "Unset") ||
+				if status := process.Status; !strings.HasPrefix(status.Description, try.status) ||
+					(try.status == "") != (status.Code.String() == "Unset") ||
 					len(status.Description) > errorBytesMax {
 					b.t.Errorf("the status is %v %q, want %q", status.Code, status.Description, try.status)
 				}
@@ -232,9 +239,12 @@ func TestAttemptsLinkThePut(t *testing.T) {
 					b.t.Fatalf("there are %d attempts: %q", len(attempts), spans.names())
 				}
 				for i := range attempts {
-					child := attempts[i].Parent.SpanID() == send.SpanContext.SpanID() && attempts[i].SpanContext.TraceID() == send.SpanContext.TraceID()
-					if root := !attempts[i].Parent.IsValid(); child == root || child != (try.child && i == 0) || !links(&attempts[i], send.SpanContext) {
-						b.t.Errorf("attempt %d has parent %v, links %v; the send is %v", i+1, attempts[i].Parent, attempts[i].Links, send.SpanContext)
+					child := attempts[i].Parent.SpanID() == send.SpanContext.SpanID() &&
+						attempts[i].SpanContext.TraceID() == send.SpanContext.TraceID()
+					if root := !attempts[i].Parent.IsValid(); child == root || child != (try.child && i == 0) ||
+						!links(&attempts[i], send.SpanContext) {
+						b.t.Errorf("attempt %d has parent %v, links %v; the send is %v", i+1, attempts[i].Parent, attempts[i].Links,
+							send.SpanContext)
 					}
 				}
 			})
@@ -260,19 +270,22 @@ func headersCases() map[string]headersCase {
 		return map[string]string{"k": strings.Repeat("v", headerBytesMax-parentBytes-len("k")-left)}
 	}
 	return map[string]headersCase{
-		"none":               {nil, true, true, "producer", "", "send"},
-		"others":             {map[string]string{"k": "v"}, true, true, "producer", "", "send"},
-		"the caller's":       {map[string]string{headerParent: parentOfUser}, false, false, "client", traceOfUser, traceOfUser},
+		"none":   {nil, true, true, "producer", "", "send"},
+		"others": {map[string]string{"k": "v"}, true, true, "producer", "", "send"},
+		"the caller's": {map[string]string{headerParent: parentOfUser}, false, false, "client", traceOfUser,
+			traceOfUser},
 		"a state only":       {map[string]string{headerState: "a=1"}, false, false, "client", "", ""},
 		"nonsense":           {map[string]string{headerParent: "00-zz-1"}, false, false, "client", "", ""},
 		"empty":              {map[string]string{headerParent: ""}, false, false, "client", "", ""},
 		"of a later version": {map[string]string{headerParent: "ff" + parentOfUser[2:]}, false, false, "client", "", ""},
 		"long":               {map[string]string{headerParent: strings.Repeat("0-", 8000)}, false, false, "client", "", ""},
-		"bad state":          {map[string]string{headerParent: parentOfUser, headerState: "\x00=,,,"}, false, false, "client", traceOfUser, traceOfUser},
-		"room for both":      {room(len(headerState) + len("a=1")), true, true, "producer", "", "send"},
-		"room for one":       {room(len(headerState) + len("a=1") - 1), true, false, "producer", "", "send"},
-		"just that":          {room(0), true, false, "producer", "", "send"},
-		"no room":            {room(-1), false, false, "client", "", ""},
+		"bad state": {map[string]string{
+			headerParent: parentOfUser, headerState: "\x00=,,,",
+		}, false, false, "client", traceOfUser, traceOfUser},
+		"room for both": {room(len(headerState) + len("a=1")), true, true, "producer", "", "send"},
+		"room for one":  {room(len(headerState) + len("a=1") - 1), true, false, "producer", "", "send"},
+		"just that":     {room(0), true, false, "producer", "", "send"},
+		"no room":       {room(-1), false, false, "client", "", ""},
 	}
 }
 
@@ -356,7 +369,8 @@ func TestCoalescedPutsKeepTheirSpans(t *testing.T) {
 		}
 		for i := range sent {
 			id, _ := about(&sent[i])["messaging.message.id"].(string)
-			if got := (&Job{Headers: b.headers(id)}).SpanContext(); got.SpanID() != sent[i].SpanContext.SpanID() || !got.IsRemote() {
+			if got := (&Job{Headers: b.headers(id)}).SpanContext(); got.SpanID() != sent[i].SpanContext.SpanID() ||
+				!got.IsRemote() {
 				b.t.Errorf("job %s carries %v, its put is %v", id, got, sent[i].SpanContext)
 			}
 		}
@@ -371,10 +385,12 @@ func TestTraceOfBatches(t *testing.T) {
 		}
 		send := spans.one(b.t, "send")
 		wantAbout(b.t, &send, trace.SpanKindProducer, map[string]any{
-			"messaging.operation.name": "send", "messaging.operation.type": "send", "messaging.batch.message_count": int64(3), "error.type": "INVALID",
+			"messaging.operation.name": "send", "messaging.operation.type": "send", "messaging.batch.message_count": int64(3),
+			"error.type": "INVALID",
 		})
 		jobs, err := b.client.Reserve(b.t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
-		if err != nil || len(jobs) != 2 || jobs[0].SpanContext().SpanID() != send.SpanContext.SpanID() || jobs[1].SpanContext().TraceID().String() != traceOfUser {
+		if err != nil || len(jobs) != 2 || jobs[0].SpanContext().SpanID() != send.SpanContext.SpanID() ||
+			jobs[1].SpanContext().TraceID().String() != traceOfUser {
 			b.t.Fatalf("%v, %v", jobs, err)
 		}
 		if _, err := b.client.AckBatch(b.t.Context(), []string{jobs[0].Lease, jobs[1].Lease}); err != nil {
@@ -411,8 +427,10 @@ func TestTraceWithoutAWorker(t *testing.T) {
 		if err := jobs[0].Nack(b.t.Context(), errors.New("too late")); !errors.Is(err, ErrStaleLease) {
 			b.t.Errorf("the nack of an acked job ended with %v", err)
 		}
-		send, process, ack, nack := spans.one(b.t, "send q"), spans.one(b.t, "process q"), spans.one(b.t, "ack q"), spans.one(b.t, "nack q")
-		if process.Parent.IsValid() || !links(&process, send.SpanContext) || ack.Parent.SpanID() != process.SpanContext.SpanID() || !links(&nack, send.SpanContext) {
+		send, process, ack, nack := spans.one(b.t, "send q"), spans.one(b.t, "process q"), spans.one(b.t, "ack q"),
+			spans.one(b.t, "nack q")
+		if process.Parent.IsValid() || !links(&process, send.SpanContext) ||
+			ack.Parent.SpanID() != process.SpanContext.SpanID() || !links(&nack, send.SpanContext) {
 			b.t.Errorf("process: %v, %v, ack: %v, nack: %v", process.Parent, process.Links, ack.Parent, nack.Links)
 		}
 		if about(&nack)["error.type"] != "STALE_LEASE" || nack.Status.Code.String() != "Error" {
@@ -424,7 +442,9 @@ func TestTraceWithoutAWorker(t *testing.T) {
 // TestWaitingMakesNoSpans, nor does what the client gives back on its own.
 func TestWaitingMakesNoSpans(t *testing.T) {
 	inTrace(t, nil, func(b *bench, spans *collector) {
-		if jobs, err := b.client.Reserve(b.t.Context(), ReserveOptions{Queues: []string{"q"}, Wait: time.Minute}); err != nil || len(jobs) > 0 {
+		if jobs, err := b.client.Reserve(b.t.Context(), ReserveOptions{
+			Queues: []string{"q"}, Wait: time.Minute,
+		}); err != nil || len(jobs) > 0 {
 			b.t.Fatalf("%v, %v", jobs, err)
 		}
 		b.run(Worker{}, func(context.Context, *Job) error { return nil })

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // defaultAddress is where `belfry serve` listens by default. An empty list does not stand for it:
@@ -68,7 +69,8 @@ func (e *endpoints) moveOn(n uint32) { e.current.CompareAndSwap(n, n+1) }
 // parseAddresses reads a comma-separated list of base URLs.
 func parseAddresses(addrs string) ([]string, error) {
 	if strings.TrimSpace(addrs) == "" {
-		return nil, invalidError("there is no address: want http://host:port or https://host:port, %s for a server on this machine", defaultAddress)
+		return nil, invalidError(
+			"there is no address: want http://host:port or https://host:port, %s for a server on this machine", defaultAddress)
 	}
 	var urls []string
 	scheme := ""
@@ -86,7 +88,8 @@ func parseAddresses(addrs string) ([]string, error) {
 		}
 		urls = append(urls, strings.TrimRight(addr, "/"))
 		if scheme = cmp.Or(scheme, u.Scheme); scheme != u.Scheme {
-			return nil, invalidError("the addresses %s and %s differ in http and https: the servers of a cluster are reached in one way", urls[0], addr)
+			return nil, invalidError(
+				"the addresses %s and %s differ in http and https: the servers of a cluster are reached in one way", urls[0], addr)
 		}
 	}
 	return urls, nil
@@ -148,16 +151,16 @@ type observer struct {
 	token *heldToken
 }
 
-// Do implements connect.HTTPClient. It returns a *foreignResponse as the error of a response that
-// did not come from Belfry.
+// Do implements connect.HTTPClient. It returns a *portcheck.ForeignResponse as the error of a
+// response that did not come from Belfry.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	authorize(req.Header, o.token.get())
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {
-		return res, refusesStrangers(err)
+		return res, portcheck.RefusesStrangers(err)
 	}
-	foreign, err := foreignIn(res)
+	foreign, err := portcheck.ForeignIn(res)
 	if foreign != nil {
 		err = foreign
 	}
@@ -177,38 +180,11 @@ func authorize(header http.Header, token string) {
 }
 
 // unsent reports whether an attempt ended before any part of it was sent: the connection failed, or
-// its TLS handshake did.
+// its TLS handshake did, or the port is not for clients.
 func unsent(err error) bool {
 	if _, ok := errors.AsType[*unsentError](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*wrongPort](err); ok {
-		return true
-	}
 	op, ok := errors.AsType[*net.OpError](err)
-	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || failedHandshake(err)
-}
-
-// failedHandshake reports whether an error comes from a TLS handshake and will come again: the
-// certificate is wrong, or the server speaks no TLS where TLS is expected. Other errors do not show
-// whether the handshake was done.
-func failedHandshake(err error) bool {
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return true
-	}
-	record, ok := errors.AsType[tls.RecordHeaderError](err)
-	return ok && record.Conn != nil || errors.Is(err, http.ErrSchemeMismatch)
-}
-
-// misconfigured reports whether an error will not go away by itself.
-func misconfigured(err error) bool {
-	foreign, ok := errors.AsType[*foreignResponse](err)
-	return ok && !foreign.temporary() || unfit(err)
-}
-
-// unfit reports whether an error proves that no connection for calls can be made to the server: its
-// handshake fails, or its port is not for clients.
-func unfit(err error) bool {
-	_, ok := errors.AsType[*wrongPort](err)
-	return ok || failedHandshake(err)
+	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || portcheck.Unfit(err)
 }

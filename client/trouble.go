@@ -34,7 +34,8 @@ func (t *trouble) failed(err error) {
 	}
 	if first || now.Sub(t.told) >= troubleRepeat {
 		t.told = now
-		t.logger.Warn("the worker gets no jobs from the server", "addresses", t.addresses, "for", now.Sub(t.since), "error", err)
+		t.logger.Warn("the worker gets no jobs from the server", "addresses", t.addresses, "for", now.Sub(t.since), "error",
+			err)
 	}
 }
 

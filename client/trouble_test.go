@@ -37,7 +37,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// TestWorkerOfAServerThatIsDown says so with address and reason, once at first and once a minute, and Run returns the reason.
+// TestWorkerOfAServerThatIsDown says so with address and reason, once at first and once a minute,
+// and Run returns the reason.
 func TestWorkerOfAServerThatIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lines
@@ -49,11 +50,13 @@ func TestWorkerOfAServerThatIsDown(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), 150*time.Second)
 		defer stop()
 		err = Worker{Queues: []string{"q"}}.Run(ctx, c, func(context.Context, *Job) error { return nil })
-		if err == nil || !strings.Contains(err.Error(), "never got an answer from http://down:7400") || !errors.As(err, new(*Error)) {
+		if err == nil || !strings.Contains(err.Error(), "never got an answer from http://down:7400") ||
+			!errors.As(err, new(*Error)) {
 			t.Errorf("Run returned %v", err)
 		}
 		got := strings.Count(log.String(), "gets no jobs from the server")
-		if got < 2 || got > 3 || strings.Count(log.String(), "\n") != got || !strings.Contains(log.String(), "http://down:7400") {
+		if got < 2 || got > 3 || strings.Count(log.String(), "\n") != got ||
+			!strings.Contains(log.String(), "http://down:7400") {
 			t.Errorf("in 150 s the log got:\n%s", log.String())
 		}
 	})
@@ -75,7 +78,8 @@ func TestTroubleThatEnds(t *testing.T) {
 		}
 		l.succeeded()
 		l.succeeded()
-		if got := strings.Count(log.String(), "\n"); got != 3 || !strings.Contains(log.String(), "after=1m0s") || !strings.Contains(log.String(), "still refused") {
+		if got := strings.Count(log.String(), "\n"); got != 3 || !strings.Contains(log.String(), "after=1m0s") ||
+			!strings.Contains(log.String(), "still refused") {
 			t.Errorf("the log has:\n%s", log.String())
 		}
 	})
@@ -125,7 +129,8 @@ func TestWorkerOfAQueueThatDoesNotExist(t *testing.T) {
 		})
 		time.Sleep(3 * pollWait)
 		b.finish(time.Minute)
-		if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, `does not exist yet" queue=ordrs`) {
+		if text := log.String(); strings.Count(text, "\n") != 1 ||
+			!strings.Contains(text, `does not exist yet" queue=ordrs`) {
 			b.t.Errorf("the log has:\n%s", text)
 		}
 	})
@@ -172,7 +177,10 @@ func TestQueueHasWhatAClientHas(t *testing.T) {
 	inBench(t, func(b *bench) {
 		t := b.t
 		q := NewQueue[string](b.client, "q")
-		if _, err := q.PutBatch(t.Context(), []PutOf[string]{{Value: "one"}, {Value: "two", Options: []PutOption{ID("two"), In(time.Hour)}}}); err != nil {
+		if _, err := q.PutBatch(t.Context(), []PutOf[string]{
+			{Value: "one"},
+			{Value: "two", Options: []PutOption{ID("two"), In(time.Hour)}},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := q.Reserve(t.Context(), ReserveOptions{Queues: []string{"r"}}); !errors.Is(err, Reason("INVALID")) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // sessions makes and keeps the session with one server. It is nil where sessions are not possible:
@@ -50,7 +51,8 @@ const (
 
 // newSessions returns the sessions of the server at a base URL. secure is the TLS configuration for
 // https, nil for the system's. Without a token calls carry none.
-func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock, open *openSessions) *sessions {
+func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock,
+	open *openSessions) *sessions {
 	if transport == nil {
 		return nil
 	}
@@ -63,7 +65,10 @@ func newSessions(base string, transport *http.Transport, secure *tls.Config, tok
 			return nil
 		}
 	}
-	return &sessions{target: target, transport: transport, tls: secure, token: token, clock: clock, open: open, dialing: make(chan struct{}, 1)}
+	return &sessions{
+		target: target, transport: transport, tls: secure, token: token, clock: clock, open: open,
+		dialing: make(chan struct{}, 1),
+	}
 }
 
 // get returns the session, and makes one if there is none. Nil without an error means that calls
@@ -223,17 +228,22 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	authorize(req.Header, token)
 	sent := time.Now()
 	if err := req.Write(conn); err != nil {
-		return refusesStrangers(err)
+		return portcheck.RefusesStrangers(err)
 	}
-	if p.target.Scheme == "http" && answersTLS(in) {
-		return &wrongPort{speaksTLS}
+	plain := p.target.Scheme == "http"
+	if plain {
+		if err := portcheck.BeginsWithAlert(in); err != nil {
+			return err
+		}
 	}
 	res, err := http.ReadResponse(in, req)
 	if err != nil {
-		return refusesStrangers(err)
+		return portcheck.RefusesStrangers(err)
 	}
-	if p.target.Scheme == "http" && refusesPlain(res) {
-		return &wrongPort{speaksTLS}
+	if plain {
+		if err := portcheck.RefusesPlain(res); err != nil {
+			return err
+		}
 	}
 	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != frame.Protocol {
 		_ = res.Body.Close() // the connection is not used any more
@@ -273,7 +283,8 @@ const requestBytesKept = 256 << 10
 func hot[A any, P interface {
 	*A
 	wireDecoder
-}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A], request *[]byte) (*A, error) {
+}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A],
+	request *[]byte) (*A, error) {
 	s, err := ep.sessions.get(ctx)
 	if err != nil {
 		return nil, err

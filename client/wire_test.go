@@ -48,7 +48,8 @@ func drawWitness(t *rapid.T) *belfryv1.Witness {
 
 func drawJob(t *rapid.T) *belfryv1.Job {
 	job := &belfryv1.Job{
-		Queue: rapid.SampledFrom([]string{"", "q", "ns/q"}).Draw(t, "queue"), Id: drawText(t, "id"), Lease: drawText(t, "lease"),
+		Queue: rapid.SampledFrom([]string{"", "q", "ns/q"}).Draw(t, "queue"), Id: drawText(t, "id"),
+		Lease: drawText(t, "lease"),
 		Fence: rapid.Uint64().Draw(t, "fence"), Attempt: rapid.Uint32().Draw(t, "attempt"), DueAt: maybe(t, "due", drawTime),
 		LeaseUntil: maybe(t, "until", drawTime), State: belfryv1.JobState(rapid.Int32Range(0, 9).Draw(t, "state")),
 		Priority: rapid.Int32Range(-128, 127).Draw(t, "priority"), Ttr: maybe(t, "ttr", drawDuration),
@@ -62,7 +63,8 @@ func drawJob(t *rapid.T) *belfryv1.Job {
 	case 2:
 		job.Body = &belfryv1.Job_Data{Data: rapid.SliceOfN(rapid.Byte(), 0, 40).Draw(t, "data")}
 	}
-	if headers := rapid.MapOfN(rapid.StringN(0, 5, 10), rapid.StringN(0, 5, 10), 0, 4).Draw(t, "headers"); len(headers) > 0 {
+	if headers := rapid.MapOfN(rapid.StringN(0, 5, 10), rapid.StringN(0, 5, 10), 0, 4).Draw(t,
+		"headers"); len(headers) > 0 {
 		job.Headers = headers
 	}
 	for range rapid.IntRange(0, 5).Draw(t, "delays") {
@@ -116,8 +118,9 @@ func TestJobsDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 func drawEntryError(t *rapid.T) *belfryv1.EntryError {
 	return &belfryv1.EntryError{
 		Code: rapid.SampledFrom([]string{"", "unavailable", "not_found"}).Draw(t, "code"), Message: drawText(t, "message"),
-		Reason: belfryv1.Reason(rapid.Int32Range(1, 24).Draw(t, "reason")), Outcome: belfryv1.Outcome(rapid.Int32Range(1, 3).Draw(t, "outcome")),
-		Shard: maybe(t, "shard", func(t *rapid.T) *uint32 { return new(rapid.Uint32().Draw(t, "shard")) }),
+		Reason:  belfryv1.Reason(rapid.Int32Range(1, 24).Draw(t, "reason")),
+		Outcome: belfryv1.Outcome(rapid.Int32Range(1, 3).Draw(t, "outcome")),
+		Shard:   maybe(t, "shard", func(t *rapid.T) *uint32 { return new(rapid.Uint32().Draw(t, "shard")) }),
 	}
 }
 
@@ -148,7 +151,8 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 		}
 		var gotPuts putBatchAnswer
 		var gotAcks ackBatchAnswer
-		if err := errors.Join((codec{}).Unmarshal(encoded(t, puts), &gotPuts), (codec{}).Unmarshal(encoded(t, acks), &gotAcks)); err != nil {
+		if err := errors.Join((codec{}).Unmarshal(encoded(t, puts), &gotPuts),
+			(codec{}).Unmarshal(encoded(t, acks), &gotAcks)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(wantPuts, gotPuts.replies, cmp.AllowUnexported(reply[PutResult]{}, Error{})); diff != "" {
@@ -162,7 +166,8 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	job := &belfryv1.Job{
-		Queue: "q", Id: "i", Lease: "l", DueAt: timestamppb.Now(), Headers: map[string]string{"k": "v"}, Ttr: durationpb.New(1),
+		Queue: "q", Id: "i", Lease: "l", DueAt: timestamppb.Now(), Headers: map[string]string{"k": "v"},
+		Ttr:     durationpb.New(1),
 		Witness: &belfryv1.Witness{Time: timestamppb.Now()}, Body: &belfryv1.Job_Data{Data: []byte("body")},
 	}
 	seed, err := proto.Marshal(&belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{job, job}})

@@ -18,13 +18,16 @@ import (
 
 var reservedAt = time.UnixMilli(1_800_000_000_123)
 
-// delaysOf is what the retry delays of the job with that number are in reservedJobs: as a rule those of the job before.
+// delaysOf is what the retry delays of the job with that number are in reservedJobs: as a rule
+// those of the job before.
 func delaysOf(job int) []time.Duration {
-	all := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour}
+	all := []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute,
+		30 * time.Minute, time.Hour}
 	return all[:len(all)-job/10%3]
 }
 
-// reservedJobs is an answer to Reserve with n jobs that have bodies of size bytes. Three neighbours each have the times of their own.
+// reservedJobs is an answer to Reserve with n jobs that have bodies of size bytes. Three neighbours
+// each have the times of their own.
 func reservedJobs(tb testing.TB, n, size int) []byte {
 	tb.Helper()
 	m := &belfryv1.ReserveResponse{}
@@ -32,7 +35,8 @@ func reservedJobs(tb testing.TB, n, size int) []byte {
 		now := timestamppb.New(reservedAt.Add(time.Duration(i/3) * time.Second))
 		m.Jobs = append(m.Jobs, &belfryv1.Job{
 			Queue: "orders", Id: fmt.Sprint("0-", i), Lease: fmt.Sprint("AQZvcmRlcnMAgICAgICAgICAgICAgICAgICAgICA", i),
-			DueAt: now, LeaseUntil: now, CreatedAt: now, FirstDueAt: now, Body: &belfryv1.Job_Data{Data: bytes.Repeat([]byte{byte(i)}, size)},
+			DueAt: now, LeaseUntil: now, CreatedAt: now, FirstDueAt: now,
+			Body:    &belfryv1.Job_Data{Data: bytes.Repeat([]byte{byte(i)}, size)},
 			Witness: &belfryv1.Witness{Shard: 1, Index: 2, Time: now},
 		})
 		for _, d := range delaysOf(i) {
@@ -46,7 +50,8 @@ func reservedJobs(tb testing.TB, n, size int) []byte {
 	return data
 }
 
-// TestJobsStandApart: jobs that share memory do not share what callers may change, and nothing is of the answer, whose memory is used again.
+// TestJobsStandApart: jobs that share memory do not share what callers may change, and nothing is
+// of the answer, whose memory is used again.
 func TestJobsStandApart(t *testing.T) {
 	for _, size := range []int{0, 1, 100, bodyBytesAlone - 1, bodyBytesAlone, 1000} {
 		data := reservedJobs(t, 30, size)
@@ -56,10 +61,12 @@ func TestJobsStandApart(t *testing.T) {
 		}
 		clear(data)
 		for i, job := range a.jobs {
-			if job.Body == nil || !bytes.Equal(job.Body, bytes.Repeat([]byte{byte(i)}, size)) || job.ID != fmt.Sprint("0-", i) || !strings.HasSuffix(job.Lease, fmt.Sprint("A", i)) {
+			if job.Body == nil || !bytes.Equal(job.Body, bytes.Repeat([]byte{byte(i)}, size)) || job.ID != fmt.Sprint("0-", i) ||
+				!strings.HasSuffix(job.Lease, fmt.Sprint("A", i)) {
 				t.Fatalf("job %d is %+v", i, job)
 			}
-			if at := reservedAt.Add(time.Duration(i/3) * time.Second); !job.DueAt.Equal(at) || !job.LeaseUntil.Equal(at) || !job.CreatedAt.Equal(at) || !job.FirstDueAt.Equal(at) {
+			if at := reservedAt.Add(time.Duration(i/3) * time.Second); !job.DueAt.Equal(at) || !job.LeaseUntil.Equal(at) ||
+				!job.CreatedAt.Equal(at) || !job.FirstDueAt.Equal(at) {
 				t.Fatalf("job %d is %+v, of %v", i, job, at)
 			}
 			if !slices.Equal(job.RetryDelays, delaysOf(i)) {
@@ -91,12 +98,15 @@ func TestJobsStandApart(t *testing.T) {
 	}
 }
 
-// TestAnswersTakeFewPieces counts the pieces of memory that an answer with 96 entries is decoded into.
+// TestAnswersTakeFewPieces counts the pieces of memory that an answer with 96 entries is decoded
+// into.
 func TestAnswersTakeFewPieces(t *testing.T) {
 	const entries = 96
 	puts := &belfryv1.PutBatchResponse{}
 	for i := range entries {
-		puts.Results = append(puts.Results, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: fmt.Sprint("0-", i+1000)}}})
+		puts.Results = append(puts.Results,
+			&belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{Id: fmt.Sprint("0-",
+				i+1000)}}})
 	}
 	put, err := proto.Marshal(puts)
 	if err != nil {
@@ -110,7 +120,9 @@ func TestAnswersTakeFewPieces(t *testing.T) {
 		"puts": {put, &putBatchAnswer{}, 6},
 		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 4*entries/jobsTogether + 10},
 	} {
-		if n := testing.AllocsPerRun(20, func() { err = errors.Join(err, c.answer.decodeWire(c.data)) }); n > c.most || err != nil {
+		if n := testing.AllocsPerRun(20, func() {
+			err = errors.Join(err, c.answer.decodeWire(c.data))
+		}); n > c.most || err != nil {
 			t.Errorf("%s: %v pieces of memory, want %v at most; %v", name, n, c.most, err)
 		}
 	}

@@ -103,10 +103,11 @@ func TestResultsDecide(t *testing.T) {
 		result error
 		want   jobState
 	}{
-		"nil":             {nil, jobState{state: "ACKED", attempt: 1}},
-		"error":           {errors.New("smtp 421"), jobState{state: "DELAYED", attempt: 1, err: "smtp 421"}},
-		"retry after":     {RetryAfter(time.Hour, errors.New("smtp 421")), jobState{"DELAYED", 1, time.Hour, "smtp 421"}},
-		"wrapped":         {fmt.Errorf("mail: %w", RetryAfter(time.Hour, errors.New("421"))), jobState{"DELAYED", 1, time.Hour, "mail: 421"}},
+		"nil":         {nil, jobState{state: "ACKED", attempt: 1}},
+		"error":       {errors.New("smtp 421"), jobState{state: "DELAYED", attempt: 1, err: "smtp 421"}},
+		"retry after": {RetryAfter(time.Hour, errors.New("smtp 421")), jobState{"DELAYED", 1, time.Hour, "smtp 421"}},
+		"wrapped": {fmt.Errorf("mail: %w", RetryAfter(time.Hour, errors.New("421"))),
+			jobState{"DELAYED", 1, time.Hour, "mail: 421"}},
 		"retry, no error": {RetryAfter(time.Hour, nil), jobState{"DELAYED", 1, time.Hour, "to be tried again"}},
 		"dead":            {Dead(errors.New("no such order")), jobState{"DEAD", 1, 0, "no such order"}},
 		"snooze":          {Snooze(time.Hour), jobState{"DELAYED", 0, time.Hour, ""}},
@@ -146,7 +147,8 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 		b.want("b", jobState{state: "ACKED", attempt: 1})
 		b.fake.mu.Lock()
 		defer b.fake.mu.Unlock()
-		if got := b.fake.jobs[0].lastError; !strings.HasPrefix(got, "panic: broken\n") || !strings.Contains(got, "worker_test.go") {
+		if got := b.fake.jobs[0].lastError; !strings.HasPrefix(got, "panic: broken\n") ||
+			!strings.Contains(got, "worker_test.go") {
 			t.Errorf("the job keeps %q of the panic", got)
 		}
 	})
@@ -261,7 +263,9 @@ func TestMiddlewareOrder(t *testing.T) {
 				}
 			}
 		}
-		b.run(Worker{Middleware: []func(Handler) Handler{wrap("outer"), wrap("inner")}}, func(context.Context, *Job) error { return nil })
+		b.run(Worker{Middleware: []func(Handler) Handler{wrap("outer"), wrap("inner")}}, func(context.Context, *Job) error {
+			return nil
+		})
 		synctest.Wait()
 		b.finish(time.Second)
 		if diff := cmp.Diff([]string{"outer", "inner"}, order); diff != "" {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // A workerRun is one run of a worker. One goroutine polls, one extends the leases, and
@@ -55,7 +57,8 @@ func (s *workerRun) permit(n int) {
 	}
 }
 
-// run consumes jobs until ctx ends or the server refuses for good; see [Worker.Run] for how it stops.
+// run consumes jobs until ctx ends or the server refuses for good; see [Worker.Run] for how it
+// stops.
 func (s *workerRun) run(ctx context.Context) error {
 	detached := context.WithoutCancel(ctx)
 	work, stopWork := context.WithCancelCause(detached) // for the handlers
@@ -86,8 +89,8 @@ func (s *workerRun) run(ctx context.Context) error {
 	return cmp.Or(err, s.trouble.never())
 }
 
-// startHandlers starts the goroutines that run handlers. They return after jobs is closed; the channel
-// is closed when all have returned.
+// startHandlers starts the goroutines that run handlers. They return after jobs is closed; the
+// channel is closed when all have returned.
 func (s *workerRun) startHandlers(polling, work, finish context.Context) <-chan struct{} {
 	var handlers sync.WaitGroup
 	for range s.worker.Concurrency {
@@ -156,10 +159,10 @@ func (s *workerRun) poll(ctx context.Context) error {
 	}
 }
 
-// warnOfUnknown logs which of the worker's queues do not exist: a worker with a mistyped name would wait
-// for ever. This is no error, since a later put may create the queue. It costs a call for each queue, so
-// it runs once: after the first poll that got no job, or after the first poll if there are several
-// queues. It needs the scope admin, and ends at the first queue that it cannot look up.
+// warnOfUnknown logs which of the worker's queues do not exist: a worker with a mistyped name would
+// wait for ever. This is no error, since a later put may create the queue. It costs a call for each
+// queue, so it runs once: after the first poll that got no job, or after the first poll if there
+// are several queues. It needs the scope admin, and ends at the first queue that it cannot look up.
 func (s *workerRun) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
 		switch _, err := s.client.Admin().Queue(ctx, queue); {
@@ -177,12 +180,12 @@ func permanent(err *Error) bool {
 	case reasonInvalid, reasonUnauthenticated, reasonForbidden, reasonUnimplemented:
 		return true
 	default:
-		return unfit(err) // but a proxy may recover
+		return portcheck.Unfit(err) // but a proxy may recover
 	}
 }
 
-// takePermits waits for a permit and takes all that are free, up to a full batch. It returns 0 if ctx
-// ended.
+// takePermits waits for a permit and takes all that are free, up to a full batch. It returns 0 if
+// ctx ended.
 func (s *workerRun) takePermits(ctx context.Context) int {
 	if ctx.Err() != nil {
 		return 0
@@ -204,8 +207,8 @@ func (s *workerRun) takePermits(ctx context.Context) int {
 	return n
 }
 
-// reserve polls once. If ctx ends during the poll, the poll has pollGrace to return jobs that it may
-// have been granted. Jobs granted after that are collected and released.
+// reserve polls once. If ctx ends during the poll, the poll has pollGrace to return jobs that it
+// may have been granted. Jobs granted after that are collected and released.
 func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -221,9 +224,9 @@ func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *Error) {
 	return jobs, err
 }
 
-// secureLeases adds jobs to the lease renewer. A lease has normally just begun. If the poll was repeated
-// or its answer was delayed, the lease may be about to end: secureLeases extends it first, and releases
-// the job if that fails.
+// secureLeases adds jobs to the lease renewer. A lease has normally just begun. If the poll was
+// repeated or its answer was delayed, the lease may be about to end: secureLeases extends it first,
+// and releases the job if that fails.
 func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*held {
 	all := make([]*held, len(jobs))
 	var extending sync.WaitGroup

@@ -66,9 +66,9 @@ func say(out io.Writer, r *report.Report, dir string) error {
 	return nil
 }
 
-// judgeGC is how far the heap may grow while a run is judged before garbage is collected, in
-// percent. Nearly all that a check makes it keeps to its end, and that is some 4.5 KB a call: what
-// is collected is not worth the looking, which was a third of a check's time.
+// judgeGC is the growth of the heap in percent before a collection while a run is judged. A check
+// keeps nearly everything that it allocates until its end, some 4.5 KB a call. So collections free
+// little, and they took a third of a check's time.
 const judgeGC = 400
 
 // judge holds a run against the promises, and writes the verdict and the page.

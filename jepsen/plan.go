@@ -79,9 +79,9 @@ func fullPlan(base settings) (plan []settings) {
 	return plan
 }
 
-// shortRun is the n-th run of a plan that goes on until its time is over: a few faults of those
-// that go together, the next ones in an order that the seed decides. So each has its turn after a
-// few runs. Each fourth run is of those that are not mixed.
+// shortRun is the n-th run of a plan that continues until its time is over. It has a few faults
+// that go together, the next ones in an order that the seed decides, so each fault strikes after a
+// few runs. Each fourth run has faults that are not mixed with others.
 func shortRun(base settings, n int) settings {
 	single, turn := n%4 == 3, n-n/4
 	if single {

@@ -76,13 +76,13 @@ type ringer struct {
 	report func(BridgeCounts)
 }
 
-// Bridge keeps Redisson's consumers and producers running on top of Belfry until ctx ends: what
-// they offer comes to Belfry, and what falls due there goes on their ready list. One process at a
-// time does it for a queue, the others wait; so it may be started on every node. It may be killed
-// anywhere. An export or a rollback has it let go of the queue and wait.
+// Bridge serves Redisson's consumers and producers until ctx ends, while Belfry stores the jobs.
+// Entries that producers offer move to Belfry, and due jobs move to the ready list. One process at
+// a time does this for a queue and the others wait, so it may run on every node. It may be killed
+// at any point. For an export or a rollback it releases the queue and waits.
 //
-// A broken connection to Redis is tried again until ctx ends. Errors: [*BadEntry] unless SetAside;
-// what Redis or Belfry refuse for good; that of ctx.
+// Bridge retries a broken connection to Redis until ctx ends. Errors: [*BadEntry] unless SetAside;
+// a permanent refusal of Redis or Belfry; the error of ctx.
 func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o BridgeOptions) error {
 	l := newLink(r, c, pair.Options{
 		RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold, Replicas: o.Replicas, Notice: o.Notice,

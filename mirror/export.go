@@ -87,14 +87,15 @@ type exporter struct {
 	claimed  int64 // what was on its way to Belfry when it began
 }
 
-// Export moves the jobs of a queue of Belfry back to Redisson's delayed queue, those that came from
-// there as they were. It pauses the queue and leaves it so, waits for jobs that are reserved, and
-// may be interrupted anywhere and repeated: nothing is lost, and nothing is in both. A bridge and
-// an import that follows let it have the queue, and then wait; any other process is waited for.
-// Nobody else should change jobs of the queue meanwhile; puts are taken along.
+// Export moves the jobs of a queue of Belfry back to Redisson's delayed queue. Jobs that came from
+// there get their old form. It pauses the queue and leaves it paused, and waits for reserved jobs.
+// It may be interrupted at any point and repeated; afterwards no job is lost or in both systems. A
+// bridge, and an import that follows, release the queue for it and then wait. Export waits for any
+// other process. No other program should change jobs of the queue meanwhile; puts are moved too.
 //
-// Errors: a format that disagrees with what Redis has, or none and nothing or too much that says
-// it; a body that the codec cannot encode; what Redis or Belfry refuse for good; that of ctx.
+// Errors: a format that disagrees with the entries in Redis, or an unknown one where Redis and the
+// jobs show none or both; a body that the codec cannot encode; a permanent refusal of Redis or
+// Belfry; the error of ctx.
 func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
 	return export(ctx, r, c, o, false)
 }

@@ -28,12 +28,12 @@ type FinalizeOptions struct {
 	Notice func(error)
 }
 
-// Finalize ends a migration: it removes the mirror's keys from Redis, and the queue remembers the
-// ids of ended jobs for its dedup window again, if it did so before the first import. It refuses if
-// anything of the queue is left in Redis or a process of Redisson listens, unless a rollback took
-// the jobs back: then only what the mirror itself has must be gone. It returns what it checked, and
-// waits for a process that mirrors the queue. Repeating it changes nothing. The error is
-// [ErrNoQueue] if nobody ever worked on this pair of queues and nothing is left either.
+// Finalize ends a migration. It removes the mirror's keys from Redis. The queue remembers the ids
+// of ended jobs for its dedup window again, if it did so before the first import. It refuses if an
+// entry of the queue is left in Redis or a process of Redisson listens. After a rollback it
+// requires only that the mirror's own keys have no entries. It waits for a process that mirrors the
+// queue, and returns its checks. Repeating it changes nothing. The error is [ErrNoQueue] if no
+// process ever worked on this pair of queues and nothing is left.
 func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o FinalizeOptions) ([]pair.Check, error) {
 	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold,
 		Notice: o.Notice})

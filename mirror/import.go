@@ -113,14 +113,14 @@ type importer struct {
 }
 
 // Import moves the entries of a delayed queue of Redisson to a queue of Belfry. It may be
-// interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Redisson's
-// processes may go on meanwhile; each entry is delivered by them or comes here. The queue remembers
-// ids without end from then on.
+// interrupted at any point and repeated; no entry is lost or doubled. Redisson's processes may run
+// meanwhile; either they deliver an entry, or Belfry does. From then on the queue remembers ids
+// without end.
 //
-// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the
-// time being. Errors: [ErrNoQueue] unless Follow; entries that Belfry cannot take, as [*BadEntry]
-// if one came after all had been looked at, unless SetAside; what Redis or Belfry refuse for good;
-// [ErrTakenBack] if a rollback came while it waited for its turn; that of ctx.
+// Import retries a broken connection to Redis, and temporary refusals of Belfry, until ctx ends.
+// Errors: [ErrNoQueue] unless Follow; entries that Belfry cannot take, unless SetAside, as
+// [*BadEntry] if such an entry came after the scan; a permanent refusal of Redis or Belfry;
+// [ErrTakenBack] if a rollback came while it waited for the hold; the error of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o ImportOptions) (ImportCounts, error) {
 	return newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share,
 		Hold: o.Hold, Notice: o.Notice}), o).all(ctx)

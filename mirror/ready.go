@@ -15,10 +15,11 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-// readyScript moves up to ARGV[5] payloads, or a few more than ARGV[6] bytes of them, from the head
-// of the ready list into the hand-over hash, each under the name ARGV[4], which is made up for the
-// claim, and a number that grows: a payload has no name of its own, the same one may be there
-// twice, and the claim may be sent twice. KEYS: state, ready, hand-over. It returns how many.
+// readyScript moves payloads from the head of the ready list into the hand-over hash: up to ARGV[5]
+// payloads, or a few more than ARGV[6] bytes of them. A payload has no name of its own, may be
+// there twice, and the claim may be sent twice. So each gets a name: ARGV[4], which is made up for
+// the claim, and a number that grows. KEYS: state, ready, hand-over. It returns the number of
+// payloads.
 var readyScript = redis.NewScript(pair.Guard + `
 local limit, room, taken = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 while taken < limit and room > 0 do

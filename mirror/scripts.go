@@ -5,12 +5,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// claimScript moves up to ARGV[4] entries, or a few more than ARGV[5] bytes of them, from
-// Redisson's keys into the hand-over key: from the head of the list, and when that is empty what is
-// in the timer alone. A member without a score goes to the orphans, unless it is a second one of a
-// claimed entry. KEYS: state, timer, list, hand-over, orphans. It returns how many places of the
-// list and ghosts it took, how many orphans it found, how many entries the hand-over key and the
-// timer have, and the entries as member and score.
+// claimScript moves entries from Redisson's keys into the hand-over key: up to ARGV[4] entries, or
+// a few more than ARGV[5] bytes of them. It takes them from the head of the list; when the list is
+// empty it takes entries that are only in the timer. A member without a score goes to the orphans,
+// unless it is the second place of a claimed entry. KEYS: state, timer, list, hand-over, orphans.
+// It returns the number of places of the list and ghosts that it took, the number of orphans, the
+// numbers of entries in the hand-over key and in the timer, and the entries as member and score.
 var claimScript = redis.NewScript(pair.Guard + `
 local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reply, taken, orphans = {0, 0, 0, 0}, 0, 0
@@ -122,10 +122,10 @@ end
 return moved
 `)
 
-// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry:
-// ARGV[4..] are id, score and member of each. An entry that is there already stays as it is.
-// Redisson's processes are woken if the first of all is among those written. KEYS: state, timer,
-// list, returned, channel. It returns how many were written.
+// returnScript writes jobs back as entries and keeps their ids until they are gone from Belfry.
+// ARGV[4..] are id, score and member of each. An existing entry stays as it is. The script wakes
+// Redisson's processes if the first entry of all is among those it wrote. KEYS: state, timer, list,
+// returned, channel. It returns the number of entries that it wrote.
 var returnScript = redis.NewScript(pair.Guard + `
 local written, mine = 0, {}
 for i = 4, #ARGV, 3 do

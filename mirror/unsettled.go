@@ -66,14 +66,14 @@ func LookUnsettled(ctx context.Context, r redis.UniversalClient, c *client.Clien
 	return found, err
 }
 
-// Settle finishes what runs that were stopped or killed left half done, and claims nothing new:
-// claimed entries are put into Belfry, or given back to Redisson if Belfry cannot take them, and
-// jobs that Redis has are removed from Belfry. A bridge and an import that follows let it have the
-// queue and go on after it; any other process is waited for. It may be interrupted anywhere and
-// repeated, and changes nothing where nothing is half done.
+// Settle finishes the work of stopped or killed runs, and claims nothing new. It puts claimed
+// entries into Belfry, or returns them to Redisson if Belfry cannot take them. It removes jobs from
+// Belfry that Redis has. A bridge, and an import that follows, release the queue for it and
+// continue afterwards. Settle waits for any other process. It may be interrupted at any point and
+// repeated. If no work is left, it changes nothing.
 //
-// Errors: [ErrNoQueue] if this pair of queues was never mirrored; what Redis or Belfry refuse for
-// good; that of ctx.
+// Errors: [ErrNoQueue] if this pair of queues was never mirrored; a permanent refusal of Redis or
+// Belfry; the error of ctx.
 func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o SettleOptions) (Settled, error) {
 	l := newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share, Hold: o.Hold,
 		Notice: o.Notice})

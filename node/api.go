@@ -7,6 +7,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage"
 )
@@ -21,25 +22,7 @@ type Reply = propose.Reply
 type RequestMutex = propose.RequestMutex
 
 // Wait says how long a call of Reserve stays parked.
-type Wait struct {
-	// For is the longest wait; a call that does not wait has 0.
-	For time.Duration
-	// Stop, if it is not nil, ends the wait when it is closed, as if For had passed. A call whose
-	// reservation is in flight returns with the jobs that it grants. A call that begins after Stop
-	// is closed reserves nothing. It only returns live grants that an earlier attempt at its
-	// request got.
-	Stop <-chan struct{}
-}
-
-// stopped reports whether the wait was ended by Stop.
-func (w Wait) stopped() bool {
-	select {
-	case <-w.Stop:
-		return true
-	default:
-		return false
-	}
-}
+type Wait = longpoll.Wait
 
 // Status is what a node knows about itself and its groups.
 type Status struct {

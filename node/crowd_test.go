@@ -9,7 +9,6 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/propose"
 )
 
 // TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in
@@ -51,23 +50,6 @@ func TestCrowdBeforeABacklog(t *testing.T) {
 		before := lastIndex(n)
 		if jobs := reserve(t, n, 0, "none", 0); len(jobs) > 0 || lastIndex(n) != before {
 			t.Errorf("an empty queue gave %d jobs and %d entries", len(jobs), lastIndex(n)-before)
-		}
-	})
-}
-
-// TestEmptyAnswerNamesItsEntry: a call that stood in line in vain says all the same which entry it cost.
-func TestEmptyAnswerNamesItsEntry(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, testConfig(t, dir))
-		s, err := n.replicaOf(0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first := propose.Reply{Witness: propose.Witness{Term: 2, Index: 7, Time: 1}, Results: make([]fsm.Result, 1)}
-		req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"orders"}, Max: 1}}}
-		if reply, err := s.parkBriefly(t.Context(), req, first); err != nil || reply.Witness != first.Witness {
-			t.Errorf("answered %+v, %v; want the witness %+v", reply, err, first.Witness)
 		}
 	})
 }

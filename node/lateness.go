@@ -26,19 +26,15 @@ func (c *shardCounters) granted(came fsm.Time, result *fsm.Result, clock fsm.Tim
 	}
 }
 
-// waiting adds to each queue how many calls wait for it.
-func (ws *waiters) waiting(all map[string]QueueStats) {
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	for name, q := range ws.queues {
-		st, known := all[name]
-		if !known && len(all) >= 2*measuredQueuesMax {
-			name = OtherQueues
-			st = all[name]
-		}
-		st.Waiting += q.size
-		all[name] = st
+// noteParked adds the calls that wait for a queue to the statistics of queues.
+func noteParked(all map[string]QueueStats, queue string, calls int) {
+	st, known := all[queue]
+	if !known && len(all) >= 2*measuredQueuesMax {
+		queue = OtherQueues
+		st = all[queue]
 	}
+	st.Waiting += calls
+	all[queue] = st
 }
 
 // followers returns the progress of the other voters and nonvoters of a group that this node leads.

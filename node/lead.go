@@ -28,7 +28,7 @@ func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 	if _, err := s.leader(); err != nil {
 		return false, err
 	}
-	return s.hasFreeJobs(queues), nil
+	return s.calls.HasFreeJobs(queues), nil
 }
 
 // HandOver transfers each leadership of this node to another voter, if there is one. It returns
@@ -58,8 +58,7 @@ func (n *Node) HandOver(ctx context.Context) {
 // an entry that is still being committed then may have an unknown outcome. Until the transfer ends,
 // the shard takes no new requests.
 func (s *shard) yield(ctx context.Context) {
-	s.proposer.Close(outcome.ErrNoLeader)
-	s.waiters.close(outcome.ErrNoLeader)
+	s.calls.Pause(outcome.ErrNoLeader)
 	grace := time.NewTimer(handoverGrace)
 	defer grace.Stop()
 	look := time.NewTicker(yieldPoll)
@@ -79,7 +78,6 @@ func (s *shard) yield(ctx context.Context) {
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
 	if s.serves() { // the transfer failed
-		s.proposer.Open()
-		s.waiters.open()
+		s.calls.Resume()
 	}
 }

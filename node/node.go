@@ -343,7 +343,7 @@ func (n *Node) Drain() {
 		return
 	}
 	for _, s := range n.here() {
-		s.waiters.drain()
+		s.calls.Drain()
 	}
 	n.end()
 	if !n.spawn(n.handOver) {
@@ -449,7 +449,7 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (propose.
 		return propose.Reply{}, err
 	}
 	defer done()
-	return s.do(ctx, req)
+	return s.calls.Do(ctx, req)
 }
 
 // Reserve proposes a request that consists of one fsm.Reserve and returns the granted jobs. If no
@@ -467,7 +467,7 @@ func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 		return propose.Reply{}, err
 	}
 	defer done()
-	reply, err := s.reserve(ctx, req, wait)
+	reply, err := s.calls.Reserve(ctx, req, wait)
 	if err == nil {
 		reply.Jobs, err = s.granted(reply.Results)
 	}

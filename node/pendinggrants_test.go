@@ -10,8 +10,8 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/propose"
 )
 
 // reserveOrder is a request for one order, with an id.
@@ -48,7 +48,7 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 					close(held)
 					synctest.Wait()
 					s.raftSubmit = submit
-					s.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
+					s.calls.Pending() // its lock makes the change visible to release
 				})
 				t.Cleanup(let)
 				first.cancel()
@@ -57,7 +57,7 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 				}
 				test(t, abandonedOrder{n, s, let})
 				synctest.Wait()
-				if left := len(s.pendingGrants.byName); left > 0 {
+				if left := s.calls.Pending(); left > 0 {
 					t.Errorf("%d pending grants are kept", left)
 				}
 			})
@@ -77,7 +77,7 @@ func (o abandonedOrder) expectFree(t *testing.T, released uint64) {
 func TestGrantForWhichNobodyComesGoesBack(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		time.Sleep(repeatWait - 1)
+		time.Sleep(longpoll.RepeatWait - 1)
 		expectReleased(t, o.node, "orders", 0)
 		time.Sleep(time.Nanosecond)
 		o.expectFree(t, 1)
@@ -97,7 +97,7 @@ func TestRepeatThatDoesNotWaitGetsWhatIsOnItsWay(t *testing.T) {
 		if len(g) != 1 || g[0].Attempt != 1 {
 			t.Fatalf("the repeat was granted %+v", g)
 		}
-		time.Sleep(2 * repeatWait)
+		time.Sleep(2 * longpoll.RepeatWait)
 		expectReleased(t, o.node, "orders", 0)
 		do(t, o.node, 0, &fsm.Ack{Ref: refOf(g[0])})
 	})
@@ -126,11 +126,11 @@ func TestGrantThatIsCollectedStays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 				o.let()
-				time.Sleep(repeatWait - 1)
+				time.Sleep(longpoll.RepeatWait - 1)
 				if got := tt.collect(t, o.node); got != 1 {
 					t.Fatalf("%d jobs were collected", got)
 				}
-				time.Sleep(2 * repeatWait)
+				time.Sleep(2 * longpoll.RepeatWait)
 				expectReleased(t, o.node, "orders", 0)
 			})
 		})
@@ -144,7 +144,7 @@ func TestRecallBeforeTheGrantTakesNothing(t *testing.T) {
 			t.Fatalf("the recall found %+v, %v", r.Jobs, err)
 		}
 		o.let()
-		time.Sleep(repeatWait)
+		time.Sleep(longpoll.RepeatWait)
 		o.expectFree(t, 1)
 	})
 }
@@ -156,8 +156,8 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 		held := make(chan struct{})
 		submit := o.shard.raftSubmit
 		holdEntry(o.shard, held)
-		o.shard.pendingGrants.isInProgress(reserveOrder()) // as above
-		time.Sleep(repeatWait)
+		o.shard.calls.Pending() // as above
+		time.Sleep(longpoll.RepeatWait)
 		synctest.Wait()
 		o.shard.raftSubmit = submit
 		r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder()))
@@ -166,30 +166,6 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 		}
 		close(held)
 		o.expectFree(t, 1)
-	})
-}
-
-// The repeat is handed the grants while the first caller, who is slow to leave, still seems to be there.
-func TestCallerThatLeavesAfterItsRepeatTakesNothingBack(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		n := openNode(t, testConfig(t, dir))
-		do(t, n, 0, put("orders", "x", 0))
-		cs := n.shards[0].Load().pendingGrants
-		first := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder(),
-			Encoded: codec.AppendRequest(nil, reserveOrder())}}
-		var granted answer
-		first.Complete = func(reply propose.Reply, err error) { granted = answer{reply, err} }
-		if err := cs.enqueue(first); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		if g := startRequest(t, n, Wait{}, reserveOrder()).grants(t); len(g) != 1 {
-			t.Fatalf("the repeat was granted %+v", g)
-		}
-		cs.noteAbandoned(first.pendingGrant, granted)
-		time.Sleep(2 * repeatWait)
-		expectReleased(t, n, "orders", 0)
 	})
 }
 
@@ -218,7 +194,7 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 			t.Fatalf("the repeat ended with %v", err)
 		}
 		close(held)
-		time.Sleep(2 * repeatWait)
+		time.Sleep(2 * longpoll.RepeatWait)
 		expectReleased(t, n, "orders", 0) // the first has them
 	})
 }
@@ -227,10 +203,10 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 func TestGrantOfAnEndedLeadershipStays(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		o.shard.pendingGrants.close()
-		time.Sleep(2 * repeatWait)
+		o.shard.calls.End(outcome.ErrNoLeader)
+		time.Sleep(2 * longpoll.RepeatWait)
 		expectReleased(t, o.node, "orders", 0)
-		o.shard.pendingGrants.open()
+		o.shard.calls.Begin()
 	})
 }
 
@@ -252,11 +228,11 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 				held := make(chan struct{})
 				submit := o.shard.raftSubmit
 				holdEntry(o.shard, held)
-				o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
-				time.Sleep(repeatWait)
+				o.shard.calls.Pending() // its lock makes the change visible to release
+				time.Sleep(longpoll.RepeatWait)
 				synctest.Wait()
 				o.shard.raftSubmit = submit
-				o.shard.pendingGrants.isInProgress(reserveOrder())
+				o.shard.calls.Pending()
 				time.Sleep(defaultProposeTimeout)
 				synctest.Wait()
 				if r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder())); err != nil || len(r.Jobs) != 0 {
@@ -264,9 +240,9 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 				}
 				expectReleased(t, o.node, "orders", 0)
 				tt.let(held)
-				time.Sleep(2 * repeatWait)
+				time.Sleep(2 * longpoll.RepeatWait)
 				o.expectFree(t, 1)
-				if left := len(o.shard.pendingGrants.byName); left > 0 {
+				if left := o.shard.calls.Pending(); left > 0 {
 					t.Errorf("%d pending grants are kept", left)
 				}
 				select {
@@ -289,11 +265,11 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		submit := o.shard.raftSubmit
 		release, repeat := make(chan struct{}), make(chan struct{})
 		holdEntry(o.shard, release)
-		o.shard.pendingGrants.isInProgress(reserveOrder()) // its lock makes the change visible to release
-		time.Sleep(repeatWait)
+		o.shard.calls.Pending() // its lock makes the change visible to release
+		time.Sleep(longpoll.RepeatWait)
 		synctest.Wait()
 		o.shard.raftSubmit = submit
-		o.shard.pendingGrants.isInProgress(reserveOrder())
+		o.shard.calls.Pending()
 		time.Sleep(defaultProposeTimeout)
 		synctest.Wait() // the release is doubted
 		close(release)  // and applied late
@@ -304,40 +280,14 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		second.cancel()
 		<-second.ended
 		o.shard.raftSubmit = submit
-		o.shard.pendingGrants.isInProgress(reserveOrder())
+		o.shard.calls.Pending()
 		close(repeat)
 		synctest.Wait()
-		time.Sleep(5 * repeatWait)
+		time.Sleep(5 * longpoll.RepeatWait)
 		synctest.Wait()
-		if kept := len(o.shard.pendingGrants.byName); kept > 0 {
+		if kept := o.shard.calls.Pending(); kept > 0 {
 			t.Errorf("%d pending grants are kept", kept)
 		}
 		o.expectFree(t, 2)
-	})
-}
-
-// TestReleaseHasTheFormatOfNewEntries: a batch has one format, so a release in an older one would end it.
-func TestReleaseHasTheFormatOfNewEntries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var proposed []*propose.Proposal
-		pg := &pendingGrants{
-			propose: func(pr *propose.Proposal) error {
-				proposed = append(proposed, pr)
-				return nil
-			},
-			check: func(*fsm.Request) error { return nil }, format: func() fsm.Format { return fsm.LatestFormat },
-		}
-		pg.open()
-		reserve := &grantProposal{Proposal: propose.Proposal{Request: reserveOrder()}}
-		if err := pg.enqueue(reserve); err != nil {
-			t.Fatal(err)
-		}
-		granted := propose.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: "orders", Serial: 1, Fence: 2}}}}}
-		pg.noteAbandoned(reserve.pendingGrant, answer{reply: granted})
-		time.Sleep(repeatWait)
-		synctest.Wait()
-		if len(proposed) != 2 || proposed[1].Format != fsm.LatestFormat {
-			t.Errorf("proposed %+v", proposed)
-		}
 	})
 }

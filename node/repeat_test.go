@@ -53,8 +53,8 @@ func TestReserveIsRepeatedBeforeItsFirstAttemptIsApplied(t *testing.T) {
 				if put, first := <-outcomes, <-outcomes; put != tt.first || first != tt.first {
 					t.Errorf("the first attempt ended %v, %v, want %v", put, first, tt.first)
 				}
-				if ws := s.waiters; len(ws.byName) > 0 {
-					t.Errorf("requests are kept: %v", ws.byName)
+				if parked := s.calls.Parked(); parked > 0 {
+					t.Errorf("%d requests are kept", parked)
 				}
 			})
 		})

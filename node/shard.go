@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/hashicorp/raft"
@@ -22,17 +23,15 @@ import (
 // shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its leader.
 type shard struct {
 	*group
-	number        uint32
-	cfg           Config
-	clock         *clock.Shard
-	proposer      *propose.Queue
-	waiters       *waiters
-	pendingGrants *pendingGrants
-	admission     *admit.Admission
-	pacer         *propose.Pacer
-	stats         *shardCounters
-	memory        admit.MachineMemory
-	pool          sync.Pool // of *call
+	number    uint32
+	cfg       Config
+	clock     *clock.Shard
+	proposer  *propose.Queue
+	calls     *longpoll.Calls
+	admission *admit.Admission
+	pacer     *propose.Pacer
+	stats     *shardCounters
+	memory    admit.MachineMemory
 	// raftSubmit is group.submit; tests replace it.
 	raftSubmit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
 
@@ -77,11 +76,14 @@ func newShard(n *Node, number uint32) *shard {
 		Shard: number, QueueRequestsMax: n.cfg.QueueRequestsMax, QueueBytesMax: n.cfg.QueueBytesMax,
 		EntryBytesMax: n.cfg.EntryBytesMax, EntriesInFlight: n.cfg.EntriesInFlight, ProposeTimeout: n.cfg.ProposeTimeout,
 		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: queues, Applied: s.applied, Failed: s.stats.failed, Fatal: n.fatal,
-		AnsweredLate: func() { s.waiters.recheckAll() },
+		AnsweredLate: func() { s.calls.Recheck() },
 	})
 	s.admission = s.newAdmission()
-	s.pendingGrants = newPendingGrants(s)
-	s.waiters = newShardWaiters(s)
+	s.calls = longpoll.New(longpoll.Config{
+		WaitersMax: n.cfg.WaitersMax, ProposeTimeout: n.cfg.ProposeTimeout, Queue: s.proposer, Admission: s.admission,
+		Clock: s.clock, View: s.machineView(), Format: n.Format, Leads: s.leads, Refusal: s.refusal,
+		NotApplied: func() { s.stats.notApplied.Add(1) }, Failed: s.stats.failed, Note: s.note, Spawn: s.spawn,
+	})
 	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
 	s.replica.after = func(m Machine) {
 		machine := m.(shardMachine).m
@@ -97,11 +99,6 @@ func newShard(n *Node, number uint32) *shard {
 			n.cfg.Applied(AppliedEntry{Shard: number, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data,
 				Digest: m.Digest()})
 		}
-	}
-	s.pool.New = func() any {
-		c := &call{done: make(chan answer, 1)}
-		c.Complete = func(reply propose.Reply, err error) { c.deliver(answer{reply, err}) }
-		return c
 	}
 	return s
 }
@@ -119,99 +116,6 @@ func (s *shard) newAdmission() *admit.Admission {
 	})
 }
 
-// call is a proposal with a waiting caller.
-type call struct {
-	grantProposal
-	done chan answer
-	// settled is set by the first of two events: the answer arrives, or the caller leaves.
-	settled atomic.Bool
-	// abandoned receives the answer after the caller has left; the caller sets it.
-	abandoned func(answer)
-}
-
-// deliver passes the answer to the caller, or to abandoned after the caller has left.
-func (c *call) deliver(a answer) {
-	if c.settled.CompareAndSwap(false, true) {
-		c.done <- a
-		return
-	}
-	c.abandoned(a)
-}
-
-// answer is the outcome of a request.
-type answer struct {
-	reply propose.Reply
-	err   error
-}
-
-// do proposes a request and waits for its results.
-func (s *shard) do(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
-	a, err := s.admission.Admit(ctx, req)
-	if err != nil {
-		s.stats.failed(err, 1)
-		return propose.Reply{}, err
-	}
-	if a.Refused != nil {
-		s.stats.notApplied.Add(1)
-		return propose.Reply{Results: a.Refused}, nil
-	}
-	return s.enqueue(ctx, a.Request, a.Reservation)
-}
-
-// enqueue proposes a request that holds its quota, and waits for its results.
-func (s *shard) enqueue(ctx context.Context, req *fsm.Request,
-	reserved *admit.Reservation) (reply propose.Reply, err error) {
-	c := s.pool.Get().(*call)
-	c.Request, c.Came, c.Reservation = req, s.clock.Now(), reserved
-	c.Encoded, c.Format = codec.AppendRequest(c.Encoded[:0], req), s.node.Format()
-	if err = s.pendingGrants.enqueue(&c.grantProposal); err != nil {
-		reserved.Release()
-		s.recycle(c)
-		err = s.refusal(err)
-		s.stats.failed(err, 1)
-		return propose.Reply{}, err
-	}
-	select {
-	case a := <-c.done:
-		s.pendingGrants.noteDelivered(c.pendingGrant, a)
-		s.recycle(c)
-		return a.reply, a.err
-	case <-ctx.Done():
-	}
-	if s.proposer.Withdraw(&c.Proposal) {
-		reserved.Release()
-		s.pendingGrants.noteNoGrants(c.pendingGrant)
-		s.recycle(c)
-		err = outcome.Canceled(ctx)
-		s.stats.failed(err, 1)
-		return propose.Reply{}, err
-	}
-	pending := c.pendingGrant
-	c.abandoned = func(a answer) { s.releaseAbandoned(context.WithoutCancel(ctx), pending, a) }
-	if !c.settled.CompareAndSwap(false, true) { // answered at the same moment
-		a := <-c.done
-		s.pendingGrants.noteDelivered(pending, a)
-		s.recycle(c)
-		return a.reply, a.err
-	}
-	// The call is not recycled: its proposal is still in use.
-	return propose.Reply{}, fmt.Errorf("%w: the call ended while it was being logged: %w", outcome.ErrUnknownOutcome,
-		context.Cause(ctx))
-}
-
-// bufferBytesKept is the largest buffer that is kept for reuse.
-const bufferBytesKept = 1 << 20
-
-// recycle keeps a call for the next request.
-func (s *shard) recycle(c *call) {
-	c.Request, c.pendingGrant, c.Reservation, c.abandoned = nil, nil, nil, nil
-	c.settled.Store(false)
-	if cap(c.Encoded) > bufferBytesKept {
-		c.Encoded = nil
-	}
-	s.pool.Put(c)
-}
-
 // refusal wraps err with the name of the shard. For ErrNoLeader it adds the known leader.
 func (s *shard) refusal(err error) error {
 	if errors.Is(err, outcome.ErrNoLeader) {
@@ -224,6 +128,12 @@ func (s *shard) refusal(err error) error {
 		}
 	}
 	return fmt.Errorf("%s: %w", s.name, err)
+}
+
+// leads returns nil if this node leads the shard and serves, else the error for callers.
+func (s *shard) leads() error {
+	_, err := s.leader()
+	return err
 }
 
 // lead runs the duties of a new leader, once every entry of earlier terms is applied. See group.onLead.
@@ -246,16 +156,12 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		}
 		return
 	}
-	s.pendingGrants.open()
 	s.stats.measures.clear()
 	s.admission.Quotas.Reset(l.term)
 	defer s.admission.Quotas.Reset(0)
-	s.proposer.Open()
-	s.waiters.open()
+	s.calls.Begin()
 	if !s.serve(l) {
-		s.proposer.Close(outcome.ErrNoLeader)
-		s.waiters.close(outcome.ErrNoLeader)
-		s.pendingGrants.close()
+		s.calls.End(outcome.ErrNoLeader)
 		return
 	}
 	s.logger.Info("leading", "term", l.term)
@@ -266,13 +172,10 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	duties.Go(func() {
 		s.proposer.Run(ctx, func(entry []byte) (propose.Future, error) { return s.submitEntry(l, entry) })
 	})
-	duties.Go(func() { s.waiters.run(ctx) })
+	duties.Go(func() { s.calls.Run(ctx) })
 	duties.Go(func() { s.pacer.Run(ctx) })
 	<-ctx.Done()
-	s.pendingGrants.close()
-	// The proposer is closed first: a refused reservation still needs its waiter.
-	s.proposer.Close(outcome.ErrNoLeader)
-	s.waiters.close(outcome.ErrNoLeader)
+	s.calls.End(outcome.ErrNoLeader)
 	duties.Wait()
 }
 
@@ -334,13 +237,13 @@ func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
 	}
 	s.admission.Quotas.EntryApplied(propose.Requests(batch))
 	s.stats.measures.ended(did.Endings)
-	s.waiters.entryApplied(batch)
+	s.calls.EntryApplied(batch)
 }
 
 // expire proposes one Expire. Every entry also forgets old records, so more is true as well while memory is full and
 // there are more records to forget.
 func (s *shard) expire(ctx context.Context) (more bool, err error) {
-	reply, err := s.do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
+	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
 	if err != nil {
 		return false, err
 	}
@@ -408,7 +311,7 @@ func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, propose.Wi
 	if !ok {
 		return s.peek(q)
 	}
-	r, w := s.pendingGrants.recall(of, func() (r fsm.Reading, w propose.Witness) {
+	r, w := s.calls.Recall(of, func() (r fsm.Reading, w propose.Witness) {
 		r, w, err = s.peek(q)
 		return r, w
 	})
@@ -450,14 +353,14 @@ func (s *shard) statistics() ShardStats {
 		Entries: p.Entries, Commands: p.Commands, EntryCommands: p.EntryCommands, EntryBytes: p.EntryBytes,
 		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.apply.Value(),
 		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),
-		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.waiters.size(),
+		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
 		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.quotas.Value()
 	if s.serves() {
 		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.Quotas.Usage()
-		s.waiters.waiting(st.Queues)
+		s.calls.ParkedByQueue(func(queue string, calls int) { noteParked(st.Queues, queue, calls) })
 	}
 	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine = m.Stats() })
 	st.AppliedIndex = w.Index

@@ -24,10 +24,10 @@ type Reconciled struct {
 var ErrQueueGone = errors.New("the queue is not recorded any more")
 
 // Reconcile updates the shards of a queue from its record. Only the catalog's leader updates
-// shards, one queue after the other, as for creation and deletion: any other node could send a
-// shard a queue that was just removed from it, and the shard would keep a queue without a record. A
-// shard that has the record logs nothing. Reconcile may be repeated; it fails only if no shard was
-// reached.
+// shards, one queue after the other, as for creation and deletion. Any other node could send a
+// queue to a shard from which it was just removed, and the shard would keep a queue without a
+// record. A shard that has the record logs nothing. Reconcile may be repeated; it fails only if no
+// shard was reached.
 func (c *Catalog) Reconcile(ctx context.Context, name string) (Reconciled, error) {
 	if c.group.Serving() {
 		return c.reconcile(ctx, name)

@@ -1,8 +1,8 @@
-// Command compare measures Belfry beside other queues: it starts each of them on loopback, gives
-// all the same work by turns, and prints medians and ratios.
+// Command compare measures Belfry beside other queues. It starts one of them at a time on loopback,
+// gives all the same work, and prints medians and ratios.
 //
-// The servers and their clients share the machine. What counts is the ratio between two rows of one
-// run; rates of different runs and machines say little.
+// The servers and their clients share the machine. Compare only rows of one run, as ratios; rates
+// of different runs and machines say little.
 package main
 
 import (

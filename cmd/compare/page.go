@@ -23,12 +23,12 @@ func page(all record, picture string) (text, plotted []byte) {
 		last = ", " + all.Runs[n-1].Began.Format("2006-01-02")
 	}
 	fmt.Fprintf(&b, "# Belfry beside other queues%s\n\n", last)
-	b.WriteString("Written by `make compare`, which starts each peer on loopback and gives all the same work by turns; " +
+	b.WriteString("`make compare` wrote this page. It starts one peer at a time on loopback and gives all the same work; " +
 		"`DESIGN.md` says how. Servers and clients share the machine. " +
-		"What counts is the ratio of two rows of one table; rates of other machines and days are others.\n\n")
-	fmt.Fprintf(&b, "![Jobs a second, as ratios to %s](%s)\n\nA peer with a star keeps nothing on disk before it "+
-		"answers; what each keeps is said below.\n\n", reference, picture)
-	b.WriteString("## What was aimed at\n\n")
+		"Compare only rows of one table, as ratios: rates differ between machines and days.\n\n")
+	fmt.Fprintf(&b, "![Jobs a second, as ratios to %s](%s)\n\nA peer with a star has nothing on disk when it "+
+		"answers; a table below says what each peer has on disk.\n\n", reference, picture)
+	b.WriteString("## Aims\n\n")
 	aimTable(&b, all.Samples)
 	b.WriteString("\n## Where Belfry loses\n\n")
 	lost(&b, all.Samples)
@@ -66,8 +66,8 @@ func contests() []contest {
 // lost writes every figure in which a peer is ahead of Belfry. The table is long by intent: nothing
 // is weighed here.
 func lost(b *bytes.Buffer, samples []sample) {
-	b.WriteString("Every figure in which a peer's median is ahead of Belfry's, and by what factor. Peers that are " +
-		"early are not counted as ahead.\n\n")
+	b.WriteString("This table has every figure in which a peer's median is better than Belfry's, with the factor. " +
+		"A peer that delivers early does not count.\n\n")
 	table := newTable(b, markdown, "work", "figure", "Belfry", "peers ahead")
 	found := false
 	for _, w := range allWorks() {

@@ -21,9 +21,9 @@ import (
 	"github.com/belfrydb/belfry/cmd/compare/peer"
 )
 
-// A server writes a snapshot once it has logged as much as the last one holds, and 64 MiB at least.
-// The log is filled with large jobs that are put and cancelled: as fast as it goes until the next
-// snapshot is near, and then slowly, so that what is measured is the snapshot and not the filling.
+// A server writes a snapshot once it has logged as many bytes as the last snapshot has, and at
+// least 64 MiB. Large jobs that are put and cancelled fill the log: at full speed until the next
+// snapshot is near, and then slowly, so the measurement covers the snapshot and not the filling.
 const (
 	ballastBytes   = 64 << 10
 	ballastCallers = 8

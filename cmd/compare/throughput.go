@@ -15,7 +15,7 @@ import (
 type load struct {
 	callers, batch, size int
 	kind                 peer.Kind
-	// queues is over how many queues each caller goes by turns; 0 means one.
+	// queues is the number of queues that each caller uses in turn; 0 means one.
 	queues int
 	// these are the numbers of the queues, if they are not the first ones.
 	these []int

@@ -59,7 +59,7 @@ func allWorks() []work {
 			load{callers: 512, batch: 1, kind: peer.Shared}),
 		throughput("large", "16 callers, one job of 60,000 bytes a call, a connection each",
 			load{callers: 16, batch: 1, size: largeBytes, kind: peer.Own}),
-		throughput("queues", "64 callers, one job a call, over 1,000 queues by turns, by the usual library",
+		throughput("queues", "64 callers, one job a call, over 1,000 queues in turn, by the usual library",
 			load{callers: 64, batch: 1, queues: 1000, kind: peer.Library}),
 		{name: "mixed", about: "32 callers put one job a call, 32 take one a call, by the usual library", do: mixed},
 		{name: "shards", about: "64 callers, 100 jobs a call, by the library: one queue in one shard, then six queues in " +

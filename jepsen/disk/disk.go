@@ -1,11 +1,10 @@
 // Package disk is a disk for real processes that fails on purpose. It is a file system in user
-// space (FUSE) before a directory of a real disk. What a process wrote and did not sync is lost,
-// kept or torn in a crash, as the test decides; each step can be made to fail, to wait, to hang, or
-// to be the last one before the process is killed; and files can be damaged under a process that
-// runs.
+// space (FUSE) in front of a directory of a real disk. In a crash the test decides whether unsynced
+// writes are lost, kept or torn. Each step can fail, wait, hang, or be the last one before the
+// process is killed. Files can be damaged under a running process.
 //
-// File contents become durable by a sync of the file, names by a sync of their directory, and
-// nothing else orders them.
+// A sync of a file makes its contents durable, and a sync of a directory its names. There is no
+// other order between them.
 package disk
 
 import (
@@ -83,10 +82,10 @@ func (d *Disk) Close() error {
 	return err
 }
 
-// Crash cuts the power. The process that used the disk should be dead; what it still has open is
-// dead. Of what was not durable the rest is what fate and names say; the hook is gone, and the disk
-// is mounted again. Without a fate only the process died: the kernel holds all that it did, and
-// what was not durable is not durable yet.
+// Crash cuts the power. The process that used the disk should be dead; its open files are dead. Of
+// the contents and names that were not durable, fate and names decide which remain. The hook is
+// removed, and the disk is mounted again. Without a fate only the process died: the kernel still
+// has all its writes, and those that were not durable are not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
 	if err := d.end(); err != nil {
 		return Losses{}, err

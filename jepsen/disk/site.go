@@ -92,11 +92,11 @@ func Sites() []Site {
 	return sites
 }
 
-// KillAt returns a hook that calls kill at the n-th step of a site, counted from 1 and from now on,
-// and before that stops the disk (see Stop). Before the step means that it is not taken; after it,
-// that it was and that the process has not heard of it. kill sends the signal and must not wait for
-// the end of the process, which waits for this step; Crash comes next, without a Fate if only the
-// process died.
+// KillAt returns a hook that stops the disk (see Stop) and then calls kill, at the n-th step of a
+// site, counted from 1 and from now on. Before the step means that the step is not taken; after it
+// means that it is taken but the process has no answer. kill sends the signal. It must not wait for
+// the end of the process, because the process waits for this step. The next call is Crash, without
+// a Fate if only the process died.
 func (d *Disk) KillAt(site Site, n int, kill func()) Hook {
 	var seen atomic.Int64
 	return func(op Op) Verdict {

@@ -145,9 +145,10 @@ func await(
 	}
 }
 
-// Healthy reports whether a cluster has no problem, all its nodes serve, all its shards have a
-// leader, their voters, and nobody else, and the catalog has the voters that it should have, all of
-// which answer: one more that is dead would make the next loss of a node that of a majority.
+// Healthy reports whether a cluster is whole. It has no problem, and all its nodes serve. All its
+// shards have a leader and exactly their voters. The catalog has the voters that it should have,
+// and all of them answer: with one more dead voter, the next loss of a node would cost it the
+// majority.
 func Healthy(s *belfryv1.GetClusterResponse) bool {
 	for _, shard := range s.GetShards() {
 		if shard.GetLeader() == "" || uint32(len(shard.GetVoters())) != shard.GetVotersWanted() ||

@@ -32,10 +32,10 @@ type bitFlip struct {
 	had []byte
 }
 
-// flipMany flips one bit in one file of a stopped node and starts it, over and over. The node must
-// refuse what it reads. What it did not notice is looked at afterwards: a bit that is still as it
-// was flipped was never read, or it does not matter, since the digests of what the node applied are
-// compared with all others; and if the node has replaced what was there, it has to have said so.
+// flipMany flips one bit in one file of a stopped node and starts it, again and again. The node
+// must refuse the damage that it reads. Afterwards flipMany examines a bit that was not noticed. If
+// the bit is unchanged, it was never read or does not matter, because the digests of the node are
+// compared with all others. If the node has replaced it, it must have reported damage.
 func flipMany(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {

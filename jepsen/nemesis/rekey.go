@@ -13,9 +13,9 @@ import (
 // rekeyMax is how long nodes may take to read their keys again.
 const rekeyMax = 30 * time.Second
 
-// rotateKeys replaces the key of gossip without a stop, in the steps that the handbook names: every
-// node can open what the new key seals, then every node seals with it, then the old key is
-// forgotten. One node stands still for a part of that, and reads the keys when it goes on.
+// rotateKeys replaces the key of gossip without a stop, in the steps of the handbook. First every
+// node can decrypt with the new key, then every node encrypts with it, then the old key is removed.
+// One node stands still during a part of that, and reads the keys when it continues.
 func rotateKeys(ctx context.Context, s *Scene) (string, Heal, error) {
 	if err := s.awaitWhole(ctx); err != nil {
 		return "", nil, err

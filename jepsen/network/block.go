@@ -43,10 +43,10 @@ type block struct {
 // tried counts the blocks at which this process has looked.
 var tried atomic.Int64 //nolint:gochecknoglobals // of the process, as what it forks is
 
-// takeBlock finds a block that no other network of this machine uses, and that no route leads to.
-// Where it begins to look depends on the process, so that two do not compete for the same one, and
-// goes on from the last: what was forked before a network was closed holds its sockets until it
-// runs its own program.
+// takeBlock finds a block that no other network of this machine uses, and to which no route leads.
+// The start of the search depends on the process, so two processes do not compete for the same
+// block. It continues after the last block, because a process that was forked before a network was
+// closed holds its sockets until it runs its own program.
 func takeBlock(ctx context.Context, namespaces bool) (*block, error) {
 	var routes []netip.Prefix
 	if namespaces {

@@ -127,13 +127,13 @@ func (n *namespaces) wrap(name string, cmd *exec.Cmd) {
 	}
 }
 
-// enforce has the kernel drop what passes on these ways, and nothing else. It is one change: no
-// packet meets half of it.
+// enforce makes the kernel drop exactly the traffic of these ways. It is one change, so no packet
+// meets half of it.
 //
 // A way is cut where it enters the proxy, from the node to the face of the other, and where it
-// leaves it, from the face of the node to the other. Answers to connections of the other direction
-// take the same two addresses, and are cut with it: acknowledgements are what a network that drops
-// one direction loses.
+// leaves the proxy, from the face of the node to the other. Answers to connections of the other
+// direction use the same two addresses and are cut too. A network that drops one direction loses
+// acknowledgements in the same way.
 func (n *namespaces) enforce(ctx context.Context, drops []drop) error {
 	var script strings.Builder
 	chain := n.chain()

@@ -59,12 +59,12 @@ func (s Service) services() []Service {
 	return []Service{s}
 }
 
-// Rule is what a directed link of a service does to what passes. The zero Rule lets everything pass
-// at once.
+// Rule is the effect of a directed link of a service on its traffic. The zero Rule lets everything
+// pass at once.
 //
-// Connections of TCP are opened by one side, and bytes flow both ways. Reset, HalfOpen and Mute,
-// and Duplicate and Reorder of connections, hold for the connections that the link's from opens.
-// All else holds for what flows from its from to its to, whoever opened the connection.
+// One side opens a TCP connection, and bytes flow both ways. Reset, HalfOpen and Mute, and
+// Duplicate and Reorder of connections, apply to the connections that the link's from opens. All
+// other fields apply to the traffic from its from to its to, whichever side opened the connection.
 type Rule struct {
 	// Drop is silence. In namespaces the kernel drops every packet; else the bytes of streams wait in
 	// the proxy, and packets of gossip are lost.

@@ -60,10 +60,10 @@ func (n *Network) checkLink(w Link) error {
 	return errors.Join(problems...)
 }
 
-// Partition cuts whoever is in different groups off from each other, in both directions and for all
-// services. A name may be in several groups, and then reaches the members of each; a name in no
-// group reaches everyone. It replaces the partition before it and leaves the rules of Set as they
-// are.
+// Partition cuts names in different groups off from each other, in both directions and for all
+// services. A name may be in several groups, and then reaches the members of each. A name in no
+// group reaches all names. A partition replaces the one before it and leaves the rules of Set as
+// they are.
 func (n *Network) Partition(ctx context.Context, groups ...[]string) error {
 	n.steering.Lock()
 	defer n.steering.Unlock()

@@ -30,10 +30,10 @@ type taps struct {
 	all map[[2]string]func(Passage) Verdict
 }
 
-// Tap has f told of all that passes between a client and a node, before and after it does, until
-// stop is called; nil hears nothing. f is called by the goroutine that carries the bytes, which
-// wait meanwhile: a node that f kills before it returns is dead before the answer passes. The
-// verdict counts only before bytes pass. A tap takes the place of the one before it.
+// Tap calls f before and after each piece of data that passes between a client and a node, until
+// stop is called; a nil f removes the tap. The goroutine that carries the bytes calls f, and the
+// bytes wait meanwhile. So if f kills a node before it returns, the node is dead before the answer
+// passes. The result of f counts only before bytes pass. A tap replaces the one before it.
 func (n *Network) Tap(client, node string, f func(Passage) Verdict) (stop func()) {
 	key := [2]string{client, node}
 	n.taps.mu.Lock()

@@ -7,7 +7,7 @@ func answerBugs() []Bug {
 		{
 			Name: "ok-though-lost", What: "an ack, and a put with an id, whose entry was lost with the leadership is answered as done",
 			Claims: []string{"I36"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"isolate-leader"},
-			Edits: []Edit{before("node/shard.go", `s.pendingGrants.noteDelivered(c.pendingGrant, a)`, `if OutcomeOf(a.err) == Unknown && planted("ok-though-lost") {
+			Edits: []Edit{before("node/longpoll/calls.go", `cs.grants.noteDelivered(c.pendingGrant, a)`, `if outcome.Of(a.err) == outcome.Unknown && planted("ok-though-lost") {
 			if reply, ok := plantedReply(req); ok {
 				a = answer{reply: reply}
 			}
@@ -23,8 +23,8 @@ func answerBugs() []Bug {
 		{
 			Name: "refused-after-log", What: "puts are refused as too many when they are logged already",
 			Claims: []string{"I38"}, Workloads: []string{"puts"},
-			Edits: []Edit{after("node/shard.go", `case a := <-c.done:`, `if a.err == nil && a.reply.Witness.Index%16 == 0 && req.Commands[0].Kind() == fsm.KindPut && planted("refused-after-log") {
-			a = answer{err: ErrOverloaded}
+			Edits: []Edit{after("node/longpoll/calls.go", `case a := <-c.done:`, `if a.err == nil && a.reply.Witness.Index%16 == 0 && req.Commands[0].Kind() == fsm.KindPut && planted("refused-after-log") {
+			a = answer{err: outcome.ErrOverloaded}
 		}`)},
 		},
 		{
@@ -50,7 +50,7 @@ func waiterBugs() []Bug {
 			Name: "late-timer", What: "who waits for the next due time is woken three seconds later",
 			Claims: []string{"I11"}, Workloads: []string{"puts"},
 			Edits: []Edit{{
-				"node/dispatch.go", `ws.schedule(q, lk.next)`, `next := lk.next
+				"node/longpoll/dispatch.go", `ws.schedule(q, lk.next)`, `next := lk.next
 		if next != 0 && planted("late-timer") {
 			next = next.Add(3 * time.Second)
 		}

@@ -31,7 +31,7 @@ func planted(name string) bool { return plantedName == name }
 // import that the edited file does not have.
 func helpers() map[string]string {
 	return map[string]string{
-		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
+		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/longpoll": longpollHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
 		"mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
 	}
 }
@@ -64,6 +64,32 @@ func plantedHeard(ask func() error) bool {
 }
 `
 
+const longpollHelpers = `package longpoll
+
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/propose"
+)
+
+func plantedReply(req *fsm.Request) (propose.Reply, bool) {
+	reply := propose.Reply{Results: make([]fsm.Result, len(req.Commands))}
+	for i, c := range req.Commands {
+		switch c := c.(type) {
+		case *fsm.Ack:
+			reply.Results[i] = fsm.Result{State: fsm.Acked}
+		case *fsm.Put:
+			if c.ID == "" {
+				return propose.Reply{}, false
+			}
+			reply.Results[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: c.Partition}
+		default:
+			return propose.Reply{}, false
+		}
+	}
+	return reply, true
+}
+`
+
 const nodeHelpers = `package node
 
 import (
@@ -71,24 +97,6 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 )
-
-func plantedReply(req *fsm.Request) (Reply, bool) {
-	reply := Reply{Results: make([]fsm.Result, len(req.Commands))}
-	for i, c := range req.Commands {
-		switch c := c.(type) {
-		case *fsm.Ack:
-			reply.Results[i] = fsm.Result{State: fsm.Acked}
-		case *fsm.Put:
-			if c.ID == "" {
-				return Reply{}, false
-			}
-			reply.Results[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: c.Partition}
-		default:
-			return Reply{}, false
-		}
-	}
-	return reply, true
-}
 
 type plantedKey struct {
 	shard uint32

@@ -7,8 +7,8 @@ import (
 )
 
 // plot is one chart. Its paths are drawn in a box that is as many units wide as the run has
-// seconds, and 100 high, from the top; the page stretches it to whatever width there is, which
-// lines survive and letters do not. So everything to be read is put over it, at a place in percent.
+// seconds, and 100 high, from the top. The page stretches the box to the available width, which
+// distorts letters but not lines. So all text is placed over it, at a position in percent.
 type plot struct {
 	Title  string
 	Unit   string

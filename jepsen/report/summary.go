@@ -13,14 +13,14 @@ const (
 	outagesMost = 5
 )
 
-// Summary is what is said on the terminal when the run has ended; page is where its page is. Lines
-// are of 80 columns at most, except the path, the command that repeats an invalid run, and the last
-// line, which is the verdict and nothing else:
+// Summary returns the text for the terminal at the end of the run; page is the path of its page.
+// Lines have at most 80 columns, except the path, the command that repeats an invalid run, and the
+// last line, which is only the verdict:
 //
 //	verdict: valid
 //	verdict: invalid: I8 at 1:05.2: what was seen
 //
-// The texts of the report cannot begin a line, break one, or move the cursor.
+// The texts of the report cannot begin or break a line, or move the cursor.
 func Summary(r *Report, page string) string {
 	s := &summary{}
 	s.line("seed %d, commit %s", r.Seed, oneLine(r.Commit))

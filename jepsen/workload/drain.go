@@ -26,10 +26,10 @@ const probeQueue = "probe"
 // share is how many jobs of a queue one node hands out before it is the next one's turn.
 const share = 20
 
-// DrainAll empties queues through every node in turn, a share of each queue at a time, and then has
-// every node say what it sees: counts, and what is dead. So it does with what probes have left, of
-// which each that failed was repeated with other jobs. It returns an error if jobs are left after
-// limit, or a node does not answer.
+// DrainAll empties queues through every node in turn, a part of each queue at a time. Then every
+// node reports its counts and its dead jobs. DrainAll does the same with the jobs that probes left;
+// a failed probe was repeated with other jobs. It returns an error if jobs are left after limit, or
+// a node does not answer.
 func DrainAll(ctx context.Context, target Target, queues []string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

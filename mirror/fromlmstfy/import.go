@@ -70,14 +70,14 @@ type importer struct {
 	bad    string // the key of elements that cannot be read
 }
 
-// Import moves the jobs of a queue of lmstfy to a queue of Belfry, under the ids that they have. It
-// may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two jobs. Servers
-// of lmstfy may go on meanwhile: jobs that their consumers hold are left until they are finished or
-// let go. The queue remembers ids without end from then on.
+// Import moves the jobs of a queue of lmstfy to a queue of Belfry, under their own ids. It may be
+// interrupted at any point and repeated; no job is lost or doubled. Servers of lmstfy may run
+// meanwhile. Jobs that their consumers hold stay until they are finished or released. From then on
+// the queue remembers ids without end.
 //
-// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the
-// time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for
-// good; that of ctx.
+// Import retries a broken connection to Redis, and temporary refusals of Belfry, until ctx ends.
+// Errors: a job that cannot be moved, unless SetAside; a permanent refusal of Redis or Belfry; the
+// error of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o Options) (oneway.Counts, error) {
 	i, err := newImporter(r, c, o)
 	if err != nil {
@@ -86,11 +86,11 @@ func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o Op
 	return i.Run(ctx, i)
 }
 
-// Finalize ends an import: it removes the mirror's keys from Redis, and the queue remembers the ids
-// of ended jobs for its dedup window again, as does that of dead letters if Dead says that there is
-// one. It refuses if a job is delayed, ready or reserved at lmstfy, claimed or set aside, and
-// returns what it checked. Dead letters may stay, unless Dead says that they are taken. Repeating
-// it changes nothing.
+// Finalize ends an import. It removes the mirror's keys from Redis. The queue remembers the ids of
+// ended jobs for its dedup window again, and so does the queue of dead letters, if Dead names one.
+// It refuses if a job is delayed, ready or reserved at lmstfy, claimed or set aside. It also
+// refuses if dead letters are left that Dead says are taken. It returns its checks. Repeating it
+// changes nothing.
 func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o Options) ([]pair.Check, error) {
 	i, err := newImporter(r, c, o)
 	if err != nil {

@@ -5,16 +5,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These scripts make names of keys from what they read, which no Redis Cluster allows; the
-// service's own servers cannot use one either. What a script writes down about a claimed job comes
-// before what it removes, so that an error between, such as a full memory, leaves the job where it
-// was.
+// These scripts make names of keys from what they read, which no Redis Cluster allows. The
+// service's own servers cannot use one either. A script writes its record of a claimed job before
+// it removes anything, so that an error between the two, such as a full memory, leaves the job at
+// its place.
 
-// timerScript takes members of the timer: ARGV[4] is how many bytes of values it takes, or a few
-// more; ARGV[5..] are member, score, job key and kind of each. A member whose score changed stays;
-// so does one whose value is no text; one without a value is dropped, as the server would. KEYS:
-// state, hand-over, timer. It returns how many it looked at, how many are no text, and job key,
-// record and value of those taken.
+// timerScript takes members of the timer. ARGV[4] is the limit of bytes of values, which the last
+// value may exceed; ARGV[5..] are member, score, job key and kind of each. A member whose score
+// changed stays, and so does one whose value is not a text. A member without a value is dropped, as
+// a server would do. KEYS: state, hand-over, timer. It returns the number of members that it
+// examined and of those that are not a text, and job key, record and value of the taken ones.
 var timerScript = redis.NewScript(pair.Guard + `
 local room, reply = tonumber(ARGV[4]), {0, 0}
 for i = 5, #ARGV, 4 do
@@ -42,12 +42,12 @@ end
 return reply
 `)
 
-// listScript takes up to ARGV[4] elements, or a few more than ARGV[5] bytes of values, from the
-// tail of a list, where servers take them. ARGV[6] is what job keys begin with, ARGV[7] the kind.
-// An element that cannot be read, or whose value is no text, is moved to KEYS[4] if ARGV[8] is 1;
-// else it ends the call. KEYS: state, hand-over, list, elements set aside. It returns how many
-// elements it took, how many it could not read, how many are left, and job key, record and value of
-// the jobs.
+// listScript takes elements from the tail of a list, where servers take them: up to ARGV[4]
+// elements, or a few more than ARGV[5] bytes of values. ARGV[6] is the prefix of job keys, ARGV[7]
+// the kind. If an element cannot be read, or its value is not a text, the script moves it to
+// KEYS[4] if ARGV[8] is 1; otherwise it ends. KEYS: state, hand-over, list, elements set aside. It
+// returns the number of elements that it took, that it could not read and that are left, and job
+// key, record and value of the jobs.
 var listScript = redis.NewScript(pair.Guard + `
 local room, reply = tonumber(ARGV[5]), {0, 0, 0}
 while reply[1] < tonumber(ARGV[4]) and room > 0 do

@@ -97,16 +97,16 @@ type importer struct {
 	now    time.Time // of Redis, at the beginning of the pass
 }
 
-// Import moves the jobs of a topic of ouqiang/delay-queue to a queue of Belfry, under the ids that
-// they have. It may be interrupted anywhere and repeated: nothing is lost, and nothing becomes two
-// jobs. Servers may go on meanwhile: jobs that their consumers hold are left until they are
-// finished or let go, and those due within 2 s until they are ready. The queue remembers ids
-// without end from then on; a job that a producer pushes again under an id that was brought over is
-// refused, as what Belfry cannot take is.
+// Import moves the jobs of a topic of ouqiang/delay-queue to a queue of Belfry, under their own
+// ids. It may be interrupted at any point and repeated; no job is lost or doubled. Servers may run
+// meanwhile. Jobs that their consumers hold stay until they are finished or released, and jobs that
+// are due within 2 s stay until they are ready. From then on the queue remembers ids without end.
+// If a producer pushes an imported id again, the job is refused like any job that Belfry cannot
+// take.
 //
-// A broken connection to Redis is tried again until ctx ends, and so is what Belfry refuses for the
-// time being. Errors: what cannot be brought over unless SetAside; what Redis or Belfry refuse for
-// good; that of ctx.
+// Import retries a broken connection to Redis, and temporary refusals of Belfry, until ctx ends.
+// Errors: a job that cannot be moved, unless SetAside; a permanent refusal of Redis or Belfry; the
+// error of ctx.
 func Import(ctx context.Context, r redis.UniversalClient, c *client.Client, o Options) (oneway.Counts, error) {
 	i, err := newImporter(r, c, o)
 	if err != nil {
@@ -266,10 +266,9 @@ func likeJobs(ctx context.Context, r redis.UniversalClient, keys []string) ([]st
 	return like, nil
 }
 
-// readJobs reads the jobs that go by the ids and are of topics that are ours. Keys that hold
-// something else belong to other programs. bad is called for values that look like a job and cannot
-// be brought over, without a topic if they do not even tell theirs, missing for ids without a
-// value.
+// readJobs reads the jobs with these ids that belong to our topic. Keys that hold other values
+// belong to other programs. It calls bad for values that look like a job and cannot be moved; the
+// topic is empty if it cannot be read. It calls missing for ids without a value.
 func readJobs(
 	ctx context.Context, r redis.UniversalClient, ids []string, ours func(topic string) bool, bad func(topic,
 		id string, why error), missing func(id string),

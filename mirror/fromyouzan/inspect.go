@@ -40,10 +40,10 @@ type survey struct {
 	broken oneway.Finding  // has what cannot be read, whosever it is
 }
 
-// Inspect looks at topics of ouqiang/delay-queue, at all that have jobs if none is named, and
-// returns them sorted. It changes nothing. It reads the names of all keys, all jobs of the buckets,
-// and the first byte of up to 100,000 keys, which alone do not say which are jobs, some at a time;
-// what others do meanwhile makes its numbers approximate.
+// Inspect examines topics of ouqiang/delay-queue, by default all that have jobs, and returns them
+// sorted. It changes nothing. It reads the names of all keys, all jobs of the buckets, and the
+// first byte of up to 100,000 keys, because the names do not show which keys are jobs. It reads
+// some keys at a time; concurrent changes make its numbers approximate.
 func Inspect(ctx context.Context, r redis.UniversalClient, server Server, topics ...string) ([]*Finding, error) {
 	return inspect(ctx, r, server, lookedMax, topics...)
 }

@@ -5,17 +5,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// These scripts make names of keys from what they read, which no Redis Cluster allows; the
-// service's own servers cannot use one either. What a script writes down about a claimed job comes
-// before what it removes, so that an error between, such as a full memory, leaves the job where it
-// was.
+// These scripts make names of keys from what they read, which no Redis Cluster allows. The
+// service's own servers cannot use one either. A script writes its record of a claimed job before
+// it removes anything, so that an error between the two, such as a full memory, leaves the job at
+// its place.
 
 // claimScript takes jobs whose value is still the one that the caller has read. ARGV[4] is the
-// kind: "timer" takes what waits in one bucket for its due second and was never handed out; "ready"
-// what is in the ready list, but not what a consumer holds as well; the other two are for a stopped
-// server: "list" takes what is in the ready list, "any" the rest. ARGV[5..] are id, due second and
+// kind. "timer" takes jobs that wait in one bucket for their due second and were never handed out.
+// "ready" takes jobs in the ready list that no consumer holds. The other two are for a stopped
+// server: "list" takes jobs in the ready list, "any" all others. ARGV[5..] are id, due second and
 // value of each. KEYS: state, hand-over, ready list, buckets. It returns id, record and value of
-// those taken.
+// the taken jobs.
 var claimScript = redis.NewScript(pair.Guard + `
 local kind, reply = ARGV[4], {}
 for i = 5, #ARGV, 3 do

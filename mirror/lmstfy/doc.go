@@ -1,4 +1,4 @@
-// Package lmstfy reads and writes what an lmstfy server keeps in Redis: names of keys, members of
+// Package lmstfy reads and writes the data of an lmstfy server in Redis: names of keys, members of
 // its timer, elements of its lists, ids and values of jobs. It does no I/O.
 //
 //	key                            type     content
@@ -8,9 +8,9 @@
 //	j/<namespace>/<queue>/<id>     STRING   the job's value, with the job's TTL
 //	m/ns, m/ns/<namespace>         HASH     the namespaces, and the queues of one
 //
-// A reserved job lies in timer_set too, at the end of its lease and with the tries that are left.
-// The member does not tell it from a delayed one, but the score does: that of a job never handed
-// out is the second in which it was published, or the next, plus its delay. ParseID returns both. A
-// reserved one's is later by at least the length of its lease. A job is finished once its value is
-// gone, whatever still names it.
+// A reserved job is in timer_set too, at the end of its lease and with its remaining tries. Its
+// member looks like that of a delayed job, but its score differs. A job that was never handed out
+// has as its score the second in which it was published, or the next, plus its delay; ParseID
+// returns both. The score of a reserved job is later by at least the length of its lease. A job is
+// finished when its value is gone, even if lists still name it.
 package lmstfy

@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Body takes the value of a job apart: the bytes that the producer sent, and the attributes that
-// came with them, nil if there were none. Which form the value has is for the id to say: the value
-// of a job of version 0 is its body, and is returned itself, not a copy.
+// Body splits the value of a job: the bytes that the producer sent, and their attributes, nil if
+// there are none. The id decides the form of the value. The value of a job of version 0 is its
+// body; Body returns it without a copy.
 //
-// A value of version 1 is a JSON object of "body", in base64, and "attributes", texts by name,
-// which may be missing. A field that is neither is an error, though a server would overlook it, as
-// is an id that ParseID refuses. The caller then keeps the value as it is.
+// A value of version 1 is a JSON object of "body", in base64, and "attributes", texts by name.
+// Attributes may be missing. Any other field is an error, although a server would ignore it. So is
+// an id that ParseID refuses. The caller then keeps the value as it is.
 func Body(id string, value []byte) (body []byte, attributes map[string]string, err error) {
 	parsed, err := ParseID(id)
 	if err != nil {

@@ -2,14 +2,14 @@ package pair
 
 import "github.com/redis/go-redis/v9"
 
-// Guard begins every script that changes something. It refuses a process that was overtaken, a
-// script that the network held back until a later one had been there, and another cluster or queue
-// than the one that the Redis queue is mirrored by. KEYS[1] is the state. ARGV[1..3] are the
-// cluster, the queue, and a turn: the fence, and a direction with a number that grows from script
-// to script. A script's own ARGV begin with the fourth.
+// Guard begins every script that changes something. It refuses three kinds of scripts: those of a
+// process that was overtaken, a script that the network delayed until after a later one, and a
+// script for another cluster or queue than the one that mirrors the Redis queue. KEYS[1] is the
+// state. ARGV[1..3] are the cluster, the queue, and a turn: the fence, and a direction with a
+// number that grows from script to script. A script's own ARGV begin with the fourth.
 //
-// A script that fails in its midst leaves what it did before, so each writes an entry first and
-// after it what says that the entry is there.
+// Redis does not undo a script that fails halfway. So each script writes an entry first, and then
+// the record that the entry exists.
 const Guard = `
 local fence, way, turn = ARGV[3]:match('^(%d+) (%l+) (%d+)$')
 local owner = redis.call('HMGET', KEYS[1], 'cluster', 'queue', 'fence', way, 'ended')
@@ -40,10 +40,10 @@ for i = 4, #ARGV do dropped = dropped + redis.call('HDEL', KEYS[2], ARGV[i]) end
 return dropped
 `)
 
-// endScript removes the mirror's keys, unless one of KEYS[3..] has something, which it names then.
-// Of the state it leaves the fence for a day, with the cluster whose it is: a process that was
-// overtaken may yet wake up, while the fences of another cluster count for themselves. KEYS: state,
-// the key to be removed, and the others.
+// endScript removes the mirror's keys, unless one of KEYS[3..] is not empty; then it names that
+// key. Of the state it leaves for a day the fence and the cluster that it belongs to. A process
+// that was overtaken may yet wake up, and fences of another cluster are not comparable. KEYS:
+// state, the key to be removed, and the others.
 var endScript = redis.NewScript(Guard + `
 for i = 3, #KEYS do
 	if redis.call('EXISTS', KEYS[i]) == 1 then return redis.error_reply('BELFRYLEFT ' .. KEYS[i]) end

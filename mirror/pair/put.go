@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PutAll puts jobs until Belfry has answered for each. It calls done for those that Belfry has,
-// with [client.ErrJobExists] in the result if it had the id with other content, and refused for
-// those that it will never take; n is the position in puts. What Belfry refuses for the time being
-// is put again. It returns an error if ctx ends or the client lacks a right.
+// PutAll puts jobs until Belfry has answered for each. It calls done for each job that Belfry has,
+// with [client.ErrJobExists] in the result if Belfry had the id with other content. It calls
+// refused for each job that Belfry will never take; n is the position in puts. It retries temporary
+// refusals. It returns an error if ctx ends or the client lacks a right.
 func (l *Link) PutAll(ctx context.Context, puts []client.Put, done func(n int, r client.PutResult),
 	refused func(n int, why error)) error {
 	places := make([]int, len(puts))

@@ -13,10 +13,11 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// Several Redis queues may come to one queue of Belfry. Its notes say what it remembered before the
-// first of them, and which of them are under way: a job wasID, and a mark for each. No lock keeps
-// those who write them apart, their order does: a mark is put before the note and the setting are
-// looked at, and looked for after they were changed.
+// Several Redis queues may be moved to one queue of Belfry. Its notes are the job wasID, which has
+// the dedup setting from before the first of them, and a mark for each queue that is in progress.
+// No lock separates the writers of these notes; the order of their steps does. An import puts its
+// mark before it reads the note and the setting. A finalize looks for marks again after it has
+// changed them.
 
 // wasID is the id of the job that says what a queue remembered before the first import, markPrefix
 // begins those of the marks.

@@ -25,10 +25,10 @@ func (w way) turn(fence uint64) string {
 }
 
 // Script runs a script that begins with [Guard], after it has left Redis alone for as long as the
-// share asks. The script's KEYS are the state and then keys; its ARGV are the guard's three and
-// then args. It returns how long the script took, with its way there and back. If Options asks for
-// replicas, it fails unless that many have what the script did. An error may come after the script
-// was done: run it again.
+// share requires. The script's KEYS are the state and then keys; its ARGV are the guard's three and
+// then args. It returns the duration of the script, including the network. If Options asks for
+// replicas, it fails unless that many have the effects of the script. The script may have run
+// although Script returns an error; run it again.
 func (l *Link) Script(ctx context.Context, s *redis.Script, keys []string, args ...any) (*redis.Cmd, time.Duration,
 	error) {
 	return l.runScript(ctx, l.replicas, s, keys, args)

@@ -107,11 +107,11 @@ type Access struct {
 // Connect is that of an Access that adds nothing.
 func Connect(text string) (redis.UniversalClient, error) { return Access{}.Connect(text) }
 
-// Connect returns a client for a Redis that a URL names; nothing is sent yet. redis:// and
-// rediss:// (TLS 1.2 or later) name a server, as in redis://user:password@host:6379/0;
-// redis+cluster:// and rediss+cluster:// one node of a Redis Cluster; redis+sentinel:// and
-// rediss+sentinel:// a Sentinel, with ?master_name=… and more addresses as addr=host:port. User and
-// password are those of Redis; those of the Sentinels, if they have any, are sentinel_username=…
+// Connect returns a client for the Redis that a URL names; it sends nothing yet. redis:// and
+// rediss:// (TLS 1.2 or later) name a server, as in redis://user:password@host:6379/0.
+// redis+cluster:// and rediss+cluster:// name one node of a Redis Cluster. redis+sentinel:// and
+// rediss+sentinel:// name a Sentinel, with ?master_name=… and more addresses as addr=host:port.
+// User and password are those of Redis. The Sentinels may have their own, as sentinel_username=…
 // and sentinel_password=….
 func (a Access) Connect(text string) (redis.UniversalClient, error) {
 	scheme, rest, ok := strings.Cut(text, "://")

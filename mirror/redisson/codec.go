@@ -57,12 +57,12 @@ func ParseCodec(s string) (Codec, error) {
 	return Opaque, fmt.Errorf("there is no codec %q; want one of %q", s, codecNames())
 }
 
-// Decode returns the body that a payload stands for. It is ok only if [Codec.Encode] makes the same
-// payload of the body again. Otherwise, and always with [Opaque], body is the payload, which then
-// stays opaque. The body may be a part of payload.
+// Decode returns the body of a payload. It is ok only if [Codec.Encode] makes the same payload of
+// the body again. Otherwise, and always with [Opaque], body is the payload, which then stays
+// opaque. The body may be a part of payload.
 //
-// Two kinds of strings are never ok: those with half a surrogate pair, which are no UTF-8; and
-// those of Kryo5String that begin with U+0001 and may as well be another string, written with
+// Two kinds of strings are never ok: strings with half a surrogate pair, which are not UTF-8, and
+// strings of Kryo5String that begin with U+0001, which may also be another string, written with
 // references.
 func (c Codec) Decode(payload []byte) (body []byte, ok bool) {
 	body = payload

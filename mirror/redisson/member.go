@@ -41,9 +41,9 @@ func ParseGeneration(s string) (Generation, error) {
 		s)
 }
 
-// The layouts, without padding; numbers are little endian. Redis packs members in Lua with the
-// sizes and the byte order of its machine: these are those of 64 bits and little endian. What
-// others write is malformed here.
+// These are the layouts, without padding; numbers are little endian. Redis packs members in Lua
+// with the sizes and the byte order of its machine. Only those of 64-bit little-endian machines are
+// supported; all others are malformed here.
 //
 //	new: 0  1  the length of the random, 8        old: 0   8  the random, a float64
 //	     1  8  the random                              8   8  n
@@ -81,9 +81,9 @@ func (m Member) Append(b []byte) []byte {
 // ParseMember unpacks a member; its payload is a part of b. [Member.Append] makes exactly b of it
 // again.
 //
-// One kind of member is valid in both generations: 17 bytes that are a new one without payload, or
-// an old one whose payload is one zero byte. It is taken for one of the majority of its queue, and
-// for a new one if that is [Unknown]. An error says why b is of neither generation.
+// One kind of member is valid in both generations: 17 bytes that are a new member without payload,
+// or an old one whose payload is one zero byte. It counts as the generation of the majority of its
+// queue, and as new if that is [Unknown]. An error says why b fits neither generation.
 func ParseMember(b []byte, majority Generation) (Member, error) {
 	isOld := len(b) >= oldBytes && payloadLength(b, oldBytes) == uint64(len(b)-oldBytes)
 	isNew := len(b) >= newBytes && b[0] == randomBytes && payloadLength(b, newBytes) == uint64(len(b)-newBytes)

@@ -9,13 +9,13 @@ import (
 // scoreEnd is the first score that Redis may write with an exponent, which Redisson does not read.
 const scoreEnd = 1e17
 
-// ParseScore reads a score of the timer, as Redis writes it, as the due time in Unix milliseconds:
-// from 0 to 1e17-1. Zero, also as "-0", is a due time, since Redisson's transfer moves what has a
-// score from 0 on.
+// ParseScore reads a score of the timer, in the form that Redis writes, as the due time in Unix
+// milliseconds: from 0 to 1e17-1. Zero, also as "-0", is a due time, because Redisson's transfer
+// moves scores from 0 on.
 //
-// It refuses the scores that Redisson does not move, or over which its clients stumble, and says
-// which it is: negative, with a fraction, 1e17 or more, infinite, not a number, and what is no
-// number as Redis writes one.
+// It refuses scores that Redisson does not move, or on which its clients fail, and says which kind
+// it is: negative, with a fraction, 1e17 or more, infinite, not a number, or not in the form of a
+// number of Redis.
 func ParseScore(s string) (ms int64, err error) {
 	ms, err = strconv.ParseInt(s, 10, 64)
 	if err == nil && ms >= 0 && ms < scoreEnd && (s == strconv.FormatInt(ms, 10) || s == "-0") {

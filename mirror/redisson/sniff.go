@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Sniff guesses what wrote a payload, for people who look at a queue. Nothing may be read or
-// written by what it says: a payload, above all a short one, may be valid in several codecs.
+// Sniff guesses the codec of a payload, for people who inspect a queue. No program may act on the
+// result: a payload, above all a short one, may be valid in several codecs.
 //
 // It returns the name of a [Codec] that decodes the payload, or one of these: "json-jackson", JSON
 // with the names of classes, which codec json takes as well; "kryo5-string with references"; "kryo5

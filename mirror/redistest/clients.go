@@ -71,13 +71,13 @@ func (s *Server) follows(ctx context.Context) error {
 	return err
 }
 
-// Slowest returns the command that blocked the server longest since it was started last, of those
-// that keep is true for; nil keeps all. It is the zero value if none took a millisecond. The error
-// says so if the server has forgotten some.
+// Slowest returns the command that blocked the server longest since its last start, among those for
+// which keep is true; nil keeps all. It is the zero value if no command took a millisecond. The
+// error says so if the server has dropped some commands.
 //
-// A script is one command, and so is each that it calls. What a command waits for, as BLPOP does,
-// does not count. Of slow commands the last 100,000 are remembered; where there are more,
-// WithConfig has the server note slower ones only ("slowlog-log-slower-than", in microseconds).
+// A script is one command, and so is each command that it calls. Waiting, as in BLPOP, does not
+// count. The server remembers the last 100,000 slow commands. If there are more, use WithConfig to
+// record only slower ones ("slowlog-log-slower-than", in microseconds).
 func (s *Server) Slowest(ctx context.Context, keep func(redis.SlowLog) bool) (redis.SlowLog, error) {
 	var slowest redis.SlowLog
 	all, err := s.client.SlowLogGet(ctx, -1).Result()

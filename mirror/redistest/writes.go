@@ -11,10 +11,11 @@ func WithWrites() Option {
 	}
 }
 
-// Writes returns every command that changed something since the server was started first, in order
-// and as its append-only file has them: a script as what it did between MULTI and EXEC, BLPOP as
-// LPOP, and what changed nothing not at all. What a server that was killed did without keeping it
-// is not among them, nor was it answered. The server must have been started WithWrites.
+// Writes returns every command that changed something since the server was first started, in the
+// order and the form of its append-only file: a script as its commands between MULTI and EXEC,
+// BLPOP as LPOP. Commands without an effect are missing. So are commands that a killed server
+// executed without recording them; it did not answer them either. The server must have been started
+// WithWrites.
 func (s *Server) Writes() [][]string {
 	s.t.Helper()
 	commands := s.Commands()

@@ -1,5 +1,5 @@
-// Package youzan reads and writes what ouqiang/delay-queue, and what was built like it after
-// Youzan's design, keeps in Redis: names of keys, and jobs in msgpack. It does no I/O.
+// Package youzan reads and writes the data of ouqiang/delay-queue in Redis, and of similar programs
+// after Youzan's design: names of keys, and jobs in msgpack. It does no I/O.
 //
 //	key                  type     content
 //	<job id>             STRING   the Job, without a TTL
@@ -10,7 +10,7 @@
 //
 //	"1" topic | "2" id | "3" due, Unix seconds | "4" TTR, seconds | "5" body
 //
-// A reserved job lies in a bucket too, at the end of its lease; its own due second does not change.
-// A job is finished once its key is gone, whatever still names it. Names of keys are a matter of
-// the server's settings.
+// A reserved job is in a bucket too, at the end of its lease; its own due second does not change. A
+// job is finished when its key is gone, even if lists still name it. The server's settings decide
+// the names of buckets and lists.
 package youzan

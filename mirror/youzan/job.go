@@ -49,9 +49,8 @@ func Begins(value string) bool {
 }
 
 // Parse reads the value of a job. The keys may come in any order, numbers and lengths in any form
-// of msgpack. What no server writes is an error: a key twice, a key that no job has, a topic, id,
-// due second or TTR that is missing, bytes after the end. A missing body is empty: servers read it
-// so.
+// of msgpack. A value that no server writes is an error: a repeated key, an unknown key, a missing
+// topic, id, due second or TTR, bytes after the end. A missing body is empty, as servers read it.
 func Parse(value []byte) (Job, error) {
 	if len(value) > ValueBytesMax {
 		return Job{}, fmt.Errorf("youzan: a value of %d bytes: at most %d are read", len(value), ValueBytesMax)

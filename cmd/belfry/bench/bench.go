@@ -1,21 +1,24 @@
 // Package bench measures a Belfry server from outside: how many jobs it takes and hands out, how
-// long a caller waits, how late jobs ring, and what a pending job costs in memory.
+// long a caller waits, how late jobs ring, and how much memory a pending job needs.
 //
-// Closed workloads have a fixed number of callers, each of which makes its next call when the last
-// is answered; their percentiles are what such a caller sees, and hide what callers would have seen
-// who do not wait. The workloads e2e and lateness are open: calls are made when they are due, and a
-// slow answer counts against all that it holds up. Where the server or the consumers cannot keep up
-// with the rate, the result says so: its latencies are those of a backlog.
+// Closed workloads have a fixed number of callers. Each makes its next call after the answer to the
+// last. Their percentiles are what such a caller sees; they hide the delay of callers that do not
+// wait. The workloads e2e and lateness are open: calls are made when they are due, and a slow
+// answer also counts against the calls that it delays. If the server or the consumers cannot keep
+// up with the rate, the result says so; its latencies are then those of a backlog.
 //
-// A run uses queues of its own, which no other run has, and deletes them at its end, also if it
-// fails or is interrupted.
+// A run uses queues of its own and deletes them at its end, also if it fails or is interrupted.
 //
-// The generator shares the machine with the server more often than not, so it spares work that says
-// nothing about the server: the messages of a batch are used again, without delays in their encoded
-// form, in which only the time stamps of the bodies change; of the answers to batches only the
-// number of puts and the errors are read, not the ids and times; and the callers of put, batch and
-// pending write to their connections and read from them themselves, as wrk does. The workloads sdk,
-// e2e and lateness write and read all that a user of the SDK does.
+// The generator often shares the machine with the server, so it avoids work that says nothing about
+// the server:
+//
+//   - It reuses the messages of a batch. They are encoded without delays, and only the time stamps
+//     in the bodies change.
+//   - From answers to batches it reads only the number of puts and the errors, not ids and times.
+//   - The callers of put, batch and pending write to and read from their connections themselves, as
+//     wrk does.
+//
+// The workloads sdk, e2e and lateness do all the work of a user of the SDK.
 package bench
 
 import (

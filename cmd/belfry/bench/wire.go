@@ -12,9 +12,9 @@ import (
 )
 
 // wire is the connection of one worker, which makes one call after the other on it. The transport
-// of net/http hands each call to two more goroutines; where client and server share the processors,
-// that would be taken for the server's work. The answer to a call is read to its end before the
-// next call. Only close may be called by other goroutines.
+// of net/http passes each call to two more goroutines. If client and server share the processors,
+// this would look like work of the server. A worker reads an answer to its end before the next
+// call. Only close may be called by other goroutines.
 type wire struct {
 	server *url.URL
 	tls    *tls.Config // nil for the system's

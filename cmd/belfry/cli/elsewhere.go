@@ -7,13 +7,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // ForeignResponse is an answer of something that is not a Belfry server.
@@ -28,29 +28,29 @@ func (a *App) elsewhere(ctx context.Context, err error) string {
 	if !ok || !unanswered(err) || ctx.Err() != nil {
 		return ""
 	}
-	switch found := server.FindPort(ctx, address); found.Kind {
-	case server.PortPeers:
+	switch found := server.PortProbes().Find(ctx, address); found.Kind {
+	case portcheck.Peers:
 		name, _, _ := strings.Cut(found.Node, ".")
 		return fmt.Sprintf("%s is the peer port of Belfry node %s, where other nodes reach it; %s", address, name,
 			clientsBefore(ctx, address, 1))
-	case server.PortGossip:
+	case portcheck.Gossip:
 		return fmt.Sprintf("%s is the gossip port of a Belfry node; %s", address, clientsBefore(ctx, address, 2))
-	case server.PortTLS:
+	case portcheck.TLS:
 		return address + " speaks TLS only: write https:// instead of http://, and name the authority behind its " +
 			"certificate with --tls-ca"
-	case server.PortOther:
+	case portcheck.Other:
 		return fmt.Sprintf("something that is not a Belfry server answers at %s: it does not speak HTTP", address)
 	// it was slow to answer the question, and may be a server, unless it has answered the call as none
 	// does
-	case server.PortSilent:
+	case portcheck.Silent:
 		if _, foreign := errors.AsType[*ForeignResponse](err); !foreign {
 			return ""
 		}
-	case server.PortWeb:
+	case portcheck.Web:
 		if ambiguous(err) {
 			return ""
 		}
-	case server.PortClients:
+	case portcheck.Clients:
 		return ""
 	}
 	return fmt.Sprintf("something that is not a Belfry server answers at %s: %s", address, Explain(err))
@@ -102,13 +102,8 @@ func ambiguous(err error) bool {
 // clientsBefore says where clients reach a node that has another of its ports at address, by
 // default so many ports after that for clients.
 func clientsBefore(ctx context.Context, address string, after int) string {
-	host, text, err := net.SplitHostPort(address)
-	port, notNumber := strconv.Atoi(text)
-	if err == nil && notNumber == nil && port > after {
-		before := net.JoinHostPort(host, strconv.Itoa(port-after))
-		if server.FindPort(ctx, before).Kind == server.PortClients {
-			return "clients use " + before
-		}
+	if before := server.PortProbes().FindClients(ctx, address, after); before != "" {
+		return "clients use " + before
 	}
 	return "clients use another one, by default 7400"
 }
@@ -116,5 +111,5 @@ func clientsBefore(ctx context.Context, address string, after int) string {
 // ServedHere reports whether a health page may be a Belfry server's: one that is unavailable may be
 // a proxy's before it.
 func ServedHere(response *http.Response) bool {
-	return response.Header.Get(server.ServedBy) != "" || response.StatusCode == http.StatusServiceUnavailable
+	return response.Header.Get(portcheck.ServedBy) != "" || response.StatusCode == http.StatusServiceUnavailable
 }

@@ -14,13 +14,13 @@ import (
 // of no leader has waited as long itself before it answers.
 const noLeaderRetry = 5 * time.Second
 
-// retryInterceptor repeats a call that the server did not apply because the shard had no leader
-// just then, or of which it does not know whether it was applied. Every call of this command
-// carries a request id or changes nothing, so a repeat is safe. A server that cannot be reached is
-// not waited for: a script wants to know.
+// retryInterceptor repeats a call in two cases: the server did not apply it because the shard had
+// no leader, or the server does not know whether it was applied. Every call of this command carries
+// a request id or changes nothing, so a repeat is safe. The interceptor does not wait for an
+// unreachable server, because a script wants to know.
 //
-// What came of a call whose outcome was unknown only the shard itself can tell: if it is not
-// reached any more within leaderPatience, the outcome stays unknown, whatever the last refusal was.
+// Only the shard itself can resolve an unknown outcome. If the shard is not reached within
+// leaderPatience, the outcome stays unknown, whatever the last refusal was.
 func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {

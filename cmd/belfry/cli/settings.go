@@ -174,10 +174,10 @@ func KnownSettings(root *cobra.Command) []string {
 	return slices.Compact(names)
 }
 
-// ParseSettings reads lines of the form name = value. Blank lines and lines that begin with # do
-// not count; a value may stand in double quotes. A name that is not known is an error: a setting
-// that is silently ignored is worse than none. After an error, of which the first is returned, it
-// goes on with the lines below.
+// ParseSettings reads lines of the form name = value. It ignores blank lines and lines that begin
+// with #. A value may stand in double quotes. An unknown name is an error, because a setting that
+// is silently ignored is worse than none. After an error it continues with the lines below, and it
+// returns the first error.
 func ParseSettings(path string, text []byte, known []string) (file settingsFile, failed error) {
 	file = settingsFile{path: path, Settings: make(map[string]setting)}
 	note := func(format string, args ...any) {

@@ -83,9 +83,9 @@ func (s *System) Color() bool {
 const echoPeriod = 100 * time.Millisecond
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends. A second signal ends the
-// process at once, with the code that a shell gives a process killed by it: whoever presses twice
-// does not want to wait for a drain. Signals are caught until the process has ended, for the echo
-// of the first one may come as late as that.
+// process at once, with the code that a shell gives a process killed by it: the user does not want
+// to wait for a drain. Signals are caught until the process has ended, because the echo of the
+// first one may come as late as that.
 func Interruptible(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

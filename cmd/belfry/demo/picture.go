@@ -48,9 +48,9 @@ func (c *canvas) add(parts ...string) {
 }
 
 // draw renders a view for a terminal of the given size, one string a line. Every line ends before
-// the last column, where terminals differ in whether they wrap. Two rows stay free at least, and
-// four where there is room: for the summary and the prompt that follow the last picture, which then
-// scroll nothing away. The last line is the legend.
+// the last column, because terminals differ in whether they wrap there. At least two rows stay
+// free, and four if there is room. The summary and the prompt follow the last picture there,
+// without scrolling it. The last line is the legend.
 func draw(v view, title string, columns, rows int, color bool) []string {
 	c := &canvas{color: color, width: columns}
 	axis := columns - nameWidth - stateWidth - 5

@@ -1,8 +1,8 @@
-// Package doctor makes the bundle for a report of trouble: what is known of a cluster and a
-// machine, without what is nobody's business, and what looks wrong in it.
+// Package doctor makes the bundle for a report of trouble. It has facts about a cluster and a
+// machine, without private data, and suspicious facts among them.
 //
-// It gathers facts of the machine itself; what a server answers is handed in. Nothing gets into a
-// bundle but through Add and AddMetrics, which redact: bodies, headers and log lines are never
-// asked for, names of queues are hashed, and whatever looks like a token, a key or a password is
-// taken out all the same.
+// The package reads the facts of the machine itself; the caller passes in the answers of a server.
+// Content enters a bundle only through Add and AddMetrics, which redact it. Bodies, headers and log
+// lines are never requested. Names of queues are hashed, and texts that look like a token, a key or
+// a password are removed.
 package doctor

@@ -51,9 +51,9 @@ func (a *Addresses) FreeRow(n int) (string, error) {
 	return "", errors.New("there is no free port")
 }
 
-// isFree reports whether nobody listens at an address, neither for streams nor for packets, as
-// somebody may who listens on all hosts. It does not listen for streams itself: a process that is
-// forked meanwhile would hold the address until it runs its own program. For packets there is no
+// isFree reports whether an address has no listener, neither for streams nor for packets; a
+// listener on all hosts counts too. For streams it does not listen itself, because a process that
+// is forked meanwhile would hold the address until it runs its own program. For packets there is no
 // other way.
 func isFree(address string) bool {
 	if stream, err := net.Dial("tcp", address); !errors.Is(err,

@@ -38,9 +38,9 @@ type authenticator struct {
 const refreshPause = 100 * time.Millisecond
 
 // openFile is in the data directory of a node that knows that no node of its cluster requires
-// tokens. The catalog of a node that starts lags or is empty, while the leaders of its shards may
-// accept the calls that it forwards. So only what it knew before the start says whether to allow
-// every call meanwhile.
+// tokens. The catalog of a node that starts lags or is empty, and the leaders of its shards may
+// already accept the calls that it forwards. So only its knowledge from before the start can allow
+// every call until the catalog has caught up.
 const openFile = "open-to-all"
 
 // loadAuthenticator reads the file of root tokens, if there is one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cluster/gossip"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 const (
@@ -15,8 +16,6 @@ const (
 	probeFor = 15 * time.Second
 	// pendingMax is how long a first call to a join address may take before the address is probed.
 	pendingMax = time.Second
-	// ServedBy is the header with the node's name in each answer of a Belfry server to its clients.
-	ServedBy = "Belfry-Served-By"
 
 	correctAddress = "correct the address; it must be one that a node gossips at, by default port 7402"
 )
@@ -128,23 +127,23 @@ func look(ctx context.Context, addr string) probe {
 	const instead = "join the address that it gossips at, by default port 7402"
 	ctx, cancel := context.WithTimeout(ctx, probeMax)
 	defer cancel()
-	switch found := FindPort(ctx, addr); found.Kind {
-	case PortPeers:
+	switch found := PortProbes().Find(ctx, addr); found.Kind {
+	case portcheck.Peers:
 		return probe{text: fmt.Sprintf("join address %s is where %s is reached by its peers: %s", addr, found.Node, instead)}
-	case PortClients:
+	case portcheck.Clients:
 		return probe{text: fmt.Sprintf("join address %s is where node %s is reached by clients: %s", addr, found.Node,
 			instead)}
-	case PortTLS:
+	case portcheck.TLS:
 		return probe{text: fmt.Sprintf("what listens at join address %s speaks TLS, as nodes do with clients: %s", addr,
 			instead)}
-	case PortWeb:
+	case portcheck.Web:
 		return probe{
 			foreign: true,
 			text:    fmt.Sprintf("at join address %s there is a web server, and no node of Belfry: %s", addr, correctAddress),
 		}
-	case PortGossip:
+	case portcheck.Gossip:
 		return probe{text: fmt.Sprintf("the node that gossips at join address %s has not taken the call yet", addr)}
-	case PortSilent, PortOther:
+	case portcheck.Silent, portcheck.Other:
 	}
 	return probe{text: fmt.Sprintf("what listens at join address %s does not gossip as Belfry does: %s", addr,
 		correctAddress)}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node/peer"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // listening returns the address of a listener that ends with the test.
@@ -30,7 +31,7 @@ func listening(t *testing.T) net.Listener {
 // says nothing.
 func TestWhatIsAtAJoinAddress(t *testing.T) {
 	belfry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set(ServedBy, "n7")
+		w.Header().Set(portcheck.ServedBy, "n7")
 	}))
 	defer belfry.Close()
 	web := httptest.NewServer(http.NotFoundHandler())

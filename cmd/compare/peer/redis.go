@@ -29,8 +29,7 @@ func redisPeers() []Queue {
 
 // redisCannot says what is left out.
 func redisCannot() map[string]string {
-	return map[string]string{"parked": "there is nothing to wait on: 10,000 callers that look every 5 ms are all that " +
-		"it does"}
+	return map[string]string{"parked": "a caller cannot wait: 10,000 callers that poll every 5 ms would use all its time"}
 }
 
 // redisServer is a server with an append-only file.
@@ -119,13 +118,13 @@ const (
 	redisClientsMax = 11_000
 )
 
-// A delay queue in sorted sets, with leases: jobs by number in a hash, waiting jobs by due time in
-// one set, jobs in work by the end of their lease in another. KEYS[1..4] are the hash, the two sets
-// and the counter.
+// This is a delay queue in sorted sets, with leases. A hash has the jobs by number, one set has
+// waiting jobs by due time, and another has leased jobs by the end of their lease. KEYS[1..4] are
+// the hash, the two sets and the counter.
 //
-// redisPut adds a job of the body ARGV[1] that is due at ARGV[2], redisPutNamed one with the id
-// ARGV[3]; redisTake leases up to ARGV[3] jobs that are due at ARGV[1] until ARGV[2], and returns
-// number and body of each; redisAck ends those with the numbers in ARGV.
+// redisPut adds a job with the body ARGV[1] that is due at ARGV[2]; redisPutNamed does so with the
+// id ARGV[3]. redisTake leases up to ARGV[3] jobs that are due at ARGV[1], until ARGV[2], and
+// returns number and body of each. redisAck ends the jobs with the numbers in ARGV.
 var (
 	redisPut = redis.NewScript(`
 local id = redis.call('INCR', KEYS[4])

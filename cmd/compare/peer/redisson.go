@@ -12,9 +12,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redisson's delayed queue, by what it has in Redis: a set of due times, a list in the order of the
-// offers, a list of jobs that are ready, and a channel on which a due time is published that is now
-// the first. What is ready is popped, and then it is gone: there are no leases and no acks.
+// This is Redisson's delayed queue, by its data in Redis: a set of due times, a list in the order
+// of the offers, a list of ready jobs, and a channel on which a due time is published when it
+// becomes the first. A ready job is popped and then gone: there are no leases and no acks.
 
 func redissonPeers() []Queue {
 	one := func(name, keeps, appendfsync string) Queue {

@@ -1,9 +1,8 @@
-// Package lifecycle follows each job by what clients were told of it, in the order of the
-// witnesses.
+// Package lifecycle follows each job through the answers of clients, in the order of the witnesses.
 //
-// The ledger follows what the log yields when the checker's own machine applies it. A server whose
-// machine has a mistake tells its clients something else, and the ledger would not see that. From
-// the log come only the events that no client was told of.
+// The ledger follows the results of the checker's own machine, which applies the log. A server
+// whose machine has a mistake gives its clients other answers, and the ledger would not see that.
+// The log supplies only events that no answer reported.
 package lifecycle
 
 import (

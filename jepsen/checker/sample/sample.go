@@ -72,10 +72,10 @@ type survey struct {
 }
 
 // Check asks porcupine about some of the jobs, with a model that knows neither the machine nor the
-// books.
+// ledger.
 //
-// most is how many jobs are looked at; 0 means a number that grows with the calls. parallel calls f
-// for each number below n, maybe on several goroutines, each with a set of its own.
+// most is the number of jobs; 0 means a number that grows with the calls. parallel calls f for each
+// number below n, maybe on several goroutines, each with a set of its own.
 func Check(ops []*history.Op, most int, parallel func(n int, f func(i int, found *finding.Set))) {
 	s := survey{jobs: map[idName]*sampled{}, puts: map[putName]*sampled{}, leases: map[string]*sampled{},
 		queues: map[string]*queueTraits{}}

@@ -1,7 +1,7 @@
-// Package aof reads the append-only file of a Redis server, and tells what became of a payload of a
-// list. The file says what Redis did and whose command it was, also where nobody got the answer. So
-// it can tell a job that a client popped before its answer died with Redis, which is Redisson's
-// at-most-once, from one that never arrived or that the mirror removed.
+// Package aof reads the append-only file of a Redis server, and reports what happened to a payload
+// of a list. The file has the commands of Redis and their clients, even if no client got the
+// answer. So it distinguishes a job that a client popped before its answer died with Redis
+// (Redisson delivers at most once) from a job that never arrived or that the mirror removed.
 package aof
 
 import (
@@ -35,9 +35,9 @@ type Command struct {
 // auto-aof-rewrite-percentage is 0.
 var ErrRewritten = errors.New("the append-only file was rewritten, so what was before is not known")
 
-// Read returns the commands that a server kept in its data directory, in order. That is a file
-// appendonly.aof, or since Redis 7 a base and the files after it in appendonlydir, as its manifest
-// names them. A last command that is cut off is left out, as Redis itself does.
+// Read returns the commands that a server stored in its data directory, in order. They are in a
+// file appendonly.aof, or since Redis 7 in a base and the files after it in appendonlydir,
+// according to its manifest. An incomplete last command is left out, as Redis itself does.
 //
 // Errors: [ErrRewritten] if the base has keys in the form of a snapshot; a file that cannot be read
 // or is damaged in its middle.

@@ -1,7 +1,7 @@
-// Package redissontest stands for live Redisson processes in tests of the mirror: what they keep in
-// Redis and how they act, byte for byte and with their faults, in scripts of its own. It shares no
-// code with the mirror, so that a mistake is not made on both sides. Imported by tests and by the
-// fault tests of jepsen only.
+// Package redissontest imitates live Redisson processes in tests of the mirror: their data in Redis
+// and their behaviour, byte for byte and with their faults, in scripts of its own. It shares no
+// code with the mirror, so that both sides do not make the same mistake. Only tests and the fault
+// tests of jepsen import it.
 package redissontest
 
 import (

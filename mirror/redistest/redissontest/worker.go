@@ -32,12 +32,12 @@ type reply struct {
 	err  error
 }
 
-// Run does what a Redisson process does for a queue as long as it has an object for it, until ctx
-// ends. It transfers what is due whenever it has subscribed to the queue's channel, and when the
-// timer fires, which the last message or reply has set, whatever was set before. A reply that is
-// overtaken by a message with an earlier time therefore delays what is due then. A transfer that
-// fails, or says a time that is no whole number, is done again after five seconds. The timer is
-// exact, where Redisson's is up to 100 ms late.
+// Run does the work of a Redisson process that has an object for the queue, until ctx ends. It
+// transfers due entries after each subscription to the queue's channel, and when the timer fires.
+// The last message or reply sets the timer, whatever was set before. So a reply that is overtaken
+// by a message with an earlier time delays the entries that are due then. A transfer that fails, or
+// that returns a time that is not a whole number, is repeated after five seconds. The timer is
+// exact; Redisson's is up to 100 ms late.
 func (c *Client) Run(ctx context.Context) {
 	subscription := c.redis.Subscribe(ctx, c.channel)
 	defer subscription.Close() //nolint:errcheck // nothing is left to be read

@@ -1,7 +1,7 @@
-// Package sourcetest stands for live servers of lmstfy and of ouqiang/delay-queue in tests of
-// imports from them: what they keep in Redis and how they act, command for command, at times that
-// they are told. It shares no code with the mirror, so that a mistake is not made on both sides.
-// Imported by tests only.
+// Package sourcetest imitates live servers of lmstfy and of ouqiang/delay-queue in tests of imports
+// from them: their data in Redis and their behaviour, command for command, at times that the test
+// gives. It shares no code with the mirror, so that both sides do not make the same mistake. Only
+// tests import it.
 package sourcetest
 
 import (

@@ -30,10 +30,10 @@ type stop struct {
 	err  error
 }
 
-// putBatch puts some jobs and waits out what passes by itself: a server that restarts, a shard
-// without leader, a limit on the rate. It gives up when nothing was answered for --timeout. Its
-// request id is made when it is first sent, because a server refuses an id that is older than what
-// it remembers; id, if not empty, is that of a call to repeat.
+// putBatch puts some jobs and waits out temporary trouble: a server that restarts, a shard without
+// leader, a limit on the rate. It gives up when no answer came for --timeout. It makes its request
+// id when it first sends the batch, because a server refuses an id that is older than its memory.
+// id, if not empty, is the id of a call to repeat.
 func (r *fileRun) putBatch(ctx context.Context, batch []job, id string) *stop {
 	jobs, pause := batch, retryPauseFirst
 	sent := "" // the id, once the call may have been done under it

@@ -110,9 +110,9 @@ type removal struct {
 	do func(context.Context, *cli.Connection) error
 }
 
-// remove looks at a queue, says what will be gone, asks, and does it. A queue that cannot be found
-// is gone on with: it may be half deleted, and the repeat of the call is what ends that. Each of
-// the two calls has the whole --timeout: a person may think in between.
+// remove reads a queue, shows what will be removed, asks, and removes it. It also continues if the
+// queue cannot be found, because the queue may be half deleted, and a repeat of the call completes
+// that. Each of the two calls has the whole --timeout, because a person may think in between.
 func (a verbs) remove(ctx context.Context, queue string, yes bool, r removal) error {
 	conn, err := a.Connect()
 	if err != nil {

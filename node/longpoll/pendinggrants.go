@@ -1,4 +1,4 @@
-package node
+package longpoll
 
 import (
 	"errors"
@@ -11,17 +11,19 @@ import (
 	"github.com/belfrydb/belfry/node/propose"
 )
 
-// repeatWait is how long the grants of a request with an id wait for a repeat after its caller has left. Callers that
-// repeat do so much sooner, and other consumers must not wait long for the jobs.
-const repeatWait = 2 * time.Second
+// RepeatWait is how long the grants of a request with an id wait for a repeat after its caller has
+// left. Callers that repeat do so much sooner, and other consumers must not wait long for the jobs.
+const RepeatWait = 2 * time.Second
 
-// pendingGrants makes sure that the grants of a Reserve with a request id either reach a caller or are released. It is
-// soft state of a shard's leader. A repeat may get the grants of a request whose caller has left, by a proposal that is
-// logged after the first one or by a recall, which is not logged. Both, and the release, go through here under one
-// lock: delivered grants are never released, and grants that are being released are never delivered.
+// pendingGrants makes sure that the grants of a Reserve with a request id either reach a caller or
+// are released. It is soft state of a shard's leader. A repeat may get the grants of a request
+// whose caller has left, by a proposal that is logged after the first one or by a recall, which is
+// not logged. Both, and the release, go through here under one lock: delivered grants are never
+// released, and grants that are being released are never delivered.
 type pendingGrants struct {
 	propose func(*propose.Proposal) error
-	// check returns an error if the shard has no room for a request; failed reports a release that failed.
+	// check returns an error if the shard has no room for a request; failed reports a release that
+	// failed.
 	check  func(*fsm.Request) error
 	format func() fsm.Format // of new entries
 	failed func(doing string, err error)
@@ -39,9 +41,9 @@ type pendingGrant struct {
 	inProgress int
 	// delivered says that a caller received the grants.
 	delivered bool
-	// abandoned are the grants whose caller has left, releasing those whose release was proposed and has no certain
-	// outcome yet. releaseInFlight says that the proposal is in flight, releaseUnknown that an earlier one may have been
-	// applied, or may still be.
+	// abandoned are the grants whose caller has left, releasing those whose release was proposed and
+	// has no certain outcome yet. releaseInFlight says that the proposal is in flight, releaseUnknown
+	// that an earlier one may have been applied, or may still be.
 	abandoned, releasing            []fsm.Grant
 	releaseInFlight, releaseUnknown bool
 	timer                           *time.Timer
@@ -53,10 +55,10 @@ type grantProposal struct {
 	pendingGrant *pendingGrant // of a Reserve with an id
 }
 
-// newPendingGrants returns those of a shard, whose proposer and admission exist. They are closed.
-func newPendingGrants(s *shard) *pendingGrants {
-	return &pendingGrants{closed: true, propose: s.proposer.Enqueue, check: s.admission.Check, format: s.node.Format,
-		failed: s.note}
+// newPendingGrants returns the pending grants of a shard, before its first leadership.
+func newPendingGrants(cfg Config) *pendingGrants {
+	return &pendingGrants{closed: true, propose: cfg.Queue.Enqueue, check: cfg.Admission.Check, format: cfg.Format,
+		failed: cfg.Note}
 }
 
 // open begins a leadership.
@@ -66,7 +68,8 @@ func (pg *pendingGrants) open() {
 	pg.closed, pg.byName = false, map[requestName]*pendingGrant{}
 }
 
-// close forgets all grants: from now on another leader may deliver them. Leases that no repeat collects expire.
+// close forgets all grants: from now on another leader may deliver them. Leases that no repeat
+// collects expire.
 func (pg *pendingGrants) close() {
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
@@ -117,7 +120,8 @@ func (pg *pendingGrants) noteDelivered(c *pendingGrant, a answer) {
 	})
 }
 
-// noteAbandoned ends a reservation whose caller has left. If no repeat collects its grants, they are released.
+// noteAbandoned ends a reservation whose caller has left. If no repeat collects its grants, they
+// are released.
 func (pg *pendingGrants) noteAbandoned(c *pendingGrant, a answer) {
 	pg.finish(c, func() {
 		if a.err != nil || !hasGrants(a.reply) || a.reply.Results[0].Replayed || c.delivered || pg.byName[c.name] != c {
@@ -126,11 +130,12 @@ func (pg *pendingGrants) noteAbandoned(c *pendingGrant, a answer) {
 		if c.abandoned = a.reply.Results[0].Grants; c.timer != nil {
 			c.timer.Stop()
 		}
-		c.timer = time.AfterFunc(repeatWait, func() { pg.release(c) })
+		c.timer = time.AfterFunc(RepeatWait, func() { pg.release(c) })
 	})
 }
 
-// finish ends a reservation. The last one removes its pendingGrant, unless it has grants that a repeat may collect.
+// finish ends a reservation. The last one removes its pendingGrant, unless it has grants that a
+// repeat may collect.
 func (pg *pendingGrants) finish(c *pendingGrant, how func()) {
 	if c == nil {
 		return
@@ -150,6 +155,13 @@ func (pg *pendingGrants) forgetIfDoneLocked(c *pendingGrant) {
 		}
 		delete(pg.byName, c.name)
 	}
+}
+
+// size returns the number of requests whose grants are neither delivered nor released.
+func (pg *pendingGrants) size() int {
+	pg.mu.Lock()
+	defer pg.mu.Unlock()
+	return len(pg.byName)
 }
 
 // isInProgress reports whether reservations of a request are in flight.
@@ -177,8 +189,9 @@ func (pg *pendingGrants) recall(q *fsm.RecallQuery, read func() (fsm.Reading, pr
 	return r, w
 }
 
-// release proposes the release of grants that no repeat collected, without counting an attempt. A release of unknown
-// outcome is proposed again: the grants' fences turn each further one into a refusal.
+// release proposes the release of grants that no repeat collected, without counting an attempt. A
+// release of unknown outcome is proposed again: the grants' fences turn each further one into a
+// refusal.
 func (pg *pendingGrants) release(c *pendingGrant) {
 	pg.mu.Lock()
 	defer pg.mu.Unlock()
@@ -195,7 +208,7 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 		Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {
-		c.timer.Reset(repeatWait)
+		c.timer.Reset(RepeatWait)
 		return
 	}
 	if c.releaseInFlight = true; !again {
@@ -210,7 +223,7 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 	c.releaseInFlight = false
 	if c.releaseUnknown = err != nil && (c.releaseUnknown || errors.Is(err, outcome.ErrUnknownOutcome)); c.releaseUnknown {
 		if pg.byName[c.name] == c {
-			c.timer.Reset(repeatWait)
+			c.timer.Reset(RepeatWait)
 		}
 		return
 	}
@@ -219,7 +232,7 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 	}
 	// meanwhile the caller of a repeat with grants has left too
 	if c.abandoned != nil && !c.delivered && pg.byName[c.name] == c {
-		c.timer.Reset(repeatWait)
+		c.timer.Reset(RepeatWait)
 	}
 	pg.forgetIfDoneLocked(c)
 }

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// listenSecure serves a fake with TLS, and returns its host and port, and a pool with its certificate.
+// listenSecure serves a fake with TLS, and returns its host and port, and a pool with its
+// certificate.
 func listenSecure(t *testing.T, change func(config *tls.Config)) (address string, pool *x509.CertPool) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(NewFake().Handler())
@@ -32,7 +33,8 @@ func listenSecure(t *testing.T, change func(config *tls.Config)) (address string
 	return server.Listener.Addr().String(), pool
 }
 
-// listenAlert answers whatever comes with an alert of TLS, as servers do that are not written in Go.
+// listenAlert answers whatever comes with an alert of TLS, as servers do that are not written in
+// Go.
 func listenAlert(t *testing.T) (address string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -54,7 +56,8 @@ func listenAlert(t *testing.T) (address string) {
 	return l.Addr().String()
 }
 
-// TestWrongPortsEndCallsAtOnce: a mistake in the address that certainly is one fails each kind of call at once, unapplied, and says what to do.
+// TestWrongPortsEndCallsAtOnce: a mistake in the address that certainly is one fails each kind of
+// call at once, unapplied, and says what to do.
 func TestWrongPortsEndCallsAtOnce(t *testing.T) {
 	secure, pool := listenSecure(t, func(*tls.Config) {})
 	mutual, mutualPool := listenSecure(t, func(config *tls.Config) { config.ClientAuth = tls.RequireAnyClientCert })
@@ -106,8 +109,9 @@ func TestWrongPortsEndCallsAtOnce(t *testing.T) {
 	}
 }
 
-// TestASwallowedQuestion: something on the way that never answers the question for a session does not keep calls from being made, of the hot path neither; and
-// those that follow do not wait for it.
+// TestASwallowedQuestion: something on the way that never answers the question for a session does
+// not keep calls from being made, of the hot path neither; and those that follow do not wait for
+// it.
 func TestASwallowedQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network, inner := newPipeNet(), NewFake().Handler()

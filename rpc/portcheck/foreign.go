@@ -1,4 +1,4 @@
-package client
+package portcheck
 
 import (
 	"bytes"
@@ -14,20 +14,24 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// foreignResponse is a response that did not come from Belfry: from a proxy without a server behind it,
-// or from another server at the address. Belfry's responses have a Connect content type, and its
-// errors are JSON with a detail that names Belfry.
-type foreignResponse struct {
-	status int
-	what   string
+// ErrorDomain is the domain of each google.rpc.ErrorInfo that Belfry sends.
+const ErrorDomain = "belfry"
+
+// A ForeignResponse is a response that did not come from Belfry: from a proxy without a server
+// behind it, or from another server at the address. Belfry's responses have a Connect content type,
+// and its errors are JSON with a detail that names Belfry.
+type ForeignResponse struct {
+	// Status is the HTTP status. What is its text and the content type.
+	Status int
+	What   string
 }
 
 // refusalBytesMax is larger than any error of Belfry.
 const refusalBytesMax = 1 << 20
 
-// foreignIn returns nil if a response may have come from Belfry. It reads the body of an error and
+// ForeignIn returns nil if a response may have come from Belfry. It reads the body of an error and
 // restores it.
-func foreignIn(res *http.Response) (*foreignResponse, error) {
+func ForeignIn(res *http.Response) (*ForeignResponse, error) {
 	content, _, _ := strings.Cut(res.Header.Get("Content-Type"), ";")
 	switch content = strings.TrimSpace(content); {
 	case res.StatusCode == http.StatusOK && strings.HasPrefix(content, "application/"):
@@ -42,7 +46,7 @@ func foreignIn(res *http.Response) (*foreignResponse, error) {
 			return nil, nil
 		}
 	}
-	return &foreignResponse{status: res.StatusCode, what: strings.TrimSpace(res.Status + " " + content)}, nil
+	return &ForeignResponse{Status: res.StatusCode, What: strings.TrimSpace(res.Status + " " + content)}, nil
 }
 
 // readAgain is a body that is read a second time.
@@ -65,7 +69,7 @@ func explained(body []byte) bool {
 			continue
 		}
 		value, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(detail.Value, "="))
-		if err == nil && proto.Unmarshal(value, &info) == nil && info.GetDomain() == errorDomain {
+		if err == nil && proto.Unmarshal(value, &info) == nil && info.GetDomain() == ErrorDomain {
 			return true
 		}
 	}
@@ -73,50 +77,51 @@ func explained(body []byte) bool {
 }
 
 // Error returns the status and what it means.
-func (r *foreignResponse) Error() string {
-	if r.temporary() {
-		return fmt.Sprintf("HTTP %s, which is no answer of Belfry", r.what)
+func (r *ForeignResponse) Error() string {
+	if r.Temporary() {
+		return fmt.Sprintf("HTTP %s, which is no answer of Belfry", r.What)
 	}
-	return fmt.Sprintf("HTTP %s, which is no answer of Belfry: the address is not that of a Belfry server", r.what)
+	return fmt.Sprintf("HTTP %s, which is no answer of Belfry: the address is not that of a Belfry server", r.What)
 }
 
-// temporary reports whether a further attempt may succeed: a proxy has lost its server, or is busy.
-func (r *foreignResponse) temporary() bool {
-	switch r.status {
+// Temporary reports whether a further attempt may succeed: a proxy has lost its server, or is busy.
+func (r *ForeignResponse) Temporary() bool {
+	switch r.Status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return false
 	default:
-		return r.status >= http.StatusInternalServerError
+		return r.Status >= http.StatusInternalServerError
 	}
 }
 
-// notExecuted reports whether the status proves that no Belfry server executed the request: a gateway or
-// another server sends it before it forwards or executes a request. With any other status the request
-// may have been executed, for example behind a filter that replaces responses.
-func (r *foreignResponse) notExecuted() bool {
-	switch r.status {
+// NotExecuted reports whether the status proves that no Belfry server executed the request: a
+// gateway or another server sends it before it forwards or executes a request. With any other
+// status the request may have been executed, for example behind a filter that replaces responses.
+func (r *ForeignResponse) NotExecuted() bool {
+	switch r.Status {
 	case http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect,
 		http.StatusBadRequest, http.StatusUnauthorized, http.StatusNotFound, http.StatusMethodNotAllowed,
 		http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType,
-		http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusTooManyRequests, http.StatusRequestHeaderFieldsTooLarge,
+		http.StatusMisdirectedRequest, http.StatusUpgradeRequired, http.StatusTooManyRequests,
+		http.StatusRequestHeaderFieldsTooLarge,
 		http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 		return true
 	}
 	return false
 }
 
-// code returns the nearest Connect code.
-func (r *foreignResponse) code() connect.Code {
+// Code returns the nearest Connect code.
+func (r *ForeignResponse) Code() connect.Code {
 	switch {
-	case r.temporary():
+	case r.Temporary():
 		return connect.CodeUnavailable
-	case r.status == http.StatusUnauthorized:
+	case r.Status == http.StatusUnauthorized:
 		return connect.CodeUnauthenticated
-	case r.status == http.StatusForbidden:
+	case r.Status == http.StatusForbidden:
 		return connect.CodePermissionDenied
-	case r.status == http.StatusRequestEntityTooLarge:
+	case r.Status == http.StatusRequestEntityTooLarge:
 		return connect.CodeResourceExhausted
 	default:
 		return connect.CodeUnimplemented

@@ -1,8 +1,7 @@
-package node
+package longpoll
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
@@ -13,11 +12,19 @@ import (
 	"github.com/belfrydb/belfry/node/propose"
 )
 
+const (
+	// never is a wait that always ends by something else.
+	never = 365 * 24 * time.Hour
+	// settlePoll is the time between two checks of settle whether reservations are in flight.
+	settlePoll = time.Millisecond
+)
+
 // queueView is what the dispatcher reads of a queue.
 type queueView struct {
 	queue *waitQueue
-	// reserving is waitQueue.reserving from before the machine was read. A reservation that is applied between the two
-	// reads counts twice, never zero times, and its answer makes run check the queue again.
+	// reserving is waitQueue.reserving from before the machine was read. A reservation that is applied
+	// between the two reads counts twice, never zero times, and its answer makes run check the queue
+	// again.
 	reserving uint64
 	available uint64
 	withheld  bool
@@ -61,7 +68,7 @@ func (ws *waiters) run(ctx context.Context) {
 
 // untilDue returns the time until the next scheduled check.
 func (ws *waiters) untilDue() time.Duration {
-	now := ws.clock.Now()
+	now := ws.cfg.Clock.Now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.dirty) > 0 {
@@ -75,7 +82,7 @@ func (ws *waiters) untilDue() time.Duration {
 
 // readQueues reads the dirty queues from the machine.
 func (ws *waiters) readQueues() []queueView {
-	now := ws.clock.Now()
+	now := ws.cfg.Clock.Now()
 	ws.mu.Lock()
 	for len(ws.due) > 0 && ws.due[0].next <= now {
 		q := ws.due[0]
@@ -98,7 +105,7 @@ func (ws *waiters) readQueues() []queueView {
 	if len(looks) == 0 {
 		return nil
 	}
-	ws.view(func(m *machine.Machine, now fsm.Time) {
+	ws.cfg.View(func(m *machine.Machine, now fsm.Time) {
 		for i := range looks {
 			looks[i].available, looks[i].next = m.Available(looks[i].queue.name, now)
 			looks[i].withheld = looks[i].available == 0 && m.Withheld(looks[i].queue.name, now)
@@ -116,7 +123,7 @@ func (ws *waiters) repeatedWaiters() []reserveAttempt {
 	ws.mu.Unlock()
 	var asks []reserveAttempt
 	for _, w := range repeats {
-		if !ws.view.Remembers(w.request) {
+		if !ws.cfg.View.Remembers(w.request) {
 			continue
 		}
 		ws.mu.Lock()
@@ -134,11 +141,11 @@ func (ws *waiters) chooseWaiters(looks []queueView) []reserveAttempt {
 	if len(looks) == 0 {
 		return nil
 	}
-	now := ws.clock.Now()
+	now := ws.cfg.Clock.Now()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.looking = false
-	scarce := ws.admission.ParkedPause()
+	scarce := ws.cfg.Admission.ParkedPause()
 	var asks []reserveAttempt
 	for _, lk := range looks {
 		q := lk.queue
@@ -173,11 +180,11 @@ func (ws *waiters) admitWaiters(asks []reserveAttempt, q *waitQueue, free uint64
 		if n.waiter.state != parked {
 			continue
 		}
-		a, refused := ws.admission.AdmitParked(n.waiter.request, q.name)
+		a, refused := ws.cfg.Admission.AdmitParked(n.waiter.request, q.name)
 		if refused.Pause > 0 {
 			ws.recheckBy(q, now.Add(refused.Pause))
 			if refused.LeasesFull {
-				ws.admission.Quotas.NoteRefusedLeases(q.name, n.unmet(free))
+				ws.cfg.Admission.Quotas.NoteRefusedLeases(q.name, n.unmet(free))
 			}
 			if refused.Ends {
 				break
@@ -217,7 +224,7 @@ func (n *waitNode) unmet(free uint64) (sum uint64) {
 // propose proposes the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	pr := &grantProposal{Proposal: propose.Proposal{
-		Reservation: a.reservation, Request: a.request, Encoded: codec.AppendRequest(nil, a.request), Format: ws.format(),
+		Reservation: a.reservation, Request: a.request, Encoded: codec.AppendRequest(nil, a.request), Format: ws.cfg.Format(),
 		Came: max(a.waiter.came, a.queue.opened),
 	}}
 	pr.Complete = func(reply propose.Reply, err error) {
@@ -227,7 +234,7 @@ func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
 	err := ws.grants.enqueue(pr)
 	if err != nil {
 		a.reservation.Release()
-		ws.stats.failed(err, 1)
+		ws.cfg.Failed(err, 1)
 		ws.reserveDone(ctx, a, propose.Reply{}, err)
 	}
 }
@@ -260,108 +267,6 @@ func (ws *waiters) reserveDone(ctx context.Context, a reserveAttempt, reply prop
 	}
 }
 
-// releaseAbandoned releases the grants of a request whose caller has left, without counting an attempt: at once if the
-// request has no id, else if no repeat collects them.
-func (s *shard) releaseAbandoned(ctx context.Context, c *pendingGrant, a answer) {
-	if c != nil {
-		s.pendingGrants.noteAbandoned(c, a)
-		return
-	}
-	if a.err != nil || !hasGrants(a.reply) {
-		return
-	}
-	req := releaseOf(a.reply.Results[0].Grants)
-	s.spawn(func() { // if the shard is being stopped, the leases expire
-		ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
-		defer cancel()
-		if _, err := s.do(ctx, req); err != nil {
-			s.note("releasing jobs whose caller had left; their leases will expire", err)
-		}
-	})
-}
-
-// reserve carries out a Reserve. It parks the call if there is no job and wait allows it.
-func (s *shard) reserve(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
-	if _, err := s.leader(); err != nil {
-		return propose.Reply{}, err
-	}
-	if req.ID != "" && s.machineView().Remembers(req) { // the answer to an earlier attempt is known
-		return s.do(ctx, req)
-	}
-	if err := s.admission.Check(req); err != nil {
-		s.stats.failed(err, 1)
-		return propose.Reply{}, err
-	}
-	switch {
-	case req.ID != "" && (wait.For <= 0 || wait.stopped()) && s.pendingGrants.isInProgress(req): // or soon
-		return s.do(ctx, req)
-	case wait.stopped():
-		return propose.Reply{Results: make([]fsm.Result, 1)}, nil
-	case wait.For > 0:
-		return s.park(ctx, req, wait)
-	case s.hasFreeJobs(req.Commands[0].(*fsm.Reserve).Queues):
-		return s.reserveNow(ctx, req)
-	default:
-		return propose.Reply{Results: make([]fsm.Result, 1)}, nil
-	}
-}
-
-// park parks a Reserve.
-func (s *shard) park(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
-	reply, err := s.waiters.wait(ctx, req, wait)
-	if err != nil {
-		err = s.refusal(err)
-	}
-	return reply, err
-}
-
-// emptyEntryWait is how long a call without a wait is parked if other calls of its entry took all jobs that the entry
-// made ready.
-const emptyEntryWait = 250 * time.Millisecond
-
-// reserveNow reserves without waiting. One entry makes at most fsm.StepMax due jobs of a queue ready. If many callers
-// meet a large backlog, the last ones of an entry would get nothing although thousands of jobs are due. They are parked
-// briefly, for the next entries.
-func (s *shard) reserveNow(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
-	reply, err := s.do(ctx, req)
-	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) ||
-		!s.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
-		return reply, err
-	}
-	return s.parkBriefly(ctx, req, reply)
-}
-
-// parkBriefly parks a call for a moment after an entry that granted nothing, of which first is the answer. It returns
-// first if no reservation of the call is logged meanwhile.
-func (s *shard) parkBriefly(ctx context.Context, req *fsm.Request, first propose.Reply) (propose.Reply, error) {
-	wait := emptyEntryWait
-	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)/2) // the rest is for the answer
-	}
-	reply, err := s.park(ctx, req, Wait{For: wait})
-	if err == nil && reply.Witness == (propose.Witness{}) {
-		return first, nil
-	}
-	return reply, err
-}
-
-// hasJobs reports whether one of the queues has a reservable job, even one that a waiter is about to get.
-func (s *shard) hasJobs(queues []string) bool {
-	return slices.ContainsFunc(s.machineView().Available(queues), func(jobs uint64) bool { return jobs > 0 })
-}
-
-// hasFreeJobs reports whether one of the queues has a reservable job that no waiter is about to get.
-func (s *shard) hasFreeJobs(queues []string) bool {
-	// read first: a job that is granted meanwhile counts twice, never zero times
-	reserving := s.waiters.reservingJobs(queues)
-	for i, jobs := range s.machineView().Available(queues) {
-		if jobs > reserving[i] {
-			return true
-		}
-	}
-	return false
-}
-
 // reservingJobs returns how many jobs of each queue the waiters are about to get.
 func (ws *waiters) reservingJobs(queues []string) []uint64 {
 	ws.mu.Lock()
@@ -373,4 +278,32 @@ func (ws *waiters) reservingJobs(queues []string) []uint64 {
 		}
 	}
 	return asking
+}
+
+// settle checks all queues and returns when no reservable job waits to be granted.
+func (ws *waiters) settle(ctx context.Context) error {
+	ws.mu.Lock()
+	ws.markAll()
+	ws.mu.Unlock()
+	look := time.NewTicker(settlePoll)
+	defer look.Stop()
+	for !ws.settled() {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// settled reports whether no queue is being checked or has reservations in flight.
+func (ws *waiters) settled() bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	busy := ws.closed == nil && (ws.looking || len(ws.dirty) > 0)
+	for _, q := range ws.queues {
+		busy = busy || q.reserving > 0
+	}
+	return !busy
 }

@@ -1,6 +1,8 @@
-package node
+package longpoll
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -18,7 +20,7 @@ import (
 // Two entries may be answered in the wrong order: what came free in one queue is passed over while
 // a waiter's reservation seems to be on its way, although it was applied before and found nothing.
 func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
-	ws := newWaiters(10)
+	ws := newWaiters(Config{WaitersMax: 10}, nil, nil)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
@@ -39,7 +41,7 @@ func TestWaiterThatComesBackEmptyHasAllItsQueuesLookedAt(t *testing.T) {
 }
 
 func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
-	ws := newWaiters(10)
+	ws := newWaiters(Config{WaitersMax: 10}, nil, nil)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a", "b"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
@@ -56,12 +58,13 @@ func TestEntryThatIsAppliedTooLateWakesAll(t *testing.T) {
 
 func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	hand := clocktest.NewHand()
-	ws := newWaiters(10)
-	ws.clock = clock.NewShard(hand, time.Second)
-	ws.admission = admit.New(admit.Config{
-		Leads: func() bool { return true }, Voters: func() *admit.VotersError { return nil }, Space: &storage.Space{},
-		Memory: admit.NewMemory(0, nil, slog.New(slog.DiscardHandler)), NodeLimited: new(atomic.Bool),
-	})
+	ws := newWaiters(Config{
+		WaitersMax: 10, Clock: clock.NewShard(hand, time.Second),
+		Admission: admit.New(admit.Config{
+			Leads: func() bool { return true }, Voters: func() *admit.VotersError { return nil }, Space: &storage.Space{},
+			Memory: admit.NewMemory(0, nil, slog.New(slog.DiscardHandler)), NodeLimited: new(atomic.Bool),
+		}),
+	}, nil, nil)
 	ws.open()
 	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: []string{"a"}}}}
 	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), done: make(chan answer, 1)}
@@ -85,5 +88,17 @@ func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	want := []time.Duration{10 * ms, 20 * ms, 40 * ms, 80 * ms, 160 * ms, 320 * ms, 640 * ms, time.Second, time.Second}
 	if diff := cmp.Diff(want, pauses); diff != "" {
 		t.Errorf("pauses (-want +got):\n%s", diff)
+	}
+}
+
+// settle waits for reservations under way, no longer than its context.
+func TestSettleWaitsForReservations(t *testing.T) {
+	ws := newWaiters(Config{WaitersMax: 1}, nil, nil)
+	ws.queues["orders"] = &waitQueue{name: "orders", heapIndex: -1, reserving: 1}
+	gone := errors.New("gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	if err := ws.settle(ctx); !errors.Is(err, gone) {
+		t.Errorf("with a reservation under way it ends with %v", err)
 	}
 }

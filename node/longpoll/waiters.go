@@ -1,4 +1,4 @@
-package node
+package longpoll
 
 import (
 	"container/heap"
@@ -10,14 +10,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
-	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
-// emptyPause is how long a queue pauses after two reservations came back empty although jobs were available; it doubles
-// up to emptyPauseMax. It only bounds the cost of a disagreement between counting and granting.
+// emptyPause is how long a queue pauses after two reservations came back empty although jobs were
+// available; it doubles up to emptyPauseMax. It only bounds the cost of a disagreement between
+// counting and granting.
 const (
 	emptyPause    = 10 * time.Millisecond
 	emptyPauseMax = time.Second
@@ -28,13 +28,8 @@ const (
 // there are jobs, so a due job costs one log entry whatever the number of waiters. Its one timer is
 // set to the first moment at which time alone may make a job due.
 type waiters struct {
-	most      int
-	clock     *clock.Shard
-	view      admit.View
-	admission *admit.Admission
-	grants    *pendingGrants
-	stats     *shardCounters
-	format    func() fsm.Format // of new entries
+	cfg    Config
+	grants *pendingGrants
 	// abandoned receives the answer of a call whose caller has left.
 	abandoned func(ctx context.Context, c *pendingGrant, a answer)
 	wake      wakeup.Signal
@@ -63,12 +58,12 @@ type waitQueue struct {
 	dirty     bool
 	next      fsm.Time // time of the next check; 0 for none
 	heapIndex int      // in waiters.due; -1 if it is not there
-	// withheld says that at the last check there were jobs that nothing may reserve, opened when that last ended while
-	// calls waited.
+	// withheld says that at the last check there were jobs that nothing may reserve, opened when that
+	// last ended while calls waited.
 	withheld bool
 	opened   fsm.Time
-	// emptyCount counts the reservations that came back empty since the last pause, pauses the pauses since the last
-	// grant.
+	// emptyCount counts the reservations that came back empty since the last pause, pauses the pauses
+	// since the last grant.
 	emptyCount, pauses int
 }
 
@@ -90,9 +85,10 @@ type waiterState uint8
 
 const (
 	parked waiterState = iota
-	// reserving: its reservation is in flight. It keeps its nodes, since the reservation may come back empty.
+	// reserving: its reservation is in flight. It keeps its nodes, since the reservation may come back
+	// empty.
 	reserving
-	// abandoned: as reserving, but the caller has left; see shard.releaseAbandoned.
+	// abandoned: as reserving, but the caller has left; see Calls.releaseAbandoned.
 	abandoned
 	answered
 )
@@ -109,20 +105,11 @@ type waiter struct {
 	pendingGrant *pendingGrant // of the reservation that was answered
 }
 
-// newShardWaiters returns the waiters of a shard, whose admission and pendingGrants exist.
-func newShardWaiters(s *shard) *waiters {
-	ws := newWaiters(s.cfg.WaitersMax)
-	ws.clock, ws.view, ws.admission = s.clock, s.machineView(), s.admission
-	ws.grants, ws.stats, ws.format = s.pendingGrants, s.stats, s.node.Format
-	ws.abandoned = s.releaseAbandoned
-	return ws
-}
-
-// newWaiters returns waiters that refuse all calls until open. Its other parts are set by
-// newShardWaiters; tests set what they need.
-func newWaiters(most int) *waiters {
+// newWaiters returns waiters that refuse all calls until open.
+func newWaiters(cfg Config, grants *pendingGrants,
+	abandoned func(ctx context.Context, c *pendingGrant, a answer)) *waiters {
 	return &waiters{
-		most: most, wake: wakeup.New(), closed: outcome.ErrNoLeader,
+		cfg: cfg, grants: grants, abandoned: abandoned, wake: wakeup.New(), closed: outcome.ErrNoLeader,
 		queues: map[string]*waitQueue{}, byName: map[requestName][]*waiter{}, tenants: map[string]int{},
 	}
 }
@@ -173,9 +160,20 @@ func (ws *waiters) size() int {
 	return ws.count
 }
 
+// waiting calls each with each queue for which calls wait, and their number.
+func (ws *waiters) waiting(each func(queue string, calls int)) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for name, q := range ws.queues {
+		each(name, q.size)
+	}
+}
+
 // wait parks a Reserve until it is granted jobs, its wait is over or ctx ends.
 func (ws *waiters) wait(ctx context.Context, req *fsm.Request, wait Wait) (propose.Reply, error) {
-	w := &waiter{request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.clock.Now(), done: make(chan answer, 1)}
+	w := &waiter{
+		request: req, reserve: req.Commands[0].(*fsm.Reserve), came: ws.cfg.Clock.Now(), done: make(chan answer, 1),
+	}
 	if err := ws.add(w); err != nil {
 		return propose.Reply{}, err
 	}
@@ -205,8 +203,8 @@ func (ws *waiters) add(w *waiter) error {
 	if ws.closed != nil {
 		return ws.closed
 	}
-	tenant := propose.TenantOf(w.request)
-	if ws.count >= ws.most && (ws.tenants[tenant] >= ws.most/propose.ReservedShare || ws.count >= 2*ws.most) {
+	tenant, most := propose.TenantOf(w.request), ws.cfg.WaitersMax
+	if ws.count >= most && (ws.tenants[tenant] >= most/propose.ReservedShare || ws.count >= 2*most) {
 		return fmt.Errorf("%w: %d calls are waiting", outcome.ErrOverloaded, ws.count)
 	}
 	w.nodes = make([]waitNode, len(w.reserve.Queues))
@@ -387,7 +385,8 @@ func (ws *waiters) markAll() {
 	}
 }
 
-// markRepeats makes run check whether an earlier attempt at a request has grants for its waiters. mu is held.
+// markRepeats makes run check whether an earlier attempt at a request has grants for its waiters.
+// mu is held.
 func (ws *waiters) markRepeats(name requestName) {
 	if name.id == "" || len(ws.byName[name]) == 0 {
 		return
