@@ -21,7 +21,7 @@ type mirrorMeters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
-	blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
+	blind  bool                           // whether no bridge reads the entries in Redis, because it leaves them there
 
 	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack,
 	ended *prometheus.Desc
