@@ -287,8 +287,8 @@ func (c *compose) end(ctx context.Context, l *lab.Lab) error {
 	return errors.Join(append(problems, err, os.RemoveAll(c.file("bin")), os.RemoveAll(c.file("journals")))...)
 }
 
-// collect takes the journals out of the containers. They belong to the server's user; docker hands
-// them over as files of whoever asks.
+// collect copies the journals out of the containers. They belong to the server's user; docker hands
+// them over as files of the user that asks.
 func (c *compose) collect(ctx context.Context, l *lab.Lab) error {
 	for _, n := range l.Nodes() {
 		if _, err := c.run(ctx, "docker", "cp", c.container(n.Name)+":"+composeJournals+"/.", l.Journals()); err != nil {

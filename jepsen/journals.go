@@ -94,8 +94,8 @@ func readJournal(path, node string) (checker.Journal, error) {
 	return j, nil
 }
 
-// cutShort says which replicas are not in the journals of their nodes as far as they were applied:
-// whoever wrote no journal would agree with everybody.
+// cutShort reports the replicas whose journals end before the index that they had applied. A node
+// without a journal would agree with every other node.
 func cutShort(replicas []replica, journals []checker.Journal) (missing []report.Violation) {
 	for _, r := range replicas {
 		var last, own uint64 // of the shard's entries up to r.Applied; Raft's own are in no journal

@@ -47,7 +47,7 @@ func conclude(err error, out, problems io.Writer) int {
 		return exitInvalid
 	}
 	fmt.Fprintln(problems, "jepsen:", err)
-	// Whoever reads the last line only must not take a run that broke for one that held.
+	// A reader of only the last line must not take a run that broke for a valid one.
 	what, _, _ := strings.Cut(err.Error(), "\n")
 	fmt.Fprintf(out, "verdict: invalid: it could not be carried out: %s\n", what)
 	return exitInvalid

@@ -44,7 +44,7 @@ func (w *wires) ClientURL(client, node string) (string, error) {
 	return w.Network.ClientURL(client, node)
 }
 
-// clients returns who became part of it.
+// clients returns the clients that became part of it.
 func (w *wires) clients() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

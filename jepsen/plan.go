@@ -30,8 +30,8 @@ func composites() []string {
 	}
 }
 
-// alone are the kinds that change who is part of the cluster, or what a node has on its disk: they
-// wait for a whole cluster and are not mixed with others.
+// alone reports whether a kind of fault changes the members of the cluster, or the contents of a
+// node's disk. Such faults wait for a whole cluster and are not mixed with others.
 func alone(f nemesis.Fault) bool {
 	switch f.Number {
 	case 33, 34, 35, 36, 37, 38, 46, 49, 50, 51, 52, 53:
@@ -114,8 +114,8 @@ func (s settings) next(n int, nemeses []string) settings {
 	if s.network == network.Auto && n%3 == 2 { // namespaces where they can be made, and loopback in one of three
 		s.network = network.Loopback
 	}
-	// One in four is of a cluster that asks everybody who he is, as are those that rotate what it goes
-	// by. Not the last of four, which strikes alone.
+	// One run in four has a secured cluster, and so have runs that rotate secrets. It is not the last
+	// of four, which strikes alone.
 	s.secured = s.secured || s.workloads == "all" && n%4 == 1
 	return s
 }

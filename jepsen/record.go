@@ -39,8 +39,8 @@ type record struct {
 	Loaded  time.Duration `json:"loadedNs"`
 	Healed  time.Duration `json:"healedNs"`
 	Drained time.Duration `json:"drainedNs"`
-	// Faults are what struck, Clocks how wrong clocks were, Removals who left the cluster, Probes what
-	// was tried after the last fault.
+	// Faults are the faults that struck, Clocks the errors of clocks, Removals the nodes that left the
+	// cluster, Probes the attempts after the last fault.
 	Faults   []report.Fault     `json:"faults"`
 	Clocks   []checker.Clock    `json:"clocks"`
 	Removals []checker.Removal  `json:"removals"`
@@ -52,8 +52,7 @@ type record struct {
 	// least.
 	Journals map[string]int64 `json:"journals"`
 	Replicas []replica        `json:"replicas"`
-	// Secured says that the cluster asked everybody who he was, Roots are the tokens that nodes found
-	// in their files.
+	// Secured says that the cluster was secured, Roots are the tokens that nodes found in their files.
 	Secured bool          `json:"secured,omitempty"`
 	Roots   []access.Root `json:"roots,omitempty"`
 	// Calls is how many calls the history has, Passages how many payloads came to Redis or left it.

@@ -196,7 +196,7 @@ func (e *experiment) play(ctx context.Context) error {
 	err := e.load(ctx)
 	if ctx.Err() != nil {
 		e.kept.Loaded = e.history.Now()
-		return nil // whoever broke it off is told so, and not what the cluster did then
+		return nil // the user is told of the interrupt, and not what the cluster did then
 	}
 	if lasting, ok := errors.AsType[*nemesis.HealError](err); ok {
 		e.kept.Loaded = e.history.Now()
@@ -264,10 +264,10 @@ func (e *experiment) queues() []string {
 	return slices.Concat(workload.Queues(e.workloads), e.prober.Queues(), []string{workload.Founding})
 }
 
-// ringMax is how long a consumer who waits may take to get a job, with nothing else going on.
+// ringMax is the longest time until a waiting consumer gets a job, with no other load.
 const ringMax = 2500 * time.Millisecond
 
-// ring looks how soon consumers who wait at every node get a job.
+// ring measures how soon waiting consumers at every node get a job.
 func (e *experiment) ring(ctx context.Context, invariant string, by workload.Ring) {
 	took, err := workload.RingAll(ctx, e.target(members), by)
 	if err == nil && took > ringMax {

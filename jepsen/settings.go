@@ -40,8 +40,8 @@ type settings struct {
 	env []string
 }
 
-// What strikes if nobody says what: a few faults that everybody has, in the order of nothing but
-// this list. The second part is out of reach in containers.
+// These faults strike by default: a few that work everywhere, in no order but that of this list.
+// The second part does not work in containers.
 const (
 	usual         = "usual"
 	usualAnywhere = "kill-leader,pause-leader,restart,transfer,clock-forward,lag-install"
@@ -49,8 +49,8 @@ const (
 	usualOnDisks  = "power-all"
 )
 
-// usualNemeses returns what is usual here. Whoever asks for disks and has none hears of it; whoever
-// asks for nothing has no need of them.
+// usualNemeses returns the default faults for this host. It has faults of disks only where disks can
+// be mounted. A run that names such a fault elsewhere fails.
 func usualNemeses(compose bool) string {
 	if compose {
 		return usualAnywhere
@@ -70,7 +70,7 @@ func parse(args []string) (*settings, error) {
 // flags returns the flags that set them.
 func (s *settings) flags(name string) *flag.FlagSet {
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // what is wrong is said by whoever gets the error
+	flags.SetOutput(io.Discard) // the caller prints the error
 	flags.IntVar(&s.nodes, "nodes", 3, "how many nodes found the cluster")
 	flags.IntVar(&s.shards, "shards", 3, "how many shards it has")
 	flags.DurationVar(&s.time, "time", time.Minute, "for how long clients work and faults strike")

@@ -28,9 +28,8 @@ type BridgeOptions struct {
 	// NoIn leaves what Redisson's processes offer to them; NoOut leaves jobs that fall due to the
 	// consumers of Belfry.
 	NoIn, NoOut bool
-	// Again decides that the jobs come over again after an export or a rollback took them back.
-	// Without it the bridge waits then, with [ErrTakenBack] as a notice, until somebody decides
-	// that.
+	// Again decides that the jobs are imported again after an export or a rollback took them back.
+	// Without it the bridge then waits for such a decision, with [ErrTakenBack] as a notice.
 	Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
@@ -101,7 +100,7 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 	err := i.turn(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
-			// nor leave what an import had claimed where nobody finds it
+			// nor leave claimed entries of an import where no run would find them
 			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err }
 		}
 		if err := i.Persist(ctx, prepare); err != nil { // both settle, which is for before anything rings

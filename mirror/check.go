@@ -32,11 +32,12 @@ func (l *link) check(ctx context.Context) error {
 	return l.CheckPair(ctx)
 }
 
-// nothing is a script that Redis runs for whoever may run scripts over its keys.
+// nothing is a script without effect. Redis runs it only for a user who may run scripts over its
+// keys.
 var nothing = redis.NewScript("return 0")
 
-// rights refuses a user who may not run scripts over the keys, and a queue whose keys are no one's
-// to use together.
+// rights refuses a user who may not run scripts over the keys, and a queue whose keys cannot be
+// used together.
 func (l *link) rights(ctx context.Context) error {
 	if err := nothing.Run(ctx, l.Redis, nil).Err(); err != nil {
 		return pair.Explain(err)

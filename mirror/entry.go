@@ -96,8 +96,8 @@ func untag(tag string) (created, id string) {
 	return created, id
 }
 
-// entryID is the id that an entry's job has: the same whoever brings it over, and how often, until
-// the epoch changes.
+// entryID is the id of an entry's job. It is the same for every process and every repeat, until the
+// epoch changes.
 func entryID(epoch int, redisQueue, member string) string {
 	h := sha256.New()
 	for _, part := range []string{"redisson", strconv.Itoa(epoch), redisQueue} {

@@ -29,7 +29,7 @@ func (e *exporter) checked(what, found string, ok bool) {
 	e.checks = append(e.checks, pair.Check{What: what, Found: found, OK: ok})
 }
 
-// checkOwner notes who mirrors the queue, which link.check has made sure of.
+// checkOwner records the owner of the mirror, which link.check has verified.
 func (e *exporter) checkOwner(ctx context.Context) error {
 	owner, err := e.Redis.HMGet(ctx, e.keys.state, "cluster").Result()
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 // askEvery is how often standing work looks whether it may begin.
 const askEvery = time.Second
 
-// ErrTakenBack says that an export or a rollback took the jobs back to Redisson, and nobody decided
-// since that they come over again.
+// ErrTakenBack says that an export or a rollback took the jobs back to Redisson, and that no later
+// decision imports them again.
 var ErrTakenBack = errors.New("the jobs were taken back to Redisson; 'belfry mirror import', 'cutover' or 'run " +
 	"--again' brings them over again")
 
@@ -29,7 +29,7 @@ func (i *importer) turn(ctx context.Context, work func(ctx context.Context) erro
 			return err
 		case takes && !i.standing:
 			return fmt.Errorf("%w; run this again when that has ended, if it was killed in %v", pair.ErrWished, i.Hold)
-		case !takes: // who is started during a rollback did not decide after it
+		case !takes: // a start during a rollback is no decision after it
 			if asked, err = i.CurrentEpoch(ctx); err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ func (i *importer) turn(ctx context.Context, work func(ctx context.Context) erro
 		if err == nil {
 			if i.counts.TakenBack {
 				i.counts.TakenBack = false
-				i.report() // Redis may be out of sight for long, which nobody would learn of a bridge that is said to wait
+				i.report() // Redis may stay unreachable, and the report of a waiting bridge would hide that
 			}
 			err = i.WithHold(ctx, func(ctx context.Context) error { return i.givingWay(ctx, asked, work) })
 		}

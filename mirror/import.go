@@ -29,10 +29,9 @@ type ImportOptions struct {
 	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those
 	// consumers should have been stopped; each payload goes to one side only.
 	Ready bool
-	// Follow goes on with what Redisson's processes offer, until the context ends. It lets an
-	// export or a rollback have the queue, and waits after it, with [ErrTakenBack] as a notice,
-	// until somebody decides that the jobs come over again: by an import without Follow, or one
-	// with Again.
+	// Follow continues with entries that Redisson's processes offer, until the context ends. It
+	// releases the queue for an export or a rollback. Then it waits, with [ErrTakenBack] as a notice,
+	// until an import without Follow, or one with Again, decides that the jobs are imported again.
 	Follow, Again bool
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1, default 0.25.
 	Share float64
@@ -323,8 +322,8 @@ func (i *importer) cycle(ctx context.Context) (int, error) {
 	return c.taken + rung, nil
 }
 
-// catchUp commits what the hand-over keys have, that of the ready list also if it is not to be
-// taken along: whoever claimed it may not come again.
+// catchUp commits the entries in the hand-over keys. It includes payloads of the ready list even if
+// those are not to be imported, because the process that claimed them may not come again.
 func (i *importer) catchUp(ctx context.Context) error {
 	for {
 		left, err := i.left(ctx, i.keys.handover)

@@ -122,9 +122,9 @@ func nameOf(tagged string) string {
 	return tagged
 }
 
-// Inspect looks at one delayed queue of Redisson. It changes nothing, and reads all entries a page
-// at a time; what others do meanwhile makes its numbers approximate. The error is [ErrNoQueue] if
-// Redis has no key of it, the mirror's own among them, and nobody listens.
+// Inspect examines one delayed queue of Redisson. It changes nothing, and reads all entries a page
+// at a time; concurrent changes make its numbers approximate. The error is [ErrNoQueue] if Redis
+// has no key of the queue, not even one of the mirror, and no process listens.
 func Inspect(ctx context.Context, r redis.UniversalClient, queue string) (*Finding, error) {
 	found, err := inspect(ctx, r, queue)
 	if err != nil || found.Processes > 0 {

@@ -8,7 +8,7 @@ import (
 // keys are the keys of one queue in Redis: Redisson's, and the mirror's own beside them.
 type keys struct {
 	redisson.Keys
-	state    string // who mirrors the queue
+	state    string // the owner of the mirror
 	handover string // claimed entries that Belfry may not have yet
 	orphans  string // members that were in the list only
 	aside    string // entries that Belfry cannot take

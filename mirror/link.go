@@ -25,9 +25,9 @@ func newLink(r redis.UniversalClient, c *client.Client, o pair.Options) link {
 	return link{pair.New(o), k}
 }
 
-// settle has Redis refuse the scripts of whoever had the hold before, and cancels the jobs that an
-// export wrote back or a bridge put on the ready list and did not come to remove. Afterwards no job
-// is in both.
+// settle makes Redis refuse the scripts of earlier holders. It cancels jobs that an export wrote
+// back, or that a bridge put on the ready list, and that were not removed. Afterwards no job is in
+// both.
 func (l *link) settle(ctx context.Context) error {
 	if err := l.RefuseEarlier(ctx); err != nil {
 		return err

@@ -111,7 +111,7 @@ func Cutover(ctx context.Context, r redis.UniversalClient, c *client.Client, o C
 	o.Follow, o.Again = true, true
 	i := newImporter(newLink(r, c, pair.Options{RedisQueue: o.RedisQueue, Queue: o.Queue, Share: o.Share,
 		Hold: o.Hold, Notice: o.Notice}), o.ImportOptions)
-	i.standing = false // it is a step that somebody takes, and looks at
+	i.standing = false // a person runs this step and reads its result
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	watched := make(chan struct{})

@@ -116,8 +116,8 @@ func (e *exporter) returnIDs(ctx context.Context, ids []string) (int, error) {
 	return total, nil
 }
 
-// write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: what is in Redis
-// should not be in Belfry as well when somebody stops the export.
+// write makes entries of jobs and removes the jobs, also if ctx ends meanwhile: a job that is in
+// Redis should not stay in Belfry when the export is stopped.
 func (e *exporter) write(ctx context.Context, jobs []returned) error {
 	if err := e.AwaitRest(ctx); err != nil {
 		return err

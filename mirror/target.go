@@ -21,8 +21,8 @@ type Target struct {
 	// DedupForever says whether it remembers ids without end, which an import has it do, until
 	// [Finalize].
 	DedupForever bool `json:"dedupForever"`
-	// Epoch is how often the entries were brought over, once more after each export; TakenBack says
-	// that the last export took them back, and nobody decided since that they come again.
+	// Epoch counts how often the entries were imported, one more after each export. TakenBack says
+	// that the last export took them back, and that no later decision imports them again.
 	Epoch     int  `json:"epoch"`
 	TakenBack bool `json:"takenBack"`
 	// HeldUntil is the end of the lease of a process that mirrors the queue now; zero if none does.

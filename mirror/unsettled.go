@@ -125,8 +125,8 @@ func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
 	return Unsettled{Claimed: entries.Val() + payloads.Val(), InBoth: returned.Val() + rung.Val()}, nil
 }
 
-// bringIn has Redis refuse whoever had the hold before, and puts what was claimed into Belfry; what
-// Belfry cannot take goes back to Redisson.
+// bringIn makes Redis refuse earlier holders, and puts claimed entries into Belfry. Entries that
+// Belfry cannot take go back to Redisson.
 func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
 	if err := l.settle(ctx); err != nil {
 		return ImportCounts{}, err

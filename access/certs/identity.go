@@ -66,7 +66,7 @@ func load(files Files, now func() time.Time) (*Identity, error) {
 	return i, nil
 }
 
-// Name returns who the node is.
+// Name returns the name of the node.
 func (i *Identity) Name() Name { return i.name }
 
 // NotAfter returns when the first of the certificates in use ends.
@@ -122,7 +122,8 @@ func (i *Identity) read() (*credentials, Name, error) {
 	return c, name, nil
 }
 
-// judge returns who the holder of a chain of certificates is, for what it is used for.
+// judge returns the name of the holder of a chain of certificates, if the chain is valid for the
+// usage.
 func (i *Identity) judge(chain []*x509.Certificate, authorities *x509.CertPool, usage x509.ExtKeyUsage) (Name, error) {
 	if len(chain) == 0 {
 		return Name{}, errors.New("there is no certificate")

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Name is who a certificate says its holder is: a node of a domain. In the certificate it is a URI,
-// belfry://DOMAIN/node/NODE. A domain is the nodes of one cluster, for which one authority speaks.
+// Name is the identity in a certificate: a node of a domain. In the certificate it is a URI,
+// belfry://DOMAIN/node/NODE. A domain is the nodes of one cluster, with one authority.
 type Name struct{ Domain, Node string }
 
 const (
@@ -26,8 +26,7 @@ func (n Name) uri() *url.URL {
 // domainURI is what the certificate of an authority says of the domain that it was made for.
 func domainURI(domain string) *url.URL { return &url.URL{Scheme: nameScheme, Host: domain} }
 
-// NameOf returns who a certificate names. A certificate that names nobody, or more than one node,
-// is nobody's.
+// NameOf returns the name in a certificate. A certificate with no name or with several is an error.
 func NameOf(cert *x509.Certificate) (Name, error) {
 	var found []Name
 	for _, uri := range cert.URIs {

@@ -13,7 +13,7 @@ import (
 var ErrRefused = errors.New("the other side's certificate is refused")
 
 // ForClients returns the settings under which a node answers clients: TLS 1.3, with the certificate
-// that is in use when a client connects. Clients show none; who they are is a matter of tokens.
+// that is in use when a client connects. Clients show no certificate; tokens identify them.
 func (i *Identity) ForClients() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
@@ -55,12 +55,12 @@ func (c *PeerConn) Proven() string {
 	return name.Node
 }
 
-// Close ends the connection at once. What nodes say to each other has its own ends and checksums,
-// so nobody waits to be told that there is no more: to tell a peer that hangs takes seconds.
+// Close ends the connection at once, without TLS' close message. Messages between nodes have
+// lengths and checksums of their own, and to tell a peer that hangs takes seconds.
 func (c *PeerConn) Close() error { return c.raw.Close() }
 
-// Listen returns a listener of connections with other nodes, each a *PeerConn. The handshake is
-// done by whoever reads first, within the deadline that it sets. l is closed with the listener.
+// Listen returns a listener of connections with other nodes, each a *PeerConn. The first read does
+// the handshake, within the deadline that the caller sets. l is closed with the listener.
 func (i *Identity) Listen(l net.Listener) net.Listener { return &peerListener{l, i} }
 
 type peerListener struct {
@@ -78,8 +78,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 }
 
 // Dial connects to another node at HOST:PORT. ctx bounds the handshake too. The connection is a
-// *PeerConn, with somebody who was proven to be a node of the same domain; which one is for the
-// caller to compare.
+// *PeerConn with a proven node of the same domain; the caller compares which node it is.
 func (i *Identity) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	raw, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -92,9 +91,9 @@ func (i *Identity) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return &PeerConn{conn, raw}, nil
 }
 
-// forPeers returns the settings between nodes, for either side. Both show a certificate. Where a
-// node is may change, and who it is may not, so that certificates are judged by the names of node
-// and domain, not by that of a host.
+// forPeers returns the settings between nodes, for either side. Both show a certificate. The
+// address of a node may change, and its name may not. So certificates are checked by the names of
+// node and domain, not by that of a host.
 func (i *Identity) forPeers() *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
@@ -111,8 +110,8 @@ func (i *Identity) forPeers() *tls.Config {
 	}
 }
 
-// verifyPeer refuses whoever is no node of the domain. Nodes have certificates for both sides of a
-// connection, so that both usages are asked for.
+// verifyPeer refuses a peer that is not a node of the domain. Certificates of nodes are for both
+// sides of a connection, so both usages are required.
 func (i *Identity) verifyPeer(state tls.ConnectionState) error {
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
 		name, err := i.judge(state.PeerCertificates, i.credentials.Load().authorities, usage)

@@ -159,8 +159,8 @@ func (all Scopes) Allow(action Action, queue string) bool {
 	return false
 }
 
-// AllowView reports whether numbers and settings of a queue may be seen, as by whoever does
-// something with it.
+// AllowView reports whether the caller may see numbers and settings of a queue. Every action on the
+// queue allows this.
 func (all Scopes) AllowView(queue string) bool {
 	return slices.ContainsFunc(all, func(s Scope) bool { return s.covers(queue) })
 }

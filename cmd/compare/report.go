@@ -140,7 +140,7 @@ func show(to io.Writer, s settings, all record) error {
 		return nil
 	}
 	text, picture := page(all, plotName(s.page))
-	if err := os.WriteFile(s.page, text, 0o644); err != nil { //nolint:gosec // a page is for everybody
+	if err := os.WriteFile(s.page, text, 0o644); err != nil { //nolint:gosec // all users may read a page
 		return err
 	}
 	return os.WriteFile(plotPath(s.page), picture, 0o644) //nolint:gosec // likewise

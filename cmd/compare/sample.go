@@ -37,7 +37,7 @@ type sample struct {
 // failedPhase is the phase of samples of works that could not be done.
 const failedPhase = "failed"
 
-// String is a line for whoever watches.
+// String returns a line for the terminal.
 func (s sample) String() string {
 	text := fmt.Sprintf("round %d  %-10s %-8s %-19s", s.Round+1, s.Work, s.Phase, s.Peer)
 	if s.Failed != "" {

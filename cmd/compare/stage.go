@@ -65,9 +65,9 @@ func (s *stage) newDir(name string) string {
 // errMore is the end of an invocation that had no time for everything.
 var errMore = errors.New("there is more to do: the same command goes on")
 
-// play has all peers do all works, by turns: what the machine does besides meets each of them. What
-// is in the record is not done again. What is known is written whenever a peer is done, and a peer
-// that fails stops nobody else.
+// play makes all peers do all works in turn, so that other work of the machine affects each of
+// them. It does not repeat samples that the record has. It writes the record after each peer, and a
+// peer that fails does not stop the others.
 func (s *stage) play(ctx context.Context, peers []peer.Queue, works []work, all record) (record, error) {
 	began := time.Now()
 	all.Runs = append(all.Runs, newInvocation(s.settings, s.commit))
@@ -75,7 +75,7 @@ func (s *stage) play(ctx context.Context, peers []peer.Queue, works []work, all 
 	for round := range s.rounds {
 		for _, w := range works {
 			for n := range peers {
-				p := peers[(n+round)%len(peers)] // nobody is always the first
+				p := peers[(n+round)%len(peers)] // no peer is always the first
 				if _, ok := w.doneBy(p); !ok || all.has(round, w, p, s.jobs) {
 					continue
 				}

@@ -156,7 +156,7 @@ func crowdOf(ctx context.Context, r *peer.Running, size int, k peer.Kind) (crowd
 		if err != nil {
 			return nil, errors.Join(err, all.leave())
 		}
-		context.AfterFunc(ctx, func() { _ = c.Close() }) // nobody waits for more
+		context.AfterFunc(ctx, func() { _ = c.Close() }) // the callers wait for no more
 		all = append(all, c)
 	}
 	return all, nil

@@ -294,7 +294,7 @@ func (t *tally) judge(found *finding.Set) {
 	}
 }
 
-// waits checks that with nothing wrong nobody waits in vain for a job that is due.
+// waits checks that no client waits in vain for a due job while nothing is wrong.
 func (c *check) waits(found *finding.Set) {
 	lost, late := tally{which: 12}, tally{which: 11}
 	all := c.idle()

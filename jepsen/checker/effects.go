@@ -218,8 +218,8 @@ func leaseWhat(kind fsm.Kind, token, requestID string) what {
 	return what{kind: kind, queue: ref.Queue, serial: ref.Serial, fence: ref.Fence, requestID: requestID}
 }
 
-// loggedWhat is what a command of the log does; false if nobody need have sent it, or if it goes in
-// steps, which are not told apart.
+// loggedWhat is the effect of a command of the log. It is false if no client need have sent the
+// command, or if it goes in steps, which cannot be distinguished.
 func loggedWhat(one *ledger.Command) (what, bool) {
 	id := one.Request.ID
 	lease := func(ref fsm.Ref) (what, bool) {

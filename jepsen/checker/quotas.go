@@ -19,8 +19,8 @@ const (
 	// givenBackWithin is how soon what is free of a lowered quota has been given back, with nothing
 	// wrong.
 	givenBackWithin = 3 * time.Second
-	// lateEntry is how much later than its call a change of a quota may be logged of which nobody
-	// knows whether it was.
+	// lateEntry is how much later than its call a change of a quota with an unknown outcome may be
+	// logged.
 	lateEntry = 15 * time.Second
 )
 
@@ -55,7 +55,7 @@ type meter struct {
 	changes   map[string][]usage
 }
 
-// limitedSpaces returns the namespaces for which a quota was set by somebody who may.
+// limitedSpaces returns the namespaces for which a caller with the right to do so has set a quota.
 func (c *check) limitedSpaces() map[string]bool {
 	all := map[string]bool{}
 	for _, o := range c.limitations() {

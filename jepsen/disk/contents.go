@@ -34,7 +34,7 @@ type contents struct {
 	// written again.
 	dropped map[int64]bool
 
-	shown atomic.Int64 // size, for who must not wait for a sync
+	shown atomic.Int64 // size, for readers that must not wait for a sync
 }
 
 // newContents makes an empty file.
@@ -142,8 +142,8 @@ func (c *contents) allocate(off, bytes int64, mode uint32) error {
 	return nil
 }
 
-// sync makes the file durable as it is. Who writes to it meanwhile waits: what is durable
-// afterwards is no mixture.
+// sync makes the file durable as it is. Writes wait meanwhile, so the durable contents are not a
+// mixture.
 func (c *contents) sync() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,8 +216,8 @@ func (c *contents) unsynced() (bytes int64) {
 	return bytes
 }
 
-// length returns the size as the process sees it. It does not wait for a sync: who asks may hold up
-// all others.
+// length returns the size as the process sees it. It does not wait for a sync, because its callers
+// may hold up all others.
 func (c *contents) length() int64 { return c.shown.Load() }
 
 func (c *contents) setSize(size int64) {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// close closes the backing files. Who still reads one gets an error.
+// close closes the backing files. Concurrent readers get an error.
 func (t *tree) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

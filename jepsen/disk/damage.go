@@ -57,7 +57,7 @@ func (d *Disk) file(name string) (*inode, error) {
 	return n, err
 }
 
-// Remove takes a file or a directory with everything below it away. Who has a file open keeps it.
+// Remove removes a file or a directory with everything below it. Open files stay open.
 func (d *Disk) Remove(name string) error {
 	t := d.names()
 	t.mu.Lock()

@@ -49,8 +49,8 @@ type Op struct {
 type Verdict struct {
 	// Delay passes before the step.
 	Delay time.Duration
-	// Hang holds the step back until Release, Crash or Close; after Release it is taken. Who asked for
-	// it cannot be killed meanwhile.
+	// Hang holds the step back until Release, Crash or Close; after Release it is taken. The process
+	// that asked for the step cannot be killed meanwhile.
 	Hang bool
 	// Err is what the process gets instead of the step. What a sync that failed was to write is
 	// durable only after it was written and synced again.
@@ -147,7 +147,7 @@ func (s *steps) start() {
 	clear(s.counts)
 }
 
-// hooked reports whether somebody wants to know of steps.
+// hooked reports whether there is a hook.
 func (s *steps) hooked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

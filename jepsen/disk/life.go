@@ -38,9 +38,9 @@ type life struct {
 	gate sync.RWMutex // steps hold it for reading while they are taken
 }
 
-// Mount mounts an empty disk. The error says what the host lacks: it takes Linux with /dev/fuse and
-// either root or fusermount3, which comes with the package fuse3. Who is not root sees the disk
-// alone: processes of other users have no access.
+// Mount mounts an empty disk. The error says what the host lacks: it needs Linux with /dev/fuse and
+// either root or fusermount3, which comes with the package fuse3. Without root, processes of other
+// users have no access to the disk.
 func Mount(_ context.Context, cfg Config) (*Disk, error) {
 	if err := CheckHost(); err != nil {
 		return nil, fmt.Errorf("disk: %w", err)
@@ -111,7 +111,7 @@ func (l *life) step(op Op, at place, take func() error) syscall.Errno {
 		v = l.disk.steps.ask(op, l.ended)
 	}
 	if v.Err != 0 {
-		// who is killed before a sync has not failed to sync
+		// a process that is killed before a sync has not failed to sync
 		if op.Kind == OpSync && at.dir.file != nil && !l.disk.steps.refuses(OpSync) {
 			at.dir.file.drop()
 		}

@@ -76,9 +76,9 @@ func unmount(at string, flags int) error {
 		}
 		return nil
 	}
-	// There is no force without root. Who has files open keeps the connection, over which it gets
+	// There is no force without root. A process with open files keeps the connection, over which it gets
 	// errors until it closes them.
-	//nolint:noctx // it waits for nobody
+	//nolint:noctx // it does not wait
 	if out, err := exec.Command(unmounter, "-u", "-z", at).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -88,8 +88,8 @@ func unmount(at string, flags int) error {
 // detach takes the disk away from all processes, whatever they have open, and ends the connection
 // to the kernel.
 func detach(server *fuse.Server, mountpoint string) error {
-	// By force, so that who waits for an answer gets an error; and detached, so that who has files
-	// open does not keep the place.
+	// By force, so that waiting calls get an error; and detached, so that open files do not keep the
+	// mount point.
 	err := unmount(mountpoint, unix.MNT_FORCE|unix.MNT_DETACH)
 	if err == nil && isRoot() {
 		server.Wait()

@@ -221,7 +221,7 @@ func (t *tree) release(n *inode) {
 	}
 	if !n.isDir() {
 		delete(t.files, n.id)
-		_ = os.Remove(t.object(n.id)) // what remains is in nobody's way
+		_ = os.Remove(t.object(n.id)) // what remains does no harm
 		return
 	}
 	t.forget(func(c change) bool { return c.dir == n })

@@ -82,7 +82,7 @@ func (h *History) Len() int {
 func (h *History) Ops() []*Op {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// they stay sorted for the next who asks
+	// they stay sorted for the next call
 	slices.SortStableFunc(h.ops, func(a, b *Op) int { return cmp.Compare(a.Invoked, b.Invoked) })
 	return slices.Clone(h.ops)
 }

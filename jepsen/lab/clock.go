@@ -71,7 +71,7 @@ func (c *Clock) Miss(d time.Duration) {
 	c.change(func() { c.set(wordMissed, uint64(c.missed)) })
 }
 
-// Publish lets a server of another user read the clock. Who can reach its directory is not changed.
+// Publish lets a server of another user read the clock. It does not change access to its directory.
 func (c *Clock) Publish() error {
 	if err := os.Chmod(c.path, 0o644); err != nil {
 		return fmt.Errorf("opening a clock to others: %w", err)

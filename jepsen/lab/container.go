@@ -19,9 +19,9 @@ import (
 	"time"
 )
 
-// Containers are containers that exist and that nobody else starts, one for each node. They are
-// asked for through docker's socket, as the docker command does, but without a process for each
-// signal: some faults send ten a second.
+// Containers are existing containers that only the lab starts, one for each node. The lab uses
+// docker's socket, as the docker command does, but without a process for each signal: some faults
+// send ten a second.
 type Containers struct {
 	// Name returns the name of a node's container; Network is that of the network that connects them.
 	Name    func(node string) string
@@ -111,8 +111,8 @@ type contained struct {
 	node       string
 	// attached is the command that started the container.
 	attached *exec.Cmd
-	// ended is closed when the process has ended. Then, or when the first kill was asked for, nobody
-	// begins another one; killed is closed when none is under way.
+	// ended is closed when the process has ended. After that, or after the first request for a kill,
+	// no further kill begins; killed is closed when none is in progress.
 	ended, killed chan struct{}
 	once          sync.Once
 	killErr       error
@@ -132,8 +132,8 @@ func (p *contained) Wait() error {
 	return errors.Join(err, p.killErr)
 }
 
-// Signal implements process. A kill is only begun: docker answers it when the process has ended,
-// and whoever kills several at once cannot wait for each.
+// Signal implements process. It only begins a kill: docker answers a kill when the process has
+// ended, and a caller that kills several processes at once cannot wait for each.
 func (p *contained) Signal(signal syscall.Signal) error {
 	if signal != syscall.SIGKILL {
 		return p.send(signal)
@@ -147,7 +147,7 @@ func (p *contained) kill() {
 	defer close(p.killed)
 	if err := p.send(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		p.killErr = err
-		_ = p.attached.Process.Kill() // or whoever waits for the end would wait for ever
+		_ = p.attached.Process.Kill() // otherwise a wait for the end would never return
 	}
 }
 
@@ -177,7 +177,7 @@ func (p *contained) send(signal syscall.Signal) error {
 	}
 }
 
-// PID implements process: who asks for a number wants to do something to a process of this machine.
+// PID implements process. It is 0, because there is no process of this machine to act on.
 func (p *contained) PID() int { return 0 }
 
 // LimitFiles implements process. Only the user of a process may set its limits: root, too, needs a

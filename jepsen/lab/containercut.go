@@ -50,7 +50,7 @@ func (c *Containers) Cut(ctx context.Context, node string,
 			append([]string{cutChain, "-s", before[other], "-d", before[node]}, drop...))
 	}
 	undo := func(ctx context.Context) error {
-		// rules that are left would cut whoever has the addresses next
+		// remaining rules would cut the next containers with these addresses
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), containerAskMax)
 		defer cancel()
 		var problems []error
@@ -80,7 +80,7 @@ func (c *Containers) Cut(ctx context.Context, node string,
 // filter runs iptables.
 func filter(ctx context.Context, args ...string) error {
 	command := exec.CommandContext(ctx, "iptables", append([]string{"--wait"}, args...)...)
-	// who interrupts the harness at a terminal does not interrupt its cleaning up
+	// an interrupt of the harness at a terminal must not interrupt its cleanup
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := command.CombinedOutput()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // Key seals gossip: a line of a file of keys.
 type Key string
 
-// NewKey returns a key that nobody knows.
+// NewKey returns a new random key.
 func NewKey() Key {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails

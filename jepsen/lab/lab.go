@@ -58,8 +58,8 @@ type Config struct {
 	// Containers are where the servers run; nil if they are processes of this machine. What a server
 	// is told is then told to its container: Program, Data, Env and most of Network are not used.
 	Containers *Containers
-	// Secured says that nodes and clients prove to each other who they are, and that every call needs
-	// a token. There are no containers then.
+	// Secured says that nodes and clients prove their identities to each other, and that every call
+	// needs a token. There are no containers then.
 	Secured bool
 	Logger  *slog.Logger
 }
@@ -210,8 +210,7 @@ func (l *Lab) Kill() {
 	}
 }
 
-// Surprises returns what nodes did that nobody had asked for: each end of a process that was not a
-// fault's doing.
+// Surprises returns the unrequested acts of nodes: each end of a process that no fault caused.
 func (l *Lab) Surprises() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

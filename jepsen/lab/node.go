@@ -46,8 +46,8 @@ type Node struct {
 // life is one process of a node.
 type life struct {
 	process process
-	// asked is closed by whoever ends the process on purpose, before the process ends; ended when it
-	// has, after err was set.
+	// asked is closed by the code that ends the process on purpose, before the process ends. ended is
+	// closed when it has ended, after err was set.
 	asked, ended chan struct{}
 	ask          sync.Once
 	err          error
@@ -118,8 +118,8 @@ func (n *Node) launch() (*life, <-chan error, error) {
 	command := n.lab.command(n)
 	command.Stderr = log
 	command.SysProcAttr = &syscall.SysProcAttr{
-		Pdeathsig: syscall.SIGKILL, // whoever ends the harness by force ends the servers
-		Setpgid:   true,            // who interrupts the harness at a terminal leaves it to that to end them
+		Pdeathsig: syscall.SIGKILL, // a kill of the harness kills the servers
+		Setpgid:   true,            // at an interrupt from a terminal the harness ends them
 	}
 	if err := n.lab.cfg.Network.Wrap(n.place, command); err != nil {
 		return nil, nil, err
@@ -159,7 +159,7 @@ func (n *Node) follow(l *life, out *bufio.Reader, serves chan<- error) {
 	}
 }
 
-// endedUnasked notes the end of a process that nobody had asked for, unless a fault allows it.
+// endedUnasked records the end of a process that was not requested, unless a fault allows it.
 func (n *Node) endedUnasked(l *life) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -26,15 +26,14 @@ type Root struct {
 	Known, Ending, Ended time.Duration
 }
 
-// Secrets are what a cluster has that asks everybody who he is: authorities, certificates and root
-// tokens, all made by the commands of the server's own program. Its methods may be called from any
-// goroutine.
+// Secrets are the secrets of a secured cluster: authorities, certificates and root tokens, all made
+// by the commands of the server's own program. Its methods may be called from any goroutine.
 type Secrets struct {
 	dir, program string
 
 	mu sync.Mutex
-	// authorities are the directories of those who are believed, the last one issues; pool is what
-	// clients believe.
+	// authorities are the directories of the trusted authorities; the last one issues. pool is what
+	// clients trust.
 	authorities []string
 	domain      string
 	pool        *x509.CertPool
@@ -75,7 +74,7 @@ func NewSecrets(dir, program string) (*Secrets, error) {
 
 // run runs a command of the program and reads what it says.
 func (s *Secrets) run(answer any, args ...string) error {
-	//nolint:noctx // it takes milliseconds and waits for nobody
+	//nolint:noctx // it takes milliseconds and does not wait
 	c := exec.Command(s.program, append(args, "-o", "json")...)
 	out, err := c.Output()
 	if err != nil {
@@ -276,8 +275,8 @@ func (s *Secrets) Flags(node string) []string {
 		at(rootsFile)}
 }
 
-// TLS returns with what a client meets a node: it talks to nobody but that node, by the
-// certificate.
+// TLS returns the settings with which a client connects to a node. By the certificate it accepts
+// only that node.
 func (s *Secrets) TLS(node string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, ClientSessionCache: nil,
@@ -314,7 +313,8 @@ func (s *Secrets) transport(node string) http.RoundTripper {
 	return s.Bearing(s.TLS(node))
 }
 
-// Bearing returns how who has the root token in use reaches the server that a configuration is for.
+// Bearing returns a transport with the current root token, to the server that a configuration is
+// for.
 func (s *Secrets) Bearing(to *tls.Config) http.RoundTripper {
 	return carrier{s, &http.Transport{TLSClientConfig: to, DisableKeepAlives: true}}
 }

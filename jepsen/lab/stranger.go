@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// strangerPort is where a stranger listens for clients. A client takes whoever answers at the
-// address that it knows; what a stranger is there for is to be met by nodes, so no client finds it.
+// strangerPort is where a stranger listens for clients. A client accepts any server at the address
+// that it knows. A stranger is there for nodes to meet, so no client must find it.
 const strangerPort = 7500
 
 // Stranger says what a process is that is not part of the lab, and stands at an address of its
@@ -25,7 +25,7 @@ type Stranger struct {
 }
 
 // Stranger returns a process that is not part of the lab: it keeps no journal, its clock is right,
-// and its end surprises nobody. It has the gossip keys that a new node has, and a certificate for
+// and its end is not a surprise. It has the gossip keys that a new node has, and a certificate for
 // its name.
 func (l *Lab) Stranger(s Stranger) (*Node, error) {
 	n := &Node{

@@ -30,8 +30,8 @@ func momentFaults() []Fault {
 type ambush struct {
 	node string
 	kill func()
-	// after says that the answer passes first. Else nobody hears it: the node dies before it passes,
-	// and the connection breaks.
+	// after says that the answer passes first. Otherwise the node dies before the answer passes, and
+	// the connection breaks.
 	after bool
 	// left is how many pieces of answers pass before the one that counts.
 	left   atomic.Int64

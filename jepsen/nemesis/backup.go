@@ -103,8 +103,8 @@ func (s *Scene) backUpAndRestore(ctx context.Context, from *place, dir string) e
 	return nil
 }
 
-// withoutTokens looks whether a restore into a secured cluster has brought tokens, or lets in who
-// has the root token of the cluster of the backup.
+// withoutTokens checks that a restore into a secured cluster has brought no tokens, and that the
+// root token of the backed-up cluster is refused.
 func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 	if to.secrets == nil {
 		return nil

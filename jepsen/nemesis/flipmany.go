@@ -137,9 +137,9 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 // are lower bounds.
 func doubled() []string { return []string{"gossip-addresses.json", "high-water"} }
 
-// namesDamage reports whether a log says that something on the disk is not as it was written. What
-// directories are called does not count, and who takes a flipped bit for a write that a crash cut
-// off has not noticed it.
+// namesDamage reports whether a log says that something on the disk is not as it was written. Names
+// of directories do not count. A server that takes a flipped bit for a write that a crash cut off
+// has not noticed it.
 func namesDamage(log string, directories ...string) bool {
 	for _, dir := range directories {
 		log = strings.ReplaceAll(log, dir, "")
@@ -193,8 +193,8 @@ func (f *bitFlip) write() error {
 type fate string
 
 const (
-	// unread is a bit that is as it was flipped, in a file that nobody changed before its last byte
-	// that counts: it can be flipped back, whatever was appended.
+	// unread is a bit that is still flipped, in a file that did not change before its last byte that
+	// counts. It can be flipped back, whatever was appended.
 	unread fate = "not read"
 	// forgotten is one whose file the server has removed: it was read no more.
 	forgotten fate = "forgotten with their file"

@@ -12,9 +12,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// impostor puts a server of another cluster at the address of a node that is dead. Its peers must
-// not take it for the node: what they would tell it, and it them, belongs to nobody. In the end the
-// node comes back.
+// impostor puts a server of another cluster at the address of a dead node. Its peers must not take
+// it for the node, and must not exchange messages with it. In the end the node comes back.
 func impostor(ctx context.Context, s *Scene) (string, Heal, error) {
 	n, err := s.anyoneOfWhole(ctx)
 	if err != nil {

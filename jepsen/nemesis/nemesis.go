@@ -34,7 +34,7 @@ type Fault struct {
 	Founding bool
 	// NeedsDisk says that it strikes the disk in user space.
 	NeedsDisk bool
-	// NeedsSecrets says that it needs a cluster that asks everybody who he is.
+	// NeedsSecrets says that the fault needs a secured cluster.
 	NeedsSecrets bool
 }
 
@@ -45,7 +45,7 @@ type Heal func(context.Context) error
 type Scene struct {
 	Lab  *lab.Lab
 	Rand *rand.Rand
-	// BrokenOff is closed when whoever started the run breaks it off; nil if nobody can.
+	// BrokenOff is closed when the user interrupts the run; nil if that is not possible.
 	BrokenOff <-chan struct{}
 	// Hold is how long the fault will be held, for those that act meanwhile.
 	Hold time.Duration

@@ -87,7 +87,7 @@ func (s *Scene) awaitSteady(ctx context.Context) error {
 	if err := s.Lab.AwaitEverywhere(ctx, "a cluster that is whole", lab.Healthy); err != nil {
 		return err
 	}
-	pause(ctx, steadyPause) // until those who judge have seen it as well
+	pause(ctx, steadyPause) // until the prober has seen it as well
 	return nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/lab"
 )
 
-// secretFaults replace what nodes and clients prove themselves with, in a cluster that asks
-// everybody who he is. The clients of the workload access rotate their own tokens all the time.
+// secretFaults replace the certificates, keys and tokens of nodes and clients in a secured cluster.
+// The clients of the workload access rotate their own tokens all the time.
 func secretFaults() []Fault {
 	faults := []Fault{
 		{Number: 53, Name: "rotate-certs", What: "every node gets a new certificate, one after the other, while one is " +
@@ -74,7 +74,7 @@ func rotateTokens(ctx context.Context, s *Scene) (string, Heal, error) {
 		},
 		func() error {
 			secrets.UseRoot(root, s.Now())
-			pause(ctx, s.Hold/3) // who carries the old one is to come through
+			pause(ctx, s.Hold/3) // calls with the old token must still succeed
 			secrets.ForgetRoots()
 			return nil
 		})

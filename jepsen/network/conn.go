@@ -23,7 +23,7 @@ const (
 	throttleParts = 10
 )
 
-// conn carries a connection from the one who opened it to a node.
+// conn carries a connection from its opener to a node.
 type conn struct {
 	network     *Network
 	from, to    *member // from is nil for Outside
@@ -96,7 +96,7 @@ func (c *conn) open(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if rule.Mute {
-				abort(c.up) // who opened it was never answered, and is not now
+				abort(c.up) // its opener has no answer, and gets none now
 				return errBroken
 			}
 			continue
@@ -128,7 +128,7 @@ func (c *conn) reorder(ctx context.Context, rule Rule) {
 	}
 }
 
-// dial connects to the node as the one who opened the connection.
+// dial connects to the node as the opener of the connection.
 func (c *conn) dial(ctx context.Context, rule Rule) error {
 	down, err := c.reach(ctx)
 	c.there.overtake()

@@ -13,7 +13,7 @@ import (
 
 // door is a listener of the network: where a node seems to be.
 type door struct {
-	// from is who comes through it; nil if the connection has to tell.
+	// from is the member that uses the door; nil if the connection has to tell.
 	from, to *member
 	service  Service
 }
@@ -87,7 +87,7 @@ func (n *Network) accept(ctx context.Context, listener net.Listener, d door) {
 func (n *Network) admit(ctx context.Context, up *net.TCPConn, d door) {
 	from, err := n.source(up, d)
 	if err != nil {
-		// It has ended already, or nobody could say which rules hold for it.
+		// It has ended already, or its origin is unknown, so that no rules can be chosen.
 		n.logger.Debug("a connection is refused", "node", d.to.name, "service", d.service.String(), "error", err)
 		abort(up)
 		return
@@ -105,7 +105,7 @@ func (n *Network) admit(ctx context.Context, up *net.TCPConn, d door) {
 	n.logger.Debug("a connection ended", slog.Any("way", c.there.way), slog.Any("why", err))
 }
 
-// source returns who opened a connection; nil for Outside.
+// source returns the opener of a connection; nil for Outside.
 func (n *Network) source(up *net.TCPConn, d door) (*member, error) {
 	if d.from != nil {
 		return d.from, nil

@@ -57,8 +57,8 @@ func (l *link) reserve(n int) time.Time {
 	return l.free
 }
 
-// holdBack makes the caller the one who comes after the next: it waits for the channel. ok is false
-// if another one waits already.
+// holdBack puts the caller behind the next one: it waits for the channel. ok is false if another
+// caller waits already.
 func (l *link) holdBack() (overtaken <-chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *link) holdBack() (overtaken <-chan struct{}, ok bool) {
 	return l.last, true
 }
 
-// overtake lets the one pass who was held back.
+// overtake releases the caller that was held back.
 func (l *link) overtake() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

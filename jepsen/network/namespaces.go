@@ -202,7 +202,7 @@ func (n *namespaces) remove(ctx context.Context, left leftover) error {
 	return errors.Join(problems...)
 }
 
-// sweep removes what runs left behind whose process is gone: nobody has their block.
+// sweep removes the remains of runs whose process is gone: their block has no lock holder.
 func sweep(ctx context.Context) error {
 	all, err := leftovers(ctx)
 	if err != nil {
@@ -263,7 +263,7 @@ func leftovers(ctx context.Context) (map[int]leftover, error) {
 func run(ctx context.Context, input, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // the commands of this file
 	cmd.Stdin = strings.NewReader(input)
-	// who interrupts the harness at a terminal does not interrupt its cleaning up
+	// an interrupt of the harness at a terminal must not interrupt its cleanup
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, bytes.TrimSpace(out))

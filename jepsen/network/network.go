@@ -1,6 +1,6 @@
 // Package network is the network between the nodes of a cluster under test, and between them and
-// their clients: real sockets, under the control of whoever runs the test, for each direction of
-// each pair and each service. DESIGN.md says how.
+// their clients. It has real sockets, and the test controls each direction of each pair and each
+// service. DESIGN.md says how.
 package network
 
 import (
@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// Outside is the name of whoever talks to a node and is neither a node nor a client of the network,
-// such as a command that an operator runs.
+// Outside is the name of any program that talks to a node and is neither a node nor a client of the
+// network, such as a command that an operator runs.
 const Outside = "outside"
 
 // Mode says where the nodes run.
@@ -49,8 +49,7 @@ func (m Mode) String() string {
 
 // Config says what to connect. Logger is required.
 type Config struct {
-	// Nodes and Clients are the names of who is there from the beginning: letters, digits, _ and -,
-	// each name once.
+	// Nodes and Clients are the names of the first members: letters, digits, _ and -, each name once.
 	Nodes, Clients []string
 	Mode           Mode
 	// Seed begins the random choices.

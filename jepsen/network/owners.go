@@ -31,7 +31,7 @@ type owners struct {
 	known map[int]string
 }
 
-// errGone is a connection of which the one who opened it knows nothing any more.
+// errGone is the error for a connection whose opener no longer has its end.
 var errGone = errors.New("nobody has the other end of the connection")
 
 // find returns the name of the node that opened the connection from remote to local; empty if that
@@ -50,7 +50,8 @@ func (o *owners) find(remote, local netip.AddrPort) (string, error) {
 			return name, nil
 		}
 	}
-	// Whoever opened it may have closed it meanwhile, as those do who are reset again and again.
+	// The opener may have closed it meanwhile, as programs do whose connections are reset again and
+	// again.
 	if again, err := socketInode(remote, local); err != nil || again != inode {
 		return "", errors.Join(errGone, err)
 	}

@@ -103,12 +103,12 @@ func (p *post) collect() {
 			return
 		}
 		if err != nil {
-			continue // the kernel says that an earlier packet found nobody
+			continue // the kernel says that an earlier packet had no receiver
 		}
 		p.network.mu.Lock()
 		sender := p.network.byHost[from.Addr().Unmap()]
 		p.network.mu.Unlock()
-		if sender != nil && sender != p.to { // nobody else gossips
+		if sender != nil && sender != p.to { // only members gossip
 			p.take(packet{from: sender, link: p.network.table.link(way{sender.name, p.to.name, Gossip}),
 				bytes: bytes.Clone(buf[:count])})
 		}
@@ -221,8 +221,7 @@ func (p *post) next() (packet, time.Duration) {
 	return out, 0
 }
 
-// send hands on a packet as the one who sent it. Whether anybody gets it is the receiver's
-// business.
+// send passes on a packet as its sender. It does not check that a receiver gets it.
 func (p *post) send(out packet) {
 	if rule, _ := out.link.now(); p.lost(out.link, rule) {
 		return

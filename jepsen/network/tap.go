@@ -24,7 +24,7 @@ const (
 	Break
 )
 
-// taps are who listens, by client and node.
+// taps are the listeners, by client and node.
 type taps struct {
 	mu  sync.Mutex
 	all map[[2]string]func(Passage) Verdict

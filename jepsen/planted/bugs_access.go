@@ -1,6 +1,6 @@
 package planted
 
-// The mistakes in who may do what, and how much.
+// These are mistakes in the rights of callers, and in their limits.
 
 func accessBugs() []Bug {
 	return []Bug{

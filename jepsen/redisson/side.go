@@ -22,8 +22,8 @@ type Side struct {
 	*Redis
 	Commands
 	apps map[string]*redissontest.Client
-	// taking is held for reading by who takes: what is popped while Redis is killed is gone, and
-	// nobody knows. It is held by who kills it.
+	// taking is held for reading by code that pops, because a payload that is popped while Redis is
+	// killed is lost without a trace. It is held for writing by code that kills Redis.
 	taking sync.RWMutex
 }
 
@@ -36,8 +36,8 @@ func NewSide(r *Redis, c Commands, queues []string) *Side {
 	return s
 }
 
-// bounded returns a context that outlives ctx: what was sent to Redis is waited for, or nobody
-// would know what became of it.
+// bounded returns a context that outlives ctx: a request that was sent to Redis is awaited, because
+// its outcome would be unknown otherwise.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), answerMax)
 }

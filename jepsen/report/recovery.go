@@ -38,7 +38,7 @@ func (r *Report) recoveries() []recovery {
 			until = min(until, r.Faults[next].From)
 		}
 		if healed >= until {
-			continue // nobody was there to see it
+			continue // no client was there to see it
 		}
 		rec := recovery{fault: last, after: until - healed}
 		for at := int(healed); at < int(math.Ceil(until)); at++ {

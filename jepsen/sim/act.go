@@ -317,8 +317,8 @@ func (c *crowd) askAgain() {
 	}
 }
 
-// duplicate delivers an attempt once more that was on its way for long. Nobody waits for its
-// answer.
+// duplicate delivers a second copy of an attempt that was on its way for long. No client waits for
+// its answer.
 func (c *crowd) duplicate() {
 	if len(c.ops) == 0 {
 		return

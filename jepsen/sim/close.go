@@ -82,7 +82,7 @@ func (b *book) auditCounters(q *fsm.Queue) {
 		w.violated("what was put is somewhere", "%s in shard %v: %v put, %v held: %+v", b.queue, b.s.number, c.Put, held, c)
 	}
 	told := c
-	told.Lapsed, told.Expired, told.Died = 0, 0, 0 // nobody is told of these
+	told.Lapsed, told.Expired, told.Died = 0, 0, 0 // no client is told of these
 	if told != b.told {
 		w.violated("counters count", "%s in shard %v has %+v, answers add up to %+v", b.queue, b.s.number, told, b.told)
 	}
@@ -204,7 +204,7 @@ func (s *shard) drainRound() (left int) {
 }
 
 // close checks what must hold at the end: nothing is left, all replicas agree, also when they are
-// restored, and everybody was told the truth.
+// restored, and all clients were told the truth.
 func (w *world) close() {
 	for _, s := range w.shards {
 		s.audit()

@@ -53,7 +53,7 @@ type lease struct {
 	asking bool
 }
 
-// crowd are the clients: who puts, who works, who administers. They share what they know, so that
+// crowd are the clients: producers, workers and administrators. They share what they know, so that
 // their calls meet.
 type crowd struct {
 	w      *world
@@ -236,7 +236,7 @@ func (c *crowd) learn(o *op, command fsm.Command, r *fsm.Result) {
 // reroute sends a put where its queue is, under the same request id: nothing was applied.
 func (c *crowd) reroute(o *op, q *queue, p *fsm.Put) {
 	if p.Partitions == q.believed {
-		return // nobody was told yet
+		return // no client was told yet
 	}
 	again := *p
 	again.Partitions, again.Partition = q.believed, uint32(hash(o.request.ID, 2)%uint64(q.believed))

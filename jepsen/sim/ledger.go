@@ -30,10 +30,10 @@ type account struct {
 
 	// due and dueLast bound the time from which a waiting job may be handed out.
 	due, dueLast fsm.Time
-	// until and latest bound the end of a lease: nobody can tell whether a lease that was over was
-	// settled before a new leader prolonged all.
+	// until and latest bound the end of a lease: it is unknown whether an expired lease was settled
+	// before a new leader prolonged all.
 	until, latest fsm.Time
-	granted       fsm.Time // true time of the stamp: whoever works began to count before
+	granted       fsm.Time // true time of the stamp: the worker began to count before
 	length        time.Duration
 	fence         uint64
 	attempt       uint32
@@ -222,7 +222,7 @@ func (l *ledger) command(n *line, c fsm.Command, r *fsm.Result) bool {
 	return false
 }
 
-// book returns a queue's partition in a shard, nil if nobody was told of one.
+// book returns a queue's partition in a shard, nil if no client was told of one.
 func (l *ledger) book(s *shard, queue string) *book {
 	for _, b := range l.books {
 		if b.s == s && b.queue == queue {

@@ -10,8 +10,8 @@ import (
 type mistakes struct {
 	// stamp changes what a leader takes for the time.
 	stamp func(w *world, t fsm.Time) fsm.Time
-	// rewrite changes what all machines carry out of an entry. The results of the first extra commands
-	// are nobody's.
+	// rewrite changes what all machines execute of an entry. The results of the first extra commands
+	// go to no client.
 	rewrite func(s *shard, requests []fsm.Request) (changed []fsm.Request, extra int)
 	// result changes what is answered to a command.
 	result func(s *shard, e *entry, c fsm.Command, r *fsm.Result)

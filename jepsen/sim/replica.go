@@ -67,7 +67,7 @@ func (r *replica) check(e *entry, when string) {
 	}
 }
 
-// lead applies an entry that nobody has applied before.
+// lead applies an entry that no replica has applied before.
 func (r *replica) lead(e *entry, data []byte) []fsm.Result {
 	results, err := r.machine.Apply(e.index, data)
 	if err != nil {

@@ -121,7 +121,7 @@ func (w *world) create(q *queue) {
 		case o != nil && o.state == answered && o.results[0].Code == fsm.OK:
 			continue
 		case o != nil && o.state == answered && o.results[0].Code == fsm.QueueExists:
-			q.late = false // somebody's put made it a queue of one partition
+			q.late = false // a put made it a queue of one partition
 			return
 		case o == nil || o.state != asked:
 			q.opened[p] = w.crowd.ask(w.shardOf(q, p), "catalog",

@@ -25,8 +25,8 @@ type shard struct {
 	model    *model.Model // nil unless this world is held against it
 }
 
-// call is an attempt at an operation that is on its way. Nobody waits for the answer any more once
-// it is given up.
+// call is an attempt at an operation that is on its way. No client waits for the answer once it is
+// given up.
 type call struct {
 	op      *op
 	givenUp bool
@@ -190,7 +190,7 @@ func (s *shard) enter(p *proposal, first *replica) {
 	w.wrong.entered(s, e)
 }
 
-// book hands each request with its part of the results to the books, then to who waits for it.
+// book hands each request with its part of the results to the ledger, then to the waiting client.
 func (s *shard) book(p *proposal, e *entry, results []fsm.Result) {
 	for i := range e.requests {
 		n := len(e.requests[i].Commands)

@@ -8,7 +8,7 @@ import (
 // trace is the running hash over everything that happens, and its text for readers.
 type trace struct {
 	hash uint64
-	text io.Writer // nil if nobody reads
+	text io.Writer // nil without a reader
 }
 
 // mark adds an event to the hash.

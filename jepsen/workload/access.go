@@ -33,8 +33,8 @@ const tenantBatchMost = 12
 // keptEnded is how many credentials of each tenant are kept that have ended, to be tried again.
 const keptEnded = 16
 
-// tenant is one of those who share the cluster, and are to see nothing of each other. Its clients
-// have its tokens in common.
+// tenant is one of the tenants that share the cluster and must see nothing of each other. Its
+// clients share its tokens.
 type tenant struct {
 	name   string
 	queues []string
@@ -106,7 +106,7 @@ func oneOf[T any](c *Client, all []T) (one T) {
 	return one
 }
 
-// access has tenants share a cluster that asks everybody who he is, and others who are nobody.
+// access has tenants that share a secured cluster, and callers without a valid token.
 func access() Workload {
 	tenants := []*tenant{newTenant("tenant-a"), newTenant("tenant-b")}
 	of := func(c *Client) *tenant { return tenants[hash(c.Name)%2] }
@@ -192,7 +192,8 @@ func (c *Client) limit(ctx context.Context, t *tenant, low bool) error {
 	return fmt.Errorf("the quota of %s does not hold", t.name)
 }
 
-// produce puts jobs for a tenant, one or many at once; who is over the quota waits for a moment.
+// produce puts jobs for a tenant, one or many at once; it waits a moment while the tenant is over
+// its quota.
 func (c *Client) produce(ctx context.Context, t *tenant) {
 	c.credential = t.carry(false)
 	queue := oneOf(c, t.queues)
@@ -359,8 +360,8 @@ func (c *Client) trespass(ctx context.Context, own *tenant, tenants []*tenant) {
 	}
 }
 
-// unfit returns a credential that is not fit for the victim's queues: nobody's, one that never was,
-// somebody else's, or one that has ended.
+// unfit returns a credential that does not fit the victim's queues: none, an invented one, that of
+// another tenant, or one that has ended.
 func (c *Client) unfit(own, victim *tenant) *Credential {
 	victim.mu.Lock()
 	ended := oneOf(c, victim.ended)
@@ -368,7 +369,7 @@ func (c *Client) unfit(own, victim *tenant) *Credential {
 	switch c.Rand.IntN(8) {
 	case 0:
 		return &Credential{}
-	case 1: // well formed, and nobody's
+	case 1: // well formed, but of no tenant
 		return c.foreign()
 	case 2: // the id of a good one, and another's secret
 		good := victim.carry(c.oneIn(2))

@@ -182,7 +182,7 @@ func (c *Client) askStatus(ctx context.Context, node string) {
 	s.Answered = c.history.Now()
 	switch {
 	case ctx.Err() != nil:
-		return // whoever ended the run did not wait for it
+		return // the end of the run did not wait for it
 	case err != nil:
 		s.Failure = err.Error()
 	default:

@@ -79,8 +79,7 @@ type Target struct {
 	Secrets Secrets
 }
 
-// Secrets are what a client needs in a cluster that asks everybody who he is. *lab.Secrets
-// implements it.
+// Secrets are what a client needs in a secured cluster. *lab.Secrets implements it.
 type Secrets interface {
 	// TLS returns with what a client meets a node, Root the root token in use, Roots all that there
 	// ever were.

@@ -172,7 +172,7 @@ func ProbeAll(ctx context.Context, target Target, shards int, limit time.Duratio
 const probeDelay = 300 * time.Millisecond
 
 // probe puts jobs into every shard, waits for them, takes them and acks them, all at one node. They
-// are due in a moment: nothing but their due time wakes who waits.
+// are due in a moment, so only their due time wakes the waiting call.
 func (c *Client) probe(ctx context.Context, node string, shards int) bool {
 	batch := &belfryv1.PutBatchRequest{RequestId: c.requestID()}
 	for range 8 * shards { // ids are spread by a hash: so many leave no partition out but once in thousands of runs

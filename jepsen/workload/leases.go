@@ -10,7 +10,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// stall has holders of leases who are late.
+// stall has holders that use their leases too late.
 func stall() Workload {
 	const queue = "stall"
 	return Workload{
@@ -117,7 +117,7 @@ func (c *Client) fail(ctx context.Context, j *belfryv1.Job) {
 	}
 }
 
-// deaths has workers who are never heard of again.
+// deaths has workers that stop without a word.
 func deaths() Workload {
 	const queue = "deaths"
 	return Workload{

@@ -38,7 +38,7 @@ func mirror() Workload {
 			{"offerer", 2, func(ctx context.Context, c *Client) { c.offer(ctx, anyone(c)) }},
 			{"producer", 2, func(ctx context.Context, c *Client) {
 				r := c.newPut(anyone(c))
-				r.MaxAttempts = proto.Uint32(0) // who mirrors it is killed over and over
+				r.MaxAttempts = proto.Uint32(0) // its mirror is killed again and again
 				r.When = &belfryv1.PutRequest_Delay{Delay: durationpb.New(c.between(0, 3*time.Second))}
 				c.put(ctx, r)
 			}},

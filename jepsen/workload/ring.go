@@ -49,11 +49,11 @@ func RingAll(ctx context.Context, target Target, by Ring) (slowest time.Duration
 	return slowest, nil
 }
 
-// errNoLeader is wrapped by the error of a put that no leader took: nobody waited in vain for its
-// job.
+// errNoLeader is wrapped by the error of a put that no leader took. No consumer waited in vain for
+// its job.
 var errNoLeader = errors.New("the shard had no leader")
 
-// Ring is what wakes a consumer who waits.
+// Ring is what wakes a waiting consumer.
 type Ring string
 
 // What wakes a consumer.
@@ -98,7 +98,7 @@ func ring(ctx context.Context, target Target, node string, by Ring, try int) (ti
 	}
 	from := target.History.Now()
 	if _, o := producer.put(ctx, job); o.Reason == belfryv1.Reason_REASON_NO_LEADER {
-		if by == Put { // who waits would get the next one's job
+		if by == Put { // the waiting consumer would get the next one's job
 			cancel()
 			<-got
 		}

@@ -19,7 +19,7 @@ type Workload struct {
 	Queues []string
 	// NeedsRedis says that it needs a target with a Redis.
 	NeedsRedis bool
-	// NeedsSecrets says that it needs a target that asks everybody who he is.
+	// NeedsSecrets says that the workload needs a secured cluster.
 	NeedsSecrets bool
 	// Prepare is called once before the roles, by a client of its own; nil if there is nothing to
 	// prepare.
@@ -46,8 +46,8 @@ func Open() []Workload {
 	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsSecrets })
 }
 
-// Secured returns every workload that works in a cluster that asks everybody who he is: the
-// processes of the workload mirror have no token.
+// Secured returns every workload that works in a secured cluster: the processes of the workload
+// mirror have no token.
 func Secured() []Workload {
 	return slices.DeleteFunc(All(), func(w Workload) bool { return w.NeedsRedis })
 }
@@ -82,7 +82,7 @@ func NeedRedis(list []Workload) bool {
 	return slices.ContainsFunc(list, func(w Workload) bool { return w.NeedsRedis })
 }
 
-// NeedSecrets reports whether one of the workloads needs a target that asks everybody who he is.
+// NeedSecrets reports whether one of the workloads needs a secured cluster.
 func NeedSecrets(list []Workload) bool {
 	return slices.ContainsFunc(list, func(w Workload) bool { return w.NeedsSecrets })
 }

@@ -37,7 +37,7 @@ func (i *Importer) Finalize(ctx context.Context, from Service, empty ...string) 
 		return checks, nil
 	}
 	err = i.WithHold(ctx, func(ctx context.Context) error {
-		if err := i.RefuseEarlier(ctx); err != nil { // nobody else moves anything from here on
+		if err := i.RefuseEarlier(ctx); err != nil { // no other process moves jobs from here on
 			return pair.Explain(err)
 		}
 		if err := ended(ctx); err != nil {

@@ -14,7 +14,7 @@ import (
 // epochDelay keeps the job of an epoch from ever ringing.
 const epochDelay = 90 * 365 * 24 * time.Hour
 
-// epochRecord is the body of an epoch's job, for people who look.
+// epochRecord is the body of an epoch's job, for people who read it.
 type epochRecord struct {
 	RedisQueue string `json:"redisQueue"`
 	Queue      string `json:"queue"`

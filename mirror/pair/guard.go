@@ -30,7 +30,7 @@ end
 redis.call('HSET', KEYS[1], way, turn)
 `
 
-// fenceScript has the guard refuse whoever had the hold before. KEYS: state.
+// fenceScript makes the guard refuse earlier holders. KEYS: state.
 var fenceScript = redis.NewScript(Guard + `return 1`)
 
 // DropScript removes fields ARGV[4..] from a hash of claimed jobs. KEYS: state, hand-over.

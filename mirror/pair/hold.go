@@ -21,10 +21,10 @@ const (
 	holdID = "hold"
 	// heldMax is how long one process may hold on: a server runs for long.
 	heldMax = 10 * 365 * 24 * time.Hour
-	// waitNotice is how long it takes until somebody is told that another process has the hold.
+	// waitNotice is the wait after which a notice says that another process has the hold.
 	waitNotice = time.Second
-	// LingerMax is how long work that should end may finish what must not be left half done. It
-	// will be found half done, and finished, by whoever comes next.
+	// LingerMax is how long work that should end may finish what must not be left half done. The next
+	// process finds and finishes the rest.
 	LingerMax = 2 * time.Second
 	// shutdownMax bounds that and the giving back of the hold, which ends by itself if Belfry does
 	// not answer.

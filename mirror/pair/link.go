@@ -22,8 +22,8 @@ type Options struct {
 	Belfry *client.Client
 	// RedisQueue names the queue in Redis, Queue that of Belfry. Default: RedisQueue.
 	RedisQueue, Queue string
-	// StateKey is the hash in Redis that says who mirrors the queue. TrialKey is a key that is written
-	// and removed to try a user's rights.
+	// StateKey is the hash in Redis that names the owner of the mirror. TrialKey is a key that is
+	// written and removed to try a user's rights.
 	StateKey, TrialKey string
 	// Share is the part of Redis' time that scripts may take: above 0, up to 1. Default, also for what
 	// is out of range: 0.25.

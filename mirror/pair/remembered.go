@@ -172,7 +172,7 @@ func (l *Link) RestoreDedup(ctx context.Context, queue string) error {
 		switch {
 		case err != nil:
 			return err
-		case len(others) > 0 && !found: // one who ended an import was killed before it looked for them again
+		case len(others) > 0 && !found: // a finalize was killed before it looked for marks again
 			if err := n.noteWas(ctx); err != nil {
 				return err
 			}
@@ -190,8 +190,8 @@ func (l *Link) RestoreDedup(ctx context.Context, queue string) error {
 	}
 }
 
-// setBack has a queue remember ids as it did and forgets how that was, or, if another import began
-// meanwhile, undoes it: then it must be looked who is there.
+// setBack restores what a queue remembers, and removes the note of it. If another import began
+// meanwhile, it undoes this, and again is true: the caller must read the marks again.
 func (l *Link) setBack(ctx context.Context, n notes, was bool) (again bool, err error) {
 	for wait := (Backoff{}); ; {
 		changed, err := l.Belfry.Admin().UpdateQueue(ctx, n.queue, &client.QueueSettings{DedupForever: new(was)})

@@ -101,7 +101,7 @@ func (l *Link) WithWish(ctx context.Context, work func(ctx context.Context) erro
 			l.Notice(fmt.Errorf("asking for the queue: %w", err))
 		}
 	}
-	wish() // before the epoch begins: who starts in between knows that it was not decided after this
+	wish() // before the epoch begins, so a start in between does not count as a later decision
 	wished := make(chan struct{})
 	go func() {
 		defer close(wished)

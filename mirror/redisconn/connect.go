@@ -84,15 +84,15 @@ func speaksTLS(r redis.UniversalClient) bool {
 	}
 }
 
-// noRetries has the library send nothing twice: whoever calls decides that, and knows what may have
-// been done. Only a client of a Redis Cluster follows its redirections.
+// noRetries makes the library send no command twice. The caller decides that, because it knows what
+// may have been done. Only a client of a Redis Cluster follows its redirections.
 const noRetries = -1
 
-// oneDial has it try a connection once: whoever calls knows better for how long.
+// oneDial makes the library try a connection once; the caller knows better for how long to try.
 const oneDial = 1
 
-// clusterReload is how often a client of a Redis Cluster that has something to do asks who has
-// which keys: of a node that died it would learn only then that another took over.
+// clusterReload is how often an active client of a Redis Cluster reads the map of slots. Otherwise
+// it would not learn that another node took over from one that died.
 const clusterReload = time.Second
 
 // Access is what the URL of a Redis does not say. The zero value adds nothing.

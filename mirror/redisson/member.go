@@ -59,16 +59,16 @@ const (
 // content differ by the random.
 type Member struct {
 	Generation Generation
-	// Random makes the member unique. Redis orders members of equal score by their bytes, so that
-	// eight big endian bytes of a growing number keep the order in the new generation. In the old
-	// one it is a little endian float64, see [OldRandom]; nobody reads it.
+	// Random makes the member unique. Redis orders members of equal score by their bytes, so eight big
+	// endian bytes of a growing number keep the order in the new generation. In the old one it is a
+	// little endian float64, see [OldRandom]; no program reads it.
 	Random [randomBytes]byte
 	// Payload is what the codec of the queue made of the element.
 	Payload []byte
 }
 
-// Append packs the member at the end of b and returns the result. [Unknown] is packed as [New]: who
-// may not guess asks before.
+// Append packs the member at the end of b and returns the result. It packs [Unknown] as [New]; a
+// caller that must not guess checks before.
 func (m Member) Append(b []byte) []byte {
 	if m.Generation != Old {
 		b = append(b, randomBytes)

@@ -134,7 +134,7 @@ func prepare(t testing.TB, opts ...Option) *Server {
 	t.Cleanup(func() {
 		s.Kill()
 		if s.client != nil {
-			_ = s.client.Close() // nobody is left to use it
+			_ = s.client.Close() // it is no longer in use
 		}
 	})
 	return s
@@ -154,7 +154,7 @@ func randomAddress() string {
 // take gives the server its address, and the client that goes with it.
 func (s *Server) take(address string) {
 	if s.client != nil {
-		_ = s.client.Close() // it has talked to nobody of ours
+		_ = s.client.Close() // it has answered none of our clients
 	}
 	s.address = address
 	s.client = redis.NewClient(&redis.Options{

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Authority signs certificates that nobody trusts but those who know its own.
+// Authority signs certificates that only programs with its own certificate trust.
 type Authority struct {
 	// File has the authority's certificate, PEM.
 	File string

@@ -133,8 +133,8 @@ func Run(ctx context.Context, cfg Config) ([]Result, error) {
 func (r *run) measure(ctx context.Context) ([]Result, error) {
 	defer r.close()
 	defer context.AfterFunc(ctx, r.close)()
-	// The SDK waits for a server for as long as it takes; whoever benches wants to know at once that
-	// there is none.
+	// The SDK waits for a server without limit; a user of bench wants to know at once that there is
+	// none.
 	admin := belfryv1connect.NewAdminServiceClient(r.wires[0], r.URL, withoutGzip())
 	if _, err := admin.ListQueues(ctx, &belfryv1.ListQueuesRequest{PageSize: 1}); err != nil {
 		return nil, fmt.Errorf("asking the server before the first job: %w", err)

@@ -70,7 +70,7 @@ type budget struct {
 func newBudget(jobs uint64, length time.Duration) *budget {
 	b := &budget{began: time.Now(), limited: jobs > 0}
 	if b.limited {
-		b.left.Store(int64(jobs)) //nolint:gosec // nobody benches 2^63 jobs
+		b.left.Store(int64(jobs)) //nolint:gosec // no benchmark has 2^63 jobs
 	} else {
 		b.deadline = b.began.Add(length)
 	}

@@ -15,7 +15,9 @@ type Meters struct {
 	mu     sync.Mutex
 	counts map[string]mirror.BridgeCounts // by the name that Redisson gives the queue
 	ends   map[string]int64               // how many bridges of it ended
-	Blind  bool                           // whether nobody looks at what Redis has, for a bridge that leaves it there
+	// Blind is set for a bridge that leaves entries in Redis and does not read them: their number is
+	// unknown.
+	Blind bool
 
 	claimed, committed, repeated, acked, aside, orphans, out, outRepeated, dead, waiting, lag, looked, lateness, takenBack,
 	ended *prometheus.Desc

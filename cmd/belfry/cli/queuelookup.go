@@ -20,7 +20,7 @@ func CheckQueue(ctx context.Context, conn *Connection, queue string) error {
 	if WireCode(err) == CodeNotFound {
 		return WithNearestQueue(ctx, conn, queue, err)
 	}
-	return nil // the call was answered; whatever else there is to say of the queue, nobody asked
+	return nil // the call was answered, and the caller did not ask for more
 }
 
 // WithNearestQueue adds the queue that was probably meant to the error that a call for an unknown

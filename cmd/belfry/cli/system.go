@@ -58,7 +58,7 @@ func NewSystem() *System {
 	}
 }
 
-// piped reports whether a file is a pipe or a regular file, which somebody fills to be read.
+// piped reports whether a file is a pipe or a regular file, which has input to be read.
 func piped(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0)
@@ -79,7 +79,7 @@ func (s *System) Color() bool {
 }
 
 // echoPeriod is how long after a signal the same one is taken for its echo: timeout(1) and others
-// send it to the process and then to its group. Nobody presses a key twice in that time.
+// send it to the process and then to its group. No user presses a key twice in that time.
 const echoPeriod = 100 * time.Millisecond
 
 // Interruptible returns a context that the first SIGINT or SIGTERM ends. A second signal ends the

@@ -53,7 +53,7 @@ type event struct {
 	due time.Duration
 	// late is how late it rang.
 	late time.Duration
-	// by is who holds the job.
+	// by is the consumer that holds the job.
 	by      string
 	attempt int
 	fence   uint64

@@ -17,7 +17,7 @@ const (
 	choirQueue = "demo/choir"
 )
 
-// part is a job of the story: how it is put, and what whoever gets it does with it.
+// part is a job of the story: how it is put, and what its consumer does with it.
 type part struct {
 	id, about string
 	delay     time.Duration

@@ -201,7 +201,7 @@ func writeBundle(path string, b *Bundle, at time.Time) (err error) {
 	}
 	defer func() {
 		if err = errors.Join(err, file.Close()); err != nil {
-			_ = os.Remove(path) // a part of it helps nobody
+			_ = os.Remove(path) // a part of it is useless
 		}
 	}()
 	return b.Write(file, at)

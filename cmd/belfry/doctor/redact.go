@@ -65,8 +65,8 @@ func (s secrets) metrics(text string, names Names) string {
 // Names stands for names of queues in a bundle. The zero value leaves them as they are.
 type Names struct{ key []byte }
 
-// Hashed returns names that are the same wherever a queue is meant in one bundle, and tell nothing
-// to whoever does not have the key, which is forgotten.
+// Hashed returns names that are the same for one queue throughout a bundle. They reveal nothing
+// without the key, which is dropped.
 func Hashed() Names {
 	n := Names{key: make([]byte, 32)}
 	_, _ = rand.Read(n.key) // never fails

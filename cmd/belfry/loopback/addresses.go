@@ -25,9 +25,9 @@ type Addresses struct {
 	next int // added to portMin
 }
 
-// Free returns an address on loopback that nobody listens on, and that it never returns again. It
-// is on a host that belongs to this process: what is picked for a server must still be free when
-// that starts, whatever other processes pick meanwhile. It fails once the ports are used up.
+// Free returns an address on loopback without a listener, which it never returns again. The address
+// is on a host that belongs to this process. So it is still free when its server starts, whatever
+// other processes choose meanwhile. It fails once the ports are used up.
 func (a *Addresses) Free() (string, error) { return a.FreeRow(1) }
 
 // FreeRow is Free for so many ports in a row, of which it returns the first: a server takes those

@@ -10,7 +10,7 @@ import (
 // is ready. Its methods may be called from any goroutine.
 type Addresses struct{ picked loopback.Addresses }
 
-// Free returns an address on loopback that nobody listens on, and that it never returns again.
+// Free returns an address on loopback without a listener, which it never returns again.
 func (a *Addresses) Free(t testing.TB) string {
 	t.Helper()
 	address, err := a.picked.Free()

@@ -292,8 +292,8 @@ func (l *Ledger) Lateness(within Span) Durations {
 	return all
 }
 
-// Unseen returns how many jobs that were due within a span were granted to nobody's knowledge
-// before they were first delivered.
+// Unseen returns the number of jobs that were due within a span and whose first known delivery was
+// a later attempt, so an earlier grant was not seen.
 func (l *Ledger) Unseen(within Span) int {
 	n := 0
 	l.mu.Lock()

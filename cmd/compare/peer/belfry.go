@@ -68,7 +68,7 @@ func startBelfry(ctx context.Context, s *Site, nodes int) (*Running, error) {
 	if err != nil {
 		return r, err
 	}
-	r.SDK, r.URLs, r.Close = all, urls, func() { _ = all.Close() } // nobody is left to use it
+	r.SDK, r.URLs, r.Close = all, urls, func() { _ = all.Close() } // it is no longer in use
 	err = r.Processes[0].await(ctx, func(ctx context.Context) (err error) {
 		r.Version, err = belfryForms(ctx, all, nodes)
 		return err

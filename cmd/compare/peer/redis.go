@@ -85,7 +85,7 @@ func startRedis(ctx context.Context, s *Site, appendfsync string, auto bool) (*R
 	if server == nil {
 		return nil, err
 	}
-	// nobody is left to use it
+	// it is no longer in use
 	r := &Running{Version: "Redis " + server.version, Processes: []*Process{server.process}, Close: func() {
 		_ = server.all.Close()
 	}}

@@ -75,7 +75,7 @@ func startRedisson(ctx context.Context, s *Site, appendfsync string) (*Running, 
 	if server == nil {
 		return nil, err
 	}
-	// nobody is left to use it
+	// it is no longer in use
 	r := &Running{Version: "Redis " + server.version, Processes: []*Process{server.process}, Close: func() {
 		_ = server.all.Close()
 	}}
@@ -87,7 +87,7 @@ func startRedisson(ctx context.Context, s *Site, appendfsync string) (*Running, 
 	group.Go(func() { redissonMove(moving, server.all) })
 	r.Close = func() {
 		cancel()
-		_ = server.all.Close() // nobody is left to use it
+		_ = server.all.Close() // it is no longer in use
 		group.Wait()
 	}
 	r.Caller = func(_ context.Context, k Kind) (Caller, error) {
@@ -103,7 +103,7 @@ func startRedisson(ctx context.Context, s *Site, appendfsync string) (*Running, 
 // long as there is more. Redisson's timers tick every 100 ms at worst; this one is exact.
 func redissonMove(ctx context.Context, client *redis.Client) {
 	channel := client.Subscribe(ctx, redissonChannel)
-	defer channel.Close() //nolint:errcheck // nobody listens any more
+	defer channel.Close() //nolint:errcheck // the subscription has ended
 	messages := channel.ChannelWithSubscriptions(redis.WithChannelSize(1 << 16))
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -82,7 +82,7 @@ func New(run *Run) *Gatekeeper {
 		case *belfryv1.CreateTokenRequest:
 			resp, ok := o.Response.(*belfryv1.CreateTokenResponse)
 			if !ok {
-				continue // nobody has what may have been made
+				continue // no caller has the token that may have been made
 			}
 			made := &credential{scopes: scopesOf(req.GetScopes()), made: o}
 			if end := resp.GetRecord().GetNotAfter(); end != nil {
@@ -252,8 +252,8 @@ func touched(c fsm.Command) (action, []string) {
 	}
 }
 
-// letIn reports whether a refusal shows that the caller was known: whoever is not known hears
-// nothing of jobs and queues.
+// letIn reports whether a refusal shows that the caller was known: an unknown caller gets no answer
+// about jobs and queues.
 func letIn(r belfryv1.Reason) bool {
 	switch r {
 	case belfryv1.Reason_REASON_UNSPECIFIED, belfryv1.Reason_REASON_UNAUTHENTICATED, belfryv1.Reason_REASON_NO_LEADER,

@@ -209,7 +209,7 @@ func (f *follower) event(e *Event) {
 func (f *follower) finish() {
 	a := f.account
 	if f.facts.Diverged {
-		f.where, f.due, f.until = f.shown.where, f.shown.due, f.shown.until // what nobody was told of is not known then
+		f.where, f.due, f.until = f.shown.where, f.shown.due, f.shown.until // only what clients were told is known
 	}
 	if a == nil || f.where != waiting && f.where != holding || f.facts.Drained == 0 || f.facts.IsMirrorRecord(a) {
 		return

@@ -26,7 +26,7 @@ type jobName struct {
 // payload is what is known of one payload in the queues of the mirror, each of which is there once.
 type payload struct {
 	queue string
-	// sure says that whoever brought it was told that it is there, due when it is due since the start
+	// sure says that the sender was told that the payload is there, due when it is due since the start
 	// of the run; timed says that this is known.
 	sure, timed bool
 	brought     time.Duration

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Actor is who changed a list.
+// Actor is the program that changed a list.
 type Actor string
 
-// Who changes a ready list. A script is told by the other keys that it wrote.
+// These programs change a ready list. The other keys that a script wrote identify it.
 const (
 	// Consumer is a command of its own: take(), poll() and the like, or a producer that offers
 	// without a delay.
@@ -94,7 +94,7 @@ func units(commands []Command) (all [][]Command) {
 	return all
 }
 
-// actorOf tells who did a unit.
+// actorOf returns the program that ran a unit.
 func actorOf(unit []Command) Actor {
 	touches := func(prefix string) bool {
 		return slices.ContainsFunc(unit, func(c Command) bool {

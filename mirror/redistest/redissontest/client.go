@@ -119,8 +119,8 @@ func (c *Client) Transfer(ctx context.Context, nowMs int64) (next string, err er
 // from Redis.
 func (c *Client) Take(ctx context.Context, timeout time.Duration) (payload []byte, ok bool, err error) {
 	for {
-		// One at a time, and not for longer than a second, so that ctx is heeded and nothing popped
-		// when nobody waits for it any more.
+		// One pop at a time, for at most a second. So ctx is heeded, and no payload is popped when the
+		// caller no longer waits for it.
 		popped, err := c.redis.BLPop(context.WithoutCancel(ctx), time.Second, c.ready).Result()
 		if err == nil {
 			return []byte(popped[1]), true, nil

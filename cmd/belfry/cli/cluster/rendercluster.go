@@ -33,7 +33,8 @@ func renderCluster(w io.Writer, c *belfryv1.GetClusterResponse) {
 	renderShards(w, c)
 }
 
-// renderPlacement says who is silent since when, and what is done about which shard, and why.
+// renderPlacement prints which nodes are silent since when, and for each shard what is done and
+// why.
 func renderPlacement(w io.Writer, c *belfryv1.GetClusterResponse) {
 	for _, n := range c.Nodes {
 		if n.SilentSince == nil {
@@ -142,7 +143,7 @@ func renderShards(w io.Writer, c *belfryv1.GetClusterResponse) {
 		voters, others := replicas(s.Replicas)
 		line := []string{fmt.Sprint(s.Shard), render.OrDash(s.Leader), fmt.Sprint(s.Term), voters, others,
 			render.Grouped(s.AppliedIndex), s.Digest, render.Jobs(s.Jobs)}
-		if len(s.Replicas) == 0 { // nobody who answers has it, and so nothing is known
+		if len(s.Replicas) == 0 { // no answering node has it, so its state is unknown
 			line[2], line[5], line[6], line[7] = "-", "-", "-", "-"
 		}
 		lines = append(lines, line)

@@ -16,9 +16,9 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
-// startDebug listens for people who look into the process, and nothing of a client's is there.
-// Whoever reaches it may read the memory of the process in pieces and keep it busy, so that it
-// listens on loopback only. An empty address is none. stop ends it at once.
+// startDebug listens for people who examine the process; it serves no data of clients. A caller may
+// read the memory of the process in pieces and keep it busy, so it listens on loopback only. An
+// empty address is none. stop ends it at once.
 func startDebug(ctx context.Context, address string, log *slog.Logger,
 	pages http.Handler) (at string, stop func(), err error) {
 	if address == "" {

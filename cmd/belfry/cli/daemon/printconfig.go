@@ -57,8 +57,8 @@ func EffectiveConfig(c *cobra.Command) [][]string {
 	return lines
 }
 
-// ImpliedValue returns what a setting of serve is that nobody set, where its default is none of its
-// flag; else it is empty.
+// ImpliedValue returns the value of a setting of serve that was not set and whose default is not
+// that of its flag; otherwise it is empty.
 func ImpliedValue(c *cobra.Command, f *pflag.Flag) string {
 	listen := c.Flags().Lookup("listen")
 	if f.Changed || listen == nil {

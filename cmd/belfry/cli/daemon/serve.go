@@ -274,8 +274,8 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	return s.Departed()
 }
 
-// reload has a server read its files again, and says how many root tokens it knows since. It
-// changes who is let in, so the audit has it.
+// reload makes a server read its files again, and logs how many root tokens it knows now. This
+// changes which callers are let in, so the audit log has it.
 func reload(s *server.Server, cfg server.Config) error {
 	err := s.Reload()
 	outcome := "ok"
@@ -336,8 +336,8 @@ const waitsEvery = 15 * time.Second
 // lastWordsMax is how long the last words of a process may take to be written.
 const lastWordsMax = 250 * time.Millisecond
 
-// storageLost ends the process and says why. The log may be where the disk hangs; so may standard
-// error, or it is a pipe that nobody reads, and the end does not wait for it.
+// storageLost ends the process and says why. The log may be on the disk that hangs, and so may
+// standard error, or it is a pipe without a reader. The end does not wait for it.
 func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
 	said := make(chan struct{})
 	go func() {

@@ -9,8 +9,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 )
 
-// checkTLSFlags refuses credentials of which a part is missing. It says which, and what set the
-// others: the shell of somebody who is a client, too, sets BELFRY_TLS_CA.
+// checkTLSFlags refuses incomplete credentials. It says which part is missing, and where the others
+// were set: the shell of a person who also uses the client may set BELFRY_TLS_CA.
 func checkTLSFlags(flags *pflag.FlagSet) error {
 	for _, group := range []struct {
 		names []string

@@ -85,7 +85,7 @@ func (a verbs) putCommand() *cobra.Command {
 		if f.file.path != "" {
 			return a.putFileCommand(c.Context(), c, f, args)
 		}
-		// The body comes first: whoever types it may take longer than an answer.
+		// The body comes first: a person who types it may take longer than an answer.
 		request, err := a.buildPut(c, f, args)
 		if err != nil {
 			return err
