@@ -38,7 +38,8 @@ func newRoot(a *cli.App) *cobra.Command {
 			Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...),
 		},
 		cli.Group{ID: "server", Title: "Server:", Commands: []*cobra.Command{
-			daemon.ServeCommand(a), access.CertCommand(a), access.TokenCommand(a), daemon.RecoverCommand(a), demo.Command(a), bench.Command(a),
+			daemon.ServeCommand(a), access.CertCommand(a), access.TokenCommand(a), daemon.RecoverCommand(a), demo.Command(a),
+			bench.Command(a),
 			cluster.PlanCommand(a), cluster.HealthCommand(a), doctor.Command(a), versionCommand(a),
 		}},
 		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{migration.Command(a)}},
