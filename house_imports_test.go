@@ -251,6 +251,12 @@ var importTable = []importRow{
 		reason:   "conversions between the machine's values and the contract's need no server",
 	},
 	{
+		dir:      "rpc/check",
+		may:      []string{"access/tokens", "fsm", "rpc/auth", "rpc/belfry/...", "rpc/fault", "rpc/wire"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "a request is checked against limits and permissions, without the handler that carries it out",
+	},
+	{
 		dir:    "rpc/frame",
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},

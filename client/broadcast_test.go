@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/batching"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -96,21 +97,12 @@ func TestWithdrawAfterRenew(t *testing.T) {
 	}
 }
 
-// TestGateForgetsOldBatches: a large batch of long ago does not make a single call wait.
-func TestGateForgetsOldBatches(t *testing.T) {
-	for age, want := range map[time.Duration]bool{0: true, 2 * gateMaxAge: false} {
-		if got := (Coalescing{MaxJobs: 1000}).usesGate(1, lastBatch{gateMinCalls, time.Now().Add(-age)}); got != want {
-			t.Errorf("one call %v after a large batch passes the gate: %v", age, got)
-		}
-	}
-}
-
-// TestPollCountsCallersOfOtherQueues, also if its own queue had more callers long ago.
+// TestPollCountsCallersOfOtherQueues: what is expected to leave together are the callers of all pollers.
 func TestPollCountsCallersOfOtherQueues(t *testing.T) {
 	c := &Client{limits: Coalescing{MaxJobs: 1000}}
-	c.polls.eager.Store(gateMinCalls)
-	p := &poller{client: c, callers: []*caller{{}}, last: lastBatch{10 * gateMinCalls, time.Now().Add(-2 * gateMaxAge)}}
-	if !p.usesGate() {
-		t.Error("the poll does not pass the gate")
+	c.polls.eager.Store(batching.GateMinCalls)
+	p := newPoller(c, pollKey{}, ReserveOptions{})
+	if source := p.source(); source.Gate != &c.gate || source.Expected() != batching.GateMinCalls {
+		t.Errorf("the poll expects %d callers", source.Expected())
 	}
 }

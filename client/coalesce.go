@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/belfrydb/belfry/client/internal/batching"
 	"github.com/belfrydb/belfry/client/internal/placement"
@@ -27,11 +25,8 @@ type coalescer[Q, R any] struct {
 
 	mu       sync.Mutex
 	pending  []*entry[Q, R]
-	arrivals batching.Group // of the callers that arrive
-	inFlight int
-	last     lastBatch
-	timer    *time.Timer // calls overdue; nil until it is first needed
-	armed    bool        // the timer is set
+	arrivals batching.Group  // of the callers that arrive
+	slots    *batching.Slots // guarded by mu
 }
 
 // A sendFunc sends one batch once. It returns the reply to each entry, in order, or one error for
@@ -80,6 +75,14 @@ func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R],
 	placed func(req Q) placement.Place) *coalescer[Q, R] {
 	q := &coalescer[Q, R]{client: c, newID: newID, send: send, place: placed}
 	q.pool.New = func() any { return &entry[Q, R]{} }
+	source := batching.Source{
+		Limits: c.limits.batches(), Mu: &q.mu, Gate: &c.gate, Start: c.start,
+		Pending: func() int { return len(q.pending) }, Take: q.take,
+	}
+	if c.limits.MaxDelay > 0 {
+		source.Delay, source.Gate = q.delay, nil // a batch that was held back does not wait a second time
+	}
+	q.slots = batching.NewSlots(source)
 	return q
 }
 
@@ -144,47 +147,12 @@ func (q *coalescer[Q, R]) waitAgain(e *entry[Q, R]) *batching.Broadcast {
 func (q *coalescer[Q, R]) add(e *entry[Q, R]) *batching.Broadcast {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	switch {
-	case q.client.limits.mayStart(q.inFlight, len(q.pending)+1, q.last):
-		if !q.client.start(q.run) {
-			return nil
-		}
-		q.inFlight++
-	case q.inFlight < q.client.limits.InFlight:
-		q.armTimer()
+	if !q.slots.Expect() {
+		return nil
 	}
 	e.wake = q.arrivals.Join(q.client.limits.MaxJobs)
 	q.pending = append(q.pending, e) // a running slot takes it, even if the client is closed by then
 	return e.wake
-}
-
-// armTimer calls overdue when the last batch has been out for longer than holdMax. Called with mu
-// held.
-func (q *coalescer[Q, R]) armTimer() {
-	if q.armed {
-		return
-	}
-	q.armed = true
-	left := batching.HoldMax - time.Since(q.last.sentAt) + 1
-	if q.timer == nil {
-		q.timer = time.AfterFunc(left, q.overdue)
-		return
-	}
-	q.timer.Reset(left)
-}
-
-// overdue sends calls that were held back for a batch that takes too long.
-func (q *coalescer[Q, R]) overdue() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.armed = false
-	switch {
-	case len(q.pending) == 0 || q.inFlight == 0 || q.inFlight >= q.client.limits.InFlight:
-	case !q.client.limits.mayStart(q.inFlight, len(q.pending), q.last):
-		q.armTimer() // another batch left in the meantime
-	case q.client.start(q.run):
-		q.inFlight++
-	}
 }
 
 // withdraw removes a caller whose context ended and returns its error, nil if its answer came
@@ -216,75 +184,31 @@ func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
 	return err
 }
 
-// run holds one slot. It sends batches until no call is pending or another slot will take the rest.
-func (q *coalescer[Q, R]) run() {
-	round := uint64(0)
-	for {
-		q.gather()
-		round = q.client.passGate(round, q.usesGate())
-		ctx, b := q.nextBatch(q.client.lifetime())
-		if b == nil {
-			q.client.gate.Leave(round)
-			return
-		}
-		if q.tryOnce(ctx, b) {
-			b.cancel()
-			continue
-		}
-		// If the client is closing, the batch's context has ended and retry answers the callers here.
-		if !q.client.start(func() { q.retry(ctx, b) }) {
-			q.retry(ctx, b)
-		}
-	}
-}
-
-// passGate ends a batch's part in a round of the gate. If the next batch uses the gate, passGate
-// waits for the round that it leaves with and returns its number, else 0.
-func (c *Client) passGate(round uint64, uses bool) uint64 {
-	if uses {
-		return c.gate.Pass(round)
-	}
-	c.gate.Leave(round)
-	return 0
-}
-
-// gather lets calls join the next batch: those of goroutines that are ready to run, and those that
-// arrive within MaxDelay.
-func (q *coalescer[Q, R]) gather() {
-	// The answers of a batch wake its callers, which often call again at once. They run first, so that
-	// the next batch has their calls instead of being nearly empty.
-	runtime.Gosched()
-	limits := q.client.limits
-	if limits.MaxDelay == 0 {
+// sendBatch sends a batch. It returns after the first attempt, even if the batch must be tried again.
+func (q *coalescer[Q, R]) sendBatch(ctx context.Context, b *batch[Q, R]) {
+	if q.tryOnce(ctx, b) {
+		b.cancel()
 		return
 	}
+	// If the client is closing, the batch's context has ended and retry answers the callers here.
+	if !q.client.start(func() { q.retry(ctx, b) }) {
+		q.retry(ctx, b)
+	}
+}
+
+// delay lets calls that arrive within MaxDelay join a batch that is not full.
+func (q *coalescer[Q, R]) delay() {
 	q.mu.Lock()
-	waits := len(q.pending) > 0 && len(q.pending) < limits.MaxJobs
+	waits := len(q.pending) > 0 && len(q.pending) < q.client.limits.MaxJobs
 	q.mu.Unlock()
 	if waits {
-		_ = sleep(q.client.lifetime(), limits.MaxDelay) // the end of the client shows in the exchange
+		_ = sleep(q.client.lifetime(), q.client.limits.MaxDelay) // the end of the client shows in the exchange
 	}
 }
 
-// usesGate reports whether the next batch passes the batch gate. A batch that MaxDelay held back
-// does not wait a second time.
-func (q *coalescer[Q, R]) usesGate() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.client.limits.MaxDelay == 0 && q.client.limits.usesGate(len(q.pending), q.last)
-}
-
-// nextBatch makes a batch of the pending calls. Its context ends with parent, or when the last
-// caller has left. If there is no call to send, nextBatch gives the slot back and returns nil.
-func (q *coalescer[Q, R]) nextBatch(parent context.Context) (context.Context, *batch[Q, R]) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !q.client.limits.mayStart(q.inFlight-1, len(q.pending), q.last) {
-		if q.inFlight--; len(q.pending) > 0 {
-			q.armTimer() // the other slot may take too long
-		}
-		return nil, nil
-	}
+// take makes a batch of the pending calls, and returns what sends it. The batch's context ends with the
+// client, or when the last caller has left.
+func (q *coalescer[Q, R]) take() (send func(), calls int) {
 	b := &batch[Q, R]{}
 	bytes, taken := 0, 0
 	for _, e := range q.pending {
@@ -305,13 +229,12 @@ func (q *coalescer[Q, R]) nextBatch(parent context.Context) (context.Context, *b
 	q.arrivals.Close()
 	q.pending = q.pending[:rest]
 	if len(b.reqs) == 0 {
-		q.inFlight--
-		return nil, nil
+		return nil, 0
 	}
-	b.id, b.open, q.last = q.newID(), len(b.entries), lastBatch{len(b.entries), time.Now()}
-	ctx, cancel := context.WithCancel(parent)
+	b.id, b.open = q.newID(), len(b.entries)
+	ctx, cancel := context.WithCancel(q.client.lifetime())
 	b.cancel = cancel
-	return ctx, b
+	return func() { q.sendBatch(ctx, b) }, len(b.entries)
 }
 
 // retry sends a batch until every caller has its answer or has left.

@@ -222,34 +222,6 @@ func TestBatchesStayBelowTheLimits(t *testing.T) {
 	}
 }
 
-func TestWhenBatchesMayStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o, now := Coalescing{InFlight: 2, MaxJobs: 1000}, time.Now()
-		for name, try := range map[string]struct {
-			inFlight, pending int
-			last              lastBatch
-			calls, polls      bool
-		}{
-			"nothing to send":               {0, 0, lastBatch{}, false, false},
-			"the first":                     {0, 1, lastBatch{1000, now}, true, true},
-			"a few of the last callers":     {1, 49, lastBatch{100, now}, false, false},
-			"half of the last callers":      {1, 50, lastBatch{100, now}, false, true},
-			"few callers":                   {1, 1, lastBatch{3, now}, false, true},
-			"a full batch":                  {1, 1000, lastBatch{5000, now}, true, true},
-			"the last batch takes too long": {1, 1, lastBatch{100, now.Add(-batching.HoldMax - 1)}, true, true},
-			"all slots taken":               {2, 1000, lastBatch{1, now}, false, false},
-			"all slots taken, and for long": {2, 1000, lastBatch{1, now.Add(-time.Hour)}, false, false},
-		} {
-			if got := o.mayStart(try.inFlight, try.pending, try.last); got != try.calls {
-				t.Errorf("%s: %v", name, got)
-			}
-			if got := o.mayStartPoll(try.inFlight, try.pending, try.last); got != try.polls {
-				t.Errorf("polls, %s: %v", name, got)
-			}
-		}
-	})
-}
-
 // TestAStuckBatchHoldsNobodyUp: what gathered behind a batch that takes long leaves by itself,
 // without another call that comes.
 func TestAStuckBatchHoldsNobodyUp(t *testing.T) {

@@ -19,9 +19,9 @@ func TestManyCallsPassTheGate(t *testing.T) {
 		o    Coalescing
 		want int // acks that the server has while puts are out
 	}{
-		{gateMinCalls, Coalescing{}, 0},
-		{gateMinCalls - 1, Coalescing{}, gateMinCalls - 1},
-		{gateMinCalls, Coalescing{MaxJobs: gateMinCalls}, gateMinCalls}, // a full batch
+		{batching.GateMinCalls, Coalescing{}, 0},
+		{batching.GateMinCalls - 1, Coalescing{}, batching.GateMinCalls - 1},
+		{batching.GateMinCalls, Coalescing{MaxJobs: batching.GateMinCalls}, batching.GateMinCalls}, // a full batch
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fake := NewFake()
@@ -56,10 +56,10 @@ func TestManyCallsPassTheGate(t *testing.T) {
 			}
 			start(1, put)
 			start(1, ack) // the first of each leaves alone, and the others gather
-			start(gateMinCalls, put)
+			start(batching.GateMinCalls, put)
 			start(tt.acks, ack)
 			puts <- struct{}{}
-			if n := sent("PutBatch"); n != 1+gateMinCalls {
+			if n := sent("PutBatch"); n != 1+batching.GateMinCalls {
 				t.Fatalf("%d puts are out", n)
 			}
 			close(acks)
@@ -99,14 +99,14 @@ func TestPollsOfManyQueues(t *testing.T) {
 				t.Errorf("%d polls are out, want %d", n, want)
 			}
 		}
-		for i := range gateMinCalls + 2 {
+		for i := range batching.GateMinCalls + 2 {
 			reserve(fmt.Sprint("q", i), 0)
 			synctest.Wait()
 		}
-		expect(gateMinCalls) // the last of these is the first round
+		expect(batching.GateMinCalls) // the last of these is the first round
 		reserve("waits", time.Minute)
-		expect(gateMinCalls + 1)
+		expect(batching.GateMinCalls + 1)
 		time.Sleep(batching.HoldMax + 1)
-		expect(gateMinCalls + 3) // the round takes too long
+		expect(batching.GateMinCalls + 3) // the round takes too long
 	})
 }

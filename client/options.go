@@ -135,27 +135,9 @@ func (o Coalescing) checked() (Coalescing, error) {
 	return o, nil
 }
 
-// lastBatch describes the batch that was sent last.
-type lastBatch struct {
-	size   int
-	sentAt time.Time
-}
-
-// mayStart reports whether a batch of pending calls may leave while inFlight others are in flight.
-// The answers of a batch wake its callers together, and most call again at once. If a second slot
-// took some of those calls, every later batch would stay small. So a further batch leaves only when
-// it is full, or when the last one has been out for batching.HoldMax: its shard may have no leader.
-func (o Coalescing) mayStart(inFlight, pending int, last lastBatch) bool {
-	if pending <= 0 || inFlight == 0 {
-		return pending > 0
-	}
-	return inFlight < o.InFlight && (pending >= o.MaxJobs || time.Since(last.sentAt) > batching.HoldMax)
-}
-
-// mayStartPoll is mayStart for polls that wait at the server. A poll also leaves when it has at
-// least half as many callers as the last one.
-func (o Coalescing) mayStartPoll(inFlight, pending int, last lastBatch) bool {
-	return o.mayStart(inFlight, pending, last) || pending > 0 && inFlight < o.InFlight && pending >= last.size/2
+// batches returns the limits of batches.
+func (o Coalescing) batches() batching.Limits {
+	return batching.Limits{InFlight: o.InFlight, MaxCalls: o.MaxJobs}
 }
 
 // The limits of a batch. batchBytesMax is below the server's 4 MiB: the difference is room for what
@@ -164,19 +146,3 @@ const (
 	batchJobsMax  = 1000
 	batchBytesMax = 4<<20 - 64<<10
 )
-
-// gateMinCalls is the smallest batch that passes the batch gate. Fewer calls would lose more time
-// there than they save.
-const gateMinCalls = 8
-
-// gateMaxAge is how long after the last batch its callers are expected to call again.
-const gateMaxAge = time.Second
-
-// usesGate reports whether a batch of pending calls passes the batch gate. A full batch leaves at
-// once. The size of the last batch counts too: some of its callers are about to call again.
-func (o Coalescing) usesGate(pending int, last lastBatch) bool {
-	if time.Since(last.sentAt) > gateMaxAge {
-		last.size = 0
-	}
-	return pending > 0 && pending < o.MaxJobs && max(pending, last.size) >= gateMinCalls
-}

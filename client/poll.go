@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -29,12 +28,10 @@ type poller struct {
 	toWake   batching.Broadcasts // of the callers answered since unlock
 	serial   uint64              // of the newest caller
 	asked    int                 // how many jobs the polls in flight ask for
-	slots    int                 // goroutines that poll
-	last     lastBatch
+	slots    *batching.Slots     // guarded by mu
 	running  map[*poll]struct{}
 	trouble  *Error // what the last attempt failed with; nil if it succeeded
 	timer    *time.Timer
-	armed    bool // overdue will be called
 }
 
 // A poll is one Reserve call in flight.
@@ -165,18 +162,13 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, *batching.Broadcast
 	p := c.polls.byKey[key]
 	if p == nil {
 		o.Queues = slices.Clone(o.Queues)
-		p = &poller{client: c, key: key, options: o, running: make(map[*poll]struct{})}
+		p = newPoller(c, key, o)
 		c.polls.byKey[key] = p
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.opens(p.slots, len(p.callers)+1-p.asked) {
-		if !c.start(p.run) {
-			return nil, nil, closedError()
-		}
-		p.slots++
-	} else {
-		p.armTimer()
+	if !p.slots.Expect() {
+		return nil, nil, closedError()
 	}
 	p.serial++
 	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.Join(c.limits.MaxJobs)
@@ -185,6 +177,30 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, *batching.Broadcast
 		p.setTimer(o.Wait)
 	}
 	return p, w.wake, nil
+}
+
+// newPoller returns a poller of a client.
+func newPoller(c *Client, key pollKey, o ReserveOptions) *poller {
+	p := &poller{client: c, key: key, options: o, running: make(map[*poll]struct{})}
+	p.slots = batching.NewSlots(p.source())
+	return p
+}
+
+// source describes the callers and polls of a poller. A poll that waits at the server does not pass the
+// gate: it would hold up the round. For other polls the callers of other pollers count, since their
+// polls leave in the same round.
+func (p *poller) source() batching.Source {
+	source := batching.Source{
+		Limits: p.client.limits.batches(), Mu: &p.mu, Start: p.client.start,
+		Pending: func() int { return len(p.callers) - p.asked }, Take: p.take, Ended: p.retire,
+	}
+	if p.options.Wait > 0 {
+		source.Waits = true
+		return source
+	}
+	source.Gate = &p.client.gate
+	source.Expected = func() int { return int(p.client.polls.eager.Load()) }
+	return source
 }
 
 // withdraw removes a caller whose context ended. It reports false if its answer came first.
@@ -223,99 +239,30 @@ func (p *poller) idleSoon() {
 	})
 }
 
-// run holds one slot. It polls until there is a poll for every caller.
-func (p *poller) run() {
-	round := uint64(0)
-	for {
-		runtime.Gosched() // callers that are ready to run share the poll
-		round = p.client.passGate(round, p.usesGate())
-		ctx, poll := p.next(p.client.lifetime())
-		if poll == nil {
-			p.client.gate.Leave(round)
-			p.retire()
-			return
-		}
-		o := p.options
-		o.Max, o.Wait = poll.asked, poll.wait
-		jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
-		poll.cancel()
-		if err != nil {
-			p.client.collectLater(o, err)
-		}
-		p.deliver(poll, jobs, err)
+// send makes a poll, and gives its callers the answer.
+func (p *poller) send(ctx context.Context, poll *poll) {
+	o := p.options
+	o.Max, o.Wait = poll.asked, poll.wait
+	jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
+	poll.cancel()
+	if err != nil {
+		p.client.collectLater(o, err)
 	}
+	p.deliver(poll, jobs, err)
 }
 
-// usesGate reports whether the next poll passes the batch gate. A poll that waits at the server
-// does not: it would hold up the round. Callers of other pollers count, since their polls leave in
-// the same round.
-func (p *poller) usesGate() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.options.Wait > 0 {
-		return false
-	}
-	all := p.last
-	if eager := int(p.client.polls.eager.Load()); eager > all.size || time.Since(all.sentAt) > gateMaxAge {
-		all = lastBatch{eager, time.Now()}
-	}
-	return p.client.limits.usesGate(len(p.callers)-p.asked, all)
-}
-
-// next makes a poll for the callers that no other poll asks for. If there are none, or another slot
-// will ask for them, next gives the slot back and returns nil.
-func (p *poller) next(parent context.Context) (context.Context, *poll) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// take makes a poll for the callers that no other poll asks for, and returns what sends it.
+func (p *poller) take() (send func(), callers int) {
 	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
-	if !p.opens(p.slots-1, n) {
-		if p.slots--; n > 0 {
-			p.armTimer()
-		}
-		return nil, nil
-	}
-	ctx, cancel := context.WithCancel(parent)
+	ctx, cancel := context.WithCancel(p.client.lifetime())
 	poll := &poll{asked: n, upTo: p.serial, cancel: cancel, wait: p.options.Wait}
 	if poll.wait < timerMinWait {
 		poll.wait = max(0, min(poll.wait, time.Until(p.callers[0].deadline)))
 	}
 	p.asked += n
-	p.last = lastBatch{n, time.Now()}
 	p.running[poll] = struct{}{}
 	p.arrivals.Close()
-	return ctx, poll
-}
-
-// opens reports whether a poll for that many callers may leave.
-func (p *poller) opens(slots, callers int) bool {
-	if p.options.Wait > 0 {
-		return p.client.limits.mayStartPoll(slots, callers, p.last)
-	}
-	return p.client.limits.mayStart(slots, callers, p.last)
-}
-
-// armTimer calls overdue when the last poll has been out for longer than holdMax. A poll that waits
-// at the server may take longer. Called with mu held.
-func (p *poller) armTimer() {
-	if p.options.Wait == 0 && !p.armed && p.slots < p.client.limits.InFlight {
-		p.armed = true
-		time.AfterFunc(batching.HoldMax-time.Since(p.last.sentAt)+1, p.overdue)
-	}
-}
-
-// overdue polls for callers that were held back for a poll that takes too long.
-func (p *poller) overdue() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed = false
-	n := len(p.callers) - p.asked
-	switch {
-	case n <= 0 || p.slots == 0:
-	case !p.opens(p.slots, n):
-		p.armTimer() // another poll left in the meantime
-	case p.client.start(p.run):
-		p.slots++
-	}
+	return func() { p.send(ctx, poll) }, n
 }
 
 // retire forgets a poller that has neither callers nor polls.
@@ -325,7 +272,7 @@ func (p *poller) retire() {
 	defer all.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.slots > 0 || len(p.callers) > 0 || all.byKey[p.key] != p {
+	if p.slots.Running() > 0 || len(p.callers) > 0 || all.byKey[p.key] != p {
 		return
 	}
 	delete(all.byKey, p.key)

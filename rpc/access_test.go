@@ -438,7 +438,7 @@ func TestHealthTakesLittle(t *testing.T) {
 func TestAMissingCallerHasNoPermissions(t *testing.T) {
 	s := &queueService{authorizer: &auth.Authorizer{Authenticator: newTokenMemory(), Now: time.Now}, now: time.Now}
 	c := s.checker(t.Context(), tokens.Put)
-	if c.err == nil || c.err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.permissions.Allows("q") || c.another().permissions.Allows("q") {
-		t.Errorf("%v, %+v", c.err, c.permissions)
+	if c.Err == nil || c.Err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.Permissions.Allows("q") || c.Another().Permissions.Allows("q") {
+		t.Errorf("%v, %+v", c.Err, c.Permissions)
 	}
 }

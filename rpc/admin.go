@@ -27,12 +27,12 @@ type adminService struct {
 // CreateQueue implements AdminService.
 func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	queue := c.queue("queue", req.GetQueue())
-	partitions := c.count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
-	change := c.settings("settings", req.GetSettings(), partitions)
-	requestID := c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	queue := c.Queue("queue", req.GetQueue())
+	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
+	change := c.Settings("settings", req.GetSettings(), partitions)
+	requestID := c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	catalog, remembers := s.forRequest(requestID, req)
 	if !remembers {
@@ -137,19 +137,19 @@ func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
 // UpdateQueue implements AdminService.
 func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
+	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if req.GetSettings() == nil {
-		c.fail(fault.Invalid("settings", "at least one setting is required"))
+		c.Fail(fault.Invalid("settings", "at least one setting is required"))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if err := s.refresh(ctx); err != nil { // limits are checked against the number of partitions
 		return nil, err
 	}
-	change := c.settings("settings", req.GetSettings(), s.partitions(queue))
-	if c.err != nil {
-		return nil, c.err
+	change := c.Settings("settings", req.GetSettings(), s.partitions(queue))
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if s.deleting(queue) {
 		return nil, beingDeleted(queue)
@@ -203,9 +203,9 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 // GetQueue implements AdminService.
 func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
 	c := s.checker(ctx, tokens.View)
-	queue := c.queue("queue", req.GetQueue())
-	if c.err != nil {
-		return nil, c.err
+	queue := c.Queue("queue", req.GetQueue())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	from := reader{s.router, req.GetStale()}
 	if err := from.learn(ctx, queue); err != nil {
@@ -313,7 +313,7 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 // PurgeQueue implements AdminService.
 func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	queue := c.queue("queue", req.GetQueue())
+	queue := c.Queue("queue", req.GetQueue())
 	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
 	if len(req.GetStates()) > 0 {
 		states = 0
@@ -321,13 +321,13 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	for i, wanted := range req.GetStates() {
 		held, ok := wire.HeldState(wanted)
 		if !ok {
-			c.fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
+			c.Fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
 		}
 		states |= fsm.Set(held)
 	}
-	requestID := c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	requestID := c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	left := uint64(req.GetMax())
 	if left == 0 {

@@ -22,6 +22,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -127,7 +128,7 @@ func TestSlowBackup(t *testing.T) {
 	t.Parallel()
 	n := &exportingNode{slow: 800 * time.Millisecond}
 	client := serveBackups(t, n, &listingCatalog{}, func(cfg *Config) {
-		cfg.Limits = DefaultLimits()
+		cfg.Limits = check.DefaultLimits()
 		cfg.Limits.BodyWait, cfg.Limits.ResponseWait = time.Second, 2*time.Second
 	})
 	if _, err := receiveBackup(t, client); err != nil {

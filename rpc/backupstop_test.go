@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -43,7 +44,7 @@ func serveEndless(t *testing.T, record []byte) (*served, *endlessNode) {
 	return serve(t, func(cfg *Config) {
 		n.Node = cfg.Node
 		cfg.Node, cfg.Catalog = n, &listingCatalog{Catalog: cfg.Catalog}
-		cfg.Limits = DefaultLimits()
+		cfg.Limits = check.DefaultLimits()
 		cfg.Limits.ResponseWait = time.Hour
 	}), n
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -82,7 +83,7 @@ type pair struct {
 // newPair returns a pair whose time stands still.
 func newPair(t testing.TB) *pair {
 	t.Helper()
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	return pairOf(t, newBounds(&limits))
 }
 
@@ -93,7 +94,7 @@ func pairOf(t testing.TB, b bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: DefaultLimits(), now: now, drain: newDrain(),
+			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: newDrain(),
 			fastPath: fastPath{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}

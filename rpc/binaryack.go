@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -28,7 +29,7 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.fastPath.acks)
 		return slowPath(ctx, s.fastPath.codec, request, dst, s.AckBatch)
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.Refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.Permissions.Refusals())
 	s.ackAll(ctx, requestID, b)
 	dst, err := appendAcks(dst, b.answers)
 	if err == nil && !anyFault(b.answers) { // as in putBatch.failed
@@ -77,7 +78,7 @@ const (
 )
 
 // read reads the batch. It returns false if the message as a whole is unusual or wrong.
-func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
+func (b *ackBatch) read(c *check.Request, data []byte) (requestID string, ok bool) {
 	seen := false
 	for len(data) > 0 {
 		tag := data[0]
@@ -87,9 +88,9 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 		}
 		data = rest
 		switch {
-		case tag == tagLeases && len(b.acks) < c.limits.BatchJobsMax:
+		case tag == tagLeases && len(b.acks) < c.Limits.BatchJobsMax:
 			b.add(c, value)
-		case tag == tagAckRequestID && !seen && len(value) <= c.limits.RequestIDBytesMax:
+		case tag == tagAckRequestID && !seen && len(value) <= c.Limits.RequestIDBytesMax:
 			seen, requestID = true, string(value)
 		default:
 			return "", false
@@ -99,13 +100,13 @@ func (b *ackBatch) read(c *checker, data []byte) (requestID string, ok bool) {
 }
 
 // add adds a lease, or the fault of one that is invalid or not allowed.
-func (b *ackBatch) add(c *checker, token []byte) {
+func (b *ackBatch) add(c *check.Request, token []byte) {
 	var a answer
 	ref, err := b.leases.Parse(token)
-	if err != nil || !c.permissions.Allows(ref.Queue) {
-		entry := c.another()
-		entry.lease("lease", string(token))
-		a.fault = entry.err
+	if err != nil || !c.Permissions.Allows(ref.Queue) {
+		entry := c.Another()
+		entry.Lease("lease", string(token))
+		a.fault = entry.Err
 	}
 	b.acks, b.answers = append(b.acks, fsm.Ack{Ref: ref}), append(b.answers, a)
 }

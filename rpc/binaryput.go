@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -31,7 +32,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 		b.release(&s.fastPath.puts)
 		return slowPath(ctx, s.fastPath.codec, request, dst, s.PutBatch)
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.permissions.Refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.Permissions.Refusals())
 	s.putAll(ctx, r.requestID, b)
 	dst, err := appendPuts(dst, b)
 	if err == nil && !b.failed() {
@@ -130,12 +131,12 @@ const (
 )
 
 // putReader reads the jobs of a batch into commands, with the same result as the generated code and
-// checker.put. These two read a job with an unusual field or an error, and the whole batch if the
+// check.Request.Put. These two read a job with an unusual field or an error, and the whole batch if the
 // error is in the batch itself. What putReader allocates shares no memory with the request. Each
 // name of a queue has its own memory, since other parts of the server keep it.
 type putReader struct {
 	batch   *putBatch
-	check   *checker
+	check   *check.Request
 	bounds  bounds
 	request []byte
 
@@ -160,12 +161,12 @@ func (r *putReader) read() bool {
 		}
 		data = rest
 		switch {
-		case tag == tagJobs && len(r.batch.all) < r.check.limits.BatchJobsMax:
+		case tag == tagJobs && len(r.batch.all) < r.check.Limits.BatchJobsMax:
 			size, ok := r.entry(value)
-			if sum += size; !ok || sum > r.check.limits.BatchBytesMax {
+			if sum += size; !ok || sum > r.check.Limits.BatchBytesMax {
 				return false
 			}
-		case tag == tagBatchRequestID && !seen && len(value) <= r.check.limits.RequestIDBytesMax && utf8.Valid(value):
+		case tag == tagBatchRequestID && !seen && len(value) <= r.check.Limits.RequestIDBytesMax && utf8.Valid(value):
 			seen, r.requestID = true, string(value)
 		default:
 			return false
@@ -200,7 +201,7 @@ func (r *putReader) entry(data []byte) (size int, ok bool) {
 	}
 	*put = fsm.Put{}
 	r.batch.name(job.GetQueue())
-	size, r.batch.answers[len(r.batch.answers)-1].fault = r.check.entry(&job, put)
+	size, r.batch.answers[len(r.batch.answers)-1].fault = r.check.Entry(&job, put)
 	return size, true
 }
 
@@ -230,7 +231,7 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		data = rest
 	}
 	const ofQueue, ofWhen, ofBody = 1 << (tagQueue >> 3), 1<<(tagDelay>>3) | 1<<(tagDueAt>>3), 1<<(tagText>>3) | 1<<(tagData>>3)
-	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody && len(put.Body) <= r.check.limits.BodyBytesMax
+	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody && len(put.Body) <= r.check.Limits.BodyBytesMax
 	return len(put.Body) + len(put.ID), ok
 }
 
@@ -239,7 +240,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 	switch tag {
 	case tagQueue:
 		if string(value) != r.queue { // most batches are for one queue
-			if queueNameFlaw(string(value), r.check.limits.QueueBytesMax) != nil || !r.check.permissions.Allows(string(value)) {
+			if !r.check.AcceptsQueue(string(value)) {
 				return false
 			}
 			r.queue = string(value)
@@ -248,9 +249,9 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 		return r.queue != ""
 	case tagID:
 		put.ID = r.ids.add(value, len(r.request)/batchBytesPerIDByte)
-		return len(value) <= r.check.limits.IDBytesMax && !isGeneratedForm(put.ID) && utf8.Valid(value)
+		return len(value) <= r.check.Limits.IDBytesMax && !check.IsGeneratedID(put.ID) && utf8.Valid(value)
 	case tagDelay:
-		put.Delay, ok = r.duration(value, 0, r.check.limits.DelayMax)
+		put.Delay, ok = r.duration(value, 0, r.check.Limits.DelayMax)
 		put.Delay, put.Given = wire.CeilMillis(put.Delay), put.Given|fsm.GivenDelay
 		return ok
 	case tagDueAt:
@@ -258,7 +259,7 @@ func (r *putReader) set(put *fsm.Put, tag byte, value []byte) (ok bool) {
 		put.Given |= fsm.GivenDueAt
 		return ok
 	case tagTTR:
-		put.TTR, ok = r.duration(value, r.check.limits.TTRMin, r.check.limits.TTRMax)
+		put.TTR, ok = r.duration(value, r.check.Limits.TTRMin, r.check.Limits.TTRMax)
 		put.Given |= fsm.GivenTTR
 		return ok
 	case tagText:
@@ -292,7 +293,7 @@ func (r *putReader) duration(value []byte, least, most time.Duration) (time.Dura
 // time reads a google.protobuf.Timestamp that is neither before 1970 nor too far in the future.
 func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	seconds, nanos, ok := readSeconds(value)
-	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.now.Add(r.check.limits.DelayMax)) {
+	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.Now.Add(r.check.Limits.DelayMax)) {
 		return 0, false
 	}
 	return wire.WholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true

@@ -15,11 +15,12 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 )
 
 // wrongPuts are jobs in which something is wrong, or at a limit.
 func wrongPuts() []*belfryv1.PutRequest {
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	delay := func(d *durationpb.Duration) *belfryv1.PutRequest {
 		return &belfryv1.PutRequest{Queue: "orders", When: &belfryv1.PutRequest_Delay{Delay: d}}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -23,7 +24,7 @@ const bodyBytesInFlightMax = 256 << 20
 // as they are.
 type limitedBody struct {
 	io.ReadCloser
-	limits   *Limits
+	limits   *check.Limits
 	inFlight *atomic.Int64
 	held     int64
 

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -43,7 +44,7 @@ type bound struct {
 }
 
 // newBounds returns the bounds of all requests of the contract.
-func newBounds(limits *Limits) bounds {
+func newBounds(limits *check.Limits) bounds {
 	b := bounds{}
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
 		for i := range file.Services().Len() {
@@ -51,7 +52,7 @@ func newBounds(limits *Limits) bounds {
 			for k := range methods.Len() {
 				slots := 0
 				input := methods.Get(k).Input()
-				if s := limits.shapeOf(input, "", 1, &slots); s != nil {
+				if s := shapeOf(limits, input, "", 1, &slots); s != nil {
 					s.slots = slots
 					b[input.FullName()] = s
 				}
@@ -63,23 +64,23 @@ func newBounds(limits *Limits) bounds {
 
 // shapeOf returns the shape of a message type at a path that occurs at most times times; nil if it
 // has no lists. Requests do not contain themselves.
-func (l *Limits) shapeOf(desc protoreflect.MessageDescriptor, path string, times int, slots *int) *shape {
+func shapeOf(l *check.Limits, desc protoreflect.MessageDescriptor, path string, times int, slots *int) *shape {
 	s := &shape{}
 	for i := range desc.Fields().Len() {
 		field := desc.Fields().Get(i)
 		b := &bound{
-			number: field.Number(), json: field.JSONName(), text: field.TextName(), path: join(path, field.JSONName()),
+			number: field.Number(), json: field.JSONName(), text: field.TextName(), path: fault.Join(path, field.JSONName()),
 			list: field.IsList(), keys: field.IsMap(), numbers: isNumbers(field), slot: *slots,
 		}
 		inside := times
 		if b.list || b.keys {
 			*slots++
-			b.most, b.reason = l.elements(field)
+			b.most, b.reason = elements(l, field)
 			b.most *= times
 			inside = b.most
 		}
 		if field.Message() != nil && !b.keys {
-			b.inner = l.shapeOf(field.Message(), b.path, inside, slots)
+			b.inner = shapeOf(l, field.Message(), b.path, inside, slots)
 		}
 		if b.list || b.keys || b.inner != nil {
 			s.fields = append(s.fields, b)
@@ -104,7 +105,7 @@ func isNumbers(field protoreflect.FieldDescriptor) bool {
 
 // elements returns how many elements a list or map of a request may have. A list that is not named
 // here may have as many as a batch.
-func (l *Limits) elements(field protoreflect.FieldDescriptor) (most int, reason belfryv1.Reason) {
+func elements(l *check.Limits, field protoreflect.FieldDescriptor) (most int, reason belfryv1.Reason) {
 	switch field.Name() {
 	case "queues":
 		return l.QueuesMax, belfryv1.Reason_REASON_TOO_LARGE

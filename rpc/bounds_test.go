@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -94,7 +95,7 @@ func floods() []flood {
 }
 
 // codecsWith returns both codecs as a server has them.
-func codecsWith(limits Limits) map[string]connect.Codec {
+func codecsWith(limits check.Limits) map[string]connect.Codec {
 	b := newBounds(&limits)
 	return map[string]connect.Codec{"JSON": jsonCodec{codecJSON, b}, "binary": binaryCodec{bounds: b}}
 }
@@ -111,7 +112,7 @@ func allocated(f func()) uint64 {
 // TestFloodsCostNothing: a message of many tiny elements is refused before anything is made of it.
 func TestFloodsCostNothing(t *testing.T) {
 	const costMax = 64 << 10
-	codecs := codecsWith(DefaultLimits())
+	codecs := codecsWith(check.DefaultLimits())
 	for _, c := range floods() {
 		for kind, data := range map[string][]byte{"JSON": []byte(c.json), "binary": c.binary} {
 			t.Run(c.name+" in "+kind, func(t *testing.T) {
@@ -197,7 +198,7 @@ func TestValidFloodsAreRead(t *testing.T) {
 		&belfryv1.AckBatchRequest{Leases: slices.Repeat([]string{lease}, 1000)},
 		&belfryv1.WorkRequest{Acks: slices.Repeat([]*belfryv1.AckRequest{{Lease: lease}}, 20_000)},
 	} {
-		for kind, codec := range codecsWith(DefaultLimits()) {
+		for kind, codec := range codecsWith(check.DefaultLimits()) {
 			data, err := codec.Marshal(m)
 			if err != nil || len(data) < countedBytesMin {
 				t.Fatalf("%d bytes (%v)", len(data), err)
@@ -212,7 +213,7 @@ func TestValidFloodsAreRead(t *testing.T) {
 
 // TestEveryListIsBounded: a list or map that somebody adds to a request is found, at any depth.
 func TestEveryListIsBounded(t *testing.T) {
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	b := newBounds(&limits)
 	found := 0
 	var walk func(desc protoreflect.MessageDescriptor, s *shape, path string)
@@ -252,7 +253,7 @@ func TestEveryListIsBounded(t *testing.T) {
 
 // TestCountJSON counts in odd but valid JSON, and comes to an end in what is none.
 func TestCountJSON(t *testing.T) {
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	s := newBounds(&limits)["belfry.v1.PutBatchRequest"]
 	for _, c := range []struct {
 		text                   string
@@ -295,7 +296,7 @@ func FuzzBounds(f *testing.F) {
 	f.Add(text)
 	f.Add(encode(f, batch))
 	f.Add([]byte(`{"jobs":[{"headers":{"a":"\"","b\\":"]"},"retryDelays":["0s","1s"]},{}],"requestId":"\u005d"}`))
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	s := newBounds(&limits)["belfry.v1.PutBatchRequest"]
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// What was made counts also if the decoder gave up later.
@@ -327,7 +328,7 @@ func FuzzBounds(f *testing.F) {
 func BenchmarkBounds(b *testing.B) {
 	job := &belfryv1.PutRequest{Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 100)}}
 	batch := &belfryv1.PutBatchRequest{Jobs: slices.Repeat([]*belfryv1.PutRequest{job}, 1000)}
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	for name, c := range map[string]connect.Codec{
 		"binary": binaryCodec{}, "binary/bounded": binaryCodec{bounds: newBounds(&limits)},
 		"JSON": jsonCodec{name: codecJSON}, "JSON/bounded": jsonCodec{codecJSON, newBounds(&limits)},

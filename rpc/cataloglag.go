@@ -5,6 +5,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -64,9 +65,9 @@ func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 }
 
 // onJob proposes a command to the shard of a job.
-func (s *queueService) onJob(ctx context.Context, c *checker, queue, id, requestID string, command fsm.Command) (answer, error) {
-	if c.err != nil {
-		return answer{}, c.err
+func (s *queueService) onJob(ctx context.Context, c *check.Request, queue, id, requestID string, command fsm.Command) (answer, error) {
+	if c.Err != nil {
+		return answer{}, c.Err
 	}
 	return findAgain(ctx, reader{s.router, false}, queue, func() (answer, error) { return s.onJobIn(ctx, queue, id, requestID, command) })
 }

@@ -3,7 +3,6 @@ package rpc
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"slices"
 	"strconv"
 
@@ -21,10 +20,10 @@ func (s *adminService) GetCluster(ctx context.Context, _ *belfryv1.GetClusterReq
 // DrainNode implements AdminService.
 func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	c.requestID(req.GetRequestId())
-	c.incarnation(req.GetIncarnation())
-	if c.err != nil {
-		return nil, c.err
+	c.RequestID(req.GetRequestId())
+	c.Incarnation(req.GetIncarnation())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	v := s.look(ctx)
 	m, f := v.find(req.GetName(), req.GetIncarnation())
@@ -64,13 +63,13 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend
 // RemoveNode implements AdminService.
 func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	c.requestID(req.GetRequestId())
-	c.incarnation(req.GetIncarnation())
+	c.RequestID(req.GetRequestId())
+	c.Incarnation(req.GetIncarnation())
 	if req.GetName() == "" {
-		c.fail(fault.Invalid("name", "a node's name is required"))
+		c.Fail(fault.Invalid("name", "a node's name is required"))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	v := s.look(ctx)
 	if req.GetIncarnation() != "" && v.byServer[req.GetName()+"."+req.GetIncarnation()] == nil {
@@ -92,13 +91,13 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 // TransferLeader implements AdminService.
 func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	c.requestID(req.GetRequestId())
+	c.RequestID(req.GetRequestId())
 	shard := req.GetShard()
 	if int64(shard) >= int64(s.node.ShardCount()) {
-		c.fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
+		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	v := s.look(ctx)
 	g := &v.shards[shard]
@@ -117,16 +116,6 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 		}
 	}
 	return &belfryv1.TransferLeaderResponse{Previous: g.leader.Name, Leader: to.Name}, nil
-}
-
-// incarnation checks the incarnation of a node, which may be missing.
-func (c *checker) incarnation(text string) {
-	if text == "" {
-		return
-	}
-	if raw, err := hex.DecodeString(text); err != nil || len(raw) != 8 {
-		c.fail(fault.Invalid("incarnation", "want 16 hexadecimal digits"))
-	}
 }
 
 // find returns the node with a name, and with an incarnation if one is given or needed.

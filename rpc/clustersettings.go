@@ -15,20 +15,20 @@ import (
 // UpdateCluster implements AdminService.
 func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	c.requestID(req.GetRequestId())
+	c.RequestID(req.GetRequestId())
 	want := backend.ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
-		c.fail(fault.Invalid("gracePeriod", "want a duration of at least a second"))
+		c.Fail(fault.Invalid("gracePeriod", "want a duration of at least a second"))
 	}
 	raise, lower := int(req.GetMinVoters()), int(req.GetLowerMinVoters())
 	if raise != 0 && lower != 0 {
-		c.fail(fault.Invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
+		c.Fail(fault.Invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
 	}
 	if want == (backend.ClusterSettings{}) && raise == 0 && lower == 0 {
-		c.fail(fault.Invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
+		c.Fail(fault.Invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	after, err := s.cluster.Settings(), error(nil)
 	if want != (backend.ClusterSettings{}) {

@@ -88,11 +88,11 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		}
 		if one := field.ContainingOneof(); one != nil && !one.IsSynthetic() && string(value) != "null" {
 			if other := chosen[one.Name()]; other != "" && other != field.JSONName() {
-				return nil, fault.Invalid(join(path, field.JSONName()), "not together with %s", other)
+				return nil, fault.Invalid(fault.Join(path, field.JSONName()), "not together with %s", other)
 			}
 			chosen[one.Name()] = field.JSONName()
 		}
-		if value, err = relaxField(field, value, join(path, field.JSONName())); err != nil {
+		if value, err = relaxField(field, value, fault.Join(path, field.JSONName())); err != nil {
 			return nil, err
 		}
 		if len(out) > 1 {
@@ -338,7 +338,7 @@ func unknownField(desc protoreflect.MessageDescriptor, path, name string) *fault
 	for i := range names {
 		names[i] = desc.Fields().Get(i).JSONName()
 	}
-	field := join(path, fault.Clip(name, fault.QuotedBytesMax))
+	field := fault.Join(path, fault.Clip(name, fault.QuotedBytesMax))
 	if meant := spelling.Field(name); meant != "" && slices.Contains(names, meant) {
 		return fault.Invalid(field, "unknown field; did you mean %q?", meant)
 	}
@@ -367,14 +367,6 @@ func firstField(desc protoreflect.MessageDescriptor) string {
 		return ""
 	}
 	return desc.Fields().Get(0).JSONName()
-}
-
-// join returns the path of a member.
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // orRequest returns path, or a name for the whole request if path is empty.

@@ -17,9 +17,9 @@ import (
 // terminates.
 func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if err := s.refresh(ctx); err != nil { // the record, if there is one, decides what to delete
 		return nil, err

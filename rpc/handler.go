@@ -24,6 +24,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/metrics"
@@ -44,7 +45,7 @@ type Config struct {
 	// DefaultMetricsQueues. A queue counts once for each shard that has a partition of it.
 	MetricsQueuesMax int
 	// Limits bounds requests; the zero value means DefaultLimits.
-	Limits Limits
+	Limits check.Limits
 	// Authenticator knows the tokens that calls must carry; nil allows every call. /livez, /readyz
 	// and the health service of gRPC need no token.
 	Authenticator auth.Authenticator
@@ -87,8 +88,8 @@ func (c *Config) validate() error {
 	if c.Registry == nil {
 		errs = append(errs, errors.New("a Registry is required"))
 	}
-	if c.Limits == (Limits{}) {
-		c.Limits = DefaultLimits()
+	if c.Limits == (check.Limits{}) {
+		c.Limits = check.DefaultLimits()
 	}
 	if c.MetricsQueuesMax == 0 {
 		c.MetricsQueuesMax = metrics.DefaultQueues
@@ -104,7 +105,7 @@ func (c *Config) validate() error {
 
 // handler is the whole public edge of a node: every protocol and path on one port.
 type handler struct {
-	limits  Limits
+	limits  check.Limits
 	name    string
 	logger  *slog.Logger
 	drain   *drain

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -112,7 +113,7 @@ func (s *served) raw(text string) net.Conn {
 // TestSlowSenders sends bodies that do not arrive. Each gets an answer when the time is over, also if it drips.
 func TestSlowSenders(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Limits = DefaultLimits()
+		c.Limits = check.DefaultLimits()
 		c.Limits.BodyWait = 50 * time.Millisecond
 	})
 	for name, text := range map[string]string{
@@ -175,7 +176,7 @@ func TestRestOfBodyIsNoRequest(t *testing.T) {
 // TestSlowBodyDoesNotEndLongPoll: the time for a body ends with the body; the wait of a poll may be longer.
 func TestSlowBodyDoesNotEndLongPoll(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Limits = DefaultLimits()
+		c.Limits = check.DefaultLimits()
 		c.Limits.BodyWait = 500 * time.Millisecond
 	})
 	started := time.Now()

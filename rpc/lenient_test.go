@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestLenientInput checks the input of people with curl: requests that stock Connect answers badly get a good
@@ -208,3 +209,6 @@ func TestPagesOfOtherOriginsAreRefused(t *testing.T) {
 		t.Errorf("a refused page took a job: %s", got.body)
 	}
 }
+
+// noon is the serving node's time in the tests that need a fixed one.
+func noon() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }

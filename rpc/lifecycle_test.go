@@ -6,12 +6,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -45,7 +47,7 @@ func TestJobLifecycle(t *testing.T) {
 	for name, c := range s.clients() {
 		t.Run(name, func(t *testing.T) {
 			jobLifecycle(t, c, "lifecycle/"+strings.Map(func(r rune) rune {
-				if queueNameByte(byte(r)) {
+				if unicode.IsLetter(r) || unicode.IsDigit(r) {
 					return r
 				}
 				return '-'
@@ -150,7 +152,7 @@ func TestJobsByID(t *testing.T) {
 	c := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url)
 	ctx := t.Context()
 	put, err := c.Put(ctx, &belfryv1.PutRequest{Queue: "q", Body: &belfryv1.PutRequest_Text{Text: "x"}, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}})
-	if err != nil || !isGeneratedForm(put.GetId()) {
+	if err != nil || !check.IsGeneratedID(put.GetId()) {
 		t.Fatalf("%v, %v", put, err)
 	}
 	got, err := c.Get(ctx, &belfryv1.GetRequest{Queue: "q", Id: put.GetId()})

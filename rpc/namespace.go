@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"context"
-	"strings"
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/node"
@@ -18,24 +17,11 @@ const (
 	limitMax = 1 << 60
 )
 
-// namespace checks the name of a namespace.
-func (c *checker) namespace(field, name string) string {
-	switch flaw := queueNameFlaw(name, c.limits.QueueBytesMax-1); {
-	case name == "":
-		c.fail(fault.Invalid(field, "a namespace is required: the first part of names such as namespace/name"))
-	case strings.Contains(name, "/"):
-		c.fail(fault.Invalid(field, "want the part of a queue's name that is before the slash"))
-	case flaw != nil:
-		c.fail(flaw.of(field))
-	}
-	return name
-}
-
 // SetNamespace implements AdminService.
 func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	name := c.namespace("name", req.GetName())
-	c.requestID(req.GetRequestId())
+	name := c.Namespace("name", req.GetName())
+	c.RequestID(req.GetRequestId())
 	var set [node.Limits]bool
 	var quota node.Amounts
 	for _, l := range []struct {
@@ -53,16 +39,16 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 		switch {
 		case l.value == nil:
 		case *l.value > l.most:
-			c.fail(fault.Invalid(l.field, "have %d, at most %d; 0 stands for no limit", *l.value, l.most))
+			c.Fail(fault.Invalid(l.field, "have %d, at most %d; 0 stands for no limit", *l.value, l.most))
 		default:
 			set[l.limit], quota[l.limit] = true, *l.value*l.unit
 		}
 	}
 	if set == ([node.Limits]bool{}) {
-		c.fail(fault.Invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
+		c.Fail(fault.Invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	n, err := s.cluster.SetNamespace(ctx, name, set, quota)
 	if err != nil {
@@ -82,9 +68,9 @@ func wireNamespace(n *backend.Namespace) *belfryv1.Namespace {
 // GetNamespace implements AdminService.
 func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	name := c.namespace("name", req.GetName())
-	if c.err != nil {
-		return nil, c.err
+	name := c.Namespace("name", req.GetName())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	out := &belfryv1.GetNamespaceResponse{Namespace: &belfryv1.Namespace{Name: name}}
 	for _, n := range s.cluster.Namespaces() {
@@ -123,10 +109,10 @@ func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesR
 // DeleteNamespace implements AdminService.
 func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	name := c.namespace("name", req.GetName())
-	c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	name := c.Namespace("name", req.GetName())
+	c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	found, err := s.cluster.RemoveNamespace(ctx, name)
 	if err != nil {

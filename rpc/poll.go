@@ -34,14 +34,14 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	c := s.checker(ctx, tokens.Consume)
 	p := &poll{
 		service:   s,
-		queues:    c.queues("queues", req.GetQueues()),
-		jobsMax:   c.count("maxJobs", req.GetMaxJobs(), 1, uint32(s.limits.BatchJobsMax)),
-		ttr:       c.ttr("ttr", req.GetTtr()),
-		requestID: c.requestID(req.GetRequestId()),
+		queues:    c.Queues("queues", req.GetQueues()),
+		jobsMax:   c.Count("maxJobs", req.GetMaxJobs(), 1, uint32(s.limits.BatchJobsMax)),
+		ttr:       c.TTR("ttr", req.GetTtr()),
+		requestID: c.RequestID(req.GetRequestId()),
 	}
-	wait, _ := c.span("wait", req.GetWait(), 0, s.limits.WaitMax)
-	if c.err != nil {
-		return nil, c.err
+	wait, _ := c.Span("wait", req.GetWait(), 0, s.limits.WaitMax)
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if s.drain.hasStarted() {
 		return nil, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)

@@ -18,10 +18,10 @@ import (
 func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belfryv1.PutResponse, error) {
 	c := s.checker(ctx, tokens.Put)
 	put := &fsm.Put{}
-	c.put(req, put)
-	requestID := c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	c.Put(req, put)
+	requestID := c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	b := &putBatch{queue: req.GetQueue(), puts: []*fsm.Put{put}, answers: make([]answer, 1)}
 	s.putAll(ctx, requestID, b)
@@ -34,17 +34,17 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 // PutBatch implements QueueService.
 func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
 	c := s.checker(ctx, tokens.Put)
-	requestID := c.requestID(req.GetRequestId())
-	c.entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
-	if c.err != nil {
-		return nil, c.err
+	requestID := c.RequestID(req.GetRequestId())
+	c.Entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	b := &putBatch{answers: make([]answer, len(req.GetJobs())), puts: make([]*fsm.Put, len(req.GetJobs()))}
 	sum := 0
 	for i, job := range req.GetJobs() {
 		put := &fsm.Put{}
 		b.name(job.GetQueue())
-		size, f := c.entry(job, put)
+		size, f := c.Entry(job, put)
 		if sum += size; sum > s.limits.BatchBytesMax {
 			return nil, fault.TooLarge("jobs", sum, s.limits.BatchBytesMax)
 		}
@@ -52,7 +52,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 			b.puts[i] = put
 		}
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, c.permissions.Refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, c.Permissions.Refusals())
 	s.putAll(ctx, requestID, b)
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
 	for i := range b.answers {

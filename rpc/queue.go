@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -20,7 +21,7 @@ import (
 // queueService answers belfry.v1.QueueService. Every method checks its request in full before anything is proposed.
 type queueService struct {
 	router
-	limits Limits
+	limits check.Limits
 	now    func() time.Time
 	drain  *drain
 	// polls are the polls over several shards that have a request id.
@@ -37,9 +38,9 @@ type queueService struct {
 }
 
 // checker returns a checker for one request that does an action to the queues that it names.
-func (s *queueService) checker(ctx context.Context, action tokens.Action) *checker {
+func (s *queueService) checker(ctx context.Context, action tokens.Action) *check.Request {
 	allowed, f := s.authorizer.Permissions(ctx, action)
-	return &checker{limits: &s.limits, now: s.now(), permissions: allowed, err: f}
+	return &check.Request{Limits: &s.limits, Now: s.now(), Permissions: allowed, Err: f}
 }
 
 // auditEntries logs a line in the audit log if some entries of a call were refused. Each entry of
@@ -153,7 +154,7 @@ func (s split) keyOf(c fsm.Command) string {
 	return fsm.NamespaceOf(fsm.QueueOf(c))
 }
 
-// requestID returns the request id of a part. A shard accepts an id for one request of a namespace
+// RequestID returns the request id of a part. A shard accepts an id for one request of a namespace
 // only, so each part has an id of its own. The id depends on nothing else in the call: a repeat must
 // find the earlier answer, although other parts may be refused or routed elsewhere by then.
 func (s split) requestID(ofCall string, part []routedCommand) string {
@@ -231,8 +232,8 @@ func splitBatch(commands []routedCommand, by split) [][]routedCommand {
 
 // Ack implements QueueService.
 func (s *queueService) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belfryv1.AckResponse, error) {
-	a, err := s.act(ctx, func(c *checker) (fsm.Ref, fsm.Command, string) {
-		ref := c.lease("lease", req.GetLease())
+	a, err := s.act(ctx, func(c *check.Request) (fsm.Ref, fsm.Command, string) {
+		ref := c.Lease("lease", req.GetLease())
 		return ref, &fsm.Ack{Ref: ref}, req.GetRequestId()
 	})
 	if err != nil {
@@ -242,12 +243,12 @@ func (s *queueService) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belf
 }
 
 // act checks and proposes a command on a lease.
-func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, fsm.Command, string)) (answer, error) {
+func (s *queueService) act(ctx context.Context, build func(*check.Request) (fsm.Ref, fsm.Command, string)) (answer, error) {
 	c := s.checker(ctx, tokens.Consume)
 	ref, command, requestID := build(c)
-	c.requestID(requestID)
-	if c.err != nil {
-		return answer{}, c.err
+	c.RequestID(requestID)
+	if c.Err != nil {
+		return answer{}, c.Err
 	}
 	a := s.propose(ctx, s.shard(ref.Queue, ref.Partition), requestID, command)
 	if a.fault != nil {
@@ -259,16 +260,16 @@ func (s *queueService) act(ctx context.Context, build func(*checker) (fsm.Ref, f
 // AckBatch implements QueueService.
 func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
 	c := s.checker(ctx, tokens.Consume)
-	requestID := c.requestID(req.GetRequestId())
-	c.entries("leases", len(req.GetLeases()), s.limits.BatchJobsMax)
-	if c.err != nil {
-		return nil, c.err
+	requestID := c.RequestID(req.GetRequestId())
+	c.Entries("leases", len(req.GetLeases()), s.limits.BatchJobsMax)
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	b := &ackBatch{}
 	for _, token := range req.GetLeases() {
 		b.add(c, []byte(token))
 	}
-	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.permissions.Refusals())
+	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.Permissions.Refusals())
 	s.ackAll(ctx, requestID, b)
 	out := &belfryv1.AckBatchResponse{Results: make([]*belfryv1.AckBatchResult, len(b.answers))}
 	for i := range b.answers {
@@ -284,25 +285,14 @@ func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchReque
 
 // Nack implements QueueService.
 func (s *queueService) Nack(ctx context.Context, req *belfryv1.NackRequest) (*belfryv1.NackResponse, error) {
-	a, err := s.act(ctx, func(c *checker) (fsm.Ref, fsm.Command, string) {
-		nack := c.nack(req)
+	a, err := s.act(ctx, func(c *check.Request) (fsm.Ref, fsm.Command, string) {
+		nack := c.Nack(req)
 		return nack.Ref, nack, req.GetRequestId()
 	})
 	if err != nil {
 		return nil, err
 	}
 	return wireNack(&a), nil
-}
-
-// nack converts a nack.
-func (c *checker) nack(req *belfryv1.NackRequest) *fsm.Nack {
-	nack := &fsm.Nack{Ref: c.lease("lease", req.GetLease()), Error: fault.Cut(req.GetError(), c.limits.ErrorBytesMax), Dead: req.GetDead()}
-	nack.Delay, nack.DelayGiven = c.delay("delay", req.GetDelay())
-	nack.Delay = wire.CeilMillis(nack.Delay)
-	if nack.Dead && nack.DelayGiven {
-		c.fail(fault.Invalid("delay", "a job that is to be dead has no delay"))
-	}
-	return nack
 }
 
 // wireNack converts the answer to a nack.
@@ -316,22 +306,14 @@ func wireNack(a *answer) *belfryv1.NackResponse {
 
 // Release implements QueueService.
 func (s *queueService) Release(ctx context.Context, req *belfryv1.ReleaseRequest) (*belfryv1.ReleaseResponse, error) {
-	a, err := s.act(ctx, func(c *checker) (fsm.Ref, fsm.Command, string) {
-		release := c.release(req)
+	a, err := s.act(ctx, func(c *check.Request) (fsm.Ref, fsm.Command, string) {
+		release := c.Release(req)
 		return release.Ref, release, req.GetRequestId()
 	})
 	if err != nil {
 		return nil, err
 	}
 	return wireRelease(&a), nil
-}
-
-// release converts a release.
-func (c *checker) release(req *belfryv1.ReleaseRequest) *fsm.Release {
-	release := &fsm.Release{Ref: c.lease("lease", req.GetLease())}
-	delay, _ := c.delay("delay", req.GetDelay())
-	release.Delay = wire.CeilMillis(delay)
-	return release
 }
 
 // wireRelease converts the answer to a release.
@@ -345,19 +327,14 @@ func wireRelease(a *answer) *belfryv1.ReleaseResponse {
 
 // Extend implements QueueService.
 func (s *queueService) Extend(ctx context.Context, req *belfryv1.ExtendRequest) (*belfryv1.ExtendResponse, error) {
-	a, err := s.act(ctx, func(c *checker) (fsm.Ref, fsm.Command, string) {
-		extend := c.extend(req)
+	a, err := s.act(ctx, func(c *check.Request) (fsm.Ref, fsm.Command, string) {
+		extend := c.Extend(req)
 		return extend.Ref, extend, req.GetRequestId()
 	})
 	if err != nil {
 		return nil, err
 	}
 	return wireExtend(&a), nil
-}
-
-// extend converts an extend.
-func (c *checker) extend(req *belfryv1.ExtendRequest) *fsm.Extend {
-	return &fsm.Extend{Ref: c.lease("lease", req.GetLease()), TTR: c.ttr("ttr", req.GetTtr())}
 }
 
 // wireExtend converts the answer to an extend.

@@ -16,8 +16,8 @@ import (
 // Cancel implements QueueService.
 func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) (*belfryv1.CancelResponse, error) {
 	c := s.checker(ctx, tokens.Put)
-	cancel := &fsm.Cancel{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId()), Force: req.GetForce()}
-	a, err := s.onJob(ctx, c, cancel.Queue, cancel.ID, c.requestID(req.GetRequestId()), cancel)
+	cancel := &fsm.Cancel{Queue: c.Queue("queue", req.GetQueue()), ID: c.JobID("id", req.GetId()), Force: req.GetForce()}
+	a, err := s.onJob(ctx, c, cancel.Queue, cancel.ID, c.RequestID(req.GetRequestId()), cancel)
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +27,12 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 // Reschedule implements QueueService.
 func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	c := s.checker(ctx, tokens.Put)
-	reschedule := &fsm.Reschedule{Queue: c.queue("queue", req.GetQueue()), ID: c.jobID("id", req.GetId())}
+	reschedule := &fsm.Reschedule{Queue: c.Queue("queue", req.GetQueue()), ID: c.JobID("id", req.GetId())}
 	if req.GetWhen() == nil {
-		c.fail(fault.Invalid("delay", "delay or dueAt is required"))
+		c.Fail(fault.Invalid("delay", "delay or dueAt is required"))
 	}
-	reschedule.Delay, reschedule.DueAt, reschedule.Given = c.when(req.GetDelay(), req.GetDueAt(), 0)
-	a, err := s.onJob(ctx, c, reschedule.Queue, reschedule.ID, c.requestID(req.GetRequestId()), reschedule)
+	reschedule.Delay, reschedule.DueAt, reschedule.Given = c.When(req.GetDelay(), req.GetDueAt(), 0)
+	a, err := s.onJob(ctx, c, reschedule.Queue, reschedule.ID, c.RequestID(req.GetRequestId()), reschedule)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +57,9 @@ func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string,
 // get is Get for the partitions that this node knows.
 func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
 	c := s.checker(ctx, tokens.Consume)
-	queue, id := c.queue("queue", req.GetQueue()), c.jobID("id", req.GetId())
-	if c.err != nil {
-		return nil, c.err
+	queue, id := c.Queue("queue", req.GetQueue()), c.JobID("id", req.GetId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	partition, ok := s.partitionOfJob(queue, id)
 	if !ok {
@@ -83,21 +83,21 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 // Redrive implements QueueService.
 func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest) (*belfryv1.RedriveResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	queue, requestID := c.queue("queue", req.GetQueue()), c.requestID(req.GetRequestId())
-	most := c.count("max", req.GetMax(), 0, redriveMax)
+	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
+	most := c.Count("max", req.GetMax(), 0, redriveMax)
 	switch {
 	case len(req.GetIds()) > 0 && req.GetMax() > 0:
-		c.fail(fault.Invalid("max", "give either ids or max"))
+		c.Fail(fault.Invalid("max", "give either ids or max"))
 	case len(req.GetIds()) == 0 && req.GetMax() == 0:
-		c.fail(fault.Invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
+		c.Fail(fault.Invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
 	case len(req.GetIds()) > 0:
-		c.entries("ids", len(req.GetIds()), s.limits.BatchJobsMax)
+		c.Entries("ids", len(req.GetIds()), s.limits.BatchJobsMax)
 		for i, id := range req.GetIds() {
-			c.jobID(fault.Indexed("ids", i), id)
+			c.JobID(fault.Indexed("ids", i), id)
 		}
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	if err := (reader{router: s.router}).learn(ctx, queue); err != nil {
 		return nil, err

@@ -18,9 +18,9 @@ import (
 // ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no other from being moved back.
 func (s *adminService) ResetClock(ctx context.Context, req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	c.requestID(req.GetRequestId())
-	if c.err != nil {
-		return nil, c.err
+	c.RequestID(req.GetRequestId())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	v := s.look(ctx)
 	out := &belfryv1.ResetClockResponse{}

@@ -57,9 +57,9 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 	}
 	r := &restorer{admin: s, shards: make([]restoredShard, s.node.ShardCount())}
 	c := s.checker(ctx, tokens.Admin)
-	r.beginImport = c.restoreOptions(stream.Msg().GetOverdue())
-	if c.err != nil {
-		return nil, c.err
+	r.beginImport = c.RestoreOptions(stream.Msg().GetOverdue())
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	var err error
 	if r.in, err = backup.NewReader(in); err == nil {
@@ -84,27 +84,6 @@ func (s *adminService) speaks(format fsm.Format) error {
 		return fault.Invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
 	}
 	return nil
-}
-
-// restoreOptions checks what to do with overdue jobs.
-func (c *checker) restoreOptions(in *belfryv1.OverduePolicy) fsm.Import {
-	begin := fsm.Import{Step: fsm.ImportBegin}
-	if in == nil {
-		return begin
-	}
-	policy := c.overdue("overdue", in)
-	if in.GetOverdueAfter() != nil {
-		c.fail(fault.Invalid("overdue.overdueAfter", "it does not go with a restore"))
-	}
-	switch policy.policy {
-	case fsm.FireOverdue:
-		begin.Overdue = fsm.ImportFire
-	case fsm.SpreadOverdue:
-		begin.Overdue, begin.Period = fsm.ImportSpread, policy.period
-	case fsm.DropOverdue:
-		begin.Overdue = fsm.ImportDrop
-	}
-	return begin
 }
 
 // restoreInput reads the bytes of a stream.
@@ -273,7 +252,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 		return err
 	}
 	c := r.admin.checker(ctx, tokens.Admin)
-	n := backend.Namespace{Name: c.namespace("data", q.Name), Quota: node.Amounts{
+	n := backend.Namespace{Name: c.Namespace("data", q.Name), Quota: node.Amounts{
 		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
 	}}
 	for _, l := range []struct {
@@ -287,11 +266,11 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 		{node.PutRate, putsPerSecondMax * 1000, "thousandths of puts per second"},
 	} {
 		if amount := n.Quota[l.limit]; amount > l.most {
-			c.fail(fault.Invalid("data", "the quota of namespace %s has %d %s, at most %d", fault.Quote([]byte(q.Name)), amount, l.unit, l.most))
+			c.Fail(fault.Invalid("data", "the quota of namespace %s has %d %s, at most %d", fault.Quote([]byte(q.Name)), amount, l.unit, l.most))
 		}
 	}
-	if c.err != nil {
-		return c.err
+	if c.Err != nil {
+		return c.Err
 	}
 	r.namespaces = append(r.namespaces, n)
 	return nil

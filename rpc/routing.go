@@ -15,14 +15,14 @@ const routingQueuesMax = 64
 // GetRouting implements QueueService.
 func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
 	c := s.checker(ctx, tokens.View)
-	viewable := c.permissions
-	c.permissions = nil // the caller gets the leaders even if it may not see one of the queues
-	c.entries("queues", max(1, len(req.GetQueues())), routingQueuesMax)
+	viewable := c.Permissions
+	c.Permissions = nil // the caller gets the leaders even if it may not see one of the queues
+	c.Entries("queues", max(1, len(req.GetQueues())), routingQueuesMax)
 	for i, queue := range req.GetQueues() {
-		c.queue(fault.Indexed("queues", i), queue)
+		c.Queue(fault.Indexed("queues", i), queue)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	shards := s.node.ShardCount()
 	out := &belfryv1.GetRoutingResponse{HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards), Partitions: map[string]uint32{}, ClusterId: s.node.Status().ClusterID} //nolint:gosec // at most 1,024

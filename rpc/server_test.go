@@ -20,11 +20,12 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 func TestConfigReportsEveryProblem(t *testing.T) {
-	_, err := newTestServer(Config{Limits: Limits{BodyBytesMax: -1}})
+	_, err := newTestServer(Config{Limits: check.Limits{BodyBytesMax: -1}})
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -370,5 +371,36 @@ func TestPlainGETIsRefusedForStreams(t *testing.T) {
 	s := serve(t)
 	if got := s.send(http.MethodGet, "/v1/work", ""); got.status < 400 {
 		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// TestLimitsAreSettings: what the edge enforces is what it was given.
+func TestLimitsAreSettings(t *testing.T) {
+	s := serve(t, func(c *Config) {
+		l := check.DefaultLimits()
+		l.BodyBytesMax, l.HeaderBytesMax, l.IDBytesMax, l.QueueBytesMax, l.RequestIDBytesMax = 10, 4, 3, 5, 2
+		l.BatchJobsMax, l.BatchBytesMax, l.QueuesMax, l.RetryDelaysMax, l.AttemptsMax = 2, 15, 1, 1, 9
+		l.DelayMax, l.WaitMax, l.TTRMin, l.TTRMax, l.MessageBytesMax = time.Hour, time.Second, time.Second, time.Minute, 300
+		c.Limits = l
+	})
+	for _, c := range []struct{ path, body, want string }{
+		{"/v1/put", `{"queue":"a","text":"01234567890"}`, "text: 11 bytes; the limit is 10"},
+		{"/v1/put", `{"queue":"a","headers":{"ab":"cde"}}`, "headers: 5 bytes; the limit is 4"},
+		{"/v1/put", `{"queue":"a","id":"four"}`, "id: 4 bytes; the limit is 3"},
+		{"/v1/put", `{"queue":"queue6"}`, "queue: 6 bytes; the limit is 5"},
+		{"/v1/put", `{"queue":"a","requestId":"abc"}`, "requestId: 3 bytes; the limit is 2"},
+		{"/v1/put", `{"queue":"a","delay":"61m"}`, "delay: 1h1m is out of range: 0s to 1h"},
+		{"/v1/put", `{"queue":"a","ttr":"61s"}`, "ttr: 1m1s is out of range: 1s to 1m"},
+		{"/v1/put", `{"queue":"a","retryDelays":[1,2]}`, "retryDelays: 2 entries; the limit is 1"},
+		{"/v1/put", `{"queue":"a","maxAttempts":10}`, "maxAttempts: 10 is out of range: 0 to 9"},
+		{"/v1/put-batch", jobsJSON(3, `{"queue":"a"}`), "jobs: 3 entries; the limit is 2"},
+		{"/v1/put-batch", jobsJSON(2, `{"queue":"a","text":"01234567"}`), "jobs: 16 bytes; the limit is 15"},
+		{"/v1/reserve", `{"queues":["a","b"]}`, "queues: 2 entries; the limit is 1"},
+		{"/v1/reserve", `{"queues":["a"],"wait":2}`, "wait: 2s is out of range: 0s to 1s"},
+		{"/v1/put", `{"queue":"` + strings.Repeat("a", 400) + `"}`, "request: more than 300 bytes"},
+	} {
+		if got := s.post(c.path, c.body); got.status != 400 || !strings.Contains(got.body, c.want) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, got.status, got.body)
+		}
 	}
 }

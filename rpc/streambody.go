@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -26,7 +27,7 @@ import (
 type streamBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
-	limits     *Limits
+	limits     *check.Limits
 	inFlight   *atomic.Int64
 	measure    func(bytes int64) // of a message that has arrived
 

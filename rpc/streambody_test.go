@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -65,7 +66,7 @@ func credits(n uint32) *belfryv1.WorkRequest {
 // TestAStreamsMessageHasTimeToArrive: from its first byte on. A stream that is silent between messages goes on.
 func TestAStreamsMessageHasTimeToArrive(t *testing.T) {
 	t.Parallel() // it waits for most of its time
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	limits.BodyWait = 5 * time.Second // the first message of the silent stream must arrive within it, however busy the machine is
 	s := serve(t, func(c *Config) { c.Limits = limits })
 	silent := s.work(s.workClients()["Connect"], 1, "a")
@@ -107,7 +108,7 @@ func TestAStreamsMessageIsBounded(t *testing.T) {
 
 // TestStreamsTogetherAreBounded: in number, and in the bytes that wait to be carried out.
 func TestStreamsTogetherAreBounded(t *testing.T) {
-	limits := DefaultLimits()
+	limits := check.DefaultLimits()
 	limits.StreamsMax = 1
 	s := serve(t, func(c *Config) { c.Limits = limits })
 	clients := s.workClients()

@@ -10,14 +10,8 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
-	"github.com/belfrydb/belfry/rpc/wire"
-)
-
-// These bound the time to live of a token.
-const (
-	TokenTTLMin = time.Second
-	TokenTTLMax = 10 * wire.Year
 )
 
 // CreateToken implements AdminService.
@@ -32,18 +26,18 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 		return nil, f
 	}
 	c := s.checker(ctx, tokens.Admin)
-	record := tokens.Record{About: req.GetAbout(), Created: c.now.UnixNano(), Scopes: c.scopes("scopes", req.GetScopes())}
+	record := tokens.Record{About: req.GetAbout(), Created: c.Now.UnixNano(), Scopes: c.Scopes("scopes", req.GetScopes())}
 	if len(record.About) > tokens.AboutMax {
-		c.fail(fault.TooLarge("about", len(record.About), tokens.AboutMax))
+		c.Fail(fault.TooLarge("about", len(record.About), tokens.AboutMax))
 	}
-	if ttl, given := c.span("ttl", req.GetTtl(), TokenTTLMin, TokenTTLMax); given {
-		record.NotAfter, record.TTL = c.now.Add(ttl).UnixNano(), int64(ttl)
+	if ttl, given := c.Span("ttl", req.GetTtl(), check.TokenTTLMin, check.TokenTTLMax); given {
+		record.NotAfter, record.TTL = c.Now.Add(ttl).UnixNano(), int64(ttl)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
-	if c.permissions != nil {
-		record.CreatedBy = c.permissions.Caller
+	if c.Permissions != nil {
+		record.CreatedBy = c.Permissions.Caller
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()
@@ -53,36 +47,15 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
 }
 
-// scopes checks the scopes of a token.
-func (c *checker) scopes(field string, texts []string) (all tokens.Scopes) {
-	c.entries(field, len(texts), tokens.ScopesMax)
-	if c.err != nil {
-		return nil
-	}
-	size := 0
-	for i, text := range texts {
-		scope, err := tokens.ParseScope(text)
-		if err != nil {
-			c.fail(fault.Invalid(fault.Indexed(field, i), "%s", err))
-		}
-		all = append(all, scope)
-		size += len(scope.String())
-	}
-	if size > tokens.ScopesBytesMax {
-		c.fail(fault.TooLarge(field, size, tokens.ScopesBytesMax))
-	}
-	return all
-}
-
 // ListTokens implements AdminService.
 func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
-	most := c.page("pageSize", req.GetPageSize())
+	most := c.Page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
-		c.fail(fault.Invalid("pageToken", "not a token of this list: pass on nextPageToken"))
+		c.Fail(fault.Invalid("pageToken", "not a token of this list: pass on nextPageToken"))
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	out := &belfryv1.ListTokensResponse{}
 	for _, record := range s.catalog.Tokens() {
@@ -103,14 +76,14 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	c := s.checker(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
-		c.fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
+		c.Fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
 	}
 	var end time.Time
-	if after, _ := c.span("after", req.GetAfter(), 0, TokenTTLMax); after > 0 {
-		end = c.now.Add(after)
+	if after, _ := c.Span("after", req.GetAfter(), 0, check.TokenTTLMax); after > 0 {
+		end = c.Now.Add(after)
 	}
-	if c.err != nil {
-		return nil, c.err
+	if c.Err != nil {
+		return nil, c.Err
 	}
 	found, err := s.catalog.EndToken(ctx, req.GetId(), end)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 )
 
 // pipes is a listener of connections in memory, for bubbles of synctest.
@@ -212,7 +213,7 @@ func TestUnreadAnswersEnd(t *testing.T) {
 		"metrics":                    {false, "GET", "/metrics", "", plain(""), limit},
 		"a stream that is refused":   {false, "POST", "/v1/work", "text/html", plain(""), limit},
 		"a stream that has no queue": {false, "POST", "/v1/work", "application/connect+proto", plain(empty), limit},
-		"a stream with a job":        {false, "POST", belfryv1connect.QueueServiceWorkProcedure, "application/grpc", credits, DefaultLimits().TTRMax},
+		"a stream with a job":        {false, "POST", belfryv1connect.QueueServiceWorkProcedure, "application/grpc", credits, check.DefaultLimits().TTRMax},
 		"a backup":                   {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/grpc", plain(empty), limit},
 		"a backup by Connect":        {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/connect+proto", plain(empty), limit},
 		"a put without a token":      {true, "POST", "/v1/put", "application/json", plain(`{"queue":"q"}`), strangerWait},

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -160,17 +161,17 @@ func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *fault.Error {
 		return nil
 	}
 	check := w.service.checker(ctx, tokens.Consume)
-	ttr := check.ttr("credits.ttr", c.GetTtr())
+	ttr := check.TTR("credits.ttr", c.GetTtr())
 	if len(c.GetQueues()) > 0 {
-		check.queues("credits.queues", c.GetQueues())
+		check.Queues("credits.queues", c.GetQueues())
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if most := w.service.limits.CreditsMax; c.GetCredits() > most-min(most, w.credits) {
-		check.fail(fault.Invalid("credits.credits", "%d open and %d more; the limit is %d", w.credits, c.GetCredits(), most))
+		check.Fail(fault.Invalid("credits.credits", "%d open and %d more; the limit is %d", w.credits, c.GetCredits(), most))
 	}
-	if check.err != nil {
-		return check.err
+	if check.Err != nil {
+		return check.Err
 	}
 	w.credits += c.GetCredits()
 	if c.GetTtr() != nil {
@@ -255,9 +256,9 @@ func (w *worker) handOut(ctx context.Context) {
 func (w *worker) mayPoll(ctx context.Context, queues []string) *fault.Error {
 	c := w.service.checker(ctx, tokens.Consume)
 	for _, queue := range queues {
-		c.allow(queue)
+		c.Allow(queue)
 	}
-	return c.err
+	return c.Err
 }
 
 // pause waits before the next poll after a failed one. If a retry cannot help, it ends the stream
@@ -382,36 +383,36 @@ type action struct {
 // actionsOf checks the actions of a message.
 func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.WorkRequest) []action {
 	var refused auth.RefusedEntries
-	add := func(lease, requestID string, build func(*checker) (fsm.Ref, fsm.Command)) {
+	add := func(lease, requestID string, build func(*check.Request) (fsm.Ref, fsm.Command)) {
 		c := w.service.checker(ctx, tokens.Consume)
 		ref, command := build(c)
-		c.requestID(requestID)
-		if r := c.permissions.Refusals(); r.Count > 0 {
+		c.RequestID(requestID)
+		if r := c.Permissions.Refusals(); r.Count > 0 {
 			refused.Add(r.Queue)
 		}
-		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.err})
+		round = append(round, action{lease: lease, requestID: requestID, ref: ref, command: command, fault: c.Err})
 	}
 	for _, a := range req.GetAcks() {
-		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
-			ref := c.lease("lease", a.GetLease())
+		add(a.GetLease(), a.GetRequestId(), func(c *check.Request) (fsm.Ref, fsm.Command) {
+			ref := c.Lease("lease", a.GetLease())
 			return ref, &fsm.Ack{Ref: ref}
 		})
 	}
 	for _, a := range req.GetNacks() {
-		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
-			nack := c.nack(a)
+		add(a.GetLease(), a.GetRequestId(), func(c *check.Request) (fsm.Ref, fsm.Command) {
+			nack := c.Nack(a)
 			return nack.Ref, nack
 		})
 	}
 	for _, a := range req.GetReleases() {
-		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
-			release := c.release(a)
+		add(a.GetLease(), a.GetRequestId(), func(c *check.Request) (fsm.Ref, fsm.Command) {
+			release := c.Release(a)
 			return release.Ref, release
 		})
 	}
 	for _, a := range req.GetExtends() {
-		add(a.GetLease(), a.GetRequestId(), func(c *checker) (fsm.Ref, fsm.Command) {
-			extend := c.extend(a)
+		add(a.GetLease(), a.GetRequestId(), func(c *check.Request) (fsm.Ref, fsm.Command) {
+			extend := c.Extend(a)
 			return extend.Ref, extend
 		})
 	}

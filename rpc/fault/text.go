@@ -12,6 +12,14 @@ const QuotedBytesMax = 64
 // Indexed returns the path of an element of a repeated field.
 func Indexed(field string, i int) string { return field + "[" + strconv.Itoa(i) + "]" }
 
+// Join returns the path of a field of the message at a path, which is empty for the request itself.
+func Join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
 // Cut shortens a text to at most most bytes, and never splits a character.
 func Cut(text string, most int) string {
 	if len(text) <= most {

@@ -1,5 +1,5 @@
-// Package batching has what the batches of a client share: a gate through which they leave together, and
-// broadcasts that wake their callers.
+// Package batching decides when the batches of a client leave: it has their slots, a gate through which
+// batches of several kinds leave together, and broadcasts that wake callers.
 package batching
 
 import (

@@ -17,7 +17,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
-	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/check"
 )
 
 // options are the flags of `doctor`.
@@ -143,7 +143,7 @@ func (e *examination) own() {
 	}
 	fmt.Fprintf(&s, "made at %s on %s/%s\n", e.Now().UTC().Format(time.RFC3339), runtime.GOOS, runtime.GOARCH)
 	e.bundle.Add("version.txt", "what this command was built from, and what tunes Go in its environment", s.String())
-	e.json("limits.json", "the limits of requests in this version", rpc.DefaultLimits())
+	e.json("limits.json", "the limits of requests in this version", check.DefaultLimits())
 }
 
 // json adds a value.

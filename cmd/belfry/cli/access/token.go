@@ -21,8 +21,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 )
 
 // The files of root tokens: what is kept of all, and one for each with the token itself.
@@ -58,7 +58,7 @@ names and *:
 
 func (a verbs) tokenCreateCommand() *cobra.Command {
 	request := &belfryv1.CreateTokenRequest{}
-	ttl, out := tokenSpan(rpc.TokenTTLMin), ""
+	ttl, out := tokenSpan(check.TokenTTLMin), ""
 	c := &cobra.Command{
 		Use:   "create --scope SCOPE",
 		Short: "Make a token, and print it once",
@@ -99,8 +99,8 @@ nowhere else.`,
 
 // tokenSpan is a flag for how long a token lasts.
 func tokenSpan(least time.Duration) *cli.OptionalDuration {
-	return cli.BoundedDuration(least, rpc.TokenTTLMax,
-		fmt.Sprintf("%v to %dh, which is 10 years", least, rpc.TokenTTLMax/time.Hour))
+	return cli.BoundedDuration(least, check.TokenTTLMax,
+		fmt.Sprintf("%v to %dh, which is 10 years", least, check.TokenTTLMax/time.Hour))
 }
 
 // newFile refuses the name of a file that is there, or that cannot be made. Nothing is no name.
@@ -206,7 +206,7 @@ func tokenEnd(t *belfryv1.Token, now time.Time) string {
 }
 
 func (a verbs) tokenRotateCommand() *cobra.Command {
-	ttl, overlap := tokenSpan(rpc.TokenTTLMin), tokenSpan(0)
+	ttl, overlap := tokenSpan(check.TokenTTLMin), tokenSpan(0)
 	out := ""
 	c := &cobra.Command{
 		Use:   "rotate ID",

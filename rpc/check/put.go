@@ -1,4 +1,4 @@
-package rpc
+package check
 
 import (
 	"time"
@@ -12,28 +12,28 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// entry is put for a job of a batch. f is the fault of this job alone.
-func (c *checker) entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *fault.Error) {
-	entry := c.another()
-	bodyBytes = entry.put(req, put)
+// Entry is put for a job of a batch. f is the fault of this job alone.
+func (c *Request) Entry(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int, f *fault.Error) {
+	entry := c.Another()
+	bodyBytes = entry.Put(req, put)
 	if req.GetRequestId() != "" {
-		entry.fail(fault.Invalid("requestId", "in a batch only the batch itself has a requestId"))
+		entry.Fail(fault.Invalid("requestId", "in a batch only the batch itself has a requestId"))
 	}
-	return bodyBytes, entry.err
+	return bodyBytes, entry.Err
 }
 
-// put converts a put without its partition, into the zero put. bodyBytes is what it adds to the
+// Put converts a put without its partition, into the zero put. bodyBytes is what it adds to the
 // size of a batch.
-func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
-	put.Queue, put.ID = c.queue("queue", req.GetQueue()), c.newID("id", req.GetId())
-	put.Again, put.TTR = req.GetAgain(), c.ttr("ttr", req.GetTtr())
+func (c *Request) Put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
+	put.Queue, put.ID = c.Queue("queue", req.GetQueue()), c.newID("id", req.GetId())
+	put.Again, put.TTR = req.GetAgain(), c.TTR("ttr", req.GetTtr())
 	if put.Again && put.ID == "" {
-		c.fail(fault.Invalid("again", "it needs an id"))
+		c.Fail(fault.Invalid("again", "it needs an id"))
 	}
 	if req.GetTtr() != nil {
 		put.Given |= fsm.GivenTTR
 	}
-	put.Delay, put.DueAt, put.Given = c.when(req.GetDelay(), req.GetDueAt(), put.Given)
+	put.Delay, put.DueAt, put.Given = c.When(req.GetDelay(), req.GetDueAt(), put.Given)
 	if req.Priority != nil {
 		put.Priority, put.Given = c.priority("priority", req.GetPriority()), put.Given|fsm.GivenPriority
 	}
@@ -44,7 +44,7 @@ func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 		put.RetryDelays, put.Given = c.retryDelays("retryDelays", req.GetRetryDelays()), put.Given|fsm.GivenRetryDelays
 	}
 	if req.GetTtl() != nil {
-		put.TTL, _ = c.span("ttl", req.GetTtl(), time.Millisecond, c.limits.DelayMax)
+		put.TTL, _ = c.Span("ttl", req.GetTtl(), time.Millisecond, c.Limits.DelayMax)
 		put.Given |= fsm.GivenTTL
 	}
 	put.Headers = c.headers("headers", req.GetHeaders())
@@ -61,9 +61,10 @@ func (c *checker) put(req *belfryv1.PutRequest, put *fsm.Put) (bodyBytes int) {
 	return bodyBytes
 }
 
-// when converts the two ways to give a due time; at most one of them is set. Both are rounded up to
+// When converts the two ways to give a due time; at most one of them is set. Both are rounded up to
 // the precision of the wire, so that the due time that is shown is the one that applies.
-func (c *checker) when(delay *durationpb.Duration, dueAt *timestamppb.Timestamp, given fsm.Given) (time.Duration, fsm.Time, fsm.Given) {
+func (c *Request) When(delay *durationpb.Duration, dueAt *timestamppb.Timestamp,
+	given fsm.Given) (time.Duration, fsm.Time, fsm.Given) {
 	switch {
 	case delay != nil:
 		d, _ := c.delay("delay", delay)

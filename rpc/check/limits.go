@@ -1,4 +1,4 @@
-package rpc
+package check
 
 import (
 	"errors"
@@ -132,7 +132,8 @@ func (l Limits) Validate() error {
 		errs = append(errs, fmt.Errorf("limit QueueBytesMax is %d; lease tokens carry at most 256", l.QueueBytesMax))
 	}
 	if l.MessageBytesMax < l.BodyBytesMax {
-		errs = append(errs, fmt.Errorf("limit MessageBytesMax is %d; a body of %d must fit", l.MessageBytesMax, l.BodyBytesMax))
+		errs = append(errs, fmt.Errorf("limit MessageBytesMax is %d; a body of %d must fit", l.MessageBytesMax,
+			l.BodyBytesMax))
 	}
 	return errors.Join(errs...)
 }
