@@ -23,8 +23,8 @@ func page(all record, picture string) (text, plotted []byte) {
 		last = ", " + all.Runs[n-1].Began.Format("2006-01-02")
 	}
 	fmt.Fprintf(&b, "# Belfry beside other queues%s\n\n", last)
-	b.WriteString("`make compare` wrote this page. It starts one peer at a time on loopback and gives all the same work; " +
-		"`DESIGN.md` says how. Servers and clients share the machine. " +
+	b.WriteString("`make compare` wrote this page. It starts one peer at a time on loopback and gives all the same " +
+		"work; `DESIGN.md` says how. Servers and clients share the machine. " +
 		"Compare only rows of one table, as ratios: rates differ between machines and days.\n\n")
 	fmt.Fprintf(&b, "![Jobs a second, as ratios to %s](%s)\n\nA peer with a star has nothing on disk when it "+
 		"answers; a table below says what each peer has on disk.\n\n", reference, picture)
