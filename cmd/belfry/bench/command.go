@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/local"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 )
@@ -55,22 +56,22 @@ func (a verbs) benchCommand() *cobra.Command {
 	flags := c.Flags()
 	flags.SortFlags = false
 	a.ServerFlags(flags, "the server to measure")
-	flags.Uint64Var(&f.config.Jobs, "jobs", 0, "end after so many jobs instead of --duration")
+	flags.Uint64Var(&f.config.Jobs, flag.Jobs, 0, "end after so many jobs instead of --duration")
 	f.duration, f.delay = 10*time.Second, 2*time.Second
-	flags.Var(cli.NewDuration(&f.duration, "10s"), "duration", "how long a phase takes")
-	flags.IntVar(&f.config.Connections, "connections", 64, "put, batch, pending: callers, each with a connection")
-	flags.IntVar(&f.config.Callers, "callers", 512, "sdk: callers that share one client; e2e, lateness: consumers")
-	flags.IntVar(&f.config.Batch, "batch", 100, "batch, pending: jobs a call, up to 1000")
-	flags.Float64Var(&f.config.RatePerSecond, "rate", 1000,
+	flags.Var(cli.NewDuration(&f.duration, "10s"), flag.Duration, "how long a phase takes")
+	flags.IntVar(&f.config.Connections, flag.Connections, 64, "put, batch, pending: callers, each with a connection")
+	flags.IntVar(&f.config.Callers, flag.Callers, 512, "sdk: callers that share one client; e2e, lateness: consumers")
+	flags.IntVar(&f.config.Batch, flag.Batch, 100, "batch, pending: jobs a call, up to 1000")
+	flags.Float64Var(&f.config.RatePerSecond, flag.Rate, 1000,
 		"e2e, lateness: jobs a second, put on schedule whatever the server does")
-	flags.Var(cli.NewDuration(&f.delay, "2s"), "delay", "lateness: the delay of the jobs")
-	flags.IntVar(&f.config.BodyBytes, "body", 100, "bytes of a body")
-	flags.IntVar(&f.config.Queues, "queues", 1, "spread the jobs over so many queues")
-	flags.BoolVar(&f.config.Keep, "keep", false,
+	flags.Var(cli.NewDuration(&f.delay, "2s"), flag.Delay, "lateness: the delay of the jobs")
+	flags.IntVar(&f.config.BodyBytes, flag.Body, 100, "bytes of a body")
+	flags.IntVar(&f.config.Queues, flag.Queues, 1, "spread the jobs over so many queues")
+	flags.BoolVar(&f.config.Keep, flag.Keep, false,
 		"leave the queues and the jobs that are left in them; with --self they go, or stay, with the data directory")
-	flags.BoolVar(&f.self, "self", false, "measure a server in this process")
-	flags.StringVar(&f.data, "data", "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
-	json := flags.Bool("json", false, "the same as --output json")
+	flags.BoolVar(&f.self, flag.Self, false, "measure a server in this process")
+	flags.StringVar(&f.data, flag.Data, "", "with --self: a new data directory, kept afterwards; a temporary one if empty")
+	json := flags.Bool(flag.JSON, false, "the same as --output json")
 	a.OutputFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		f.config.Workload, f.config.Duration, f.config.Delay = args[0], f.duration, f.delay

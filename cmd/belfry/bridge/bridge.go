@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -33,14 +34,14 @@ type Settings struct {
 
 // Add adds the flags to a command.
 func (s *Settings) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&s.Redis, "mirror-redis", "",
+	flags.StringVar(&s.Redis, flag.MirrorRedis, "",
 		"bridge queues of Redisson in this Redis, redis://USER:PASSWORD@HOST:PORT/DB; see 'belfry mirror run'")
 	s.access.Add(flags)
-	flags.IntVar(&s.replicas, "mirror-replicas", 0,
+	flags.IntVar(&s.replicas, flag.MirrorReplicas, 0,
 		"how many replicas of that Redis must have a job before it leaves Belfry; see 'belfry mirror run'")
-	flags.StringArrayVar(&s.Queues, "mirror-queue", nil,
+	flags.StringArrayVar(&s.Queues, flag.MirrorQueue, nil,
 		"a queue to bridge, `NAME` or NAME=QUEUE, also with ;codec=CODEC at its end; may be repeated")
-	flags.StringVar(&s.TokenFile, "mirror-token-file", "",
+	flags.StringVar(&s.TokenFile, flag.MirrorTokenFile, "",
 		"a file with the token that bridges carry where calls need one; it must allow put,consume,admin on the bridged "+
 			"queues")
 }

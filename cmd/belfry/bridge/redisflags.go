@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 )
 
 // RedisFlags are what the URL of a Redis does not say.
@@ -19,16 +20,16 @@ type RedisFlags struct{ ca, cert, key, name, password string }
 
 // Add adds them to a command.
 func (f *RedisFlags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.password, "redis-password-file", "",
+	flags.StringVar(&f.password, flag.RedisPasswordFile, "",
 		"a `file` with the password for Redis, so that no list of processes shows it; used in place of one in the URL")
-	flags.StringVar(&f.ca, "redis-ca", "",
+	flags.StringVar(&f.ca, flag.RedisCA, "",
 		"a `file` of certificates, PEM, of the authorities that sign those of Redis; those that this machine knows if empty")
-	flags.StringVar(&f.cert, "redis-cert", "",
+	flags.StringVar(&f.cert, flag.RedisCert, "",
 		"a `file` with the certificate to show to Redis, PEM; read again for each connection")
-	flags.StringVar(&f.key, "redis-key", "", "a `file` with the key of --redis-cert, PEM")
-	flags.StringVar(&f.name, "redis-tls-name", "",
+	flags.StringVar(&f.key, flag.RedisKey, "", "a `file` with the key of --redis-cert, PEM")
+	flags.StringVar(&f.name, flag.RedisTLSName, "",
 		"the name in the certificates of Redis; by default each must name the host that it is on")
-	cli.Configurable(flags, "redis-password-file", "redis-ca", "redis-cert", "redis-key", "redis-tls-name")
+	cli.Configurable(flags, flag.RedisPasswordFile, flag.RedisCA, flag.RedisCert, flag.RedisKey, flag.RedisTLSName)
 }
 
 // Connect returns a client for a URL and what the flags say; nothing is sent yet.

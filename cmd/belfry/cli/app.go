@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/rpc/fault"
 
 	"github.com/belfrydb/belfry/rpc/spelling"
@@ -94,8 +95,8 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 	root.SetFlagErrorFunc(flagError)
 	flags := root.PersistentFlags()
 	flags.SortFlags = false
-	flags.StringVar(&a.config, "config", "", "a `FILE` with settings: one name = value a line, # begins a comment")
-	Configurable(flags, "config")
+	flags.StringVar(&a.config, flag.Config, "", "a `FILE` with settings: one name = value a line, # begins a comment")
+	Configurable(flags, flag.Config)
 	for _, group := range groups {
 		root.AddGroup(&cobra.Group{ID: group.ID, Title: group.Title})
 		for _, c := range group.Commands {
@@ -115,21 +116,21 @@ func (a *App) Clients(commands ...*cobra.Command) []*cobra.Command {
 	for _, c := range commands {
 		flags := c.Flags()
 		a.ServerFlags(flags, "the server to talk to")
-		flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), "timeout", "how long to wait for an answer")
+		flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), flag.Timeout, "how long to wait for an answer")
 		a.OutputFlag(c)
-		Configurable(flags, "timeout")
+		Configurable(flags, flag.Timeout)
 	}
 	return commands
 }
 
 // ServerFlags adds the flags that say how a server is reached.
 func (a *App) ServerFlags(flags *pflag.FlagSet, about string) {
-	flags.StringVar(&a.Server, "server", defaultServer, about)
-	flags.StringVar(&a.tlsCA, "tls-ca", "",
+	flags.StringVar(&a.Server, flag.Server, defaultServer, about)
+	flags.StringVar(&a.tlsCA, flag.TLSCA, "",
 		"a file of certificates of authorities that are believed about a server, instead of the system's; https is meant "+
 			"then unless --server says http")
-	flags.StringVar(&a.tokenFile, "token-file", "", "a file with the token that calls carry, where the server wants one")
-	Configurable(flags, "server", "tls-ca", "token-file")
+	flags.StringVar(&a.tokenFile, flag.TokenFile, "", "a file with the token that calls carry, where the server wants one")
+	Configurable(flags, flag.Server, flag.TLSCA, flag.TokenFile)
 }
 
 // ServerArguments returns the flags, as name and value in turn, with which another command line
@@ -150,8 +151,8 @@ func (a *App) ServerArguments() []string {
 
 // OutputFlag adds the choice between a table and JSON.
 func (a *App) OutputFlag(c *cobra.Command) *cobra.Command {
-	c.Flags().VarP(Choice(&a.Output, "table", "json"), "output", "o", "table or json")
-	Configurable(c.Flags(), "output")
+	c.Flags().VarP(Choice(&a.Output, "table", "json"), flag.Output, "o", "table or json")
+	Configurable(c.Flags(), flag.Output)
 	return c
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +36,7 @@ func WithRequest(id string, err error) error {
 
 // RequestIDFlag adds the flag that makes a repeat of a call safe.
 func RequestIDFlag(c *cobra.Command, id *string) {
-	c.Flags().StringVar(id, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
+	c.Flags().StringVar(id, flag.RequestID, "", "makes a repeat safe for 5 minutes; made if empty")
 }
 
 // Ensure makes a request id if none was given.

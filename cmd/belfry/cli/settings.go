@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
 
@@ -77,7 +78,7 @@ func Resolve(c *cobra.Command, lookupEnv func(string) (string, bool)) error {
 		}
 	}
 	file := settingsFile{}
-	if path := c.Flag("config").Value.String(); path != "" {
+	if path := c.Flag(flag.Config).Value.String(); path != "" {
 		text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 		if err != nil {
 			note(Usagef("reading the settings: %s", err))

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/local"
 )
@@ -28,7 +29,7 @@ redriven, and in the middle the node that leads them is stopped. It draws a pict
 and writes plain lines elsewhere. It fails if a job is early or missing.`,
 		Args: cli.Arguments(0, 0),
 	}
-	c.Flags().Uint64Var(&seed, "seed", 1, "decides when the jobs of the choir ring")
+	c.Flags().Uint64Var(&seed, flag.Seed, 1, "decides when the jobs of the choir ring")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		formed := false
 		if !a.OutTerminal {

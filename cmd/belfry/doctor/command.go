@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/daemon"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/rpc/check"
 )
@@ -58,12 +59,12 @@ keys there are the names. Names of queues are hashed, the same way in the whole 
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.out, "out", "", "the `FILE` to write, which must not exist; belfry-doctor-TIME.tar.gz if empty")
-	flags.StringVar(&f.data, "data", "", "the server's data directory on this machine; by default as its settings say")
-	flags.StringVar(&f.debug, "debug-addr", "",
+	flags.StringVar(&f.out, flag.Out, "", "the `FILE` to write, which must not exist; belfry-doctor-TIME.tar.gz if empty")
+	flags.StringVar(&f.data, flag.Data, "", "the server's data directory on this machine; by default as its settings say")
+	flags.StringVar(&f.debug, flag.DebugAddr, "",
 		"where the server listens with its --debug-addr, HOST:PORT, to have what its goroutines do; by default as its "+
 			"settings say")
-	flags.BoolVar(&f.withNames, "with-names", false, "leave the names of queues as they are")
+	flags.BoolVar(&f.withNames, flag.WithNames, false, "leave the names of queues as they are")
 	c.Annotations = map[string]string{cli.DespiteSettings: "true"}
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		conn, err := a.Connect()
@@ -174,8 +175,8 @@ func (e *examination) settings(c *cobra.Command) {
 			*flag = f.Value.String()
 		}
 	}
-	setting(&e.flags.data, "data")
-	setting(&e.flags.debug, "debug-addr")
+	setting(&e.flags.data, flag.Data)
+	setting(&e.flags.debug, flag.DebugAddr)
 	lines := daemon.EffectiveConfig(serve)
 	for _, line := range lines {
 		if line[0] == "mirror-queue" && !e.flags.withNames && line[1] != "-" {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -96,12 +97,12 @@ localhost is always among them.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.dir, "dir", "certs", "the directory of the files")
-	flags.StringArrayVar(&f.nodes, "node", nil,
+	flags.StringVar(&f.dir, flag.Dir, "certs", "the directory of the files")
+	flags.StringArrayVar(&f.nodes, flag.Node, nil,
 		"a node and the hosts and addresses of it, `NAME` or NAME=HOST,…; may be repeated")
-	flags.StringVar(&f.domain, "domain", "",
+	flags.StringVar(&f.domain, flag.Domain, "",
 		"if an authority is made: the domain of the one that it is to follow; a new one by default")
-	flags.IntVar(&f.days, "days", 365,
+	flags.IntVar(&f.days, flag.Days, 365,
 		"for how many days the nodes' certificates are valid, 1 to 3650; an authority is for ten years")
 	return a.OutputFlag(c)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -71,10 +72,10 @@ nowhere else.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&request.Scopes, "scope", nil, "what it allows, ACTION[,ACTION…]:QUEUES; may be repeated")
-	flags.StringVar(&request.About, "about", "", "what it is for, for people")
-	flags.Var(ttl, "ttl", "after how long it ends; never by default")
-	flags.StringVar(&out, "out", "", "a new file to write it to, instead of printing it")
+	flags.StringArrayVar(&request.Scopes, flag.Scope, nil, "what it allows, ACTION[,ACTION…]:QUEUES; may be repeated")
+	flags.StringVar(&request.About, flag.About, "", "what it is for, for people")
+	flags.Var(ttl, flag.TTL, "after how long it ends; never by default")
+	flags.StringVar(&out, flag.Out, "", "a new file to write it to, instead of printing it")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
 		if len(request.Scopes) == 0 {
 			return cli.Usagef("--scope is missing: what the token allows, such as put:orders or consume:shop/*")
@@ -222,10 +223,10 @@ it when its file changes.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(overlap, "overlap",
+	flags.Var(overlap, flag.Overlap,
 		"for how long the old one may still be used, if it does not end before; an hour by default")
-	flags.Var(ttl, "ttl", "after how long the new one ends; as long as the old one was made for by default")
-	flags.StringVar(&out, "out", "", "a new file to write the token to, instead of printing it")
+	flags.Var(ttl, flag.TTL, "after how long the new one ends; as long as the old one was made for by default")
+	flags.StringVar(&out, flag.Out, "", "a new file to write the token to, instead of printing it")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		if err := newFile(out); err != nil {
 			return err
@@ -292,7 +293,7 @@ which those are.`,
 		Args:              cli.Arguments(1, 1, "ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	c.Flags().Var(after, "after", "for how long it may still be used")
+	c.Flags().Var(after, flag.After, "for how long it may still be used")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		id := idOf(args[0])
 		response, err := conn.Admin.DeleteToken(ctx, &belfryv1.DeleteTokenRequest{Id: id, After: after.Proto})
@@ -356,9 +357,9 @@ nodes and send SIGHUP, and later the same without the old one's line.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&dir, "dir", "certs", "the directory of the files")
-	flags.StringVar(&name, "name", "root", "the name of the token's file, without .token")
-	flags.BoolVar(&keep, "keep", false, "if that file is there already, leave all as it is")
+	flags.StringVar(&dir, flag.Dir, "certs", "the directory of the files")
+	flags.StringVar(&name, flag.Name, "root", "the name of the token's file, without .token")
+	flags.BoolVar(&keep, flag.Keep, false, "if that file is there already, leave all as it is")
 	c.RunE = func(*cobra.Command, []string) error {
 		if there := (&MadeRoot{
 			Token: filepath.Join(dir, name+TokenSuffix), RootTokens: filepath.Join(dir, RootTokensFile),

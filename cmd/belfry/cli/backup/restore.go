@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -48,8 +49,8 @@ it each queue's own policy counts.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&overdue, "overdue", "", "fire, spread=DURATION or drop")
-	flags.BoolVar(&check, "check", false, "read the backup to its end and say what is in it, without a server")
+	flags.StringVar(&overdue, flag.Overdue, "", "fire, spread=DURATION or drop")
+	flags.BoolVar(&check, flag.Check, false, "read the backup to its end and say what is in it, without a server")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		policy, err := ParseOverdue(overdue)
 		if err != nil {

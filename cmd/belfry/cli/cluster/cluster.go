@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -63,8 +64,8 @@ JOBS what it holds. A member with a question mark does not answer.`,
   belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or healed`,
 		Args: cli.Arguments(0, 0),
 	}
-	c.Flags().BoolVar(&wait.wait, "wait", false, "wait until the cluster is whole and healthy")
-	c.Flags().IntVar(&wait.nodes, "nodes", 1, "with --wait, how many nodes must answer")
+	c.Flags().BoolVar(&wait.wait, flag.Wait, false, "wait until the cluster is whole and healthy")
+	c.Flags().IntVar(&wait.nodes, flag.Nodes, 1, "with --wait, how many nodes must answer")
 	show := a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
 		response, err := conn.Admin.GetCluster(ctx, &belfryv1.GetClusterRequest{})
 		if err != nil {
@@ -80,7 +81,7 @@ JOBS what it holds. A member with a question mark does not answer.`,
 	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		switch {
-		case !wait.wait && c.Flags().Changed("nodes"):
+		case !wait.wait && c.Flags().Changed(flag.Nodes):
 			return cli.Usagef("--nodes: it says what --wait waits for, which is missing")
 		case wait.nodes < 1:
 			return cli.Usagef("--nodes: have %d, want 1 or more", wait.nodes)
@@ -105,7 +106,7 @@ node free of leaderships, drain it.`,
 		Example: "  belfry cluster transfer 3",
 		Args:    cli.Arguments(1, 1, "SHARD"),
 	}
-	c.Flags().StringVar(&request.To, "to", "", "the NODE that is to lead; the voter that leads fewest shards if empty")
+	c.Flags().StringVar(&request.To, flag.To, "", "the NODE that is to lead; the voter that leads fewest shards if empty")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		shard, err := strconv.ParseUint(args[0], 10, 32)
 		if err != nil {

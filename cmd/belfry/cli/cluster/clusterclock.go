@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -29,7 +30,7 @@ stays, and a job that was ready too early waits again.`,
 		Example: "  belfry cluster status; belfry cluster reset-clock --yes",
 		Args:    cli.Arguments(0, 0),
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		conn, err := a.Connect()
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -37,11 +38,11 @@ NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&noWait, "no-wait", false, "do not wait until nothing is left")
-	flags.BoolVar(&request.Force, "force", false, "drain it although the shards then have fewer voters")
-	flags.BoolVar(&undo, "undo", false, "let the node take replicas again")
-	c.MarkFlagsMutuallyExclusive("no-wait", "undo")
-	c.MarkFlagsMutuallyExclusive("force", "undo")
+	flags.BoolVar(&noWait, flag.NoWait, false, "do not wait until nothing is left")
+	flags.BoolVar(&request.Force, flag.Force, false, "drain it although the shards then have fewer voters")
+	flags.BoolVar(&undo, flag.Undo, false, "let the node take replicas again")
+	c.MarkFlagsMutuallyExclusive(flag.NoWait, flag.Undo)
+	c.MarkFlagsMutuallyExclusive(flag.Force, flag.Undo)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.Connect()
 		if err != nil {

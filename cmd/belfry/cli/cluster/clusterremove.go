@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -29,7 +30,7 @@ NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 		Args:              cli.Arguments(1, 1, "NODE"),
 		ValidArgsFunction: a.completeNode,
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		conn, err := a.Connect()
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -37,22 +38,22 @@ only; --no-auto-create=false takes that back.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Uint32Var(&request.ReplicationFactor, "replication-factor", 0,
+	flags.Uint32Var(&request.ReplicationFactor, flag.ReplicationFactor, 0,
 		"how many voters each shard gets, as far as there are nodes: 1, 3, 5 or 7")
-	flags.Var(grace, "grace-period", "how long a node may be silent, 1s to 30 days")
-	flags.Uint32Var(&request.MinVoters, "min-voters", 0,
+	flags.Var(grace, flag.GracePeriod, "how long a node may be silent, 1s to 30 days")
+	flags.Uint32Var(&request.MinVoters, flag.MinVoters, 0,
 		"raise how many voters a shard must have to take puts, to at most what every shard has")
-	flags.Uint32Var(&request.LowerMinVoters, "lower-min-voters", 0,
+	flags.Uint32Var(&request.LowerMinVoters, flag.LowerMinVoters, 0,
 		"lower it; jobs that are acknowledged then are on fewer disks")
-	flags.BoolVar(&noAutoCreate, "no-auto-create", false,
+	flags.BoolVar(&noAutoCreate, flag.NoAutoCreate, false,
 		"refuse puts into queues that do not exist instead of making them; =false makes them again")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, _ []string) error {
 		request.GracePeriod = grace.Proto
-		if flags.Changed("no-auto-create") {
+		if flags.Changed(flag.NoAutoCreate) {
 			request.NoAutoCreate = &noAutoCreate
 		}
 		// to the server it would mean that it stays
-		if request.ReplicationFactor == 0 && flags.Changed("replication-factor") {
+		if request.ReplicationFactor == 0 && flags.Changed(flag.ReplicationFactor) {
 			return cli.Usagef("--replication-factor: have 0, want 1, 3, 5 or 7")
 		}
 		for name, least := range map[string]uint32{

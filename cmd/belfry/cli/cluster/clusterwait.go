@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -55,7 +56,7 @@ func (a verbs) waitForCluster(c *cobra.Command, w *clusterWait) error {
 		return err
 	}
 	limit := a.Timeout
-	if !c.Flags().Changed("timeout") {
+	if !c.Flags().Changed(flag.Timeout) {
 		limit = waitDefault
 	}
 	ctx, cancel := context.WithTimeoutCause(c.Context(), limit, cli.NoAnswer(limit))

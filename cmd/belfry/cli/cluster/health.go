@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/spf13/cobra"
 )
 
@@ -29,10 +30,10 @@ WARNING, FAILED or EXCLUDED, and problem why. A warning does not count: other no
 better, or this one still sends its callers on.`,
 		Args: cli.Arguments(0, 0),
 	}
-	c.Flags().BoolVar(&live, "live", false, "ask only whether the process is alive")
-	c.Flags().StringArrayVar(&exclude, "exclude", nil,
+	c.Flags().BoolVar(&live, flag.Live, false, "ask only whether the process is alive")
+	c.Flags().StringArrayVar(&exclude, flag.Exclude, nil,
 		"a `CHECK` that does not count, such as disk or shard-3; may be repeated")
-	c.Flags().Var(&wait, "wait", "keep asking for so long until it is ready")
+	c.Flags().Var(&wait, flag.Wait, "keep asking for so long until it is ready")
 	extra := func() time.Duration { return wait.Proto.AsDuration() }
 	c.RunE = a.Command(extra, func(ctx context.Context, conn *cli.Connection, _ []string) error {
 		path := "/readyz?verbose"

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node"
@@ -57,14 +58,14 @@ more, for they are remembered after they have ended.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(&p.jobs, "jobs", "how many jobs are held at one time, such as 500000, 300k or 50M")
-	flags.IntVar(&p.body, "body", 200, "bytes of a body, with headers")
-	flags.IntVar(&p.id, "id", 0, "bytes of an id that the client chooses; 0 for ids that the server makes")
-	flags.IntVar(&p.nodes, "nodes", 3, "nodes of the cluster")
-	flags.IntVar(&p.factor, "replication-factor", 3, "nodes that hold each job")
-	flags.IntVar(&p.partitions, "partitions", 1,
+	flags.Var(&p.jobs, flag.Jobs, "how many jobs are held at one time, such as 500000, 300k or 50M")
+	flags.IntVar(&p.body, flag.Body, 200, "bytes of a body, with headers")
+	flags.IntVar(&p.id, flag.ID, 0, "bytes of an id that the client chooses; 0 for ids that the server makes")
+	flags.IntVar(&p.nodes, flag.Nodes, 3, "nodes of the cluster")
+	flags.IntVar(&p.factor, flag.ReplicationFactor, 3, "nodes that hold each job")
+	flags.IntVar(&p.partitions, flag.Partitions, 1,
 		"partitions of all queues together that hold most of the jobs: a snapshot of the fullest shard may copy a part of it")
-	flags.IntVar(&p.shards, "shards", node.DefaultShards, "shards of the cluster")
+	flags.IntVar(&p.shards, flag.Shards, node.DefaultShards, "shards of the cluster")
 	return a.OutputFlag(c)
 }
 

@@ -15,13 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
-)
-
-const (
-	// printConfig is the flag of serve that shows the settings.
-	printConfig = "print-config"
 )
 
 // ShowFailedConfig shows the settings that can be read if a command line that failed was meant to
@@ -36,8 +32,8 @@ func ShowFailedConfig(a *cli.App, c *cobra.Command, args []string) {
 // showsConfig reports whether a command line is a serve that shows its settings, also if it cannot
 // be read to its end.
 func showsConfig(c *cobra.Command, args []string) bool {
-	flag := c.Flags().Lookup(printConfig)
-	return flag != nil && (flag.Value.String() == "true" || slices.Contains(args, "--"+printConfig))
+	f := c.Flags().Lookup(flag.PrintConfig)
+	return f != nil && (f.Value.String() == "true" || slices.Contains(args, "--"+flag.PrintConfig))
 }
 
 // EffectiveConfig returns the settings of a command as lines of name, value and origin.
@@ -60,7 +56,7 @@ func EffectiveConfig(c *cobra.Command) [][]string {
 // ImpliedValue returns the value of a setting of serve that was not set and whose default is not
 // that of its flag; otherwise it is empty.
 func ImpliedValue(c *cobra.Command, f *pflag.Flag) string {
-	listen := c.Flags().Lookup("listen")
+	listen := c.Flags().Lookup(flag.Listen)
 	if f.Changed || listen == nil {
 		return ""
 	}

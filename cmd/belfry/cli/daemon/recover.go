@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 )
 
@@ -45,9 +46,9 @@ empty one.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&data, "data", defaultData, "the data directory of the stopped node")
-	flags.StringVar(&sure, "confirm", "", "the id of the cluster that ends by this, as the command shows it")
-	cli.Configurable(flags, "data")
+	flags.StringVar(&data, flag.Data, defaultData, "the data directory of the stopped node")
+	flags.StringVar(&sure, flag.Confirm, "", "the id of the cluster that ends by this, as the command shows it")
+	cli.Configurable(flags, flag.Data)
 	c.RunE = func(*cobra.Command, []string) (err error) {
 		r, err := cluster.OpenRecovery(data, a.logger(logAuto, slog.LevelWarn))
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
@@ -81,86 +82,88 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 	f.addCluster(flags)
 	f.addDiagnostics(flags)
 	f.mirror.Add(flags)
-	flags.BoolVar(&f.printAddresses, "print-addresses", false, "print the addresses in use as one line of JSON")
-	flags.BoolVar(&f.printConfig, printConfig, false,
+	flags.BoolVar(&f.printAddresses, flag.PrintAddresses, false, "print the addresses in use as one line of JSON")
+	flags.BoolVar(&f.printConfig, flag.PrintConfig, false,
 		"print every setting with where it comes from, and do not serve; secrets are in files, of which it shows the names")
-	cli.Configurable(flags, "data", "listen", "peer-listen", "gossip-listen", "advertise", "join", "bootstrap-expect",
-		"gossip-keys", "tls-cert", "tls-key", "tls-ca", "tls-client-cert", "tls-client-key", "root-tokens",
-		"replication-factor", "grace-period", "zone", "node-id", "shards", "memory", "insecure", "accept-clock", "log-format",
-		"log-level", "debug-addr", "metrics-max-queues", "mirror-redis", "mirror-replicas", "mirror-queue",
-		"mirror-token-file", "print-addresses")
+	cli.Configurable(flags, flag.Data, flag.Listen, flag.PeerListen, flag.GossipListen, flag.Advertise, flag.Join,
+		flag.BootstrapExpect,
+		flag.GossipKeys, flag.TLSCert, flag.TLSKey, flag.TLSCA, flag.TLSClientCert, flag.TLSClientKey, flag.RootTokens,
+		flag.ReplicationFactor, flag.GracePeriod, flag.Zone, flag.NodeID, flag.Shards, flag.Memory, flag.Insecure,
+		flag.AcceptClock, flag.LogFormat,
+		flag.LogLevel, flag.DebugAddr, flag.MetricsMaxQueues, flag.MirrorRedis, flag.MirrorReplicas, flag.MirrorQueue,
+		flag.MirrorTokenFile, flag.PrintAddresses)
 	return c
 }
 
 // addPlaces adds the flags of the data directory and the addresses.
 func (f *serveFlags) addPlaces(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config.Dir, "data", defaultData, "the data directory")
-	flags.StringVar(&f.config.Listen, "listen", defaultListen,
+	flags.StringVar(&f.config.Dir, flag.Data, defaultData, "the data directory")
+	flags.StringVar(&f.config.Listen, flag.Listen, defaultListen,
 		"where clients reach it, HOST:PORT; port 0 picks a free one")
-	flags.StringVar(&f.config.PeerListen, "peer-listen", "",
+	flags.StringVar(&f.config.PeerListen, flag.PeerListen, "",
 		"where other nodes reach it, HOST:PORT; by default the port after that of --listen")
-	flags.StringVar(&f.config.GossipListen, "gossip-listen", "",
+	flags.StringVar(&f.config.GossipListen, flag.GossipListen, "",
 		"where other nodes gossip with it, HOST:PORT; by default the second port after that of --listen")
-	flags.StringVar(&f.config.Advertise, "advertise", "",
+	flags.StringVar(&f.config.Advertise, flag.Advertise, "",
 		"the host under which others reach it; that of the listen addresses if empty")
-	flags.StringSliceVar(&f.config.Join, "join", nil,
+	flags.StringSliceVar(&f.config.Join, flag.Join, nil,
 		"gossip addresses of nodes whose cluster a new data directory joins, HOST:PORT,…")
-	flags.IntVar(&f.config.BootstrapExpect, "bootstrap-expect", 0,
+	flags.IntVar(&f.config.BootstrapExpect, flag.BootstrapExpect, 0,
 		"found a cluster together with others, as soon as so many nodes with new data directories see each other")
 }
 
 // addAccess adds the flags of keys, certificates and tokens.
 func (f *serveFlags) addAccess(flags *pflag.FlagSet) {
-	flags.StringVar(&f.config.GossipKeys, "gossip-keys", "",
+	flags.StringVar(&f.config.GossipKeys, flag.GossipKeys, "",
 		"a file of gossip keys, one a line in base64, the first of which seals; read again on SIGHUP; without it gossip is "+
 			"open")
-	flags.StringVar(&f.config.TLS.Cert, "tls-cert", "",
+	flags.StringVar(&f.config.TLS.Cert, flag.TLSCert, "",
 		"a file with the node's certificate, which names it and its cluster; 'belfry cert' makes it. Read again on SIGHUP, "+
 			"as are the other files")
-	flags.StringVar(&f.config.TLS.Key, "tls-key", "", "the key of that certificate")
-	flags.StringVar(&f.config.TLS.CA, "tls-ca", "",
+	flags.StringVar(&f.config.TLS.Key, flag.TLSKey, "", "the key of that certificate")
+	flags.StringVar(&f.config.TLS.CA, flag.TLSCA, "",
 		"the authorities whose certificates nodes have; with it clients and nodes are answered with TLS only")
-	flags.StringVar(&f.config.TLS.ClientCert, "tls-client-cert", "",
+	flags.StringVar(&f.config.TLS.ClientCert, flag.TLSClientCert, "",
 		"what clients are shown instead, such as a certificate of a public authority")
-	flags.StringVar(&f.config.TLS.ClientKey, "tls-client-key", "", "the key of that certificate")
-	flags.StringVar(&f.config.RootTokens, "root-tokens", "",
+	flags.StringVar(&f.config.TLS.ClientKey, flag.TLSClientKey, "", "the key of that certificate")
+	flags.StringVar(&f.config.RootTokens, flag.RootTokens, "",
 		"a file of what is kept of tokens that may do everything, which 'belfry token root' makes; with it every call "+
 			"needs a token. Read again on SIGHUP")
 }
 
 // addCluster adds the flags of the node and the cluster that it founds.
 func (f *serveFlags) addCluster(flags *pflag.FlagSet) {
-	flags.IntVar(&f.config.Cluster.Factor, "replication-factor", 0,
+	flags.IntVar(&f.config.Cluster.Factor, flag.ReplicationFactor, 0,
 		"if this node founds a cluster: how many voters each shard gets, 1, 3, 5 or 7; 3 by default, and changed by "+
 			"'belfry cluster settings'")
-	flags.Var(cli.NewDuration(&f.config.Cluster.Grace, ""), "grace-period",
+	flags.Var(cli.NewDuration(&f.config.Cluster.Grace, ""), flag.GracePeriod,
 		"if this node founds a cluster: how long a node may be silent before its replicas are replaced; 10m by default, "+
 			"and changed likewise")
-	flags.StringVar(&f.config.Zone, "zone", "",
+	flags.StringVar(&f.config.Zone, flag.Zone, "",
 		"what the node fails together with, such as a rack; replicas are spread over zones")
-	flags.StringVar(&f.config.NodeID, "node-id", "",
+	flags.StringVar(&f.config.NodeID, flag.NodeID, "",
 		"the node's name, of its own in the cluster; by default the one that the data directory has, or the host's name if "+
 			"that is new")
-	flags.IntVar(&f.config.Shards, "shards", node.DefaultShards,
+	flags.IntVar(&f.config.Shards, flag.Shards, node.DefaultShards,
 		"how many shards a new data directory gets, 1 to 1024; never changes, and another number is refused")
-	flags.Var(&f.memory, "memory",
+	flags.Var(&f.memory, flag.Memory,
 		"how much memory the process may take, such as 2GiB; by default what its control group allows, or the machine has. "+
 			"Puts are refused before it is full")
-	flags.BoolVar(&f.config.Insecure, "insecure", false, "listen beyond loopback without TLS, gossip keys and tokens")
-	flags.BoolVar(&f.config.AcceptClock, "accept-clock", false,
+	flags.BoolVar(&f.config.Insecure, flag.Insecure, false, "listen beyond loopback without TLS, gossip keys and tokens")
+	flags.BoolVar(&f.config.AcceptClock, flag.AcceptClock, false,
 		"start although the clock contradicts the data; see its message")
 }
 
 // addDiagnostics adds the flags of logs, profiles and metrics.
 func (f *serveFlags) addDiagnostics(flags *pflag.FlagSet) {
-	flags.Var(cli.Choice(&f.logFormat, logAuto, logText, logJSON), "log-format",
+	flags.Var(cli.Choice(&f.logFormat, logAuto, logText, logJSON), flag.LogFormat,
 		"text or json; auto is text on a terminal and json elsewhere")
-	flags.Var(cli.Choice(&f.logLevel, logLevels...), "log-level",
+	flags.Var(cli.Choice(&f.logLevel, logLevels...), flag.LogLevel,
 		"debug, info, warn or error; --debug-addr has a page that changes it while the server runs")
-	flags.StringVar(&f.debug, "debug-addr", "",
+	flags.StringVar(&f.debug, flag.DebugAddr, "",
 		"where profiles (pprof), variables (expvar), settings and the log level of the process are to be had, HOST:PORT on "+
 			"loopback; nowhere if empty")
-	flags.IntVar(&f.config.MetricsQueuesMax, "metrics-max-queues", metrics.DefaultQueues,
+	flags.IntVar(&f.config.MetricsQueuesMax, flag.MetricsMaxQueues, metrics.DefaultQueues,
 		fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown "+
 			"together as _other", metrics.QueuesMax))
 }
@@ -204,7 +207,7 @@ func isAddress(host string) bool {
 func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 	ctx := c.Context()
 	cfg := f.config
-	if !c.Flags().Changed("shards") {
+	if !c.Flags().Changed(flag.Shards) {
 		cfg.Shards = 0 // whatever the directory has
 	}
 	level := levelOf(f.logLevel)

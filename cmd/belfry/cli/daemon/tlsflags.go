@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 )
 
 // checkTLSFlags refuses incomplete credentials. It says which part is missing, and where the others
@@ -16,18 +17,18 @@ func checkTLSFlags(flags *pflag.FlagSet) error {
 		names []string
 		hint  string
 	}{
-		{[]string{"tls-cert", "tls-key", "tls-ca"},
+		{[]string{flag.TLSCert, flag.TLSKey, flag.TLSCA},
 			"'belfry cert' makes the three files, and without TLS none of them is set"},
-		{[]string{"tls-client-cert", "tls-client-key"}, "they are shown to clients instead of --tls-cert and --tls-key"},
+		{[]string{flag.TLSClientCert, flag.TLSClientKey}, "they are shown to clients instead of --tls-cert and --tls-key"},
 	} {
 		var set, missing []string
 		for _, name := range group.names {
-			flag := flags.Lookup(name)
-			if flag.Value.String() == "" {
+			f := flags.Lookup(name)
+			if f.Value.String() == "" {
 				missing = append(missing, "--"+name)
 				continue
 			}
-			set = append(set, fmt.Sprintf("--%s by %s", name, setBy(flag)))
+			set = append(set, fmt.Sprintf("--%s by %s", name, setBy(f)))
 		}
 		if len(set) > 0 && len(missing) > 0 {
 			return cli.Usagef("%s belong together, but only a part is set: %s; missing: %s. %s",

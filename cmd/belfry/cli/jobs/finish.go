@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -77,9 +78,9 @@ when its attempts are used up, or with --dead, it is dead.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.VarP(&delay, "delay", "d", "when to try again; the job's retry delays decide if not given")
-	flags.StringVarP(&request.Error, "error", "e", "", "what went wrong, kept with the job")
-	flags.BoolVar(&request.Dead, "dead", false, "make the job dead at once")
+	flags.VarP(&delay, flag.Delay, "d", "when to try again; the job's retry delays decide if not given")
+	flags.StringVarP(&request.Error, flag.Error, "e", "", "what went wrong, kept with the job")
+	flags.BoolVar(&request.Dead, flag.Dead, false, "make the job dead at once")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Lease, request.Delay = args[0], delay.Proto
@@ -102,7 +103,7 @@ func (a verbs) releaseCommand() *cobra.Command {
 		Example: "  belfry release \"$lease\"",
 		Args:    cli.Arguments(1, 1, "LEASE"),
 	}
-	c.Flags().VarP(&delay, "delay", "d", "when it is due again; at once if not given")
+	c.Flags().VarP(&delay, flag.Delay, "d", "when it is due again; at once if not given")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Lease, request.Delay = args[0], delay.Proto
@@ -126,7 +127,7 @@ func (a verbs) extendCommand() *cobra.Command {
 		Example: "  belfry extend \"$lease\" --ttr 60s",
 		Args:    cli.Arguments(1, 1, "LEASE"),
 	}
-	c.Flags().Var(&ttr, "ttr",
+	c.Flags().Var(&ttr, flag.TTR,
 		"how long from now; if not given, the length that the lease was granted or last extended with")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -24,7 +25,8 @@ Cancel removes a job that is delayed, ready or dead; with --force also one that 
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().BoolVar(&request.Force, "force", false, "also if it is reserved; its holder's lease is stale from then on")
+	c.Flags().BoolVar(&request.Force, flag.Force, false,
+		"also if it is reserved; its holder's lease is stale from then on")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Id = args[0], args[1]
@@ -51,8 +53,8 @@ func (a verbs) rescheduleCommand() *cobra.Command {
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().VarP(&delay, "delay", "d", "when it is due, from now")
-	c.Flags().Var(&at, "at", "when it is due, as a time (RFC 3339)")
+	c.Flags().VarP(&delay, flag.Delay, "d", "when it is due, from now")
+	c.Flags().Var(&at, flag.At, "when it is due, as a time (RFC 3339)")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Id = args[0], args[1]
@@ -90,7 +92,7 @@ window, if the producer chose the id.`,
 		Args:              cli.Arguments(2, 2, "QUEUE", "ID"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().BoolVar(&bodyOnly, "body", false, "print only the body, byte for byte")
+	c.Flags().BoolVar(&bodyOnly, flag.Body, false, "print only the body, byte for byte")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		response, err := conn.Queues.Get(ctx, &belfryv1.GetRequest{Queue: args[0], Id: args[1], Ended: !bodyOnly})
 		if err != nil {
@@ -118,11 +120,11 @@ func (a verbs) listCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.VarP(cli.Choice(&state, "delayed", "ready", "reserved", "dead"), "state", "s",
+	flags.VarP(cli.Choice(&state, "delayed", "ready", "reserved", "dead"), flag.State, "s",
 		"delayed, ready, reserved or dead")
-	flags.Var(&after, "due-after", "only jobs due at or after this time (RFC 3339)")
-	flags.Var(&before, "due-before", "only jobs due before this time (RFC 3339)")
-	flags.IntVarP(&most, "max", "n", 100, "how many jobs at most; 0 for all")
+	flags.Var(&after, flag.DueAfter, "only jobs due at or after this time (RFC 3339)")
+	flags.Var(&before, flag.DueBefore, "only jobs due before this time (RFC 3339)")
+	flags.IntVarP(&most, flag.Max, "n", 100, "how many jobs at most; 0 for all")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request := &belfryv1.ListRequest{
 			Queue: args[0], State: cli.StateOf(state), DueAfter: after.Proto, DueBefore: before.Proto,
@@ -181,7 +183,7 @@ first. Their attempts start anew.`,
 		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().Uint32VarP(&request.Max, "max", "n", 0, "how many, 1 to 100000")
+	c.Flags().Uint32VarP(&request.Max, flag.Max, "n", 0, "how many, 1 to 100000")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Ids = args[0], args[1:]

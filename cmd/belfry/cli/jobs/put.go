@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -63,24 +64,25 @@ func (a verbs) putCommand() *cobra.Command {
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.request.Id, "id", "", "the job's id, unique in its queue; made by the server if empty")
-	flags.VarP(&f.delay, "delay", "d", "when it is due, from now")
-	flags.Var(&f.at, "at", "when it is due, as a time (RFC 3339)")
-	flags.Var(&f.ttr, "ttr", "time to run: the length of its leases")
-	flags.Int32Var(&f.priority, "priority", 0, "-128 to 127, lower leaves first")
-	flags.Uint32Var(&f.maxAttempts, "max-attempts", 0, "how many failed attempts make it dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays",
+	flags.StringVar(&f.request.Id, flag.ID, "", "the job's id, unique in its queue; made by the server if empty")
+	flags.VarP(&f.delay, flag.Delay, "d", "when it is due, from now")
+	flags.Var(&f.at, flag.At, "when it is due, as a time (RFC 3339)")
+	flags.Var(&f.ttr, flag.TTR, "time to run: the length of its leases")
+	flags.Int32Var(&f.priority, flag.Priority, 0, "-128 to 127, lower leaves first")
+	flags.Uint32Var(&f.maxAttempts, flag.MaxAttempts, 0, "how many failed attempts make it dead, 0 for no limit")
+	flags.Var(&f.retryDelays, flag.RetryDelays,
 		"what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; not given, those of "+
 			"the queue")
-	flags.Var(&f.ttl, "ttl", "how long it may wait for a consumer")
-	flags.StringArrayVarP(&f.headers, "header", "H", nil, "a header `name=value`; may be repeated")
-	flags.BoolVar(&f.request.Again, "again", false, "also if an earlier job of this id ended within the dedup window")
-	flags.StringVar(&f.requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
-	flags.StringVarP(&f.file.path, "file", "f", "", "put one job for each line of JSON in this file")
-	flags.Uint64Var(&f.file.from, "from", 1, "with --file: the first line to put")
-	flags.Var(&f.file.skip, "skip", "with --file: lines to leave out, such as 7,9-12")
-	flags.Uint64Var(&f.file.repeatTo, "repeat-to", 0, "with --file: the last line of the batch that --request-id repeats")
-	flags.IntVar(&f.file.batch, "batch", 500, "with --file: how many jobs a call takes, 1 to 1000")
+	flags.Var(&f.ttl, flag.TTL, "how long it may wait for a consumer")
+	flags.StringArrayVarP(&f.headers, flag.Header, "H", nil, "a header `name=value`; may be repeated")
+	flags.BoolVar(&f.request.Again, flag.Again, false, "also if an earlier job of this id ended within the dedup window")
+	flags.StringVar(&f.requestID, flag.RequestID, "", "makes a repeat safe for 5 minutes; made if empty")
+	flags.StringVarP(&f.file.path, flag.File, "f", "", "put one job for each line of JSON in this file")
+	flags.Uint64Var(&f.file.from, flag.From, 1, "with --file: the first line to put")
+	flags.Var(&f.file.skip, flag.Skip, "with --file: lines to leave out, such as 7,9-12")
+	flags.Uint64Var(&f.file.repeatTo, flag.RepeatTo, 0,
+		"with --file: the last line of the batch that --request-id repeats")
+	flags.IntVar(&f.file.batch, flag.Batch, 500, "with --file: how many jobs a call takes, 1 to 1000")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.file.path != "" {
 			return a.putFileCommand(c.Context(), c, f, args)
@@ -142,10 +144,10 @@ func (f *putFlags) build(c *cobra.Command, queue string) (*belfryv1.PutRequest, 
 	if f.at.Proto != nil {
 		request.When = &belfryv1.PutRequest_DueAt{DueAt: f.at.Proto}
 	}
-	if c.Flags().Changed("priority") {
+	if c.Flags().Changed(flag.Priority) {
 		request.Priority = &f.priority
 	}
-	if c.Flags().Changed("max-attempts") {
+	if c.Flags().Changed(flag.MaxAttempts) {
 		request.MaxAttempts = &f.maxAttempts
 	}
 	for _, header := range f.headers {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -30,11 +31,11 @@ exits with code 10.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.VarP(&wait, "wait", "w", "how long to wait for a first job, up to 60s")
-	flags.Uint32VarP(&jobsMax, "max", "n", 1, "how many jobs at most, up to 1000")
-	flags.Var(&ttr, "ttr", "the length of the leases; each job's own if not given")
-	flags.BoolVar(&bodyOnly, "body", false, "print only the bodies, byte for byte")
-	flags.StringVar(&requestID, "request-id", "", "makes a repeat safe for 5 minutes; made if empty")
+	flags.VarP(&wait, flag.Wait, "w", "how long to wait for a first job, up to 60s")
+	flags.Uint32VarP(&jobsMax, flag.Max, "n", 1, "how many jobs at most, up to 1000")
+	flags.Var(&ttr, flag.TTR, "the length of the leases; each job's own if not given")
+	flags.BoolVar(&bodyOnly, flag.Body, false, "print only the bodies, byte for byte")
+	flags.StringVar(&requestID, flag.RequestID, "", "makes a repeat safe for 5 minutes; made if empty")
 	extra := func() time.Duration { return wait.Proto.AsDuration() }
 	c.RunE = a.Command(extra, func(ctx context.Context, conn *cli.Connection, queues []string) error {
 		if requestID == "" {

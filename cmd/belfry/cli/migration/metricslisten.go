@@ -13,11 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 )
 
 // replicasFlag adds the flag of what brings jobs to Redis.
 func replicasFlag(c *cobra.Command, replicas *int) {
-	c.Flags().IntVar(replicas, "replicas", 0,
+	c.Flags().IntVar(replicas, flag.Replicas, 0,
 		"how many replicas of Redis must have a job before it leaves Belfry; without it a failover of Redis may lose what "+
 			"was just written")
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -75,11 +76,11 @@ redis+sentinel://host:26379?master_name=NAME.`,
 func (f *mirrorFlags) names(c *cobra.Command) {
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVarP(&f.redisQueue, "queue", "q", "", "the name that Redisson's processes give the queue")
-	flags.StringVar(&f.queue, "belfry-queue", "", "the queue of Belfry; the same name if empty")
-	flags.Float64Var(&f.share, "share", 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
+	flags.StringVarP(&f.redisQueue, flag.Queue, "q", "", "the name that Redisson's processes give the queue")
+	flags.StringVar(&f.queue, flag.BelfryQueue, "", "the queue of Belfry; the same name if empty")
+	flags.Float64Var(&f.share, flag.Share, 0.25, "the part of Redis' time that scripts may take, above 0 up to 1")
 	f.hold = pair.HoldDefault
-	flags.Var(cli.NewDuration(&f.hold, "15s"), "hold",
+	flags.Var(cli.NewDuration(&f.hold, "15s"), flag.Hold,
 		"for how long no other process may take over after this one was killed, 1s to 5m")
 	f.access.Add(flags)
 }
@@ -117,8 +118,8 @@ Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouq
 		Args: cli.Arguments(1, 1, "REDIS"),
 	}
 	c.Flags().SortFlags = false
-	c.Flags().StringVar(&f.from, "from", "", "only what this made: redisson, lmstfy or youzan")
-	c.Flags().StringArrayVarP(&queues, "queue", "q", nil,
+	c.Flags().StringVar(&f.from, flag.From, "", "only what this made: redisson, lmstfy or youzan")
+	c.Flags().StringArrayVarP(&queues, flag.Queue, "q", nil,
 		"only this queue; may be repeated. Of Redisson, unless --from says otherwise")
 	f.settings(c)
 	access := &bridge.RedisFlags{}
@@ -167,13 +168,13 @@ takes it too, once no server runs any more.`,
 	}
 	f.names(c)
 	f.incoming(c)
-	c.Flags().BoolVar(&f.ready, "ready", false,
+	c.Flags().BoolVar(&f.ready, flag.Ready, false,
 		"take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
 	f.source.incoming(c)
-	c.Flags().BoolVar(&f.follow, "follow", false, "go on with what Redisson's processes offer, until interrupted")
+	c.Flags().BoolVar(&f.follow, flag.Follow, false, "go on with what Redisson's processes offer, until interrupted")
 	f.returning(c, "with --follow")
 	f.metered(c)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would be done; changes nothing")
+	c.Flags().BoolVar(&f.dryRun, flag.DryRun, false, "say what would be done; changes nothing")
 	c.RunE = func(c *cobra.Command, args []string) error { return a.mirrorImport(c.Context(), f, args[0]) }
 	return c
 }
@@ -181,33 +182,33 @@ takes it too, once no server runs any more.`,
 // incoming adds the flags of what brings entries to Belfry.
 func (f *mirrorFlags) incoming(c *cobra.Command) {
 	codecFlag(c, &f.codec)
-	c.Flags().BoolVar(&f.setAside, "set-aside", false,
+	c.Flags().BoolVar(&f.setAside, flag.SetAside, false,
 		"move entries that Belfry cannot take to a key of their own, instead of refusing")
 }
 
 // codecFlag adds the flag that says how payloads are encoded.
 func codecFlag(c *cobra.Command, codec *string) {
-	c.Flags().StringVar(codec, "codec", redisson.Opaque.String(),
+	c.Flags().StringVar(codec, flag.Codec, redisson.Opaque.String(),
 		"how payloads become bodies: opaque, string, json, kryo5-string, river-string, fst-string or bytes")
 }
 
 // returning adds the flag of what does not undo a rollback by itself.
 func (f *mirrorFlags) returning(c *cobra.Command, when string) {
-	c.Flags().BoolVar(&f.again, "again", false,
+	c.Flags().BoolVar(&f.again, flag.Again, false,
 		when+": bring the jobs over again if a rollback took them back, instead of waiting until somebody decides that")
 }
 
 // metered adds the flag of what shows its progress as metrics.
 func (f *mirrorFlags) metered(c *cobra.Command) {
-	c.Flags().StringVar(&f.metrics, "metrics-listen", "",
+	c.Flags().StringVar(&f.metrics, flag.MetricsListen, "",
 		"serve metrics at http://HOST:PORT/metrics, HOST:PORT; port 0 picks a free one")
 }
 
 // outgoing adds the flags of what brings jobs to Redisson.
 func (f *mirrorFlags) outgoing(c *cobra.Command) {
-	c.Flags().StringVar(&f.format, "redisson-format", "",
+	c.Flags().StringVar(&f.format, flag.RedissonFormat, "",
 		"what the processes of Redisson read: old up to 3.21.0, new since 3.21.1; found out if empty")
-	c.Flags().StringVar(&f.codec, "codec", redisson.Opaque.String(),
+	c.Flags().StringVar(&f.codec, flag.Codec, redisson.Opaque.String(),
 		"how the bodies of jobs that did not come from Redisson become payloads; without one such a job ends the command")
 	replicasFlag(c, &f.replicas)
 }

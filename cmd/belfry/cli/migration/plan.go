@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/pair"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -38,8 +39,8 @@ all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.`,
 	f.incoming(c)
 	f.returning(c, "once")
 	replicasFlag(c, &f.replicas)
-	c.Flags().BoolVar(&noIn, "no-in", false, "leave what Redisson's producers offer to Redisson")
-	c.Flags().BoolVar(&noOut, "no-out", false, "leave jobs that fall due to the consumers of Belfry")
+	c.Flags().BoolVar(&noIn, flag.NoIn, false, "leave what Redisson's producers offer to Redisson")
+	c.Flags().BoolVar(&noOut, flag.NoOut, false, "leave jobs that fall due to the consumers of Belfry")
 	f.metered(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
@@ -93,7 +94,7 @@ rollback' goes back at any time, 'belfry mirror finalize' ends the migration.`,
 	f.names(c)
 	f.incoming(c)
 	f.metered(c)
-	c.Flags().Var(cli.NewDuration(&quiet, "10m"), "quiet",
+	c.Flags().Var(cli.NewDuration(&quiet, "10m"), flag.Quiet,
 		"for how long there must have been nothing to do; longer than a producer's deployment takes")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -33,7 +34,7 @@ claimed.`,
 	}
 	f.names(c)
 	codecFlag(c, &f.codec)
-	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "count what is half done; changes nothing")
+	c.Flags().BoolVar(&f.dryRun, flag.DryRun, false, "count what is half done; changes nothing")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		codec, err := redisson.ParseCodec(f.codec)
 		if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 	"github.com/belfrydb/belfry/cmd/belfry/bridge"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/mirror"
 	"github.com/belfrydb/belfry/mirror/lmstfy"
 	"github.com/belfrydb/belfry/mirror/redisson"
@@ -47,15 +48,15 @@ type sourceFlags struct {
 // settings adds the flags that say how a server of ouqiang/delay-queue is set up.
 func (f *sourceFlags) settings(c *cobra.Command) {
 	names := youzan.DefaultNames()
-	c.Flags().IntVar(&f.buckets, "buckets", bucketsDefault, "with --from youzan: the server's bucket_size")
-	c.Flags().StringVar(&f.bucketPattern, "bucket-pattern", names.Bucket, "with --from youzan: the server's bucket_name")
-	c.Flags().StringVar(&f.queueFormat, "queue-pattern", names.Queue, "with --from youzan: the server's queue_name")
+	c.Flags().IntVar(&f.buckets, flag.Buckets, bucketsDefault, "with --from youzan: the server's bucket_size")
+	c.Flags().StringVar(&f.bucketPattern, flag.BucketPattern, names.Bucket, "with --from youzan: the server's bucket_name")
+	c.Flags().StringVar(&f.queueFormat, flag.QueuePattern, names.Queue, "with --from youzan: the server's queue_name")
 }
 
 // chosen adds the flags that say what made a queue.
 func (f *sourceFlags) chosen(c *cobra.Command) {
-	c.Flags().StringVar(&f.from, "from", fromRedisson, "what made the queue: redisson, lmstfy or youzan")
-	c.Flags().StringVar(&f.dead, "dead", string(fromlmstfy.DeadLeave),
+	c.Flags().StringVar(&f.from, flag.From, fromRedisson, "what made the queue: redisson, lmstfy or youzan")
+	c.Flags().StringVar(&f.dead, flag.Dead, string(fromlmstfy.DeadLeave),
 		"with --from lmstfy: leave dead letters, put them into a queue of their own (queue), or bring them to life (respawn)")
 	f.settings(c)
 }
@@ -63,9 +64,9 @@ func (f *sourceFlags) chosen(c *cobra.Command) {
 // incoming adds the flags of an import.
 func (f *sourceFlags) incoming(c *cobra.Command) {
 	f.chosen(c)
-	c.Flags().BoolVar(&f.stopped, "stopped", false,
+	c.Flags().BoolVar(&f.stopped, flag.Stopped, false,
 		"with --from lmstfy or youzan: no server runs any more, take what consumers hold as well")
-	c.Flags().BoolVar(&f.unnamed, "unnamed", false, "with --stopped: take jobs that nothing names any more as well")
+	c.Flags().BoolVar(&f.unnamed, flag.Unnamed, false, "with --stopped: take jobs that nothing names any more as well")
 }
 
 // checked refuses what makes no sense.

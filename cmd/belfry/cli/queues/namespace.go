@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -103,10 +104,10 @@ QUOTA, too many puts with RATE_LIMITED. What a namespace holds already stays.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Uint64Var(&maxJobs, "max-jobs", 0, "how many jobs its queues may hold together, 0 for no limit")
-	flags.Uint64Var(&maxBytes, "max-bytes", 0, "how many bytes they may hold, 0 for no limit")
-	flags.Uint64Var(&maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
-	flags.Uint64Var(&putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
+	flags.Uint64Var(&maxJobs, flag.MaxJobs, 0, "how many jobs its queues may hold together, 0 for no limit")
+	flags.Uint64Var(&maxBytes, flag.MaxBytes, 0, "how many bytes they may hold, 0 for no limit")
+	flags.Uint64Var(&maxInFlight, flag.MaxInFlight, 0, "how many jobs may be reserved at one time, 0 for no limit")
+	flags.Uint64Var(&putsPerSecond, flag.PutsPerSecond, 0, "how many puts a second are let in, 0 for no limit")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Name = args[0]
 		request.MaxJobs, request.MaxBytes = ifGiven(flags, "max-jobs", maxJobs), ifGiven(flags, "max-bytes", maxBytes)

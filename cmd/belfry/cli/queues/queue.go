@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -45,7 +46,7 @@ func (a verbs) queueListCommand() *cobra.Command {
 		Example: "  belfry queue list shop/",
 		Args:    cli.Arguments(0, 1),
 	}
-	c.Flags().BoolVar(&due, "due", false, "draw when the jobs of all of them fall due")
+	c.Flags().BoolVar(&due, flag.Due, false, "draw when the jobs of all of them fall due")
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		if len(args) == 1 {
 			request.Prefix = args[0]
@@ -97,7 +98,7 @@ func (a verbs) queueCreateCommand() *cobra.Command {
 		Args:    cli.Arguments(1, 1, "QUEUE"),
 	}
 	c.Flags().SortFlags = false
-	c.Flags().Uint32Var(&request.Partitions, "partitions", 1,
+	c.Flags().Uint32Var(&request.Partitions, flag.Partitions, 1,
 		"1 to the number of shards; never changes; order holds within a partition only")
 	settings.add(c.Flags())
 	cli.RequestIDFlag(c, &request.RequestId)
@@ -156,8 +157,8 @@ func (a verbs) queuePauseCommand() *cobra.Command {
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().Var(&length, "for", "resume by itself after this time")
-	c.Flags().Var(&until, "until", "resume by itself at this time (RFC 3339)")
+	c.Flags().Var(&length, flag.For, "resume by itself after this time")
+	c.Flags().Var(&until, flag.Until, "resume by itself at this time (RFC 3339)")
 	cli.RequestIDFlag(c, &requestID)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		if length.Proto != nil && until.Proto != nil {

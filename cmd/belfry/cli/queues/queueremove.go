@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -29,10 +30,10 @@ how many there are and asks; without a terminal it needs --yes.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringSliceVarP(&states, "state", "s", []string{"delayed", "ready", "dead"},
+	flags.StringSliceVarP(&states, flag.State, "s", []string{"delayed", "ready", "dead"},
 		"which jobs: delayed, ready, reserved, dead")
-	flags.Uint32VarP(&request.Max, "max", "n", 0, "how many jobs at most; 0 for all")
-	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	flags.Uint32VarP(&request.Max, flag.Max, "n", 0, "how many jobs at most; 0 for all")
+	flags.BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		for _, state := range states {
@@ -78,7 +79,7 @@ shows how many jobs there are and asks; without a terminal it needs --yes.`,
 		Args:              cli.Arguments(1, 1, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
 	}
-	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVarP(&yes, flag.Yes, "y", false, "do not ask")
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		request.Queue = args[0]

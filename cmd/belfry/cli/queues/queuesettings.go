@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -46,22 +47,22 @@ func (f *scheduleFlag) Set(text string) error {
 
 // add adds the flags in the order in which a reader wants them.
 func (f *settingsFlags) add(flags *pflag.FlagSet) {
-	flags.Var(&f.ttr, "ttr", "time to run: the length of a lease")
-	flags.Uint32Var(&f.maxAttempts, "max-attempts", 16, "how many failed attempts make a job dead, 0 for no limit")
-	flags.Var(&f.retryDelays, "retry-delays",
+	flags.Var(&f.ttr, flag.TTR, "time to run: the length of a lease")
+	flags.Uint32Var(&f.maxAttempts, flag.MaxAttempts, 16, "how many failed attempts make a job dead, 0 for no limit")
+	flags.Var(&f.retryDelays, flag.RetryDelays,
 		"what follows the n-th failed attempt, such as 1s,10s,2m; the last repeats; 0s for at once; default for "+
 			"1s,5s,30s,2m,10m,30m,1h ±10 %")
-	flags.Var(&f.dedupWindow, "dedup-window", "how long the id of an ended job is remembered")
-	flags.BoolVar(&f.dedupForever, "dedup-forever", false, "remember ids without end")
-	flags.Uint32Var(&f.maxInFlight, "max-in-flight", 0, "how many jobs may be reserved at one time, 0 for no limit")
-	flags.Uint32Var(&f.maxJobs, "max-jobs", 0, "how many jobs the queue may hold, 0 for no limit")
-	flags.Uint64Var(&f.maxBytes, "max-bytes", 0, "how many bytes the queue may hold, 0 for no limit")
-	flags.Uint32Var(&f.putsPerSecond, "puts-per-second", 0, "how many puts a second are let in, 0 for no limit")
-	flags.Var(cli.Choice(&f.overdue, "fire", "spread", "drop"), "overdue",
+	flags.Var(&f.dedupWindow, flag.DedupWindow, "how long the id of an ended job is remembered")
+	flags.BoolVar(&f.dedupForever, flag.DedupForever, false, "remember ids without end")
+	flags.Uint32Var(&f.maxInFlight, flag.MaxInFlight, 0, "how many jobs may be reserved at one time, 0 for no limit")
+	flags.Uint32Var(&f.maxJobs, flag.MaxJobs, 0, "how many jobs the queue may hold, 0 for no limit")
+	flags.Uint64Var(&f.maxBytes, flag.MaxBytes, 0, "how many bytes the queue may hold, 0 for no limit")
+	flags.Uint32Var(&f.putsPerSecond, flag.PutsPerSecond, 0, "how many puts a second are let in, 0 for no limit")
+	flags.Var(cli.Choice(&f.overdue, "fire", "spread", "drop"), flag.Overdue,
 		"what happens to jobs that fell due in an outage: fire, spread or drop")
-	flags.Var(&f.overduePeriod, "overdue-period", "over how long spread spreads them")
-	flags.Var(&f.overdueAfter, "overdue-after", "how long the outage must have lasted for that, from the first such job")
-	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), "expire-to", "what becomes of a job whose TTL ends: gone or dead")
+	flags.Var(&f.overduePeriod, flag.OverduePeriod, "over how long spread spreads them")
+	flags.Var(&f.overdueAfter, flag.OverdueAfter, "how long the outage must have lasted for that, from the first such job")
+	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), flag.ExpireTo, "what becomes of a job whose TTL ends: gone or dead")
 }
 
 // settingFlags are the flags of settingsFlags.
@@ -85,12 +86,12 @@ func (f *settingsFlags) given(flags *pflag.FlagSet) bool {
 func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 	settings := &belfryv1.QueueSettings{
 		Ttr: f.ttr.Proto, RetryDelays: f.retryDelays.Protos, DedupWindow: f.dedupWindow.Proto,
-		DedupForever:  ifGiven(flags, "dedup-forever", f.dedupForever),
-		MaxAttempts:   ifGiven(flags, "max-attempts", f.maxAttempts),
-		MaxInFlight:   ifGiven(flags, "max-in-flight", f.maxInFlight),
-		MaxJobs:       ifGiven(flags, "max-jobs", f.maxJobs),
-		MaxBytes:      ifGiven(flags, "max-bytes", f.maxBytes),
-		PutsPerSecond: ifGiven(flags, "puts-per-second", f.putsPerSecond),
+		DedupForever:  ifGiven(flags, flag.DedupForever, f.dedupForever),
+		MaxAttempts:   ifGiven(flags, flag.MaxAttempts, f.maxAttempts),
+		MaxInFlight:   ifGiven(flags, flag.MaxInFlight, f.maxInFlight),
+		MaxJobs:       ifGiven(flags, flag.MaxJobs, f.maxJobs),
+		MaxBytes:      ifGiven(flags, flag.MaxBytes, f.maxBytes),
+		PutsPerSecond: ifGiven(flags, flag.PutsPerSecond, f.putsPerSecond),
 	}
 	if f.retryDelays.isDefault {
 		settings.RetryDelaysDefault = proto.Bool(true)
@@ -101,7 +102,7 @@ func (f *settingsFlags) build(flags *pflag.FlagSet) *belfryv1.QueueSettings {
 			Mode: belfryv1.OverdueMode(mode), Period: f.overduePeriod.Proto, OverdueAfter: f.overdueAfter.Proto,
 		}
 	}
-	if flags.Changed("expire-to") {
+	if flags.Changed(flag.ExpireTo) {
 		settings.ExpireTo = belfryv1.ExpireTo(belfryv1.ExpireTo_value["EXPIRE_TO_"+strings.ToUpper(f.expireTo)]).Enum()
 	}
 	return settings
@@ -131,7 +132,7 @@ func (f *settingsFlags) change(flags *pflag.FlagSet,
 		return nil, err
 	}
 	policy, before := settings.Overdue, inForce.GetOverdue()
-	if !flags.Changed("overdue") && before.GetMode() != belfryv1.OverdueMode_OVERDUE_MODE_UNSPECIFIED {
+	if !flags.Changed(flag.Overdue) && before.GetMode() != belfryv1.OverdueMode_OVERDUE_MODE_UNSPECIFIED {
 		policy.Mode = before.GetMode()
 	}
 	if policy.Period == nil && policy.Mode == belfryv1.OverdueMode_OVERDUE_MODE_SPREAD {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
+	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -55,11 +56,12 @@ Without a terminal, and as JSON, it shows the state once.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.Var(cli.Choice(&f.sort, "ready", "delayed", "reserved", "dead", "put", "acked", "hour", "name"), "sort",
+	flags.Var(cli.Choice(&f.sort, "ready", "delayed", "reserved", "dead", "put", "acked", "hour", "name"), flag.Sort,
 		"which queues come first: those with the most ready, delayed, reserved or dead jobs, the most put or acked a "+
 			"second, the most due within the hour; or by name")
-	flags.Var(cli.NewDuration(&f.interval, topInterval.String()), "interval", "how long a picture stays, 200ms to an hour")
-	flags.BoolVar(&f.once, "once", false, "show the state once")
+	flags.Var(cli.NewDuration(&f.interval, topInterval.String()), flag.Interval,
+		"how long a picture stays, 200ms to an hour")
+	flags.BoolVar(&f.once, flag.Once, false, "show the state once")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if f.interval < topIntervalMin || f.interval > topIntervalMax {
 			return cli.Usagef("--interval: have %v, want %v to %v", f.interval, topIntervalMin, topIntervalMax)
