@@ -257,6 +257,13 @@ var importTable = []importRow{
 		reason:   "a request is checked against limits and permissions, without the handler that carries it out",
 	},
 	{
+		dir:      "rpc/codec",
+		may:      []string{"rpc/belfry/...", "rpc/check", "rpc/fault", "rpc/spelling", "rpc/wire"},
+		testMay:  []string{"fsm"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "bytes become messages and the reverse: what a message asks for is a method's",
+	},
+	{
 		dir:    "rpc/frame",
 		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
 	},

@@ -25,6 +25,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/metrics"
@@ -132,7 +133,7 @@ type handler struct {
 	authorizer     *auth.Authorizer
 	sessions       sessions
 	sessionMethods map[frame.Method]sessionMethod
-	buffers        *buffers // of requests and answers
+	buffers        *codec.Buffers // of requests and answers
 	requestBytes   *requestBytes
 
 	bodyBytesInFlight atomic.Int64
@@ -178,13 +179,13 @@ func newHandler(cfg Config) (*handler, error) {
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
-	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
+	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
-	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.buffers
+	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(admin, options)
@@ -193,10 +194,10 @@ func newHandler(cfg Config) (*handler, error) {
 }
 
 // connectOptions returns the options of every service.
-func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.HandlerOption {
+func connectOptions(cfg Config, e *interceptor, binary codec.Binary) []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
-		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: binary.bounds}),
+		connect.WithCodec(codec.NewJSON(codec.NameJSON, binary.Bounds)),
+		connect.WithCodec(codec.NewJSON(codec.NameJSONUTF8, binary.Bounds)),
 		connect.WithCodec(binary),
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
@@ -205,7 +206,7 @@ func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.Ha
 			}
 			return []connect.HandlerOption{connect.WithReadMaxBytes(cfg.Limits.StreamMessageBytesMax)}
 		}),
-		connect.WithCompression("gzip", newGunzip(cfg.Limits.MessageBytesMax), newGzip),
+		connect.WithCompression("gzip", codec.NewGunzip(cfg.Limits.MessageBytesMax), codec.NewGzip),
 		connect.WithCompressMinBytes(compressBytesMin),
 		connect.WithInterceptors(e),
 	}

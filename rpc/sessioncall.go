@@ -34,7 +34,7 @@ func (s *session) readCall(h frame.Header) error {
 		}
 		return s.fail(h.ID, refused.Wire())
 	}
-	request := s.handler.buffers.get()
+	request := s.handler.buffers.Get()
 	refused, err := s.receive(int(h.Size), request)
 	if refused == nil && err == nil {
 		s.start(func() { s.answer(ctx, h, method, request) })
@@ -148,14 +148,14 @@ func (s *session) finishCall() {
 // answer carries out a call and answers it.
 func (s *session) answer(ctx context.Context, h frame.Header, method sessionMethod, request *[]byte) {
 	defer s.finishCall()
-	answer := s.handler.buffers.get()
+	answer := s.handler.buffers.Get()
 	err := s.handler.interceptor.run(ctx, &auth.Call{Procedure: method.procedure, Address: s.address, ID: s.id}, func() (err error) {
 		*answer, err = method.call(ctx, *request, *answer)
 		return err
 	})
 	s.handler.bodyBytesInFlight.Add(-int64(h.Size))
 	s.handler.requestBytes.observe(method.procedure, int64(h.Size))
-	s.handler.buffers.put(request)
+	s.handler.buffers.Put(request)
 	s.forget(h.ID)
 	if err != nil {
 		err = s.fail(h.ID, err)
@@ -165,7 +165,7 @@ func (s *session) answer(ctx context.Context, h frame.Header, method sessionMeth
 	if err != nil {
 		s.cancel()
 	}
-	s.handler.buffers.put(answer)
+	s.handler.buffers.Put(answer)
 }
 
 // fail answers a call with an error.

@@ -1,6 +1,7 @@
-package rpc
+package codec
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -46,7 +47,7 @@ func TestDecodePut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := &belfryv1.PutRequest{}
-			if err := (jsonCodec{name: codecJSON}).Unmarshal([]byte(c.text), got); err != nil {
+			if err := JSON().Unmarshal([]byte(c.text), got); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(c.want, got, protocmp.Transform()); diff != "" {
@@ -164,7 +165,7 @@ func TestEncode(t *testing.T) {
 			`{"code":"","reason":"STALE_LEASE","message":"","outcome":"UNSPECIFIED","shard":0,"leader":"","retryAfter":"1.500s"}`},
 		{&belfryv1.QueueRates{PutsPerSecond: 0.5}, `{"putsPerSecond":0.5,"reservesPerSecond":0,"acksPerSecond":0}`},
 	} {
-		got, err := (jsonCodec{name: codecJSON}).Marshal(c.message)
+		got, err := JSON().Marshal(c.message)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +183,7 @@ func TestEncodeBody(t *testing.T) {
 		"plain": `"text":"plain"`, "": `"text":""`, "{\"a\":9007199254740993}": `"text":"{\"a\":9007199254740993}"`,
 		"\xff\xfe": `"data":"//4="`, "a\x00b": `"text":"a\u0000b"`, "\xed\xa0\x80": `"data":"7aCA"`,
 	} {
-		got, err := (jsonCodec{name: codecJSON}).Marshal(&belfryv1.GetResponse{Job: &belfryv1.Job{Body: &belfryv1.Job_Data{Data: []byte(body)}}})
+		got, err := JSON().Marshal(&belfryv1.GetResponse{Job: &belfryv1.Job{Body: &belfryv1.Job_Data{Data: []byte(body)}}})
 		if err != nil || !strings.Contains(string(got), want) {
 			t.Errorf("%q: %s, %v; want %s in it", body, got, err, want)
 		}
@@ -192,7 +193,7 @@ func TestEncodeBody(t *testing.T) {
 // TestEncodeAgreesWithProtojson holds our writer against protojson: equal but for the prefixes of enum values and text.
 func TestEncodeAgreesWithProtojson(t *testing.T) {
 	for _, m := range sampleMessages() {
-		ours, err := (jsonCodec{name: codecJSON}).Marshal(m)
+		ours, err := JSON().Marshal(m)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +261,7 @@ func FuzzDecodeJSON(f *testing.F) {
 			return
 		}
 		// What was accepted is written and read back as the same message.
-		out, err := (jsonCodec{name: codecJSON}).Marshal(m)
+		out, err := JSON().Marshal(m)
 		if err != nil {
 			t.Fatalf("%q is read and cannot be written: %v", text, err)
 		}
@@ -277,4 +278,20 @@ func FuzzDecodeJSON(f *testing.F) {
 			t.Fatalf("%q: strict %v, ours %v", text, strict, m)
 		}
 	})
+}
+
+// BenchmarkEncodeJobs is the JSON of a reserve of 100 jobs of 100 bytes.
+func BenchmarkEncodeJobs(b *testing.B) {
+	job := sampleMessages()[1].(*belfryv1.Job)
+	job.Body = &belfryv1.Job_Data{Data: bytes.Repeat([]byte("x"), 100)}
+	res := &belfryv1.ReserveResponse{}
+	for range 100 {
+		res.Jobs = append(res.Jobs, job)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := JSON().Marshal(res); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

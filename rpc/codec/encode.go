@@ -1,4 +1,4 @@
-package rpc
+package codec
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ const contractPackage protoreflect.FullName = "belfry.v1"
 // jobDataField is the field that becomes `text` in JSON if its bytes are valid UTF-8.
 const jobDataField protoreflect.FullName = "belfry.v1.Job.data"
 
-// appendJSON appends a message as JSON. It follows protojson's mapping with zero values, with three
+// AppendJSON appends a message as JSON. It follows protojson's mapping with zero values, with three
 // differences: enum values have no prefix, a job's body is text if it can be, and the bytes are the
 // same every time.
-func appendJSON(dst []byte, m protoreflect.Message) ([]byte, error) {
+func AppendJSON(dst []byte, m protoreflect.Message) ([]byte, error) {
 	switch m.Descriptor().FullName() {
 	case durationType:
 		return appendDuration(dst, number(m, "seconds"), int32(number(m, "nanos"))), nil
@@ -131,7 +131,7 @@ func appendList(dst []byte, field protoreflect.FieldDescriptor, list protoreflec
 func appendValue(dst []byte, field protoreflect.FieldDescriptor, value protoreflect.Value) ([]byte, error) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
-		return appendJSON(dst, value.Message())
+		return AppendJSON(dst, value.Message())
 	case protoreflect.EnumKind:
 		return appendEnum(dst, field.Enum(), value.Enum()), nil
 	case protoreflect.StringKind:
@@ -166,6 +166,11 @@ func appendEnum(dst []byte, enum protoreflect.EnumDescriptor, n protoreflect.Enu
 		return strconv.AppendInt(dst, int64(n), 10)
 	}
 	return appendString(dst, strings.TrimPrefix(string(value.Name()), enumPrefix(enum)))
+}
+
+// QuotedEnum returns an enum value as JSON writes it.
+func QuotedEnum(e protoreflect.Enum) string {
+	return string(appendEnum(nil, e.Descriptor(), e.Number()))
 }
 
 // appendTime appends a time in UTC with as many groups of three decimals as it needs.

@@ -1,4 +1,4 @@
-package rpc
+package codec
 
 import (
 	"fmt"
@@ -9,25 +9,25 @@ import (
 // codecBinary is the name under which Connect and gRPC look for the binary codec.
 const codecBinary = "proto"
 
-// binaryCodec is binary protobuf by the generated code. The bytes of a bytesRequest and of its
+// Binary is binary protobuf by the generated code. The bytes of a bytesRequest and of its
 // answer pass unchanged between the codec and the method.
-type binaryCodec struct {
-	// bounds, if set, refuses requests with too many elements.
-	bounds bounds
-	// buffers provides the memory of a bytesRequest, and takes back that of its answer.
-	buffers *buffers
+type Binary struct {
+	// Bounds, if set, refuses requests with too many elements.
+	Bounds Bounds
+	// Buffers provides the memory of a bytesRequest, and takes back that of its answer.
+	Buffers *Buffers
 }
 
 // Name returns the name under which the codec is registered.
-func (binaryCodec) Name() string { return codecBinary }
+func (Binary) Name() string { return codecBinary }
 
 // Marshal returns the message as bytes.
-func (c binaryCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+func (c Binary) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
 // MarshalAppend appends the message to dst, so that Connect can reuse its buffers.
-func (c binaryCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
+func (c Binary) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if answer, ok := message.(*bytesAnswer); ok && answer.message == nil {
-		return answer.appendTo(dst, c.buffers)
+		return answer.appendTo(dst, c.Buffers)
 	}
 	m, ok := generatedOf(message)
 	if !ok {
@@ -37,7 +37,7 @@ func (c binaryCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 }
 
 // MarshalStable returns the same bytes for the same message and version of the program.
-func (binaryCodec) MarshalStable(message any) ([]byte, error) {
+func (Binary) MarshalStable(message any) ([]byte, error) {
 	m, ok := generatedOf(message)
 	if !ok {
 		return nil, fmt.Errorf("marshalling: %T is no protobuf message", message)
@@ -46,11 +46,11 @@ func (binaryCodec) MarshalStable(message any) ([]byte, error) {
 }
 
 // IsBinary returns true: the bytes are not text.
-func (binaryCodec) IsBinary() bool { return true }
+func (Binary) IsBinary() bool { return true }
 
 // Unmarshal reads the message. It keeps no part of data, which Connect reuses.
-func (c binaryCodec) Unmarshal(data []byte, message any) error {
-	if r, ok := message.(interface{ keepBytes([]byte, binaryCodec) }); ok {
+func (c Binary) Unmarshal(data []byte, message any) error {
+	if r, ok := message.(interface{ keepBytes([]byte, Binary) }); ok {
 		r.keepBytes(data, c)
 		return nil
 	}
@@ -58,7 +58,7 @@ func (c binaryCodec) Unmarshal(data []byte, message any) error {
 	if !ok {
 		return fmt.Errorf("unmarshalling: %T is no protobuf message", message)
 	}
-	if err := c.bounds.binary(data, m); err != nil {
+	if err := c.Bounds.CheckBinary(data, m); err != nil {
 		return err
 	}
 	if err := proto.Unmarshal(data, m); err != nil {

@@ -1,11 +1,15 @@
-package rpc
+package codec
 
-import "fmt"
+import (
+	"fmt"
+
+	"connectrpc.com/connect"
+)
 
 // The names of the JSON codec. Connect looks up a content type together with its charset.
 const (
-	codecJSON     = "json"
-	codecJSONUTF8 = "json; charset=utf-8"
+	NameJSON     = "json"
+	NameJSONUTF8 = "json; charset=utf-8"
 )
 
 // jsonCodec is JSON that is lenient in form and strict in meaning. It accepts what protojson
@@ -15,8 +19,12 @@ const (
 type jsonCodec struct {
 	name string
 	// bounds, if set, refuse requests with too many elements.
-	bounds bounds
+	bounds Bounds
 }
+
+// NewJSON returns the JSON codec for one of its names. bounds, if set, refuses requests with too many
+// elements.
+func NewJSON(name string, b Bounds) connect.Codec { return jsonCodec{name: name, bounds: b} }
 
 // Name returns the name under which the codec is registered.
 func (c jsonCodec) Name() string { return c.name }
@@ -30,7 +38,7 @@ func (c jsonCodec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("marshalling JSON: %T is no protobuf message", message)
 	}
-	dst, err := appendJSON(dst, m.ProtoReflect())
+	dst, err := AppendJSON(dst, m.ProtoReflect())
 	if err != nil {
 		return nil, fmt.Errorf("marshalling %T as JSON: %w", message, err)
 	}

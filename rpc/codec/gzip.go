@@ -1,4 +1,4 @@
-package rpc
+package codec
 
 import (
 	"compress/gzip"
@@ -25,8 +25,8 @@ type gunzip struct {
 	holding  bool
 }
 
-// newGunzip returns the constructor that Connect pools.
-func newGunzip(bytesMax int) func() connect.Decompressor {
+// NewGunzip returns the constructor that Connect pools.
+func NewGunzip(bytesMax int) func() connect.Decompressor {
 	slots := make(chan struct{}, gunzipSlots)
 	return func() connect.Decompressor { return &gunzip{bytesMax: bytesMax, slots: slots} }
 }
@@ -63,5 +63,5 @@ func (g *gunzip) Reset(r io.Reader) error {
 	return g.reader.Reset(r)
 }
 
-// newGzip returns a compressor for answers.
-func newGzip() connect.Compressor { return gzip.NewWriter(io.Discard) }
+// NewGzip returns a compressor for answers.
+func NewGzip() connect.Compressor { return gzip.NewWriter(io.Discard) }

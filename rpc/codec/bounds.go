@@ -1,4 +1,4 @@
-package rpc
+package codec
 
 import (
 	"google.golang.org/protobuf/encoding/protowire"
@@ -10,10 +10,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// bounds finds messages with more elements than any valid request has, before they are decoded. An
+// Bounds finds messages with more elements than any valid request has, before they are decoded. An
 // element of a list may have two bytes on the wire and a hundred in memory. bounds holds the
 // request types by name, and is read-only.
-type bounds map[protoreflect.FullName]*shape
+type Bounds map[protoreflect.FullName]*shape
 
 // countedBytesMin is the size from which elements are counted. Smaller messages cannot hold enough
 // of them to matter.
@@ -43,9 +43,9 @@ type bound struct {
 	inner *shape
 }
 
-// newBounds returns the bounds of all requests of the contract.
-func newBounds(limits *check.Limits) bounds {
-	b := bounds{}
+// NewBounds returns the bounds of all requests of the contract.
+func NewBounds(limits *check.Limits) Bounds {
+	b := Bounds{}
 	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -125,15 +125,15 @@ func elements(l *check.Limits, field protoreflect.FieldDescriptor) (most int, re
 const actionBytesMin = 18
 
 // of returns the shape of a message whose elements are counted; nil for others.
-func (b bounds) of(data []byte, m proto.Message) *shape {
+func (b Bounds) of(data []byte, m proto.Message) *shape {
 	if len(data) < countedBytesMin {
 		return nil
 	}
 	return b[m.ProtoReflect().Descriptor().FullName()]
 }
 
-// binary returns a fault if a message in binary has too many elements.
-func (b bounds) binary(data []byte, m proto.Message) error {
+// CheckBinary returns a fault if a message in binary has too many elements.
+func (b Bounds) CheckBinary(data []byte, m proto.Message) error {
 	s := b.of(data, m)
 	if s == nil {
 		return nil
@@ -144,7 +144,7 @@ func (b bounds) binary(data []byte, m proto.Message) error {
 }
 
 // json is binary for JSON.
-func (b bounds) json(data []byte, m proto.Message) error {
+func (b Bounds) json(data []byte, m proto.Message) error {
 	s := b.of(data, m)
 	if s == nil {
 		return nil
