@@ -201,7 +201,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "rpc",
-		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit"},
+		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit", "stream"},
 		testMay: []string{"fsm/machine", "node/nodetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -264,8 +264,8 @@ var importTable = []importRow{
 		reason:   "bytes become messages and the reverse: what a message asks for is a method's",
 	},
 	{
-		dir:    "rpc/frame",
-		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
+		dir:    "stream",
+		reason: "the multiplexer is shared by the server, the SDK and the nodes, so it drags in none of them",
 	},
 	{
 		dir:      "rpc/portcheck",
@@ -275,7 +275,7 @@ var importTable = []importRow{
 	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame", "rpc/portcheck"},
+			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -471,7 +471,7 @@ var importTable = []importRow{
 		dir: "cmd/belfry",
 		may: []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...",
 			"fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
-		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
+		testMay: []string{"fsm/digest", "stream", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
 			"node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest",
 			"mirror/redistest/sourcetest"},
 		external: []string{

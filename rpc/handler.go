@@ -27,8 +27,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
-	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/metrics"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
@@ -131,8 +131,8 @@ type handler struct {
 	// sessions carry.
 	interceptor    *interceptor
 	authorizer     *auth.Authorizer
-	sessions       sessions
-	sessionMethods map[frame.Method]sessionMethod
+	sessions       *stream.Server
+	sessionMethods map[stream.Method]sessionMethod
 	buffers        *codec.Buffers // of requests and answers
 	requestBytes   *requestBytes
 
@@ -316,7 +316,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 		h.serveRaw(w, limited, queue)
 		return
 	}
-	if path == frame.Path {
+	if path == stream.SessionPath {
 		h.serveSession(w, r)
 		return
 	}

@@ -111,15 +111,15 @@ func (s *Server) shutdownHTTP(ctx context.Context) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	if err := s.shutdownHTTP(ctx); err != nil {
-		_ = s.handler.sessions.wait(ctx) // ctx has ended, so this closes them
+		_ = s.handler.sessions.Wait(ctx) // ctx has ended, so this closes them
 		closeErr := s.http.Close()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)
 		}
 		return fmt.Errorf("stopping the public API: %w", err)
 	}
-	if err := s.handler.sessions.wait(ctx); err != nil {
-		return err
+	if err := s.handler.sessions.Wait(ctx); err != nil {
+		return fmt.Errorf("ending sessions: %w", err)
 	}
 	return s.handler.queues.polls.wait(ctx)
 }

@@ -1,4 +1,4 @@
-package frame
+package stream
 
 import (
 	"bufio"
@@ -41,7 +41,7 @@ type written struct {
 func run(t *testing.T) *written {
 	ours, theirs := net.Pipe()
 	w := &written{conn: &countingConn{Conn: ours}, peer: theirs, in: bufio.NewReader(theirs), ran: make(chan error, 1)}
-	w.Writer = NewWriter(w.conn, time.Minute)
+	w.Writer = NewWriter(w.conn, Limit{Wait: time.Minute})
 	go func() { w.ran <- w.Run() }()
 	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
 	return w
@@ -81,7 +81,7 @@ func TestFramesStayInOrder(t *testing.T) {
 				payload := make([]byte, 0, 64)
 				for n := range int64(frames) {
 					payload = append(payload[:0], bytes.Repeat([]byte{byte(n)}, int(n%7))...)
-					if err := w.Send(t.Context(), Header{Kind: Answer, ID: id, Number: n}, payload); err != nil {
+					if _, err := w.Send(t.Context(), Header{Kind: Answer, ID: id, Number: n}, payload); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(time.Duration(id+1) * time.Millisecond) // others are written meanwhile
@@ -91,7 +91,8 @@ func TestFramesStayInOrder(t *testing.T) {
 		var came [senders]int64
 		for range senders * frames {
 			h, payload := w.next(t)
-			if want := bytes.Repeat([]byte{byte(h.Number)}, int(h.Number%7)); h.Number != came[h.ID] || !bytes.Equal(payload, want) {
+			if want := bytes.Repeat([]byte{byte(h.Number)}, int(h.Number%7)); h.Number != came[h.ID] ||
+				!bytes.Equal(payload, want) {
 				t.Fatalf("%+v with %v came after %d frames of the sender", h, payload, came[h.ID])
 			}
 			came[h.ID]++
@@ -107,7 +108,7 @@ func TestFramesShareAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t)
 		for n := range int64(100) {
-			if err := w.Send(t.Context(), Header{Kind: Ping, Number: n}, nil); err != nil {
+			if _, err := w.Send(t.Context(), Header{Kind: Ping, Number: n}, nil); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the first is being written
@@ -128,14 +129,18 @@ func TestFramesShareAWrite(t *testing.T) {
 	})
 }
 
-// TestSendersWaitWhileMuchIsPending: and go on when it was taken, when their context ends, and when the writer ends.
+// TestSendersWaitWhileMuchIsPending: and go on when it was taken, when their context ends, and when
+// the writer ends.
 func TestSendersWaitWhileMuchIsPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t)
 		large := make([]byte, pendingMax)
 		send := func(ctx context.Context, id uint32) chan error {
 			sent := make(chan error, 1)
-			go func() { sent <- w.Send(ctx, Header{Kind: Answer, ID: id}, large) }()
+			go func() {
+				_, err := w.Send(ctx, Header{Kind: Answer, ID: id}, large)
+				sent <- err
+			}()
 			synctest.Wait()
 			return sent
 		}
@@ -178,7 +183,7 @@ func TestSendersWaitWhileMuchIsPending(t *testing.T) {
 func TestAFrameAboveTheBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t)
-		if err := w.Send(t.Context(), Header{Kind: Answer}, make([]byte, 2*pendingMax)); err != nil {
+		if _, err := w.Send(t.Context(), Header{Kind: Answer}, make([]byte, 2*pendingMax)); err != nil {
 			t.Fatal(err)
 		}
 		if _, payload := w.next(t); len(payload) != 2*pendingMax {
@@ -193,13 +198,13 @@ func TestAPeerThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t)
 		began := time.Now()
-		if err := w.Send(t.Context(), Header{Kind: Ping}, nil); err != nil {
+		if _, err := w.Send(t.Context(), Header{Kind: Ping}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-w.ran; !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if err := w.Send(t.Context(), Header{Kind: Ping}, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := w.Send(t.Context(), Header{Kind: Ping}, nil); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a later sender: %v", err)
 		}
 	})
@@ -211,7 +216,9 @@ func TestTheFirstCloseCounts(t *testing.T) {
 		w := run(t)
 		w.Close(errOver)
 		w.Close(io.EOF)
-		if err := errors.Join(<-w.ran, w.Send(t.Context(), Header{Kind: Ping}, nil), w.Offer(Header{Kind: Ping})); errors.Is(err, io.EOF) || !errors.Is(err, errOver) {
+		_, refused := w.Send(t.Context(), Header{Kind: Ping}, nil)
+		if err := errors.Join(<-w.ran, refused, w.Offer(Header{Kind: Ping})); errors.Is(err, io.EOF) ||
+			!errors.Is(err, errOver) {
 			t.Error(err)
 		}
 	})
@@ -223,7 +230,7 @@ func TestPayloadsMayBeUsedAgain(t *testing.T) {
 		w := run(t)
 		payload := []byte("as it was")
 		for range 3 {
-			if err := w.Send(t.Context(), Header{Kind: Answer}, payload); err != nil {
+			if _, err := w.Send(t.Context(), Header{Kind: Answer}, payload); err != nil {
 				t.Fatal(err)
 			}
 		}

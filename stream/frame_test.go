@@ -1,4 +1,4 @@
-package frame
+package stream
 
 import (
 	"bufio"
@@ -13,7 +13,8 @@ import (
 
 func drawHeader(t *rapid.T) Header {
 	return Header{
-		Kind: Kind(rapid.Byte().Draw(t, "kind")), Method: Method(rapid.Byte().Draw(t, "method")), ID: rapid.Uint32().Draw(t, "id"),
+		Kind: Kind(rapid.Byte().Draw(t, "kind")), Method: Method(rapid.Byte().Draw(t, "method")),
+		ID:   rapid.Uint32().Draw(t, "id"),
 		Size: rapid.Uint32().Draw(t, "size"), Number: rapid.Int64().Draw(t, "number"),
 	}
 }
@@ -40,7 +41,8 @@ func TestHeaderBytes(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
-	if Pong != 8 || PutBatch != 1 || AckBatch != 2 || Path != "/belfry.v1/session" || Protocol != "belfry-session/1" {
+	if Pong != 8 || Stop != 9 || PutBatch != 1 || AckBatch != 2 || SessionPath != "/belfry.v1/session" ||
+		SessionProtocol != "belfry-session/1" {
 		t.Error("a number or a name has changed")
 	}
 }
@@ -65,7 +67,8 @@ func TestHeadersThatAreNone(t *testing.T) {
 	}
 }
 
-// TestPieces: the pieces make the whole, and none is larger than what has come, or than what is believed.
+// TestPieces: the pieces make the whole, and none is larger than what has come, or than what is
+// believed.
 func TestPieces(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(0, 1<<32-1).Draw(t, "size")
