@@ -268,6 +268,16 @@ var importTable = []importRow{
 		reason: "the multiplexer is shared by the server, the SDK and the nodes, so it drags in none of them",
 	},
 	{
+		dir:      "rpc/inbound",
+		may:      []string{"rpc/belfry/...", "rpc/check", "rpc/fault", "rpc/wire"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "the bytes of a request are bounded before a codec or a method sees them",
+	},
+	{
+		dir:    "rpc/drain",
+		reason: "a signal knows nothing of what it stops",
+	},
+	{
 		dir:      "rpc/portcheck",
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
 		reason:   "what answers at an address is told by the SDK too, so the probes of a node come as functions",

@@ -19,6 +19,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -95,7 +96,7 @@ func pairOf(t testing.TB, b codec.Bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: newDrain(),
+			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
 			fastPath: fastPath{codec: codec.Binary{Bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}

@@ -26,7 +26,9 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/metrics"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -109,7 +111,7 @@ type handler struct {
 	limits  check.Limits
 	name    string
 	logger  *slog.Logger
-	drain   *drain
+	drain   *drain.Signal
 	queues  *queueService
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
@@ -136,6 +138,8 @@ type handler struct {
 	buffers        *codec.Buffers // of requests and answers
 	requestBytes   *requestBytes
 
+	// bodies bounds the bodies of requests; bodyBytesInFlight counts what all of them hold.
+	bodies            *inbound.Limiter
 	bodyBytesInFlight atomic.Int64
 	// streams counts the open streams.
 	streams atomic.Int64
@@ -175,10 +179,11 @@ func newHandler(cfg Config) (*handler, error) {
 		return nil, err
 	}
 	h := &handler{
-		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
+	h.bodies = &inbound.Limiter{Limits: &h.limits, InFlight: &h.bodyBytesInFlight, Observe: sizes.observe}
 	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
@@ -311,7 +316,7 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
-		limited, release := h.limitBody(w, r, rawPrefix)
+		limited, release := h.bodies.Unary(w.ResponseWriter, r, rawPrefix)
 		defer release()
 		h.serveRaw(w, limited, queue)
 		return
@@ -343,7 +348,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
 	}
-	limited, release := h.limitBody(w, r, "")
+	limited, release := h.bodies.Unary(w.ResponseWriter, r, "")
 	defer release()
 	other.ServeHTTP(w, jsonByDefault(limited))
 }
@@ -351,7 +356,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 // serveCall serves a Connect procedure. It replaces a short path with that of the procedure.
 func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
-		limited, release := h.limitBody(w, r, c.method.procedure)
+		limited, release := h.bodies.Unary(w.ResponseWriter, r, c.method.procedure)
 		defer release()
 		r = limited
 	} else {
@@ -362,9 +367,8 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 			h.writeFault(w, r, f)
 			return
 		}
-		limited, release := h.limitStream(w, r, c.method.procedure)
-		defer release()
-		r = limited
+		r, w.stream = h.bodies.Stream(w.ResponseWriter, r, c.method.procedure)
+		defer w.stream.Release()
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

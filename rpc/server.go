@@ -87,7 +87,7 @@ func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 // Drain begins the stop: /readyz fails, parked polls answer at once with what they have, new polls
 // are refused, and Work streams get a message. Other calls are still answered. It may be called
 // more than once.
-func (s *Server) Drain() { s.handler.drain.start() }
+func (s *Server) Drain() { s.handler.drain.Start() }
 
 // shutdownAgain is the time after which http.Server.Shutdown is repeated.
 const shutdownAgain = time.Second

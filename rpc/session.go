@@ -16,6 +16,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -42,9 +43,9 @@ func (h *handler) mountSessions() {
 	}
 	h.sessions = stream.NewServer(&stream.ServerConfig{
 		Protocol: stream.SessionProtocol, Headers: []string{"Belfry-Served-By", auth.CallIDHeader},
-		Leaving: h.drain.started, Now: h.queues.now,
+		Leaving: h.drain.Started, Now: h.queues.now,
 		Silence: sessionSilence, RequestWait: h.limits.BodyWait, Write: stream.Limit{Wait: h.limits.ResponseWait},
-		CallsMax: sessionCallsMax, RequestBytesMax: h.limits.MessageBytesMax, UnwrittenBytesMax: bodyBytesInFlightMax,
+		CallsMax: sessionCallsMax, RequestBytesMax: h.limits.MessageBytesMax, UnwrittenBytesMax: inbound.BytesInFlightMax,
 	})
 }
 
@@ -53,7 +54,7 @@ func (h *handler) serveSession(w http.ResponseWriter, r *http.Request) {
 	if !stream.Asked(w, r, stream.SessionProtocol, "this path is for sessions of Belfry's SDK") {
 		return
 	}
-	if h.drain.hasStarted() {
+	if h.drain.HasStarted() {
 		h.writeFault(w, r, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN))
 		return
 	}
@@ -83,7 +84,7 @@ func (s *sessionHost) Allowed(ctx context.Context) error {
 
 // Hold implements stream.Host. The bytes count against those of all bodies.
 func (s *sessionHost) Hold(bytes int64) bool {
-	if s.handler.bodyBytesInFlight.Add(bytes) > bodyBytesInFlightMax {
+	if s.handler.bodyBytesInFlight.Add(bytes) > inbound.BytesInFlightMax {
 		s.Release(bytes)
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -195,15 +196,15 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			k := newTalk(t)
 			inFlight := &k.server.handler.bodyBytesInFlight
-			inFlight.Store(bodyBytesInFlightMax - free)
+			inFlight.Store(inbound.BytesInFlightMax - free)
 			payload := make([]byte, 4*stream.PieceBytes)
 			k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(payload))}, payload))
 			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 				t.Errorf("%+v", f)
 			}
 			synctest.Wait()
-			if held := inFlight.Load(); held != bodyBytesInFlightMax-free {
-				t.Errorf("%d bytes are counted", held-bodyBytesInFlightMax)
+			if held := inFlight.Load(); held != inbound.BytesInFlightMax-free {
+				t.Errorf("%d bytes are counted", held-inbound.BytesInFlightMax)
 			}
 			inFlight.Store(0)
 			k.call(1, stream.PutBatch, putIn("q")) // the number is free, and so are its bytes

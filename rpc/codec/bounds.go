@@ -46,7 +46,8 @@ type bound struct {
 // NewBounds returns the bounds of all requests of the contract.
 func NewBounds(limits *check.Limits) Bounds {
 	b := Bounds{}
-	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
+	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
+		belfryv1.File_belfry_v1_admin_proto} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for k := range methods.Len() {

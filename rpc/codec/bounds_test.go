@@ -26,8 +26,8 @@ func codecsWith(limits check.Limits) map[string]connect.Codec {
 	return map[string]connect.Codec{"JSON": NewJSON(NameJSON, b), "binary": Binary{Bounds: b}}
 }
 
-// TestValidFloodsAreRead: no valid request has too many elements, and an entry of a batch with a list that is too long does
-// not take the others with it.
+// TestValidFloodsAreRead: no valid request has too many elements, and an entry of a batch with a
+// list that is too long does not take the others with it.
 func TestValidFloodsAreRead(t *testing.T) {
 	headers := map[string]string{}
 	for i := range 3000 {
@@ -86,7 +86,8 @@ func TestEveryListIsBounded(t *testing.T) {
 			}
 		}
 	}
-	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
+	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
+		belfryv1.File_belfry_v1_admin_proto} {
 		for i := range file.Services().Len() {
 			for k := range file.Services().Get(i).Methods().Len() {
 				input := file.Services().Get(i).Methods().Get(k).Input()
@@ -138,7 +139,10 @@ func TestCountJSON(t *testing.T) {
 func FuzzBounds(f *testing.F) {
 	batch := &belfryv1.PutBatchRequest{RequestId: "r", Jobs: []*belfryv1.PutRequest{
 		{Queue: "orders", Id: "a", Body: &belfryv1.PutRequest_Text{Text: "body"}},
-		{Queue: "orders", Headers: map[string]string{"z": "26", "a": "1", "m": ""}, Body: &belfryv1.PutRequest_Data{Data: []byte{0xff}}},
+		{
+			Queue: "orders", Headers: map[string]string{"z": "26", "a": "1", "m": ""},
+			Body: &belfryv1.PutRequest_Data{Data: []byte{0xff}},
+		},
 		{Queue: "orders", RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(time.Hour)}},
 	}}
 	text, err := protojson.Marshal(batch)

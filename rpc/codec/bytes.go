@@ -107,20 +107,22 @@ func (b *Buffers) Put(buffer *[]byte) {
 // generated messages. fast appends the answer to the bytes of a request to dst, and keeps nothing
 // of the request.
 func Handler[M, A any, P pointer[M], Q pointer[A]](
-	procedure string, slow func(context.Context, *M) (*A, error), fast func(ctx context.Context, request, dst []byte) ([]byte, error),
+	procedure string, slow func(context.Context, *M) (*A, error),
+	fast func(ctx context.Context, request, dst []byte) ([]byte, error),
 	options []connect.HandlerOption, memory *Buffers,
 ) *connect.Handler {
-	return connect.NewUnaryHandlerSimple(procedure, func(ctx context.Context, req *bytesRequest[M, P]) (*bytesAnswer, error) {
-		if req.binary == nil {
-			answer, err := slow(ctx, &req.message)
-			return &bytesAnswer{message: Q(answer)}, err
-		}
-		out := memory.Get()
-		var err error
-		*out, err = fast(ctx, *req.binary, *out)
-		memory.Put(req.binary)
-		return &bytesAnswer{binary: out}, err
-	}, options...)
+	return connect.NewUnaryHandlerSimple(procedure,
+		func(ctx context.Context, req *bytesRequest[M, P]) (*bytesAnswer, error) {
+			if req.binary == nil {
+				answer, err := slow(ctx, &req.message)
+				return &bytesAnswer{message: Q(answer)}, err
+			}
+			out := memory.Get()
+			var err error
+			*out, err = fast(ctx, *req.binary, *out)
+			memory.Put(req.binary)
+			return &bytesAnswer{binary: out}, err
+		}, options...)
 }
 
 // SlowPath carries out a binary request by a method on the generated messages: for requests with

@@ -22,8 +22,8 @@ type jsonCodec struct {
 	bounds Bounds
 }
 
-// NewJSON returns the JSON codec for one of its names. bounds, if set, refuses requests with too many
-// elements.
+// NewJSON returns the JSON codec for one of its names. bounds, if set, refuses requests with too
+// many elements.
 func NewJSON(name string, b Bounds) connect.Codec { return jsonCodec{name: name, bounds: b} }
 
 // Name returns the name under which the codec is registered.

@@ -25,25 +25,35 @@ func TestDecodePut(t *testing.T) {
 		{"nothing", "", &belfryv1.PutRequest{}},
 		{"whitespace", " \n", &belfryv1.PutRequest{}},
 		{"empty object", "{}", &belfryv1.PutRequest{}},
-		{"strict duration", `{"delay":"300s"}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)}}},
-		{"Go duration", `{"delay":"1h30m"}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(5400e9)}}},
-		{"number of seconds", `{"delay":5}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(5e9)}}},
-		{"fraction of a second", `{"delay":0.25}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(25e7)}}},
-		{"negative, for the validation to refuse", `{"delay":-1}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(-1e9)}}},
+		{"strict duration", `{"delay":"300s"}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)}}},
+		{"Go duration", `{"delay":"1h30m"}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(5400e9)}}},
+		{"number of seconds", `{"delay":5}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(5e9)}}},
+		{"fraction of a second", `{"delay":0.25}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(25e7)}}},
+		{"negative, for the validation to refuse", `{"delay":-1}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(-1e9)}}},
 		{"days", `{"ttl":"7d"}`, &belfryv1.PutRequest{Ttl: durationpb.New(7 * 86400e9)}},
 		{"list of durations", `{"retryDelays":["0s","2m",3]}`, &belfryv1.PutRequest{
 			RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(120e9), durationpb.New(3e9)},
 		}},
-		{"both names of a field", `{"max_attempts":3,"ttl":"5m"}`, &belfryv1.PutRequest{MaxAttempts: proto.Uint32(3), Ttl: durationpb.New(300e9)}},
+		{"both names of a field", `{"max_attempts":3,"ttl":"5m"}`, &belfryv1.PutRequest{
+			MaxAttempts: proto.Uint32(3), Ttl: durationpb.New(300e9),
+		}},
 		{"null is absent", `{"priority":null,"ttr":"5m"}`, &belfryv1.PutRequest{Ttr: durationpb.New(300e9)}},
-		{"a body that looks like a duration stays", `{"text":"5m","delay":"5m","headers":{"delay":"5m"}}`, &belfryv1.PutRequest{
-			Body: &belfryv1.PutRequest_Text{Text: "5m"}, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)},
-			Headers: map[string]string{"delay": "5m"},
-		}},
-		{"a body that looks like JSON stays", `{"text":"{\"delay\": \"5m\",\u0000 \ud83d\ude00 \"state\":\"DELAYED\"}","ttr":1}`, &belfryv1.PutRequest{
-			Body: &belfryv1.PutRequest_Text{Text: "{\"delay\": \"5m\",\x00 😀 \"state\":\"DELAYED\"}"}, Ttr: durationpb.New(1e9),
-		}},
-		{"escaped names", `{"del\u0061y":"5m"}`, &belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)}}},
+		{"a body that looks like a duration stays", `{"text":"5m","delay":"5m","headers":{"delay":"5m"}}`,
+			&belfryv1.PutRequest{
+				Body: &belfryv1.PutRequest_Text{Text: "5m"}, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)},
+				Headers: map[string]string{"delay": "5m"},
+			}},
+		{"a body that looks like JSON stays",
+			`{"text":"{\"delay\": \"5m\",\u0000 \ud83d\ude00 \"state\":\"DELAYED\"}","ttr":1}`, &belfryv1.PutRequest{
+				Body: &belfryv1.PutRequest_Text{Text: "{\"delay\": \"5m\",\x00 😀 \"state\":\"DELAYED\"}"}, Ttr: durationpb.New(1e9),
+			}},
+		{"escaped names", `{"del\u0061y":"5m"}`,
+			&belfryv1.PutRequest{When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(300e9)}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := &belfryv1.PutRequest{}
@@ -59,9 +69,12 @@ func TestDecodePut(t *testing.T) {
 
 func TestDecodeEnums(t *testing.T) {
 	for text, want := range map[string]belfryv1.JobState{
-		`{"state":"DELAYED"}`: belfryv1.JobState_JOB_STATE_DELAYED, `{"state":"JOB_STATE_DEAD"}`: belfryv1.JobState_JOB_STATE_DEAD,
-		`{"state":"ready"}`: belfryv1.JobState_JOB_STATE_READY, `{"state":"job_state_Dead"}`: belfryv1.JobState_JOB_STATE_DEAD,
-		`{"state":3}`: belfryv1.JobState_JOB_STATE_RESERVED, `{"state":2,"dueAfter":null,"pageSize":"7"}`: belfryv1.JobState_JOB_STATE_READY,
+		`{"state":"DELAYED"}`:                        belfryv1.JobState_JOB_STATE_DELAYED,
+		`{"state":"JOB_STATE_DEAD"}`:                 belfryv1.JobState_JOB_STATE_DEAD,
+		`{"state":"ready"}`:                          belfryv1.JobState_JOB_STATE_READY,
+		`{"state":"job_state_Dead"}`:                 belfryv1.JobState_JOB_STATE_DEAD,
+		`{"state":3}`:                                belfryv1.JobState_JOB_STATE_RESERVED,
+		`{"state":2,"dueAfter":null,"pageSize":"7"}`: belfryv1.JobState_JOB_STATE_READY,
 	} {
 		got := &belfryv1.ListRequest{}
 		if err := decodeJSON([]byte(text), got); err != nil || got.GetState() != want {
@@ -70,7 +83,8 @@ func TestDecodeEnums(t *testing.T) {
 	}
 }
 
-// TestDecodeErrors checks that each message starts with the path of the field and says what is wanted.
+// TestDecodeErrors checks that each message starts with the path of the field and says what is
+// wanted.
 func TestDecodeErrors(t *testing.T) {
 	for _, c := range []struct {
 		text    string
@@ -80,7 +94,8 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"dealy":"300s"}`, &belfryv1.PutRequest{}, `dealy: unknown field; did you mean "delay"?`},
 		{`{"zzzzzzzzzzz":1}`, &belfryv1.GetRequest{}, `zzzzzzzzzzz: unknown field; the fields here are queue, id`},
 		{`{"jobs":[{},{"quue":"x"}]}`, &belfryv1.PutBatchRequest{}, `jobs[1].quue: unknown field; did you mean "queue"?`},
-		{`{"settings":{"overdue":{"mod":"FIRE"}}}`, &belfryv1.UpdateQueueRequest{}, `settings.overdue.mod: unknown field; did you mean "mode"?`},
+		{`{"settings":{"overdue":{"mod":"FIRE"}}}`, &belfryv1.UpdateQueueRequest{},
+			`settings.overdue.mod: unknown field; did you mean "mode"?`},
 		{`{"delay":"soon"}`, &belfryv1.PutRequest{}, `delay: want a duration such as`},
 		{`{"delay":{}}`, &belfryv1.PutRequest{}, `delay: want a duration such as`},
 		{`{"delay":true}`, &belfryv1.PutRequest{}, `delay: want a duration such as`},
@@ -112,7 +127,8 @@ func TestDecodeErrors(t *testing.T) {
 		{`{"text":"a","data":"YQ=="}`, &belfryv1.PutRequest{}, `data: not together with text`},
 		{`{"queue":"a","queue":"b"}`, &belfryv1.PutRequest{}, `request: (line 1:14): duplicate field "queue"`},
 		{`{"data":"***"}`, &belfryv1.PutRequest{}, `data: want base64, not "***"; plain text goes into "text" as it is`},
-		{`{"jobs":[{"data":"close order 42"}]}`, &belfryv1.PutBatchRequest{}, `jobs[0].data: want base64, not "close order 42"; plain text goes into "text"`},
+		{`{"jobs":[{"data":"close order 42"}]}`, &belfryv1.PutBatchRequest{},
+			`jobs[0].data: want base64, not "close order 42"; plain text goes into "text"`},
 		{`{"body":"x"}`, &belfryv1.PutRequest{}, `body: unknown field; did you mean "text"?`},
 		{`{"payload":"x"}`, &belfryv1.PutRequest{}, `payload: unknown field; did you mean "text"?`},
 		{`{"message":"x"}`, &belfryv1.PutRequest{}, `message: unknown field; did you mean "text"?`},
@@ -161,7 +177,9 @@ func TestEncode(t *testing.T) {
 		}, `{"id":"a\"\\\n\r\t\u0001 é😀<>&","dueAt":"2027-01-15T08:00:00.005Z","created":false,"state":"DELAYED",` +
 			`"witness":{"shard":3,"term":"2","index":"18446744073709551615","entry":0,"time":"1970-01-01T00:00:00.000000001Z"}}`},
 		{&belfryv1.NackResponse{State: 99}, `{"state":99}`},
-		{&belfryv1.EntryError{Reason: belfryv1.Reason_REASON_STALE_LEASE, Shard: proto.Uint32(0), RetryAfter: durationpb.New(1500e6)},
+		{&belfryv1.EntryError{
+			Reason: belfryv1.Reason_REASON_STALE_LEASE, Shard: proto.Uint32(0), RetryAfter: durationpb.New(1500e6),
+		},
 			`{"code":"","reason":"STALE_LEASE","message":"","outcome":"UNSPECIFIED","shard":0,"leader":"","retryAfter":"1.500s"}`},
 		{&belfryv1.QueueRates{PutsPerSecond: 0.5}, `{"putsPerSecond":0.5,"reservesPerSecond":0,"acksPerSecond":0}`},
 	} {
@@ -190,7 +208,8 @@ func TestEncodeBody(t *testing.T) {
 	}
 }
 
-// TestEncodeAgreesWithProtojson holds our writer against protojson: equal but for the prefixes of enum values and text.
+// TestEncodeAgreesWithProtojson holds our writer against protojson: equal but for the prefixes of
+// enum values and text.
 func TestEncodeAgreesWithProtojson(t *testing.T) {
 	for _, m := range sampleMessages() {
 		ours, err := JSON().Marshal(m)
@@ -229,17 +248,22 @@ func TestEncodeAgreesWithProtojson(t *testing.T) {
 func sampleMessages() []proto.Message {
 	at := &timestamppb.Timestamp{Seconds: 1_800_000_000, Nanos: 120_000_000}
 	job := &belfryv1.Job{
-		Queue: "a/b", Id: "1-2", Lease: "x", Fence: 77, Attempt: 1, DueAt: at, LeaseUntil: at, Body: &belfryv1.Job_Data{Data: []byte{0xff}},
+		Queue: "a/b", Id: "1-2", Lease: "x", Fence: 77, Attempt: 1, DueAt: at, LeaseUntil: at,
+		Body:    &belfryv1.Job_Data{Data: []byte{0xff}},
 		Headers: map[string]string{"b": "2", "a": "1", "": "é"}, State: belfryv1.JobState_JOB_STATE_RESERVED, Priority: -5,
-		Ttr: durationpb.New(1), RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(1e9 + 1e3), durationpb.New(-5e8)},
-		Witness: &belfryv1.Witness{Shard: 1, Time: &timestamppb.Timestamp{Seconds: -5, Nanos: 1000}},
+		Ttr:         durationpb.New(1),
+		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(1e9 + 1e3), durationpb.New(-5e8)},
+		Witness:     &belfryv1.Witness{Shard: 1, Time: &timestamppb.Timestamp{Seconds: -5, Nanos: 1000}},
 	}
 	return []proto.Message{
 		&belfryv1.Job{}, job, &belfryv1.ReserveResponse{Jobs: []*belfryv1.Job{job, {}}},
-		&belfryv1.PutRequest{Body: &belfryv1.PutRequest_Text{Text: ""}, Priority: proto.Int32(0), When: &belfryv1.PutRequest_DueAt{DueAt: at}},
+		&belfryv1.PutRequest{
+			Body: &belfryv1.PutRequest_Text{Text: ""}, Priority: proto.Int32(0), When: &belfryv1.PutRequest_DueAt{DueAt: at},
+		},
 		&belfryv1.QueueSettings{}, &belfryv1.QueueSettings{
 			MaxAttempts: proto.Uint32(0), DedupForever: proto.Bool(false), MaxBytes: proto.Uint64(math.MaxUint64),
-			ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(), Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD},
+			ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum(),
+			Overdue:  &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD},
 		},
 		&belfryv1.QueueRates{PutsPerSecond: 1e21, AcksPerSecond: 1.25},
 		&belfryv1.PutBatchResponse{Results: []*belfryv1.PutBatchResult{

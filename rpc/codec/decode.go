@@ -64,8 +64,8 @@ func protoErrorText(err error) string {
 }
 
 // relax rewrites a JSON object so that the strict parser accepts the forms that people write:
-// durations in any form of wire.ParseDuration, and enum values without prefix. It looks only where the
-// schema has a duration or an enum. All other values, bodies and headers among them, are copied
+// durations in any form of wire.ParseDuration, and enum values without prefix. It looks only where
+// the schema has a duration or an enum. All other values, bodies and headers among them, are copied
 // byte for byte. An error names the path of the field.
 func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -73,7 +73,8 @@ func relax(desc protoreflect.MessageDescriptor, data []byte, path string) ([]byt
 		if err != nil {
 			return nil, syntaxFault(path, err)
 		}
-		return nil, fault.Invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc), fault.Quote(data))
+		return nil, fault.Invalid(orRequest(path), "want a JSON object such as {%q: …}, not %s", firstField(desc),
+			fault.Quote(data))
 	}
 	out := []byte{'{'}
 	chosen := map[protoreflect.Name]string{} // the given field of each oneof
@@ -172,7 +173,8 @@ func checkStringMap(value json.RawMessage, path string) error {
 	}
 	for name, member := range members {
 		if member[0] != '"' {
-			return fault.Invalid(path+"["+strconv.Quote(fault.Clip(name, fault.QuotedBytesMax))+"]", "want a string, not %s", fault.Quote(member))
+			return fault.Invalid(path+"["+strconv.Quote(fault.Clip(name, fault.QuotedBytesMax))+"]", "want a string, not %s",
+				fault.Quote(member))
 		}
 	}
 	return nil
@@ -250,7 +252,8 @@ func checkBase64(field protoreflect.FieldDescriptor, value json.RawMessage, path
 		return nil
 	}
 	if other := fieldByName(field.ContainingMessage(), "text"); other != nil {
-		return fault.Invalid(path, "want base64, not %s; plain text goes into %q as it is", fault.Quote(value), other.JSONName())
+		return fault.Invalid(path, "want base64, not %s; plain text goes into %q as it is", fault.Quote(value),
+			other.JSONName())
 	}
 	return fault.Invalid(path, "want base64, not %s", fault.Quote(value))
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// gunzipSlots is how many requests are decompressed at one time. It is work for the processor only, since the
-// compressed bytes are there already; more at once would only hold more memory.
+// gunzipSlots is how many requests are decompressed at one time. It is work for the processor only,
+// since the compressed bytes are there already; more at once would only hold more memory.
 const gunzipSlots = 4
 
-// gunzip decompresses a request up to a limit and stops there. Connect's own would go on to the end of the stream to
-// report its size, which is minutes of work for a bomb of a few kilobytes.
+// gunzip decompresses a request up to a limit and stops there. Connect's own would go on to the end
+// of the stream to report its size, which is minutes of work for a bomb of a few kilobytes.
 type gunzip struct {
 	reader   gzip.Reader
 	bytesMax int
@@ -31,7 +31,8 @@ func NewGunzip(bytesMax int) func() connect.Decompressor {
 	return func() connect.Decompressor { return &gunzip{bytesMax: bytesMax, slots: slots} }
 }
 
-// Read implements io.Reader. The limit is reported as an error of the contract, which Connect passes on.
+// Read implements io.Reader. The limit is reported as an error of the contract, which Connect
+// passes on.
 func (g *gunzip) Read(p []byte) (int, error) {
 	if !g.holding {
 		g.slots <- struct{}{}

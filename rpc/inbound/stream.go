@@ -1,4 +1,4 @@
-package rpc
+package inbound
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -19,12 +20,12 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// streamBody is the request body of a stream. A message has limits on its size, on the time it
+// Stream is the request body of a stream. A message has limits on its size, on the time it
 // takes to arrive from its first byte, and on the time that the client takes to read one. Between
 // messages both sides may be silent. Bytes that were read and not yet processed count against the
 // bytes that all bodies hold together. Only an answer that starts touches the response after the
 // call has ended.
-type streamBody struct {
+type Stream struct {
 	io.ReadCloser
 	controller *http.ResponseController
 	limits     *check.Limits
@@ -45,34 +46,34 @@ type streamBody struct {
 	unread, resets bool
 }
 
-// limitStream returns the request of a procedure with a streamBody. release must be called when the
-// call has ended.
-func (h *handler) limitStream(o *reply, r *http.Request, procedure string) (limited *http.Request, release func()) {
-	b := &streamBody{
-		ReadCloser: r.Body, controller: http.NewResponseController(o), limits: &h.limits, wait: h.limits.ResponseWait, inFlight: &h.bodyBytesInFlight,
-		measure: func(bytes int64) { h.requestBytes.observe(procedure, bytes) }, resets: r.ProtoMajor > 1,
+// Stream returns the request of a procedure with a Stream as its body. Release must be called when
+// the call has ended.
+func (l *Limiter) Stream(w http.ResponseWriter, r *http.Request,
+	procedure string) (limited *http.Request, body *Stream) {
+	b := &Stream{
+		ReadCloser: r.Body, controller: http.NewResponseController(w), limits: l.Limits, wait: l.Limits.ResponseWait,
+		inFlight: l.InFlight, measure: func(bytes int64) { l.Observe(procedure, bytes) }, resets: r.ProtoMajor > 1,
 	}
-	o.stream = b
 	changed := *r.WithContext(context.WithValue(r.Context(), streamKey{}, b))
 	changed.Body = b
-	return &changed, b.release
+	return &changed, b
 }
 
 // streamKey finds the body of a stream in its context.
 type streamKey struct{}
 
-// streamOf returns the body of the stream with this context. Without a stream it returns a body
+// StreamOf returns the body of the stream with this context. Without a stream it returns a body
 // without limits, whose reads end when the client ends them.
-func streamOf(ctx context.Context) *streamBody {
-	if b, ok := ctx.Value(streamKey{}).(*streamBody); ok {
+func StreamOf(ctx context.Context) *Stream {
+	if b, ok := ctx.Value(streamKey{}).(*Stream); ok {
 		return b
 	}
-	return &streamBody{ended: true, inFlight: new(atomic.Int64), measure: func(int64) {}}
+	return &Stream{ended: true, inFlight: new(atomic.Int64), measure: func(int64) {}}
 }
 
 // Read counts the bytes that it reads. With an error of its own it returns no bytes: a reader that
 // has all the bytes it wants ignores the error.
-func (b *streamBody) Read(p []byte) (int, error) {
+func (b *Stream) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,12 +85,14 @@ func (b *streamBody) Read(p []byte) (int, error) {
 	switch {
 	case b.reading > int64(b.limits.StreamMessageBytesMax)+envelopeBytes:
 		f := fault.TooLarge("request", int(b.reading), b.limits.StreamMessageBytesMax)
-		f.Message = "request: a message of a stream has more than " + strconv.Itoa(b.limits.StreamMessageBytesMax) + " bytes, which is the limit"
+		f.Message = "request: a message of a stream has more than " + strconv.Itoa(b.limits.StreamMessageBytesMax) +
+			" bytes, which is the limit"
 		return 0, f.Wire()
-	case all > bodyBytesInFlightMax:
+	case all > BytesInFlightMax:
 		return 0, fault.New(belfryv1.Reason_REASON_OVERLOADED).Wire()
 	case errors.Is(err, os.ErrDeadlineExceeded) && !b.cutOff && b.reading > 0:
-		return 0, fault.Invalid("request", "a message of a stream did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).Wire()
+		return 0, fault.Invalid("request", "a message of a stream did not arrive within %s, which is the limit",
+			wire.FormatDuration(b.limits.BodyWait)).Wire()
 	default:
 		return n, err
 	}
@@ -97,14 +100,14 @@ func (b *streamBody) Read(p []byte) (int, error) {
 
 // deadline bounds the current read. On a connection without deadlines, as in a test, the read waits
 // for the client. b.mu is held.
-func (b *streamBody) deadline(t time.Time) {
+func (b *Stream) deadline(t time.Time) {
 	if !b.cutOff && !b.ended {
 		_ = b.controller.SetReadDeadline(t)
 	}
 }
 
-// arrived records that a message was read to its end.
-func (b *streamBody) arrived() {
+// Arrived records that a message was read to its end.
+func (b *Stream) Arrived() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.inFlight.Add(-b.reading)
@@ -113,17 +116,17 @@ func (b *streamBody) arrived() {
 	b.deadline(time.Time{})
 }
 
-// answering sets the time that the client has to read an answer that starts. For an error that was
+// Answering sets the time that the client has to read an answer that starts. For an error that was
 // held back, that may be after the call.
-func (b *streamBody) answering() {
+func (b *Stream) Answering() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.allow()
 }
 
-// sending renews the time that the client has to read, before a message is sent: a deadline for the
+// Sending renews the time that the client has to read, before a message is sent: a deadline for the
 // whole of a long answer would come too early.
-func (b *streamBody) sending() {
+func (b *Stream) Sending() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.ended && !b.unread {
@@ -131,23 +134,23 @@ func (b *streamBody) sending() {
 	}
 }
 
-// setReadWait sets how long the client has to read each message from now on.
-func (b *streamBody) setReadWait(wait time.Duration) {
+// SetReadWait sets how long the client has to read each message from now on.
+func (b *Stream) SetReadWait(wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wait = wait
 }
 
 // allow gives the client time to read. b.mu is held.
-func (b *streamBody) allow() {
+func (b *Stream) allow() {
 	if !b.hurried {
 		b.unread = true
 		_ = b.controller.SetWriteDeadline(time.Now().Add(b.wait))
 	}
 }
 
-// sent records that the windows of the client took all bytes. The next message may come much later.
-func (b *streamBody) sent() {
+// Sent records that the windows of the client took all bytes. The next message may come much later.
+func (b *Stream) Sent() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended || b.hurried {
@@ -158,45 +161,57 @@ func (b *streamBody) sent() {
 	}
 }
 
-// hurryWait is how long a client has to read the end of an answer that is cut short.
-const hurryWait = time.Second
+// HurryWait is how long a client has to read the end of an answer that is cut short.
+const HurryWait = time.Second
 
-// limitEndOfResponse gives the client no more than hurryWait to read the rest of the answer.
-func (b *streamBody) limitEndOfResponse() {
+// LimitEndOfResponse gives the client no more than HurryWait to read the rest of the answer.
+func (b *Stream) LimitEndOfResponse() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
 		return // an error that was held back has its own time
 	}
 	b.hurried = true
-	_ = b.controller.SetWriteDeadline(time.Now().Add(hurryWait))
+	_ = b.controller.SetWriteDeadline(time.Now().Add(HurryWait))
 }
 
-// actionBytes is the memory that an action of a stream needs besides its text.
-const actionBytes = 128
+// ActionBytes is the memory that an action of a stream needs besides its text.
+const ActionBytes = 128
 
-// hold counts the bytes of a message until done is called. ok is false if the server holds too many
+// Hold counts the bytes of a message until done is called. ok is false if the server holds too many
 // bytes.
-func (b *streamBody) hold(message *belfryv1.WorkRequest) (done func(), ok bool) {
+func (b *Stream) Hold(message *belfryv1.WorkRequest) (done func(), ok bool) {
 	actions := len(message.GetAcks()) + len(message.GetNacks()) + len(message.GetReleases()) + len(message.GetExtends())
-	size := int64(proto.Size(message)) + int64(actions)*actionBytes
-	return func() { b.inFlight.Add(-size) }, b.inFlight.Add(size) <= bodyBytesInFlightMax
+	size := int64(proto.Size(message)) + int64(actions)*ActionBytes
+	return func() { b.inFlight.Add(-size) }, b.inFlight.Add(size) <= BytesInFlightMax
 }
 
-// cut makes the current read fail, because the call has ended for another reason.
-func (b *streamBody) cut() {
+// Cut makes the current read fail, because the call has ended for another reason.
+func (b *Stream) Cut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.deadline(time.Unix(1, 0))
 	b.cutOff = true
 }
 
-// release records that the call is about to end. It uncounts the bytes of a message that was not
+// Release records that the call is about to end. It uncounts the bytes of a message that was not
 // read to its end.
-func (b *streamBody) release() {
+func (b *Stream) Release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = true
 	b.inFlight.Add(-b.reading)
 	b.reading = 0
+}
+
+// StreamFault returns the fault of a stream that could not be read.
+func StreamFault(err error) error {
+	if f, ours := fault.FromConnect(err); ours {
+		return f
+	}
+	var wire *connect.Error
+	if errors.As(err, &wire) {
+		return fault.Explain(wire.Code(), wire.Message())
+	}
+	return fault.Of(err)
 }

@@ -1,4 +1,4 @@
-package rpc
+package inbound
 
 import (
 	"errors"
@@ -16,8 +16,17 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// bodyBytesInFlightMax bounds the bytes of request bodies that all calls together hold in memory.
-const bodyBytesInFlightMax = 256 << 20
+// BytesInFlightMax bounds the bytes of request bodies that all calls together hold in memory.
+const BytesInFlightMax = 256 << 20
+
+// Limiter bounds the bodies of requests. All of its fields are required.
+type Limiter struct {
+	Limits *check.Limits
+	// InFlight counts the bytes of bodies that all calls together hold in memory.
+	InFlight *atomic.Int64
+	// Observe records the size of a request of a procedure, or of a message of a stream.
+	Observe func(procedure string, bytes int64)
+}
 
 // limitedBody is a request body with limits on its size, on the time it takes to arrive, and on the
 // bytes that all such bodies hold together. Its errors are Connect errors, which Connect passes on
@@ -35,19 +44,20 @@ type limitedBody struct {
 	timer *time.Timer
 }
 
-// limitBody returns the request of a procedure, "" for none, with a limitedBody. release must be
-// called when the call has ended. The request that net/http holds keeps its own body: the server
+// Unary returns the request of a procedure, "" for none, with a limitedBody. release must be called
+// when the call has ended. The request that net/http holds keeps its own body: the server
 // checks whether bytes of that body are left, and would read them as the next request otherwise.
-func (h *handler) limitBody(o *reply, r *http.Request, procedure string) (limited *http.Request, release func()) {
+func (l *Limiter) Unary(w http.ResponseWriter, r *http.Request,
+	procedure string) (limited *http.Request, release func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, func() {}
 	}
 	b := &limitedBody{
-		ReadCloser: http.MaxBytesReader(o.ResponseWriter, r.Body, int64(h.limits.MessageBytesMax)+envelopeBytes),
-		limits:     &h.limits, inFlight: &h.bodyBytesInFlight,
+		ReadCloser: http.MaxBytesReader(w, r.Body, int64(l.Limits.MessageBytesMax)+envelopeBytes),
+		limits:     l.Limits, inFlight: l.InFlight,
 	}
-	controller := http.NewResponseController(o)
-	b.timer = time.AfterFunc(h.limits.BodyWait, func() {
+	controller := http.NewResponseController(w)
+	b.timer = time.AfterFunc(l.Limits.BodyWait, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if !b.done {
@@ -61,7 +71,7 @@ func (h *handler) limitBody(o *reply, r *http.Request, procedure string) (limite
 	return &changed, func() {
 		b.release()
 		if procedure != "" {
-			h.requestBytes.observe(procedure, b.held)
+			l.Observe(procedure, b.held)
 		}
 	}
 }
@@ -73,7 +83,7 @@ const envelopeBytes = 5
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.held += int64(n)
-	if b.inFlight.Add(int64(n)) > bodyBytesInFlightMax {
+	if b.inFlight.Add(int64(n)) > BytesInFlightMax {
 		b.finish()
 		return n, fault.New(belfryv1.Reason_REASON_OVERLOADED).Wire()
 	}
@@ -90,7 +100,8 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 		f.Message = "request: more than " + strconv.Itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
 		return n, f.Wire()
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, fault.Invalid("request", "the body did not arrive within %s, which is the limit", wire.FormatDuration(b.limits.BodyWait)).Wire()
+		return n, fault.Invalid("request", "the body did not arrive within %s, which is the limit",
+			wire.FormatDuration(b.limits.BodyWait)).Wire()
 	default:
 		return n, fault.Invalid("request", "the body ended too early").Wire()
 	}
