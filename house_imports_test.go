@@ -58,8 +58,18 @@ var importTable = []importRow{
 		reason: "a backup is read and written without a machine",
 	},
 	{
+		dir:    "fsm/store",
+		may:    []string{"fsm", "fsm/codec", "fsm/digest"},
+		reason: "records and how they are found; the rules are the machine's",
+	},
+	{
+		dir:    "fsm/snapshot",
+		may:    []string{"fsm", "fsm/backup", "fsm/codec", "fsm/store"},
+		reason: "a snapshot is written from pinned records, without the machine",
+	},
+	{
 		dir:      "fsm/machine",
-		may:      []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest"},
+		may:      []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/snapshot", "fsm/store"},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},
 		reason:   "the machine is pure: what it does not import it cannot ask",
@@ -81,7 +91,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node",
-		may:     []string{"fsm", "fsm/codec", "fsm/machine", "node/..."},
+		may:     []string{"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "node/..."},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
@@ -424,7 +434,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/sim",
-		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model", "jepsen/..."},
+		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "fsm/model", "jepsen/..."},
 		external: []string{"github.com/anishathalye/porcupine"},
 		reason:   "the simulator runs the machine itself",
 	},
@@ -480,7 +490,7 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry",
 		may: []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...",
-			"fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
+			"fsm", "fsm/backup", "fsm/machine", "fsm/store", "cmd/belfry/..."},
 		testMay: []string{"fsm/digest", "stream", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
 			"node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest",
 			"mirror/redistest/sourcetest"},

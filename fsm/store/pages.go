@@ -1,4 +1,4 @@
-package machine
+package store
 
 import "slices"
 
@@ -103,10 +103,10 @@ func (p *pages[T]) release(index uint32) {
 }
 
 // pin returns the pages as they are now. They stay so until unpin.
-func (p *pages[T]) pin() [][]T {
+func (p *pages[T]) pin() pinnedPages[T] {
 	p.epoch++
 	p.pins++
-	return slices.Clone(p.dir)
+	return pinnedPages[T]{dir: slices.Clone(p.dir), shift: p.shift}
 }
 
 // unpin ends a pin.

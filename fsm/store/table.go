@@ -1,4 +1,4 @@
-package machine
+package store
 
 // table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
 // at a time, so that no insert ever pays for the whole table. It keeps the hashes: growing reads no

@@ -9,36 +9,6 @@ import (
 // nodes to visit.
 const treeDegree = 64
 
-// key orders records by a time and, within it, by serial: the order in which they were put or
-// leased. Only keys of jobs that are ready have a priority, which comes first.
-type key struct {
-	at       fsm.Time
-	serial   uint64
-	index    uint32 // of the record; not compared
-	priority int8
-}
-
-func (k key) less(l key) bool {
-	if k.at != l.at && k.priority == l.priority {
-		return k.at < l.at
-	}
-	if k.priority != l.priority {
-		return k.priority < l.priority
-	}
-	return k.serial < l.serial
-}
-
-func (k key) compare(l key) int {
-	switch {
-	case k.less(l):
-		return -1
-	case l.less(k):
-		return 1
-	default:
-		return 0
-	}
-}
-
 // agendaEntry is when a queue is due in an agenda.
 type agendaEntry struct {
 	at        fsm.Time

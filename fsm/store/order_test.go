@@ -1,4 +1,4 @@
-package machine
+package store
 
 import (
 	"math/rand/v2"
@@ -12,32 +12,32 @@ import (
 type ordered struct {
 	t      *testing.T
 	rng    *rand.Rand
-	leases *pages[finishedLease]
-	order  order
-	want   []key
+	leases *pages[FinishedLease]
+	order  Order
+	want   []Key
 	serial uint64
 }
 
 func newOrdered(t *testing.T, seed uint64) *ordered {
-	leases := newPages[finishedLease](finishedShift)
+	s := New(0)
 	return &ordered{
-		t: t, rng: rand.New(rand.NewPCG(seed, 9)), leases: &leases, order: newOrders(nil, &leases).by(byExpiry),
+		t: t, rng: rand.New(rand.NewPCG(seed, 9)), leases: &s.Finished.records, order: s.orders.by(byExpiry),
 	}
 }
 
 func (o *ordered) insert(at fsm.Time) {
 	o.serial++
 	index := o.leases.alloc()
-	*o.leases.edit(index) = finishedLease{fence: o.serial, expiry: at}
-	o.order.insert(index)
-	k := key{at: at, serial: o.serial, index: index}
-	i, _ := slices.BinarySearchFunc(o.want, k, key.compare)
+	*o.leases.edit(index) = FinishedLease{Fence: o.serial, Expiry: at}
+	o.order.Insert(index)
+	k := Key{At: at, Serial: o.serial, Index: index}
+	i, _ := slices.BinarySearchFunc(o.want, k, Key.Compare)
 	o.want = slices.Insert(o.want, i, k)
 }
 
 func (o *ordered) remove(i int) {
-	index := o.want[i].index
-	o.order.remove(index)
+	index := o.want[i].Index
+	o.order.Remove(index)
 	o.leases.release(index)
 	o.want = slices.Delete(o.want, i, i+1)
 }
@@ -45,29 +45,29 @@ func (o *ordered) remove(i int) {
 // check compares all that can be asked of an order, from and up to some time.
 func (o *ordered) check(at fsm.Time) {
 	o.t.Helper()
-	if first, ok := o.order.min(); o.order.len() != len(o.want) || ok != (len(o.want) > 0) || ok && first != o.want[0] {
-		o.t.Fatalf("first of %d is %+v, %v; there are %d", o.order.len(), first, ok, len(o.want))
+	if first, ok := o.order.Min(); o.order.Len() != len(o.want) || ok != (len(o.want) > 0) || ok && first != o.want[0] {
+		o.t.Fatalf("first of %d is %+v, %v; there are %d", o.order.Len(), first, ok, len(o.want))
 	}
-	from := key{at: at}
-	i, _ := slices.BinarySearchFunc(o.want, from, key.compare)
-	var got []key
+	from := Key{At: at}
+	i, _ := slices.BinarySearchFunc(o.want, from, Key.Compare)
+	var got []Key
 	most := o.rng.IntN(2*len(o.want) + 1)
-	o.order.ascend(from, func(k key) bool {
+	o.order.Ascend(from, func(k Key) bool {
 		got = append(got, k)
 		return len(got) < most
 	})
 	if want := o.want[i:][:min(max(most, 1), len(o.want)-i)]; !slices.Equal(got, want) {
 		o.t.Fatalf("from %d on there are %d keys, should be %d", at, len(got), len(want))
 	}
-	if k, ok := o.order.from(from); ok != (i < len(o.want)) || ok && k != o.want[i] {
+	if k, ok := o.order.From(from); ok != (i < len(o.want)) || ok && k != o.want[i] {
 		o.t.Fatalf("the first from %d on is %+v, %v", at, k, ok)
 	}
-	n, next := o.order.upTo(at-1, fsm.StepMax)
+	n, next := o.order.UpTo(at-1, fsm.StepMax)
 	wantN, wantNext := uint64(i), fsm.Time(0)
 	if i >= fsm.StepMax {
 		wantN = fsm.StepMax
 	} else if i < len(o.want) {
-		wantNext = o.want[i].at
+		wantNext = o.want[i].At
 	}
 	if n != wantN || next != wantNext {
 		o.t.Fatalf("%d keys below %d and the next at %d, should be %d and %d", n, at, next, wantN, wantNext)
@@ -87,7 +87,7 @@ func TestOrderAgainstSortedList(t *testing.T) {
 				case o.rng.IntN(100) < phase.insert:
 					at := fsm.Time(1 + o.rng.Int64N(times))
 					if n := len(o.want); n > 0 && o.rng.IntN(100) < phase.rising {
-						at = o.want[n-1].at + fsm.Time(o.rng.IntN(2))
+						at = o.want[n-1].At + fsm.Time(o.rng.IntN(2))
 					}
 					o.insert(at)
 				case len(o.want) == 0:
@@ -99,7 +99,7 @@ func TestOrderAgainstSortedList(t *testing.T) {
 				if step%23 == 0 || len(o.want) < 3 {
 					at := fsm.Time(o.rng.Int64N(times + 2))
 					if n := len(o.want); n > 0 && step%2 == 0 {
-						at = o.want[o.rng.IntN(n)].at + fsm.Time(o.rng.IntN(2))
+						at = o.want[o.rng.IntN(n)].At + fsm.Time(o.rng.IntN(2))
 					}
 					o.check(at)
 				}
@@ -127,31 +127,31 @@ func TestOrderTakesLittleRoom(t *testing.T) {
 		o := newOrdered(t, 1)
 		for i := range keys {
 			o.leases.alloc()
-			*o.leases.edit(uint32(i + 1)) = finishedLease{fence: uint64(i + 1), expiry: at(o.rng, i)}
-			o.order.insert(uint32(i + 1))
+			*o.leases.edit(uint32(i + 1)) = FinishedLease{Fence: uint64(i + 1), Expiry: at(o.rng, i)}
+			o.order.Insert(uint32(i + 1))
 		}
 		if n := o.order.in.slices.count(); n*sliceMax > 9*keys/4 {
 			t.Errorf("%s: %d slices for %d keys", name, n, keys)
 		}
 		for i, index := range o.rng.Perm(keys) {
 			if i%50 != 0 {
-				o.order.remove(uint32(index + 1))
+				o.order.Remove(uint32(index + 1))
 			}
 		}
-		var last key
+		var last Key
 		found := 0
-		o.order.ascend(key{}, func(k key) bool {
-			if found > 0 && !last.less(k) {
+		o.order.Ascend(Key{}, func(k Key) bool {
+			if found > 0 && !last.Less(k) {
 				t.Fatalf("%s: %+v comes after %+v", name, k, last)
 			}
 			last, found = k, found+1
 			return true
 		})
-		if found != o.order.len() || found != keys/50 {
-			t.Errorf("%s: %d keys are found, %d counted, %d left", name, found, o.order.len(), keys/50)
+		if found != o.order.Len() || found != keys/50 {
+			t.Errorf("%s: %d keys are found, %d counted, %d left", name, found, o.order.Len(), keys/50)
 		}
 		if n := o.order.in.slices.count(); n*sliceMax > keys/2 {
-			t.Errorf("%s: %d slices for %d keys that are left of many", name, n, o.order.len())
+			t.Errorf("%s: %d slices for %d keys that are left of many", name, n, o.order.Len())
 		}
 	}
 }
@@ -164,14 +164,14 @@ func TestOrderOfSurvivors(t *testing.T) {
 	for i := range keys + behind {
 		if index := i + 1; i < keys {
 			o.leases.alloc()
-			*o.leases.edit(uint32(index)) = finishedLease{fence: uint64(index), expiry: fsm.Time(index)}
-			o.order.insert(uint32(index))
+			*o.leases.edit(uint32(index)) = FinishedLease{Fence: uint64(index), Expiry: fsm.Time(index)}
+			o.order.Insert(uint32(index))
 		}
 		if gone := i - behind; gone >= 0 && gone%survive != 0 {
-			o.order.remove(uint32(gone + 1))
+			o.order.Remove(uint32(gone + 1))
 		}
 	}
-	if n, left := o.order.in.slices.count(), o.order.len(); left != keys/survive || n > 10 {
+	if n, left := o.order.in.slices.count(), o.order.Len(); left != keys/survive || n > 10 {
 		t.Errorf("%d keys that are left are in %d slices", left, n)
 	}
 }
@@ -193,8 +193,8 @@ func TestNextToLeaveIsAtHand(t *testing.T) {
 		if !ok {
 			t.Fatal("the front reaches as far as the key")
 		}
-		indexes := o.order.in.slices.at(found.index)[:o.order.in.fill[found.index]]
-		at := slices.Index(indexes, k.index)
+		indexes := o.order.in.slices.at(found.Index)[:o.order.in.fill[found.Index]]
+		at := slices.Index(indexes, k.Index)
 		o.remove(i)
 		if o.order.after != at+1 {
 			t.Fatalf("the next is looked for at %d, the last was at %d", o.order.after, at)

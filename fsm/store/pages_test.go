@@ -1,4 +1,4 @@
-package machine
+package store
 
 import (
 	"bytes"
@@ -17,14 +17,13 @@ func TestPageSizes(t *testing.T) {
 		bytes uintptr
 		want  uintptr // of one record; 0 where it does not matter
 	}{
-		{"slot", unsafe.Sizeof(slot{}) << slotShift, slotBytes << slotShift},
-		{"lease", unsafe.Sizeof(lease{}) << leaseShift, leaseBytes << leaseShift},
-		{"tomb", unsafe.Sizeof(tomb{}) << tombShift, tombBytes << tombShift},
-		{"answer", unsafe.Sizeof(answer{}) << newAnswers(nil).records.shift, answerBytes << newAnswers(nil).records.shift},
-		{"queue", unsafe.Sizeof(fsm.QueueRecord{}) << newQueues(nil).records.shift,
-			recordBytes << newQueues(nil).records.shift},
-		{"finished lease", unsafe.Sizeof(finishedLease{}) << finishedShift, finishedBytes << finishedShift},
-		{"recent counts", unsafe.Sizeof(recent{}), recentBytes},
+		{"slot", unsafe.Sizeof(Slot{}) << slotShift, slotBytes << slotShift},
+		{"lease", unsafe.Sizeof(Lease{}) << leaseShift, leaseBytes << leaseShift},
+		{"tomb", unsafe.Sizeof(Tomb{}) << tombShift, tombBytes << tombShift},
+		{"answer", unsafe.Sizeof(answer{}) << answerShift, answerBytes << answerShift},
+		{"queue", unsafe.Sizeof(fsm.QueueRecord{}) << queueShift,
+			recordBytes << queueShift},
+		{"finished lease", unsafe.Sizeof(FinishedLease{}) << finishedShift, finishedBytes << finishedShift},
 		{"bucket", unsafe.Sizeof(bucket{}) * bucketsPerPage, bucketBytes * bucketsPerPage},
 	} {
 		if tc.bytes > pageBytesMax {
@@ -41,7 +40,7 @@ func TestPinnedPagesKeepTheirRecords(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	indexes := map[uint32]uint64{}
 	var frozen []map[uint32]uint64
-	var pinned [][][]uint64
+	var pinned []pinnedPages[uint64]
 	for step := range 5000 {
 		switch k := rng.IntN(10); {
 		case k < 5 || len(indexes) == 0:
@@ -70,7 +69,7 @@ func TestPinnedPagesKeepTheirRecords(t *testing.T) {
 			frozen, pinned = append(frozen, copied), append(pinned, p.pin())
 		default:
 			for i := range pinned {
-				checkPinned(t, pinned[i], frozen[i], p.shift)
+				checkPinned(t, &pinned[i], frozen[i])
 				p.unpin()
 			}
 			frozen, pinned = nil, nil
@@ -95,16 +94,16 @@ func smallestIndex(indexes map[uint32]uint64) uint32 {
 	return least
 }
 
-func checkPinned(t *testing.T, pinned [][]uint64, want map[uint32]uint64, shift uint8) {
+func checkPinned(t *testing.T, pinned *pinnedPages[uint64], want map[uint32]uint64) {
 	t.Helper()
 	found := 0
-	for page, records := range pinned {
+	for page, records := range pinned.dir {
 		for i, v := range records {
 			if v == 0 {
 				continue
 			}
 			found++
-			if index := uint32(page)<<shift | uint32(i); want[index] != v {
+			if index := uint32(page)<<pinned.shift | uint32(i); want[index] != v {
 				t.Fatalf("the pinned pages have %d at index %d, it was %d", v, index, want[index])
 			}
 		}
@@ -155,7 +154,7 @@ func TestPagesOfOneRecord(t *testing.T) {
 	p.release(index)
 	come()
 	page, i := p.locate(index)
-	if v := pinned[page][i]; v != 7 {
+	if v := pinned.dir[page][i]; v != 7 {
 		t.Errorf("the pinned page has %d, it was 7", v)
 	}
 }
@@ -310,11 +309,11 @@ func TestTTLOfBlob(t *testing.T) {
 		}
 		b := openPayload(appendPayload(nil, &j, [16]byte{}, 0, 0))
 		var v fsm.Job
-		b.read(&v)
-		if b.ttl() != v.TTL || (v.TTL != 0) != given.Has(fsm.GivenTTL) {
-			t.Errorf("options %b: the ttl is %d, read as %d", given, b.ttl(), v.TTL)
+		b.Read(&v)
+		if b.TTL() != v.TTL || (v.TTL != 0) != given.Has(fsm.GivenTTL) {
+			t.Errorf("options %b: the ttl is %d, read as %d", given, b.TTL(), v.TTL)
 		}
-		if n := testing.AllocsPerRun(10, func() { b.ttl() }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { b.TTL() }); n != 0 {
 			t.Errorf("options %b: %v allocations", given, n)
 		}
 	}

@@ -1,4 +1,4 @@
-package machine
+package snapshot
 
 import (
 	"github.com/belfrydb/belfry/fsm"
@@ -12,34 +12,28 @@ import (
 // left out: they end within minutes, and mean nothing in another cluster. Export may run beside
 // Apply, as WriteTo may.
 func (s *Snapshot) Export(shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
-	head := backup.Section{Shard: shard, Index: s.applied, Clock: s.scalars.Clock, Serial: s.scalars.Serial}
+	head := backup.Section{Shard: shard, Index: s.head.Index, Clock: s.head.Scalars.Clock, Serial: s.head.Scalars.Serial}
 	if err := emit(backup.SectionRecord(&head)); err != nil {
 		return err
 	}
 	x := exporter{emit: emit, kept: map[uint64]string{}}
-	for _, page := range s.queues {
-		for i := range page {
-			if q := &page[i]; q.CreateSeq != 0 && keep(q) {
-				x.kept[q.CreateSeq] = q.Name
-				x.totals.Queues++
-				x.send(fsm.BackupQueue, codec.AppendQueueRecord(x.room[:0], q))
-			}
+	for q := range s.records.Queues() {
+		if keep(q) {
+			x.kept[q.CreateSeq] = q.Name
+			x.totals.Queues++
+			x.send(fsm.BackupQueue, codec.AppendQueueRecord(x.room[:0], q))
 		}
 	}
-	for _, page := range s.slots {
-		for i := range page {
-			if j := &page[i]; j.serial != 0 && x.beginRecord(s.queue(j.queue).CreateSeq) {
-				x.totals.Jobs++
-				x.send(fsm.BackupJob, s.appendHeld(x.room, j))
-			}
+	for j := range s.records.Jobs() {
+		if x.beginRecord(s.records.Queue(j.Queue).CreateSeq) {
+			x.totals.Jobs++
+			x.send(fsm.BackupJob, s.appendHeld(x.room, j))
 		}
 	}
-	for _, page := range s.tombs {
-		for i := range page {
-			if t := &page[i]; t.serial != 0 && x.beginRecord(s.queue(t.queue).CreateSeq) {
-				x.totals.Tombstones++
-				x.send(fsm.BackupTombstone, s.appendTomb(x.room, t))
-			}
+	for t := range s.records.Tombstones() {
+		if x.beginRecord(s.records.TombQueue(t).CreateSeq) {
+			x.totals.Tombstones++
+			x.send(fsm.BackupTombstone, s.appendTomb(x.room, t))
 		}
 	}
 	if x.err == nil {

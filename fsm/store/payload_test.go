@@ -1,4 +1,4 @@
-package machine
+package store
 
 import (
 	"encoding/binary"
@@ -7,7 +7,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// TestPayloadLengths does the same for the payloads of jobs and of tombstones.
+// TestPayloadLengths: the payloads of jobs and of tombstones say how long they are, at every length
+// of that.
 func TestPayloadLengths(t *testing.T) {
 	for _, id := range []string{"", "order-42"} {
 		for size := range 17_000 {
@@ -24,7 +25,7 @@ func TestPayloadLengths(t *testing.T) {
 			}
 			var back fsm.Job
 			b := openPayload(appendPayload(nil, j, [16]byte{1}, 2, 3))
-			if b.read(&back); len(back.Body) != size || back.FirstDue != 7 || string(b.id()) != id || b.hash() != 3 {
+			if b.Read(&back); len(back.Body) != size || back.FirstDue != 7 || string(b.ID()) != id || b.Hash() != 3 {
 				t.Fatalf("a body of %d bytes came back as %+v", size, back)
 			}
 		}

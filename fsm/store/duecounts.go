@@ -1,4 +1,4 @@
-package machine
+package store
 
 import (
 	"github.com/belfrydb/belfry/fsm"
@@ -32,12 +32,12 @@ type dueKey uint32
 
 func (l dueLevel) key(number fsm.Time) dueKey { return dueKey(l)<<28 | dueKey(number) }
 
-// dueCounts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a
+// DueCounts counts DELAYED jobs by the minute, the hour and the day in which they fall due. It is a
 // table with open addressing that holds no pointers. A slot whose count becomes 0 is kept until the
 // table is full; then the others move to a new one, a few at each change, so that no change pays
 // for the whole table. Until that has ended a slice may have a slot in both: its count is their
 // sum, modulo 2^32.
-type dueCounts struct {
+type DueCounts struct {
 	seed       uint64
 	slots, old []dueSlot // their lengths are powers of 2; old is what moves
 	used, live int       // slots that have a key, and those whose count is not 0
@@ -63,7 +63,7 @@ const (
 )
 
 // find returns the position of the slot of a key, or of the free slot where the key belongs.
-func (c *dueCounts) find(slots []dueSlot, k dueKey) int {
+func (c *DueCounts) find(slots []dueSlot, k dueKey) int {
 	mask := len(slots) - 1
 	for i := int(digest.Hasher(c.seed).Word(uint64(k))) & mask; ; i = (i + 1) & mask {
 		if found := slots[i].key; found == k || found == 0 {
@@ -73,7 +73,7 @@ func (c *dueCounts) find(slots []dueSlot, k dueKey) int {
 }
 
 // add adds n jobs, modulo 2^32, to a slice.
-func (c *dueCounts) add(k dueKey, n uint32) {
+func (c *DueCounts) add(k dueKey, n uint32) {
 	if c.used >= len(c.slots)/4*3 {
 		c.grow()
 	}
@@ -83,7 +83,7 @@ func (c *dueCounts) add(k dueKey, n uint32) {
 	}
 }
 
-func (c *dueCounts) put(k dueKey, n uint32) {
+func (c *DueCounts) put(k dueKey, n uint32) {
 	s := &c.slots[c.find(c.slots, k)]
 	if s.key == 0 {
 		s.key = k
@@ -99,7 +99,7 @@ func (c *dueCounts) put(k dueKey, n uint32) {
 
 // grow begins a new table, twice as large as the full one, or as large, or half, by how much of
 // that is in use.
-func (c *dueCounts) grow() {
+func (c *DueCounts) grow() {
 	c.moveAll() // all has moved long ago
 	n := max(dueSlotsMin, len(c.slots))
 	switch {
@@ -113,7 +113,7 @@ func (c *dueCounts) grow() {
 }
 
 // move moves a few slots to the new table.
-func (c *dueCounts) move() {
+func (c *DueCounts) move() {
 	end := min(c.moved+dueMoves, len(c.old))
 	for _, s := range c.old[c.moved:end] {
 		if s.jobs != 0 {
@@ -125,14 +125,14 @@ func (c *dueCounts) move() {
 	}
 }
 
-func (c *dueCounts) moveAll() {
+func (c *DueCounts) moveAll() {
 	for c.old != nil {
 		c.move()
 	}
 }
 
 // jobs returns how many jobs fall due in a slice.
-func (c *dueCounts) jobs(k dueKey) uint64 {
+func (c *DueCounts) jobs(k dueKey) uint64 {
 	if len(c.slots) == 0 {
 		return 0
 	}
@@ -146,7 +146,7 @@ func (c *dueCounts) jobs(k dueKey) uint64 {
 }
 
 // sum adds the slices of a level from one number up to another up.
-func (c *dueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
+func (c *DueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 	for number := from; number < to; number++ {
 		n += c.jobs(l.key(number))
 	}
@@ -155,7 +155,7 @@ func (c *dueCounts) sum(l dueLevel, from, to fsm.Time) (n uint64) {
 
 // row returns the slices of a level that are seen at a time, without empty ones, and their sum. Of
 // the first one past jobs are left out.
-func (c *dueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
+func (c *DueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSlice, sum uint64) {
 	length, seen := l.shape()
 	var room [60]fsm.DueSlice
 	found := room[:0]
@@ -169,22 +169,8 @@ func (c *dueCounts) row(l dueLevel, now fsm.Time, past uint64) (list []fsm.DueSl
 	return append(list, found...), sum
 }
 
-// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be
-// touched: its minute is closed when the entry ends.
-func (m *Machine) countDue(q *queue, due fsm.Time, n uint32) {
-	if m.restoring {
-		return
-	}
-	c := &q.due
-	if c.open.minute != due/fsm.Minute {
-		c.close()
-		c.open.minute = due / fsm.Minute
-	}
-	c.open.jobs += n
-}
-
-// close adds what is open to the slots.
-func (c *dueCounts) close() {
+// Close adds what is open to the slots.
+func (c *DueCounts) Close() {
 	at, n := c.open.minute*fsm.Minute, c.open.jobs
 	if c.open.jobs = 0; n == 0 {
 		return
@@ -194,34 +180,36 @@ func (c *dueCounts) close() {
 	c.add(dueDay.key(at/fsm.Day), n)
 }
 
-// countDues counts the jobs that were restored: in minutes, and those in hours and days. One pass
-// costs half of what counting job by job does.
-func (m *Machine) countDues() {
-	m.restoring = false
-	for index := uint32(1); index < m.store.slots.next; index++ {
-		if s := m.store.slots.at(index); s.state() == fsm.Delayed {
-			m.queues.byIndex[s.queue].due.add(dueMinute.key(s.due/fsm.Minute), 1)
-		}
+// Count counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. Close must follow
+// at the end of the entry.
+func (c *DueCounts) Count(due fsm.Time, n uint32) {
+	if c.open.minute != due/fsm.Minute {
+		c.Close()
+		c.open.minute = due / fsm.Minute
 	}
-	for _, q := range m.queues.byIndex {
-		if q == nil {
-			continue
-		}
-		q.due.moveAll()
-		for _, s := range q.due.slots { // hours and days may come to lie here, too, or in a new table
-			if number := fsm.Time(s.key - dueMinute.key(0)); s.jobs != 0 && s.key < dueHour.key(0) {
-				q.due.add(dueHour.key(number*fsm.Minute/fsm.Hour), s.jobs)
-				q.due.add(dueDay.key(number*fsm.Minute/fsm.Day), s.jobs)
-			}
+	c.open.jobs += n
+}
+
+// CountMinute counts a restored job in its minute only. Derive must follow when all jobs are
+// counted so. That costs half of what Count and Close cost for each job.
+func (c *DueCounts) CountMinute(due fsm.Time) { c.add(dueMinute.key(due/fsm.Minute), 1) }
+
+// Derive counts the hours and the days from the minutes.
+func (c *DueCounts) Derive() {
+	c.moveAll()
+	for _, s := range c.slots { // hours and days may come to lie here, too, or in a new table
+		if number := fsm.Time(s.key - dueMinute.key(0)); s.jobs != 0 && s.key < dueHour.key(0) {
+			c.add(dueHour.key(number*fsm.Minute/fsm.Hour), s.jobs)
+			c.add(dueDay.key(number*fsm.Minute/fsm.Day), s.jobs)
 		}
 	}
 }
 
-// due returns when the jobs of a queue fall due, seen from now.
-func (m *Machine) due(q *queue, now fsm.Time) (v fsm.Due) {
-	c, counts := &q.due, m.record(q).Counts
+// View returns when the DELAYED jobs fall due, as seen from now. first is the due time of the first
+// of them, 0 if there is none; counts are those of the queue.
+func (c *DueCounts) View(now, first fsm.Time, counts *fsm.Counts) (v fsm.Due) {
 	var days, hours, minutes uint64 // that are past: of a backlog, or while a restore is open
-	if first := q.delayed.firstAt(); first != 0 && first/fsm.Minute < now/fsm.Minute {
+	if first != 0 && first/fsm.Minute < now/fsm.Minute {
 		days = c.sum(dueDay, first/fsm.Day, now/fsm.Day)
 		hours = c.sum(dueHour, max(first/fsm.Hour, now/fsm.Day*(fsm.Day/fsm.Hour)), now/fsm.Hour)
 		minutes = c.sum(dueMinute, max(first/fsm.Minute, now/fsm.Hour*(fsm.Hour/fsm.Minute)), now/fsm.Minute)

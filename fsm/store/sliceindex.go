@@ -1,12 +1,12 @@
-package machine
+package store
 
 import "slices"
 
 // sliceIndex keeps the first keys of the slices of an order, sorted, in blocks. A find takes two
 // short searches; an insert moves a part of a block.
 type sliceIndex struct {
-	lows   []key // the first key of each block
-	blocks [][]key
+	lows   []Key // the first key of each block
+	blocks [][]Key
 	n      int
 }
 
@@ -14,7 +14,7 @@ type sliceIndex struct {
 const blockMax = 256
 
 // find returns the position of the last key up to k, or false if all keys are above k.
-func (x *sliceIndex) find(k key) (block, i int, ok bool) {
+func (x *sliceIndex) find(k Key) (block, i int, ok bool) {
 	if x == nil {
 		return 0, 0, false
 	}
@@ -26,10 +26,10 @@ func (x *sliceIndex) find(k key) (block, i int, ok bool) {
 }
 
 // above returns the number of keys up to k.
-func above(keys []key, k key) int {
+func above(keys []Key, k Key) int {
 	low, high := 0, len(keys)
 	for low < high {
-		if middle := int(uint(low+high) >> 1); k.less(keys[middle]) {
+		if middle := int(uint(low+high) >> 1); k.Less(keys[middle]) {
 			high = middle
 		} else {
 			low = middle + 1
@@ -38,12 +38,12 @@ func above(keys []key, k key) int {
 	return low
 }
 
-func (x *sliceIndex) insert(k key) {
+func (x *sliceIndex) insert(k Key) {
 	x.n++
 	block, i, ok := x.find(k)
 	switch {
 	case len(x.blocks) == 0:
-		x.lows, x.blocks = append(x.lows, k), append(x.blocks, []key{k})
+		x.lows, x.blocks = append(x.lows, k), append(x.blocks, []Key{k})
 		return
 	case !ok:
 		x.lows[0] = k
@@ -59,7 +59,7 @@ func (x *sliceIndex) insert(k key) {
 }
 
 // remove removes a key that is in the index.
-func (x *sliceIndex) remove(k key) {
+func (x *sliceIndex) remove(k Key) {
 	x.n--
 	block, i, _ := x.find(k)
 	x.blocks[block] = slices.Delete(x.blocks[block], i, i+1)
@@ -72,7 +72,7 @@ func (x *sliceIndex) remove(k key) {
 
 // ascend calls f for the last key up to k, or the first key if there is none, and for those after
 // it, until f returns false.
-func (x *sliceIndex) ascend(k key, f func(key) bool) {
+func (x *sliceIndex) ascend(k Key, f func(Key) bool) {
 	block, i, _ := x.find(k)
 	for ; block < len(x.blocks); block, i = block+1, 0 {
 		for _, k := range x.blocks[block][i:] {
@@ -83,13 +83,13 @@ func (x *sliceIndex) ascend(k key, f func(key) bool) {
 	}
 }
 
-// beside returns the neighbour of k, which must be in the index: the next key if step is 1, the
+// beside returns the neighbour of k, which must be in the Index: the next key if step is 1, the
 // previous one if it is -1. It returns false if there is none.
-func (x *sliceIndex) beside(k key, step int) (found key, ok bool) {
+func (x *sliceIndex) beside(k Key, step int) (found Key, ok bool) {
 	block, i, _ := x.find(k)
 	if i += step; i < 0 || i == len(x.blocks[block]) {
 		if block += step; block < 0 || block == len(x.blocks) {
-			return key{}, false
+			return Key{}, false
 		}
 		i = max(0, -step) * (len(x.blocks[block]) - 1)
 	}

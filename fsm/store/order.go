@@ -1,11 +1,12 @@
-package machine
+package store
 
 import (
-	"github.com/belfrydb/belfry/fsm"
 	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
 )
 
-// order keeps the indexes of records by key. Only its first keys, the front, are sorted and kept as
+// Order keeps the indexes of records by key. Only its first keys, the front, are sorted and kept as
 // keys. The rest is in slices, each with the indexes of one range of keys, unsorted. So a record
 // costs a few bytes here, and adding one touches one slice, however many there are. A slice is
 // sorted when it has become the first. The keys are read from the records: the key of a record that
@@ -13,13 +14,10 @@ import (
 //
 // front holds every key below the first slice. It is empty only if the order is empty, so that
 // readers have the first key at hand.
-//
-// front holds every key below the first slice and is empty only if all is, so that the first key is
-// at hand for readers.
-type order struct {
+type Order struct {
 	in     *orders
-	kind   orderKind
-	front  []key // sorted from head on
+	kind   OrderKind
+	front  []Key // sorted from head on
 	head   int
 	slices *sliceIndex // the least key that each slice may hold, with the index of the slice; nil at first
 	n      int
@@ -28,11 +26,11 @@ type order struct {
 
 // orders is the state common to all orders of a machine.
 type orders struct {
-	store    *store
-	finished *pages[finishedLease]
+	store    *Store
+	finished *pages[FinishedLease]
 	slices   pages[slice]
 	fill     []uint16 // of the slices, by index: one array, which is soon in the cache
-	spares   [][]key  // the fronts of orders that became empty, for orders that grow
+	spares   [][]Key  // the fronts of orders that became empty, for orders that grow
 	// fronts is how many keys the fronts and the spares have room for.
 	fronts int
 }
@@ -57,94 +55,90 @@ const (
 )
 
 // orderKind says which records an order is of, and by which key.
-type orderKind uint8
+type OrderKind uint8
 
 const (
-	byDue      orderKind = iota // jobs by (due, serial)
-	byPriority                  // jobs by (priority, due, serial)
-	byUntil                     // jobs by (until, serial)
-	byTTL                       // jobs by (ttl, serial)
-	byEnd                       // tombstones by (ended, serial)
+	ByDue      OrderKind = iota // jobs by (due, serial)
+	ByPriority                  // jobs by (priority, due, serial)
+	ByUntil                     // jobs by (until, serial)
+	ByTTL                       // jobs by (ttl, serial)
+	ByEnd                       // tombstones by (ended, serial)
 	byExpiry                    // finished leases by (expiry, fence)
 )
 
-func newOrders(s *store, f *pages[finishedLease]) *orders {
-	return &orders{store: s, finished: f, slices: newPages[slice](sliceShift)}
-}
-
 // by returns an empty order of the given kind.
-func (o *orders) by(kind orderKind) order { return order{in: o, kind: kind} }
+func (o *orders) by(kind OrderKind) Order { return Order{in: o, kind: kind} }
 
 // key returns the key of a record in an order of the given kind.
-func (o *orders) key(kind orderKind, index uint32) key {
+func (o *orders) key(kind OrderKind, index uint32) Key {
 	switch kind {
-	case byEnd:
+	case ByEnd:
 		t := o.store.tombs.at(index)
-		return key{at: t.ended, serial: t.serial, index: index}
+		return Key{At: t.Ended, Serial: t.Serial, Index: index}
 	case byExpiry:
 		l := o.finished.at(index)
-		return key{at: l.expiry, serial: l.fence, index: index}
+		return Key{At: l.Expiry, Serial: l.Fence, Index: index}
 	default:
 	}
 	s := o.store.slots.at(index)
-	k := key{at: s.due, serial: s.serial, index: index}
+	k := Key{At: s.Due, Serial: s.Serial, Index: index}
 	switch kind {
-	case byPriority:
-		k.priority = s.priority
-	case byUntil:
-		k.at = 0
+	case ByPriority:
+		k.Priority = s.Priority
+	case ByUntil:
+		k.At = 0
 		if s.lease != 0 {
-			k.at = o.store.leases.at(s.lease).until
+			k.At = o.store.leases.at(s.lease).Until
 		}
-	case byTTL:
-		k.at = o.store.ttl(s)
+	case ByTTL:
+		k.At = o.store.TTL(s)
 	default:
 	}
 	return k
 }
 
 // gather appends the keys of a slice to dst.
-func (o *order) gather(dst []key, index uint32) []key {
+func (o *Order) gather(dst []Key, index uint32) []Key {
 	for _, p := range o.in.slices.at(index)[:o.in.fill[index]] {
 		dst = append(dst, o.in.key(o.kind, p))
 	}
 	return dst
 }
 
-func (o *order) len() int { return o.n }
+func (o *Order) Len() int { return o.n }
 
-// min returns the first key.
-func (o *order) min() (key, bool) {
+// Min returns the first key.
+func (o *Order) Min() (Key, bool) {
 	if o.head == len(o.front) {
-		return key{}, false
+		return Key{}, false
 	}
 	return o.front[o.head], true
 }
 
-// firstAt returns the time of the first key, 0 if there is none.
-func (o *order) firstAt() fsm.Time {
-	k, _ := o.min()
-	return k.at
+// FirstAt returns the time of the first key, 0 if there is none.
+func (o *Order) FirstAt() fsm.Time {
+	k, _ := o.Min()
+	return k.At
 }
 
 // sliceOf returns the slice that a key belongs to; false if it belongs to the front.
-func (o *order) sliceOf(k key) (found key, ok bool) {
+func (o *Order) sliceOf(k Key) (found Key, ok bool) {
 	block, i, ok := o.slices.find(k)
 	if !ok {
-		return key{}, false
+		return Key{}, false
 	}
 	return o.slices.blocks[block][i], true
 }
 
 // addTo adds an index to a slice that is not full.
-func (o *order) addTo(slice, index uint32) {
+func (o *Order) addTo(slice, index uint32) {
 	n := &o.in.fill[slice]
 	o.in.slices.edit(slice)[*n] = index
 	*n++
 }
 
-// insert adds the record at index. The order must not have a record of the same key.
-func (o *order) insert(index uint32) {
+// Insert adds the record at index. The order must not have a record of the same key.
+func (o *Order) Insert(index uint32) {
 	k := o.in.key(o.kind, index)
 	o.n++
 	found, ok := o.sliceOf(k)
@@ -152,25 +146,25 @@ func (o *order) insert(index uint32) {
 		o.insertFront(k)
 		return
 	}
-	if o.in.fill[found.index] == sliceMax {
+	if o.in.fill[found.Index] == sliceMax {
 		o.split(found, k)
 		return
 	}
-	o.addTo(found.index, index)
+	o.addTo(found.Index, index)
 }
 
 // insertFront adds a key that is below the first slice.
-func (o *order) insertFront(k key) {
+func (o *Order) insertFront(k Key) {
 	if len(o.front)-o.head >= frontMax {
 		half := o.head + frontMax/2
-		if o.front[len(o.front)-1].less(k) {
-			o.addFirst([]key{k})
+		if o.front[len(o.front)-1].Less(k) {
+			o.addFirst([]Key{k})
 			return
 		}
 		o.addFirst(o.front[half:])
 		o.front = o.front[:half]
 		if found, ok := o.sliceOf(k); ok {
-			o.addTo(found.index, k.index)
+			o.addTo(found.Index, k.Index)
 			return
 		}
 	}
@@ -185,22 +179,22 @@ func (o *order) insertFront(k key) {
 
 // addFirst moves keys, the least of them first, in front of the slices: into the first slice if
 // that has room.
-func (o *order) addFirst(keys []key) {
+func (o *Order) addFirst(keys []Key) {
 	first := keys[0]
-	if o.slices == nil || o.slices.n == 0 || int(o.in.fill[o.slices.lows[0].index])+len(keys) > sliceMax*3/4 {
+	if o.slices == nil || o.slices.n == 0 || int(o.in.fill[o.slices.lows[0].Index])+len(keys) > sliceMax*3/4 {
 		o.addSlice(first, keys)
 		return
 	}
-	first.index = o.slices.lows[0].index
+	first.Index = o.slices.lows[0].Index
 	o.slices.remove(o.slices.lows[0])
 	o.slices.insert(first)
 	for _, k := range keys {
-		o.addTo(first.index, k.index)
+		o.addTo(first.Index, k.Index)
 	}
 }
 
 // room makes room for one more key at the end of the front.
-func (o *order) room() {
+func (o *Order) room() {
 	kept := o.front[o.head:]
 	last := len(o.in.spares) - 1
 	switch {
@@ -211,17 +205,17 @@ func (o *order) room() {
 		o.front, o.in.spares = o.in.spares[last], o.in.spares[:last]
 	default:
 		o.in.fronts -= cap(o.front)
-		o.front = make([]key, 0, max(4, 2*len(kept)))
+		o.front = make([]Key, 0, max(4, 2*len(kept)))
 		o.in.fronts += cap(o.front)
 	}
 	o.front, o.head = append(o.front, kept...), 0
 }
 
 // search returns the position in the front of a key, or where it belongs.
-func (o *order) search(k key) int {
+func (o *Order) search(k Key) int {
 	low, high := o.head, len(o.front)
 	for low < high {
-		if middle := int(uint(low+high) >> 1); o.front[middle].less(k) {
+		if middle := int(uint(low+high) >> 1); o.front[middle].Less(k) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -231,37 +225,37 @@ func (o *order) search(k key) int {
 }
 
 // addSlice creates a slice of keys, none of which is below first.
-func (o *order) addSlice(first key, keys []key) {
+func (o *Order) addSlice(first Key, keys []Key) {
 	index := o.in.slices.alloc()
 	for int(index) >= len(o.in.fill) {
 		o.in.fill = append(o.in.fill, 0)
 	}
 	o.in.fill[index] = 0
 	for _, k := range keys {
-		o.addTo(index, k.index)
+		o.addTo(index, k.Index)
 	}
 	if o.slices == nil {
 		o.slices = &sliceIndex{}
 	}
-	first.index = index
+	first.Index = index
 	o.slices.insert(first)
 }
 
 // split adds a key to a full slice and splits it in two. Keys that come in their order leave full
 // slices behind.
-func (o *order) split(found, k key) {
-	var buffer [sliceMax + 1]key
-	keys := o.gather(buffer[:0], found.index)
+func (o *Order) split(found, k Key) {
+	var buffer [sliceMax + 1]Key
+	keys := o.gather(buffer[:0], found.Index)
 	pivot := quantile(keys, sliceMax/2)
-	if !slices.ContainsFunc(keys, k.less) {
+	if !slices.ContainsFunc(keys, k.Less) {
 		pivot = k
 	}
 	keys = append(keys, k)
-	o.in.fill[found.index] = 0
+	o.in.fill[found.Index] = 0
 	upper := keys[:0]
 	for _, k := range keys {
-		if k.less(pivot) {
-			o.addTo(found.index, k.index)
+		if k.Less(pivot) {
+			o.addTo(found.Index, k.Index)
 		} else {
 			upper = append(upper, k)
 		}
@@ -271,17 +265,17 @@ func (o *order) split(found, k key) {
 
 // quantile returns a key that has about n of the keys below it, and at least one. There must be at
 // least sliceSample keys.
-func quantile(keys []key, n int) key {
-	var sample [sliceSample]key
+func quantile(keys []Key, n int) Key {
+	var sample [sliceSample]Key
 	for i := range sample {
 		sample[i] = keys[i*len(keys)/sliceSample]
 	}
-	slices.SortFunc(sample[:], key.compare)
+	slices.SortFunc(sample[:], Key.Compare)
 	return sample[max(1, min(n*sliceSample/len(keys), sliceSample-1))]
 }
 
-// remove removes the record at index. Its key must be the one that it was added with.
-func (o *order) remove(index uint32) {
+// Remove removes the record at index. Its key must be the one that it was added with.
+func (o *Order) Remove(index uint32) {
 	k := o.in.key(o.kind, index)
 	o.n--
 	if found, ok := o.sliceOf(k); ok {
@@ -289,7 +283,7 @@ func (o *order) remove(index uint32) {
 		return
 	}
 	i := o.search(k)
-	if i == len(o.front) || o.front[i].index != index {
+	if i == len(o.front) || o.front[i].Index != index {
 		panic("fsm: a record is missing from its order")
 	}
 	if i == o.head {
@@ -302,14 +296,14 @@ func (o *order) remove(index uint32) {
 	}
 }
 
-// discard frees the front of an empty order that is not used any more.
-func (o *order) discard() {
+// Discard frees the front of an empty order that is not used any more.
+func (o *Order) Discard() {
 	o.in.fronts -= cap(o.front)
 	o.front, o.head = nil, 0
 }
 
 // advance moves the first keys of the first slice into the empty front.
-func (o *order) advance() {
+func (o *Order) advance() {
 	o.front, o.head = o.front[:0], 0
 	if o.n == 0 {
 		if cap(o.front) > frontKept {
@@ -326,33 +320,33 @@ func (o *order) advance() {
 	o.slices.remove(first)
 	if cap(o.front) < frontMax {
 		o.in.fronts += 2*frontMax - cap(o.front)
-		o.front = make([]key, 0, 2*frontMax)
+		o.front = make([]Key, 0, 2*frontMax)
 	}
-	var buffer [sliceMax]key
-	keys := o.gather(buffer[:0], first.index)
+	var buffer [sliceMax]Key
+	keys := o.gather(buffer[:0], first.Index)
 	if len(keys) <= frontMax {
 		o.front = append(o.front, keys...)
-		o.in.slices.release(first.index)
+		o.in.slices.release(first.Index)
 	} else {
 		pivot := quantile(keys, frontMax)
-		pivot.index = first.index
-		o.in.fill[first.index] = 0
+		pivot.Index = first.Index
+		o.in.fill[first.Index] = 0
 		for _, k := range keys {
-			if k.less(pivot) {
+			if k.Less(pivot) {
 				o.front = append(o.front, k)
 			} else {
-				o.addTo(first.index, k.index)
+				o.addTo(first.Index, k.Index)
 			}
 		}
 		o.slices.insert(pivot)
 	}
-	slices.SortFunc(o.front, key.compare)
+	slices.SortFunc(o.front, Key.Compare)
 }
 
 // removeFrom removes the record at index from a slice.
-func (o *order) removeFrom(found key, index uint32) {
-	n := &o.in.fill[found.index]
-	indexes := o.in.slices.edit(found.index)[:*n]
+func (o *Order) removeFrom(found Key, index uint32) {
+	n := &o.in.fill[found.Index]
+	indexes := o.in.slices.edit(found.Index)[:*n]
 	// Records that come in a row often go in a row, so the search starts after the last removal.
 	from := min(o.after, len(indexes))
 	i := slices.Index(indexes[from:], index)
@@ -371,8 +365,8 @@ func (o *order) removeFrom(found key, index uint32) {
 
 // merge drops an empty slice. Else it merges a half empty slice with a neighbour if both together
 // are not more than half a slice.
-func (o *order) merge(found key) {
-	if o.in.fill[found.index] == 0 {
+func (o *Order) merge(found Key) {
+	if o.in.fill[found.Index] == 0 {
 		o.drop(found)
 		return
 	}
@@ -386,26 +380,26 @@ func (o *order) merge(found key) {
 
 // mergeInto moves the records of a slice into the one before it. It reports false if they are too
 // many.
-func (o *order) mergeInto(into, from key) bool {
-	if int(o.in.fill[into.index])+int(o.in.fill[from.index]) > sliceMax/2 {
+func (o *Order) mergeInto(into, from Key) bool {
+	if int(o.in.fill[into.Index])+int(o.in.fill[from.Index]) > sliceMax/2 {
 		return false
 	}
-	for _, index := range o.in.slices.at(from.index)[:o.in.fill[from.index]] {
-		o.addTo(into.index, index)
+	for _, index := range o.in.slices.at(from.Index)[:o.in.fill[from.Index]] {
+		o.addTo(into.Index, index)
 	}
 	o.drop(from)
 	return true
 }
 
 // drop removes a slice from the order.
-func (o *order) drop(found key) {
+func (o *Order) drop(found Key) {
 	o.slices.remove(found)
-	o.in.slices.release(found.index)
+	o.in.slices.release(found.Index)
 }
 
-// ascend calls f for the keys from the given one on, in their order, until f returns false. It
+// Ascend calls f for the keys from the given one on, in their order, until f returns false. It
 // changes nothing.
-func (o *order) ascend(from key, f func(key) bool) {
+func (o *Order) Ascend(from Key, f func(Key) bool) {
 	for _, k := range o.front[o.search(from):] {
 		if !f(k) {
 			return
@@ -414,12 +408,12 @@ func (o *order) ascend(from key, f func(key) bool) {
 	if o.slices == nil || o.slices.n == 0 {
 		return
 	}
-	buffer := make([]key, 0, sliceMax)
-	o.slices.ascend(from, func(s key) bool {
-		buffer = o.gather(buffer[:0], s.index)
-		slices.SortFunc(buffer, key.compare)
+	buffer := make([]Key, 0, sliceMax)
+	o.slices.ascend(from, func(s Key) bool {
+		buffer = o.gather(buffer[:0], s.Index)
+		slices.SortFunc(buffer, Key.Compare)
 		for _, k := range buffer {
-			if !k.less(from) && !f(k) {
+			if !k.Less(from) && !f(k) {
 				return false
 			}
 		}
@@ -427,17 +421,17 @@ func (o *order) ascend(from key, f func(key) bool) {
 	})
 }
 
-// from returns the first key from the given one on; false if there is none. It sorts nothing.
-func (o *order) from(k key) (least key, ok bool) {
+// From returns the first key from the given one on; false if there is none. It sorts nothing.
+func (o *Order) From(k Key) (least Key, ok bool) {
 	if i := o.search(k); i < len(o.front) {
 		return o.front[i], true
 	}
 	if o.slices == nil {
-		return key{}, false
+		return Key{}, false
 	}
-	o.slices.ascend(k, func(s key) bool {
-		for _, index := range o.in.slices.at(s.index)[:o.in.fill[s.index]] {
-			if found := o.in.key(o.kind, index); !found.less(k) && (!ok || found.less(least)) {
+	o.slices.ascend(k, func(s Key) bool {
+		for _, index := range o.in.slices.at(s.Index)[:o.in.fill[s.Index]] {
+			if found := o.in.key(o.kind, index); !found.Less(k) && (!ok || found.Less(least)) {
 				least, ok = found, true
 			}
 		}
@@ -446,33 +440,33 @@ func (o *order) from(k key) (least key, ok bool) {
 	return least, ok
 }
 
-// upTo counts the keys up to now, at most limit, and returns the time of the first key after now.
+// UpTo counts the keys up to now, at most limit, and returns the time of the first key after now.
 // That is 0 if there is none or the limit is reached.
-func (o *order) upTo(now fsm.Time, limit uint64) (n uint64, next fsm.Time) {
-	after := key{at: now + 1}
+func (o *Order) UpTo(now fsm.Time, limit uint64) (n uint64, next fsm.Time) {
+	after := Key{At: now + 1}
 	i := o.search(after)
 	n = uint64(i - o.head)
 	if n >= limit {
 		return limit, 0
 	}
 	if i < len(o.front) {
-		return n, o.front[i].at
+		return n, o.front[i].At
 	}
 	if o.slices == nil {
 		return n, 0
 	}
 	last, ok := o.sliceOf(after)
-	o.slices.ascend(key{priority: -128}, func(s key) bool {
-		if ok && s.less(last) {
-			n += uint64(o.in.fill[s.index])
+	o.slices.ascend(Key{Priority: -128}, func(s Key) bool {
+		if ok && s.Less(last) {
+			n += uint64(o.in.fill[s.Index])
 			return n < limit
 		}
-		var buffer [sliceMax]key
-		for _, k := range o.gather(buffer[:0], s.index) {
-			if k.at <= now {
+		var buffer [sliceMax]Key
+		for _, k := range o.gather(buffer[:0], s.Index) {
+			if k.At <= now {
 				n++
-			} else if next == 0 || k.at < next {
-				next = k.at
+			} else if next == 0 || k.At < next {
+				next = k.At
 			}
 		}
 		return next == 0 && n < limit
