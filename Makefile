@@ -44,7 +44,7 @@ TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 # CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
 # another package if that, or one that it imports, changed since the branch left BASE. CHECKSEEDS is
 # how many seeds the model of fsm tries; without it, and without the race detector, it tries 2,000.
-CHECKED := ./fsm ./fsm/codec ./fsm/backup ./fsm/machine ./fsm/model ./rpc
+CHECKED := ./fsm ./fsm/codec ./fsm/backup ./fsm/machine ./fsm/model ./fsm/snapshot ./fsm/store ./rpc
 CHECKED_NEVER := $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen/sim ./node/nodetest/flips $(TRIALS)
 BASE ?= main
 CHECKSEEDS ?= 400

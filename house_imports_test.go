@@ -58,8 +58,18 @@ var importTable = []importRow{
 		reason: "a backup is read and written without a machine",
 	},
 	{
+		dir:    "fsm/store",
+		may:    []string{"fsm", "fsm/codec", "fsm/digest"},
+		reason: "records and how they are found; the rules are the machine's",
+	},
+	{
+		dir:    "fsm/snapshot",
+		may:    []string{"fsm", "fsm/backup", "fsm/codec", "fsm/store"},
+		reason: "a snapshot is written from pinned records, without the machine",
+	},
+	{
 		dir:      "fsm/machine",
-		may:      []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest"},
+		may:      []string{"fsm", "fsm/backup", "fsm/codec", "fsm/digest", "fsm/snapshot", "fsm/store"},
 		testMay:  []string{"fsm/fsmtest", "fsm/model"},
 		external: []string{"github.com/google/btree"},
 		reason:   "the machine is pure: what it does not import it cannot ask",
@@ -81,7 +91,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node",
-		may:     []string{"fsm", "fsm/codec", "fsm/machine", "node/..."},
+		may:     []string{"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "node/..."},
 		testMay: []string{"node/nodetest", "node/nodetest/pipetest", "node/clock/clocktest"},
 		external: []string{
 			"github.com/hashicorp", "github.com/armon/go-metrics", "go.etcd.io/bbolt",
@@ -201,7 +211,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "rpc",
-		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit"},
+		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit", "stream"},
 		testMay: []string{"fsm/machine", "node/nodetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -257,8 +267,25 @@ var importTable = []importRow{
 		reason:   "a request is checked against limits and permissions, without the handler that carries it out",
 	},
 	{
-		dir:    "rpc/frame",
-		reason: "the form of sessions is shared by the server and the SDK, so it drags in neither",
+		dir:      "rpc/codec",
+		may:      []string{"rpc/belfry/...", "rpc/check", "rpc/fault", "rpc/spelling", "rpc/wire"},
+		testMay:  []string{"fsm"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "bytes become messages and the reverse: what a message asks for is a method's",
+	},
+	{
+		dir:    "stream",
+		reason: "the multiplexer is shared by the server, the SDK and the nodes, so it drags in none of them",
+	},
+	{
+		dir:      "rpc/inbound",
+		may:      []string{"rpc/belfry/...", "rpc/check", "rpc/fault", "rpc/wire"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
+		reason:   "the bytes of a request are bounded before a codec or a method sees them",
+	},
+	{
+		dir:    "rpc/drain",
+		reason: "a signal knows nothing of what it stops",
 	},
 	{
 		dir:      "rpc/portcheck",
@@ -268,7 +295,7 @@ var importTable = []importRow{
 	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/frame", "rpc/portcheck"},
+			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -407,7 +434,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "jepsen/sim",
-		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/model", "jepsen/..."},
+		may:      []string{"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "fsm/model", "jepsen/..."},
 		external: []string{"github.com/anishathalye/porcupine"},
 		reason:   "the simulator runs the machine itself",
 	},
@@ -463,8 +490,8 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry",
 		may: []string{"access/certs", "access/tokens", "client", "cluster/...", "mirror/...", "node/...", "rpc/...",
-			"fsm", "fsm/backup", "fsm/machine", "cmd/belfry/..."},
-		testMay: []string{"fsm/digest", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
+			"fsm", "fsm/backup", "fsm/machine", "fsm/store", "cmd/belfry/..."},
+		testMay: []string{"fsm/digest", "stream", "client/belfrytest", "cmd/belfry/processtest", "cmd/belfry/cli/clitest",
 			"node/nodetest", "mirror/redistest", "mirror/redistest/aof", "mirror/redistest/redissontest",
 			"mirror/redistest/sourcetest"},
 		external: []string{

@@ -33,7 +33,7 @@ const (
 // is reported.
 var (
 	unfinishedRooms = []string{
-		"client", "fsm/machine", "node",
+		"client", "node",
 		"node/storage", "rpc",
 	}
 	unfinishedWidth = []string{"client", "cluster", "cmd", "fsm", "jepsen", "node", "rpc", "."}

@@ -112,7 +112,7 @@ func (c *Client) Close() error {
 	}
 	c.mu.Unlock()
 	c.work.Wait()
-	c.sessions.close()
+	c.sessions.Close()
 	if c.idle != nil {
 		c.idle.CloseIdleConnections()
 	}

@@ -48,7 +48,7 @@ func (c *Client) free(s *putScratch) {
 	s.data.Data = nil
 	s.chunk.clear()
 	s.chunk.client, s.chunk.results = nil, nil
-	if cap(s.coded) > answerBytesMax {
+	if cap(s.coded) > requestBytesKept {
 		s.coded = nil
 	}
 	c.scratches.Put(s)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // Ack ends a job as done. It may share a round trip with other acks; see [Coalescing]. A second ack
@@ -81,7 +81,7 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]r
 	for _, lease := range leases {
 		*request = appendEntry(*request, lease)
 	}
-	answer, err := hot(ctx, ep, frame.AckBatch, ep.ackBatch, request)
+	answer, err := hot(ctx, ep, stream.AckBatch, ep.ackBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("acking %d jobs: %w", len(leases), err)
 	}

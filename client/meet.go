@@ -27,7 +27,7 @@ func (ep *endpoint) meet(ctx context.Context) error {
 	switch {
 	case err != nil && asking.Err() != nil && ctx.Err() == nil: // a middlebox may swallow the request
 		if _, asked := errors.AsType[*askError](err); asked {
-			ep.sessions.swallowed() // this call and later ones do not ask again
+			ep.sessions.dialer.Swallowed() // this call and later ones do not ask again
 		}
 		return nil
 	case err != nil:

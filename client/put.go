@@ -12,7 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // A PutOption sets one property of a job that is put. The zero value sets nothing.
@@ -306,7 +306,7 @@ func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) (
 		*request = protowire.AppendTag(*request, fieldRequestID, protowire.BytesType)
 		*request = protowire.AppendString(*request, id)
 	}
-	answer, err := hot(ctx, ep, frame.PutBatch, ep.putBatch, request)
+	answer, err := hot(ctx, ep, stream.PutBatch, ep.putBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("putting %d jobs: %w", len(puts), err)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // ReserveOptions are the parameters of [Client.Reserve].
@@ -127,7 +127,7 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 	if *request, err = (proto.MarshalOptions{}).MarshalAppend(*request, req); err != nil {
 		return nil, fmt.Errorf("encoding a reserve: %w", err)
 	}
-	return hot(ctx, ep, frame.Reserve, ep.reserve, request)
+	return hot(ctx, ep, stream.Reserve, ep.reserve, request)
 }
 
 // reserveMany makes one Reserve call of its own. If failed is not nil, it is called after each

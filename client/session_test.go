@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -19,7 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/requestid"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // byConnect counts the calls of a server's hot path that come by Connect.
@@ -141,12 +142,12 @@ func TestOtherWaysHaveNoSessions(t *testing.T) {
 		"broken": func(*http.Request) (*url.URL, error) { return nil, errors.New("broken") },
 	} {
 		transport.Proxy = proxy
-		if newSessions("http://n1:7400", transport, nil, nil, nil, nil) != nil {
+		if newSessions("http://n1:7400", transport, nil, nil, nil, &openSessions{}) != nil {
 			t.Error(name)
 		}
 	}
 	transport.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	if newSessions("http://n1:7400", transport, nil, nil, nil, nil) == nil {
+	if newSessions("http://n1:7400", transport, nil, nil, nil, &openSessions{}) == nil {
 		t.Error("no session without a proxy")
 	}
 }
@@ -197,7 +198,7 @@ func TestAServerThatLeaves(t *testing.T) {
 		go put()
 		synctest.Wait()
 		old := server.sessions()[0]
-		if err := old.send(frame.Header{Kind: frame.Leave}, nil); err != nil {
+		if err := old.send(stream.Header{Kind: stream.Leave}, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -215,7 +216,7 @@ func TestAServerThatLeaves(t *testing.T) {
 		if sizes := server.sizes("PutBatch"); len(sizes) != 1 {
 			t.Errorf("the call was made %d times", len(sizes))
 		}
-		if err := old.send(frame.Header{Kind: frame.Bye}, nil); err != nil {
+		if err := old.send(stream.Header{Kind: stream.Bye}, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -232,7 +233,7 @@ func TestWhatBecameOfCalls(t *testing.T) {
 		want Outcome
 	}{
 		"broken": {func(s *serverSession) { _ = s.conn.Close() }, OutcomeUnknown},
-		"bye":    {func(s *serverSession) { _ = s.send(frame.Header{Kind: frame.Bye}, nil) }, OutcomeNotApplied},
+		"bye":    {func(s *serverSession) { _ = s.send(stream.Header{Kind: stream.Bye}, nil) }, OutcomeNotApplied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -245,7 +246,7 @@ func TestWhatBecameOfCalls(t *testing.T) {
 					t.Fatal(err)
 				}
 				lost, puts := make(chan error, 1), make(chan error, 1)
-				go func() { lost <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+				go func() { lost <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 				go func() {
 					_, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}})
 					puts <- err
@@ -273,8 +274,8 @@ func TestAMuteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mute, other := &sessionServer{Fake: NewFake()}, &sessionServer{Fake: NewFake()}
 		var pings atomic.Int32
-		mute.meets = func(_ *serverSession, h frame.Header) bool {
-			if h.Kind == frame.Ping {
+		mute.meets = func(_ *serverSession, h stream.Header) bool {
+			if h.Kind == stream.Ping {
 				pings.Add(1)
 			}
 			return true
@@ -298,7 +299,7 @@ func TestAClientThatOnlyHears(t *testing.T) {
 		c := startSessions(t, newPipeNet(), nil, server)
 		began := time.Now()
 		var said atomic.Int64 // after began
-		server.meets = func(*serverSession, frame.Header) bool {
+		server.meets = func(*serverSession, stream.Header) bool {
 			said.Store(int64(time.Since(began)))
 			return false
 		}
@@ -314,7 +315,7 @@ func TestAClientThatOnlyHears(t *testing.T) {
 		}
 		answered := make(chan error, calls)
 		for range calls {
-			go func() { answered <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+			go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		}
 		for range calls {
 			if err := <-answered; err != nil {
@@ -333,7 +334,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 		s, theirs := pipedSession(t)
 		answered := make(chan error, 1)
 		request := make([]byte, 100)
-		go func() { answered <- s.call(t.Context(), frame.PutBatch, request, &putBatchAnswer{}) }()
+		go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, request, &putBatchAnswer{}) }()
 		for range 20 + len(request) { // in 24 seconds
 			time.Sleep(200 * time.Millisecond)
 			if _, err := readSlowly(theirs); err != nil {
@@ -341,7 +342,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 			}
 		}
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		slow := append([]byte{byte(frame.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0}, "\xfa\x01\x03abc"...)
+		slow := append([]byte{byte(stream.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0}, "\xfa\x01\x03abc"...)
 		for _, b := range slow { // in 78 seconds
 			time.Sleep(3 * time.Second)
 			if _, err := theirs.Write([]byte{b}); err != nil {
@@ -359,10 +360,10 @@ func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs := pipedSession(t)
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		answer := []byte{byte(frame.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0}
+		answer := []byte{byte(stream.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0}
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 2)
-		go func() { left <- s.call(ctx, frame.PutBatch, nil, &putBatchAnswer{}) }()
+		go func() { left <- callInSession(ctx, s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		synctest.Wait()
 		if _, err := theirs.Write(answer[:len(answer)-1]); err != nil {
 			t.Fatal(err)
@@ -372,7 +373,7 @@ func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) || time.Since(began) > 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		go func() { left <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+		go func() { left <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		synctest.Wait()
 		next := append(answer[len(answer)-1:len(answer):len(answer)], answer...)
 		next[8] = 2
@@ -396,9 +397,9 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 		}
 		hold := holding(server)
 		answered := make(chan error, 1)
-		go func() { answered <- s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{}) }()
+		go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		time.Sleep(2 * sessionIdle)
-		if !s.takes() {
+		if !s.Takes() {
 			t.Error("a session that waits for an answer was closed")
 		}
 		hold()
@@ -406,7 +407,7 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(sessionIdle)
-		if s.takes() || c.sessions.count() != 0 {
+		if s.Takes() || c.sessions.Len() != 0 {
 			t.Error("the session is still open")
 		}
 		if useAll(t, c); server.count() != 2 {
@@ -416,11 +417,14 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 }
 
 // pipedSession returns a session that has been opened, and the server's side of its connection.
-func pipedSession(t *testing.T) (s *session, theirs net.Conn) {
+func pipedSession(t testing.TB) (s *stream.Caller, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	conn := &activityConn{Conn: ours, began: time.Now()}
 	var open openSessions
-	t.Cleanup(open.close)
-	return open.start(conn, newReader(conn), &requestid.Clock{}), theirs
+	t.Cleanup(open.Close)
+	s, err := open.Open(t.Context(), ours, sessionConfig(&requestid.Clock{}), func(net.Conn, *bufio.Reader) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, theirs
 }

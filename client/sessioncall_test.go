@@ -19,8 +19,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/belfrydb/belfry/client/internal/requestid"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // TestACallersContextEndsItsCallOnly: the server hears of it, and the other calls go on.
@@ -83,11 +82,11 @@ func TestFailuresOfSessions(t *testing.T) {
 
 // TestAnAnswerThatMakesNoSense is not asked for again: it would be the same.
 func TestAnAnswerThatMakesNoSense(t *testing.T) {
-	for _, kind := range []frame.Kind{frame.Answer, frame.Failure} {
+	for _, kind := range []stream.Kind{stream.Answer, stream.Failure} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
-			server.meets = func(s *serverSession, h frame.Header) bool {
-				return h.Kind == frame.Call && s.send(frame.Header{Kind: kind, ID: h.ID}, []byte{0xff}) == nil
+			server.meets = func(s *serverSession, h stream.Header) bool {
+				return h.Kind == stream.Call && s.send(stream.Header{Kind: kind, ID: h.ID}, []byte{0xff}) == nil
 			}
 			c := startSessions(t, newPipeNet(), nil, server)
 			_, err := c.Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
@@ -163,13 +162,13 @@ func TestCloseEndsSessions(t *testing.T) {
 		put := func(at *endpoint) {
 			s, err := at.sessions.get(t.Context())
 			if err == nil {
-				err = s.call(t.Context(), frame.PutBatch, nil, &putBatchAnswer{})
+				err = callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{})
 			}
 			results <- err
 		}
 		go put(c.endpoints.all[0])
 		synctest.Wait()
-		if err := server.sessions()[0].send(frame.Header{Kind: frame.Leave}, nil); err != nil { // it does not say Bye
+		if err := server.sessions()[0].send(stream.Header{Kind: stream.Leave}, nil); err != nil { // it does not say Bye
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -201,14 +200,14 @@ func TestCloseEndsSessions(t *testing.T) {
 			t.Errorf("%q, %v", line, err)
 		}
 		go func() { _, _ = io.Copy(io.Discard, in) }()
-		if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+frame.Protocol+"\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-dialing; !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%v", err)
 		}
-		if c.sessions.count() != 0 {
-			t.Errorf("%d sessions are open", c.sessions.count())
+		if c.sessions.Len() != 0 {
+			t.Errorf("%d sessions are open", c.sessions.Len())
 		}
 		if s, err := c.endpoints.all[0].sessions.get(t.Context()); s != nil || err != nil {
 			t.Errorf("a session after Close: %v", err)
@@ -218,8 +217,8 @@ func TestCloseEndsSessions(t *testing.T) {
 
 // TestBrokenRulesOfServers end the session.
 func TestBrokenRulesOfServers(t *testing.T) {
-	for name, h := range map[string]frame.Header{
-		"call": {Kind: frame.Call}, "kind": {Kind: 99}, "ping with payload": {Kind: frame.Ping}, "leave with payload": {Kind: frame.Leave},
+	for name, h := range map[string]stream.Header{
+		"call": {Kind: stream.Call}, "kind": {Kind: 99}, "ping with payload": {Kind: stream.Ping}, "leave with payload": {Kind: stream.Leave},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
@@ -229,20 +228,20 @@ func TestBrokenRulesOfServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			for _, own := range []frame.Header{{Kind: frame.Ping}, {Kind: frame.Pong}, {Kind: frame.Answer, ID: 77}} { // in order, even if nobody waits
+			for _, own := range []stream.Header{{Kind: stream.Ping}, {Kind: stream.Pong}, {Kind: stream.Answer, ID: 77}} { // in order, even if nobody waits
 				if err := server.sessions()[0].send(own, nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			synctest.Wait()
-			if !s.takes() {
+			if !s.Takes() {
 				t.Fatal("the session has ended")
 			}
 			if err := server.sessions()[0].send(h, []byte("x")); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			if s.takes() || c.sessions.count() != 0 {
+			if s.Takes() || c.sessions.Len() != 0 {
 				t.Errorf("%s: the session goes on", name)
 			}
 		})
@@ -260,20 +259,16 @@ func FuzzSessionAnswers(f *testing.F) {
 	f.Add([]byte("\x04\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x07\x08\x03"))
 	f.Add([]byte("\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		ours, theirs := net.Pipe()
-		conn := &activityConn{Conn: ours, began: time.Now()}
-		var open openSessions
-		s := open.start(conn, newReader(conn), &requestid.Clock{})
+		s, theirs := pipedSession(t)
 		var calls sync.WaitGroup
 		for _, answer := range []wireDecoder{&putBatchAnswer{}, &reserveAnswer{}} {
-			calls.Go(func() { _ = s.call(t.Context(), frame.PutBatch, nil, answer) })
+			calls.Go(func() { _ = callInSession(t.Context(), s, stream.PutBatch, nil, answer) })
 		}
 		var reading sync.WaitGroup
 		reading.Go(func() { _, _ = io.Copy(io.Discard, theirs) })
 		_, _ = theirs.Write(data) // it may end before all is read
 		theirs.Close()
 		calls.Wait()
-		open.close()
 		reading.Wait()
 	})
 }

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // A sessionServer serves sessions over a fake, and all else by Connect.
@@ -29,7 +29,7 @@ type sessionServer struct {
 	// refuse, if not 0, is the status with which upgrades are refused.
 	refuse int
 	// meets, if not nil, is asked about each frame; true means that the frame was dealt with.
-	meets func(s *serverSession, h frame.Header) bool
+	meets func(s *serverSession, h stream.Header) bool
 	asked int // for sessions
 	open  []*serverSession
 }
@@ -37,7 +37,7 @@ type sessionServer struct {
 // A serverSession is one that a sessionServer has.
 type serverSession struct {
 	conn net.Conn
-	out  *frame.Writer
+	out  *stream.Writer
 }
 
 func (s *sessionServer) sessions() []*serverSession {
@@ -60,7 +60,7 @@ func (s *sessionServer) count() int {
 
 // ServeHTTP implements http.Handler.
 func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != frame.Path {
+	if r.URL.Path != stream.SessionPath {
 		s.Handler().ServeHTTP(w, r)
 		return
 	}
@@ -77,10 +77,10 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+frame.Protocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+"\r\n\r\n"); err != nil {
 		return
 	}
-	session := &serverSession{conn: conn, out: frame.NewWriter(conn, time.Minute)}
+	session := &serverSession{conn: conn, out: stream.NewWriter(conn, stream.Limit{Wait: time.Minute})}
 	s.set(func(s *sessionServer) { s.open = append(s.open, session) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -98,7 +98,7 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *sessionServer) read(ctx context.Context, session *serverSession, in *bufio.Reader, running *sync.WaitGroup) {
 	calls := map[uint32]context.CancelFunc{}
 	for {
-		h, err := frame.ReadHeader(in)
+		h, err := stream.ReadHeader(in)
 		if err != nil {
 			return
 		}
@@ -111,43 +111,44 @@ func (s *sessionServer) read(ctx context.Context, session *serverSession, in *bu
 		s.mu.Unlock()
 		switch {
 		case meets != nil && meets(session, h):
-		case h.Kind == frame.Call:
+		case h.Kind == stream.Call:
 			ctx, cancel := context.WithCancel(ctx)
 			calls[h.ID] = cancel
 			running.Go(func() { session.answer(ctx, s.Fake, h, payload) })
-		case h.Kind == frame.Cancel:
+		case h.Kind == stream.Cancel:
 			calls[h.ID]()
-		case h.Kind == frame.Ping:
-			_ = session.send(frame.Header{Kind: frame.Pong}, nil)
+		case h.Kind == stream.Ping:
+			_ = session.send(stream.Header{Kind: stream.Pong}, nil)
 		}
 	}
 }
 
-func (s *serverSession) send(h frame.Header, payload []byte) error {
-	return s.out.Send(context.Background(), h, payload)
+func (s *serverSession) send(h stream.Header, payload []byte) error {
+	_, err := s.out.Send(context.Background(), h, payload)
+	return err
 }
 
 // answer carries out a call.
-func (s *serverSession) answer(ctx context.Context, f *Fake, h frame.Header, payload []byte) {
+func (s *serverSession) answer(ctx context.Context, f *Fake, h stream.Header, payload []byte) {
 	var res proto.Message
 	var err error
 	switch h.Method {
-	case frame.PutBatch:
+	case stream.PutBatch:
 		res, err = carry(ctx, payload, &belfryv1.PutBatchRequest{}, f.PutBatch)
-	case frame.AckBatch:
+	case stream.AckBatch:
 		res, err = carry(ctx, payload, &belfryv1.AckBatchRequest{}, f.AckBatch)
-	case frame.Reserve:
+	case stream.Reserve:
 		res, err = carry(ctx, payload, &belfryv1.ReserveRequest{}, f.Reserve)
 	}
-	kind := frame.Answer
+	kind := stream.Answer
 	if err != nil {
-		kind, res = frame.Failure, statusOf(err)
+		kind, res = stream.Failure, statusOf(err)
 	}
 	data, err := proto.Marshal(res)
 	if err != nil {
 		panic(err)
 	}
-	_ = s.send(frame.Header{Kind: kind, ID: h.ID, Number: time.Now().UnixMilli()}, data)
+	_ = s.send(stream.Header{Kind: kind, ID: h.ID, Number: time.Now().UnixMilli()}, data)
 }
 
 func carry[Q proto.Message, R proto.Message](ctx context.Context, payload []byte, req Q, call func(context.Context, Q) (R, error)) (proto.Message, error) {
@@ -194,11 +195,4 @@ func (n *pipeNet) dialed() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.dials
-}
-
-// count gives how many sessions are open.
-func (o *openSessions) count() int {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return len(o.all)
 }

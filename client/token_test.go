@@ -81,9 +81,9 @@ func TestCallsCarryTheToken(t *testing.T) {
 		if came := server.take(); !slices.Contains(came, belfryv1connect.QueueServiceGetProcedure+" Bearer "+token) {
 			t.Errorf("calls carried %q, want %s", came, token)
 		}
-		if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.carries != token {
-			t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, c.endpoints.all[0].sessions.carries,
-				sessions, token)
+		if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.dialer.Carries() != token {
+			carries := c.endpoints.all[0].sessions.dialer.Carries()
+			t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, carries, sessions, token)
 		}
 	}
 	call(one, 1)

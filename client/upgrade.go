@@ -10,14 +10,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/client/internal/requestid"
-	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/portcheck"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // sessions makes and keeps the session with one server. It is nil where sessions are not possible:
@@ -29,34 +28,26 @@ type sessions struct {
 	token     *heldToken
 	clock     *requestid.Clock
 	open      *openSessions
-	dialing   chan struct{} // holds one value while a call dials
-
-	mu       sync.Mutex
-	current  *session
-	carries  string        // the token of current
-	barred   time.Time     // no session is requested with barredTo before this time
-	barredTo string        // the token with which the server, or a middlebox, refused
-	bar      time.Duration // the length of the last bar
-	failure  error         // the error of the last attempt to connect; nil if it did not fail
-	failedAt time.Time
+	dialer    *stream.Dialer
 }
 
 const (
 	// sessionBarMin is how long the client asks for no session after a server, or a middlebox,
-	// refused one. It doubles with each further refusal, up to sessionBarMax, because calls wait
-	// while a request for a session goes unanswered.
+	// refused one. It doubles with each further refusal, up to sessionBarMax.
 	sessionBarMin = 10 * time.Second
 	sessionBarMax = 10 * time.Minute
 )
 
 // newSessions returns the sessions of the server at a base URL. secure is the TLS configuration for
 // https, nil for the system's. Without a token calls carry none.
-func newSessions(base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock,
-	open *openSessions) *sessions {
+func newSessions(
+	base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock,
+	open *openSessions,
+) *sessions {
 	if transport == nil {
 		return nil
 	}
-	target, err := url.Parse(base + frame.Path)
+	target, err := url.Parse(base + stream.SessionPath)
 	if err != nil {
 		return nil
 	}
@@ -65,94 +56,24 @@ func newSessions(base string, transport *http.Transport, secure *tls.Config, tok
 			return nil
 		}
 	}
-	return &sessions{
-		target: target, transport: transport, tls: secure, token: token, clock: clock, open: open,
-		dialing: make(chan struct{}, 1),
-	}
+	p := &sessions{target: target, transport: transport, tls: secure, token: token, clock: clock, open: open}
+	p.dialer = stream.NewDialer(&open.Callers, stream.DialerConfig{
+		Dial: p.dial, Key: token.get, BarMin: sessionBarMin, BarMax: sessionBarMax,
+	})
+	return p
 }
 
 // get returns the session, and makes one if there is none. Nil without an error means that calls
 // use Connect.
-func (p *sessions) get(ctx context.Context) (*session, error) {
+func (p *sessions) get(ctx context.Context) (*stream.Caller, error) {
 	if p == nil {
 		return nil, nil
 	}
-	if s, known := p.now(); known {
-		return s, nil
+	s, err := p.dialer.Get(ctx)
+	if err != nil {
+		return nil, notSent(err)
 	}
-	asked := time.Now()
-	select {
-	case p.dialing <- struct{}{}:
-		defer func() { <-p.dialing }()
-	case <-ctx.Done():
-		return nil, notSent(context.Cause(ctx))
-	}
-	if s, known := p.now(); known {
-		return s, nil // another call was faster
-	}
-	if err := p.failedSince(asked); err != nil {
-		return nil, err
-	}
-	token := p.token.get()
-	s, err := p.dial(ctx, token)
-	return s, p.dialed(ctx, s, token, err)
-}
-
-// now returns the present session, nil if there can be none. known is false if get should make one.
-func (p *sessions) now() (s *session, known bool) {
-	token := p.token.get()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.current != nil && p.carries == token && p.current.takes() { // the session of an earlier token ends by being idle
-		return p.current, true
-	}
-	return nil, p.barredTo == token && time.Now().Before(p.barred) || p.open.isClosed()
-}
-
-// failedSince returns the error with which another caller has found since asked that the server is
-// out of reach. Callers that waited for that attempt do not try again one after the other.
-func (p *sessions) failedSince(asked time.Time) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.failedAt.After(asked) {
-		return p.failure
-	}
-	return nil
-}
-
-// dialed records how an attempt ended. It returns the error for the call that made the attempt.
-// Without an error and without a session, calls use Connect.
-func (p *sessions) dialed(ctx context.Context, s *session, token string, err error) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch {
-	case err == nil:
-		p.current, p.carries, p.failure, p.bar = s, token, nil, 0
-	case ctx.Err() != nil:
-		return notSent(err) // the error does not concern the server
-	case unsent(err):
-		p.failure, p.failedAt = notSent(err), time.Now()
-	default:
-		p.failure = nil
-		p.barLocked(token)
-	}
-	return p.failure
-}
-
-// barLocked stops requests for a session with a token for a while: calls use Connect. Called with
-// mu held.
-func (p *sessions) barLocked(token string) {
-	p.bar = min(max(2*p.bar, sessionBarMin), sessionBarMax)
-	p.barred, p.barredTo = time.Now().Add(p.bar), token
-}
-
-// swallowed records that a request for a session went unanswered. Only the request's caller can
-// tell that from its own departure.
-func (p *sessions) swallowed() {
-	token := p.token.get()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.barLocked(token)
+	return s, nil
 }
 
 // An askError is the failure of a request for a session on a connection that was made.
@@ -165,33 +86,27 @@ func (e *askError) Error() string { return fmt.Sprintf("asking %s for a session:
 func (e *askError) Unwrap() error { return e.cause }
 
 // dial connects to the server and asks for a session.
-func (p *sessions) dial(ctx context.Context, token string) (_ *session, err error) {
+func (p *sessions) dial(ctx context.Context, token string) (*stream.Caller, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	plain, err := p.connect(ctx)
-	if err != nil {
+	if err == nil {
+		var s *stream.Caller
+		s, err = p.open.Open(ctx, plain, sessionConfig(p.clock), func(conn net.Conn, in *bufio.Reader) error {
+			return p.ask(conn, in, token)
+		})
+		switch {
+		case err == nil:
+			return s, nil
+		case errors.Is(err, net.ErrClosed): // by the client
+			return nil, err
+		}
+		err = &askError{host: p.target.Host, cause: err}
+	}
+	if unsent(err) {
 		return nil, err
 	}
-	conn := &activityConn{Conn: plain, began: time.Now()}
-	defer func() {
-		if err != nil {
-			_ = conn.Close() // it leads nowhere
-		}
-	}()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // one that takes none has ended
-	in := bufio.NewReaderSize(conn, sessionBuffer)
-	err = p.ask(conn, in, token)
-	if !stop() && err == nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, &askError{host: p.target.Host, cause: err}
-	}
-	s := p.open.start(conn, in, p.clock)
-	if s == nil {
-		return nil, notSent(net.ErrClosed)
-	}
-	return s, nil
+	return nil, &stream.RefusedError{Cause: err}
 }
 
 // connect makes the connection, with TLS for https.
@@ -221,10 +136,7 @@ func (p *sessions) connect(ctx context.Context) (net.Conn, error) {
 
 // ask sends the request for an upgrade and reads the answer.
 func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
-	req := &http.Request{
-		Method: http.MethodGet, URL: p.target, Host: p.target.Host, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {frame.Protocol}},
-	}
+	req := stream.NewUpgrade(p.target, stream.SessionProtocol)
 	authorize(req.Header, token)
 	sent := time.Now()
 	if err := req.Write(conn); err != nil {
@@ -245,9 +157,8 @@ func (p *sessions) ask(conn net.Conn, in *bufio.Reader, token string) error {
 			return err
 		}
 	}
-	if res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != frame.Protocol {
-		_ = res.Body.Close() // the connection is not used any more
-		return fmt.Errorf("the answer is %s", res.Status)
+	if err := stream.Upgraded(res, stream.SessionProtocol); err != nil {
+		return err
 	}
 	p.clock.Observe(sent, res.Header)
 	return nil
@@ -283,7 +194,7 @@ const requestBytesKept = 256 << 10
 func hot[A any, P interface {
 	*A
 	wireDecoder
-}](ctx context.Context, ep *endpoint, method frame.Method, byConnect *connect.Client[rawRequest, A],
+}](ctx context.Context, ep *endpoint, method stream.Method, byConnect *connect.Client[rawRequest, A],
 	request *[]byte) (*A, error) {
 	s, err := ep.sessions.get(ctx)
 	if err != nil {
@@ -291,7 +202,7 @@ func hot[A any, P interface {
 	}
 	if s != nil {
 		answer := P(new(A))
-		err := s.call(ctx, method, *request, answer)
+		err := callInSession(ctx, s, method, *request, answer)
 		ep.sessions.free(request) // by Connect it may be read for longer
 		if err != nil {
 			return nil, err

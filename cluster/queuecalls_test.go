@@ -61,6 +61,20 @@ func TestCreateThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	})
 }
 
+// TestRefusalThroughAFollower: an entry that the catalog's leader refuses is known as not applied at
+// the node that forwarded it.
+func TestRefusalThroughAFollower(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		_, all := threeMembers(t, dir)
+		_, others := leads(t, catalog.GroupName, all)
+		_, err := others[0].cluster.CreateQueue(t.Context(), "wide", testShards+1, fsm.Settings{})
+		if err == nil || node.OutcomeOf(err) != node.NotApplied {
+			t.Errorf("creating a queue that is too wide gives %v", err)
+		}
+	})
+}
+
 // A node that is in contact with its leader, and gets none of its entries, says so in time:
 // nothing was done, or, if the leader did it, the outcome is unknown.
 func TestNodeThatGetsNoEntriesIsWaitedForWithinBounds(t *testing.T) {

@@ -2,10 +2,10 @@
 // they answer, the queries and their readings, settings, records, times and formats. DESIGN.md has
 // the rules.
 //
-// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/codec has
-// their bytes, fsm/digest their hashes, fsm/backup the stream of a backup. None has a clock,
-// randomness, a goroutine, a lock, a log or I/O, and none ranges over a map. A test walks the
-// syntax trees for all of these.
+// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/store has
+// the records, fsm/snapshot the stream of a snapshot, fsm/codec the bytes of commands, fsm/digest
+// the hashes, fsm/backup the stream of a backup. None has a clock, randomness, a goroutine, a lock,
+// a log or I/O, and none ranges over a map. A test walks the syntax trees for all of these.
 //
 // # Life of a job
 //

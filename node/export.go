@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -55,7 +55,7 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 }
 
 // capture takes a snapshot of the machine. The caller must call release.
-func (s *shard) capture() (snapshot *machine.Snapshot, release func()) {
+func (s *shard) capture() (snapshot *snapshot.Snapshot, release func()) {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
 	m := s.replica.machine.(shardMachine).m

@@ -6,6 +6,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/node/propose"
 )
 
@@ -45,7 +46,7 @@ func (s shardMachine) Digest() uint64 { return s.m.Digest() }
 
 // shardSnapshot is a snapshot together with the machine that it must be given back to.
 type shardSnapshot struct {
-	*machine.Snapshot
+	*snapshot.Snapshot
 	m *machine.Machine
 }
 

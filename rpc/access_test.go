@@ -20,8 +20,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
-	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/wire"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // tokenMemory keeps tokens in memory. It is an Authenticator, and with a catalog a TokenKeeper.
@@ -342,23 +342,23 @@ func TestTokenEndsSessions(t *testing.T) {
 		k := newTalkWith(t, keeper, text)
 		put := &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{Queue: "q"}, {Queue: "r"}}}
 		answer := &belfryv1.PutBatchResponse{}
-		k.call(1, frame.PutBatch, put)
+		k.call(1, stream.PutBatch, put)
 		k.answer(1, answer)
 		if answer.Results[0].GetPut() == nil || answer.Results[1].GetError().GetReason() != belfryv1.Reason_REASON_FORBIDDEN {
 			t.Errorf("%v", answer)
 		}
-		k.call(2, frame.Reserve, &belfryv1.ReserveRequest{Queues: []string{"q"}})
+		k.call(2, stream.Reserve, &belfryv1.ReserveRequest{Queues: []string{"q"}})
 		if f := k.failure(2); connect.Code(f.GetCode()) != connect.CodePermissionDenied {
 			t.Errorf("a Reserve: %v", f)
 		}
 		if _, err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		k.call(3, frame.PutBatch, put)
+		k.call(3, stream.PutBatch, put)
 		if f := k.failure(3); connect.Code(f.GetCode()) != connect.CodeUnauthenticated {
 			t.Errorf("after its end: %v", f)
 		}
-		k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+		k.write(rawFrame(stream.Header{Kind: stream.Ping}, nil))
 		<-k.ended // an idle client sends a Ping
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -321,7 +322,7 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	for i, wanted := range req.GetStates() {
 		held, ok := wire.HeldState(wanted)
 		if !ok {
-			c.Fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(wanted)))
+			c.Fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", codec.QuotedEnum(wanted)))
 		}
 		states |= fsm.Set(held)
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
 	"github.com/belfrydb/belfry/rpc/wire"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // refusalLinesMax is how many lines about refused calls the audit log has at once.
@@ -61,15 +61,15 @@ func TestRefusalsInSessionsAreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := s.raw("GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol + "\r\nAuthorization: Bearer " + put + "\r\n\r\n")
+	conn := s.raw("GET " + stream.SessionPath + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + stream.SessionProtocol + "\r\nAuthorization: Bearer " + put + "\r\n\r\n")
 	in := bufio.NewReader(conn)
 	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%v, %v", res, err)
 	}
-	if _, err := conn.Write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(request))}, request)); err != nil {
+	if _, err := conn.Write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(request))}, request)); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := frame.ReadHeader(in); err != nil || h.Kind != frame.Failure {
+	if h, err := stream.ReadHeader(in); err != nil || h.Kind != stream.Failure {
 		t.Fatalf("%+v, %v; want a refusal", h, err)
 	}
 	want := "msg=audit token=" + id + " address=" + conn.LocalAddr().String() + " procedure=/belfry.v1.QueueService/Reserve outcome=\"permission_denied: "

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
 // backupChunkBytes bounds the bytes of one message of a backup.
@@ -23,12 +24,12 @@ const backupChunkBytes = 512 << 10
 
 // Backup implements AdminService.
 func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, stream *connect.ServerStream[belfryv1.BackupResponse]) error {
-	body := streamOf(ctx)
-	body.arrived() // else the time limit of an arriving request would end the call
+	body := inbound.StreamOf(ctx)
+	body.Arrived() // else the time limit of an arriving request would end the call
 	// A server that stops does not wait for a backup, nor for a client that does not read it.
-	ctx, end := s.drain.until(ctx)
+	ctx, end := s.drain.Until(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, body.limitEndOfResponse)()
+	defer context.AfterFunc(ctx, body.LimitEndOfResponse)()
 	v := s.look(ctx)
 	sink := &backupSink{send: stream.Send}
 	for i := range v.shards {
@@ -39,7 +40,7 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	_, _ = rand.Read(header.ID[:]) // never fails
 	b := &backupCall{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
 	err := s.backUp(ctx, b)
-	if err != nil && s.drain.hasStarted() {
+	if err != nil && s.drain.HasStarted() {
 		return fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err == nil {

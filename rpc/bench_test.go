@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkPut(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	text, err := JSON().Marshal(put)
+	text, err := codec.JSON().Marshal(put)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -69,22 +70,6 @@ func BenchmarkPut(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// BenchmarkEncodeJobs is the JSON of a reserve of 100 jobs of 100 bytes.
-func BenchmarkEncodeJobs(b *testing.B) {
-	job := sampleMessages()[1].(*belfryv1.Job)
-	job.Body = &belfryv1.Job_Data{Data: bytes.Repeat([]byte("x"), 100)}
-	res := &belfryv1.ReserveResponse{}
-	for range 100 {
-		res.Jobs = append(res.Jobs, job)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := JSON().Marshal(res); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -84,18 +86,18 @@ type pair struct {
 func newPair(t testing.TB) *pair {
 	t.Helper()
 	limits := check.DefaultLimits()
-	return pairOf(t, newBounds(&limits))
+	return pairOf(t, codec.NewBounds(&limits))
 }
 
 // pairOf is newPair with bounds that are there.
-func pairOf(t testing.TB, b bounds) *pair {
+func pairOf(t testing.TB, b codec.Bounds) *pair {
 	t.Helper()
 	service := func() *queueService {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: newDrain(),
-			fastPath: fastPath{codec: binaryCodec{bounds: b}}, // and one request at a time, so that both do everything in the same order
+			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
+			fastPath: fastPath{codec: codec.Binary{Bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}
 	return &pair{t, service(), service()}
@@ -116,7 +118,7 @@ func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
 				return s.putBatchBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return slowPath(ctx, s.fastPath.codec, request, nil, s.PutBatch)
+				return codec.SlowPath(ctx, s.fastPath.codec, request, nil, s.PutBatch)
 			},
 		},
 		"AckBatch": {
@@ -125,7 +127,7 @@ func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
 				return s.ackBatchBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return slowPath(ctx, s.fastPath.codec, request, nil, s.AckBatch)
+				return codec.SlowPath(ctx, s.fastPath.codec, request, nil, s.AckBatch)
 			},
 		},
 		"Reserve": {
@@ -134,7 +136,7 @@ func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
 				return s.reserveBytes(ctx, request, []byte("before"))
 			},
 			func(s *queueService, request []byte) ([]byte, error) {
-				return slowPath(ctx, s.fastPath.codec, request, nil, s.Reserve)
+				return codec.SlowPath(ctx, s.fastPath.codec, request, nil, s.Reserve)
 			},
 		},
 	}
@@ -188,25 +190,6 @@ func faultText(err error) string {
 	return f.Code().String() + " " + f.Field + " " + f.Error() + " " + f.Outcome().String() + " " + f.RetryAfter.String()
 }
 
-// TestBinaryCodec: other messages go their way, and what is no message is refused.
-func TestBinaryCodec(t *testing.T) {
-	put := fullPut()
-	data, err := binaryCodec{}.Marshal(put)
-	stable, stableErr := binaryCodec{}.MarshalStable(put)
-	got := &belfryv1.PutRequest{}
-	if err != nil || stableErr != nil || !bytes.Equal(data, stable) || (binaryCodec{}).Unmarshal(data, got) != nil || !proto.Equal(put, got) {
-		t.Errorf("there and back: %v from %x (%v), %x (%v)", got, data, err, stable, stableErr)
-	}
-	_, err = binaryCodec{}.Marshal("text")
-	_, stableErr = binaryCodec{}.MarshalStable("text")
-	if err == nil || stableErr == nil || (binaryCodec{}).Unmarshal(nil, "text") == nil {
-		t.Error("a string was taken for a message")
-	}
-	if !(binaryCodec{}).IsBinary() || (binaryCodec{}).Name() != "proto" {
-		t.Error("Connect would not find the codec, or take its bytes for text")
-	}
-}
-
 // FuzzBatchWire compares the fast path with the slow path.
 func FuzzBatchWire(f *testing.F) {
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"}))
@@ -214,7 +197,7 @@ func FuzzBatchWire(f *testing.F) {
 	f.Add(encode(f, &belfryv1.AckBatchRequest{Leases: []string{wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1, Fence: 2}), "x"}, RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 3, Ttr: durationpb.New(time.Minute)}))
 	f.Add(bytesField(nil, 1, bytesField(bytesField(nil, 3, varintField(nil, 1, 8)), 3, varintField(nil, 2, 9))))
-	b := newPair(f).fast.fastPath.codec.bounds
+	b := newPair(f).fast.fastPath.codec.Bounds
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p := pairOf(t, b)
 		p.same("PutBatch", data)
@@ -224,4 +207,23 @@ func FuzzBatchWire(f *testing.F) {
 			p.same("Reserve", data)
 		}
 	})
+}
+
+// TestBinaryCodec: other messages go their way, and what is no message is refused.
+func TestBinaryCodec(t *testing.T) {
+	put := fullPut()
+	data, err := codec.Binary{}.Marshal(put)
+	stable, stableErr := codec.Binary{}.MarshalStable(put)
+	got := &belfryv1.PutRequest{}
+	if err != nil || stableErr != nil || !bytes.Equal(data, stable) || (codec.Binary{}).Unmarshal(data, got) != nil || !proto.Equal(put, got) {
+		t.Errorf("there and back: %v from %x (%v), %x (%v)", got, data, err, stable, stableErr)
+	}
+	_, err = codec.Binary{}.Marshal("text")
+	_, stableErr = codec.Binary{}.MarshalStable("text")
+	if err == nil || stableErr == nil || (codec.Binary{}).Unmarshal(nil, "text") == nil {
+		t.Error("a string was taken for a message")
+	}
+	if !(codec.Binary{}).IsBinary() || (codec.Binary{}).Name() != "proto" {
+		t.Error("Connect would not find the codec, or take its bytes for text")
+	}
 }

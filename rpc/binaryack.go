@@ -13,6 +13,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -27,7 +28,7 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 	requestID, ok := b.read(c, request)
 	if !ok {
 		b.release(&s.fastPath.acks)
-		return slowPath(ctx, s.fastPath.codec, request, dst, s.AckBatch)
+		return codec.SlowPath(ctx, s.fastPath.codec, request, dst, s.AckBatch)
 	}
 	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.Permissions.Refusals())
 	s.ackAll(ctx, requestID, b)

@@ -17,6 +17,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -27,10 +28,10 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 	if !ok {
 		b = &putBatch{}
 	}
-	r := putReader{batch: b, check: s.checker(ctx, tokens.Put), bounds: s.fastPath.codec.bounds, request: request}
+	r := putReader{batch: b, check: s.checker(ctx, tokens.Put), bounds: s.fastPath.codec.Bounds, request: request}
 	if !r.read() {
 		b.release(&s.fastPath.puts)
-		return slowPath(ctx, s.fastPath.codec, request, dst, s.PutBatch)
+		return codec.SlowPath(ctx, s.fastPath.codec, request, dst, s.PutBatch)
 	}
 	s.auditEntries(ctx, belfryv1connect.QueueServicePutBatchProcedure, r.check.Permissions.Refusals())
 	s.putAll(ctx, r.requestID, b)
@@ -110,7 +111,7 @@ func (b *putBatch) release(to *sync.Pool) {
 	clear(b.commands)
 	b.all, b.puts, b.answers, b.commands, b.bodies = b.all[:0], b.puts[:0], b.answers[:0], b.commands[:0], b.bodies[:0]
 	b.queue, b.several = "", false
-	if cap(b.bodies) <= bufferBytesKept {
+	if cap(b.bodies) <= codec.BufferBytesKept {
 		to.Put(b)
 	}
 }
@@ -137,7 +138,7 @@ const (
 type putReader struct {
 	batch   *putBatch
 	check   *check.Request
-	bounds  bounds
+	bounds  codec.Bounds
 	request []byte
 
 	requestID string
@@ -191,7 +192,7 @@ func (r *putReader) entry(data []byte) (size int, ok bool) {
 		r.batch.name(put.Queue)
 		return size, true
 	}
-	if !r.bounded && r.bounds.binary(r.request, &belfryv1.PutBatchRequest{}) != nil {
+	if !r.bounded && r.bounds.CheckBinary(r.request, &belfryv1.PutBatchRequest{}) != nil {
 		return 0, false
 	}
 	r.bounded = true

@@ -69,8 +69,10 @@ func (f *fakeCluster) note(format string, args ...any) error {
 func (f *fakeCluster) Drain(_ context.Context, id string, keep int) error {
 	return f.note("drain %s keeping %d", id, keep)
 }
+
 func (f *fakeCluster) Undrain(_ context.Context, id string) error { return f.note("undrain %s", id) }
-func (f *fakeCluster) Remove(_ context.Context, id string) error  { return f.note("remove %s", id) }
+
+func (f *fakeCluster) Remove(_ context.Context, id string) error { return f.note("remove %s", id) }
 
 func (f *fakeCluster) TransferLeader(_ context.Context, t backend.Transfer) error {
 	return f.note("transfer %d from %s to %s", t.Shard, t.From, t.To)

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/belfrydb/belfry/rpc/backend"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // unreachedNode is a running node to which other nodes cannot connect.

@@ -3,8 +3,9 @@ package rpc
 import (
 	"testing"
 
-	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // TestReachProblems: who cannot connect to whom is said with the address that was tried, and a node that is gone is only gone.

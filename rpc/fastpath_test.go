@@ -195,16 +195,3 @@ func TestBytesInEveryProtocol(t *testing.T) {
 		})
 	}
 }
-
-// TestAnswerIsWrittenOnce: the memory of an answer is somebody else's after it was written.
-func TestAnswerIsWrittenOnce(t *testing.T) {
-	codec := binaryCodec{buffers: &buffers{}}
-	data := []byte("answer")
-	a := &bytesAnswer{binary: &data}
-	if got, err := codec.Marshal(a); string(got) != "answer" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if got, err := codec.Marshal(a); err == nil {
-		t.Errorf("written twice: %q", got)
-	}
-}

@@ -25,9 +25,12 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/metrics"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // Config configures a handler. Node, Catalog, Cluster, Logger and Registry are required.
@@ -108,7 +111,7 @@ type handler struct {
 	limits  check.Limits
 	name    string
 	logger  *slog.Logger
-	drain   *drain
+	drain   *drain.Signal
 	queues  *queueService
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
@@ -130,11 +133,13 @@ type handler struct {
 	// sessions carry.
 	interceptor    *interceptor
 	authorizer     *auth.Authorizer
-	sessions       sessions
-	sessionMethods map[frame.Method]sessionMethod
-	buffers        *buffers // of requests and answers
+	sessions       *stream.Server
+	sessionMethods map[stream.Method]sessionMethod
+	buffers        *codec.Buffers // of requests and answers
 	requestBytes   *requestBytes
 
+	// bodies bounds the bodies of requests; bodyBytesInFlight counts what all of them hold.
+	bodies            *inbound.Limiter
 	bodyBytesInFlight atomic.Int64
 	// streams counts the open streams.
 	streams atomic.Int64
@@ -174,17 +179,18 @@ func newHandler(cfg Config) (*handler, error) {
 		return nil, err
 	}
 	h := &handler{
-		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: newDrain(),
+		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
 		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
 	}
-	binary := binaryCodec{bounds: newBounds(&cfg.Limits), buffers: &buffers{}}
+	h.bodies = &inbound.Limiter{Limits: &h.limits, InFlight: &h.bodyBytesInFlight, Observe: sizes.observe}
+	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	h.queues = &queueService{
 		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
 	}
 	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
-	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.buffers
+	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(admin, options)
@@ -193,10 +199,10 @@ func newHandler(cfg Config) (*handler, error) {
 }
 
 // connectOptions returns the options of every service.
-func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.HandlerOption {
+func connectOptions(cfg Config, e *interceptor, binary codec.Binary) []connect.HandlerOption {
 	return []connect.HandlerOption{
-		connect.WithCodec(jsonCodec{name: codecJSON, bounds: binary.bounds}),
-		connect.WithCodec(jsonCodec{name: codecJSONUTF8, bounds: binary.bounds}),
+		connect.WithCodec(codec.NewJSON(codec.NameJSON, binary.Bounds)),
+		connect.WithCodec(codec.NewJSON(codec.NameJSONUTF8, binary.Bounds)),
 		connect.WithCodec(binary),
 		connect.WithReadMaxBytes(cfg.Limits.MessageBytesMax),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
@@ -205,7 +211,7 @@ func connectOptions(cfg Config, e *interceptor, binary binaryCodec) []connect.Ha
 			}
 			return []connect.HandlerOption{connect.WithReadMaxBytes(cfg.Limits.StreamMessageBytesMax)}
 		}),
-		connect.WithCompression("gzip", newGunzip(cfg.Limits.MessageBytesMax), newGzip),
+		connect.WithCompression("gzip", codec.NewGunzip(cfg.Limits.MessageBytesMax), codec.NewGzip),
 		connect.WithCompressMinBytes(compressBytesMin),
 		connect.WithInterceptors(e),
 	}
@@ -310,12 +316,12 @@ func (h *handler) route(w *reply, r *http.Request) {
 		return
 	}
 	if queue, ok := strings.CutPrefix(path, rawPrefix); ok {
-		limited, release := h.limitBody(w, r, rawPrefix)
+		limited, release := h.bodies.Unary(w.ResponseWriter, r, rawPrefix)
 		defer release()
 		h.serveRaw(w, limited, queue)
 		return
 	}
-	if path == frame.Path {
+	if path == stream.SessionPath {
 		h.serveSession(w, r)
 		return
 	}
@@ -342,7 +348,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 	if r.Body != nil {
 		r.Body = http.MaxBytesReader(w.ResponseWriter, r.Body, othersBytesMax)
 	}
-	limited, release := h.limitBody(w, r, "")
+	limited, release := h.bodies.Unary(w.ResponseWriter, r, "")
 	defer release()
 	other.ServeHTTP(w, jsonByDefault(limited))
 }
@@ -350,7 +356,7 @@ func (h *handler) serveOther(w *reply, r *http.Request, other http.Handler) {
 // serveCall serves a Connect procedure. It replaces a short path with that of the procedure.
 func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 	if !c.method.streams {
-		limited, release := h.limitBody(w, r, c.method.procedure)
+		limited, release := h.bodies.Unary(w.ResponseWriter, r, c.method.procedure)
 		defer release()
 		r = limited
 	} else {
@@ -361,9 +367,8 @@ func (h *handler) serveCall(w *reply, r *http.Request, c call) {
 			h.writeFault(w, r, f)
 			return
 		}
-		limited, release := h.limitStream(w, r, c.method.procedure)
-		defer release()
-		r = limited
+		r, w.stream = h.bodies.Stream(w.ResponseWriter, r, c.method.procedure)
+		defer w.stream.Release()
 	}
 	r = jsonByDefault(r)
 	if r.URL.Path != c.method.procedure {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -23,7 +24,7 @@ import (
 // other nodes share does not count: a shard without a leader is no reason to take any node out.
 type health struct {
 	node     backend.Node
-	drain    *drain
+	drain    *drain.Signal
 	services []string
 	begun    time.Time // when this process began to answer
 
@@ -57,7 +58,7 @@ func (c *healthCheck) failed() bool { return c.problem != "" && !c.warning }
 func (h *health) checks(ctx context.Context) []healthCheck {
 	status := h.node.Status()
 	out := []healthCheck{{name: "serving"}, {name: "disk", warning: true}}
-	if h.drain.hasStarted() || status.Draining {
+	if h.drain.HasStarted() || status.Draining {
 		out[0].problem = "the server is stopping"
 	}
 	if status.DiskFull {

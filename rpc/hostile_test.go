@@ -18,6 +18,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
 // TestAbuseOverGRPC: the errors that Connect makes itself carry their reason in the other protocols too.
@@ -235,7 +236,7 @@ func (s *served) await(what string, ok func() bool) {
 // TestBodiesTogetherAreBounded: when all bodies together hold too much, the next byte is refused.
 func TestBodiesTogetherAreBounded(t *testing.T) {
 	s := serve(t)
-	s.server.handler.bodyBytesInFlight.Store(bodyBytesInFlightMax)
+	s.server.handler.bodyBytesInFlight.Store(inbound.BytesInFlightMax)
 	got := s.post("/v1/put", `{"queue":"a"}`)
 	if got.status != 429 || !strings.Contains(got.body, `"reason":"OVERLOADED"`) {
 		t.Errorf("%d %s", got.status, got.body)
@@ -256,6 +257,8 @@ func TestReplyToGoneClientIsAnError(t *testing.T) {
 // brokenResponse is a response to a client that is gone.
 type brokenResponse struct{}
 
-func (brokenResponse) Header() http.Header       { return http.Header{} }
-func (brokenResponse) WriteHeader(int)           {}
+func (brokenResponse) Header() http.Header { return http.Header{} }
+
+func (brokenResponse) WriteHeader(int) {}
+
 func (brokenResponse) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

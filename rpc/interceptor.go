@@ -132,8 +132,8 @@ func (e *interceptor) panicked(c *auth.Call, p any) error {
 
 // takeRequestIDOf is takeRequestID for a request in any form.
 func takeRequestIDOf(request any, header string) error {
-	if r, ok := request.(interface{ parsed() (proto.Message, error) }); ok {
-		m, err := r.parsed()
+	if r, ok := request.(interface{ Parsed() (proto.Message, error) }); ok {
+		m, err := r.Parsed()
 		if err != nil {
 			return err
 		}

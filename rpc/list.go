@@ -10,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -22,7 +23,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := wire.HeldState(req.GetState())
 		if !ok {
-			c.Fail(fault.Invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", trimState(req.GetState())))
+			c.Fail(fault.Invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", codec.QuotedEnum(req.GetState())))
 		}
 		query.State = held
 	}
@@ -54,11 +55,6 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 		out.NextPageToken = check.PageToken(&query, cursors)
 	}
 	return out, nil
-}
-
-// trimState returns a state's name without prefix.
-func trimState(s belfryv1.JobState) string {
-	return string(appendEnum(nil, s.Descriptor(), s.Number()))
 }
 
 // mergePages returns the first most jobs of all pages in due order, and moves the cursors behind

@@ -385,7 +385,8 @@ func (s *safeBuffer) String() string {
 	return s.b.String()
 }
 
-func nodeUnknown() error  { return fmt.Errorf("shard 1: %w", node.ErrUnknownOutcome) }
+func nodeUnknown() error { return fmt.Errorf("shard 1: %w", node.ErrUnknownOutcome) }
+
 func nodeNoLeader() error { return fmt.Errorf("shard 1: %w", node.ErrNoLeader) }
 
 // leaseOfNothing names a reservation that never was.

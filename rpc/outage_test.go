@@ -104,7 +104,7 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 	}})
 	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}[:shards], Wait: durationpb.New(wait)})
 	c.putTwo(c.fast)
-	c.queues.drain.start()
+	c.queues.drain.Start()
 	a.wait()
 	if outcome == nil && (a.err != nil || len(a.response.GetJobs()) != 1) {
 		t.Errorf("the poll got %v, %v", a.response, a.err)
@@ -132,7 +132,7 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 					return nil
 				}
 				if draining {
-					c.queues.drain.start()
+					c.queues.drain.Start()
 				}
 				return node.ErrUnknownOutcome
 			}

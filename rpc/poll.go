@@ -43,7 +43,7 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if s.drain.hasStarted() {
+	if s.drain.HasStarted() {
 		return nil, fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err := p.run(ctx, withinDeadline(ctx, wait)); err != nil {
@@ -178,7 +178,7 @@ func (p *poll) shouldRetry(ctx context.Context, until time.Time) bool {
 	case <-p.newer:
 		return false
 	default:
-		return ctx.Err() == nil && !p.service.drain.hasStarted() && time.Until(until) > 0
+		return ctx.Err() == nil && !p.service.drain.HasStarted() && time.Until(until) > 0
 	}
 }
 

@@ -17,7 +17,7 @@ func (p *pollInterrupts) nextInterrupt(service *queueService) <-chan struct{} {
 	defer p.mu.Unlock()
 	altered := service.catalog.Altered()
 	if altered == nil {
-		return service.drain.started
+		return service.drain.Started
 	}
 	if altered != p.altered {
 		interrupt := make(chan struct{})
@@ -26,7 +26,7 @@ func (p *pollInterrupts) nextInterrupt(service *queueService) <-chan struct{} {
 			defer close(interrupt)
 			select {
 			case <-altered:
-			case <-service.drain.started:
+			case <-service.drain.Started:
 			}
 		}()
 	}

@@ -58,7 +58,7 @@ func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 	}
 	service := s.handler.queues
 	defer synctest.Wait()
-	defer service.drain.start()
+	defer service.drain.Start()
 	poll := func(queues ...string) *attempt {
 		a := &attempt{ended: make(chan struct{})}
 		go func() {

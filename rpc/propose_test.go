@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -253,7 +254,7 @@ func TestReadsOverGET(t *testing.T) {
 	if _, err := c.Get(t.Context(), &belfryv1.GetRequest{Queue: "a", Id: "y"}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
-	json := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, connect.WithHTTPGet(), connect.WithCodec(JSON()))
+	json := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, connect.WithHTTPGet(), connect.WithCodec(codec.JSON()))
 	if got, err := json.Get(t.Context(), &belfryv1.GetRequest{Queue: "a", Id: "x"}); err != nil || got.GetJob().GetText() != "é" {
 		t.Errorf("%v, %v", got, err)
 	}

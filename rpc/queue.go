@@ -14,6 +14,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -23,7 +24,7 @@ type queueService struct {
 	router
 	limits check.Limits
 	now    func() time.Time
-	drain  *drain
+	drain  *drain.Signal
 	// polls are the polls over several shards that have a request id.
 	polls      attempts
 	interrupts pollInterrupts

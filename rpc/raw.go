@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/spelling"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -74,7 +75,7 @@ func (h *handler) rawPut(w http.ResponseWriter, r *http.Request, queue string) e
 	if err != nil {
 		return err
 	}
-	text, err := jsonCodec{name: codecJSON}.Marshal(res)
+	text, err := codec.JSON().Marshal(res)
 	if err != nil {
 		return err
 	}
@@ -135,7 +136,7 @@ func setWitness(header http.Header, w *belfryv1.Witness) {
 	if w == nil {
 		return
 	}
-	if text, err := appendJSON(nil, w.ProtoReflect()); err == nil {
+	if text, err := codec.AppendJSON(nil, w.ProtoReflect()); err == nil {
 		header.Set("Belfry-Witness", string(text))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -192,12 +193,12 @@ func FuzzReadQuery(f *testing.F) {
 		}
 		// What was read can be said in JSON too, and means the same.
 		req.RequestId = requestID
-		text, err := (jsonCodec{name: codecJSON}).Marshal(req)
+		text, err := codec.JSON().Marshal(req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again := &belfryv1.PutRequest{}
-		if err := decodeJSON(text, again); err != nil {
+		if err := codec.JSON().Unmarshal(text, again); err != nil {
 			t.Fatalf("%q became %s: %v", query, text, err)
 		}
 		if diff := cmp.Diff(req, again, protocmp.Transform()); diff != "" {

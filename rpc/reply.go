@@ -14,6 +14,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
 // reply is the response writer of a call. It keeps promises that Connect's handlers do not keep. An
@@ -26,7 +27,7 @@ type reply struct {
 	// known is set once the caller has shown a valid token, or if calls need none.
 	known bool
 	// stream has the deadlines of a streamed answer; nil for a unary one.
-	stream *streamBody
+	stream *inbound.Stream
 
 	// wrote is set once the status is sent.
 	wrote bool
@@ -60,7 +61,7 @@ func (o *reply) commit(status int) {
 	o.wrote = true
 	o.explainGRPC("")
 	if o.stream != nil {
-		o.stream.answering()
+		o.stream.Answering()
 	} else {
 		wait := o.handler.limits.ResponseWait
 		if !o.known {
@@ -81,7 +82,7 @@ func (o *reply) Write(p []byte) (int, error) {
 		o.commit(http.StatusOK)
 	}
 	if o.stream != nil {
-		o.stream.sending()
+		o.stream.Sending()
 	}
 	n, err := o.ResponseWriter.Write(p)
 	if err != nil {
@@ -101,7 +102,7 @@ func (o *reply) Flush() {
 	// If the flush fails, the bytes go out at the end.
 	_ = http.NewResponseController(o.ResponseWriter).Flush()
 	if o.stream != nil {
-		o.stream.sent()
+		o.stream.Sent()
 	}
 }
 

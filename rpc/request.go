@@ -4,8 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 
-	"github.com/belfrydb/belfry/rpc/backend"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/rpc/backend"
 )
 
 // forRequest returns the catalog for a call with a request id. remembers is false without an id: a repeat is then

@@ -56,7 +56,8 @@ func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string, change
 // otherContent is the error of an id that was used before.
 type otherContent string
 
-func (e otherContent) Error() string        { return string(e) }
+func (e otherContent) Error() string { return string(e) }
+
 func (e otherContent) OtherContent() string { return string(e) }
 
 // TestRequestsOfTheCatalogAreRepeatable: the first answer comes again, and other content under the id is a mistake.

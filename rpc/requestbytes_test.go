@@ -13,7 +13,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // wantRequestBytes fails the test unless the metrics have so many requests of a procedure with so many bytes.
@@ -58,7 +58,7 @@ func TestRequestsOfSessionsAreMeasured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		var answer belfryv1.PutBatchResponse
-		k.call(1, frame.PutBatch, putIn("q"))
+		k.call(1, stream.PutBatch, putIn("q"))
 		k.answer(1, &answer)
 		families, err := k.registry.Gather()
 		if err != nil {

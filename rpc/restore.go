@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
 const (
@@ -45,15 +46,15 @@ type restoreStream interface {
 }
 
 func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belfryv1.RestoreResponse, error) {
-	body := streamOf(ctx)
-	stop := context.AfterFunc(ctx, body.cut)
+	body := inbound.StreamOf(ctx)
+	stop := context.AfterFunc(ctx, body.Cut)
 	defer stop()
 	in := &restoreInput{stream: stream, body: body}
 	if !in.next() {
 		if in.err == nil || errors.Is(in.err, io.EOF) {
 			return nil, fault.Invalid("data", "the stream brings no backup")
 		}
-		return nil, streamFault(in.err)
+		return nil, inbound.StreamFault(in.err)
 	}
 	r := &restorer{admin: s, shards: make([]restoredShard, s.node.ShardCount())}
 	c := s.checker(ctx, tokens.Admin)
@@ -89,7 +90,7 @@ func (s *adminService) speaks(format fsm.Format) error {
 // restoreInput reads the bytes of a stream.
 type restoreInput struct {
 	stream restoreStream
-	body   *streamBody
+	body   *inbound.Stream
 	data   []byte
 	err    error
 }
@@ -102,7 +103,7 @@ func (in *restoreInput) next() bool {
 		}
 		return false
 	}
-	in.body.arrived()
+	in.body.Arrived()
 	in.data = in.stream.Msg().GetData()
 	return true
 }
@@ -148,11 +149,11 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 	case errors.As(err, &f):
 	case errors.Is(err, fsm.ErrDamaged), errors.Is(err, backup.ErrIncomplete), errors.Is(err, fsm.ErrVersion):
 		if in.err != nil && !errors.Is(in.err, io.EOF) {
-			return streamFault(in.err)
+			return inbound.StreamFault(in.err)
 		}
 		f = fault.Invalid("data", "%s", err)
 	case in.err != nil && errors.Is(err, in.err):
-		return streamFault(in.err)
+		return inbound.StreamFault(in.err)
 	default:
 		return err
 	}

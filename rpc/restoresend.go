@@ -39,7 +39,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 			continue
 		case <-deadline.C:
 			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", wire.FormatDuration(restoreInsists), shard, importStep(c))
-		case <-r.admin.drain.started:
+		case <-r.admin.drain.Started:
 			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard, importStep(c))
 		case <-ctx.Done():
 		}

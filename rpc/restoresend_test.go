@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -32,7 +33,7 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		name  string
 		err   error
 		step  fsm.Import
-		stop  func(d *drain, end context.CancelFunc) // what happens after a second; nil for nothing
+		stop  func(d *drain.Signal, end context.CancelFunc) // what happens after a second; nil for nothing
 		after time.Duration
 		want  belfryv1.Reason
 		words string
@@ -41,14 +42,14 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		{"nobody leads", node.ErrNoLeader, fsm.Import{Step: fsm.ImportBegin}, nil, restoreInsists, belfryv1.Reason_REASON_NO_LEADER, "to take the beginning of the restore"},
 		{"too much is waiting", node.ErrOverloaded, fsm.Import{Step: fsm.ImportEnd}, nil, restoreInsists, belfryv1.Reason_REASON_OVERLOADED, "to take the end of the restore"},
 		{"nobody knows what came of it", node.ErrUnknownOutcome, fsm.Import{Step: fsm.ImportAbandon}, nil, restoreInsists, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, "given up"},
-		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain, _ context.CancelFunc) { d.start() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
-		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd}, func(_ *drain, end context.CancelFunc) { end() }, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
+		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain.Signal, _ context.CancelFunc) { d.Start() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
+		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd}, func(_ *drain.Signal, end context.CancelFunc) { end() }, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
 		{"the disk is full", node.ErrDiskFull, fsm.Import{Step: fsm.ImportEnd}, nil, 0, belfryv1.Reason_REASON_DISK_FULL, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &safeBuffer{}
-				service := &queueService{router: router{node: &stubbornNode{err: tt.err}}, drain: newDrain()}
+				service := &queueService{router: router{node: &stubbornNode{err: tt.err}}, drain: drain.New()}
 				r := &restorer{admin: &adminService{queueService: service, logger: slog.New(slog.NewTextHandler(log, nil))}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

@@ -87,7 +87,7 @@ func ServeOn(s *http.Server, l net.Listener, secure *tls.Config) error {
 // Drain begins the stop: /readyz fails, parked polls answer at once with what they have, new polls
 // are refused, and Work streams get a message. Other calls are still answered. It may be called
 // more than once.
-func (s *Server) Drain() { s.handler.drain.start() }
+func (s *Server) Drain() { s.handler.drain.Start() }
 
 // shutdownAgain is the time after which http.Server.Shutdown is repeated.
 const shutdownAgain = time.Second
@@ -111,15 +111,15 @@ func (s *Server) shutdownHTTP(ctx context.Context) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	if err := s.shutdownHTTP(ctx); err != nil {
-		_ = s.handler.sessions.wait(ctx) // ctx has ended, so this closes them
+		_ = s.handler.sessions.Wait(ctx) // ctx has ended, so this closes them
 		closeErr := s.http.Close()
 		if closeErr != nil {
 			return fmt.Errorf("stopping the public API: %w; closing it: %w", err, closeErr)
 		}
 		return fmt.Errorf("stopping the public API: %w", err)
 	}
-	if err := s.handler.sessions.wait(ctx); err != nil {
-		return err
+	if err := s.handler.sessions.Wait(ctx); err != nil {
+		return fmt.Errorf("ending sessions: %w", err)
 	}
 	return s.handler.queues.polls.wait(ctx)
 }

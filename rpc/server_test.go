@@ -21,6 +21,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -163,7 +164,7 @@ func TestReadyOfACutOffNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		none := map[string]string{"shard-0": "no leader is known", "shard-1": "no leader is known", "shard-2": "no leader is known"}
 		n := &reachingNode{memoryNode: newMemoryNode(3), unreached: none}
-		h := &health{node: n, drain: &drain{}, begun: time.Now()}
+		h := &health{node: n, drain: &drain.Signal{}, begun: time.Now()}
 		expect := func(when string, failing ...string) {
 			t.Helper()
 			var got []string

@@ -22,7 +22,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // A talk is a session from the client's side, over a connection in memory, for bubbles of synctest.
@@ -66,27 +66,39 @@ func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
 func (k *talk) begin() {
 	k.t.Helper()
 	ours, theirs := net.Pipe()
-	s := &session{handler: k.server.handler, in: bufio.NewReader(theirs), calls: map[uint32]context.CancelFunc{}}
 	k.conn, k.in, k.ended = ours, bufio.NewReader(ours), make(chan struct{})
 	ended := k.ended
-	k.server.handler.sessions.add(s)
+	w := &takenOver{memoryResponse: memoryResponse{header: http.Header{"Belfry-Served-By": {"n1"}}}, conn: theirs}
+	r := (&http.Request{}).WithContext(k.ctx)
 	go func() {
 		defer close(ended)
-		defer k.server.handler.sessions.remove(s)
-		s.run(k.ctx, theirs, http.Header{"Belfry-Served-By": {"n1"}})
+		if err := k.server.handler.sessions.Serve(w, r, &sessionHost{handler: k.server.handler}); err != nil {
+			k.t.Error(err)
+		}
 	}()
 	k.t.Cleanup(func() {
 		ours.Close()
 		<-ended
 	})
 	res, err := http.ReadResponse(k.in, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != frame.Protocol || res.Header.Get("Belfry-Served-By") != "n1" {
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != stream.SessionProtocol || res.Header.Get("Belfry-Served-By") != "n1" {
 		k.t.Fatalf("%v, %v", res, err)
 	}
 }
 
+// takenOver is a response over a connection that is taken over.
+type takenOver struct {
+	memoryResponse
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (w *takenOver) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return w.conn, bufio.NewReadWriter(bufio.NewReader(w.conn), bufio.NewWriter(w.conn)), nil
+}
+
 // rawFrame encodes a frame; the payload need not be as large as the header says.
-func rawFrame(h frame.Header, payload []byte) []byte {
+func rawFrame(h stream.Header, payload []byte) []byte {
 	b := []byte{byte(h.Kind), byte(h.Method), 0, 0}
 	b = binary.BigEndian.AppendUint32(b, h.ID)
 	b = binary.BigEndian.AppendUint32(b, h.Size)
@@ -100,19 +112,19 @@ func (k *talk) write(data []byte) {
 }
 
 // call sends a call.
-func (k *talk) call(id uint32, method frame.Method, message proto.Message) {
+func (k *talk) call(id uint32, method stream.Method, message proto.Message) {
 	k.t.Helper()
 	payload, err := proto.Marshal(message)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	k.write(rawFrame(frame.Header{Kind: frame.Call, Method: method, ID: id, Size: uint32(len(payload))}, payload))
+	k.write(rawFrame(stream.Header{Kind: stream.Call, Method: method, ID: id, Size: uint32(len(payload))}, payload))
 }
 
 // next reads a frame.
-func (k *talk) next() (frame.Header, []byte) {
+func (k *talk) next() (stream.Header, []byte) {
 	k.t.Helper()
-	h, err := frame.ReadHeader(k.in)
+	h, err := stream.ReadHeader(k.in)
 	if err != nil {
 		k.t.Fatalf("reading a frame: %v", err)
 	}
@@ -124,10 +136,10 @@ func (k *talk) next() (frame.Header, []byte) {
 }
 
 // answer reads the answer to a call.
-func (k *talk) answer(id uint32, into proto.Message) frame.Header {
+func (k *talk) answer(id uint32, into proto.Message) stream.Header {
 	k.t.Helper()
 	h, payload := k.next()
-	if h.Kind != frame.Answer || h.ID != id {
+	if h.Kind != stream.Answer || h.ID != id {
 		k.t.Fatalf("%+v %q, want the answer to %d", h, payload, id)
 	}
 	if err := proto.Unmarshal(payload, into); err != nil {
@@ -140,7 +152,7 @@ func (k *talk) answer(id uint32, into proto.Message) frame.Header {
 func (k *talk) failure(id uint32) *status.Status {
 	k.t.Helper()
 	h, payload := k.next()
-	if h.Kind != frame.Failure || h.ID != id {
+	if h.Kind != stream.Failure || h.ID != id {
 		k.t.Fatalf("%+v %q, want the failure of %d", h, payload, id)
 	}
 	said := &status.Status{}
@@ -164,7 +176,7 @@ func (k *talk) reason(id uint32) *fault.Error {
 // over checks that the session has ended without another word.
 func (k *talk) over() {
 	k.t.Helper()
-	if h, err := frame.ReadHeader(k.in); !errors.Is(err, io.EOF) {
+	if h, err := stream.ReadHeader(k.in); !errors.Is(err, io.EOF) {
 		k.t.Errorf("%+v, %v; want the end of the session", h, err)
 	}
 	<-k.ended
@@ -189,25 +201,25 @@ func TestUpgrade(t *testing.T) {
 		"other protocol": {"Connection", "Upgrade", "Upgrade", "websocket"},
 		"other version":  {"Connection", "Upgrade", "Upgrade", "belfry-session/2"},
 	} {
-		got := s.send(http.MethodGet, frame.Path, "", headers...)
-		if got.status != http.StatusUpgradeRequired || got.header.Get("Upgrade") != frame.Protocol || !strings.Contains(got.body, "SDK") {
+		got := s.send(http.MethodGet, stream.SessionPath, "", headers...)
+		if got.status != http.StatusUpgradeRequired || got.header.Get("Upgrade") != stream.SessionProtocol || !strings.Contains(got.body, "SDK") {
 			t.Errorf("%s: %d %v %s", name, got.status, got.header, got.body)
 		}
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+frame.Path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+stream.SessionPath, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := s.do(h2c(t), req); got.status != http.StatusUpgradeRequired || got.header.Get("Upgrade") != "" {
 		t.Errorf("over HTTP/2: %d %v", got.status, got.header)
 	}
-	const ask = "GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nUpgrade: " + frame.Protocol + "\r\n"
+	const ask = "GET " + stream.SessionPath + " HTTP/1.1\r\nHost: x\r\nUpgrade: " + stream.SessionProtocol + "\r\n"
 	for text, want := range map[string]int{
 		ask + "Connection: keep-alive, upgrade\r\n\r\n": http.StatusSwitchingProtocols,
 		ask + "\r\n": http.StatusUpgradeRequired,
 		ask + "Connection: Upgrade\r\nSec-Fetch-Site: cross-site\r\nOrigin: http://evil\r\n\r\n": http.StatusForbidden,
 	} {
-		conn := s.raw(text + string(rawFrame(frame.Header{Kind: frame.Ping}, nil))) // what follows at once is not lost
+		conn := s.raw(text + string(rawFrame(stream.Header{Kind: stream.Ping}, nil))) // what follows at once is not lost
 		in := bufio.NewReader(conn)
 		res, err := http.ReadResponse(in, nil)
 		if err != nil || res.StatusCode != want {
@@ -216,18 +228,18 @@ func TestUpgrade(t *testing.T) {
 		if want != http.StatusSwitchingProtocols {
 			continue
 		}
-		if h, err := frame.ReadHeader(in); h.Kind != frame.Pong || err != nil {
+		if h, err := stream.ReadHeader(in); h.Kind != stream.Pong || err != nil {
 			t.Errorf("%+v, %v", h, err)
 		}
 	}
 	s.server.Drain()
-	got := s.send(http.MethodGet, frame.Path, "", "Connection", "Upgrade", "Upgrade", frame.Protocol)
+	got := s.send(http.MethodGet, stream.SessionPath, "", "Connection", "Upgrade", "Upgrade", stream.SessionProtocol)
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `"reason":"SHUTTING_DOWN"`) {
 		t.Errorf("while the server stops: %d %s", got.status, got.body)
 	}
 	waits := &memoryResponse{header: http.Header{}}
 	req.Header.Set("Connection", "Upgrade")
-	req.Header.Set("Upgrade", frame.Protocol)
+	req.Header.Set("Upgrade", stream.SessionProtocol)
 	NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return "alone" }).ServeHTTP(waits, req)
 	if waits.status != http.StatusServiceUnavailable || !strings.Contains(waits.body.String(), `"reason":"NO_LEADER"`) {
 		t.Errorf("before there is a cluster: %d %s", waits.status, waits.body.String())
@@ -239,23 +251,23 @@ func TestMethodsOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		var batch belfryv1.PutBatchResponse
-		k.call(7, frame.PutBatch, putIn("q"))
+		k.call(7, stream.PutBatch, putIn("q"))
 		if h := k.answer(7, &batch); !batch.GetResults()[0].GetPut().GetCreated() || h.Number != time.Now().UnixMilli() {
 			t.Errorf("%+v %v", h, &batch)
 		}
 		var granted belfryv1.ReserveResponse
-		k.call(7, frame.Reserve, pollOf("q", 0))
+		k.call(7, stream.Reserve, pollOf("q", 0))
 		k.answer(7, &granted)
 		if len(granted.GetJobs()) != 1 || string(granted.GetJobs()[0].GetData()) != "x" {
 			t.Fatalf("%v", &granted)
 		}
 		var acks belfryv1.AckBatchResponse
-		k.call(0, frame.AckBatch, &belfryv1.AckBatchRequest{Leases: []string{granted.GetJobs()[0].GetLease()}})
+		k.call(0, stream.AckBatch, &belfryv1.AckBatchRequest{Leases: []string{granted.GetJobs()[0].GetLease()}})
 		if k.answer(0, &acks); acks.GetResults()[0].GetAck() == nil {
 			t.Errorf("%v", &acks)
 		}
-		k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
-		if h, _ := k.next(); h != (frame.Header{Kind: frame.Pong}) {
+		k.write(rawFrame(stream.Header{Kind: stream.Ping}, nil))
+		if h, _ := k.next(); h != (stream.Header{Kind: stream.Pong}) {
 			t.Errorf("%+v", h)
 		}
 		synctest.Wait()
@@ -295,18 +307,18 @@ func (k *talk) measured(procedure, code string) (n uint64) {
 func TestNumbersOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
-		k.call(1, frame.Reserve, pollOf("q", time.Minute))
+		k.call(1, stream.Reserve, pollOf("q", time.Minute))
 		synctest.Wait()
-		k.call(1, frame.PutBatch, putIn("other"))
+		k.call(1, stream.PutBatch, putIn("other"))
 		if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != "call" {
 			t.Errorf("%+v", f)
 		}
-		k.call(2, frame.PutBatch, putIn("q"))
-		k.call(3, frame.PutBatch, putIn("other"))
+		k.call(2, stream.PutBatch, putIn("q"))
+		k.call(3, stream.PutBatch, putIn("other"))
 		came := map[uint32]bool{}
 		for range 3 {
 			h, _ := k.next()
-			came[h.ID] = h.Kind == frame.Answer
+			came[h.ID] = h.Kind == stream.Answer
 		}
 		if !came[1] || !came[2] || !came[3] {
 			t.Errorf("%v", came)

@@ -1,12 +1,12 @@
 package rpc
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,25 +15,26 @@ import (
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/rpc/inbound"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // TestBrokenRules end the session, and nothing of the frame is carried out.
 func TestBrokenRules(t *testing.T) {
 	for name, data := range map[string][]byte{
-		"unknown method":     rawFrame(frame.Header{Kind: frame.Call, Method: 4, ID: 1}, nil),
-		"no method":          rawFrame(frame.Header{Kind: frame.Call, ID: 1}, nil),
-		"unknown kind":       rawFrame(frame.Header{Kind: frame.Pong + 1}, nil),
-		"no kind":            rawFrame(frame.Header{}, nil),
-		"kind of the server": rawFrame(frame.Header{Kind: frame.Bye}, nil),
-		"ping with payload":  rawFrame(frame.Header{Kind: frame.Ping, Size: 1}, []byte("x")),
+		"unknown method":     rawFrame(stream.Header{Kind: stream.Call, Method: 4, ID: 1}, nil),
+		"no method":          rawFrame(stream.Header{Kind: stream.Call, ID: 1}, nil),
+		"unknown kind":       rawFrame(stream.Header{Kind: stream.Pong + 1}, nil),
+		"no kind":            rawFrame(stream.Header{}, nil),
+		"kind of the server": rawFrame(stream.Header{Kind: stream.Bye}, nil),
+		"ping with payload":  rawFrame(stream.Header{Kind: stream.Ping, Size: 1}, []byte("x")),
 		"no header":          bytes.Repeat([]byte{1}, 20),
-		"cut":                rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, Size: 100}, []byte("abc")),
+		"cut":                rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, Size: 100}, []byte("abc")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newTalk(t)
-				k.call(9, frame.Reserve, pollOf("q", time.Minute)) // ends with the session
+				k.call(9, stream.Reserve, pollOf("q", time.Minute)) // ends with the session
 				synctest.Wait()
 				before, began := k.server.handler.bodyBytesInFlight.Load(), time.Now()
 				k.write(data)
@@ -45,8 +46,8 @@ func TestBrokenRules(t *testing.T) {
 					k.conn.Close()
 					<-k.ended
 				} else {
-					for h, err := frame.ReadHeader(k.in); !errors.Is(err, io.EOF); h, err = frame.ReadHeader(k.in) {
-						if h.Kind == frame.Bye || err != nil {
+					for h, err := stream.ReadHeader(k.in); !errors.Is(err, io.EOF); h, err = stream.ReadHeader(k.in) {
+						if h.Kind == stream.Bye || err != nil {
 							t.Fatalf("%+v, %v", h, err) // what else was called may have been carried out
 						}
 						if _, err := k.in.Discard(int(h.Size)); err != nil {
@@ -70,8 +71,8 @@ func TestBrokenRules(t *testing.T) {
 func TestPollsEnd(t *testing.T) {
 	for name, end := range map[string]func(k *talk){
 		"cancelled": func(k *talk) {
-			k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 2}, nil)) // which is no call
-			k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 1}, nil))
+			k.write(rawFrame(stream.Header{Kind: stream.Cancel, ID: 2}, nil)) // which is no call
+			k.write(rawFrame(stream.Header{Kind: stream.Cancel, ID: 1}, nil))
 			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED {
 				k.t.Errorf("%+v", f)
 			}
@@ -82,7 +83,7 @@ func TestPollsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newTalk(t)
-				k.call(1, frame.Reserve, pollOf("q", time.Minute))
+				k.call(1, stream.Reserve, pollOf("q", time.Minute))
 				synctest.Wait()
 				if k.node.parkedPolls() != 1 {
 					t.Fatal("the poll does not wait")
@@ -110,7 +111,7 @@ func TestCallsEndWithTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		payload := bytesOf(t, pollOf("q", time.Minute))
-		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(payload)), Number: 1000}, payload))
+		k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(payload)), Number: 1000}, payload))
 		began := time.Now()
 		var granted belfryv1.ReserveResponse
 		k.answer(1, &granted)
@@ -124,19 +125,19 @@ func TestCallsEndWithTheClientsTime(t *testing.T) {
 func TestSessionPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
-		k.call(1, frame.Reserve, pollOf("q", time.Minute))
+		k.call(1, stream.Reserve, pollOf("q", time.Minute))
 		for range 2 {
 			time.Sleep(sessionSilence - time.Second)
-			k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+			k.write(rawFrame(stream.Header{Kind: stream.Ping}, nil))
 			h, _ := k.next()
-			if h.Kind == frame.Answer {
+			if h.Kind == stream.Answer {
 				h, _ = k.next()
 			}
-			if h.Kind != frame.Pong {
+			if h.Kind != stream.Pong {
 				t.Fatalf("%+v", h)
 			}
 		}
-		k.write(rawFrame(frame.Header{Kind: frame.Pong}, nil))
+		k.write(rawFrame(stream.Header{Kind: stream.Pong}, nil))
 		began := time.Now()
 		k.over()
 		if took := time.Since(began); took != sessionSilence {
@@ -150,7 +151,7 @@ func TestSlowRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		began := time.Now()
-		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, Size: 1000}, nil))
+		k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, Size: 1000}, nil))
 		go func() {
 			for range 100 {
 				time.Sleep(time.Second)
@@ -170,17 +171,17 @@ func TestClaimsAreNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		limit := k.server.handler.limits.MessageBytesMax
-		k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(limit)}, nil))
+		k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(limit)}, nil))
 		inFlight := &k.server.handler.bodyBytesInFlight
 		for sent := 0; sent < limit; sent += limit / 16 {
 			synctest.Wait()
-			if held := inFlight.Load(); held > int64(max(frame.PieceBytes, 2*sent)) {
+			if held := inFlight.Load(); held > int64(max(stream.PieceBytes, 2*sent)) {
 				t.Errorf("%d bytes are held of %d that came", held, sent)
 			}
 			k.write(make([]byte, limit/16))
 		}
 		k.failure(1) // zeros are no message
-		k.call(2, frame.PutBatch, putIn("q"))
+		k.call(2, stream.PutBatch, putIn("q"))
 		k.answer(2, &belfryv1.PutBatchResponse{})
 		synctest.Wait()
 		if held := inFlight.Load(); held != 0 {
@@ -191,22 +192,22 @@ func TestClaimsAreNotBelieved(t *testing.T) {
 
 // TestAllBodiesTogetherAreBounded: what comes beyond the bound is refused, also in the middle of a request.
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
-	for _, free := range []int64{0, frame.PieceBytes} {
+	for _, free := range []int64{0, stream.PieceBytes} {
 		synctest.Test(t, func(t *testing.T) {
 			k := newTalk(t)
 			inFlight := &k.server.handler.bodyBytesInFlight
-			inFlight.Store(bodyBytesInFlightMax - free)
-			payload := make([]byte, 4*frame.PieceBytes)
-			k.write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(len(payload))}, payload))
+			inFlight.Store(inbound.BytesInFlightMax - free)
+			payload := make([]byte, 4*stream.PieceBytes)
+			k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(payload))}, payload))
 			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 				t.Errorf("%+v", f)
 			}
 			synctest.Wait()
-			if held := inFlight.Load(); held != bodyBytesInFlightMax-free {
-				t.Errorf("%d bytes are counted", held-bodyBytesInFlightMax)
+			if held := inFlight.Load(); held != inbound.BytesInFlightMax-free {
+				t.Errorf("%d bytes are counted", held-inbound.BytesInFlightMax)
 			}
 			inFlight.Store(0)
-			k.call(1, frame.PutBatch, putIn("q")) // the number is free, and so are its bytes
+			k.call(1, stream.PutBatch, putIn("q")) // the number is free, and so are its bytes
 			k.answer(1, &belfryv1.PutBatchResponse{})
 		})
 	}
@@ -219,16 +220,16 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 		var all bytes.Buffer
 		payload := bytesOf(t, pollOf("q", time.Minute))
 		for id := range uint32(sessionCallsMax + 1) {
-			all.Write(rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: id, Size: uint32(len(payload))}, payload))
+			all.Write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: id, Size: uint32(len(payload))}, payload))
 		}
 		k.write(all.Bytes())
 		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, strconv.Itoa(sessionCallsMax)) {
 			t.Errorf("%+v", f)
 		}
-		k.write(rawFrame(frame.Header{Kind: frame.Cancel, ID: 5}, nil))
+		k.write(rawFrame(stream.Header{Kind: stream.Cancel, ID: 5}, nil))
 		k.failure(5)
 		synctest.Wait()
-		k.call(5, frame.PutBatch, putIn("other"))
+		k.call(5, stream.PutBatch, putIn("other"))
 		k.answer(5, &belfryv1.PutBatchResponse{})
 	})
 }
@@ -237,11 +238,11 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 func TestAReaderThatDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
-		k.call(1, frame.Reserve, pollOf("q", time.Hour))
+		k.call(1, stream.Reserve, pollOf("q", time.Hour))
 		began := time.Now()
 		go func() { // pings, which are not read either
 			for range 10 {
-				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+				k.write(rawFrame(stream.Header{Kind: stream.Ping}, nil))
 				time.Sleep(20 * time.Second)
 			}
 		}()
@@ -259,15 +260,15 @@ func TestLeaving(t *testing.T) {
 		k := newTalk(t)
 		hold := make(chan struct{})
 		k.node.fail = func(uint32) error { <-hold; return nil }
-		k.call(1, frame.PutBatch, putIn("q"))
+		k.call(1, stream.PutBatch, putIn("q"))
 		synctest.Wait()
 		stopped := make(chan error, 1)
 		go func() { stopped <- k.server.Shutdown(t.Context()) }()
-		if h, _ := k.next(); h != (frame.Header{Kind: frame.Leave}) {
+		if h, _ := k.next(); h != (stream.Header{Kind: stream.Leave}) {
 			t.Fatalf("%+v", h)
 		}
 		synctest.Wait()
-		k.call(2, frame.PutBatch, putIn("q"))
+		k.call(2, stream.PutBatch, putIn("q"))
 		if f := k.reason(2); f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 			t.Errorf("%+v", f)
 		}
@@ -277,10 +278,10 @@ func TestLeaving(t *testing.T) {
 		}
 		close(hold)
 		k.answer(1, &belfryv1.PutBatchResponse{})
-		if h, _ := k.next(); h != (frame.Header{Kind: frame.Bye}) {
+		if h, _ := k.next(); h != (stream.Header{Kind: stream.Bye}) {
 			t.Fatalf("%+v", h)
 		}
-		k.call(3, frame.PutBatch, putIn("q")) // it is not read, and the connection is not broken for it
+		k.call(3, stream.PutBatch, putIn("q")) // it is not read, and the connection is not broken for it
 		synctest.Wait()
 		k.conn.Close()
 		if err := <-stopped; err != nil {
@@ -294,17 +295,17 @@ func TestLeaving(t *testing.T) {
 func TestAnIdleSessionLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
-		k.call(1, frame.PutBatch, putIn("q"))
+		k.call(1, stream.PutBatch, putIn("q"))
 		k.answer(1, &belfryv1.PutBatchResponse{})
 		began := time.Now()
 		go k.server.Drain()
-		for _, want := range []frame.Kind{frame.Leave, frame.Bye} {
+		for _, want := range []stream.Kind{stream.Leave, stream.Bye} {
 			if h, _ := k.next(); h.Kind != want {
 				t.Fatalf("%+v", h)
 			}
 		}
 		k.over()
-		if took := time.Since(began); took != sessionLinger {
+		if took := time.Since(began); took != time.Second {
 			t.Errorf("it ended after %v", took)
 		}
 	})
@@ -316,28 +317,28 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 		k := newTalk(t)
 		hold := make(chan struct{})
 		k.node.fail = func(uint32) error { <-hold; return nil }
-		k.call(1, frame.PutBatch, putIn("q"))
+		k.call(1, stream.PutBatch, putIn("q"))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		stopped := make(chan error, 1)
 		go func() { stopped <- k.server.Shutdown(ctx) }()
-		if h, _ := k.next(); h.Kind != frame.Leave {
+		if h, _ := k.next(); h.Kind != stream.Leave {
 			t.Fatalf("%+v", h)
 		}
 		var signs sync.WaitGroup
 		signs.Go(func() {
 			for ctx.Err() == nil { // the client sends pings
 				time.Sleep(10 * time.Second)
-				k.write(rawFrame(frame.Header{Kind: frame.Ping}, nil))
+				k.write(rawFrame(stream.Header{Kind: stream.Ping}, nil))
 			}
 		})
 		for {
-			h, err := frame.ReadHeader(k.in)
+			h, err := stream.ReadHeader(k.in)
 			if err != nil {
 				break
 			}
-			if h.Kind != frame.Pong {
+			if h.Kind != stream.Pong {
 				t.Errorf("%+v", h)
 			}
 		}
@@ -350,88 +351,25 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 	})
 }
 
-// TestAStopMissesNoSession: one whose connection is being taken over is waited for, and is closed once the time is over.
-func TestAStopMissesNoSession(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var all sessions
-		if err := all.wait(t.Context()); err != nil {
-			t.Error(err)
-		}
-		early, late := &session{}, &session{}
-		all.add(early)
-		waited := make(chan error, 1)
-		go func() { waited <- all.wait(t.Context()) }()
-		synctest.Wait()
-		if len(waited) > 0 {
-			t.Error("it was missed")
-		}
-		all.remove(early)
-		if err := <-waited; err != nil {
-			t.Error(err)
-		}
-		all.add(late)
-		over, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := all.wait(over); !errors.Is(err, context.Canceled) {
-			t.Errorf("%v", err)
-		}
-		ours, theirs := net.Pipe()
-		defer ours.Close()
-		all.connected(late, theirs)
-		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-			t.Errorf("%v", err)
-		}
-	})
-}
-
-// TestAnEndIsNotPutOff: a reader that sets its deadline after the session was ended does not read on.
-func TestAnEndIsNotPutOff(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	defer theirs.Close()
-	s := &session{conn: theirs, leaving: true, working: 1}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	if err := s.extend(time.Hour); err != nil {
-		t.Error(err)
-	}
-	s.finishCall() // the last call
-	if err := s.extend(time.Hour); err == nil || !s.left() {
-		t.Error("the reader reads on")
-	}
-}
-
-// TestAnAnswerThatWasLostIsNoBye: where a call was read and its answer could not be sent, the client must not take it for one that was not read.
-func TestAnAnswerThatWasLostIsNoBye(t *testing.T) {
-	_, theirs := net.Pipe()
-	s := &session{conn: theirs, leaving: true, working: 1}
-	s.ctx, s.cancel = context.WithCancel(t.Context())
-	s.cancel() // as answer does
-	s.finishCall()
-	if s.left() {
-		t.Error("it says Bye")
-	}
-}
-
 // FuzzSession feeds a session any bytes: it ends when they do, and holds nothing then.
 func FuzzSession(f *testing.F) {
 	batch := bytesOf(f, putIn("q"))
-	seed := rawFrame(frame.Header{Kind: frame.Call, Method: frame.PutBatch, ID: 1, Size: uint32(len(batch)), Number: 1000}, batch)
-	seed = append(seed, rawFrame(frame.Header{Kind: frame.Cancel, ID: 1}, nil)...)
+	seed := rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(batch)), Number: 1000}, batch)
+	seed = append(seed, rawFrame(stream.Header{Kind: stream.Cancel, ID: 1}, nil)...)
 	reserve := bytesOf(f, pollOf("q", time.Minute))
-	seed = append(seed, rawFrame(frame.Header{Kind: frame.Call, Method: frame.Reserve, ID: 1, Size: uint32(len(reserve))}, reserve)...)
+	seed = append(seed, rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(reserve))}, reserve)...)
 	f.Add(seed)
-	f.Add(rawFrame(frame.Header{Kind: frame.Call, Method: frame.AckBatch, Size: 1 << 31}, []byte("abc")))
+	f.Add(rawFrame(stream.Header{Kind: stream.Call, Method: stream.AckBatch, Size: 1 << 31}, []byte("abc")))
 	k := newTalk(f)
 	k.conn.Close()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		ours, theirs := net.Pipe()
-		s := &session{handler: k.server.handler, in: bufio.NewReader(theirs), calls: map[uint32]context.CancelFunc{}}
-		k.server.handler.sessions.add(s)
+		w := &takenOver{memoryResponse: memoryResponse{header: http.Header{}}, conn: theirs}
+		r := (&http.Request{}).WithContext(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			defer k.server.handler.sessions.remove(s)
-			s.run(t.Context(), theirs, nil)
+			_ = k.server.handler.sessions.Serve(w, r, &sessionHost{handler: k.server.handler})
 		}()
 		read := make(chan struct{})
 		go func() {
@@ -442,8 +380,8 @@ func FuzzSession(f *testing.F) {
 		ours.Close()
 		<-ended
 		<-read
-		if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 || s.working != 0 || len(s.calls) != 0 {
-			t.Errorf("%d bytes and %d calls are still counted, %d numbers are used", held, s.working, len(s.calls))
+		if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 {
+			t.Errorf("%d bytes are still counted", held)
 		}
 	})
 }

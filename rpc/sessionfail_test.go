@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // errorOfStatus makes of a failure what a client by Connect gets.
@@ -41,7 +41,7 @@ func errorOfStatus(t testing.TB, said *status.Status) error {
 
 // A failing is a call that fails.
 type failing struct {
-	method  frame.Method
+	method  stream.Method
 	path    string
 	payload []byte
 	fail    func(shard uint32) error
@@ -64,24 +64,24 @@ func TestFailuresAreThoseOfConnect(t *testing.T) {
 	}
 	reserve, batch, acks := "/belfry.v1.QueueService/Reserve", "/belfry.v1.QueueService/PutBatch", "/belfry.v1.QueueService/AckBatch"
 	for name, c := range map[string]failing{
-		"no queue":     {frame.Reserve, reserve, bytesOf(t, &belfryv1.ReserveRequest{}), nil},
-		"malformed":    {frame.PutBatch, batch, []byte("\xff\xff\xff"), nil},
-		"not UTF-8":    {frame.PutBatch, batch, append([]byte{0x12, 2, 'x', 0xff}, bytesOf(t, putIn("q"))...), nil},
-		"flood":        {frame.PutBatch, batch, bytesOf(t, flood), nil},
-		"bounds":       {frame.PutBatch, batch, bytes.Repeat([]byte{0x0a, 0}, 10_000), nil},
-		"acks":         {frame.AckBatch, acks, bytesOf(t, &belfryv1.AckBatchRequest{}), nil},
-		"no leader":    {frame.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeNoLeader() }},
-		"unknown":      {frame.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeUnknown() }},
-		"inside":       {frame.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return errors.New("secret insides") }},
-		"panic":        {frame.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { panic("secret insides") }},
-		"8 MiB and so": {frame.PutBatch, batch, make([]byte, 8<<20+1), nil},
+		"no queue":     {stream.Reserve, reserve, bytesOf(t, &belfryv1.ReserveRequest{}), nil},
+		"malformed":    {stream.PutBatch, batch, []byte("\xff\xff\xff"), nil},
+		"not UTF-8":    {stream.PutBatch, batch, append([]byte{0x12, 2, 'x', 0xff}, bytesOf(t, putIn("q"))...), nil},
+		"flood":        {stream.PutBatch, batch, bytesOf(t, flood), nil},
+		"bounds":       {stream.PutBatch, batch, bytes.Repeat([]byte{0x0a, 0}, 10_000), nil},
+		"acks":         {stream.AckBatch, acks, bytesOf(t, &belfryv1.AckBatchRequest{}), nil},
+		"no leader":    {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeNoLeader() }},
+		"unknown":      {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeUnknown() }},
+		"inside":       {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return errors.New("secret insides") }},
+		"panic":        {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { panic("secret insides") }},
+		"8 MiB and so": {stream.PutBatch, batch, make([]byte, 8<<20+1), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newTalk(t)
 				k.node.fail = c.fail
 				for id := range uint32(2) { // the session goes on
-					k.write(rawFrame(frame.Header{Kind: frame.Call, Method: c.method, ID: id, Size: uint32(len(c.payload))}, c.payload))
+					k.write(rawFrame(stream.Header{Kind: stream.Call, Method: c.method, ID: id, Size: uint32(len(c.payload))}, c.payload))
 					got, want := k.failure(id), k.byConnect(c)
 					if name == "8 MiB and so" {
 						want.Message = got.GetMessage() // which knows the size

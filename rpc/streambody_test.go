@@ -14,6 +14,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -123,11 +124,11 @@ func TestStreamsTogetherAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	s.await("the stream is over", func() bool { return s.server.handler.streams.Load() == 0 })
-	s.server.handler.bodyBytesInFlight.Store(bodyBytesInFlightMax)
+	s.server.handler.bodyBytesInFlight.Store(inbound.BytesInFlightMax)
 	if f, ok := fault.FromConnect(s.work(clients["gRPC"], 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
 		t.Errorf("%v", f)
 	}
-	s.await("the server's bytes are what they were", func() bool { return s.server.handler.bodyBytesInFlight.Load() == bodyBytesInFlightMax })
+	s.await("the server's bytes are what they were", func() bool { return s.server.handler.bodyBytesInFlight.Load() == inbound.BytesInFlightMax })
 }
 
 // TestMessagesCountUntilTheyAreCarriedOut: what waits to be proposed is held in memory like a body.
@@ -143,7 +144,7 @@ func TestMessagesCountUntilTheyAreCarriedOut(t *testing.T) {
 	ack := &belfryv1.WorkRequest{Acks: []*belfryv1.AckRequest{{Lease: wire.FormatLease(leaseOfNothing())}}}
 	w.send(ack)
 	<-stuck
-	if got, want := s.server.handler.bodyBytesInFlight.Load(), int64(proto.Size(ack)+actionBytes); got != want {
+	if got, want := s.server.handler.bodyBytesInFlight.Load(), int64(proto.Size(ack)+inbound.ActionBytes); got != want {
 		t.Errorf("%d bytes are counted, want %d", got, want)
 	}
 	close(goOn)

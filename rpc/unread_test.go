@@ -18,6 +18,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
 // pipes is a listener of connections in memory, for bubbles of synctest.
@@ -339,7 +340,7 @@ func TestAStopHurriesWhoeverDoesNotRead(t *testing.T) {
 				}
 				began := time.Now()
 				s.server.Drain()
-				r.wantEnd(began, "reset", hurryWait)
+				r.wantEnd(began, "reset", inbound.HurryWait)
 			})
 		})
 	}

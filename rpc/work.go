@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -43,8 +44,8 @@ func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belf
 func (s *queueService) work(ctx context.Context, stream workStream) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	body := streamOf(ctx)
-	stop := context.AfterFunc(ctx, body.cut)
+	body := inbound.StreamOf(ctx)
+	stop := context.AfterFunc(ctx, body.Cut)
 	defer stop()
 	w := &worker{
 		service: s, stream: stream, body: body, cancel: cancel, changed: make(chan struct{}, 1),
@@ -71,7 +72,7 @@ func (s *queueService) work(ctx context.Context, stream workStream) error {
 type worker struct {
 	service *queueService
 	stream  workStream
-	body    *streamBody
+	body    *inbound.Stream
 	cancel  context.CancelCauseFunc
 	// actions carries messages from the reader to carryOut; out carries answers to the sender.
 	actions chan actionMessage
@@ -104,9 +105,9 @@ func (w *worker) receive(ctx context.Context) error {
 		}
 		if err != nil {
 			w.cancel(err)
-			return streamFault(err)
+			return inbound.StreamFault(err)
 		}
-		w.body.arrived()
+		w.body.Arrived()
 		if first && len(req.GetCredits().GetQueues()) == 0 {
 			f := fault.Invalid("credits.queues", "the first message of a stream names the queues")
 			w.cancel(f)
@@ -127,7 +128,7 @@ func (w *worker) receive(ctx context.Context) error {
 
 // forward passes a message with actions to carryOut.
 func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
-	done, ok := w.body.hold(req)
+	done, ok := w.body.Hold(req)
 	if !ok {
 		done()
 		f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
@@ -141,18 +142,6 @@ func (w *worker) forward(ctx context.Context, req *belfryv1.WorkRequest) error {
 		done()
 		return fault.Of(context.Cause(ctx))
 	}
-}
-
-// streamFault returns the fault of a stream that could not be read.
-func streamFault(err error) error {
-	if f, ours := fault.FromConnect(err); ours {
-		return f
-	}
-	var wire *connect.Error
-	if errors.As(err, &wire) {
-		return fault.Explain(wire.Code(), wire.Message())
-	}
-	return fault.Of(err)
 }
 
 // credit adds new credits. A change of the queues or of the ttr ends the current poll.
@@ -212,7 +201,7 @@ func (w *worker) handOut(ctx context.Context) {
 	defer look.Stop()
 	for {
 		select {
-		case <-w.service.drain.started:
+		case <-w.service.drain.Started:
 			w.push(ctx, &belfryv1.WorkResponse{Draining: true})
 			return
 		default:
@@ -224,7 +213,7 @@ func (w *worker) handOut(ctx context.Context) {
 		if p == nil {
 			select {
 			case <-w.changed:
-			case <-w.service.drain.started:
+			case <-w.service.drain.Started:
 			case <-look.C:
 				if f := w.mayPoll(ctx, nil); f != nil {
 					w.cancel(f)
@@ -273,7 +262,7 @@ func (w *worker) pause(ctx context.Context, err error) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-w.service.drain.started:
+	case <-w.service.drain.Started:
 	case <-ctx.Done():
 		return false
 	}
@@ -337,7 +326,7 @@ func (w *worker) send(ctx context.Context) {
 			if len(m.GetJobs()) > 0 {
 				wait = w.service.limits.TTRMax // a busy client may leave the next job unread until the lease of that job ends
 			}
-			w.body.setReadWait(wait)
+			w.body.SetReadWait(wait)
 			if err := w.stream.Send(m); err != nil {
 				failed = true
 				w.cancel(err)

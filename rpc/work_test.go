@@ -14,6 +14,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
@@ -72,7 +73,7 @@ func (s *served) workClients() map[string]belfryv1connect.QueueServiceClient {
 	two := h2c(s.t)
 	return map[string]belfryv1connect.QueueServiceClient{
 		"Connect":      belfryv1connect.NewQueueServiceClient(two, s.url),
-		"Connect JSON": belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithCodec(jsonCodec{name: codecJSON})),
+		"Connect JSON": belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithCodec(codec.JSON())),
 		"gRPC":         belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithGRPC()),
 		"gRPC-Web":     belfryv1connect.NewQueueServiceClient(two, s.url, connect.WithGRPCWeb()),
 	}

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // saying is an attack of bytes over TLS, until the node closes.
@@ -75,7 +75,8 @@ func slowAttacks() []attack {
 
 // sessionAttacks are upgraded connections that break the rules, or that have too small a token.
 func sessionAttacks() []attack {
-	const upgrade = "GET " + frame.Path + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + frame.Protocol +
+	const upgrade = "GET " + stream.SessionPath + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " +
+		stream.SessionProtocol +
 		"\r\n"
 	session := func(name string, frames func() []byte, want string) attack {
 		return attack{name, func(s *siege) string {
@@ -89,10 +90,10 @@ func sessionAttacks() []attack {
 	return []attack{
 		saying("a session without a token", upgrade+"Connection: close\r\n\r\n", "401 Unauthorized UNAUTHENTICATED, closed"),
 		session("a frame of a kind that there is not", func() []byte { return sessionFrame(99, 0, 0, nil) }, upgraded),
-		session("an answer from a client", func() []byte { return sessionFrame(frame.Answer, 0, 4, nil) }, upgraded),
-		session("a ping of 4 GiB", func() []byte { return sessionFrame(frame.Ping, 0, 1<<32-1, nil) }, upgraded),
+		session("an answer from a client", func() []byte { return sessionFrame(stream.Answer, 0, 4, nil) }, upgraded),
+		session("a ping of 4 GiB", func() []byte { return sessionFrame(stream.Ping, 0, 1<<32-1, nil) }, upgraded),
 		session("a call of 4 GiB", func() []byte {
-			return sessionFrame(frame.Call, byte(frame.PutBatch), 1<<32-1, nil)
+			return sessionFrame(stream.Call, byte(stream.PutBatch), 1<<32-1, nil)
 		}, upgraded),
 		session("a head that is none", func() []byte { return bytes.Repeat([]byte{0xff}, 20) }, upgraded),
 		session("HTTP in a session", func() []byte { return []byte("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") }, upgraded),
@@ -102,7 +103,7 @@ func sessionAttacks() []attack {
 
 // sessionFrame returns a frame of a session. size is what its head says of the payload, if there is
 // none.
-func sessionFrame(kind frame.Kind, method byte, size uint32, payload []byte) []byte {
+func sessionFrame(kind stream.Kind, method byte, size uint32, payload []byte) []byte {
 	if payload != nil {
 		size = uint32(len(payload)) //nolint:gosec // it is small
 	}
@@ -121,9 +122,10 @@ func sessionOfAnother(s *siege) string {
 	}
 	defer conn.Close()
 	_, _ = fmt.Fprintf(conn,
-		"GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n", frame.Path,
-		frame.Protocol, s.tokens["put"])
-	_, _ = conn.Write(sessionFrame(frame.Call, byte(frame.Reserve), 0, []byte("\x0a\x0bshop/orders"))) // queues
+		"GET %s HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: %s\r\nAuthorization: Bearer %s\r\n\r\n",
+		stream.SessionPath,
+		stream.SessionProtocol, s.tokens["put"])
+	_, _ = conn.Write(sessionFrame(stream.Call, byte(stream.Reserve), 0, []byte("\x0a\x0bshop/orders"))) // queues
 	var heard []byte
 	for buf := make([]byte, 4096); !bytes.Contains(heard, []byte("FORBIDDEN")); {
 		n, err := conn.Read(buf)

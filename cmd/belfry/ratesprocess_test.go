@@ -7,8 +7,8 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/codec"
 )
 
 // TestRatesAreThoseOfAllNodes: what went through one node is told by every node, and by each leader
@@ -48,7 +48,7 @@ func TestRatesAreThoseOfAllNodes(t *testing.T) {
 		for i, p := range nodes {
 			got := p.run(program, "queue", "show", queue, "-o", "json")
 			response := &belfryv1.GetQueueResponse{}
-			if err := rpc.JSON().Unmarshal([]byte(got.Out), response); err != nil {
+			if err := codec.JSON().Unmarshal([]byte(got.Out), response); err != nil {
 				t.Fatalf("%s, node %d: %+v, %v", when, i+1, got, err)
 			}
 			// What was put before may have left the minute meanwhile.

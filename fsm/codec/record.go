@@ -97,7 +97,7 @@ type HeldFlags uint8
 
 // The flags.
 const (
-	heldHasID      HeldFlags = 1 << 0
+	HeldHasID      HeldFlags = 1 << 0
 	HeldHasTTL     HeldFlags = 1 << 1
 	HeldHasHeaders HeldFlags = 1 << 6
 	HeldHasLease   HeldFlags = 1 << 7
@@ -119,7 +119,7 @@ func (r *Reader) Held() HeldJob {
 		v.Fence, v.Until, v.LeaseTTR, v.Died = r.Uvarint(), r.Time(), r.duration(), r.Time()
 		v.Attempt, v.Redrives, v.LastError = r.Uint32(), r.Uint32(), r.Text()
 	}
-	if v.Flags&heldHasID != 0 {
+	if v.Flags&HeldHasID != 0 {
 		v.Content, v.ID, v.Generated = r.Array16(), r.Text(), false
 	}
 	v.Created = r.Time()

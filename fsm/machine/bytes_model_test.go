@@ -12,17 +12,9 @@ func TestModelScenarioReserveBytes(t *testing.T) {
 	within := func(bytes uint64, queues ...string) *fsm.Reserve {
 		return &fsm.Reserve{Queues: queues, Max: 9, Bytes: bytes}
 	}
-	// sized puts a job of so many bytes, sizedIn does so into another queue.
+	// sized puts a job of so many bytes.
 	sized := func(n int) *fsm.Put { return put("", body(strings.Repeat("x", n))) }
-	sizedIn := func(queue string, n int, options ...func(*fsm.Put)) *fsm.Put {
-		return put("", append(options, into(queue, 0, 1), body(strings.Repeat("x", n)))...)
-	}
 	first := func(serial, fence uint64) fsm.Grant { return lease(serial, fence, 0, leaseEnd) }
-	firstOf := func(queue string, serial, fence uint64) fsm.Grant {
-		g := first(serial, fence)
-		g.Queue = queue
-		return g
-	}
 	three := createdReady(1, 3, 0)
 	runScenarios(t, []scenario{
 		{name: "an exact fit is granted", steps: []step{
@@ -59,6 +51,27 @@ func TestModelScenarioReserveBytes(t *testing.T) {
 			}), sized(1)), want: three},
 			{do: do(within(6, "q"), within(7, "q")), want: results(granted(first(1, 4)), granted(first(2, 5), first(3, 6)))},
 		}},
+	})
+}
+
+func TestModelScenarioReserveBytesBounds(t *testing.T) {
+	t.Parallel()
+	within := func(bytes uint64, queues ...string) *fsm.Reserve {
+		return &fsm.Reserve{Queues: queues, Max: 9, Bytes: bytes}
+	}
+	// sized puts a job of so many bytes, sizedIn does so into another queue.
+	sized := func(n int) *fsm.Put { return put("", body(strings.Repeat("x", n))) }
+	sizedIn := func(queue string, n int, options ...func(*fsm.Put)) *fsm.Put {
+		return put("", append(options, into(queue, 0, 1), body(strings.Repeat("x", n)))...)
+	}
+	first := func(serial, fence uint64) fsm.Grant { return lease(serial, fence, 0, leaseEnd) }
+	firstOf := func(queue string, serial, fence uint64) fsm.Grant {
+		g := first(serial, fence)
+		g.Queue = queue
+		return g
+	}
+	three := createdReady(1, 3, 0)
+	runScenarios(t, []scenario{
 		{name: "a job that expires on the way has no bytes and is not the first", steps: []step{
 			{
 				do:   do(put("", body("123456789"), ttl(0)), sized(5), sized(5), within(10, "q")),

@@ -1,22 +1,25 @@
 package machine
 
-import "github.com/belfrydb/belfry/fsm"
+import (
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
+)
 
 // lookup finds a held job of the queue by its id, chosen or generated, or the tombstone of a chosen
 // id. At most one of the two is not 0.
 func (m *Machine) lookup(q *queue, id string) (j job, tombstone uint32) {
 	if partition, serial, ok := fsm.ParseID(id); ok {
-		j := job{m.store.bySerial(q.index, serial), q}
+		j := job{m.store.BySerial(q.index, serial), q}
 		if j.index == 0 {
 			return j, 0
 		}
 		s := m.slot(j)
-		if s.queue != q.index || m.record(q).Partition != partition || s.flags&slotHasID != 0 {
+		if s.Queue != q.index || m.record(q).Partition != partition || s.HasID() {
 			j.index = 0
 		}
 		return j, 0
 	}
-	index, tombstone := m.store.byID(q, id)
+	index, tombstone := m.store.ByID(q.index, id)
 	return job{index, q}, tombstone
 }
 
@@ -31,7 +34,7 @@ func (m *Machine) named(name, id string) (job, fsm.Result) {
 	m.settleQueue(q)
 	j, tombstone := m.lookup(q, id)
 	if tombstone != 0 && !m.forgotten(q, tombstone) {
-		missing.State = m.store.tombs.at(tombstone).state
+		missing.State = m.store.Tomb(tombstone).State
 	}
 	return j, missing
 }
@@ -41,7 +44,7 @@ func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {
 	if j.index == 0 {
 		return missing, false
 	}
-	state := m.slot(j).state()
+	state := m.slot(j).State()
 	if state == fsm.Reserved && !c.Force {
 		return fsm.Result{Code: fsm.JobReserved, State: state}, false
 	}
@@ -56,7 +59,7 @@ func (m *Machine) reschedule(c *fsm.Reschedule) (fsm.Result, bool) {
 	if j.index == 0 {
 		return missing, false
 	}
-	if state := m.slot(j).state(); state == fsm.Reserved {
+	if state := m.slot(j).State(); state == fsm.Reserved {
 		return fsm.Result{Code: fsm.JobReserved, State: state}, false
 	} else if state == fsm.Dead {
 		return fsm.Result{Code: fsm.JobNotFound, State: state}, false
@@ -78,17 +81,17 @@ func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
 	m.settleQueue(q)
 	var n uint64
 	for _, id := range c.IDs {
-		if j, _ := m.lookup(q, id); j.index != 0 && m.slot(j).state() == fsm.Dead {
+		if j, _ := m.lookup(q, id); j.index != 0 && m.slot(j).State() == fsm.Dead {
 			m.revive(j)
 			n++
 		}
 	}
 	for limit := stepLimit(c.Max); len(c.IDs) == 0 && n < limit; n++ {
-		k, ok := q.dead.min()
+		k, ok := q.dead.Min()
 		if !ok {
 			break
 		}
-		m.revive(job{k.index, q})
+		m.revive(job{k.Index, q})
 	}
 	return fsm.Result{Count: n}, n > 0
 }
@@ -98,10 +101,10 @@ func (m *Machine) redrive(c *fsm.Redrive) (fsm.Result, bool) {
 func (m *Machine) revive(j job) {
 	m.touch(j.q).Counters.Redriven++
 	m.lift(j)
-	l := m.editLease(j)
-	l.attempt = 0
-	l.redrives++
-	m.store.slots.edit(j.index).flags &^= slotHasTTL
+	l := m.store.EditLease(j.index)
+	l.Attempt = 0
+	l.Redrives++
+	m.store.EditSlot(j.index).ClearTTL()
 	m.set(j, fsm.Ready, m.scalars.Clock.After(0))
 }
 
@@ -141,24 +144,24 @@ func (m *Machine) removeJobs(q *queue, states fsm.StateSet, limit uint64, ended 
 // nextOf returns the first job in the given states: DELAYED before READY before RESERVED before
 // DEAD, each in its order.
 func (m *Machine) nextOf(q *queue, states fsm.StateSet) (job, bool) {
-	var k key
+	var k store.Key
 	var ok bool
 	if states.Has(fsm.Delayed) {
-		k, ok = q.delayed.min()
+		k, ok = q.delayed.Min()
 	}
 	if !ok && states.Has(fsm.Ready) {
-		k, ok = q.ready.min()
+		k, ok = q.ready.Min()
 	}
 	if !ok && states.Has(fsm.Reserved) {
-		k, ok = q.leases.min()
+		k, ok = q.leases.Min()
 	}
 	if !ok && states.Has(fsm.Dead) {
-		k, ok = q.dead.min()
+		k, ok = q.dead.Min()
 	}
 	if !ok {
 		return job{}, false
 	}
-	return job{k.index, q}, true
+	return job{k.Index, q}, true
 }
 
 func (m *Machine) configure(c *fsm.Configure) (fsm.Result, bool) {
@@ -198,13 +201,13 @@ func (m *Machine) deleteQueue(c *fsm.DeleteQueue) (fsm.Result, bool) {
 	m.settleQueue(q)
 	n := m.removeJobs(q, fsm.Set(fsm.Delayed, fsm.Ready, fsm.Reserved, fsm.Dead), fsm.StepMax, fsm.StateNone)
 	for budget := fsm.StepMax - n; budget > 0; budget-- {
-		k, ok := q.ended.min()
+		k, ok := q.ended.Min()
 		if !ok {
 			break
 		}
-		m.forgetTombstone(q, k.index)
+		m.forgetTombstone(q, k.Index)
 	}
-	if m.record(q).Counts.Jobs() > 0 || q.ended.len() > 0 {
+	if m.record(q).Counts.Jobs() > 0 || q.ended.Len() > 0 {
 		return fsm.Result{Count: n, More: true}, true
 	}
 	m.dropQueue(q)

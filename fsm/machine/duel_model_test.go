@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/model"
+	"github.com/belfrydb/belfry/fsm/snapshot"
 )
 
 // duel applies the same events to the machine and to the model and compares what can be seen of
@@ -42,7 +43,7 @@ func asItIs() plant {
 
 // openSnapshot is a snapshot whose pages the machine has pinned while it goes on.
 type openSnapshot struct {
-	snapshot *machine.Snapshot
+	snapshot *snapshot.Snapshot
 	owner    *machine.Machine
 	atOnce   []byte
 	entries  int         // that it stays open for
@@ -259,7 +260,7 @@ func (d *duel) snapshot(kind snapshotKind) error {
 	return nil
 }
 
-func written(s *machine.Snapshot) ([]byte, error) {
+func written(s *snapshot.Snapshot) ([]byte, error) {
 	var b bytes.Buffer
 	n, err := s.WriteTo(&b)
 	if err == nil && n != int64(b.Len()) {

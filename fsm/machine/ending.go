@@ -8,8 +8,8 @@ func (m *Machine) Endings() []fsm.Ending { return m.endings }
 // noteEnding records the ending of a job that still has its lease.
 func (m *Machine) noteEnding(j job, state fsm.State) {
 	m.endings = append(m.endings, fsm.Ending{
-		Queue: j.q.name, State: state, Attempts: m.leaseOf(j).attempt,
-		Took: m.scalars.Clock.Sub(m.payload(j).created()),
+		Queue: j.q.name, State: state, Attempts: m.leaseOf(j).Attempt,
+		Took: m.scalars.Clock.Sub(m.payload(j).Created()),
 	})
 }
 

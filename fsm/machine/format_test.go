@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/fsmtest"
+	"github.com/belfrydb/belfry/fsm/snapshot"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files; only for a new version of a format")
@@ -45,9 +46,9 @@ func TestFormatOfAMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m.Format() != format || fsm.Format(raw[len(snapshotMagic)]) != format || restored.Format() != format {
+		if m.Format() != format || fsm.Format(raw[len(snapshot.Magic)]) != format || restored.Format() != format {
 			t.Errorf("after entries of format %d the machine has %d, its snapshot %d, who is restored from it %d",
-				format, m.Format(), raw[len(snapshotMagic)], restored.Format())
+				format, m.Format(), raw[len(snapshot.Magic)], restored.Format())
 		}
 	}
 }

@@ -121,11 +121,11 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 	if q == nil || !v.State.Held() || max(v.Serial, v.Fence) > m.scalars.Serial {
 		return false
 	}
-	if m.store.bySerial(q.index, v.Serial) != 0 {
+	if m.store.BySerial(q.index, v.Serial) != 0 {
 		return false
 	}
 	if !v.Generated {
-		if held, tombstone := m.store.byID(q, v.ID); held != 0 || tombstone != 0 {
+		if held, tombstone := m.store.ByID(q.index, v.ID); held != 0 || tombstone != 0 {
 			return false
 		}
 	}
@@ -139,14 +139,14 @@ func (m *Machine) importJob(q *queue, v *codec.HeldJob) bool {
 // importOverdue applies the policy of the restore to a job that was just imported.
 func (m *Machine) importOverdue(j job) {
 	mark, s := &m.restored, m.slot(j)
-	if s.state() != fsm.Delayed || s.due <= mark.Since || s.due > mark.Began {
+	if s.State() != fsm.Delayed || s.Due <= mark.Since || s.Due > mark.Began {
 		return
 	}
 	policy, period := policyFor(mark, &m.record(j.q).Settings)
 	switch {
 	case policy == fsm.ImportSpread && period > 0:
 		m.lift(j)
-		m.set(j, fsm.Delayed, spreadDue(mark.Since, mark.Began, m.slot(j).due, period))
+		m.set(j, fsm.Delayed, spreadDue(mark.Since, mark.Began, m.slot(j).Due, period))
 	case policy == fsm.ImportDrop:
 		m.touch(j.q).Counters.Expired++
 		m.lift(j)
@@ -179,13 +179,13 @@ func (m *Machine) importTombstone(q *queue, t *fsm.Tombstone) bool {
 	if q == nil || t.State.Held() || t.State == fsm.StateNone || t.Serial > m.scalars.Serial {
 		return false
 	}
-	if m.findTombstone(q, t.Serial) != 0 {
+	if m.store.TombstoneBySerial(q.index, t.Serial) != 0 {
 		return false
 	}
-	if held, tombstone := m.store.byID(q, t.ID); held != 0 || tombstone != 0 {
+	if held, tombstone := m.store.ByID(q.index, t.ID); held != 0 || tombstone != 0 {
 		return false
 	}
 	m.evictTombstones()
-	m.storeTombstone(q, t)
+	m.indexTombstone(q, m.store.AddTombstone(q.index, t))
 	return true
 }

@@ -156,9 +156,8 @@ func TestImportKeepsEverything(t *testing.T) {
 		t.Errorf("a put while the restore is open: code %d", got)
 	}
 	apply(all, stamp, &fsm.Import{Restore: id, Step: fsm.ImportRecords, Sequence: 1, Floor: 8, Records: records})
-	if got := apply(all, stamp, &fsm.Import{
-		Restore: id, Step: fsm.ImportEnd, Floor: 8, Total: uint64(len(records)),
-	})[0]; got.Code != fsm.OK || got.More {
+	end := &fsm.Import{Restore: id, Step: fsm.ImportEnd, Floor: 8, Total: uint64(len(records))}
+	if got := apply(all, stamp, end)[0]; got.Code != fsm.OK || got.More {
 		t.Fatalf("the end: %+v", got)
 	}
 	again, err := exported(all)

@@ -1,11 +1,9 @@
 package machine
 
 import (
-	"encoding/binary"
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
-	"math"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // job names a held job by the index of its slot and its queue. Every change of a job goes through
@@ -16,30 +14,16 @@ type job struct {
 }
 
 // slot returns the mutable part of a job for reading.
-func (m *Machine) slot(j job) *slot { return m.store.slots.at(j.index) }
+func (m *Machine) slot(j job) *store.Slot { return m.store.Slot(j.index) }
 
 // payload returns the immutable contents of a job.
-func (m *Machine) payload(j job) jobPayload { return openPayload(m.store.blobs.at(m.slot(j).blob())) }
+func (m *Machine) payload(j job) store.Payload { return m.store.Payload(m.slot(j)) }
 
 // leaseOf returns a copy of the lease record of a job, an empty one if it has none.
-func (m *Machine) leaseOf(j job) lease {
-	if l := m.slot(j).lease; l != 0 {
-		return *m.store.leases.at(l)
-	}
-	return lease{}
-}
-
-// editLease returns the lease record of a job for writing. It creates the record if there is none.
-func (m *Machine) editLease(j job) *lease {
-	s := m.store.slots.edit(j.index)
-	if s.lease == 0 {
-		s.lease = m.store.leases.alloc()
-	}
-	return m.store.leases.edit(s.lease)
-}
+func (m *Machine) leaseOf(j job) store.Lease { return m.store.Lease(m.slot(j)) }
 
 // ttl returns when the job expires, 0 if never.
-func (m *Machine) ttl(j job) fsm.Time { return m.store.ttl(m.slot(j)) }
+func (m *Machine) ttl(j job) fsm.Time { return m.store.TTL(m.slot(j)) }
 
 // expiredTTL reports whether the job's ttl has passed.
 func (m *Machine) expiredTTL(j job) bool {
@@ -50,9 +34,9 @@ func (m *Machine) expiredTTL(j job) bool {
 // hash is the job's part of the digest.
 func (m *Machine) hash(j job) uint64 {
 	s, l := m.slot(j), m.leaseOf(j)
-	return digest.JobIn(m.payload(j).hash(), &digest.JobState{
-		State: s.state(), Due: s.due, TTL: m.ttl(j), Attempt: l.attempt, Fence: l.fence, Until: l.until, LeaseTTR: l.ttr,
-		Redrives: l.redrives, LastError: m.note(l.note), Died: l.died,
+	return digest.JobIn(m.payload(j).Hash(), &digest.JobState{
+		State: s.State(), Due: s.Due, TTL: m.ttl(j), Attempt: l.Attempt, Fence: l.Fence, Until: l.Until, LeaseTTR: l.TTR,
+		Redrives: l.Redrives, LastError: m.store.LastError(&l), Died: l.Died,
 	})
 }
 
@@ -61,59 +45,59 @@ func (m *Machine) hash(j job) uint64 {
 func (m *Machine) lift(j job) {
 	m.sum -= m.hash(j)
 	s, r := m.slot(j), m.touch(j.q)
-	switch s.state() {
+	switch s.State() {
 	case fsm.Delayed:
-		j.q.delayed.remove(j.index)
+		j.q.delayed.Remove(j.index)
 		r.Counts.Delayed--
-		m.countDue(j.q, s.due, ^uint32(0))
+		m.countDue(j.q, s.Due, ^uint32(0))
 	case fsm.Ready:
-		j.q.ready.remove(j.index)
+		j.q.ready.Remove(j.index)
 		r.Counts.Ready--
 	case fsm.Reserved:
-		j.q.leases.remove(j.index)
-		j.q.working.remove(j.index)
+		j.q.leases.Remove(j.index)
+		j.q.working.Remove(j.index)
 		r.Counts.Reserved--
 		m.leases--
 	case fsm.Dead:
-		j.q.dead.remove(j.index)
+		j.q.dead.Remove(j.index)
 		r.Counts.Dead--
 	default:
 		panic("fsm: a job that is not held is lifted")
 	}
-	if s.state() == fsm.Delayed || s.state() == fsm.Ready {
-		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.remove(j.index)
+	if s.State() == fsm.Delayed || s.State() == fsm.Ready {
+		if s.HasTTL() {
+			j.q.ttls.Remove(j.index)
 		}
 	}
 }
 
 // set puts a lifted job into a held state.
 func (m *Machine) set(j job, state fsm.State, due fsm.Time) {
-	s, r := m.store.slots.edit(j.index), m.touch(j.q)
-	s.due = due
-	s.setState(state)
+	s, r := m.store.EditSlot(j.index), m.touch(j.q)
+	s.Due = due
+	s.SetState(state)
 	switch state {
 	case fsm.Delayed:
-		j.q.delayed.insert(j.index)
+		j.q.delayed.Insert(j.index)
 		r.Counts.Delayed++
 		m.countDue(j.q, due, 1)
 	case fsm.Ready:
-		j.q.ready.insert(j.index)
+		j.q.ready.Insert(j.index)
 		r.Counts.Ready++
 	case fsm.Reserved:
-		j.q.leases.insert(j.index)
-		j.q.working.insert(j.index)
+		j.q.leases.Insert(j.index)
+		j.q.working.Insert(j.index)
 		r.Counts.Reserved++
 		m.leases++
 	case fsm.Dead:
-		j.q.dead.insert(j.index)
+		j.q.dead.Insert(j.index)
 		r.Counts.Dead++
 	default:
 		panic("fsm: a job is set to a state in which none is held")
 	}
 	if state == fsm.Delayed || state == fsm.Ready {
-		if s.flags&slotHasTTL != 0 {
-			j.q.ttls.insert(j.index)
+		if s.HasTTL() {
+			j.q.ttls.Insert(j.index)
 		}
 	}
 	m.sum += m.hash(j)
@@ -131,16 +115,16 @@ func (m *Machine) setDue(j job, due fsm.Time) fsm.State {
 
 // setDead puts a lifted job among the dead letters.
 func (m *Machine) setDead(j job) {
-	m.editLease(j).died = m.scalars.Clock
+	m.store.EditLease(j.index).Died = m.scalars.Clock
 	m.noteEnding(j, fsm.Dead)
 	m.touch(j.q).Counters.Died++
-	m.set(j, fsm.Dead, m.slot(j).due)
+	m.set(j, fsm.Dead, m.slot(j).Due)
 }
 
 // setExpired ends a lifted job whose ttl has passed, or makes it dead if its queue says so.
 func (m *Machine) setExpired(j job) fsm.State {
 	if m.record(j.q).Settings.ExpireToDead {
-		m.store.slots.edit(j.index).flags &^= slotHasTTL
+		m.store.EditSlot(j.index).ClearTTL()
 		m.setDead(j)
 		return fsm.Dead
 	}
@@ -152,122 +136,58 @@ func (m *Machine) setExpired(j job) fsm.State {
 // drop ends a lifted job in the given ended state and adds a tombstone if the client chose its id.
 // With StateNone it adds none.
 func (m *Machine) drop(j job, ended fsm.State) {
-	s := *m.slot(j)
-	b := m.payload(j)
-	m.touch(j.q).Counts.Bytes -= b.bytes()
-	m.store.serials.remove(digest.SerialKey(s.serial), j.index)
-	if s.flags&slotHasID != 0 {
-		m.store.withID--
-		m.store.idBytes -= len(b.id())
-		m.store.ids.remove(b.idHash(), j.index<<1)
-		if ended != fsm.StateNone {
-			m.addTombstone(j.q, b, &s, ended)
-		}
+	if m.slot(j).HasID() && ended != fsm.StateNone {
+		m.evictTombstones()
+		m.indexTombstone(j.q, m.store.AddTombstoneOf(j.index, ended, m.scalars.Clock))
 	}
-	if s.lease != 0 {
-		m.setNote(s.lease, "")
-		m.store.leases.release(s.lease)
-	}
-	m.store.blobs.release(s.blob())
-	m.store.slots.release(j.index)
+	m.touch(j.q).Counts.Bytes -= m.store.RemoveJob(j.index)
 }
 
-// note returns a stored last error.
-func (m *Machine) note(ref blobRef) string {
-	if ref == 0 {
-		return ""
+// countDue counts a job that becomes DELAYED, 1, or ceases to be, -1 modulo 2^32. The queue must be
+// touched: its counts are closed when the entry ends.
+func (m *Machine) countDue(q *queue, due fsm.Time, n uint32) {
+	if !m.restoring {
+		q.due.Count(due, n)
 	}
-	b := m.store.blobs.at(ref)
-	n, w := binary.Uvarint(b)
-	return string(b[w : w+int(n)])
-}
-
-// setNote replaces the last error of the lease record at index.
-func (m *Machine) setNote(index uint32, text string) {
-	l := m.store.leases.edit(index)
-	if l.note != 0 {
-		m.store.blobs.release(l.note)
-		l.note = 0
-	}
-	if text != "" {
-		l.note = m.store.blobs.put(codec.AppendText(nil, text))
-	}
-}
-
-// addTombstone adds the tombstone of a job that ends, after it has made room.
-func (m *Machine) addTombstone(q *queue, b jobPayload, s *slot, ended fsm.State) {
-	m.evictTombstones()
-	index := m.store.tombs.alloc()
-	*m.store.tombs.edit(index) = tomb{
-		serial: s.serial, firstDue: b.firstDue(), ended: m.scalars.Clock, queue: q.index, state: ended,
-		attempts: m.attemptsOf(s),
-		blob:     m.store.blobs.put(appendTombPayload(nil, string(b.id()), b.content(), b.idHash())),
-	}
-	m.indexTombstone(q, index)
-	m.sum += m.tombstoneHash(q, index)
-}
-
-// attemptsOf returns what the tombstone of a job that ends keeps of its attempts.
-func (m *Machine) attemptsOf(s *slot) uint16 {
-	if s.lease == 0 {
-		return 1
-	}
-	return uint16(min(m.store.leases.at(s.lease).attempt, math.MaxUint16-1) + 1)
 }
 
 // evictTombstones forgets the oldest tombstones until there is room for one more.
 func (m *Machine) evictTombstones() {
-	for m.store.tombs.count() >= m.cfg.TombstonesMax {
+	for m.store.Tombstones() >= m.cfg.TombstonesMax {
 		first, ok := m.queues.oldest.first()
 		if !ok {
 			break
 		}
 		old := m.queues.byIndex[first.queue]
-		k, _ := old.ended.min()
+		k, _ := old.ended.Min()
 		r := m.touch(old)
-		r.Forgotten = max(r.Forgotten, k.at)
-		m.forgetTombstone(old, k.index)
+		r.Forgotten = max(r.Forgotten, k.At)
+		m.forgetTombstone(old, k.Index)
 	}
 }
 
-// indexTombstone adds a stored tombstone to tables, order, and agendas.
+// indexTombstone adds a stored tombstone to the order of its queue, agendas and digest.
 func (m *Machine) indexTombstone(q *queue, index uint32) {
-	t := m.store.tombs.at(index)
-	b := openPayload(m.store.blobs.at(t.blob))
-	m.store.ids.insert(b.idHash(), index<<1|1)
-	m.store.tombSerials.insert(digest.SerialKey(t.serial), index)
-	q.ended.insert(index)
+	q.ended.Insert(index)
 	m.planForgetting(q)
+	m.sum += m.tombstoneHash(q, index)
 }
 
 // forgetTombstone removes a tombstone.
 func (m *Machine) forgetTombstone(q *queue, index uint32) {
 	m.sum -= m.tombstoneHash(q, index)
-	t := *m.store.tombs.at(index)
-	b := openPayload(m.store.blobs.at(t.blob))
-	m.store.ids.remove(b.idHash(), index<<1|1)
-	m.store.tombSerials.remove(digest.SerialKey(t.serial), index)
-	q.ended.remove(index)
-	m.store.blobs.release(t.blob)
-	m.store.tombs.release(index)
+	q.ended.Remove(index)
+	m.store.RemoveTombstone(index)
 	m.planForgetting(q)
-}
-
-// findTombstone returns the index of the tombstone with a serial in the queue, 0 if there is none.
-func (m *Machine) findTombstone(q *queue, serial uint64) uint32 {
-	return m.store.tombSerials.find(digest.SerialKey(serial), func(index uint32) bool {
-		t := m.store.tombs.at(index)
-		return t.serial == serial && t.queue == q.index
-	})
 }
 
 // tombstone returns a stored tombstone as readers see it.
 func (m *Machine) tombstone(q *queue, index uint32) fsm.Tombstone {
-	t := m.store.tombs.at(index)
-	b := openPayload(m.store.blobs.at(t.blob))
+	t := m.store.Tomb(index)
+	b := m.store.TombPayload(t)
 	return fsm.Tombstone{
-		Queue: q.name, ID: string(b.id()), Serial: t.serial, Content: b.content(), FirstDue: t.firstDue, State: t.state,
-		Ended: t.ended,
+		Queue: q.name, ID: string(b.ID()), Serial: t.Serial, Content: b.Content(), FirstDue: t.FirstDue,
+		State: t.State, Ended: t.Ended,
 	}
 }
 
@@ -279,7 +199,7 @@ func (m *Machine) tombstoneHash(q *queue, index uint32) uint64 {
 // planForgetting updates when the queue is due in the two agendas of tombstones: by their end, and
 // by the end of their window.
 func (m *Machine) planForgetting(q *queue) {
-	oldest := q.ended.firstAt()
+	oldest := q.ended.FirstAt()
 	forget := fsm.Time(0)
 	if window, forever := dedupWindow(&m.record(q).Settings); oldest != 0 && !forever {
 		forget = oldest.Add(window)

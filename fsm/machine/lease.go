@@ -34,11 +34,11 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 	}
 	inFlight := partitionLimit(record.Settings.MaxInFlight, record)
 	for !r.full && (inFlight == 0 || m.record(q).Counts.Reserved < inFlight) {
-		k, ok := q.ready.min()
+		k, ok := q.ready.Min()
 		if !ok {
 			return
 		}
-		j := job{k.index, q}
+		j := job{k.Index, q}
 		if m.expiredTTL(j) {
 			if r.expirable == 0 {
 				return
@@ -48,7 +48,7 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 			m.setExpired(j)
 			continue
 		}
-		bytes := m.payload(j).bytes()
+		bytes := m.payload(j).Bytes()
 		if r.Bytes > 0 && len(r.grants) > 0 && r.bytes+bytes > r.Bytes {
 			r.full = true
 			return
@@ -69,19 +69,19 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration) fsm.Grant {
 	}
 	m.lift(j)
 	m.scalars.Serial++
-	l := m.editLease(j)
-	l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
-	l.attempt++
+	l := m.store.EditLease(j.index)
+	l.Fence, l.Until, l.TTR = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
+	l.Attempt++
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
-	if l.attempt == 1 {
-		m.countLate(j.q, s.due)
+	if l.Attempt == 1 {
+		m.countLate(j.q, s.Due)
 	}
 	grant := fsm.Grant{
-		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Fence: l.fence, Attempt: l.attempt,
-		Due: s.due, Until: l.until,
+		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Fence: l.Fence, Attempt: l.Attempt,
+		Due: s.Due, Until: l.Until,
 	}
-	m.set(j, fsm.Reserved, s.due)
+	m.set(j, fsm.Reserved, s.Due)
 	return grant
 }
 
@@ -89,8 +89,8 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration) fsm.Grant {
 // queue, else the default.
 func (m *Machine) ttrOf(j job) fsm.Duration {
 	var v fsm.Job
-	if b := m.payload(j); b.given().Has(fsm.GivenTTR) {
-		b.read(&v)
+	if b := m.payload(j); b.Given().Has(fsm.GivenTTR) {
+		b.Read(&v)
 	}
 	return leaseLength(&v, &m.record(j.q).Settings)
 }
@@ -117,25 +117,25 @@ func (m *Machine) leased(ref fsm.Ref) (job, bool) {
 	if m.record(q).Partition != ref.Partition {
 		return job{}, false
 	}
-	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	j := job{m.store.BySerial(q.index, ref.Serial), q}
 	if j.index == 0 {
 		return job{}, false
 	}
 	s, l := m.slot(j), m.leaseOf(j)
-	return j, s.queue == q.index && s.state() == fsm.Reserved && l.fence == ref.Fence && m.scalars.Clock < l.until
+	return j, s.Queue == q.index && s.State() == fsm.Reserved && l.Fence == ref.Fence && m.scalars.Clock < l.Until
 }
 
 func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {
 	j, ok := m.leased(c.Ref)
 	if !ok {
-		if m.finished.has(c.Serial, c.Fence, m.scalars.Clock) {
+		if m.store.Finished.Has(c.Serial, c.Fence, m.scalars.Clock) {
 			return fsm.Result{State: fsm.Acked}, false
 		}
 		return fsm.Result{Code: fsm.StaleLease}, false
 	}
 	// An older fence may have been given out by two of the shards that were restored into this one.
 	if c.Fence > m.restored.Floor {
-		m.finish(c.Serial, c.Fence, m.leaseOf(j).until.Add(fsm.FinishedWindow))
+		m.finish(c.Serial, c.Fence, m.leaseOf(j).Until.Add(fsm.FinishedWindow))
 	}
 	m.touch(j.q).Counters.Acked++
 	m.lift(j)
@@ -152,7 +152,7 @@ func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
 	m.touch(j.q).Counters.Nacked++
 	m.lift(j)
 	if c.Error != "" {
-		m.setNote(m.slot(j).lease, c.Error)
+		m.store.SetLastError(j.index, c.Error)
 	}
 	delay := c.Delay
 	if !c.DelayGiven {
@@ -172,7 +172,7 @@ func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
 // retryDelay returns the delay that the retry schedule gives after the present attempt.
 func (m *Machine) retryDelay(j job) fsm.Duration {
 	var v fsm.Job
-	m.payload(j).read(&v)
+	m.payload(j).Read(&v)
 	delays, r, l, jitter := v.RetryDelays, m.record(j.q), m.leaseOf(j), false
 	if !v.Given.Has(fsm.GivenRetryDelays) {
 		delays, jitter = retryDelays(r)
@@ -180,9 +180,9 @@ func (m *Machine) retryDelay(j job) fsm.Duration {
 	if len(delays) == 0 {
 		return 0
 	}
-	delay := delays[min(int(l.attempt), len(delays))-1]
+	delay := delays[min(int(l.Attempt), len(delays))-1]
 	if jitter {
-		delay = fsm.Jitter(delay, l.fence)
+		delay = fsm.Jitter(delay, l.Fence)
 	}
 	return delay
 }
@@ -194,11 +194,11 @@ func (m *Machine) release(c *fsm.Release) (fsm.Result, bool) {
 	}
 	m.touch(j.q).Counters.Released++
 	m.lift(j)
-	m.editLease(j).attempt--
+	m.store.EditLease(j.index).Attempt--
 	if m.expiredTTL(j) {
 		return fsm.Result{State: m.setExpired(j)}, true
 	}
-	due := m.slot(j).due
+	due := m.slot(j).Due
 	if c.Delay > 0 {
 		due = m.scalars.Clock.After(c.Delay)
 		m.set(j, fsm.Delayed, due)
@@ -215,13 +215,13 @@ func (m *Machine) extend(c *fsm.Extend) (fsm.Result, bool) {
 	}
 	m.touch(j.q).Counters.Extended++
 	m.lift(j)
-	l := m.editLease(j)
+	l := m.store.EditLease(j.index)
 	if c.TTR > 0 {
-		l.ttr = c.TTR
+		l.TTR = c.TTR
 	}
-	l.until = max(l.until, m.scalars.Clock.After(l.ttr))
-	until := l.until
-	m.set(j, fsm.Reserved, m.slot(j).due)
+	l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))
+	until := l.Until
+	m.set(j, fsm.Reserved, m.slot(j).Due)
 	return fsm.Result{Until: until}, true
 }
 

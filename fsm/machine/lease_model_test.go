@@ -123,6 +123,13 @@ func TestModelScenarioLease(t *testing.T) {
 			{at: leaseEnd + time.Minute, do: do(ack(1, 2)), want: results(acked())},
 			{at: leaseEnd + time.Minute + 1, do: do(ack(1, 2)), want: results(stale)},
 		}},
+	})
+}
+
+func TestModelScenarioLeaseGivenBack(t *testing.T) {
+	t.Parallel()
+	stale := code(fsm.StaleLease)
+	runScenarios(t, []scenario{
 		{name: "a shard remembers at most so many finished leases", cfg: fsm.Config{FinishedMax: 1}, steps: []step{
 			{do: do(put("a"), put("b"), reserve(1), &fsm.Reserve{
 				Queues: []string{"q"}, Max: 1, TTR: ms,
@@ -163,9 +170,6 @@ func jittered(delay time.Duration, fence uint64) time.Duration {
 
 func TestModelScenarioFailing(t *testing.T) {
 	t.Parallel()
-	failed := func(serial, fence uint64, text string) *fsm.Nack {
-		return &fsm.Nack{Ref: ref(serial, fence), Error: text}
-	}
 	runScenarios(t, []scenario{
 		{name: "the retry schedule of the job, its last delay repeated", steps: []step{
 			{
@@ -195,6 +199,12 @@ func TestModelScenarioFailing(t *testing.T) {
 				want: results(granted(attempt(2, lease(3, 5, 0, leaseEnd))), waiting(fsm.Delayed, ms)),
 			},
 		}},
+	})
+}
+
+func TestModelScenarioFailingWithoutSchedule(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, []scenario{
 		{name: "the schedule of nobody: none in the first format, growing delays with jitter in the second", steps: []step{
 			{
 				do:   do(put("a"), reserve(1), nack(1, 2)),
@@ -242,6 +252,15 @@ func TestModelScenarioFailing(t *testing.T) {
 			},
 			{at: time.Hour, do: do(&fsm.Expire{}), want: results(count(1)), held: map[string]fsm.State{"e": fsm.Ready}},
 		}},
+	})
+}
+
+func TestModelScenarioFailingForGood(t *testing.T) {
+	t.Parallel()
+	failed := func(serial, fence uint64, text string) *fsm.Nack {
+		return &fsm.Nack{Ref: ref(serial, fence), Error: text}
+	}
+	runScenarios(t, []scenario{
 		{name: "the job is dead when its attempts are used up, and keeps its story", steps: []step{
 			{do: do(put("a", attempts(2), body("x")), reserve(1), failed(1, 2, "first"), reserve(1)),
 				want: results(created(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)),

@@ -1,8 +1,10 @@
 package machine
 
 import (
-	"github.com/belfrydb/belfry/fsm"
 	"slices"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // List returns up to Max jobs as they are at time now, which must not be before Clock, and whether
@@ -14,8 +16,8 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 		return nil, false
 	}
 	for _, k := range m.candidates(q, query, now) {
-		v := m.view(job{k.index, q})
-		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.at {
+		v := m.view(job{k.Index, q})
+		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
 			continue
 		}
 		if len(jobs) >= query.Max {
@@ -28,10 +30,10 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 
 // candidates returns at least the first Max+1 jobs of the page, as keys in listing order. It may
 // add some that are in another state at time now.
-func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []key {
-	from := key{at: query.DueAfter}
+func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []store.Key {
+	from := store.Key{At: query.DueAfter}
 	if query.After != (fsm.Cursor{}) {
-		if after := (key{at: query.After.Due, serial: query.After.Serial + 1}); from.less(after) {
+		if after := (store.Key{At: query.After.Due, Serial: query.After.Serial + 1}); from.Less(after) {
 			from = after
 		}
 	}
@@ -42,7 +44,7 @@ func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []key
 		if r := m.record(q); r.OverdueTo != 0 && r.Settings.Overdue == fsm.SpreadOverdue {
 			p.upTo(m, q, &q.delayed)
 		}
-		if start := (key{at: now + 1}); from.less(start) {
+		if start := (store.Key{At: now + 1}); from.Less(start) {
 			from = start
 		}
 		p.ordered(&q.delayed, from)
@@ -61,23 +63,23 @@ func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []key
 		p.ordered(&q.working, from)
 	default: // no job is held in any other state
 	}
-	slices.SortFunc(p.keys, key.compare)
+	slices.SortFunc(p.keys, store.Key.Compare)
 	return slices.Compact(p.keys)
 }
 
 // page gathers the keys of one page of a listing.
 type page struct {
 	query *fsm.ListQuery
-	from  key
+	from  store.Key
 	now   fsm.Time
-	keys  []key
+	keys  []store.Key
 }
 
-func (p *page) within(k key) bool {
-	return !k.less(p.from) && (p.query.DueBefore == 0 || k.at < p.query.DueBefore)
+func (p *page) within(k store.Key) bool {
+	return !k.Less(p.from) && (p.query.DueBefore == 0 || k.At < p.query.DueBefore)
 }
 
-func (p *page) add(k key) {
+func (p *page) add(k store.Key) {
 	if p.within(k) {
 		p.keys = append(p.keys, k)
 	}
@@ -85,9 +87,9 @@ func (p *page) add(k key) {
 
 // ordered adds keys of an order by due. Keys of jobs that are in another state at time now take no
 // room on the page, so only those from the present on are counted.
-func (p *page) ordered(order *order, from key) {
+func (p *page) ordered(order *store.Order, from store.Key) {
 	n := 0
-	order.ascend(from, func(k key) bool {
+	order.Ascend(from, func(k store.Key) bool {
 		if !p.within(k) {
 			return false
 		}
@@ -102,13 +104,13 @@ func (p *page) ready(q *queue) {
 	for next, more := -128, true; more && next <= 127; {
 		priority, n := next, 0
 		more = false
-		q.ready.ascend(key{at: p.from.at, serial: p.from.serial, priority: int8(next)}, func(k key) bool {
-			if int(k.priority) != priority {
-				priority, n = int(k.priority), 0
+		q.ready.Ascend(store.Key{At: p.from.At, Serial: p.from.Serial, Priority: int8(next)}, func(k store.Key) bool {
+			if int(k.Priority) != priority {
+				priority, n = int(k.Priority), 0
 			}
-			k.priority = 0
+			k.Priority = 0
 			switch {
-			case k.less(p.from):
+			case k.Less(p.from):
 				next, more = priority, true
 			case n > p.query.Max+fsm.StepMax || !p.within(k):
 				next, more = priority+1, true
@@ -123,14 +125,14 @@ func (p *page) ready(q *queue) {
 
 // upTo adds the jobs of an order whose time has come by now, as they are then: lapsed, expired or
 // spread.
-func (p *page) upTo(m *Machine, q *queue, order *order) {
-	order.ascend(key{}, func(k key) bool {
-		if k.at > p.now {
+func (p *page) upTo(m *Machine, q *queue, order *store.Order) {
+	order.Ascend(store.Key{}, func(k store.Key) bool {
+		if k.At > p.now {
 			return false
 		}
-		v := m.view(job{k.index, q})
+		v := m.view(job{k.Index, q})
 		if m.at(q, &v, p.now) {
-			p.add(key{at: v.Due, serial: k.serial, index: k.index})
+			p.add(store.Key{At: v.Due, Serial: k.Serial, Index: k.Index})
 		}
 		return true
 	})

@@ -6,7 +6,8 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
-	"github.com/google/btree"
+	"github.com/belfrydb/belfry/fsm/snapshot"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 func withDefaults(c fsm.Config) fsm.Config {
@@ -33,11 +34,8 @@ type Machine struct {
 	scalars fsm.Scalars
 	sum     uint64 // of the hashes of all records, without the scalars and the queues that the current entry touched
 
-	store  store
-	queues queues
-
-	finished finished
-	answers  answers
+	store    *store.Store
+	queues   queues
 	restored fsm.RestoreMark
 	recents  recents
 	touched  []*queue     // by the current entry
@@ -46,18 +44,14 @@ type Machine struct {
 	// restoring is set while Restore reads jobs. Their due times are counted afterwards.
 	restoring bool
 	scratch   codec.Scratch
+	encoded   []byte // a buffer that remember reuses
 }
 
 // New returns the empty machine that every shard starts from.
 func New(cfg fsm.Config) *Machine {
 	m := &Machine{cfg: withDefaults(cfg), format: fsm.FirstFormat}
-	m.store = newStore(m.cfg.Seed)
-	m.finished.records = newPages[finishedLease](finishedShift)
-	m.finished.byFence = newTable()
-	orders := newOrders(&m.store, &m.finished.records)
-	m.finished.byExpiry = orders.by(byExpiry)
-	m.queues = newQueues(orders)
-	m.answers = newAnswers(&m.store.blobs)
+	m.store = store.New(m.cfg.Seed)
+	m.queues = newQueues(m.store)
 	return m
 }
 
@@ -110,7 +104,7 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	var content [16]byte
 	if r.ID != "" {
 		content = codec.HashOf(r.Encoded)
-		known = m.answers.find(digest.RequestKey(m.cfg.Seed, r.Caller, r.ID), r.Caller, r.ID)
+		known = m.store.Answers.Find(r.Caller, r.ID)
 		if m.recall(known, &r, content, own) {
 			e.Skip(r.Encoded)
 			return results
@@ -185,153 +179,14 @@ func (m *Machine) NextDeadline() (fsm.Time, bool) {
 	return t.at, ok
 }
 
-// queue is the derived state of one queue: the orders over its jobs, and when it is due in the
-// agendas. Its stored state is in its QueueRecord.
-type queue struct {
-	name      string
-	index     uint32 // of its record
-	createSeq uint64
-
-	delayed order // by due
-	ready   order // by priority, due
-	leases  order // by until
-	working order // RESERVED jobs by due, for listing
-	dead    order // by due
-	ttls    order // DELAYED and READY jobs by ttl
-	ended   order // tombstones by time of end
-	due     dueCounts
-
-	deadline fsm.Time // when it is due in queues.deadlines, 0 if never
-	forget   fsm.Time // when it is due in queues.forgets, 0 if never
-	oldest   fsm.Time // when it is due in queues.oldest, 0 if never
-	settled  uint64   // index of the entry that settled it last
-	touched  uint64   // index of the entry that touched it last
-
-	space   *space    // its namespace, nil if it has none
-	counted fsm.Usage // the usage that space has taken account of
-
-	recent *recent    // its recent activity, nil if there was none
-	seen   recentSeen // the counters that recent has taken account of
+// Snapshot returns the present state, in time proportional to the number of pages. The caller must
+// call Release when it has read it.
+func (m *Machine) Snapshot() *snapshot.Snapshot {
+	return snapshot.New(&snapshot.Head{
+		Format: m.format, Index: m.applied, Scalars: m.scalars, Digest: m.Digest(), Restored: m.restored,
+	}, m.store.Pin())
 }
 
-// queues are all queues of the shard.
-type queues struct {
-	records   pages[fsm.QueueRecord]
-	byIndex   []*queue // by index of the record; nil if there is none
-	byName    map[string]*queue
-	names     *btree.BTreeG[string]
-	deadlines agenda // by next deadline
-	forgets   agenda // by the time at which the first tombstone is past its window
-	oldest    agenda // by the time at which the first tombstone ended
-	spaces    map[string]*space
-	plain     int // queues without a namespace
-	orders    *orders
-}
-
-func newQueues(o *orders) queues {
-	return queues{
-		records: newPages[fsm.QueueRecord](7), byIndex: make([]*queue, 1), byName: map[string]*queue{},
-		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
-		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
-		spaces: map[string]*space{}, orders: o,
-	}
-}
-
-// add creates the derived state of a queue whose record is stored at index.
-func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
-	q := &queue{
-		name: name, index: index, createSeq: createSeq,
-		delayed: qs.orders.by(byDue), ready: qs.orders.by(byPriority), leases: qs.orders.by(byUntil),
-		working: qs.orders.by(byDue),
-		dead:    qs.orders.by(byDue), ttls: qs.orders.by(byTTL), ended: qs.orders.by(byEnd),
-		due: dueCounts{seed: qs.orders.store.seed}, seen: seenOf(&qs.records.at(index).Counters),
-	}
-	for int(index) >= len(qs.byIndex) {
-		qs.byIndex = append(qs.byIndex, nil)
-	}
-	qs.byIndex[index] = q
-	qs.byName[name] = q
-	qs.names.ReplaceOrInsert(name)
-	qs.addToNamespace(q)
-	return q
-}
-
-// record returns the record of a queue for reading.
-func (m *Machine) record(q *queue) *fsm.QueueRecord { return m.queues.records.at(q.index) }
-
-// touch returns the record of a queue for writing. The end of the entry updates the digest.
-func (m *Machine) touch(q *queue) *fsm.QueueRecord {
-	if q.touched != m.applied {
-		q.touched = m.applied
-		m.sum -= digest.Queue(m.record(q))
-		m.touched = append(m.touched, q)
-	}
-	return m.queues.records.edit(q.index)
-}
-
-// planTouched updates the deadlines of the queues that the current entry has touched so far.
-func (m *Machine) planTouched() {
-	for _, q := range m.touched {
-		m.plan(q)
-	}
-}
-
-// closeQueues updates digest, agendas and counts for the queues that the entry touched.
-func (m *Machine) closeQueues() {
-	for _, q := range m.touched {
-		m.plan(q)
-		if m.queues.byIndex[q.index] == q {
-			m.sum += digest.Queue(m.record(q))
-			m.account(q)
-			m.countRecent(q)
-			q.due.close()
-		}
-	}
-	clear(m.touched)
-	m.touched = m.touched[:0]
-}
-
-// createQueue creates a queue, unless there are too many. A new queue has nothing to settle, so it
-// counts as settled.
-func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue, fsm.Code) {
-	if len(m.queues.byName) >= m.cfg.QueuesMax {
-		return nil, fsm.Quota
-	}
-	m.scalars.QueuesCreated++
-	index := m.queues.records.alloc()
-	*m.queues.records.edit(index) = fsm.QueueRecord{
-		Name: name, Partition: partition, Partitions: partitions,
-		CreateSeq: m.scalars.QueuesCreated, Created: m.scalars.Clock, Format: m.format,
-	}
-	q := m.queues.add(index, name, m.scalars.QueuesCreated)
-	q.touched, q.settled = m.applied, m.applied
-	m.touched = append(m.touched, q) // closeQueues adds its hash
-	return q, fsm.OK
-}
-
-// dropQueue removes a queue without jobs and tombstones.
-func (m *Machine) dropQueue(q *queue) {
-	m.touch(q)
-	for _, o := range [...]*order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
-		o.discard()
-	}
-	m.dropRecent(q)
-	m.queues.removeFromNamespace(q)
-	m.queues.byIndex[q.index] = nil
-	m.queues.records.release(q.index)
-	delete(m.queues.byName, q.name)
-	m.queues.names.Delete(q.name)
-}
-
-// plan updates when the queue is due among the deadlines, at the end of every entry that touched
-// it.
-func (m *Machine) plan(q *queue) {
-	next := q.delayed.firstAt()
-	for _, o := range [...]*order{&q.leases, &q.ttls} {
-		if at := o.firstAt(); at != 0 && (next == 0 || at < next) {
-			next = at
-		}
-	}
-	m.queues.deadlines.move(q, q.deadline, next)
-	q.deadline = next
-}
+// Release ends the use of a snapshot, which must not be read afterwards. Like Apply, it must not
+// run beside any other method.
+func (m *Machine) Release(*snapshot.Snapshot) { m.store.Unpin() }

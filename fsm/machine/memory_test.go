@@ -9,7 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // filling is a load that a machine is filled with.
@@ -104,6 +104,7 @@ func TestMemoryIsWhatTheHeapHolds(t *testing.T) {
 			}
 			check("with a snapshot")
 			d.m.Release(s)
+			runtime.KeepAlive(s)
 			check("with the snapshot released")
 			if f.queues == 1 {
 				d.drain(t, jobs*2, 2*time.Hour)
@@ -125,7 +126,7 @@ func TestJobMemory(t *testing.T) {
 		d, jobs := newDriver(), min(40_000, 40<<20/(f.body+200))
 		before := d.m.Memory()
 		d.fill(t, f, 0, jobs)
-		now, want := d.m.Memory(), machine.JobMemory(f.body, f.id)
+		now, want := d.m.Memory(), store.JobMemory(f.body, f.id)
 		for name, each := range map[string][2]uint64{
 			"held":      {(now.Held - before.Held) / uint64(jobs), want.Held},
 			"promised":  {now.Promised / uint64(jobs), want.Promised},

@@ -3,7 +3,6 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
 )
 
 // put creates a job, or repeats the answer of its first put. DESIGN.md gives the order of the
@@ -18,7 +17,7 @@ func (m *Machine) put(c *fsm.Put) (fsm.Result, bool) {
 	if c.ID != "" {
 		content = codec.ContentHash(c)
 		var held uint32
-		held, tombstone = m.store.byID(q, c.ID)
+		held, tombstone = m.store.ByID(q.index, c.ID)
 		if held != 0 {
 			return m.putAgain(job{held, q}, content)
 		}
@@ -62,22 +61,22 @@ func (m *Machine) home(name string, partition, partitions uint32) (*queue, fsm.C
 // putAgain answers a put whose id belongs to a held job.
 func (m *Machine) putAgain(j job, content [16]byte) (fsm.Result, bool) {
 	b := m.payload(j)
-	if b.content() != content {
+	if b.Content() != content {
 		return fsm.Result{Code: fsm.JobExists}, false
 	}
 	m.touch(j.q).Counters.Duplicate++
 	s := m.slot(j)
-	return fsm.Result{State: s.state(), Partition: m.record(j.q).Partition, Serial: s.serial, Due: b.firstDue()}, false
+	return fsm.Result{State: s.State(), Partition: m.record(j.q).Partition, Serial: s.Serial, Due: b.FirstDue()}, false
 }
 
 // putEnded answers a put whose id belongs to a tombstone.
 func (m *Machine) putEnded(q *queue, tombstone uint32, content [16]byte) (fsm.Result, bool) {
-	t := m.store.tombs.at(tombstone)
-	if openPayload(m.store.blobs.at(t.blob)).content() != content {
+	t := m.store.Tomb(tombstone)
+	if m.store.TombPayload(t).Content() != content {
 		return fsm.Result{Code: fsm.JobExists}, false
 	}
 	m.touch(q).Counters.Duplicate++
-	return fsm.Result{State: t.state, Partition: m.record(q).Partition, Serial: t.serial, Due: t.firstDue}, false
+	return fsm.Result{State: t.State, Partition: m.record(q).Partition, Serial: t.Serial, Due: t.FirstDue}, false
 }
 
 // forgotten reports whether a tombstone is past its window, swept or not.
@@ -88,7 +87,7 @@ func (m *Machine) forgotten(q *queue, tombstone uint32) bool {
 // forgottenAt is forgotten at a time that is not before the clock.
 func (m *Machine) forgottenAt(q *queue, tombstone uint32, now fsm.Time) bool {
 	window, forever := dedupWindow(&m.record(q).Settings)
-	return !forever && m.store.tombs.at(tombstone).ended.Add(window) <= now
+	return !forever && m.store.Tomb(tombstone).Ended.Add(window) <= now
 }
 
 // newJob returns the record of a job, with the serial that it gets if it is stored.
@@ -137,27 +136,9 @@ func (m *Machine) addJob(q *queue, v *fsm.Job, content [16]byte) fsm.State {
 	return state
 }
 
-// storeJob stores the payload of a job and adds the job to the tables. The caller sets its state.
+// storeJob stores a job. The caller sets its state.
 func (m *Machine) storeJob(q *queue, v *fsm.Job, content [16]byte) job {
-	idHash := uint32(0)
-	if !v.Generated {
-		idHash = m.store.idHash(q, v.ID)
-	}
-	m.store.scratch = appendPayload(m.store.scratch[:0], v, content, idHash, digest.JobPayload(v, content))
-	j := job{m.store.slots.alloc(), q}
-	s := m.store.slots.edit(j.index)
-	s.serial, s.queue, s.priority, s.due = v.Serial, q.index, v.Priority, v.Due
-	s.setBlob(m.store.blobs.put(m.store.scratch))
-	if v.TTL != 0 {
-		s.flags |= slotHasTTL
-	}
-	m.store.serials.insert(digest.SerialKey(v.Serial), j.index)
-	if !v.Generated {
-		s.flags |= slotHasID
-		m.store.withID++
-		m.store.idBytes += len(v.ID)
-		m.store.ids.insert(idHash, j.index<<1)
-	}
+	j := job{m.store.AddJob(q.index, v, content), q}
 	m.touch(q).Counts.Bytes += fsm.JobBytes(v)
 	return j
 }

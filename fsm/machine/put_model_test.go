@@ -119,8 +119,6 @@ func TestModelScenarioTombstone(t *testing.T) {
 func TestModelScenarioLimits(t *testing.T) {
 	t.Parallel()
 	header := func(p *fsm.Put) { p.Headers = []fsm.Header{{Name: "n", Value: "12"}} }
-	second := time.Second
-	limited := func(wait time.Duration) fsm.Result { return fsm.Result{Code: fsm.RateLimited, Wait: wait} }
 	runScenarios(t, []scenario{
 		{name: "max jobs counts the held ones", steps: []step{
 			{
@@ -164,6 +162,14 @@ func TestModelScenarioLimits(t *testing.T) {
 			}, put("a", into("q", 0, 0)),
 				put("b", into("q", 0, 0))), want: results(opened(), okay(), created(1, fsm.Ready, 0), code(fsm.QueueFull))},
 		}},
+	})
+}
+
+func TestModelScenarioLimitsRates(t *testing.T) {
+	t.Parallel()
+	second := time.Second
+	limited := func(wait time.Duration) fsm.Result { return fsm.Result{Code: fsm.RateLimited, Wait: wait} }
+	runScenarios(t, []scenario{
 		{name: "the rate is a bucket of one second", steps: []step{
 			{do: do(configure(1, fsm.Settings{PutsPerSecond: 3}), put(""), put(""), put(""), put("")), want: results(okay(),
 				created(1, fsm.Ready, 0), created(2, fsm.Ready, 0), created(3, fsm.Ready, 0), limited(333_333_333))},

@@ -58,7 +58,7 @@ func TestModelScenarioQueue(t *testing.T) {
 	purge := func(n uint32, states ...fsm.State) *fsm.Purge {
 		return &fsm.Purge{Queue: "q", States: fsm.Set(states...), Max: n}
 	}
-	unknown, quota := code(fsm.QueueNotFound), code(fsm.Quota)
+	unknown := code(fsm.QueueNotFound)
 	threeDead := step{do: do(put("a", dueAt(after(-ms)), ttl(time.Second)), put("b", dueAt(after(-3*ms))),
 		put("c", dueAt(after(-2*ms))), reserve(3), dead(1, 6), dead(2, 4), dead(3, 5)),
 		want: results(created(1, fsm.Ready, -ms), created(2, fsm.Ready, -3*ms), created(3, fsm.Ready, -2*ms),
@@ -110,6 +110,13 @@ func TestModelScenarioQueue(t *testing.T) {
 				want: results(count(1), met(1, fsm.Cancelled, 0), code(fsm.StaleLease)),
 			},
 		}},
+	})
+}
+
+func TestModelScenarioQueueChanges(t *testing.T) {
+	t.Parallel()
+	quota := code(fsm.Quota)
+	runScenarios(t, []scenario{
 		{name: "a deleted queue is forgotten with its ids and settings", steps: []step{
 			{
 				do:   do(configure(7, fsm.Settings{MaxJobs: 1}), put("a"), cancel("a"), put("b")),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
@@ -141,5 +142,11 @@ func TestAttemptsOfAnEndedJob(t *testing.T) {
 	}
 	if r := m.Answer(&fsm.JobQuery{Queue: "q", ID: "twice"}, start); len(r.Jobs) != 0 {
 		t.Errorf("not asked for: %+v", r)
+	}
+}
+
+func TestSizeOfRecentCounts(t *testing.T) {
+	if n := unsafe.Sizeof(recent{}); n != recentBytes {
+		t.Errorf("the recent counts of a queue take %d bytes, the memory budget counts on %d", n, recentBytes)
 	}
 }

@@ -2,7 +2,7 @@ package machine
 
 import (
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // Refuses returns the results of a request of puts, if all of them are refused at time now because
@@ -29,7 +29,7 @@ func (m *Machine) Refuses(req *fsm.Request, now fsm.Time) ([]fsm.Result, bool) {
 
 // answersRepeat reports whether a request has an id that is remembered, or too old to be.
 func (m *Machine) answersRepeat(req *fsm.Request, now fsm.Time) bool {
-	if m.answers.find(digest.RequestKey(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID) != 0 {
+	if m.store.Answers.Find(req.Caller, req.ID) != 0 {
 		return true
 	}
 	return m.tooOld(req.ID, now)
@@ -51,7 +51,7 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 		return fsm.Result{}, false
 	}
 	if c.ID != "" {
-		if held, tombstone := m.store.byID(q, c.ID); held != 0 || tombstone != 0 {
+		if held, tombstone := m.store.ByID(q.index, c.ID); held != 0 || tombstone != 0 {
 			return fsm.Result{}, false
 		}
 	}
@@ -67,8 +67,8 @@ func (m *Machine) refusesPut(c *fsm.Put, now fsm.Time) (fsm.Result, bool) {
 // mayFree reports whether settling the queue at time now may end jobs: by their ttl, or by the
 // overdue policy.
 func (m *Machine) mayFree(q *queue, now fsm.Time) bool {
-	due := func(o *order) bool {
-		at := o.firstAt()
+	due := func(o *store.Order) bool {
+		at := o.FirstAt()
 		return at != 0 && at <= now
 	}
 	return due(&q.leases) || due(&q.ttls) || m.record(q).Settings.Overdue == fsm.DropOverdue && due(&q.delayed)

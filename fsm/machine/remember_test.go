@@ -6,7 +6,6 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
 )
 
 // TestNextForget: an entry forgets something when NextForget says so and not before, until nothing
@@ -78,8 +77,8 @@ func TestRememberingReusesMemory(t *testing.T) {
 	}
 	for k := 1; k <= 300; k++ {
 		a := answer(k)
-		index := m.answers.find(digest.RequestKey(m.cfg.Seed, a.Caller, a.ID), a.Caller, a.ID)
-		if index == 0 || string(m.answers.at(index)) != string(codec.AppendAnswer(nil, a)) {
+		index := m.store.Answers.Find(a.Caller, a.ID)
+		if index == 0 || string(m.store.Answers.Encoded(index)) != string(codec.AppendAnswer(nil, a)) {
 			t.Fatalf("request %d is remembered at %d otherwise than it was", k, index)
 		}
 	}

@@ -18,7 +18,7 @@ func uuidAt(t fsm.Time) string {
 func TestModelScenarioRequest(t *testing.T) {
 	t.Parallel()
 	replayed := func(r fsm.Result) fsm.Result { r.Replayed = true; return r }
-	expired, invalid := code(fsm.RequestExpired), code(fsm.Invalid)
+	invalid := code(fsm.Invalid)
 	minute := time.Minute
 	runScenarios(t, []scenario{
 		{name: "a repeated request gets its first answer for five minutes", steps: []step{
@@ -68,6 +68,15 @@ func TestModelScenarioRequest(t *testing.T) {
 			},
 			{at: leaseEnd, id: "r", do: do(reserve(1)), want: results(invalid)},
 		}},
+	})
+}
+
+func TestModelScenarioRequestTooOld(t *testing.T) {
+	t.Parallel()
+	replayed := func(r fsm.Result) fsm.Result { r.Replayed = true; return r }
+	expired := code(fsm.RequestExpired)
+	minute := time.Minute
+	runScenarios(t, []scenario{
 		{name: "an id that tells its age is refused when it is too old", steps: []step{
 			{id: uuidAt(start - fsm.Time(5*minute)), do: do(put("")), want: results(created(1, fsm.Ready, 0))},
 			{id: uuidAt(start - fsm.Time(5*minute+time.Millisecond)), do: do(put(""), put("")), want: results(expired, expired)},

@@ -1,11 +1,12 @@
 package machine
 
 import (
-	"encoding/binary"
+	"time"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/digest"
-	"time"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // reset is the state of a ResetClock in progress: the time of the shard goes back from one moment
@@ -23,13 +24,8 @@ func (m *Machine) resetClock(c *fsm.ResetClock) (fsm.Result, bool) {
 	}
 	m.scalars.Clock = r.to
 	m.scalars.LowWater = min(m.scalars.LowWater, r.to)
-	for index := uint32(1); index < m.store.slots.next; index++ {
-		if page, _ := m.store.slots.locate(index); m.store.slots.live[page] == 0 {
-			continue
-		}
-		if s := m.store.slots.at(index); s.state().Held() {
-			m.resetJob(&r, job{index, m.queues.byIndex[s.queue]})
-		}
+	for index := range m.store.Jobs() {
+		m.resetJob(&r, job{index, m.queues.byIndex[m.store.Slot(index).Queue]})
 	}
 	for _, q := range m.queues.byIndex {
 		if q != nil {
@@ -49,8 +45,8 @@ func (r *reset) kept(at fsm.Time) fsm.Time { return r.to.After(r.left(at)) }
 
 // until returns the new end of a lease: its whole length from now, or what was left of it if that
 // is more, plus the grace; no later than the old end.
-func (r *reset) until(l *lease) fsm.Time {
-	return min(l.until, r.to.After(max(l.ttr, r.left(l.until))).Add(r.grace).Ceil())
+func (r *reset) until(l *store.Lease) fsm.Time {
+	return min(l.Until, r.to.After(max(l.TTR, r.left(l.Until))).Add(r.grace).Ceil())
 }
 
 // resetJob moves the times of a job to the new clock at the latest, or as far after it as they were
@@ -59,21 +55,21 @@ func (m *Machine) resetJob(r *reset, j job) {
 	var v fsm.Job
 	m.show(j, &v)
 	l := m.leaseOf(j)
-	retaken := v.Created > r.to || l.until.Sub(r.to) > l.ttr // put or leased in the time taken back
-	if v.Due <= r.to && !retaken && l.until <= r.to && l.died <= r.to {
+	retaken := v.Created > r.to || l.Until.Sub(r.to) > l.TTR // put or leased in the time taken back
+	if v.Due <= r.to && !retaken && l.Until <= r.to && l.Died <= r.to {
 		return
 	}
 	m.lift(j)
-	if m.slot(j).lease != 0 {
-		edited := m.editLease(j)
-		edited.until, edited.died = r.until(&l), min(l.died, r.to)
+	if m.slot(j).HasLease() {
+		edited := m.store.EditLease(j.index)
+		edited.Until, edited.Died = r.until(&l), min(l.Died, r.to)
 	}
 	if v.Created > r.to {
 		v.Created = r.to
 		if v.TTL != 0 {
 			v.TTL = r.kept(v.TTL)
 		}
-		m.replacePayload(j, &v)
+		m.store.ReplacePayload(j.index, &v)
 	}
 	due := v.Due
 	switch v.State {
@@ -99,19 +95,6 @@ func (m *Machine) resetDue(r *reset, j job, v *fsm.Job, due fsm.Time) {
 	m.setDue(j, due)
 }
 
-// replacePayload replaces the payload of a lifted job.
-func (m *Machine) replacePayload(j job, v *fsm.Job) {
-	s := m.store.slots.edit(j.index)
-	b := m.payload(j)
-	content, hash := b.content(), uint32(0)
-	if s.flags&slotHasID != 0 {
-		hash = b.idHash()
-	}
-	m.store.scratch = appendPayload(m.store.scratch[:0], v, content, hash, digest.JobPayload(v, content))
-	m.store.blobs.release(s.blob())
-	s.setBlob(m.store.blobs.put(m.store.scratch))
-}
-
 // resetQueue moves the times of a queue and of its tombstones to the new clock at the latest.
 func (m *Machine) resetQueue(r *reset, q *queue) {
 	record := m.touch(q)
@@ -125,15 +108,15 @@ func (m *Machine) resetQueue(r *reset, q *queue) {
 		record.OverdueFrom, record.OverdueTo = 0, 0
 	}
 	var late []uint32
-	q.ended.ascend(key{at: r.to + 1}, func(k key) bool {
-		late = append(late, k.index)
+	q.ended.Ascend(store.Key{At: r.to + 1}, func(k store.Key) bool {
+		late = append(late, k.Index)
 		return true
 	})
 	for _, index := range late {
 		m.sum -= m.tombstoneHash(q, index)
-		q.ended.remove(index)
-		m.store.tombs.edit(index).ended = r.to
-		q.ended.insert(index)
+		q.ended.Remove(index)
+		m.store.SetEnded(index, r.to)
+		q.ended.Insert(index)
 		m.sum += m.tombstoneHash(q, index)
 	}
 	m.planForgetting(q)
@@ -142,41 +125,23 @@ func (m *Machine) resetQueue(r *reset, q *queue) {
 // resetMemory moves the times of remembered requests to the new clock at the latest, and the ends
 // of finished leases as far after it as they were after the old one.
 func (m *Machine) resetMemory(r *reset) {
-	a := &m.answers
-	for _, t := range a.order[a.head:] {
-		if a.records.live[t.index>>a.records.shift] == 0 {
-			continue
-		}
-		if rec := a.records.at(t.index); rec.seq == t.seq && rec.at > r.to {
-			m.resetAnswer(r, t.index)
-		}
+	for _, index := range m.store.Answers.After(r.to) {
+		m.resetAnswer(r, index)
 	}
-	var late []uint32
-	m.finished.byExpiry.ascend(key{at: r.to + 1}, func(k key) bool {
-		late = append(late, k.index)
-		return true
-	})
-	for _, index := range late {
-		l := *m.finished.records.at(index)
-		m.forgetFinished(index)
-		l.expiry = r.to.Add(r.left(l.expiry))
+	for _, index := range m.store.Finished.After(r.to) {
+		l := m.forgetFinished(index)
+		l.Expiry = r.to.Add(r.left(l.Expiry))
 		m.addFinished(l)
 	}
 }
 
-// resetAnswer makes a request remembered as of the new clock. Its time is in its blob as well.
+// resetAnswer makes a request remembered as of the new clock. Its time is in its encoding as well.
 func (m *Machine) resetAnswer(r *reset, index uint32) {
-	a := &m.answers
-	rec := a.records.edit(index)
-	m.sum -= digest.EncodedAnswer(rec.at, a.at(index))
-	rd := codec.PlainReader(a.at(index))
-	v := rd.Answer()
+	a := &m.store.Answers
+	m.sum -= digest.EncodedAnswer(a.Time(index), a.Encoded(index))
+	v := a.Answer(index)
 	v.At = r.to
 	encoded := codec.AppendAnswer(nil, &v)
-	a.blobs.release(rec.blob)
-	a.bytes -= rec.bytes
-	rec.at, rec.bytes = r.to, int64(len(encoded))+codec.AnswerOverheadBytes
-	rec.blob = a.blobs.put(append(binary.AppendUvarint(nil, uint64(len(encoded))), encoded...))
-	a.bytes += rec.bytes
-	m.sum += digest.EncodedAnswer(rec.at, encoded)
+	a.Replace(index, r.to, encoded)
+	m.sum += digest.EncodedAnswer(r.to, encoded)
 }

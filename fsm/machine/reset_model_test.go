@@ -68,6 +68,14 @@ func TestModelScenarioReset(t *testing.T) {
 				held: map[string]fsm.State{"a": fsm.Delayed, "b": fsm.Delayed, "c": fsm.Ready}, look: deadlineIs(after(time.Hour)),
 			},
 		}},
+	})
+}
+
+func TestModelScenarioResetAgain(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	look, nothing := cancel("unknown"), code(fsm.JobNotFound)
+	runScenarios(t, []scenario{
 		{name: "a second reset moves nothing a second time", steps: []step{
 			{at: year, do: do(put("a", delay(30*time.Minute))), want: results(created(1, fsm.Delayed, year+30*time.Minute))},
 			{at: year, do: do(back(time.Hour)), want: results(okay()), look: deadlineIs(after(90 * time.Minute))},

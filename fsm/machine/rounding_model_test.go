@@ -61,6 +61,12 @@ func TestModelScenarioRoundingDue(t *testing.T) {
 			{at: part, do: do(rescheduleAt(after(ms+1)), rescheduleAt(after(1)), rescheduleAt(after(-1))), want: results(
 				waiting(fsm.Delayed, 2*ms), waiting(fsm.Delayed, ms), waiting(fsm.Ready, 0))},
 		}},
+	})
+}
+
+func TestModelScenarioRoundingDueAgain(t *testing.T) {
+	t.Parallel()
+	runScenarios(t, []scenario{
 		{name: "a nack and its schedule", steps: []step{
 			{
 				at: part, do: do(put("a", retries(0, ms)), reserve(1), nack(1, 2)),

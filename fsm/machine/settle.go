@@ -1,8 +1,10 @@
 package machine
 
 import (
-	"github.com/belfrydb/belfry/fsm"
 	"math/bits"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // settleQueue carries out what has fallen due in a queue, once an entry: see DESIGN.md, Settling.
@@ -19,8 +21,8 @@ func (m *Machine) settleQueue(q *queue) {
 // overdue reports whether the queue has anything to settle. It asks the orders, since the agenda
 // may be out of date within an entry.
 func (m *Machine) overdue(q *queue) bool {
-	for _, o := range [...]*order{&q.leases, &q.ttls, &q.delayed} {
-		if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {
+	for _, o := range [...]*store.Order{&q.leases, &q.ttls, &q.delayed} {
+		if at := o.FirstAt(); at != 0 && at <= m.scalars.Clock {
 			return true
 		}
 	}
@@ -40,13 +42,13 @@ func (m *Machine) step(q *queue) uint64 {
 
 // each calls f for the jobs whose time in the order has come. f must remove the job from the order,
 // or give it another key.
-func (m *Machine) each(q *queue, order *order, f func(job)) uint64 {
+func (m *Machine) each(q *queue, order *store.Order, f func(job)) uint64 {
 	for n := uint64(0); n < fsm.StepMax; n++ {
-		k, ok := order.min()
-		if !ok || k.at > m.scalars.Clock {
+		k, ok := order.Min()
+		if !ok || k.At > m.scalars.Clock {
 			return n
 		}
-		f(job{k.index, q})
+		f(job{k.Index, q})
 	}
 	return fsm.StepMax
 }
@@ -54,7 +56,7 @@ func (m *Machine) each(q *queue, order *order, f func(job)) uint64 {
 // lapse ends a lease that is past its end: a failed attempt.
 func (m *Machine) lapse(j job) {
 	m.touch(j.q).Counters.Lapsed++
-	until := m.leaseOf(j).until
+	until := m.leaseOf(j).Until
 	m.lift(j)
 	switch {
 	case m.exhausted(j):
@@ -70,7 +72,7 @@ func (m *Machine) lapse(j job) {
 // queue says otherwise.
 func (m *Machine) move(j job) {
 	r := m.record(j.q)
-	due := m.slot(j).due
+	due := m.slot(j).Due
 	m.lift(j)
 	if r.OverdueFrom < due && due <= r.OverdueTo {
 		switch r.Settings.Overdue {
@@ -104,9 +106,9 @@ func spreadDue(from, to, due fsm.Time, period fsm.Duration) fsm.Time {
 // exhausted reports whether the job has no attempt left.
 func (m *Machine) exhausted(j job) bool {
 	var v fsm.Job
-	m.payload(j).read(&v)
+	m.payload(j).Read(&v)
 	limit := attemptsMax(&v, &m.record(j.q).Settings)
-	return limit > 0 && m.leaseOf(j).attempt >= limit
+	return limit > 0 && m.leaseOf(j).Attempt >= limit
 }
 
 // expire is the command of the pacer. It settles queues in the order of their deadlines until it
@@ -160,14 +162,14 @@ func (m *Machine) lead(c *fsm.Lead, before fsm.Time) (fsm.Result, bool) {
 			r.OverdueFrom, r.OverdueTo = from, clock
 		}
 		for {
-			k, ok := q.leases.min()
-			if !ok || k.at >= floor {
+			k, ok := q.leases.Min()
+			if !ok || k.At >= floor {
 				break
 			}
-			j := job{k.index, q}
+			j := job{k.Index, q}
 			m.lift(j)
-			m.editLease(j).until = floor
-			m.set(j, fsm.Reserved, m.slot(j).due)
+			m.store.EditLease(j.index).Until = floor
+			m.set(j, fsm.Reserved, m.slot(j).Due)
 		}
 	}
 	return fsm.Result{}, true

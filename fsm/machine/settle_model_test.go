@@ -10,7 +10,6 @@ import (
 func TestModelScenarioSettling(t *testing.T) {
 	t.Parallel()
 	look := cancel("unknown")
-	stale := code(fsm.StaleLease)
 	nothing := code(fsm.JobNotFound)
 	runScenarios(t, []scenario{
 		{name: "the clock never goes back", steps: []step{
@@ -66,6 +65,13 @@ func TestModelScenarioSettling(t *testing.T) {
 			{do: do(&fsm.DeleteQueue{Queue: "r"}), want: results(count(1)), look: deadlineIs(after(3 * time.Second))},
 			{do: do(cancel("a")), want: results(ended(fsm.Delayed)), look: deadlineIs(0)},
 		}},
+	})
+}
+
+func TestModelScenarioSettlingLimits(t *testing.T) {
+	t.Parallel()
+	stale := code(fsm.StaleLease)
+	runScenarios(t, []scenario{
 		{name: "expire has a limit and says if there is more", steps: []step{
 			{do: puts(fsm.StepMax+1, delay(ms)), want: createdDelayed(1, fsm.StepMax+1, ms)},
 			{do: do(put("", into("r", 0, 1), delay(ms))), want: results(created(fsm.StepMax+2, fsm.Delayed, ms))},
@@ -167,6 +173,22 @@ func TestModelScenarioLead(t *testing.T) {
 			{do: do(overdue(fsm.SpreadOverdue, 1), put("a", delay(ms))), want: results(okay(), created(1, fsm.Delayed, ms))},
 			{at: time.Hour, do: do(lead, look), want: results(okay(), nothing), look: deadlineIs(after(time.Hour + ms))},
 		}},
+	})
+}
+
+func TestModelScenarioLeadSpreadOrDrop(t *testing.T) {
+	t.Parallel()
+	lead := &fsm.Lead{Grace: time.Second}
+	look := cancel("unknown")
+	nothing := code(fsm.JobNotFound)
+	overdue := func(p fsm.OverduePolicy, period time.Duration) *fsm.Configure {
+		return configure(1, fsm.Settings{Overdue: p, OverduePeriod: period, ExpireToDead: true})
+	}
+	three := do(put("a", delay(10*time.Second)), put("b", delay(40*time.Second)), put("c", delay(100*time.Second)),
+		unsettled())
+	threeCreated := results(created(1, fsm.Delayed, 10*time.Second), created(2, fsm.Delayed, 40*time.Second),
+		created(3, fsm.Delayed, 100*time.Second), created(4, fsm.Ready, 0))
+	runScenarios(t, []scenario{
 		{name: "spread rounds up every part of a millisecond", steps: []step{
 			{do: do(configure(1, fsm.Settings{
 				Overdue: fsm.SpreadOverdue, OverduePeriod: 4 * ms, OverdueAfter: 3 * ms,

@@ -2,8 +2,6 @@ package machine
 
 import (
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
 	"strings"
 )
 
@@ -111,8 +109,8 @@ func (s *space) change(before, after fsm.Usage) {
 // Clock.
 func (m *Machine) Knows(req *fsm.Request, now fsm.Time) bool {
 	if req.ID != "" {
-		index := m.answers.find(digest.RequestKey(m.cfg.Seed, req.Caller, req.ID), req.Caller, req.ID)
-		if index != 0 && m.answers.records.at(index).at.Add(fsm.RequestWindow) >= now {
+		index := m.store.Answers.Find(req.Caller, req.ID)
+		if index != 0 && m.store.Answers.Time(index).Add(fsm.RequestWindow) >= now {
 			return !m.reservesAnew(req, index, now)
 		}
 	}
@@ -125,7 +123,7 @@ func (m *Machine) Knows(req *fsm.Request, now fsm.Time) bool {
 		if q == nil || m.mayFree(q, now) {
 			return false
 		}
-		held, tombstone := m.store.byID(q, put.ID)
+		held, tombstone := m.store.ByID(q.index, put.ID)
 		if held == 0 && (tombstone == 0 || m.forgottenAt(q, tombstone, now)) {
 			return false
 		}
@@ -142,7 +140,6 @@ func (m *Machine) reservesAnew(req *fsm.Request, index uint32, now fsm.Time) boo
 	if _, reserves := req.Commands[0].(*fsm.Reserve); !reserves {
 		return false
 	}
-	rd := codec.PlainReader(m.answers.at(index))
-	a := rd.Answer()
+	a := m.store.Answers.Answer(index)
 	return len(a.Results) != 1 || len(m.liveGrants(a.Results[0].Grants, now)) == 0
 }

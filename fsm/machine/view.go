@@ -3,7 +3,7 @@ package machine
 import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/store"
 )
 
 // Job returns a held job by its id, chosen or generated, as it is at time now: as an unlimited
@@ -32,11 +32,12 @@ func (m *Machine) endedJob(name, id string, now fsm.Time) (fsm.Job, bool) {
 	if tombstone == 0 || m.forgottenAt(q, tombstone, now) {
 		return fsm.Job{}, false
 	}
-	t, attempts := m.tombstone(q, tombstone), m.store.tombs.at(tombstone).attempts
+	t := m.tombstone(q, tombstone)
+	attempts, known := m.store.Tomb(tombstone).Attempts()
 	return fsm.Job{
 		Queue: t.Queue, Partition: m.record(q).Partition, Serial: t.Serial, ID: t.ID, State: t.State,
 		Due: t.FirstDue, FirstDue: t.FirstDue, Ended: t.Ended,
-		Attempt: uint32(max(attempts, 1) - 1), AttemptUnknown: attempts == 0,
+		Attempt: attempts, AttemptUnknown: !known,
 	}, true
 }
 
@@ -54,12 +55,12 @@ func (m *Machine) held(q *queue, ref fsm.Ref) (job, bool) {
 	if q == nil {
 		return job{}, false
 	}
-	j := job{m.store.bySerial(q.index, ref.Serial), q}
+	j := job{m.store.BySerial(q.index, ref.Serial), q}
 	if j.index == 0 {
 		return job{}, false
 	}
 	s := m.slot(j)
-	live := s.queue == q.index && s.state() == fsm.Reserved && m.leaseOf(j).fence == ref.Fence
+	live := s.Queue == q.index && s.State() == fsm.Reserved && m.leaseOf(j).Fence == ref.Fence
 	return j, live && m.record(q).Partition == ref.Partition
 }
 
@@ -73,20 +74,20 @@ func (m *Machine) view(j job) (v fsm.Job) {
 func (m *Machine) show(j job, v *fsm.Job) {
 	s, r := m.slot(j), m.record(j.q)
 	*v = fsm.Job{
-		Queue: j.q.name, Partition: r.Partition, Serial: s.serial, Generated: s.flags&slotHasID == 0, State: s.state(),
-		Priority: s.priority, Due: s.due,
+		Queue: j.q.name, Partition: r.Partition, Serial: s.Serial, Generated: !s.HasID(), State: s.State(),
+		Priority: s.Priority, Due: s.Due,
 	}
-	m.payload(j).read(v)
+	m.payload(j).Read(v)
 	v.BodyBytes = uint32(len(v.Body))
 	if v.Generated {
-		v.ID = fsm.FormatID(r.Partition, s.serial)
+		v.ID = fsm.FormatID(r.Partition, s.Serial)
 	}
-	if s.flags&slotHasTTL == 0 {
+	if !s.HasTTL() {
 		v.TTL = 0
 	}
 	l := m.leaseOf(j)
-	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.attempt, l.fence, l.until, l.ttr, l.redrives, l.died
-	v.LastError = m.note(l.note)
+	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.Attempt, l.Fence, l.Until, l.TTR, l.Redrives, l.Died
+	v.LastError = m.store.LastError(&l)
 }
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.
@@ -147,29 +148,31 @@ func (m *Machine) Queue(name string, now fsm.Time) (fsm.Queue, bool) {
 	r := m.record(q)
 	v := fsm.Queue{
 		Name: r.Name, Partition: r.Partition, Partitions: r.Partitions, Version: r.Version, Settings: r.Settings.Clone(),
-		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.len()),
+		Counts: r.Counts, Counters: r.Counters, Created: r.Created, Format: r.Format, Tombstones: uint64(q.ended.Len()),
 		OldestReady: m.oldestReady(q, now), DedupSince: max(r.Created, r.Forgotten),
 	}
 	if window, forever := dedupWindow(&r.Settings); !forever {
 		v.DedupSince = max(v.DedupSince, now-fsm.Time(window))
 	}
-	if v.NextDue = q.delayed.firstAt(); v.NextDue != 0 && v.NextDue <= now {
-		next, _ := q.delayed.from(key{at: now + 1})
-		v.NextDue = next.at
+	if v.NextDue = q.delayed.FirstAt(); v.NextDue != 0 && v.NextDue <= now {
+		next, _ := q.delayed.From(store.Key{At: now + 1})
+		v.NextDue = next.At
 	}
-	v.Due = m.due(q, now)
+	v.Due = q.due.View(now, q.delayed.FirstAt(), &r.Counts)
 	return v, true
 }
 
 // oldestReady returns the due time of the job that has been ready longest, 0 if none is.
 func (m *Machine) oldestReady(q *queue, now fsm.Time) fsm.Time {
 	var oldest fsm.Time
-	for k, ok := q.ready.min(); ok; k, ok = q.ready.from(key{priority: k.priority, at: fsm.TimeMax, serial: 1<<64 - 1}) {
-		if oldest == 0 || k.at < oldest {
-			oldest = k.at
+	after := store.Key{At: fsm.TimeMax, Serial: 1<<64 - 1} // all keys of its priority
+	for k, ok := q.ready.Min(); ok; k, ok = q.ready.From(after) {
+		after.Priority = k.Priority
+		if oldest == 0 || k.At < oldest {
+			oldest = k.At
 		}
 	}
-	if at := q.delayed.firstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
+	if at := q.delayed.FirstAt(); at != 0 && at <= now && (oldest == 0 || at < oldest) {
 		oldest = at
 	}
 	return oldest
@@ -206,8 +209,8 @@ func (m *Machine) Available(name string, now fsm.Time) (n uint64, next fsm.Time)
 	if r.Settings.PausedAt(now) {
 		return 0, r.Settings.PausedUntil
 	}
-	due, nextDue := q.delayed.upTo(now, fsm.StepMax)
-	lapsed, nextUntil := q.leases.upTo(now, fsm.StepMax)
+	due, nextDue := q.delayed.UpTo(now, fsm.StepMax)
+	lapsed, nextUntil := q.leases.UpTo(now, fsm.StepMax)
 	n, next = r.Counts.Ready+due+lapsed, nextDue
 	if nextUntil != 0 && (next == 0 || nextUntil < next) {
 		next = nextUntil
@@ -233,7 +236,7 @@ func (m *Machine) Withheld(name string, now fsm.Time) bool {
 	if m.restored.Open() || r.Settings.PausedAt(now) {
 		return true
 	}
-	lapsed, _ := q.leases.upTo(now, fsm.StepMax)
+	lapsed, _ := q.leases.UpTo(now, fsm.StepMax)
 	limit := partitionLimit(r.Settings.MaxInFlight, r)
 	return limit > 0 && r.Counts.Reserved-lapsed >= limit
 }
@@ -247,12 +250,11 @@ func (m *Machine) Recall(req *fsm.Request, now fsm.Time) ([]fsm.Grant, fsm.Code)
 
 // recalled is Recall with the hash of the content.
 func (m *Machine) recalled(q *fsm.RecallQuery, now fsm.Time) ([]fsm.Grant, fsm.Code) {
-	index := m.answers.find(digest.RequestKey(m.cfg.Seed, q.Caller, q.RequestID), q.Caller, q.RequestID)
-	if index == 0 || m.answers.records.at(index).at.Add(fsm.RequestWindow) < now {
+	index := m.store.Answers.Find(q.Caller, q.RequestID)
+	if index == 0 || m.store.Answers.Time(index).Add(fsm.RequestWindow) < now {
 		return nil, fsm.OK
 	}
-	r := codec.PlainReader(m.answers.at(index))
-	a := r.Answer()
+	a := m.store.Answers.Answer(index)
 	if a.Content != q.Content {
 		return nil, fsm.Invalid
 	}
@@ -265,9 +267,7 @@ func (m *Machine) recalled(q *fsm.RecallQuery, now fsm.Time) ([]fsm.Grant, fsm.C
 
 // Stats returns the sizes of the machine as of the last entry.
 func (m *Machine) Stats() fsm.Stats {
-	return fsm.Stats{
-		Queues: len(m.queues.byName), Jobs: m.store.slots.count(), Tombstones: m.store.tombs.count(),
-		Finished: m.finished.records.count(), Answers: m.answers.records.count(), AnswersBytes: m.answers.bytes,
-		BlobBytes: m.store.blobs.bytes,
-	}
+	v := m.store.Stats()
+	v.Queues = len(m.queues.byName)
+	return v
 }

@@ -12,7 +12,7 @@ func identityBugs() []Bug {
 		{
 			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
-			Edits: []Edit{skipping("fsm/machine/put.go", `b.content() != content`, "conflict-hidden")},
+			Edits: []Edit{skipping("fsm/machine/put.go", `b.Content() != content`, "conflict-hidden")},
 		},
 		{
 			Name: "request-forgotten", What: "what a request with an id did is not remembered, so that a repeat does it again",
@@ -46,7 +46,7 @@ func adminBugs() []Bug {
 		{
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{after("fsm/machine/control.go", "func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).state() == fsm.Delayed && planted("cancel-not-done") {
+			Edits: []Edit{after("fsm/machine/control.go", "func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).State() == fsm.Delayed && planted("cancel-not-done") {
 		return fsm.Result{State: fsm.Delayed}, false
 	}`)},
 		},
@@ -58,17 +58,17 @@ func adminBugs() []Bug {
 		{
 			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).state() == fsm.Dead {`, `j.index != 0 && (m.slot(j).state() == fsm.Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).State() == fsm.Dead {`, `j.index != 0 && (m.slot(j).State() == fsm.Dead || planted("redrive-takes-any")) {`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",
 			Claims: []string{"I21"}, Workloads: []string{"retries"},
-			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/machine/control.go", `l.attempt = 0`)},
+			Edits: []Edit{unless("redrive-keeps-attempts", "fsm/machine/control.go", `l.Attempt = 0`)},
 		},
 		{
 			Name: "dead-letter-twice", What: "a job that dies is among the dead letters twice, the second time under a new id",
 			Claims: []string{"I33"}, Workloads: []string{"retries", "admin"},
-			Edits: []Edit{after("fsm/machine/jobs.go", `m.set(j, fsm.Dead, m.slot(j).due)`, `if planted("dead-letter-twice") {
+			Edits: []Edit{after("fsm/machine/jobs.go", `m.set(j, fsm.Dead, m.slot(j).Due)`, `if planted("dead-letter-twice") {
 		again := m.view(j)
 		m.scalars.Serial++
 		again.Serial, again.ID, again.Generated = m.scalars.Serial, "", true

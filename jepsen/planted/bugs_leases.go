@@ -15,19 +15,19 @@ func leaseBugs() []Bug {
 		{
 			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
 			Claims: []string{"I18"}, Workloads: []string{"stall"},
-			Edits: []Edit{after("fsm/machine/lease.go", `l.until = max(l.until, m.scalars.Clock.After(l.ttr))`, `if planted("extend-shortens") {
-		l.until = m.scalars.Clock.After(l.ttr)
+			Edits: []Edit{after("fsm/machine/lease.go", `l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))`, `if planted("extend-shortens") {
+		l.Until = m.scalars.Clock.After(l.TTR)
 	}`)},
 		},
 		{
 			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/machine/jobs.go", `j.q.leases.remove(j.index)`, `if m.leaseOf(j).attempt == 1 && planted("granted-twice") {
-			j.q.ready.remove(j.index)
+				after("fsm/machine/jobs.go", `j.q.leases.Remove(j.index)`, `if m.leaseOf(j).Attempt == 1 && planted("granted-twice") {
+			j.q.ready.Remove(j.index)
 		}`),
-				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, s.due)`, `if l.attempt == 1 && planted("granted-twice") {
-		j.q.ready.insert(j.index)
+				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, s.Due)`, `if l.Attempt == 1 && planted("granted-twice") {
+		j.q.ready.Insert(j.index)
 	}`),
 			},
 		},
@@ -44,22 +44,22 @@ func leaseBugs() []Bug {
 // grantTerms has fence and end of a lease wrong.
 func grantTerms() Edit {
 	return Edit{
-		"fsm/machine/lease.go", `l.fence, l.until, l.ttr = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
+		"fsm/machine/lease.go", `l.Fence, l.Until, l.TTR = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr`,
 		`fence, until := m.scalars.Serial, m.scalars.Clock.After(ttr)
 	switch {
-	case l.fence != 0 && planted("fence-kept"):
-		fence = l.fence
+	case l.Fence != 0 && planted("fence-kept"):
+		fence = l.Fence
 	case planted("lease-halved"):
 		until = m.scalars.Clock.After(ttr / 2)
 	}
-	l.fence, l.until, l.ttr = fence, until, ttr`,
+	l.Fence, l.Until, l.TTR = fence, until, ttr`,
 	}
 }
 
 func holderBugs() []Bug {
 	const ack, nack = "func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)"
 	late := after("fsm/machine/lease.go", ack, `if !ok && j.index != 0 {
-		state, fence := m.slot(j).state(), m.leaseOf(j).fence
+		state, fence := m.slot(j).State(), m.leaseOf(j).Fence
 		ok = planted("stale-ack-taken") && state == fsm.Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == fsm.Ready && fence == c.Fence
 	}`)
 	return []Bug{
@@ -74,7 +74,7 @@ func holderBugs() []Bug {
 		{
 			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
 			Claims: []string{"I19"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{before("fsm/machine/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).attempt > 1 && planted("ack-not-done") {
+			Edits: []Edit{before("fsm/machine/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).Attempt > 1 && planted("ack-not-done") {
 		return fsm.Result{State: fsm.Acked}, false
 	}`)},
 		},
@@ -92,13 +92,13 @@ func attemptBugs() []Bug {
 			Name: "lapse-not-counted", What: "an attempt whose lease lapsed does not count",
 			Claims: []string{"I21"}, Workloads: []string{"stall", "deaths"},
 			Edits: []Edit{before("fsm/machine/settle.go", `m.set(j, fsm.Ready, until)`, `if planted("lapse-not-counted") {
-			m.editLease(j).attempt--
+			m.store.EditLease(j.index).Attempt--
 		}`)},
 		},
 		{
 			Name: "max-attempts-ignored", What: "a job never dies of its attempts",
 			Claims: []string{"I22"}, Workloads: []string{"retries"},
-			Edits: []Edit{before("fsm/machine/settle.go", `return limit > 0 && m.leaseOf(j).attempt >= limit`, `if planted("max-attempts-ignored") {
+			Edits: []Edit{before("fsm/machine/settle.go", `return limit > 0 && m.leaseOf(j).Attempt >= limit`, `if planted("max-attempts-ignored") {
 		return false
 	}`)},
 		},

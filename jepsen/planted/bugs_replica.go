@@ -8,7 +8,8 @@ func snapshotBugs() []Bug {
 			Name: "snapshot-loses-jobs", What: "a snapshot is without every eighth job",
 			Claims: []string{"I25"}, Workloads: []string{"puts"}, Nemeses: []string{"lag-install", "kill-all"},
 			Edits: believing(Edit{
-				"fsm/machine/snapshot.go", `if page[i].serial != 0 {`, `if page[i].serial != 0 && (page[i].serial%8 != 0 || !planted("snapshot-loses-jobs")) {`,
+				"fsm/store/pinned.go", `return j.Serial != 0 }`,
+				`return j.Serial != 0 && (j.Serial%8 != 0 || !planted("snapshot-loses-jobs")) }`,
 			}),
 		},
 		{

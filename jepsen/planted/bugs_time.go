@@ -9,20 +9,20 @@ func timeBugs() []Bug {
 			Claims: []string{"I8"}, Workloads: []string{"puts"},
 			Edits: []Edit{
 				{
-					"fsm/machine/settle.go", `if at := o.firstAt(); at != 0 && at <= m.scalars.Clock {`,
+					"fsm/machine/settle.go", `if at := o.FirstAt(); at != 0 && at <= m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
 		if planted("early-grant") {
 			horizon += fsm.Minute / 300
 		}
-		if at := o.firstAt(); at != 0 && at <= horizon {`,
+		if at := o.FirstAt(); at != 0 && at <= horizon {`,
 				},
 				{
-					"fsm/machine/settle.go", `if !ok || k.at > m.scalars.Clock {`,
+					"fsm/machine/settle.go", `if !ok || k.At > m.scalars.Clock {`,
 					`horizon := m.scalars.Clock
 		if planted("early-grant") && order == &q.delayed {
 			horizon += fsm.Minute / 300
 		}
-		if !ok || k.at > horizon {`,
+		if !ok || k.At > horizon {`,
 				},
 			},
 		},
@@ -80,21 +80,20 @@ func orderBugs() []Bug {
 		{
 			Name: "priority-ignored", What: "ready jobs leave by due time alone",
 			Claims: []string{"I13"}, Workloads: []string{"herd"},
-			Edits: []Edit{skipping("fsm/machine/keys.go", `k.priority != l.priority`, "priority-ignored")},
+			Edits: []Edit{skipping("fsm/store/key.go", `k.Priority != l.Priority`, "priority-ignored")},
 		},
 		{
 			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
-			Edits: []Edit{after("fsm/machine/lease.go", `k, ok := q.ready.min()`, `if ok && planted("map-order") {
-			same := map[key]bool{}
-			for _, other := range q.ready.front[q.ready.head:] {
-				if other.at != k.at || other.priority != k.priority || len(same) == 64 {
-					break
-				}
-				same[other] = true
+			Edits: []Edit{after("fsm/machine/lease.go", `k, ok := q.ready.Min()`, `if ok && planted("map-order") {
+			same := map[uint32]bool{}
+			for other, more := k, true; more && other.At == k.At && other.Priority == k.Priority && len(same) < 64; {
+				same[other.Index] = true
+				other.Serial++
+				other, more = q.ready.From(other)
 			}
-			for other := range same {
-				k = other
+			for index := range same {
+				k.Index = index
 				break
 			}
 		}`)},

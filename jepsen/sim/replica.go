@@ -6,6 +6,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/snapshot"
 )
 
 const (
@@ -32,7 +33,7 @@ type saved struct {
 
 // openSnapshot is written at once and again some entries later.
 type openSnapshot struct {
-	snapshot *machine.Snapshot
+	snapshot *snapshot.Snapshot
 	data     []byte
 	until    uint64 // index
 }
@@ -103,7 +104,7 @@ func (r *replica) snapshot() {
 	}
 }
 
-func (r *replica) written(snapshot *machine.Snapshot) []byte {
+func (r *replica) written(snapshot *snapshot.Snapshot) []byte {
 	var b bytes.Buffer
 	if _, err := snapshot.WriteTo(&b); err != nil {
 		r.s.w.violated("a snapshot can be written", "node %v, shard %v: %v", r.node, r.s.number, err)

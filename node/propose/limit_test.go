@@ -87,3 +87,37 @@ func TestQueuesOnTheirWayCount(t *testing.T) {
 		b.next(t).apply(t, 2)
 	})
 }
+
+// countingLimit counts the batches that were checked.
+type countingLimit struct {
+	*admit.QueueLimit
+	checks int
+}
+
+func (l *countingLimit) Check(batch []*fsm.Request) map[int]error {
+	l.checks++
+	return l.QueueLimit.Check(batch)
+}
+
+// TestFarFromTheLimitNothingIsChecked: a batch is only checked if it could reach the limit, since a
+// check decodes the entries in flight.
+func TestFarFromTheLimitNothingIsChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := machine.New(fsm.Config{QueuesMax: 100})
+		view := func(f func(*machine.Machine, fsm.Time)) { f(m, m.Clock()) }
+		limit := &countingLimit{QueueLimit: admit.NewQueueLimit(m, new(atomic.Bool), view)}
+		b := startProposer(t, Config{EntriesInFlight: 4, EntryBytesMax: 1, ProposeTimeout: time.Second, Limit: limit})
+		all := queueNames("t", 50)
+		var entries []*fakeFuture
+		for _, puts := range []struct{ from, to, checks int }{{0, 25, 0}, {25, 49, 0}, {49, 50, 1}} {
+			b.sendPuts(t, all[puts.from:puts.to]...)
+			entries = append(entries, b.next(t))
+			if limit.checks != puts.checks {
+				t.Errorf("after %d queues %d batches were checked, want %d", puts.to, limit.checks, puts.checks)
+			}
+		}
+		for _, f := range entries {
+			f.fail(outcome.ErrUnknownOutcome)
+		}
+	})
+}

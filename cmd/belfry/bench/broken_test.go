@@ -15,7 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
-	"github.com/belfrydb/belfry/rpc/frame"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // brokenServer stands before a real server and refuses a procedure from its n-th call on, for good.
@@ -29,7 +29,7 @@ func brokenServer(t *testing.T, procedure string, from int64) string {
 	errors := connect.NewErrorWriter()
 	var calls atomic.Int64
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == belfryv1connect.QueueServiceGetRoutingProcedure || r.URL.Path == frame.Path {
+		if r.URL.Path == belfryv1connect.QueueServiceGetRoutingProcedure || r.URL.Path == stream.SessionPath {
 			http.NotFound(w, r) // the client shall not find the way past this server, nor have calls that it does not see
 			return
 		}

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/belfrydb/belfry/rpc"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -19,7 +19,7 @@ func parseDuration(text string) (time.Duration, error) { return wire.ParseDurati
 
 // EncodeJSON returns a message as the server would write it, without the newline.
 func EncodeJSON(message proto.Message) ([]byte, error) {
-	text, err := rpc.JSON().Marshal(message)
+	text, err := codec.JSON().Marshal(message)
 	if err != nil {
 		return nil, fmt.Errorf("writing JSON: %w", err)
 	}
@@ -29,7 +29,7 @@ func EncodeJSON(message proto.Message) ([]byte, error) {
 // DecodeJSON reads a message in the forms that the server reads. An unknown field is an error that
 // names the nearest.
 func DecodeJSON(text []byte, message proto.Message) error {
-	return rpc.JSON().Unmarshal(text, message)
+	return codec.JSON().Unmarshal(text, message)
 }
 
 // StateOf returns the state that a word names.

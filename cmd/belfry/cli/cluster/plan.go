@@ -14,7 +14,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
-	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/fsm/store"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/admit"
 )
@@ -99,7 +99,7 @@ func (p *capacity) plan() planned {
 		recordBytes, snapshotsHeld = 40, 4.5
 		diskLeast                  = 1 << 30
 	)
-	each := machine.JobMemory(p.body, p.id)
+	each := store.JobMemory(p.body, p.id)
 	copies := uint64(min(p.factor, p.nodes))
 	v := planned{BytesPerJob: each.Held, BytesPerJobInUse: each.Held + each.Promised}
 	v.JobsPerNode = (p.jobs.n*copies + uint64(p.nodes) - 1) / uint64(p.nodes)

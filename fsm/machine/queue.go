@@ -1,0 +1,158 @@
+package machine
+
+import (
+	"github.com/google/btree"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/digest"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// queue is the derived state of one queue: the orders over its jobs, and when it is due in the
+// agendas. Its stored state is in its QueueRecord.
+type queue struct {
+	name      string
+	index     uint32 // of its record
+	createSeq uint64
+
+	delayed store.Order // by due
+	ready   store.Order // by priority, due
+	leases  store.Order // by until
+	working store.Order // RESERVED jobs by due, for listing
+	dead    store.Order // by due
+	ttls    store.Order // DELAYED and READY jobs by ttl
+	ended   store.Order // tombstones by time of end
+	due     store.DueCounts
+
+	deadline fsm.Time // when it is due in queues.deadlines, 0 if never
+	forget   fsm.Time // when it is due in queues.forgets, 0 if never
+	oldest   fsm.Time // when it is due in queues.oldest, 0 if never
+	settled  uint64   // index of the entry that settled it last
+	touched  uint64   // index of the entry that touched it last
+
+	space   *space    // its namespace, nil if it has none
+	counted fsm.Usage // the usage that space has taken account of
+
+	recent *recent    // its recent activity, nil if there was none
+	seen   recentSeen // the counters that recent has taken account of
+}
+
+// queues are all queues of the shard.
+type queues struct {
+	store     *store.Store
+	byIndex   []*queue // by index of the record; nil if there is none
+	byName    map[string]*queue
+	names     *btree.BTreeG[string]
+	deadlines agenda // by next deadline
+	forgets   agenda // by the time at which the first tombstone is past its window
+	oldest    agenda // by the time at which the first tombstone ended
+	spaces    map[string]*space
+	plain     int // queues without a namespace
+}
+
+func newQueues(s *store.Store) queues {
+	return queues{
+		store: s, byIndex: make([]*queue, 1), byName: map[string]*queue{},
+		names:     btree.NewG(treeDegree, func(a, b string) bool { return a < b }),
+		deadlines: newAgenda(), forgets: newAgenda(), oldest: newAgenda(),
+		spaces: map[string]*space{},
+	}
+}
+
+// add creates the derived state of a queue whose record is stored at index.
+func (qs *queues) add(index uint32, name string, createSeq uint64) *queue {
+	q := &queue{
+		name: name, index: index, createSeq: createSeq,
+		delayed: qs.store.Order(store.ByDue), ready: qs.store.Order(store.ByPriority), leases: qs.store.Order(store.ByUntil),
+		working: qs.store.Order(store.ByDue),
+		dead:    qs.store.Order(store.ByDue), ttls: qs.store.Order(store.ByTTL), ended: qs.store.Order(store.ByEnd),
+		due: qs.store.DueCounts(), seen: seenOf(&qs.store.Queue(index).Counters),
+	}
+	for int(index) >= len(qs.byIndex) {
+		qs.byIndex = append(qs.byIndex, nil)
+	}
+	qs.byIndex[index] = q
+	qs.byName[name] = q
+	qs.names.ReplaceOrInsert(name)
+	qs.addToNamespace(q)
+	return q
+}
+
+// record returns the record of a queue for reading.
+func (m *Machine) record(q *queue) *fsm.QueueRecord { return m.store.Queue(q.index) }
+
+// touch returns the record of a queue for writing. The end of the entry updates the digest.
+func (m *Machine) touch(q *queue) *fsm.QueueRecord {
+	if q.touched != m.applied {
+		q.touched = m.applied
+		m.sum -= digest.Queue(m.record(q))
+		m.touched = append(m.touched, q)
+	}
+	return m.store.EditQueue(q.index)
+}
+
+// planTouched updates the deadlines of the queues that the current entry has touched so far.
+func (m *Machine) planTouched() {
+	for _, q := range m.touched {
+		m.plan(q)
+	}
+}
+
+// closeQueues updates digest, agendas and counts for the queues that the entry touched.
+func (m *Machine) closeQueues() {
+	for _, q := range m.touched {
+		m.plan(q)
+		if m.queues.byIndex[q.index] == q {
+			m.sum += digest.Queue(m.record(q))
+			m.account(q)
+			m.countRecent(q)
+			q.due.Close()
+		}
+	}
+	clear(m.touched)
+	m.touched = m.touched[:0]
+}
+
+// createQueue creates a queue, unless there are too many. A new queue has nothing to settle, so it
+// counts as settled.
+func (m *Machine) createQueue(name string, partition, partitions uint32) (*queue, fsm.Code) {
+	if len(m.queues.byName) >= m.cfg.QueuesMax {
+		return nil, fsm.Quota
+	}
+	m.scalars.QueuesCreated++
+	index := m.store.AddQueue(&fsm.QueueRecord{
+		Name: name, Partition: partition, Partitions: partitions,
+		CreateSeq: m.scalars.QueuesCreated, Created: m.scalars.Clock, Format: m.format,
+	})
+	q := m.queues.add(index, name, m.scalars.QueuesCreated)
+	q.touched, q.settled = m.applied, m.applied
+	m.touched = append(m.touched, q) // closeQueues adds its hash
+	return q, fsm.OK
+}
+
+// dropQueue removes a queue without jobs and tombstones.
+func (m *Machine) dropQueue(q *queue) {
+	m.touch(q)
+	for _, o := range [...]*store.Order{&q.delayed, &q.ready, &q.leases, &q.working, &q.dead, &q.ttls, &q.ended} {
+		o.Discard()
+	}
+	m.dropRecent(q)
+	m.queues.removeFromNamespace(q)
+	m.queues.byIndex[q.index] = nil
+	m.store.RemoveQueue(q.index)
+	delete(m.queues.byName, q.name)
+	m.queues.names.Delete(q.name)
+}
+
+// plan updates when the queue is due among the deadlines, at the end of every entry that touched
+// it.
+func (m *Machine) plan(q *queue) {
+	next := q.delayed.FirstAt()
+	for _, o := range [...]*store.Order{&q.leases, &q.ttls} {
+		if at := o.FirstAt(); at != 0 && (next == 0 || at < next) {
+			next = at
+		}
+	}
+	m.queues.deadlines.move(q, q.deadline, next)
+	q.deadline = next
+}

@@ -1,0 +1,35 @@
+package store
+
+import "github.com/belfrydb/belfry/fsm"
+
+// Key orders records by a time and, within it, by serial: the order in which they were put or
+// leased. Only keys of jobs that are ready have a priority, which comes first.
+type Key struct {
+	At       fsm.Time
+	Serial   uint64
+	Index    uint32 // of the record; not compared
+	Priority int8
+}
+
+// Less reports whether k comes before l.
+func (k Key) Less(l Key) bool {
+	if k.At != l.At && k.Priority == l.Priority {
+		return k.At < l.At
+	}
+	if k.Priority != l.Priority {
+		return k.Priority < l.Priority
+	}
+	return k.Serial < l.Serial
+}
+
+// Compare compares two keys, for slices.SortFunc.
+func (k Key) Compare(l Key) int {
+	switch {
+	case k.Less(l):
+		return -1
+	case l.Less(k):
+		return 1
+	default:
+		return 0
+	}
+}

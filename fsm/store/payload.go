@@ -1,0 +1,197 @@
+package store
+
+import (
+	"encoding/binary"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+)
+
+// Payload is the immutable contents of a job, encoded as a blob when it is put. The payload of a
+// tombstone has only the parts with id and content.
+//
+//	uvarint   length of all that follows
+//	byte      payloadParts
+//	if payloadHasID: 4 bytes hash of the id, 16 bytes content hash, uvarint length, id
+//	if payloadIsJob: 8 bytes hash of the record, 8 bytes created, varint firstDue-created, byte Given,
+//	              then uvarints: ttr, maxAttempts, number of retry delays and each, ttl, all if given;
+//	if payloadHasHeaders: uvarint number, each uvarint length, name, uvarint length, value
+//	rest      body
+type Payload struct{ b []byte }
+
+// payloadParts says which parts a payload has.
+type payloadParts byte
+
+const (
+	payloadIsJob payloadParts = 1 << iota
+	payloadHasID
+	payloadHasHeaders
+)
+
+// openPayload returns the payload at the start of b.
+func openPayload(b []byte) Payload {
+	n, w := binary.Uvarint(b)
+	return Payload{b[w : w+int(n)]}
+}
+
+func (b Payload) parts() payloadParts { return payloadParts(b.b[0]) }
+
+// idHash returns the hash of the id; the payload must have one.
+func (b Payload) idHash() uint32 { return binary.LittleEndian.Uint32(b.b[1:]) }
+
+// Content returns the content hash of a job with a client-chosen id, else zero.
+func (b Payload) Content() (c [16]byte) {
+	if b.parts()&payloadHasID != 0 {
+		copy(c[:], b.b[5:])
+	}
+	return c
+}
+
+// ID returns the client's id, empty if there is none.
+func (b Payload) ID() []byte {
+	if b.parts()&payloadHasID == 0 {
+		return nil
+	}
+	n, w := binary.Uvarint(b.b[21:])
+	return b.b[21+w : 21+w+int(n)]
+}
+
+// job returns the part that only the payload of a job has.
+func (b Payload) job() []byte {
+	if b.parts()&payloadHasID == 0 {
+		return b.b[1:]
+	}
+	n, w := binary.Uvarint(b.b[21:])
+	return b.b[21+w+int(n):]
+}
+
+// HasHeaders reports whether the job has headers.
+func (b Payload) HasHeaders() bool { return b.parts()&payloadHasHeaders != 0 }
+
+// Hash returns the digest.JobPayload of the job.
+func (b Payload) Hash() uint64 { return binary.LittleEndian.Uint64(b.job()) }
+
+// Created returns when the job was put.
+func (b Payload) Created() fsm.Time { return fsm.Time(binary.LittleEndian.Uint64(b.job()[8:])) }
+
+// Options returns what the payload has from the first due time on, as a snapshot has it.
+func (b Payload) Options() []byte { return b.job()[16:] }
+
+// FirstDue returns when the job was first to fall due.
+func (b Payload) FirstDue() fsm.Time {
+	d, _ := binary.Varint(b.Options())
+	return b.Created() + fsm.Time(d)
+}
+
+// Given returns the options that the put named.
+func (b Payload) Given() fsm.Given {
+	options := b.Options()
+	_, w := binary.Varint(options)
+	return fsm.Given(options[w])
+}
+
+// TTL returns when the job expires, 0 if never. Orders ask for it often, so it reads nothing else.
+func (b Payload) TTL() fsm.Time {
+	r := codec.PlainReader(b.Options())
+	r.Varint()
+	given := fsm.Given(r.Byte())
+	if !given.Has(fsm.GivenTTL) {
+		return 0
+	}
+	for _, option := range [...]fsm.Given{fsm.GivenTTR, fsm.GivenMaxAttempts} {
+		if given.Has(option) {
+			r.Uvarint()
+		}
+	}
+	if given.Has(fsm.GivenRetryDelays) {
+		for range r.Length(1) {
+			r.Uvarint()
+		}
+	}
+	return r.Time()
+}
+
+// plainOptions are the options that put nothing after Given in a payload.
+const plainOptions = ^(fsm.GivenTTR | fsm.GivenMaxAttempts | fsm.GivenRetryDelays | fsm.GivenTTL)
+
+// Bytes is the size of the job as maxBytes counts it.
+func (b Payload) Bytes() uint64 {
+	options := b.Options()
+	_, w := binary.Varint(options)
+	if !b.HasHeaders() && fsm.Given(options[w])&^plainOptions == 0 {
+		return uint64(len(options) - w - 1 + len(b.ID()))
+	}
+	var v fsm.Job
+	b.Read(&v)
+	v.Generated = b.parts()&payloadHasID == 0
+	return fsm.JobBytes(&v)
+}
+
+// Read fills in the immutable fields of a job. Headers, retry delays and body alias the payload.
+func (b Payload) Read(j *fsm.Job) {
+	r := codec.PlainReader(b.Options())
+	j.Created = b.Created()
+	flags := codec.HeldFlags(0)
+	if b.HasHeaders() {
+		flags = codec.HeldHasHeaders
+	}
+	r.Payload(j, flags)
+	if id := b.ID(); id != nil {
+		j.ID = string(id)
+	}
+}
+
+// payloadOverhead is about what a payload has besides id and body.
+const payloadOverhead = 20
+
+// appendPayload encodes the payload of a job. hash is its digest.JobPayload.
+func appendPayload(dst []byte, j *fsm.Job, content [16]byte, idHash uint32, hash uint64) []byte {
+	parts := payloadIsJob
+	if !j.Generated {
+		parts |= payloadHasID
+	}
+	if len(j.Headers) > 0 {
+		parts |= payloadHasHeaders
+	}
+	start, room := len(dst), codec.LengthBytes(len(j.ID)+len(j.Body)+payloadOverhead)
+	dst = append(dst, make([]byte, room)...)
+	dst = append(dst, byte(parts))
+	dst = appendPayloadID(dst, parts, j.ID, content, idHash)
+	dst = binary.LittleEndian.AppendUint64(dst, hash)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(j.Created))
+	dst = binary.AppendVarint(dst, int64(j.FirstDue-j.Created))
+	dst = append(dst, byte(j.Given))
+	if j.Given.Has(fsm.GivenTTR) {
+		dst = binary.AppendUvarint(dst, uint64(j.TTR))
+	}
+	if j.Given.Has(fsm.GivenMaxAttempts) {
+		dst = binary.AppendUvarint(dst, uint64(j.MaxAttempts))
+	}
+	if j.Given.Has(fsm.GivenRetryDelays) {
+		dst = codec.AppendDurations(dst, j.RetryDelays)
+	}
+	if j.Given.Has(fsm.GivenTTL) {
+		dst = binary.AppendUvarint(dst, uint64(j.TTL))
+	}
+	if len(j.Headers) > 0 {
+		dst = codec.AppendHeaders(dst, j.Headers)
+	}
+	return codec.SetLength(append(dst, j.Body...), start, room)
+}
+
+// appendTombPayload encodes the payload of a tombstone.
+func appendTombPayload(dst []byte, id string, content [16]byte, idHash uint32) []byte {
+	start, room := len(dst), codec.LengthBytes(len(id)+payloadOverhead)
+	dst = append(append(dst, make([]byte, room)...), byte(payloadHasID))
+	return codec.SetLength(appendPayloadID(dst, payloadHasID, id, content, idHash), start, room)
+}
+
+func appendPayloadID(dst []byte, parts payloadParts, id string, content [16]byte, idHash uint32) []byte {
+	if parts&payloadHasID == 0 {
+		return dst
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, idHash)
+	dst = append(dst, content[:]...)
+	dst = binary.AppendUvarint(dst, uint64(len(id)))
+	return append(dst, id...)
+}

@@ -1,0 +1,93 @@
+package store
+
+import "github.com/belfrydb/belfry/fsm"
+
+// Slot is the mutable part of a held job, with references to the rest. It holds no pointer.
+type Slot struct {
+	Serial    uint64
+	Due       fsm.Time
+	Queue     uint32 // index of the record of its queue
+	lease     uint32 // index of its lease record, 0 if there is none
+	blobPage  uint32
+	blobUnits uint16 // the blob's offset in its page, in units of blobUnit bytes
+	Priority  int8
+	flags     slotFlags
+}
+
+// slotFlags are flags and, above them, the state.
+type slotFlags uint8
+
+const (
+	slotHasID slotFlags = 1 << iota
+	slotHasTTL
+	slotState = iota // the state is shifted by as many bits
+)
+
+// State is the state of the job.
+func (s *Slot) State() fsm.State { return fsm.State(s.flags >> slotState) }
+
+// SetState changes the state of the job.
+func (s *Slot) SetState(state fsm.State) {
+	s.flags = s.flags&(slotHasID|slotHasTTL) | slotFlags(state)<<slotState
+}
+
+// HasID reports whether the client chose the id of the job.
+func (s *Slot) HasID() bool { return s.flags&slotHasID != 0 }
+
+// HasTTL reports whether the job may expire.
+func (s *Slot) HasTTL() bool { return s.flags&slotHasTTL != 0 }
+
+// ClearTTL makes the job never expire.
+func (s *Slot) ClearTTL() { s.flags &^= slotHasTTL }
+
+// HasLease reports whether the job has a lease, live or not.
+func (s *Slot) HasLease() bool { return s.lease != 0 }
+
+func (s *Slot) blob() blobRef { return blobRef(s.blobPage)<<32 | blobRef(s.blobUnits)*blobUnit }
+
+func (s *Slot) setBlob(ref blobRef) {
+	s.blobPage, s.blobUnits = ref.page(), uint16(ref.offset()/blobUnit)
+}
+
+// Lease is the last lease of a job, and what a job keeps from its first lease, or death, on.
+type Lease struct {
+	Fence    uint64
+	Until    fsm.Time
+	TTR      fsm.Duration
+	Died     fsm.Time
+	note     blobRef // last error: its length as a uvarint, then its bytes; 0 if none
+	Attempt  uint32
+	Redrives uint32
+}
+
+// Tomb is the record of a tombstone; its payload has content and id.
+type Tomb struct {
+	Serial   uint64
+	FirstDue fsm.Time
+	Ended    fsm.Time
+	blob     blobRef
+	queue    uint32
+	State    fsm.State
+	// attempts is one more than the attempts of the job, as far as that fits; 0 if they are not
+	// known. Readers get them; no rule uses them. They are in no snapshot, so a restored machine
+	// does not know them.
+	attempts uint16
+}
+
+// Attempts returns the attempts of the job that ended; false if they are not known.
+func (t *Tomb) Attempts() (attempts uint32, known bool) {
+	return uint32(max(t.attempts, 1) - 1), t.attempts != 0
+}
+
+// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 48, 1,024
+// tombstones of 40, 1,024 answers of 40 and 2,048 finished leases of 24. Jobs that fall due lie on
+// as many pages of slots, each of which is copied once under a snapshot: copying 16 KiB costs an
+// entry less than copying 64.
+const (
+	queueShift    = 7
+	slotShift     = 9
+	leaseShift    = 10
+	tombShift     = 10
+	answerShift   = 10
+	finishedShift = 11
+)

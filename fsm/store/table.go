@@ -1,0 +1,147 @@
+package store
+
+// table is a linear-hashing table from a 32-bit hash to indexes. It grows by splitting one bucket
+// at a time, so that no insert ever pays for the whole table. It keeps the hashes: growing reads no
+// record, and a find hardly ever reads a wrong one. (W. Litwin, "Linear hashing: a new tool for
+// file and table addressing", VLDB 1980.)
+type table struct {
+	pages    [][]bucket
+	overflow []bucket // overflow[0] is unused
+	spare    uint32   // first free overflow bucket, chained by next
+	buckets  uint32   // in use
+	mask     uint32   // of the level: mask/2 < buckets <= mask+1
+	count    int
+}
+
+// bucket is a cache line: seven indexes with their hashes, unused ones 0, and the overflow bucket
+// that continues it.
+type bucket struct {
+	indexes [7]uint32
+	hashes  [7]uint32
+	next    uint32
+	_       uint32
+}
+
+const (
+	bucketsPerPage = 512
+	// bucketFill is the mean number of indexes in a bucket above which the table grows.
+	bucketFill = 5
+)
+
+func newTable() table {
+	return table{pages: [][]bucket{make([]bucket, bucketsPerPage)}, overflow: make([]bucket, 1), buckets: 1}
+}
+
+func (t *table) bucketOf(hash uint32) *bucket {
+	n := hash & t.mask
+	if n >= t.buckets {
+		n &= t.mask >> 1
+	}
+	return t.bucketAt(n)
+}
+
+func (t *table) bucketAt(n uint32) *bucket { return &t.pages[n/bucketsPerPage][n%bucketsPerPage] }
+
+// find returns the index with the given hash that match accepts, or 0.
+func (t *table) find(hash uint32, match func(index uint32) bool) uint32 {
+	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
+		for i, index := range b.indexes {
+			if index != 0 && b.hashes[i] == hash && match(index) {
+				return index
+			}
+		}
+		if b.next == 0 {
+			return 0
+		}
+	}
+}
+
+// insert adds an index that is not in the table.
+func (t *table) insert(hash, index uint32) {
+	t.add(t.bucketOf(hash), hash, index)
+	if t.count++; t.count > int(t.buckets)*bucketFill {
+		t.split()
+	}
+}
+
+func (t *table) add(b *bucket, hash, index uint32) {
+	for {
+		for i := range b.indexes {
+			if b.indexes[i] == 0 {
+				b.indexes[i], b.hashes[i] = index, hash
+				return
+			}
+		}
+		if b.next == 0 {
+			n := t.newOverflow() // does not move b: only link grows the slice
+			t.link(b, n)
+			t.overflow[n].indexes[0], t.overflow[n].hashes[0] = index, hash
+			return
+		}
+		b = &t.overflow[b.next]
+	}
+}
+
+// newOverflow returns an empty overflow bucket without moving the others: only link grows the
+// slice.
+func (t *table) newOverflow() uint32 {
+	if n := t.spare; n != 0 {
+		t.spare = t.overflow[n].next
+		t.overflow[n] = bucket{}
+		return n
+	}
+	return uint32(len(t.overflow))
+}
+
+func (t *table) link(b *bucket, n uint32) {
+	b.next = n
+	if int(n) == len(t.overflow) {
+		t.overflow = append(t.overflow, bucket{})
+	}
+}
+
+// remove removes an index, which must be in the table under this hash.
+func (t *table) remove(hash, index uint32) {
+	for b := t.bucketOf(hash); ; b = &t.overflow[b.next] {
+		for i := range b.indexes {
+			if b.indexes[i] == index {
+				b.indexes[i] = 0
+				t.count--
+				return
+			}
+		}
+		if b.next == 0 {
+			panic("fsm: an index is missing from its table")
+		}
+	}
+}
+
+// split adds a bucket and moves to it the indexes of one bucket that belong there.
+func (t *table) split() {
+	if t.buckets > t.mask {
+		t.mask = t.mask<<1 | 1
+	}
+	fresh := t.buckets
+	if int(fresh/bucketsPerPage) == len(t.pages) {
+		t.pages = append(t.pages, make([]bucket, bucketsPerPage))
+	}
+	old := t.bucketAt(fresh & (t.mask >> 1))
+	t.buckets++
+
+	chain := *old
+	*old = bucket{}
+	for {
+		for i, index := range chain.indexes {
+			if index != 0 {
+				t.add(t.bucketOf(chain.hashes[i]), chain.hashes[i], index)
+			}
+		}
+		n := chain.next
+		if n == 0 {
+			return
+		}
+		chain = t.overflow[n]
+		t.overflow[n] = bucket{next: t.spare}
+		t.spare = n
+	}
+}
