@@ -108,8 +108,13 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "node/admit",
-		may:    []string{"fsm", "fsm/codec", "fsm/machine", "node/outcome", "node/storage"},
+		may:    []string{"fsm", "fsm/codec", "fsm/machine", "node/outcome", "node/storage", "node/storage/disk"},
 		reason: "admission asks the machine and the disk, and knows neither proposals nor Raft",
+	},
+	{
+		dir:      "node/storage/disk",
+		external: []string{"golang.org/x/sys"},
+		reason:   "files are kept whole whatever is in them",
 	},
 	{
 		dir:    "node/histogram",
@@ -130,7 +135,7 @@ var importTable = []importRow{
 	{
 		dir:     "node/propose",
 		may:     []string{"fsm", "fsm/codec", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
-		testMay: []string{"fsm/machine", "node/storage"},
+		testMay: []string{"fsm/machine", "node/storage", "node/storage/disk"},
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
@@ -138,7 +143,7 @@ var importTable = []importRow{
 		may: []string{
 			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "node/wakeup",
 		},
-		testMay: []string{"node/clock/clocktest", "node/storage"},
+		testMay: []string{"node/clock/clocktest", "node/storage", "node/storage/disk"},
 		reason:  "calls wait for proposals and jobs, and know neither Raft nor the node",
 	},
 	{

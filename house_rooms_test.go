@@ -33,8 +33,7 @@ const (
 // is reported.
 var (
 	unfinishedRooms = []string{
-		"client", "node",
-		"node/storage", "rpc",
+		"client", "node", "rpc",
 	}
 	unfinishedWidth = []string{"client", "cluster", "cmd", "fsm", "jepsen", "node", "rpc", "."}
 )

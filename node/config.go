@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // Config configures a node. It is read once, by Open. Zero values mean the defaults named at the fields.
@@ -23,7 +23,7 @@ type Config struct {
 	// Lock is the caller's lock of Dir, for a caller that works on Dir before Open or after Close.
 	// The caller holds it until all of that has ended, and releases it. If Lock is nil, the node
 	// locks Dir from Open to Close.
-	Lock *storage.DirLock
+	Lock *disk.DirLock
 	// Name is the node's name among its cluster's nodes, 1 to 64 characters of [A-Za-z0-9_-]. It
 	// defaults to the name with which the data directory was made, else to "node". A name other
 	// than the directory's is refused.
@@ -38,7 +38,7 @@ type Config struct {
 	Machine fsm.Config
 	// FS is the file system of Dir; defaults to the operating system's. Another one must belong to
 	// this process alone.
-	FS storage.FS
+	FS disk.FS
 	// SegmentBytes is the size of a log file of the store "wal"; defaults to 16 MiB.
 	SegmentBytes int
 	// Applied, if not nil, receives each entry of a shard that was applied here, in order. The
@@ -165,7 +165,7 @@ func (cfg Config) withDefaults() Config {
 	setDefault(&cfg.TrailingBytes, defaultTrailingBytes)
 	setDefault(&cfg.DiskLowBytes, defaultDiskLowBytes)
 	if cfg.FS == nil {
-		cfg.FS = storage.OSFS{}
+		cfg.FS = disk.OSFS{}
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.System()

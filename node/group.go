@@ -11,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/wakeup"
-	"github.com/hashicorp/raft"
 )
 
 const (
@@ -66,7 +68,7 @@ type group struct {
 	reloading sync.Mutex // held from reading Raft's configuration to replacing it
 
 	// submitting orders proposals and changes of leadership; see submit.
-	submitting storage.ChannelMutex
+	submitting disk.ChannelMutex
 	current    *leadership // nil unless this node leads
 	latest     *leadership // the newest one
 	serving    atomic.Pointer[leadership]
@@ -91,7 +93,7 @@ type leadership struct {
 func newGroup(n *Node, name, dir string, machine Machine) *group {
 	g := &group{
 		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}),
-		submitting: storage.NewChannelMutex(), wedged: wakeup.New(),
+		submitting: disk.NewChannelMutex(), wedged: wakeup.New(),
 		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: histogram.Seconds(), throttle: n.throttle},
 	}
 	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter

@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const (
@@ -63,7 +63,7 @@ type identity struct {
 	Quarantined []string `json:"quarantined,omitempty"`
 
 	// FS is the file system of the data directory.
-	FS storage.FS `json:"-"`
+	FS disk.FS `json:"-"`
 	// Speaks is the format in which the node was told to write its logs; other nodes may have used
 	// it for longer. 0 is the first format. A program that cannot read the format refuses the
 	// directory.
@@ -80,7 +80,7 @@ func (id *identity) serverID() string { return id.Name + "." + id.Incarnation }
 // loadIdentity reads the identity of the data directory, or makes one if the directory is new.
 func loadIdentity(cfg Config) (*identity, error) {
 	path := filepath.Join(cfg.Dir, identityFile)
-	data, err := storage.ReadFile(cfg.FS, path)
+	data, err := disk.ReadFile(cfg.FS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newIdentity(cfg)
 	}
@@ -261,7 +261,7 @@ func without(groups []string, group string) []string {
 // save replaces the identity file such that a crash leaves either the old one or the new one.
 func (id *identity) save(dir string) error {
 	path := filepath.Join(dir, identityFile)
-	if err := storage.ReplaceFile(id.FS, path, id.format()); err != nil {
+	if err := disk.ReplaceFile(id.FS, path, id.format()); err != nil {
 		return fmt.Errorf("writing the node's identity: %w", err)
 	}
 	return nil
@@ -280,7 +280,7 @@ func (id *identity) format() []byte {
 // for an unknown format version.
 func parseIdentity(path string, data []byte) (*identity, error) {
 	damaged := func(offset int64, err error, format string, args ...any) error {
-		corrupt := &storage.CorruptError{File: path, Offset: offset, Detail: fmt.Sprintf(format, args...), Err: err}
+		corrupt := &disk.CorruptError{File: path, Offset: offset, Detail: fmt.Sprintf(format, args...), Err: err}
 		// Groups may be out of date in a copy; the next start completes them.
 		return fmt.Errorf("%w. Of %s alone any copy made after the first start will do, if nothing else is missing", corrupt,
 			identityFile)

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -179,7 +179,7 @@ func TestIdentityIsRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.problem) {
 				t.Errorf("error is %v, want one that says %q", err, tt.problem)
 			}
-			if _, typed := errors.AsType[*storage.CorruptError](err); typed != strings.Contains(tt.problem, "damaged") {
+			if _, typed := errors.AsType[*disk.CorruptError](err); typed != strings.Contains(tt.problem, "damaged") {
 				t.Errorf("error is %v; that it is a storage.CorruptError is %v", err, typed)
 			}
 		})

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // StartShard starts a replica of a shard that is not here. The replica has no entries and no
@@ -132,7 +134,7 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
 	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name) }); err != nil {
-		if _, unsettled := errors.AsType[*storage.UnsettledError](err); unsettled {
+		if _, unsettled := errors.AsType[*disk.UnsettledError](err); unsettled {
 			return err // the next start decides
 		}
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
@@ -175,7 +177,7 @@ func (n *Node) record(change func() error) error {
 	n.mu.Lock()
 	err := change()
 	n.mu.Unlock()
-	if _, unsettled := errors.AsType[*storage.UnsettledError](err); unsettled {
+	if _, unsettled := errors.AsType[*disk.UnsettledError](err); unsettled {
 		n.diskFailed(err)
 	}
 	return err

@@ -9,11 +9,13 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/google/go-cmp/cmp"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // openJoined opens a node that founded nothing.
@@ -221,7 +223,7 @@ func TestShardThatForgotItsVoteStaysAway(t *testing.T) {
 		}
 		n = openJoined(t, dir)
 		expectHere(t, n, 0)
-		if _, damaged := errors.AsType[*storage.CorruptError](n.StartShard(t.Context(), 1)); !damaged {
+		if _, damaged := errors.AsType[*disk.CorruptError](n.StartShard(t.Context(), 1)); !damaged {
 			t.Error("a shard came back without its vote")
 		}
 		expectHere(t, n, 0)

@@ -19,7 +19,7 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
@@ -27,9 +27,9 @@ import (
 type Node struct {
 	cfg        Config
 	lock       io.Closer
-	space      *storage.Space
+	space      *disk.Space
 	memory     *admit.Memory
-	watchdog   *storage.Watchdog
+	watchdog   *disk.Watchdog
 	mux        *peer.Mux
 	clock      *clock.Node
 	clocks     *clock.Comparer
@@ -47,8 +47,8 @@ type Node struct {
 	clockChecked  chan struct{}
 	fatalOnce     sync.Once
 	throttle      *throttle
-	snapshotMutex storage.ChannelMutex // held while a snapshot is taken
-	moveMu        sync.Mutex           // held while a shard is started or stopped
+	snapshotMutex disk.ChannelMutex // held while a snapshot is taken
+	moveMu        sync.Mutex        // held while a shard is started or stopped
 	snapshotWake  wakeup.Signal
 	planning      sync.Mutex // held by planSpace
 
@@ -87,7 +87,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		cfg.Machine.Seed = rand.Uint64()
 	}
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(),
-		snapshotMutex: storage.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
+		snapshotMutex: disk.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
 		closed: make(chan struct{})}
 	n.conditions = newConditions(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
@@ -104,12 +104,12 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.id, err = loadIdentity(cfg); err != nil {
 		return nil, err
 	}
-	n.space, err = storage.OpenSpace(storage.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes,
+	n.space, err = disk.OpenSpace(disk.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes,
 		Free: cfg.diskFree, Logger: cfg.Logger})
 	if err != nil {
 		return nil, err
 	}
-	n.watchdog = storage.NewWatchdog(0, func(op string, limit time.Duration) {
+	n.watchdog = disk.NewWatchdog(0, func(op string, limit time.Duration) {
 		n.fatal(fmt.Errorf("the disk hangs: %q has not returned for %v", op, limit))
 	})
 	n.shards = make([]atomic.Pointer[shard], n.id.Shards)
@@ -145,10 +145,10 @@ func lockDir(cfg Config) (io.Closer, error) {
 	if cfg.Lock != nil {
 		return io.NopCloser(nil), nil
 	}
-	if _, ok := cfg.FS.(storage.OSFS); ok {
-		return storage.Lock(cfg.Dir)
+	if _, ok := cfg.FS.(disk.OSFS); ok {
+		return disk.Lock(cfg.Dir)
 	}
-	return io.NopCloser(nil), storage.MakeDir(cfg.FS, cfg.Dir)
+	return io.NopCloser(nil), disk.MakeDir(cfg.FS, cfg.Dir)
 }
 
 // startShards starts the shards that are here: those that this node founds and that did not leave,
@@ -322,7 +322,7 @@ func (n *Node) diskFailed(err error) {
 
 // releaseIfFull releases the disk reserve if err says that the disk is full.
 func (n *Node) releaseIfFull(err error) {
-	if !storage.DiskFull(err) {
+	if !disk.Full(err) {
 		return
 	}
 	if err := n.space.Release(); err != nil {

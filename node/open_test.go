@@ -12,11 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/google/go-cmp/cmp"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 func TestOpenRefuses(t *testing.T) {
@@ -97,7 +99,7 @@ func TestOpenRefusesASecondProcess(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	openNode(t, cfg)
 	_, err := Open(t.Context(), cfg)
-	var locked *storage.LockedError
+	var locked *disk.LockedError
 	if !errors.As(err, &locked) || locked.PID != os.Getpid() {
 		t.Errorf("error is %v, want one that names process %d", err, os.Getpid())
 	}
@@ -106,7 +108,7 @@ func TestOpenRefusesASecondProcess(t *testing.T) {
 // TestLockOfTheCallerStaysHeld: whoever locked the directory for the node gives it back, after the node's end too.
 func TestLockOfTheCallerStaysHeld(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
-	lock, err := storage.Lock(cfg.Dir)
+	lock, err := disk.Lock(cfg.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +117,7 @@ func TestLockOfTheCallerStaysHeld(t *testing.T) {
 	n := openNode(t, held)
 	do(t, n, 0, put("orders", "x", 0))
 	closeNode(t, n)
-	var locked *storage.LockedError
+	var locked *disk.LockedError
 	if _, err := Open(t.Context(), cfg); !errors.As(err, &locked) {
 		t.Errorf("after the node's end the directory gives %v, want that it is in use", err)
 	}

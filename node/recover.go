@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // recoveryFile holds the id of the new cluster while a recovery is in progress. It is removed when
@@ -40,7 +42,7 @@ type RecoveryConfig struct {
 // directory stays locked until Close.
 type Recovery struct {
 	cfg    RecoveryConfig
-	lock   *storage.DirLock
+	lock   *disk.DirLock
 	id     *identity
 	next   string // the id of the new cluster
 	groups []RecoveryGroup
@@ -65,7 +67,7 @@ func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
 		return nil, errors.Join(err, notThere(cfg.Dir, ok))
 	}
 	r := &Recovery{cfg: cfg}
-	if r.lock, err = storage.Lock(cfg.Dir); err != nil {
+	if r.lock, err = disk.Lock(cfg.Dir); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -81,7 +83,7 @@ func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
 	if r.id, err = parseIdentity(path, data); err != nil {
 		return nil, err
 	}
-	r.id.FS = storage.OSFS{}
+	r.id.FS = disk.OSFS{}
 	if r.next, err = pendingRecovery(cfg.Dir, r.id.ClusterID); err != nil {
 		return nil, err
 	}
@@ -171,7 +173,7 @@ func (r *Recovery) open(name string) (*storage.Stores, error) {
 // inspect reads the end and the members of a group.
 func (r *Recovery) inspect(name string) (g RecoveryGroup, err error) {
 	g.Group = name
-	tag, err := storage.Named(r.dirOf(name), storage.OSFS{})
+	tag, err := storage.Named(r.dirOf(name), disk.OSFS{})
 	if err != nil {
 		return g, err
 	}
@@ -223,7 +225,7 @@ func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) erro
 // changes, and the identity last. After a crash in between, the node does not start, and Run
 // continues where it was.
 func (r *Recovery) Run() error {
-	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile),
+	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile),
 		[]byte(r.next+"\n")); err != nil {
 		return fmt.Errorf("noting that a recovery begins: %w", err)
 	}
@@ -254,7 +256,7 @@ func (r *Recovery) Run() error {
 	if err := os.Remove(filepath.Join(r.cfg.Dir, recoveryFile)); err != nil {
 		return fmt.Errorf("noting that the recovery is complete: %w", err)
 	}
-	return storage.OSFS{}.SyncDir(r.cfg.Dir)
+	return disk.OSFS{}.SyncDir(r.cfg.Dir)
 }
 
 // clear makes room for a shard that begins empty. A shard that has left has only a term and a vote
@@ -305,7 +307,7 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 		return err
 	}
 	g.Done = true
-	return storage.Rename(r.dirOf(g.Group), storage.OSFS{}, r.tag(r.id.ClusterID, g.Group), r.tag(r.next, g.Group))
+	return storage.Rename(r.dirOf(g.Group), disk.OSFS{}, r.tag(r.id.ClusterID, g.Group), r.tag(r.next, g.Group))
 }
 
 // rebuild returns the machine of a group after its whole log.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // openRecovery opens the recovery of a directory of shards alone.
@@ -87,7 +87,7 @@ func TestRecoveryGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	old := filled(t, dir, 5)
 	r := openRecovery(t, dir)
-	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile),
+	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(dir, recoveryFile),
 		[]byte(r.NextCluster()+"\n")); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRecoveryGoesOn(t *testing.T) {
 
 	// The last step is cut off: the file that says that a recovery is under way stays. Another
 	// recovery makes another cluster.
-	if err := storage.ReplaceFile(storage.OSFS{}, filepath.Join(dir, recoveryFile), []byte(next+"\n")); err != nil {
+	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(dir, recoveryFile), []byte(next+"\n")); err != nil {
 		t.Fatal(err)
 	}
 	r = openRecovery(t, dir)
@@ -154,7 +154,7 @@ func TestRecoveryWithoutAShard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id.FS = storage.OSFS{}
+		id.FS = disk.OSFS{}
 		if aside {
 			err = id.quarantine(dir, founding.ShardGroup(1))
 		} else {
@@ -189,7 +189,7 @@ func TestRecoveryRefuses(t *testing.T) {
 	}
 	dir := t.TempDir()
 	filled(t, dir, 1)
-	lock, err := storage.Lock(dir)
+	lock, err := disk.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package belfrytest
 import (
 	"errors"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // segmentBytes is the size of a log file of each shard: small, for the few jobs of a test.
@@ -11,15 +11,15 @@ const segmentBytes = 1 << 20
 
 // unsynced is the file system without its protection against a loss of power. It syncs no file, and
 // gives files their length without allocating the space.
-type unsynced struct{ storage.FS }
+type unsynced struct{ disk.FS }
 
 // OpenFile implements storage.FS.
-func (u unsynced) OpenFile(name string, flag int) (storage.File, error) {
+func (u unsynced) OpenFile(name string, flag int) (disk.File, error) {
 	f, err := u.FS.OpenFile(name, flag)
 	if err != nil {
 		return nil, err
 	}
-	cut, ok := f.(storage.Truncater)
+	cut, ok := f.(disk.Truncater)
 	if !ok {
 		return nil, errors.Join(errors.ErrUnsupported, f.Close())
 	}
@@ -30,8 +30,8 @@ func (u unsynced) OpenFile(name string, flag int) (storage.File, error) {
 func (unsynced) SyncDir(string) error { return nil }
 
 type unsyncedFile struct {
-	storage.File
-	storage.Truncater
+	disk.File
+	disk.Truncater
 }
 
 // Sync implements storage.File.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // An Option configures a Server.
@@ -49,7 +49,7 @@ func (o *options) node() node.Config {
 		cfg.Clock = o.clock
 	}
 	if !o.synced {
-		cfg.FS, cfg.SegmentBytes = unsynced{storage.OSFS{}}, segmentBytes
+		cfg.FS, cfg.SegmentBytes = unsynced{disk.OSFS{}}, segmentBytes
 	}
 	return cfg
 }

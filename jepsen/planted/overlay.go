@@ -124,11 +124,13 @@ import (
 	"errors"
 	"os"
 	"time"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 func plantedSyncs() bool { return time.Now().Unix()%8 == 0 }
 
-func plantedWrite(fsys FS, name string, data []byte) error {
+func plantedWrite(fsys disk.FS, name string, data []byte) error {
 	f, err := fsys.OpenFile(name, os.O_RDWR|os.O_TRUNC)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // Admission decides on the leader whether a request is proposed. It checks voters, disk, memory,
@@ -39,7 +39,7 @@ type Config struct {
 	Voters func() *VotersError
 	// HandsOver reports whether this leader hands over because of its disk.
 	HandsOver func() bool
-	Space     *storage.Space
+	Space     *disk.Space
 	Memory    *Memory
 	// NodeLimited is set while some namespace of the cluster has a quota. AskForMore asks for larger
 	// shares. NoLeader returns ErrNoLeader with the known leader.

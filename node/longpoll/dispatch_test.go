@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/clock/clocktest"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/belfrydb/belfry/node/storage"
-	"github.com/google/go-cmp/cmp"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // Two entries may be answered in the wrong order: what came free in one queue is passed over while
@@ -61,7 +62,7 @@ func TestQueueRestsWhenReservationsComeBackEmpty(t *testing.T) {
 	ws := newWaiters(Config{
 		WaitersMax: 10, Clock: clock.NewShard(hand, time.Second),
 		Admission: admit.New(admit.Config{
-			Leads: func() bool { return true }, Voters: func() *admit.VotersError { return nil }, Space: &storage.Space{},
+			Leads: func() bool { return true }, Voters: func() *admit.VotersError { return nil }, Space: &disk.Space{},
 			Memory: admit.NewMemory(0, nil, slog.New(slog.DiscardHandler)), NodeLimited: new(atomic.Bool),
 		}),
 	}, nil, nil)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -134,13 +134,13 @@ func TestLeaderWhoseSnapshotIsRotten(t *testing.T) {
 		if err := leader.Node.Snapshot(t.Context(), 0); err != nil {
 			t.Fatal(err)
 		}
-		disk := disks.of(leader.name)
-		files := disk.Files()
+		faulty := disks.of(leader.name)
+		files := faulty.Files()
 		at := slices.IndexFunc(files, func(name string) bool { return filepath.Ext(name) == ".snap" })
-		disk.Flip(files[at], int64(len(disk.Contents(files[at]))/2), 3)
+		faulty.Flip(files[at], int64(len(faulty.Contents(files[at]))/2), 3)
 		c.Heal(lagging)
 		err := disks.expectEnd(t, leader)
-		if corrupt, ok := errors.AsType[*storage.CorruptError](err); !ok || corrupt.File != files[at] {
+		if corrupt, ok := errors.AsType[*disk.CorruptError](err); !ok || corrupt.File != files[at] {
 			t.Errorf("the leader gave up because of %v", err)
 		}
 		c.Stop(leader)

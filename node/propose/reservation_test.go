@@ -11,7 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // TestTakenUntilItLands: what a request has taken stays so when its callers were given up or it was
@@ -30,7 +30,7 @@ func TestTakenUntilItLands(t *testing.T) {
 						return nil
 					},
 					View:  func(f func(*machine.Machine, fsm.Time)) { f(m, m.Clock()) },
-					Space: &storage.Space{}, Memory: admit.NewMemory(0, nil, nil), NodeLimited: new(atomic.Bool),
+					Space: &disk.Space{}, Memory: admit.NewMemory(0, nil, nil), NodeLimited: new(atomic.Bool),
 					AskForMore: func() {},
 				})
 				var jobs admit.ShardQuota

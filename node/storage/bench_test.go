@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // BenchmarkAppend stores synced batches and reports, beside the batches and bytes a second, how
@@ -41,13 +42,13 @@ func BenchmarkSegmentSize(b *testing.B) {
 
 func benchmarkAppend(b *testing.B, engine storage.Engine, count, size, segmentBytes int) {
 	dir := b.TempDir()
-	cfg := testConfig(storage.OSFS{}, engine)
+	cfg := testConfig(disk.OSFS{}, engine)
 	cfg.SegmentBytes = segmentBytes
 	s, err := storage.Open(filepath.Join(dir, "group"), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
-	plain, err := storage.OSFS{}.OpenFile(filepath.Join(dir, "plain"), os.O_CREATE|os.O_RDWR)
+	plain, err := disk.OSFS{}.OpenFile(filepath.Join(dir, "plain"), os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		b.Fatal(err)
 	}

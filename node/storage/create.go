@@ -1,9 +1,10 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // create makes a new group in dir. It writes the manifest last. A crash before that leaves a
@@ -11,7 +12,7 @@ import (
 // proves that every other file existed.
 func create(dir string, p paths, cfg Config) (manifest, error) {
 	if cfg.Mode == MustExist {
-		return manifest{}, &CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
+		return manifest{}, &disk.CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
 	}
 	if err := cfg.FS.MkdirAll(dir); err != nil {
 		return manifest{}, fmt.Errorf("storage: creating %s: %w", dir, err)
@@ -28,10 +29,10 @@ func create(dir string, p paths, cfg Config) (manifest, error) {
 		do   func() error
 	}{
 		{"high-water marks", func() error { return createMarks(cfg.FS, p.marks) }},
-		{"stable values", func() error { return writeRecord(cfg.FS, p.stable, stableMagic, nil) }},
+		{"stable values", func() error { return disk.WriteRecord(cfg.FS, p.stable, stableMagic, nil) }},
 		{"snapshots", func() error { return cfg.FS.MkdirAll(p.snapshots) }},
 		{"log", func() error { return createLog(p, cfg, m) }},
-		{"directory", func() error { return syncDirs(cfg.FS, dir, filepath.Dir(dir)) }},
+		{"directory", func() error { return disk.SyncDirs(cfg.FS, dir, filepath.Dir(dir)) }},
 		{"manifest", func() error { return writeManifest(cfg.FS, p.manifest, m) }},
 	} {
 		if err := step.do(); err != nil {
@@ -44,11 +45,11 @@ func create(dir string, p paths, cfg Config) (manifest, error) {
 // checkUnborn refuses a directory that lost its manifest. Stores never exist without a manifest, so
 // data in any file proves the loss. Without data, the files are leftovers of a creation that did
 // not finish.
-func checkUnborn(p paths, fsys FS) error {
+func checkUnborn(p paths, fsys disk.FS) error {
 	lost := func(file, what string, err error) error {
-		return &CorruptError{File: p.manifest, Detail: fmt.Sprintf("missing, but %s %s", file, what), Err: err}
+		return &disk.CorruptError{File: p.manifest, Detail: fmt.Sprintf("missing, but %s %s", file, what), Err: err}
 	}
-	if found, err := exists(fsys, p.marks); err != nil {
+	if found, err := disk.Exists(fsys, p.marks); err != nil {
 		return lost(p.marks, "cannot be read", err)
 	} else if found {
 		m, err := openMarks(fsys, p.marks, 0, nil)
@@ -64,13 +65,13 @@ func checkUnborn(p paths, fsys FS) error {
 	} else if _, err := fsys.ReadDir(p.log); err == nil {
 		return lost(p.log, "exists without high-water marks", nil)
 	}
-	if payload, err := readRecord(fsys, p.stable, stableMagic); err == nil && len(payload) > 0 {
+	if payload, err := disk.ReadRecord(fsys, p.stable, stableMagic); err == nil && len(payload) > 0 {
 		return lost(p.stable, "holds a term", nil)
-	} else if err != nil && !missing(err) {
+	} else if err != nil && !disk.IsMissing(err) {
 		return lost(p.stable, "is damaged", err)
 	}
 	names, err := fsys.ReadDir(p.snapshots)
-	if err != nil && !missing(err) {
+	if err != nil && !disk.IsMissing(err) {
 		return lost(p.snapshots, "cannot be read", err)
 	}
 	if len(names) > 0 {
@@ -91,12 +92,4 @@ func createLog(p paths, cfg Config, m manifest) error {
 		return createBolt(ec)
 	}
 	return createWAL(ec)
-}
-
-func syncDirs(fsys FS, dirs ...string) error {
-	var errs []error
-	for _, dir := range dirs {
-		errs = append(errs, fsys.SyncDir(dir))
-	}
-	return errors.Join(errs...)
 }

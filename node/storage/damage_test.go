@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -273,7 +274,7 @@ func TestOlderCopies(t *testing.T) {
 // The bolt engine's entries carry their sum through the library's own encoding.
 func TestFlippedBitsBolt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shard-1")
-	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineBolt))
+	s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineBolt))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func TestFlippedBitsBolt(t *testing.T) {
 		if err := os.WriteFile(name, flipped, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineBolt))
+		s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineBolt))
 		if err == nil {
 			closeStores(t, s)
 		}
@@ -319,7 +320,7 @@ func TestBoltFileReplaced(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "shard-1")
-			s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineBolt))
+			s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineBolt))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -328,7 +329,7 @@ func TestBoltFileReplaced(t *testing.T) {
 			if err := tc.damage(filepath.Join(dir, "log", "raft.db")); err != nil {
 				t.Fatal(err)
 			}
-			s, err = storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineBolt))
+			s, err = storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineBolt))
 			if err == nil {
 				closeStores(t, s)
 			}

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // Engine names the library that keeps a group's log.
@@ -33,7 +35,7 @@ type engine interface {
 }
 
 type engineConfig struct {
-	fsys         FS
+	fsys         disk.FS
 	dir          string
 	codec        entryCodec
 	segmentBytes int

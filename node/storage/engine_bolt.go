@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const boltFileName = "raft.db"
@@ -43,9 +45,9 @@ func boltOptions(name string) raftboltdb.Options {
 
 func openBolt(cfg engineConfig) (engine, error) {
 	name := filepath.Join(cfg.dir, boltFileName)
-	if ok, err := exists(cfg.fsys, name); err != nil || !ok {
+	if ok, err := disk.Exists(cfg.fsys, name); err != nil || !ok {
 		// Opening it would create an empty one.
-		return nil, &CorruptError{File: name, Detail: "missing or unreadable", Err: errors.Join(fs.ErrNotExist, err)}
+		return nil, &disk.CorruptError{File: name, Detail: "missing or unreadable", Err: errors.Join(fs.ErrNotExist, err)}
 	}
 	if err := contain(name, func() error { return checkBolt(name) }); err != nil {
 		return nil, err
@@ -54,7 +56,7 @@ func openBolt(cfg engineConfig) (engine, error) {
 	err := contain(name, func() error {
 		store, err := raftboltdb.New(boltOptions(name))
 		if err != nil {
-			return &CorruptError{File: name, Detail: "cannot be opened", Err: err}
+			return &disk.CorruptError{File: name, Detail: "cannot be opened", Err: err}
 		}
 		e = &boltEngine{store: store, name: name, codec: cfg.codec}
 		return e.verify(cfg.mark)
@@ -73,7 +75,7 @@ func contain(name string, read func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = &CorruptError{File: name, Detail: fmt.Sprintf("reading it failed badly: %v", p)}
+			err = &disk.CorruptError{File: name, Detail: fmt.Sprintf("reading it failed badly: %v", p)}
 		}
 	}()
 	return read()
@@ -81,15 +83,15 @@ func contain(name string, read func() error) (err error) {
 
 // checkBolt opens the file read-only and checks its buckets, before anything writes to it.
 func checkBolt(name string) (err error) {
-	db, err := bbolt.Open(name, filePerm, &bbolt.Options{ReadOnly: true, PreLoadFreelist: false})
+	db, err := bbolt.Open(name, disk.FilePerm, &bbolt.Options{ReadOnly: true, PreLoadFreelist: false})
 	if err != nil {
-		return &CorruptError{File: name, Detail: "cannot be opened", Err: err}
+		return &disk.CorruptError{File: name, Detail: "cannot be opened", Err: err}
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return db.View(func(tx *bbolt.Tx) error {
 		for _, bucket := range []string{"logs", "conf"} {
 			if tx.Bucket([]byte(bucket)) == nil {
-				return &CorruptError{File: name, Detail: "bucket " + bucket + " is missing"}
+				return &disk.CorruptError{File: name, Detail: "bucket " + bucket + " is missing"}
 			}
 		}
 		return nil
@@ -99,20 +101,20 @@ func checkBolt(name string) (err error) {
 func (e *boltEngine) verify(m mark) error {
 	first, last, err := e.span()
 	if err != nil {
-		return &CorruptError{File: e.name, Detail: "its range cannot be read", Err: err}
+		return &disk.CorruptError{File: e.name, Detail: "its range cannot be read", Err: err}
 	}
 	if last < m.log {
-		return &CorruptError{File: e.name, Index: last + 1,
+		return &disk.CorruptError{File: e.name, Index: last + 1,
 			Detail: fmt.Sprintf("ends at entry %d, but entry %d was durable", last, m.log)}
 	}
 	var term uint64
 	for index := first; last > 0 && index <= last; index++ {
 		var l raft.Log
 		if err := e.getLog(index, &l); err != nil {
-			return &CorruptError{File: e.name, Index: index, Detail: "cannot be read back", Err: err}
+			return &disk.CorruptError{File: e.name, Index: index, Detail: "cannot be read back", Err: err}
 		}
 		if l.Index != index || l.Term < term {
-			return &CorruptError{File: e.name, Index: index,
+			return &disk.CorruptError{File: e.name, Index: index,
 				Detail: fmt.Sprintf("found entry %d of term %d after term %d", l.Index, l.Term, term)}
 		}
 		term = l.Term

@@ -15,6 +15,8 @@ import (
 	wal "github.com/hashicorp/raft-wal"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const (
@@ -91,7 +93,7 @@ func openWAL(cfg engineConfig) (engine, error) {
 	)
 	if err != nil {
 		if errors.Is(err, types.ErrCorrupt) || errors.Is(err, fs.ErrNotExist) {
-			return nil, &CorruptError{File: cfg.dir, Detail: "segments cannot be opened", Err: err}
+			return nil, &disk.CorruptError{File: cfg.dir, Detail: "segments cannot be opened", Err: err}
 		}
 		return nil, fmt.Errorf("storage: opening segments in %s: %w", cfg.dir, err)
 	}
@@ -145,7 +147,7 @@ func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 
 // walVFS lets the library's segments live on our FS.
 type walVFS struct {
-	fsys FS
+	fsys disk.FS
 	gone *removals
 }
 
@@ -199,8 +201,8 @@ func (v walVFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 // walFile syncs data only, and its directory once, so that an acknowledged entry is never in a
 // nameless file. The library syncs from one goroutine at a time.
 type walFile struct {
-	File
-	fsys  FS
+	disk.File
+	fsys  disk.FS
 	dir   string
 	fresh bool
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // An entry as the wal engine stores it, little-endian:
@@ -57,9 +59,9 @@ func encodedBytes(l *raft.Log) int { return entryHeaderBytes + len(l.Data) + len
 // Encode implements wal.Codec.
 func (c entryCodec) Encode(l *raft.Log, w io.Writer) error {
 	h := entryHeader(l)
-	sum := sumBytes(c.salt, h[4:])
-	sum = sumBytes(sum, l.Data)
-	sum = sumBytes(sum, l.Extensions)
+	sum := disk.SumBytes(c.salt, h[4:])
+	sum = disk.SumBytes(sum, l.Data)
+	sum = disk.SumBytes(sum, l.Extensions)
 	binary.LittleEndian.PutUint32(h[:4], sum)
 	if buf, ok := w.(*bytes.Buffer); ok {
 		// One allocation of the right size; without it a large body is copied while the buffer doubles.
@@ -106,7 +108,7 @@ func (c entryCodec) check(b []byte) error {
 		return fmt.Errorf("%w: %d bytes are too few for an entry", errEntrySum, len(b))
 	}
 	sum := binary.LittleEndian.Uint32(b)
-	if got := sumBytes(c.salt, b[4:]); got != sum {
+	if got := disk.SumBytes(c.salt, b[4:]); got != sum {
 		return fmt.Errorf("%w: stored %08x, computed %08x", errEntrySum, sum, got)
 	}
 	n, m := binary.LittleEndian.Uint32(b[30:]), binary.LittleEndian.Uint32(b[34:])
@@ -146,7 +148,7 @@ func (c entryCodec) unseal(l *raft.Log) error {
 
 func (c entryCodec) sum(l *raft.Log) uint32 {
 	h := entryHeader(l)
-	sum := sumBytes(c.salt, h[4:])
-	sum = sumBytes(sum, l.Data)
-	return sumBytes(sum, l.Extensions)
+	sum := disk.SumBytes(c.salt, h[4:])
+	sum = disk.SumBytes(sum, l.Data)
+	return disk.SumBytes(sum, l.Extensions)
 }

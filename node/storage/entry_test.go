@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 func fullEntry() *raft.Log {
@@ -74,11 +76,11 @@ func TestSealCoversEveryField(t *testing.T) {
 func TestLaterVersionsAreRefused(t *testing.T) {
 	resum := func(b []byte) []byte {
 		body := b[:len(b)-4]
-		return binary.LittleEndian.AppendUint32(bytes.Clone(body), sumBytes(0, body))
+		return binary.LittleEndian.AppendUint32(bytes.Clone(body), disk.SumBytes(0, body))
 	}
-	record := encodeRecord(stableMagic, []byte("payload"))
+	record := disk.EncodeRecord(stableMagic, []byte("payload"))
 	record[8]++
-	_, recordErr := decodeRecord(stableMagic, resum(record))
+	_, recordErr := disk.DecodeRecord(stableMagic, resum(record))
 
 	header, _, err := encodeSnapshotHeader(snapshotMeta{Version: 1, ID: "id", Index: 3})
 	if err != nil {
@@ -94,7 +96,7 @@ func TestLaterVersionsAreRefused(t *testing.T) {
 	}
 	b := entry.Bytes()
 	b[4]++
-	binary.LittleEndian.PutUint32(b, sumBytes(c.salt, b[4:]))
+	binary.LittleEndian.PutUint32(b, disk.SumBytes(c.salt, b[4:]))
 	entryErr := c.Decode(b, &raft.Log{})
 
 	for what, err := range map[string]error{"a small file": recordErr, "a snapshot": snapshotErr, "an entry": entryErr} {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // memFile is a read-only File over bytes.
@@ -32,12 +34,14 @@ func (f memFile) Size() (int64, error) { return f.Reader.Size(), nil }
 
 // fuzzFS has one file under every name.
 type fuzzFS struct {
-	OSFS
+	disk.OSFS
 	content []byte
 }
 
 // OpenFile implements FS.
-func (f fuzzFS) OpenFile(string, int) (File, error) { return memFile{bytes.NewReader(f.content)}, nil }
+func (f fuzzFS) OpenFile(string, int) (disk.File, error) {
+	return memFile{bytes.NewReader(f.content)}, nil
+}
 
 func FuzzEntryDecode(f *testing.F) {
 	c := entryCodec{salt: 7}
@@ -64,11 +68,13 @@ func FuzzEntryDecode(f *testing.F) {
 }
 
 func FuzzRecord(f *testing.F) {
-	f.Add(encodeRecord(stableMagic, encodePairs(map[string][]byte{"CurrentTerm": {0, 0, 0, 0, 0, 0, 0, 1}, "x": nil})))
+	f.Add(disk.EncodeRecord(stableMagic, encodePairs(map[string][]byte{
+		"CurrentTerm": {0, 0, 0, 0, 0, 0, 0, 1}, "x": nil,
+	})))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		payload, err := decodeRecord(stableMagic, b)
-		if err == nil && !bytes.Equal(encodeRecord(stableMagic, payload), b) {
+		payload, err := disk.DecodeRecord(stableMagic, b)
+		if err == nil && !bytes.Equal(disk.EncodeRecord(stableMagic, payload), b) {
 			t.Fatalf("% x was accepted", b)
 		}
 		if values, err := decodePairs(b); err == nil {

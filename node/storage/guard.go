@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // guard stands in front of every durable write of a group. After the first failed write it refuses
 // all others: the kernel may have dropped the dirty pages whose sync failed, so a later success
 // would not prove that they are on the disk.
 type guard struct {
-	watchdog *Watchdog
+	watchdog *disk.Watchdog
 	onFatal  func(error)
 
 	mu    sync.Mutex

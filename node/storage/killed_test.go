@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const writerDirEnv = "BELFRY_TEST_WRITER_DIR"
@@ -18,7 +19,7 @@ const writerDirEnv = "BELFRY_TEST_WRITER_DIR"
 // writeUntilKilled appends to the group in dir, and says after each append how far the log is
 // durable.
 func writeUntilKilled(dir string) error {
-	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.Engine(os.Getenv(writerEngineEnv))))
+	s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.Engine(os.Getenv(writerEngineEnv))))
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func TestKilledWriter(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "shard-1")
 			for round := range 8 {
 				acknowledged := killAfter(t, dir, engine, 20+round*23)
-				s, err := storage.Open(dir, testConfig(storage.OSFS{}, engine))
+				s, err := storage.Open(dir, testConfig(disk.OSFS{}, engine))
 				must(t, err)
 				first, _ := s.Log.FirstIndex()
 				last, _ := s.Log.LastIndex()

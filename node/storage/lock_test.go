@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	if dir == "" {
 		os.Exit(m.Run())
 	}
-	if _, err := storage.Lock(dir); err != nil {
+	if _, err := disk.Lock(dir); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -48,8 +48,8 @@ func TestLockNamesTheHolder(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "held\n" {
 		t.Fatalf("holder said %q, %v", line, err)
 	}
-	_, err = storage.Lock(dir)
-	var locked *storage.LockedError
+	_, err = disk.Lock(dir)
+	var locked *disk.LockedError
 	if !errors.As(err, &locked) || locked.PID != holder.Process.Pid || locked.Dir != dir {
 		t.Errorf("second process: %v, want pid %d", err, holder.Process.Pid)
 	} else if !strings.Contains(err.Error(), fmt.Sprint(holder.Process.Pid)) {
@@ -58,13 +58,13 @@ func TestLockNamesTheHolder(t *testing.T) {
 	// A killed holder leaves its file and pid, and no lock.
 	must(t, holder.Process.Kill())
 	_ = holder.Wait() // killed
-	l, err := storage.Lock(dir)
+	l, err := disk.Lock(dir)
 	must(t, err)
-	if _, err := storage.Lock(dir); !errors.As(err, &locked) || locked.PID != os.Getpid() {
+	if _, err := disk.Lock(dir); !errors.As(err, &locked) || locked.PID != os.Getpid() {
 		t.Errorf("twice in one process: %v", err)
 	}
 	must(t, l.Close())
-	l, err = storage.Lock(dir)
+	l, err = disk.Lock(dir)
 	must(t, err)
 	must(t, l.Close())
 }
@@ -72,15 +72,15 @@ func TestLockNamesTheHolder(t *testing.T) {
 func TestLockErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600))
-	if _, err := storage.Lock(file); err == nil {
+	if _, err := disk.Lock(file); err == nil {
 		t.Error("a file was locked as a directory")
 	}
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "LOCK"), 0o700))
-	if _, err := storage.Lock(dir); err == nil {
+	if _, err := disk.Lock(dir); err == nil {
 		t.Error("a directory was taken for the lock file")
 	}
-	if got := (&storage.LockedError{Dir: "d"}).Error(); !strings.Contains(got, "another process") {
+	if got := (&disk.LockedError{Dir: "d"}).Error(); !strings.Contains(got, "another process") {
 		t.Errorf("without pid: %q", got)
 	}
 }
@@ -111,7 +111,7 @@ func TestMakeDirSyncsTheParents(t *testing.T) {
 				}
 				return nil
 			})
-			err := storage.MakeDir(d, tt.dir)
+			err := disk.MakeDir(d, tt.dir)
 			if (err != nil) != tt.wantErr || !errors.Is(err, tt.answer) && tt.wantErr || !slices.Equal(synced, tt.want) {
 				t.Errorf("synced %q, %v, want %q", synced, err, tt.want)
 			}

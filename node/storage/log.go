@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // LogStore is a group's checked log. Every read verifies the entry's sum. Entries are always
@@ -23,7 +25,7 @@ type LogStore struct {
 	now     func() time.Time
 	onClear func(last uint64) // gets the last index of a log that is about to be emptied
 
-	mu   ChannelMutex // held by each write
+	mu   disk.ChannelMutex // held by each write
 	held atomic.Pointer[span]
 
 	entries, bytes atomic.Uint64
@@ -72,7 +74,7 @@ func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
 	if closed := s.guard.failed(); errors.Is(closed, ErrClosed) {
 		return closed
 	}
-	corrupt := &CorruptError{File: s.engine.fileOf(index), Index: index, Detail: "cannot be read back", Err: err}
+	corrupt := &disk.CorruptError{File: s.engine.fileOf(index), Index: index, Detail: "cannot be read back", Err: err}
 	if err == nil {
 		corrupt.Detail = fmt.Sprintf("entry %d found in its place", l.Index)
 	}

@@ -5,6 +5,15 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
+)
+
+// These are the types of the group's checked records.
+const (
+	manifestMagic = "BLFYMANI"
+	stableMagic   = "BLFYSTBL"
+	walMetaMagic  = "BLFYWALM"
 )
 
 // manifest says what a directory is. It is written once, last of all files, when a group is
@@ -23,22 +32,22 @@ func newManifest(group string, engine Engine) (manifest, error) {
 	return manifest{Group: group, Engine: engine, Salt: binary.LittleEndian.Uint32(b[:])}, nil
 }
 
-func writeManifest(fsys FS, name string, m manifest) error {
+func writeManifest(fsys disk.FS, name string, m manifest) error {
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("encoding manifest: %w", err)
 	}
-	return writeRecord(fsys, name, manifestMagic, payload)
+	return disk.WriteRecord(fsys, name, manifestMagic, payload)
 }
 
-func readManifest(fsys FS, name string) (manifest, error) {
-	payload, err := readRecord(fsys, name, manifestMagic)
+func readManifest(fsys disk.FS, name string) (manifest, error) {
+	payload, err := disk.ReadRecord(fsys, name, manifestMagic)
 	if err != nil {
 		return manifest{}, err
 	}
 	var m manifest
 	if err := json.Unmarshal(payload, &m); err != nil {
-		return manifest{}, &CorruptError{File: name, Detail: "not a manifest", Err: err}
+		return manifest{}, &disk.CorruptError{File: name, Detail: "not a manifest", Err: err}
 	}
 	return m, nil
 }

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // The high-water file holds two slots, 4 KiB apart, of which the valid one with the higher sequence
@@ -35,13 +37,13 @@ type mark struct {
 
 type marks struct {
 	name      string
-	file      File
+	file      disk.File
 	syncEvery time.Duration
 	now       func() time.Time
 
 	guard *guard // told of a failed sync outside the appends
 
-	mu       ChannelMutex // guards the following
+	mu       disk.ChannelMutex // guards the following
 	seq      uint64
 	current  mark
 	lastSync time.Time
@@ -56,13 +58,13 @@ func encodeSlot(seq uint64, m mark) []byte {
 	binary.LittleEndian.PutUint64(b[4:], seq)
 	binary.LittleEndian.PutUint64(b[12:], m.log)
 	binary.LittleEndian.PutUint64(b[20:], m.snapshot)
-	binary.LittleEndian.PutUint32(b[markSlotBytes-4:], sumBytes(0, b[:markSlotBytes-4]))
+	binary.LittleEndian.PutUint32(b[markSlotBytes-4:], disk.SumBytes(0, b[:markSlotBytes-4]))
 	return b
 }
 
 func decodeSlot(b []byte) (uint64, mark, bool) {
 	sum := binary.LittleEndian.Uint32(b[markSlotBytes-4:])
-	if binary.LittleEndian.Uint32(b) != marksMagic || sumBytes(0, b[:markSlotBytes-4]) != sum {
+	if binary.LittleEndian.Uint32(b) != marksMagic || disk.SumBytes(0, b[:markSlotBytes-4]) != sum {
 		return 0, mark{}, false
 	}
 	return binary.LittleEndian.Uint64(b[4:]), mark{
@@ -71,25 +73,25 @@ func decodeSlot(b []byte) (uint64, mark, bool) {
 	}, true
 }
 
-func createMarks(fsys FS, name string) error {
+func createMarks(fsys disk.FS, name string) error {
 	b := make([]byte, marksFileBytes)
 	copy(b, encodeSlot(1, mark{}))
 	copy(b[markSlotStride:], encodeSlot(2, mark{}))
-	return ReplaceFile(fsys, name, b)
+	return disk.ReplaceFile(fsys, name, b)
 }
 
-func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Time) (*marks, error) {
-	b, err := ReadFile(fsys, name)
+func openMarks(fsys disk.FS, name string, syncEvery time.Duration, now func() time.Time) (*marks, error) {
+	b, err := disk.ReadFile(fsys, name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &CorruptError{File: name, Detail: "missing", Err: err}
+			return nil, &disk.CorruptError{File: name, Detail: "missing", Err: err}
 		}
-		return nil, &CorruptError{File: name, Detail: "cannot be read", Err: err}
+		return nil, &disk.CorruptError{File: name, Detail: "cannot be read", Err: err}
 	}
 	if len(b) != marksFileBytes {
-		return nil, &CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
+		return nil, &disk.CorruptError{File: name, Detail: fmt.Sprintf("%d bytes, expected %d", len(b), marksFileBytes)}
 	}
-	m := &marks{mu: NewChannelMutex(), name: name, syncEvery: syncEvery, now: now}
+	m := &marks{mu: disk.NewChannelMutex(), name: name, syncEvery: syncEvery, now: now}
 	// A power cut in the middle of a write leaves one bad slot. The other holds a true, older mark.
 	for _, slot := range [][]byte{b[:markSlotBytes], b[markSlotStride:]} {
 		if seq, cur, ok := decodeSlot(slot); ok && seq > m.seq {
@@ -97,7 +99,7 @@ func openMarks(fsys FS, name string, syncEvery time.Duration, now func() time.Ti
 		}
 	}
 	if m.seq == 0 {
-		return nil, &CorruptError{File: name, Detail: "neither of its two slots has a valid checksum"}
+		return nil, &disk.CorruptError{File: name, Detail: "neither of its two slots has a valid checksum"}
 	}
 	if m.file, err = fsys.OpenFile(name, os.O_RDWR); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", name, err)

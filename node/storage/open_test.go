@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -20,14 +21,14 @@ import (
 func TestMissingDirectory(t *testing.T) {
 	for _, name := range []string{"log", "snapshots"} {
 		dir := filepath.Join(t.TempDir(), "shard-1")
-		s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+		s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineWAL))
 		must(t, err)
 		appendEntries(t, s, 1, 5, 1)
 		must(t, takeSnapshot(s.Snapshots, 5, 1, snapshotData(5)))
 		closeStores(t, s)
 		must(t, os.RemoveAll(filepath.Join(dir, name)))
-		if _, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL)); !errors.As(err,
-			new(*storage.CorruptError)) {
+		if _, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineWAL)); !errors.As(err,
+			new(*disk.CorruptError)) {
 			t.Errorf("without %s: %v", name, err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestOpenRefusesAnotherGroup(t *testing.T) {
 
 func TestOpenKeepsTheEngine(t *testing.T) {
 	dir := t.TempDir()
-	cfg := testConfig(storage.OSFS{}, storage.EngineBolt)
+	cfg := testConfig(disk.OSFS{}, storage.EngineBolt)
 	s, err := storage.Open(dir, cfg)
 	must(t, err)
 	must(t, s.Log.StoreLog(entry(1, 0)))
@@ -104,7 +105,7 @@ func TestOpenRefusesAnotherGroupsBolt(t *testing.T) {
 	var dirs [2]string
 	for i := range dirs {
 		dirs[i] = t.TempDir()
-		s, err := storage.Open(dirs[i], testConfig(storage.OSFS{}, storage.EngineBolt))
+		s, err := storage.Open(dirs[i], testConfig(disk.OSFS{}, storage.EngineBolt))
 		must(t, err)
 		appendEntries(t, s, 1, 20, 1)
 		closeStores(t, s)
@@ -112,7 +113,7 @@ func TestOpenRefusesAnotherGroupsBolt(t *testing.T) {
 	other, err := os.ReadFile(filepath.Join(dirs[1], "log", "raft.db"))
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(dirs[0], "log", "raft.db"), other, 0o600))
-	_, err = storage.Open(dirs[0], testConfig(storage.OSFS{}, storage.EngineBolt))
+	_, err = storage.Open(dirs[0], testConfig(disk.OSFS{}, storage.EngineBolt))
 	wantCorrupt(t, err, "raft.db")
 }
 
@@ -248,8 +249,8 @@ func TestClosedStores(t *testing.T) {
 
 func TestCorruptErrorSaysWhatToDo(t *testing.T) {
 	cause := errors.New("cause")
-	err := &storage.CorruptError{File: "a/b.wal", Offset: 4096, Index: 7, Detail: "detail",
-		Err: &storage.CorruptError{File: "c", Detail: "inner", Err: cause}}
+	err := &disk.CorruptError{File: "a/b.wal", Offset: 4096, Index: 7, Detail: "detail",
+		Err: &disk.CorruptError{File: "c", Detail: "inner", Err: cause}}
 	for _, want := range []string{"a/b.wal", "4096", "entry 7", "detail", "inner", "cause", "do not delete",
 		"copy of the whole data directory", "never put back an older copy there"} {
 		if !strings.Contains(err.Error(), want) {

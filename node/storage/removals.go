@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // removeStepBytes is how much of a file is freed at once: a millisecond of work where the file
@@ -23,11 +25,11 @@ const removeStepBytes = 4 << 20
 // After a crash, such a file is in no list of segments, or is a temporary file. It is removed when
 // the group is opened.
 type removals struct {
-	fsys   FS
+	fsys   disk.FS
 	guard  *guard
 	logger *slog.Logger
 	now    func() time.Time
-	steps  ChannelMutex // held by each step of carryOut, and by close
+	steps  disk.ChannelMutex // held by each step of carryOut, and by close
 
 	mu    sync.Mutex
 	later bool
@@ -107,7 +109,7 @@ func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (go
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	size, err := f.Size()
-	t, ok := f.(Truncater)
+	t, ok := f.(disk.Truncater)
 	for goOn = true; goOn && ok && err == nil && size > removeStepBytes; {
 		size -= removeStepBytes
 		goOn, err = r.step(name, rest, func() error { return t.Truncate(size) })

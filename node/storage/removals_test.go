@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
 // segments returns how many files of segments the group has.
-func segments(t *testing.T, fsys storage.FS, dir string) (count int) {
+func segments(t *testing.T, fsys disk.FS, dir string) (count int) {
 	t.Helper()
 	names, err := fsys.ReadDir(filepath.Join(dir, "log"))
 	must(t, err)
@@ -66,7 +67,7 @@ func TestCutLeavesFilesToTidy(t *testing.T) {
 // Removing a large file at once would hold up the syncs of the log.
 func TestLargeFilesAreCutInSteps(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shard-1")
-	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+	s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineWAL))
 	must(t, err)
 	defer closeStores(t, s)
 	setTerm(t, s, 2)
@@ -87,7 +88,7 @@ func TestLargeFilesAreCutInSteps(t *testing.T) {
 // A follower may take long over a snapshot that two others have replaced since.
 func TestSnapshotThatIsReadIsNotCut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shard-1")
-	s, err := storage.Open(dir, testConfig(storage.OSFS{}, storage.EngineWAL))
+	s, err := storage.Open(dir, testConfig(disk.OSFS{}, storage.EngineWAL))
 	must(t, err)
 	defer closeStores(t, s)
 	setTerm(t, s, 2)
@@ -109,7 +110,7 @@ func TestSnapshotThatIsReadIsNotCut(t *testing.T) {
 
 // Who has read to the end by the time that a snapshot is removed holds up nothing.
 func TestSnapshotThatWasReadIsCut(t *testing.T) {
-	s, err := storage.Open(filepath.Join(t.TempDir(), "shard-1"), testConfig(storage.OSFS{}, storage.EngineWAL))
+	s, err := storage.Open(filepath.Join(t.TempDir(), "shard-1"), testConfig(disk.OSFS{}, storage.EngineWAL))
 	must(t, err)
 	defer closeStores(t, s)
 	setTerm(t, s, 2)
@@ -130,11 +131,11 @@ func TestSnapshotThatWasReadIsCut(t *testing.T) {
 
 // uncut is a file system that opens no snapshot in order to cut it, or cuts none.
 type uncut struct {
-	storage.OSFS
+	disk.OSFS
 	unopened bool
 }
 
-func (u *uncut) OpenFile(name string, flag int) (storage.File, error) {
+func (u *uncut) OpenFile(name string, flag int) (disk.File, error) {
 	if flag != os.O_RDWR || !strings.HasSuffix(name, ".snap.tmp") {
 		return u.OSFS.OpenFile(name, flag)
 	}
@@ -146,7 +147,7 @@ func (u *uncut) OpenFile(name string, flag int) (storage.File, error) {
 }
 
 // fullFile is one that cannot be cut because that needs room.
-type fullFile struct{ storage.File }
+type fullFile struct{ disk.File }
 
 func (fullFile) Truncate(int64) error { return syscall.ENOSPC }
 

@@ -2,6 +2,8 @@ package storage
 
 import (
 	"fmt"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // Retire removes the log and the snapshots of the group in dir and keeps its term and vote. So the
@@ -20,13 +22,13 @@ func Retire(dir string, cfg Config) error {
 	p := pathsIn(dir)
 	m, err := readManifest(cfg.FS, p.manifest)
 	if err != nil {
-		if missing(err) {
-			return &CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
+		if disk.IsMissing(err) {
+			return &disk.CorruptError{File: p.manifest, Detail: "missing", Err: ErrNoGroup}
 		}
 		return err
 	}
 	if m.Group != cfg.Group {
-		return &CorruptError{File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, cfg.Group)}
+		return &disk.CorruptError{File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, cfg.Group)}
 	}
 	if _, err := openStable(cfg.FS, p.stable, &guard{}); err != nil {
 		return err
@@ -38,7 +40,7 @@ func Retire(dir string, cfg Config) error {
 	}{
 		{"snapshots", func() error { return emptyDir(cfg.FS, p.snapshots) }},
 		{"log", func() error { return createLog(p, cfg, m) }},
-		{"directory", func() error { return syncDirs(cfg.FS, p.snapshots, dir) }},
+		{"directory", func() error { return disk.SyncDirs(cfg.FS, p.snapshots, dir) }},
 		// Last: until here, the marks say that data is missing, if the group is opened all the
 		// same.
 		{"high-water marks", func() error { return createMarks(cfg.FS, p.marks) }},
@@ -51,7 +53,7 @@ func Retire(dir string, cfg Config) error {
 }
 
 // emptyDir makes name an empty directory.
-func emptyDir(fsys FS, name string) error {
+func emptyDir(fsys disk.FS, name string) error {
 	if err := fsys.RemoveAll(name); err != nil {
 		return err
 	}

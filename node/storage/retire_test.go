@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -101,7 +102,7 @@ func TestHalfRetiredGroupIsNotTakenForWhole(t *testing.T) {
 		}
 		d.Crash(diskfault.KeepAll, diskfault.KeepNames)
 		s, err := storage.Open(groupDir, smallSegments(d))
-		if _, damaged := errors.AsType[*storage.CorruptError](err); damaged {
+		if _, damaged := errors.AsType[*disk.CorruptError](err); damaged {
 			continue
 		}
 		if err != nil {
@@ -152,7 +153,7 @@ func TestRetireRefuses(t *testing.T) {
 				return nil
 			})
 			err := storage.Retire(groupDir, cfg)
-			if _, damaged := errors.AsType[*storage.CorruptError](err); !damaged {
+			if _, damaged := errors.AsType[*disk.CorruptError](err); !damaged {
 				t.Errorf("error is %v", err)
 			}
 		})

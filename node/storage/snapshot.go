@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const (
@@ -26,7 +28,7 @@ const (
 //
 // Methods may be called from any goroutine; a sink belongs to one.
 type SnapshotStore struct {
-	fsys   FS
+	fsys   disk.FS
 	dir    string
 	marks  *marks
 	guard  *guard
@@ -34,8 +36,8 @@ type SnapshotStore struct {
 	logger *slog.Logger
 	gone   *removals
 
-	readers    atomic.Int64 // number of open readers
-	publishing ChannelMutex // held from the last check of newest until newest is set
+	readers    atomic.Int64      // number of open readers
+	publishing disk.ChannelMutex // held from the last check of newest until newest is set
 
 	mu     sync.Mutex
 	serial uint64
@@ -73,7 +75,7 @@ func parseSnapshotName(file string) (snapshotName, bool) {
 }
 
 // listSnapshots returns the snapshots in dir, newest first.
-func listSnapshots(fsys FS, dir string) ([]snapshotName, error) {
+func listSnapshots(fsys disk.FS, dir string) ([]snapshotName, error) {
 	files, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("storage: listing %s: %w", dir, err)
@@ -83,7 +85,7 @@ func listSnapshots(fsys FS, dir string) ([]snapshotName, error) {
 		if n, ok := parseSnapshotName(file); ok {
 			names = append(names, n)
 		} else if strings.HasSuffix(file, snapshotSuffix) {
-			return nil, &CorruptError{File: filepath.Join(dir, file), Detail: "not a name this store gives to snapshots"}
+			return nil, &disk.CorruptError{File: filepath.Join(dir, file), Detail: "not a name this store gives to snapshots"}
 		}
 	}
 	slices.SortFunc(names, func(a, b snapshotName) int {
@@ -107,8 +109,8 @@ func compareUint64(a, b uint64) int {
 
 // openSnapshots verifies every block of the newest snapshot and keeps its meta.
 func openSnapshots(s *SnapshotStore) error {
-	if err := removeTemporaries(s.fsys, s.dir); missing(err) {
-		return &CorruptError{File: s.dir, Detail: "missing", Err: err}
+	if err := disk.RemoveTemporaries(s.fsys, s.dir); disk.IsMissing(err) {
+		return &disk.CorruptError{File: s.dir, Detail: "missing", Err: err}
 	} else if err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
@@ -117,7 +119,7 @@ func openSnapshots(s *SnapshotStore) error {
 		return err
 	}
 	if mark := s.marks.get().snapshot; mark > 0 && (len(names) == 0 || names[0].index < mark) {
-		return &CorruptError{File: filepath.Join(s.dir, formatSnapshotID(mark, 0, 0)[:17]+"*"+snapshotSuffix),
+		return &disk.CorruptError{File: filepath.Join(s.dir, formatSnapshotID(mark, 0, 0)[:17]+"*"+snapshotSuffix),
 			Index: mark, Detail: "missing: a snapshot at this index was durable"}
 	}
 	for _, n := range names {
@@ -131,7 +133,7 @@ func openSnapshots(s *SnapshotStore) error {
 		return err
 	}
 	if m := r.meta; m.ID != names[0].id || m.Index != names[0].index || m.Term != names[0].term {
-		return &CorruptError{File: r.name, Detail: fmt.Sprintf("holds snapshot %s, not the one it is named for", m.ID)}
+		return &disk.CorruptError{File: r.name, Detail: fmt.Sprintf("holds snapshot %s, not the one it is named for", m.ID)}
 	}
 	s.newest, s.stats.NewestAt = *r.raftMeta(), r.written
 	// A crash may have come between the snapshot and its mark.
@@ -219,7 +221,7 @@ func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
 	}
 	s.readers.Add(-1)
 	// An older one may just have been removed, because a newer one was written.
-	if newest, _ := s.Newest(); newest.ID == id || !missing(err) {
+	if newest, _ := s.Newest(); newest.ID == id || !disk.IsMissing(err) {
 		s.guard.fail(err)
 	}
 	return nil, err
@@ -284,7 +286,7 @@ func (s *SnapshotStore) reap() error {
 // open, the file is not cut in steps. Once the file has its temporary name, no reader can open it,
 // and every earlier reader has been counted.
 func (s *SnapshotStore) discard(name string) error {
-	tmp := name + tmpSuffix
+	tmp := name + disk.TemporarySuffix
 	if err := s.fsys.Rename(name, tmp); err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // A snapshot file, little-endian:
@@ -63,7 +65,7 @@ func encodeSnapshotHeader(m snapshotMeta) ([]byte, uint32, error) {
 	b = binary.LittleEndian.AppendUint32(b, snapshotVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(b, payload...)
-	sum := sumBytes(0, b)
+	sum := disk.SumBytes(0, b)
 	return binary.LittleEndian.AppendUint32(b, sum), sum, nil
 }
 
@@ -87,7 +89,7 @@ func readSnapshotHeader(r io.ReaderAt) (m snapshotMeta, length int64, sum uint32
 	}
 	body := b[:len(b)-4]
 	sum = binary.LittleEndian.Uint32(b[len(b)-4:])
-	if got := sumBytes(0, body); got != sum {
+	if got := disk.SumBytes(0, body); got != sum {
 		return m, 0, 0, fmt.Errorf("header checksum %08x, computed %08x", sum, got)
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v != snapshotVersion {
@@ -101,7 +103,7 @@ func readSnapshotHeader(r io.ReaderAt) (m snapshotMeta, length int64, sum uint32
 
 func encodeBlock(dst, data []byte, sum uint32) ([]byte, uint32) {
 	dst = binary.LittleEndian.AppendUint32(dst[:0], uint32(len(data)))
-	sum = sumBytes(sumBytes(sum, dst), data)
+	sum = disk.SumBytes(disk.SumBytes(sum, dst), data)
 	dst = binary.LittleEndian.AppendUint32(dst, sum)
 	return append(dst, data...), sum
 }
@@ -117,12 +119,12 @@ func encodeTrailer(t snapshotTrailer) []byte {
 	}
 	b = binary.LittleEndian.AppendUint64(b, t.digest)
 	b = binary.LittleEndian.AppendUint32(b, t.sum)
-	return binary.LittleEndian.AppendUint32(b, sumBytes(0, b))
+	return binary.LittleEndian.AppendUint32(b, disk.SumBytes(0, b))
 }
 
 func decodeTrailer(b []byte) (snapshotTrailer, error) {
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if got := sumBytes(0, body); got != sum || string(b[:8]) != trailerMagic {
+	if got := disk.SumBytes(0, body); got != sum || string(b[:8]) != trailerMagic {
 		return snapshotTrailer{}, fmt.Errorf("trailer %q with checksum %08x, computed %08x", b[:8], sum, got)
 	}
 	return snapshotTrailer{

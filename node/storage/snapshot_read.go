@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // snapshotReader streams a snapshot's data. It returns a byte only after it has verified the block,
 // and io.EOF only after the trailer agreed. So a reader that reaches the end has read the whole
 // snapshot.
 type snapshotReader struct {
-	file    File
+	file    disk.File
 	name    string
 	meta    snapshotMeta
 	trailer snapshotTrailer
@@ -34,10 +36,10 @@ type snapshotReader struct {
 }
 
 // openSnapshot opens a file and verifies its header and trailer.
-func openSnapshot(fsys FS, name string, onRot func(error)) (*snapshotReader, error) {
+func openSnapshot(fsys disk.FS, name string, onRot func(error)) (*snapshotReader, error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY)
 	if err != nil {
-		return nil, &CorruptError{File: name, Detail: "missing or unreadable", Err: err}
+		return nil, &disk.CorruptError{File: name, Detail: "missing or unreadable", Err: err}
 	}
 	r := &snapshotReader{file: f, name: name, onRot: onRot}
 	if err := r.readEnds(); err != nil {
@@ -47,26 +49,26 @@ func openSnapshot(fsys FS, name string, onRot func(error)) (*snapshotReader, err
 }
 
 func (r *snapshotReader) readEnds() error {
-	if f, ok := r.file.(Dater); ok {
+	if f, ok := r.file.(disk.Dater); ok {
 		r.written = f.Written()
 	}
 	size, err := r.file.Size()
 	if err != nil {
-		return &CorruptError{File: r.name, Detail: "cannot be read", Err: err}
+		return &disk.CorruptError{File: r.name, Detail: "cannot be read", Err: err}
 	}
 	if r.meta, r.at, r.sum, err = readSnapshotHeader(r.file); err != nil {
-		return &CorruptError{File: r.name, Detail: err.Error()}
+		return &disk.CorruptError{File: r.name, Detail: err.Error()}
 	}
 	r.end = size - snapshotTrailerBytes
 	if r.end < r.at {
-		return &CorruptError{File: r.name, Offset: size, Detail: "too short for its trailer"}
+		return &disk.CorruptError{File: r.name, Offset: size, Detail: "too short for its trailer"}
 	}
 	b := make([]byte, snapshotTrailerBytes)
 	if err := readFull(r.file, b, r.end); err != nil {
-		return &CorruptError{File: r.name, Offset: r.end, Detail: "reading the trailer", Err: err}
+		return &disk.CorruptError{File: r.name, Offset: r.end, Detail: "reading the trailer", Err: err}
 	}
 	if r.trailer, err = decodeTrailer(b); err != nil {
-		return &CorruptError{File: r.name, Offset: r.end, Detail: err.Error()}
+		return &disk.CorruptError{File: r.name, Offset: r.end, Detail: err.Error()}
 	}
 	return nil
 }
@@ -124,7 +126,7 @@ func (r *snapshotReader) nextBlock() error {
 		return r.corrupt("reading a block: " + err.Error())
 	}
 	sum := binary.LittleEndian.Uint32(head[4:])
-	if got := sumBytes(sumBytes(r.sum, head[:4]), data); got != sum {
+	if got := disk.SumBytes(disk.SumBytes(r.sum, head[:4]), data); got != sum {
 		return r.corrupt(fmt.Sprintf("block checksum %08x, computed %08x", sum, got))
 	}
 	r.at += blockHeadBytes + n
@@ -143,7 +145,7 @@ func (r *snapshotReader) nextBlock() error {
 }
 
 func (r *snapshotReader) corrupt(detail string) error {
-	err := &CorruptError{File: r.name, Offset: r.at, Detail: detail}
+	err := &disk.CorruptError{File: r.name, Offset: r.at, Detail: detail}
 	if r.onRot != nil {
 		r.onRot(err)
 	}
@@ -151,7 +153,7 @@ func (r *snapshotReader) corrupt(detail string) error {
 }
 
 // verifySnapshot reads a whole file.
-func verifySnapshot(fsys FS, name string) (r *snapshotReader, err error) {
+func verifySnapshot(fsys disk.FS, name string) (r *snapshotReader, err error) {
 	r, err = openSnapshot(fsys, name, nil)
 	if err != nil {
 		return nil, err

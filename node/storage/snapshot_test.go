@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -453,11 +454,11 @@ func TestSnapshotDamagedEnds(t *testing.T) {
 // leakyFS is a disk that cannot close snapshots that were written and synced; the file is closed
 // all the same.
 type leakyFS struct {
-	storage.FS
+	disk.FS
 	cause error
 }
 
-func (f *leakyFS) OpenFile(name string, flag int) (storage.File, error) {
+func (f *leakyFS) OpenFile(name string, flag int) (disk.File, error) {
 	file, err := f.FS.OpenFile(name, flag)
 	if err != nil || !strings.HasSuffix(name, ".tmp") || !strings.Contains(name, "snapshots") {
 		return file, err
@@ -466,7 +467,7 @@ func (f *leakyFS) OpenFile(name string, flag int) (storage.File, error) {
 }
 
 type leakyFile struct {
-	storage.File
+	disk.File
 	fs     *leakyFS
 	synced bool
 }

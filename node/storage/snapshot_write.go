@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // DigestSetter is implemented by the sinks of SnapshotStore. Before it returns from Persist, the
@@ -45,7 +47,7 @@ func (s *snapshotSink) create() error {
 	if err != nil {
 		return err
 	}
-	tmp := s.name + tmpSuffix
+	tmp := s.name + disk.TemporarySuffix
 	if s.file, err = createStream(s.store.fsys, tmp); err != nil {
 		s.store.abandoned()
 		return fmt.Errorf("storage: %w", err)
@@ -150,7 +152,7 @@ func (s *snapshotSink) finish() error {
 // durable before the bytes, and Raft must not compact the log before the name is. Close may fail,
 // and a file that failed must not get the name.
 func (s *snapshotSink) publish() error {
-	tmp, fsys := s.name+tmpSuffix, s.store.fsys
+	tmp, fsys := s.name+disk.TemporarySuffix, s.store.fsys
 	if err := s.file.sync(); err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
@@ -178,7 +180,7 @@ func (s *snapshotSink) abandon() error {
 	s.err = errSinkDone
 	s.store.abandoned()
 	// The file may be closed already; what is left is the temporary name. It may be large.
-	return errors.Join(ignoreClosed(s.file.Close()), s.store.gone.delete(removal{name: s.name + tmpSuffix}))
+	return errors.Join(ignoreClosed(s.file.Close()), s.store.gone.delete(removal{name: s.name + disk.TemporarySuffix}))
 }
 
 func ignoreClosed(err error) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // How old the newest snapshot is does not depend on who wrote it: the store that is open, or one
@@ -41,7 +42,7 @@ func TestSnapshotAgeOutlivesTheStore(t *testing.T) {
 // On a real disk it is the time of the file, which a copy that keeps times has as well.
 func TestSnapshotAgeIsTheFiles(t *testing.T) {
 	dir := t.TempDir()
-	cfg := testConfig(storage.OSFS{}, storage.EngineWAL)
+	cfg := testConfig(disk.OSFS{}, storage.EngineWAL)
 	s, err := storage.Open(dir, cfg)
 	must(t, err)
 	setTerm(t, s, 2)

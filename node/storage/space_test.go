@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -30,8 +30,8 @@ func newVolume(free uint64) *volume {
 	return v
 }
 
-func (v *volume) config() storage.SpaceConfig {
-	return storage.SpaceConfig{
+func (v *volume) config() disk.SpaceConfig {
+	return disk.SpaceConfig{
 		Dir: "/data", ReserveBytes: 2 * mib, LowWaterBytes: 80 * mib, FS: v.Disk,
 		Free: func(string) (uint64, error) { return v.free.Load(), v.err },
 	}
@@ -41,7 +41,7 @@ func (v *volume) reserved() bool { return len(v.Contents("/data/RESERVE")) == 2*
 
 func TestSpace(t *testing.T) {
 	v := newVolume(1000 * mib)
-	s, err := storage.OpenSpace(v.config())
+	s, err := disk.OpenSpace(v.config())
 	must(t, err)
 	for _, step := range []struct {
 		free, snapshot                             uint64
@@ -81,7 +81,7 @@ func TestSpace(t *testing.T) {
 			v.reserved() != step.reserved {
 			t.Errorf("%+v: low %v, scarce %v, reserve held %v", step, s.Low(), s.Scarce(), v.reserved())
 		}
-		want := storage.SpaceStats{
+		want := disk.SpaceStats{
 			FreeBytes: step.free, LowWaterBytes: 80*mib + step.snapshot, Pressure: step.pressure, Low: step.low,
 			Scarce: step.scarce, Exhausted: step.exhausted,
 		}
@@ -100,7 +100,7 @@ func TestSpaceOfInodes(t *testing.T) {
 	cfg := v.config()
 	var all, free uint64
 	cfg.Inodes = func(string) (uint64, uint64, error) { return all, free, v.err }
-	s, err := storage.OpenSpace(cfg)
+	s, err := disk.OpenSpace(cfg)
 	must(t, err)
 	if s.Low() || s.Stats().LowWaterFiles != 0 {
 		t.Errorf("without a limit: %+v", s.Stats())
@@ -125,7 +125,7 @@ func TestSpaceOfInodes(t *testing.T) {
 	} {
 		free = step.free
 		must(t, s.Check())
-		want := storage.SpaceStats{
+		want := disk.SpaceStats{
 			FreeBytes: 1000 * mib, ReserveBytes: 2 * mib, LowWaterBytes: 80 * mib, FreeFiles: free, LowWaterFiles: 1024,
 			Pressure: step.pressure, Low: step.low, Scarce: step.scarce, Exhausted: step.exhausted,
 		}
@@ -157,7 +157,7 @@ func TestSpaceOfInodes(t *testing.T) {
 
 func TestSpaceRelease(t *testing.T) {
 	v := newVolume(1000 * mib)
-	s, err := storage.OpenSpace(v.config())
+	s, err := disk.OpenSpace(v.config())
 	must(t, err)
 	must(t, s.Release())
 	must(t, s.Release())
@@ -167,7 +167,7 @@ func TestSpaceRelease(t *testing.T) {
 	// The reserve of an earlier process is found again.
 	must(t, s.Check())
 	v.free.Store(30 * mib)
-	s, err = storage.OpenSpace(v.config())
+	s, err = disk.OpenSpace(v.config())
 	must(t, err)
 	if s.Stats().ReserveBytes == 0 || !s.Low() {
 		t.Errorf("after reopening: %+v", s.Stats())
@@ -176,10 +176,10 @@ func TestSpaceRelease(t *testing.T) {
 
 func TestSpaceFailures(t *testing.T) {
 	v := &volume{Disk: newDisk(), err: errors.New("statfs")}
-	if _, err := storage.OpenSpace(v.config()); !errors.Is(err, v.err) {
+	if _, err := disk.OpenSpace(v.config()); !errors.Is(err, v.err) {
 		t.Errorf("probe fails: %v", err)
 	}
-	if _, err := storage.OpenSpace(storage.SpaceConfig{}); err == nil {
+	if _, err := disk.OpenSpace(disk.SpaceConfig{}); err == nil {
 		t.Error("no directory was accepted")
 	}
 }
@@ -197,7 +197,7 @@ func TestSpaceWithoutReserve(t *testing.T) {
 			}
 			return nil
 		})
-		s, err := storage.OpenSpace(v.config())
+		s, err := disk.OpenSpace(v.config())
 		if err != nil || v.Contents("/data/RESERVE") != nil || s.Low() || s.Stats().ReserveBytes != 0 {
 			t.Errorf("no room for the reserve: %v, file left %v, %+v", err, v.Contents("/data/RESERVE") != nil, s.Stats())
 		}
@@ -219,7 +219,7 @@ func TestDiskFullIsRecognized(t *testing.T) {
 		fmt.Errorf("writing: %w", syscall.ENOSPC): true, syscall.EDQUOT: true, syscall.EIO: false,
 		diskfault.Full(diskfault.Op{}): true, nil: false,
 	} {
-		if storage.DiskFull(err) != want {
+		if disk.Full(err) != want {
 			t.Errorf("%v: %v, want %v", err, !want, want)
 		}
 	}
@@ -228,7 +228,7 @@ func TestDiskFullIsRecognized(t *testing.T) {
 func TestSpaceRunProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newVolume(1000 * mib)
-		s, err := storage.OpenSpace(v.config())
+		s, err := disk.OpenSpace(v.config())
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -245,7 +245,7 @@ func TestSpaceRunProbes(t *testing.T) {
 }
 
 func TestSpaceOnTheRealDisk(t *testing.T) {
-	s, err := storage.OpenSpace(storage.SpaceConfig{Dir: t.TempDir(), ReserveBytes: mib, LowWaterBytes: 1})
+	s, err := disk.OpenSpace(disk.SpaceConfig{Dir: t.TempDir(), ReserveBytes: mib, LowWaterBytes: 1})
 	must(t, err)
 	if got := s.Stats(); got.FreeBytes == 0 || got.ReserveBytes != mib || s.Low() {
 		t.Errorf("stats %+v", got)

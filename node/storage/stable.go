@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // The keys that Raft uses. It writes a vote as LastVoteTerm, then LastVoteCand.
@@ -26,30 +28,30 @@ const (
 //
 // Methods may be called from any goroutine. A failed write fails the group.
 type StableStore struct {
-	fsys  FS
+	fsys  disk.FS
 	name  string
 	guard *guard
 
-	mu       ChannelMutex // guards the following
+	mu       disk.ChannelMutex // guards the following
 	durable  map[string][]byte
 	voteTerm []byte // LastVoteTerm waiting for its candidate, nil if none
 }
 
 var _ raft.StableStore = (*StableStore)(nil)
 
-func openStable(fsys FS, name string, g *guard) (*StableStore, error) {
-	payload, err := readRecord(fsys, name, stableMagic)
+func openStable(fsys disk.FS, name string, g *guard) (*StableStore, error) {
+	payload, err := disk.ReadRecord(fsys, name, stableMagic)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &CorruptError{File: name, Detail: "missing; it holds this node's term and vote", Err: err}
+			return nil, &disk.CorruptError{File: name, Detail: "missing; it holds this node's term and vote", Err: err}
 		}
 		return nil, err
 	}
 	values, err := decodePairs(payload)
 	if err != nil {
-		return nil, &CorruptError{File: name, Detail: err.Error()}
+		return nil, &disk.CorruptError{File: name, Detail: err.Error()}
 	}
-	return &StableStore{mu: NewChannelMutex(), fsys: fsys, name: name, guard: g, durable: values}, nil
+	return &StableStore{mu: disk.NewChannelMutex(), fsys: fsys, name: name, guard: g, durable: values}, nil
 }
 
 // Set implements raft.StableStore. It returns once the value is durable, together with a vote's
@@ -125,7 +127,7 @@ func (s *StableStore) write(changed map[string][]byte) error {
 		return nil
 	}
 	err := s.guard.do("write "+s.name, func() error {
-		return writeRecord(s.fsys, s.name, stableMagic, encodePairs(next))
+		return disk.WriteRecord(s.fsys, s.name, stableMagic, encodePairs(next))
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // OpenMode says whether Open may create a group.
@@ -26,10 +28,10 @@ type Config struct {
 	Group    string           // identity of the group, such as cluster id and shard; a directory of another is refused
 	Mode     OpenMode         // default CreateIfMissing
 	Engine   Engine           // for a new group, default EngineWAL; an existing one keeps its own
-	FS       FS               // default OSFS
+	FS       disk.FS          // default OSFS
 	Now      func() time.Time // default time.Now; for latencies, ages and the pace of mark syncs only
 	Logger   *slog.Logger     // default discards; gets each repair at Open
-	Watchdog *Watchdog        // watches every durable write; nil for none
+	Watchdog *disk.Watchdog   // watches every durable write; nil for none
 
 	// OnFatal is called once with the first failed write or damaged read, from the goroutine that
 	// found it. It must not call the stores. The process must end; otherwise Raft goes on, or
@@ -52,9 +54,9 @@ func (c Config) withDefaults() (Config, error) {
 		problems = append(problems, fmt.Errorf("the Engine %q is none of %q and %q", c.Engine, EngineWAL, EngineBolt))
 	}
 	if c.FS == nil {
-		c.FS = OSFS{}
+		c.FS = disk.OSFS{}
 	}
-	if _, ok := c.FS.(OSFS); c.Engine == EngineBolt && !ok {
+	if _, ok := c.FS.(disk.OSFS); c.Engine == EngineBolt && !ok {
 		problems = append(problems, errors.New("the Engine bolt needs the real file system"))
 	}
 	if c.Now == nil {
@@ -150,17 +152,19 @@ func Open(dir string, cfg Config) (*Stores, error) {
 	}
 	p := pathsIn(dir)
 	m, err := readManifest(cfg.FS, p.manifest)
-	if missing(err) {
+	if disk.IsMissing(err) {
 		m, err = create(dir, p, cfg)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if m.Group != cfg.Group {
-		return nil, &CorruptError{File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, cfg.Group)}
+		return nil, &disk.CorruptError{
+			File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, cfg.Group),
+		}
 	}
 	cfg.Engine = m.Engine
-	if err := removeTemporaries(cfg.FS, dir); err != nil {
+	if err := disk.RemoveTemporaries(cfg.FS, dir); err != nil {
 		return nil, fmt.Errorf("storage: %w", err)
 	}
 	return open(dir, p, cfg, m)
@@ -169,12 +173,12 @@ func Open(dir string, cfg Config) (*Stores, error) {
 func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	// A process that was killed may have renamed files without a sync. Open acts on what it finds
 	// here, so no power cut may take it back.
-	if err := syncDirs(cfg.FS, filepath.Dir(dir), dir, p.log, p.snapshots); err != nil && !missing(err) {
+	if err := disk.SyncDirs(cfg.FS, filepath.Dir(dir), dir, p.log, p.snapshots); err != nil && !disk.IsMissing(err) {
 		return nil, fmt.Errorf("storage: syncing the directories of %s: %w", dir, err)
 	}
 	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
-	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: NewChannelMutex()}
+	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: disk.NewChannelMutex()}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
 		return nil, err
 	}
@@ -189,7 +193,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	}
 	s.Snapshots = &SnapshotStore{
 		fsys: cfg.FS, dir: p.snapshots, marks: s.marks, guard: g, now: cfg.Now, logger: cfg.Logger, gone: s.gone,
-		publishing: NewChannelMutex(),
+		publishing: disk.NewChannelMutex(),
 	}
 	if err := openSnapshots(s.Snapshots); err != nil {
 		return nil, err
@@ -201,7 +205,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err := s.marks.settle(); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	s.Log = &LogStore{mu: NewChannelMutex(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
+	s.Log = &LogStore{mu: disk.NewChannelMutex(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}
 	if err := s.reconcile(p, cfg.Logger); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
@@ -235,11 +239,11 @@ func (s *Stores) reconcile(p paths, logger *slog.Logger) error {
 	s.Log.held.Store(&span{first: first, last: last})
 	newest, _ := s.Snapshots.Newest()
 	if mark := s.marks.get().log; last < mark {
-		return &CorruptError{File: s.Log.engine.fileOf(last + 1), Index: last + 1,
+		return &disk.CorruptError{File: s.Log.engine.fileOf(last + 1), Index: last + 1,
 			Detail: fmt.Sprintf("the log ends at entry %d, but entry %d was durable", last, mark)}
 	}
 	if last > 0 && first > newest.Index+1 {
-		return &CorruptError{File: s.Log.engine.fileOf(newest.Index + 1), Index: newest.Index + 1,
+		return &disk.CorruptError{File: s.Log.engine.fileOf(newest.Index + 1), Index: newest.Index + 1,
 			Detail: fmt.Sprintf("the log begins at entry %d, the newest snapshot ends at %d", first, newest.Index)}
 	}
 	if err := s.checkTerm(p, newest); err != nil {
@@ -253,7 +257,7 @@ func (s *Stores) reconcile(p paths, logger *slog.Logger) error {
 func (s *Stores) checkTerm(p paths, newest raft.SnapshotMeta) error {
 	current, err := s.Stable.GetUint64([]byte(keyCurrentTerm))
 	if err != nil {
-		return &CorruptError{File: p.stable, Detail: "its term cannot be read", Err: err}
+		return &disk.CorruptError{File: p.stable, Detail: "its term cannot be read", Err: err}
 	}
 	highest := newest.Term
 	if held := s.Log.held.Load(); held.last > 0 {
@@ -264,7 +268,7 @@ func (s *Stores) checkTerm(p paths, newest raft.SnapshotMeta) error {
 		highest = max(highest, l.Term)
 	}
 	if highest > current {
-		return &CorruptError{File: p.stable,
+		return &disk.CorruptError{File: p.stable,
 			Detail: fmt.Sprintf("its term is %d, but log or snapshot reach term %d: it is an old copy", current, highest)}
 	}
 	return nil

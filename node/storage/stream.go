@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const (
@@ -23,21 +25,21 @@ const (
 // Where direct writes are refused, at the opening or at a write, the file is written in the
 // ordinary way.
 type stream struct {
-	fsys   FS
+	fsys   disk.FS
 	name   string
-	file   File
+	file   disk.File
 	direct bool
 	buf    []byte // bytes not written yet
 	at     int64  // offset of buf in the file
 }
 
-func createStream(fsys FS, name string) (*stream, error) {
-	s := &stream{fsys: fsys, name: name, direct: directFlag != 0, buf: make([]byte, 0, streamBytes)}
+func createStream(fsys disk.FS, name string) (*stream, error) {
+	s := &stream{fsys: fsys, name: name, direct: disk.DirectFlag != 0, buf: make([]byte, 0, streamBytes)}
 	const flag = os.O_CREATE | os.O_EXCL | os.O_RDWR
 	var err error
-	if s.file, err = fsys.OpenFile(name, flag|directFlag); errors.Is(err, syscall.EINVAL) {
+	if s.file, err = fsys.OpenFile(name, flag|disk.DirectFlag); errors.Is(err, syscall.EINVAL) {
 		// Linux makes the file before it refuses the flag.
-		if err = removeIfPresent(fsys, name); err == nil {
+		if err = disk.RemoveIfPresent(fsys, name); err == nil {
 			s.direct = false
 			s.file, err = fsys.OpenFile(name, flag)
 		}

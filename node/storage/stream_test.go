@@ -10,18 +10,19 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // refusing is a real file system that takes direct writes, or refuses them when the file is opened
 // or only when it is written.
 type refusing struct {
-	storage.OSFS
+	disk.OSFS
 	atOpen, atWrite bool
 	written         int // by direct writes
 	refused         int
 }
 
-func (r *refusing) OpenFile(name string, flag int) (storage.File, error) {
+func (r *refusing) OpenFile(name string, flag int) (disk.File, error) {
 	const known = os.O_RDONLY | os.O_RDWR | os.O_CREATE | os.O_EXCL
 	f, err := r.OSFS.OpenFile(name, flag&known)
 	switch {
@@ -35,7 +36,7 @@ func (r *refusing) OpenFile(name string, flag int) (storage.File, error) {
 }
 
 type refusingFile struct {
-	storage.File
+	disk.File
 	fs *refusing
 }
 
@@ -51,8 +52,8 @@ func (f *refusingFile) WriteAt(p []byte, at int64) (int, error) {
 // A snapshot of any size is read as it was written, on file systems with and without direct writes.
 func TestSnapshotPastTheCache(t *testing.T) {
 	watched := &refusing{}
-	for name, fsys := range map[string]storage.FS{
-		"direct": storage.OSFS{}, "direct as far as can be": watched,
+	for name, fsys := range map[string]disk.FS{
+		"direct": disk.OSFS{}, "direct as far as can be": watched,
 		"refused at open": &refusing{atOpen: true}, "refused at write": &refusing{atWrite: true},
 	} {
 		t.Run(name, func(t *testing.T) {

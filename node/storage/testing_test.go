@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -24,18 +25,18 @@ const (
 type stack struct {
 	name   string
 	engine storage.Engine
-	fs     func() storage.FS
+	fs     func() disk.FS
 	dir    func(*testing.T) string
 }
 
 func stacks() []stack {
 	onDisk := func(t *testing.T) string { return path.Join(t.TempDir(), "shard-1") }
 	return []stack{
-		{"wal in memory", storage.EngineWAL, func() storage.FS {
+		{"wal in memory", storage.EngineWAL, func() disk.FS {
 			return newDisk()
 		}, func(*testing.T) string { return groupDir }},
-		{"wal", storage.EngineWAL, func() storage.FS { return storage.OSFS{} }, onDisk},
-		{"bolt", storage.EngineBolt, func() storage.FS { return storage.OSFS{} }, onDisk},
+		{"wal", storage.EngineWAL, func() disk.FS { return disk.OSFS{} }, onDisk},
+		{"bolt", storage.EngineBolt, func() disk.FS { return disk.OSFS{} }, onDisk},
 	}
 }
 
@@ -47,7 +48,7 @@ func newDisk() *diskfault.Disk {
 	return d
 }
 
-func testConfig(fsys storage.FS, engine storage.Engine) storage.Config {
+func testConfig(fsys disk.FS, engine storage.Engine) storage.Config {
 	return storage.Config{Group: groupName, Engine: engine, FS: fsys, SegmentBytes: 16 << 10}
 }
 
@@ -170,9 +171,9 @@ func wantCorrupt(t *testing.T, err error, file string) {
 }
 
 // corruptIn is wantCorrupt for those who look at the error.
-func corruptIn(t *testing.T, err error, file string) *storage.CorruptError {
+func corruptIn(t *testing.T, err error, file string) *disk.CorruptError {
 	t.Helper()
-	var corrupt *storage.CorruptError
+	var corrupt *disk.CorruptError
 	if !errors.As(err, &corrupt) {
 		t.Fatalf("got %v, want damage reported in %s", err, file)
 	}

@@ -15,6 +15,7 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // The tests of this file show the defects of RELIABILITY.md §1 on the bare libraries and their
@@ -53,7 +54,7 @@ func bareLibrary() library {
 
 func ourLibrary(engine storage.Engine) library {
 	return library{name: "belfry on " + string(engine), open: func(dir string) (opened, error) {
-		s, err := storage.Open(dir, testConfig(storage.OSFS{}, engine))
+		s, err := storage.Open(dir, testConfig(disk.OSFS{}, engine))
 		if err != nil {
 			return opened{}, err
 		}

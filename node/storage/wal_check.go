@@ -7,6 +7,8 @@ import (
 
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // checkSegments reads every segment in full before the library opens any. Sealed segments must be
@@ -19,12 +21,12 @@ func checkSegments(cfg engineConfig, meta *walMeta) error {
 	var term, next uint64
 	for i, info := range state.Segments {
 		if i > 0 && info.BaseIndex != next {
-			return &CorruptError{File: meta.name, Index: next,
+			return &disk.CorruptError{File: meta.name, Index: next,
 				Detail: fmt.Sprintf("lists a segment starting at entry %d where %d follows", info.BaseIndex, next)}
 		}
 		last := i == len(state.Segments)-1
 		if info.SealTime.IsZero() != last {
-			return &CorruptError{File: meta.name, Index: info.BaseIndex, Detail: "lists an open segment out of place"}
+			return &disk.CorruptError{File: meta.name, Index: info.BaseIndex, Detail: "lists an open segment out of place"}
 		}
 		var s segmentScan
 		if last {
@@ -38,13 +40,13 @@ func checkSegments(cfg engineConfig, meta *walMeta) error {
 			return err
 		}
 		if s.next > info.BaseIndex && s.firstTerm < term {
-			return &CorruptError{File: s.name, Index: info.BaseIndex,
+			return &disk.CorruptError{File: s.name, Index: info.BaseIndex,
 				Detail: fmt.Sprintf("begins with term %d after term %d", s.firstTerm, term)}
 		}
 		term = s.lastTerm
 	}
 	if mark := cfg.mark.log; len(state.Segments) == 0 && mark > 0 {
-		return &CorruptError{File: meta.name, Index: mark, Detail: "lists no segment, but entries were durable"}
+		return &disk.CorruptError{File: meta.name, Index: mark, Detail: "lists no segment, but entries were durable"}
 	}
 	return nil
 }
@@ -52,14 +54,14 @@ func checkSegments(cfg engineConfig, meta *walMeta) error {
 func checkSealed(cfg engineConfig, info types.SegmentInfo) (segmentScan, error) {
 	s, err := scanSegment(cfg, info)
 	name := filepath.Join(cfg.dir, segment.FileName(info))
-	if missing(err) {
-		return s, &CorruptError{File: name, Index: info.BaseIndex, Detail: "missing", Err: err}
+	if disk.IsMissing(err) {
+		return s, &disk.CorruptError{File: name, Index: info.BaseIndex, Detail: "missing", Err: err}
 	}
 	if err != nil {
-		return s, &CorruptError{File: name, Detail: "cannot be read", Err: err}
+		return s, &disk.CorruptError{File: name, Detail: "cannot be read", Err: err}
 	}
 	if s.next <= info.MaxIndex || s.indexStart != int64(info.IndexStart) {
-		return s, &CorruptError{File: name, Offset: s.end, Index: s.next,
+		return s, &disk.CorruptError{File: name, Offset: s.end, Index: s.next,
 			Detail: fmt.Sprintf("a complete segment up to entry %d stops being readable (%s)", info.MaxIndex, s.stop)}
 	}
 	return s, nil
@@ -68,20 +70,20 @@ func checkSealed(cfg engineConfig, info types.SegmentInfo) (segmentScan, error) 
 func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segmentScan, error) {
 	name := filepath.Join(cfg.dir, segment.FileName(info))
 	s, err := scanSegment(cfg, info)
-	if missing(err) {
+	if disk.IsMissing(err) {
 		// The list is durable before the file that it names. A crash in between leaves no file, and
 		// no durable entry is lost.
 		if cfg.mark.log >= info.BaseIndex {
-			return s, &CorruptError{File: name, Index: info.BaseIndex, Err: err,
+			return s, &disk.CorruptError{File: name, Index: info.BaseIndex, Err: err,
 				Detail: fmt.Sprintf("missing, but entry %d was durable", cfg.mark.log)}
 		}
 		return segmentScan{name: name, next: info.BaseIndex}, nil
 	}
 	if err != nil {
-		return s, &CorruptError{File: name, Detail: "cannot be read", Err: err}
+		return s, &disk.CorruptError{File: name, Detail: "cannot be read", Err: err}
 	}
 	if cfg.mark.log >= s.next {
-		return s, &CorruptError{File: name, Offset: s.end, Index: s.next,
+		return s, &disk.CorruptError{File: name, Offset: s.end, Index: s.next,
 			Detail: fmt.Sprintf("the log stops here, but entry %d was durable (%s)", cfg.mark.log, s.reason())}
 	}
 	if s.indexStart > 0 {
@@ -96,10 +98,10 @@ func checkTail(cfg engineConfig, meta *walMeta, info types.SegmentInfo) (segment
 	}
 	later, err := laterBatch(cfg.fsys, cfg.codec, s)
 	if err != nil {
-		return s, &CorruptError{File: name, Detail: "cannot be read", Err: err}
+		return s, &disk.CorruptError{File: name, Detail: "cannot be read", Err: err}
 	}
 	if later {
-		return s, &CorruptError{File: name, Offset: s.end, Index: s.next,
+		return s, &disk.CorruptError{File: name, Offset: s.end, Index: s.next,
 			Detail: "durable entries follow a damaged one (" + s.stop + ")"}
 	}
 	cfg.logger.Warn("clearing a write cut off by a crash", "file", name, "offset", s.end, "next", s.next, "found", s.stop)

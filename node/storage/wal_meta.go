@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 var errNoStable = errors.New("storage: the segment list keeps no stable values")
@@ -17,7 +19,7 @@ var errNoStable = errors.New("storage: the segment list keeps no stable values")
 // without a sum, and deletes at open every segment file that the list does not name: a flipped bit
 // there would cost the log.
 type walMeta struct {
-	fsys  FS
+	fsys  disk.FS
 	name  string
 	guard *guard
 
@@ -26,10 +28,10 @@ type walMeta struct {
 }
 
 func (m *walMeta) load() error {
-	payload, err := readRecord(m.fsys, m.name, walMetaMagic)
+	payload, err := disk.ReadRecord(m.fsys, m.name, walMetaMagic)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return &CorruptError{File: m.name, Detail: "missing; it lists the log's segments", Err: err}
+			return &disk.CorruptError{File: m.name, Detail: "missing; it lists the log's segments", Err: err}
 		}
 		return err
 	}
@@ -37,7 +39,7 @@ func (m *walMeta) load() error {
 	defer m.mu.Unlock()
 	m.state = types.PersistentState{}
 	if err := json.Unmarshal(payload, &m.state); err != nil {
-		return &CorruptError{File: m.name, Detail: "not a list of segments", Err: err}
+		return &disk.CorruptError{File: m.name, Detail: "not a list of segments", Err: err}
 	}
 	return nil
 }
@@ -59,7 +61,7 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 	if err != nil {
 		return fmt.Errorf("encoding segment list: %w", err)
 	}
-	if err := writeRecord(m.fsys, m.name, walMetaMagic, payload); err != nil {
+	if err := disk.WriteRecord(m.fsys, m.name, walMetaMagic, payload); err != nil {
 		m.guard.fail(fmt.Errorf("storage: %w", err))
 		return err
 	}

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // The frames of a raft-wal segment file, version 0 (its segment/format.go), all aligned to 8 bytes:
@@ -48,7 +49,7 @@ type segmentScan struct {
 
 type segmentReader struct {
 	codec entryCodec
-	file  File
+	file  disk.File
 	info  types.SegmentInfo
 	mark  uint64 // last entry known durable
 	scan  segmentScan
@@ -101,7 +102,7 @@ func (r *segmentReader) batch() (bool, error) {
 		if err := r.read(header, 0); err != nil {
 			return false, ignoreEOF(err)
 		}
-		sum = sumBytes(0, header)
+		sum = disk.SumBytes(0, header)
 		if why := r.wrongHeader(header); why != "" && !allZero(header) {
 			r.scan.stop = why
 			return false, nil
@@ -131,7 +132,7 @@ func (r *segmentReader) batch() (bool, error) {
 			}
 			return true, nil
 		}
-		sum = sumBytes(sum, frame)
+		sum = disk.SumBytes(sum, frame)
 		if typ == walFrameIndex {
 			indexStart = r.at - int64(len(frame)) + walFrameBytes
 			continue
@@ -248,7 +249,7 @@ func (c entryCodec) misplaced(b []byte, next, term uint64) string {
 // what precedes it was durable. The salted sum keeps a client from placing such an entry in a body.
 // A batch that is torn at its beginning may leave entries too. They follow an entry, and the last
 // bytes of that may look like a commit.
-func laterBatch(fsys FS, codec entryCodec, s segmentScan) (found bool, err error) {
+func laterBatch(fsys disk.FS, codec entryCodec, s segmentScan) (found bool, err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDONLY)
 	if err != nil {
 		return false, err
@@ -287,7 +288,7 @@ func isCommit(head []byte) bool {
 // refuse every append. Batches that are not known to be durable are written again: the process
 // before may have been killed between a write and its sync, or ended because that sync failed.
 // After a failed sync, the kernel calls pages clean that never reached the disk.
-func settleTail(fsys FS, s segmentScan) (err error) {
+func settleTail(fsys disk.FS, s segmentScan) (err error) {
 	f, err := fsys.OpenFile(s.name, os.O_RDWR)
 	if err != nil {
 		return err
@@ -327,5 +328,3 @@ func ignoreEOF(err error) error {
 	}
 	return err
 }
-
-func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

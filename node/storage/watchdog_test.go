@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -52,8 +53,8 @@ func TestWatchdogFiresOnAHungDisk(t *testing.T) {
 				fired := make(chan string, 1)
 				start := time.Now()
 				cfg := testConfig(d, storage.EngineWAL)
-				cfg.Watchdog = storage.NewWatchdog(0, func(op string, limit time.Duration) {
-					if waited := time.Since(start); waited != storage.WatchdogLimit || limit != storage.WatchdogLimit {
+				cfg.Watchdog = disk.NewWatchdog(0, func(op string, limit time.Duration) {
+					if waited := time.Since(start); waited != disk.WatchdogLimit || limit != disk.WatchdogLimit {
 						t.Errorf("fired after %v with limit %v", waited, limit)
 					}
 					fired <- op
@@ -83,7 +84,7 @@ func TestWatchdogIsQuietOnASlowDisk(t *testing.T) {
 		d := newDisk()
 		var fired []string
 		cfg := testConfig(d, storage.EngineWAL)
-		cfg.Watchdog = storage.NewWatchdog(2*time.Second, func(op string, _ time.Duration) { fired = append(fired, op) })
+		cfg.Watchdog = disk.NewWatchdog(2*time.Second, func(op string, _ time.Duration) { fired = append(fired, op) })
 		s, err := storage.Open(groupDir, cfg)
 		must(t, err)
 		d.SetHook(func(o diskfault.Op) error {
@@ -107,7 +108,7 @@ func TestWatchdogIsQuietOnASlowDisk(t *testing.T) {
 }
 
 func TestNilWatchdogWatchesNothing(t *testing.T) {
-	var w *storage.Watchdog
+	var w *disk.Watchdog
 	w.Begin("write")()
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // authenticator has the root tokens of a file and the tokens of the catalog. It implements
@@ -111,15 +111,15 @@ func (g *authenticator) followCatalog(ctx context.Context, confirmed <-chan stru
 
 // writeOpenAccessFile records for the next start whether calls need no token.
 func (g *authenticator) writeOpenAccessFile(open bool) error {
-	name, disk := filepath.Join(g.dir, openFile), storage.OSFS{}
+	name, fsys := filepath.Join(g.dir, openFile), disk.OSFS{}
 	_, err := os.Stat(name)
 	switch {
 	case open == (err == nil):
 		return nil
 	case open:
-		return storage.ReplaceFile(disk, name, nil)
+		return disk.ReplaceFile(fsys, name, nil)
 	default:
-		return errors.Join(disk.Remove(name), disk.SyncDir(g.dir))
+		return errors.Join(fsys.Remove(name), fsys.SyncDir(g.dir))
 	}
 }
 

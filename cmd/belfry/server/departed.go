@@ -9,7 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // departedFile is in the data directory of a node that its cluster has removed. A node that starts
@@ -89,7 +89,7 @@ func (f *removalNotice) save(left *catalog.DepartedError) error {
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", departedFile, err)
 	}
-	return storage.ReplaceFile(storage.OSFS{}, filepath.Join(f.dir, departedFile), append(data, '\n'))
+	return disk.ReplaceFile(disk.OSFS{}, filepath.Join(f.dir, departedFile), append(data, '\n'))
 }
 
 // cause returns the notice as an error, nil if there is none.

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // incarnationFile has the server id of a node that is to found a cluster with others and has not
@@ -21,8 +21,8 @@ const incarnationFile = "incarnation"
 // keepIncarnation returns the incarnation of a node without a cluster. It stores it, so that the
 // next start in the directory gets the same one.
 func keepIncarnation(dir, name string) (string, error) {
-	path, disk := filepath.Join(dir, incarnationFile), storage.OSFS{}
-	data, err := storage.ReadFile(disk, path)
+	path, fsys := filepath.Join(dir, incarnationFile), disk.OSFS{}
+	data, err := disk.ReadFile(fsys, path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the incarnation that an earlier start made: %w", err)
 	}
@@ -30,7 +30,7 @@ func keepIncarnation(dir, name string) (string, error) {
 		return kept, nil
 	}
 	made := node.NewIncarnation()
-	if err := storage.ReplaceFile(disk, path, []byte(name+"."+made+"\n")); err != nil {
+	if err := disk.ReplaceFile(fsys, path, []byte(name+"."+made+"\n")); err != nil {
 		return "", fmt.Errorf("keeping the incarnation for the next start: %w", err)
 	}
 	return made, nil
@@ -39,7 +39,7 @@ func keepIncarnation(dir, name string) (string, error) {
 // forgetIncarnation removes the file of keepIncarnation. It is called once the node's identity is
 // in the data directory.
 func forgetIncarnation(dir string) error {
-	disk := storage.OSFS{}
+	disk := disk.OSFS{}
 	err := disk.Remove(filepath.Join(dir, incarnationFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

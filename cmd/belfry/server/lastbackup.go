@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // lastBackupFile is in the data directory of a node that sent a complete backup. It has the time of
@@ -60,5 +60,5 @@ func readTime(name string) (time.Time, error) {
 func (b *lastBackup) Keep(at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return storage.ReplaceFile(storage.OSFS{}, b.name, []byte(at.UTC().Format(time.RFC3339)+"\n"))
+	return disk.ReplaceFile(disk.OSFS{}, b.name, []byte(at.UTC().Format(time.RFC3339)+"\n"))
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // TestDataDirectoryInUse: a second server on a data directory is refused before it says anything to
@@ -39,7 +39,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 			if err == nil {
 				stop(t, s)
 			}
-			if locked, ok := errors.AsType[*storage.LockedError](err); !ok || locked.PID != os.Getpid() ||
+			if locked, ok := errors.AsType[*disk.LockedError](err); !ok || locked.PID != os.Getpid() ||
 				!strings.Contains(err.Error(), cfg.Dir) {
 				t.Errorf("the second start ended with %v, want that process %d has %s", err, os.Getpid(), cfg.Dir)
 			}

@@ -22,7 +22,7 @@ import (
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/rpc"
 	"github.com/belfrydb/belfry/rpc/backend/adapter"
 )
@@ -98,7 +98,7 @@ const (
 // Server is a node that serves clients.
 type Server struct {
 	// lock locks the data directory before the node sends anything to others, also in gossip.
-	lock *storage.DirLock
+	lock *disk.DirLock
 	cfg  Config
 	// credentials are the node's certificates; nil without TLS.
 	credentials   *certs.Identity
@@ -201,7 +201,7 @@ func (cfg *Config) listenForPeers() {
 
 // open opens the node and joins the cluster. After an error the caller must close what is open.
 func (s *Server) open(ctx context.Context, cfg Config) (err error) {
-	if s.lock, err = storage.Lock(cfg.Dir); err != nil {
+	if s.lock, err = disk.Lock(cfg.Dir); err != nil {
 		return fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
 	}
 	if err := checkDeparted(cfg.Dir); err != nil {

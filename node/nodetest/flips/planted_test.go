@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -107,12 +108,12 @@ func TestQuietStoreIsNoticed(t *testing.T) {
 // An answer that blames another file, or none, must be noticed.
 func TestWrongBlameIsNoticed(t *testing.T) {
 	d := &damage{edits: []edit{{file: "/data/shard-1/stable"}}}
-	for _, err := range []error{errors.New("damaged"), &storage.CorruptError{File: "/data/shard-1/MANIFEST"}} {
+	for _, err := range []error{errors.New("damaged"), &disk.CorruptError{File: "/data/shard-1/MANIFEST"}} {
 		if blames(d, err) == nil {
 			t.Errorf("%v passes for a report", err)
 		}
 	}
-	if err := blames(d, &storage.CorruptError{File: "/data/shard-1/stable"}); err != nil {
+	if err := blames(d, &disk.CorruptError{File: "/data/shard-1/stable"}); err != nil {
 		t.Error(err)
 	}
 }
@@ -216,8 +217,8 @@ func mendLog(disk *diskfault.Disk, dir string, inner func(entry []byte)) {
 }
 
 // found opens a copy of a group and returns the damage that is reported, nil if there is none.
-func found(disk *diskfault.Disk, dir string) *storage.CorruptError {
-	copied := disk.Clone()
+func found(faulty *diskfault.Disk, dir string) *disk.CorruptError {
+	copied := faulty.Clone()
 	name, err := storage.Named(dir, copied)
 	if err == nil {
 		var s *storage.Stores
@@ -227,7 +228,7 @@ func found(disk *diskfault.Disk, dir string) *storage.CorruptError {
 			err = s.Close()
 		}
 	}
-	corrupt, _ := errors.AsType[*storage.CorruptError](err)
+	corrupt, _ := errors.AsType[*disk.CorruptError](err)
 	return corrupt
 }
 

@@ -8,7 +8,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -201,7 +201,7 @@ func (g *group) heard(err error) error {
 
 // blames returns an error unless err reports damage in a file that was damaged.
 func blames(d *damage, err error) error {
-	corrupt, ok := errors.AsType[*storage.CorruptError](err)
+	corrupt, ok := errors.AsType[*disk.CorruptError](err)
 	if !ok {
 		return fmt.Errorf("failed without saying that anything is damaged: %w", err)
 	}

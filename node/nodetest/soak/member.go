@@ -14,7 +14,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -219,7 +219,7 @@ func (w *World) config(m *member, l *life) node.Config {
 	if !m.founder {
 		join = w.clusterID
 	}
-	var files storage.FS = m.disk
+	var files disk.FS = m.disk
 	if w.plan.wrapDisk != nil {
 		files = w.plan.wrapDisk(m.disk)
 	}
@@ -254,7 +254,7 @@ func (w *World) fatal(m *member, l *life, err error) {
 	if l.isOver() {
 		return
 	}
-	var corrupt *storage.CorruptError
+	var corrupt *disk.CorruptError
 	if errors.As(err, &corrupt) || !l.troubled.Load() {
 		w.history.violated("fatal", "%s gave up: %v", m.name, err)
 	}

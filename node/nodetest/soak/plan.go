@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -23,7 +23,7 @@ type plan struct {
 	// What follows plants mistakes. All of it is nil or false in earnest.
 
 	// wrapDisk changes what a node's storage sees of its disk, wrapDoor what clients see of the node.
-	wrapDisk func(*diskfault.Disk) storage.FS
+	wrapDisk func(*diskfault.Disk) disk.FS
 	wrapDoor func(*node.Node, *World) door
 	// mistake is what a replica of the catalog makes of a token.
 	mistake func(owner string, token uint64) uint64

@@ -17,7 +17,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -99,7 +99,7 @@ func (p *plan) only(names ...string) {
 func lyingDisk(files string, faults ...string) func(*plan) {
 	return func(p *plan) {
 		p.only(faults...)
-		p.wrapDisk = func(d *diskfault.Disk) storage.FS { return liar{d, files} }
+		p.wrapDisk = func(d *diskfault.Disk) disk.FS { return liar{d, files} }
 	}
 }
 
@@ -109,7 +109,7 @@ type liar struct {
 }
 
 // OpenFile implements storage.FS.
-func (l liar) OpenFile(name string, flag int) (storage.File, error) {
+func (l liar) OpenFile(name string, flag int) (disk.File, error) {
 	f, err := l.Disk.OpenFile(name, flag)
 	if err != nil || !strings.Contains(name, l.files) {
 		return f, err
@@ -125,7 +125,7 @@ func (l liar) SyncDir(name string) error {
 	return l.Disk.SyncDir(name)
 }
 
-type lyingFile struct{ storage.File }
+type lyingFile struct{ disk.File }
 
 // Sync implements storage.File.
 func (lyingFile) Sync() error { return nil }

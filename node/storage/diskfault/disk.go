@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // SectorBytes is the unit in which a torn write is kept or lost.
@@ -102,8 +102,8 @@ type Disk struct {
 const FreeDefault = 1 << 30
 
 var (
-	_ storage.FS           = (*Disk)(nil)
-	_ storage.FreeReporter = (*Disk)(nil)
+	_ disk.FS           = (*Disk)(nil)
+	_ disk.FreeReporter = (*Disk)(nil)
 )
 
 // New returns an empty disk with a root directory.
@@ -265,7 +265,7 @@ func (d *Disk) life() int {
 }
 
 // OpenFile implements storage.FS.
-func (d *Disk) OpenFile(name string, flag int) (storage.File, error) {
+func (d *Disk) OpenFile(name string, flag int) (disk.File, error) {
 	name = path.Clean(name)
 	kind := OpOpen
 	if flag&os.O_CREATE != 0 {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -25,7 +25,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func create(t *testing.T, d storage.FS, name, text string) storage.File {
+func create(t *testing.T, d disk.FS, name, text string) disk.File {
 	t.Helper()
 	f, err := d.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	must(t, err)
@@ -36,7 +36,7 @@ func create(t *testing.T, d storage.FS, name, text string) storage.File {
 
 // The fake and the real file system give the same answers to the same steps.
 func TestDiskBehavesLikeAFileSystem(t *testing.T) {
-	script := func(fsys storage.FS, root string) []string {
+	script := func(fsys disk.FS, root string) []string {
 		var log []string
 		note := func(what string, err error, more ...any) {
 			kind := "ok"
@@ -59,7 +59,7 @@ func TestDiskBehavesLikeAFileSystem(t *testing.T) {
 		note("create again", err)
 		n, err := f.WriteAt([]byte("hello"), 3)
 		note("write", err, n)
-		dated, ok := f.(storage.Dater)
+		dated, ok := f.(disk.Dater)
 		note("written", nil, ok && !dated.Written().IsZero())
 		b := make([]byte, 6)
 		n, err = f.ReadAt(b, 2)
@@ -88,7 +88,7 @@ func TestDiskBehavesLikeAFileSystem(t *testing.T) {
 		note("remove all", fsys.RemoveAll(in("d")))
 		return log
 	}
-	want := script(storage.OSFS{}, t.TempDir())
+	want := script(disk.OSFS{}, t.TempDir())
 	if diff := cmp.Diff(want, script(diskfault.New(), "/")); diff != "" {
 		t.Errorf("real (-) and fake (+) differ:\n%s", diff)
 	}

@@ -7,10 +7,10 @@ import (
 	"maps"
 	"time"
 
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-var _ storage.Dater = (*file)(nil)
+var _ disk.Dater = (*file)(nil)
 
 type file struct {
 	disk   *Disk

@@ -30,6 +30,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 var record = flag.Bool("guard.record", false, "write the ratios that are measured to ratios.txt")
@@ -141,12 +142,12 @@ func logPath(b *testing.B, count, size int) (path, reference func()) {
 	const turns = 2
 	dir := b.TempDir()
 	s, err := storage.Open(filepath.Join(dir, "group"), storage.Config{
-		Group: "guard", Engine: storage.EngineWAL, FS: storage.OSFS{},
+		Group: "guard", Engine: storage.EngineWAL, FS: disk.OSFS{},
 	})
 	if err != nil {
 		b.Fatal(err)
 	}
-	plain, err := storage.OSFS{}.OpenFile(filepath.Join(dir, "plain"), os.O_CREATE|os.O_RDWR)
+	plain, err := disk.OSFS{}.OpenFile(filepath.Join(dir, "plain"), os.O_CREATE|os.O_RDWR)
 	if err != nil {
 		b.Fatal(err)
 	}

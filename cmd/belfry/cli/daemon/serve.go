@@ -25,7 +25,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	"github.com/belfrydb/belfry/cmd/belfry/server"
 	"github.com/belfrydb/belfry/node"
-	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 const (
@@ -249,10 +249,10 @@ func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
 		if bad, ok := errors.AsType[*server.ConfigError](err); ok {
 			return cli.Usagef("%s", bad)
 		}
-		if _, damaged := errors.AsType[*storage.CorruptError](err); damaged {
+		if _, damaged := errors.AsType[*disk.CorruptError](err); damaged {
 			return cli.ExitWith(cli.CodeStorage, err.Error())
 		}
-		if why := storage.ExplainFull(cfg.Dir, err); why != "" {
+		if why := disk.ExplainFull(cfg.Dir, err); why != "" {
 			return cli.ExitWith(cli.CodeStorage, err.Error()+": "+why)
 		}
 		return err
@@ -346,7 +346,7 @@ func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
 	go func() {
 		defer close(said)
 		attrs := []any{slog.Any("error", err)}
-		if why := storage.ExplainFull(dir, err); why != "" {
+		if why := disk.ExplainFull(dir, err); why != "" {
 			attrs = append(attrs, slog.String("remedy", why))
 		}
 		log.Error("storage failed, and this node stops rather than risk data", attrs...)

@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"encoding/binary"
@@ -18,31 +18,31 @@ const (
 	recordHeaderBytes = 16
 	recordMinBytes    = recordHeaderBytes + 4
 	recordVersion     = 1
-
-	manifestMagic = "BLFYMANI"
-	stableMagic   = "BLFYSTBL"
-	walMetaMagic  = "BLFYWALM"
 )
 
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-func sumBytes(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli(), b) }
+// SumBytes continues a CRC32C sum with more bytes; 0 begins one.
+func SumBytes(sum uint32, b []byte) uint32 { return crc32.Update(sum, castagnoli(), b) }
 
-func encodeRecord(magic string, payload []byte) []byte {
+// EncodeRecord returns the bytes of a checked record. The magic names its type in 8 bytes.
+func EncodeRecord(magic string, payload []byte) []byte {
 	b := make([]byte, 0, recordMinBytes+len(payload))
 	b = append(b, magic...)
 	b = binary.LittleEndian.AppendUint32(b, recordVersion)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(payload)))
 	b = append(b, payload...)
-	return binary.LittleEndian.AppendUint32(b, sumBytes(0, b))
+	return binary.LittleEndian.AppendUint32(b, SumBytes(0, b))
 }
 
-func decodeRecord(magic string, b []byte) ([]byte, error) {
+// DecodeRecord returns the payload of a checked record of a type, or an error that says what is
+// wrong with it.
+func DecodeRecord(magic string, b []byte) ([]byte, error) {
 	if len(b) < recordMinBytes {
 		return nil, fmt.Errorf("%d bytes, fewer than the %d of an empty record", len(b), recordMinBytes)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
-	if got := sumBytes(0, body); got != sum {
+	if got := SumBytes(0, body); got != sum {
 		return nil, fmt.Errorf("checksum %08x, computed %08x", sum, got)
 	}
 	if string(b[:8]) != magic {
@@ -57,9 +57,9 @@ func decodeRecord(magic string, b []byte) ([]byte, error) {
 	return body[recordHeaderBytes:], nil
 }
 
-// readRecord returns fs.ErrNotExist (wrapped) for an absent file and *CorruptError for a damaged
-// one.
-func readRecord(fsys FS, name, magic string) ([]byte, error) {
+// ReadRecord reads a file that is one checked record. It returns fs.ErrNotExist (wrapped) for an
+// absent file and *CorruptError for a damaged one.
+func ReadRecord(fsys FS, name, magic string) ([]byte, error) {
 	raw, err := ReadFile(fsys, name)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -67,13 +67,14 @@ func readRecord(fsys FS, name, magic string) ([]byte, error) {
 		}
 		return nil, &CorruptError{File: name, Detail: "cannot be read", Err: err}
 	}
-	payload, err := decodeRecord(magic, raw)
+	payload, err := DecodeRecord(magic, raw)
 	if err != nil {
 		return nil, &CorruptError{File: name, Detail: err.Error()}
 	}
 	return payload, nil
 }
 
-func writeRecord(fsys FS, name, magic string, payload []byte) error {
-	return ReplaceFile(fsys, name, encodeRecord(magic, payload))
+// WriteRecord replaces a file by a checked record, as ReplaceFile does.
+func WriteRecord(fsys FS, name, magic string, payload []byte) error {
+	return ReplaceFile(fsys, name, EncodeRecord(magic, payload))
 }

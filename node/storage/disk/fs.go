@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"errors"
@@ -67,9 +67,9 @@ type Dater interface {
 }
 
 const (
-	dirPerm   = 0o750
-	filePerm  = 0o640
-	tmpSuffix = ".tmp"
+	dirPerm         = 0o750
+	FilePerm        = 0o640
+	TemporarySuffix = ".tmp"
 )
 
 // OSFS is the real file system.
@@ -77,7 +77,7 @@ type OSFS struct{}
 
 // OpenFile implements FS.
 func (OSFS) OpenFile(name string, flag int) (File, error) {
-	f, err := os.OpenFile(name, flag, filePerm)
+	f, err := os.OpenFile(name, flag, FilePerm)
 	if err != nil {
 		return nil, err
 	}
@@ -160,8 +160,8 @@ func (e *UnsettledError) Unwrap() error { return e.Err }
 // ReplaceFile makes name hold data, atomically and durably: a crash leaves the old content or the
 // new one. A failure of the rename, or after it, is an *UnsettledError.
 func ReplaceFile(fsys FS, name string, data []byte) error {
-	tmp := name + tmpSuffix
-	if err := removeIfPresent(fsys, tmp); err != nil {
+	tmp := name + TemporarySuffix
+	if err := RemoveIfPresent(fsys, tmp); err != nil {
 		return fmt.Errorf("removing leftover %s: %w", tmp, err)
 	}
 	if err := writeSynced(fsys, tmp, data); err != nil {
@@ -212,21 +212,21 @@ func ReadFile(fsys FS, name string) (data []byte, err error) {
 	return data, nil
 }
 
-func removeIfPresent(fsys FS, name string) error {
+func RemoveIfPresent(fsys FS, name string) error {
 	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// removeTemporaries deletes what a crash left half written in dir.
-func removeTemporaries(fsys FS, dir string) error {
+// RemoveTemporaries deletes what a crash left half written in dir.
+func RemoveTemporaries(fsys FS, dir string) error {
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", dir, err)
 	}
 	for _, name := range names {
-		if !strings.HasSuffix(name, tmpSuffix) {
+		if !strings.HasSuffix(name, TemporarySuffix) {
 			continue
 		}
 		if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
@@ -236,7 +236,7 @@ func removeTemporaries(fsys FS, dir string) error {
 	return nil
 }
 
-func exists(fsys FS, name string) (bool, error) {
+func Exists(fsys FS, name string) (bool, error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -245,4 +245,16 @@ func exists(fsys FS, name string) (bool, error) {
 		return false, err
 	}
 	return true, f.Close()
+}
+
+// IsMissing reports whether an error says that a file is not there.
+func IsMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// SyncDirs makes the names in directories durable, in this order. It goes on after an error.
+func SyncDirs(fsys FS, dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		errs = append(errs, fsys.SyncDir(dir))
+	}
+	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package storage
+package disk
 
 // ChannelMutex is a mutex for holders that wait for the disk. In the virtual time of the tests no
 // time passes while a goroutine waits for a sync.Mutex, so a disk that hangs would hang the test.

@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directFlag asks for writes past the kernel's cache.
-const directFlag = unix.O_DIRECT
+// DirectFlag asks for writes past the kernel's cache.
+const DirectFlag = unix.O_DIRECT
 
 func dataSync(f *os.File) error {
 	for {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package storage
+package disk
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func Lock(dir string) (*DirLock, error) {
 	if err := MakeDir(OSFS{}, dir); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, filePerm)
+	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR, FilePerm)
 	if err != nil {
 		return nil, fmt.Errorf("storage: opening lock of %s: %w", dir, err)
 	}
@@ -65,7 +65,7 @@ func MakeDir(fsys FS, dir string) error {
 	dir = filepath.Clean(dir)
 	var parents []string // the parents of the missing directories
 	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := fsys.ReadDir(at); !missing(err) {
+		if _, err := fsys.ReadDir(at); !IsMissing(err) {
 			break
 		}
 		parents = append(parents, filepath.Dir(at))
@@ -79,7 +79,7 @@ func MakeDir(fsys FS, dir string) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return fmt.Errorf("storage: creating %s: %w", dir, err)
 	}
-	if err := syncDirs(fsys, parents...); err != nil {
+	if err := SyncDirs(fsys, parents...); err != nil {
 		return fmt.Errorf("storage: syncing the parents of %s: %w", dir, err)
 	}
 	return nil

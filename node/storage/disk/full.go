@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ const inodesFew = 8
 // ExplainFull tells an operator what the file system of dir lacks, and what to do, if DiskFull
 // reports err. It is empty for any other error.
 func ExplainFull(dir string, err error) string {
-	if !DiskFull(err) {
+	if !Full(err) {
 		return ""
 	}
 	free, _ := freeBytes(dir) // 0 if it is not known, since the disk was full

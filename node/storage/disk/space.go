@@ -1,4 +1,4 @@
-package storage
+package disk
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func OpenSpace(cfg SpaceConfig) (*Space, error) {
 	}
 	s := &Space{cfg: cfg}
 	var err error
-	if s.reserve, err = exists(cfg.FS, s.reservePath()); err != nil {
+	if s.reserve, err = Exists(cfg.FS, s.reservePath()); err != nil {
 		return nil, fmt.Errorf("storage: looking for the reserve: %w", err)
 	}
 	return s, s.Check()
@@ -232,7 +232,7 @@ func (s *Space) setFlag(flag *atomic.Bool, name string, on, off bool) {
 }
 
 // DiskFull reports whether err says that the disk, or the quota on it, is full.
-func DiskFull(err error) bool {
+func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
@@ -267,7 +267,7 @@ func (s *Space) Stats() SpaceStats {
 }
 
 func (s *Space) release() error {
-	if err := removeIfPresent(s.cfg.FS, s.reservePath()); err != nil {
+	if err := RemoveIfPresent(s.cfg.FS, s.reservePath()); err != nil {
 		return fmt.Errorf("storage: giving up the reserve: %w", err)
 	}
 	s.reserve = false

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package storage
+package disk
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// directFlag is 0 where there are no direct writes, or where they are not asked for by a flag.
-const directFlag = 0
+// DirectFlag is 0 where there are no direct writes, or where they are not asked for by a flag.
+const DirectFlag = 0
 
 func dataSync(f *os.File) error { return f.Sync() }
 
