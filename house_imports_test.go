@@ -284,6 +284,12 @@ var importTable = []importRow{
 		reason:   "the bytes of a request are bounded before a codec or a method sees them",
 	},
 	{
+		dir:      "rpc/shardcall",
+		may:      []string{"fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault", "rpc/wire"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "calls reach shards through the node's interface; which command is proposed is a method's",
+	},
+	{
 		dir:    "rpc/drain",
 		reason: "a signal knows nothing of what it stops",
 	},

@@ -93,8 +93,8 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 	c := s.checker(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	shard := req.GetShard()
-	if int64(shard) >= int64(s.node.ShardCount()) {
-		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
+	if int64(shard) >= int64(s.Node.ShardCount()) {
+		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.Node.ShardCount()-1))
 	}
 	if c.Err != nil {
 		return nil, c.Err

@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -29,18 +30,18 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	}
 	query.DueAfter = c.ListTime("dueAfter", req.GetDueAfter())
 	query.DueBefore = c.ListTime("dueBefore", req.GetDueBefore())
-	from := reader{s.router, req.GetStale()}
+	from := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}
 	if c.Err == nil {
-		if err := from.learn(ctx, query.Queue); err != nil {
+		if err := from.Learn(ctx, query.Queue); err != nil {
 			return nil, err
 		}
 	}
-	shards := s.shards(query.Queue)
+	shards := s.Shards(query.Queue)
 	cursors := c.Cursors("pageToken", req.GetPageToken(), &query, len(shards))
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	readings, witnesses, err := from.readAll(ctx, shards, func(i int) fsm.Query {
+	readings, witnesses, err := from.ReadAll(ctx, shards, func(i int) fsm.Query {
 		page := query
 		page.After = cursors[i]
 		return &page
@@ -48,7 +49,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: asOf(readings...)}
+	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: shardcall.AsOf(readings...)}
 	jobs, more := mergePages(readings, cursors, query.Max)
 	out.Jobs = wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...)
 	if more {
@@ -92,7 +93,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	all := make([]uint32, s.node.ShardCount())
+	all := make([]uint32, s.Node.ShardCount())
 	for i := range all {
 		all[i] = uint32(i)
 	}
@@ -103,7 +104,7 @@ func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesR
 		if names.One {
 			query.Max = 1 // the queue comes first, if it exists
 		}
-		readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
+		readings, _, err := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}.ReadAll(ctx, all, func(int) fsm.Query { return query })
 		if err != nil {
 			return nil, err
 		}

@@ -41,7 +41,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()
-	if err := s.catalog.AddToken(ctx, record); err != nil {
+	if err := s.Catalog.AddToken(ctx, record); err != nil {
 		return nil, err
 	}
 	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
@@ -58,7 +58,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 		return nil, c.Err
 	}
 	out := &belfryv1.ListTokensResponse{}
-	for _, record := range s.catalog.Tokens() {
+	for _, record := range s.Catalog.Tokens() {
 		if record.ID <= req.GetPageToken() {
 			continue
 		}
@@ -85,7 +85,7 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	found, err := s.catalog.EndToken(ctx, req.GetId(), end)
+	found, err := s.Catalog.EndToken(ctx, req.GetId(), end)
 	if err != nil {
 		return nil, fmt.Errorf("ending a token: %w", err)
 	}
