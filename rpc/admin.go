@@ -12,7 +12,9 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -20,7 +22,9 @@ import (
 
 // adminService answers belfry.v1.AdminService.
 type adminService struct {
-	*queueService
+	shardcall.Router
+	rules   *check.Rules
+	drain   *drain.Signal
 	cluster backend.Cluster
 	logger  *slog.Logger
 	backups *backups
@@ -28,7 +32,7 @@ type adminService struct {
 
 // CreateQueue implements AdminService.
 func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
 	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.Node.ShardCount()))
 	change := c.Settings("settings", req.GetSettings(), partitions)
@@ -101,7 +105,7 @@ func existing(queue string) *fault.Error {
 
 // UpdateQueue implements AdminService.
 func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if req.GetSettings() == nil {
 		c.Fail(fault.Invalid("settings", "at least one setting is required"))
@@ -167,7 +171,7 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 
 // GetQueue implements AdminService.
 func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
-	c := s.checker(ctx, tokens.View)
+	c := s.rules.Request(ctx, tokens.View)
 	queue := c.Queue("queue", req.GetQueue())
 	if c.Err != nil {
 		return nil, c.Err
@@ -277,7 +281,7 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 
 // PurgeQueue implements AdminService.
 func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
 	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
 	if len(req.GetStates()) > 0 {

@@ -16,7 +16,7 @@ import (
 // were put meanwhile, and deletes the record. The mark stops further puts, so the deletion
 // terminates.
 func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if c.Err != nil {
 		return nil, c.Err

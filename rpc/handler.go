@@ -190,7 +190,12 @@ func newHandler(cfg Config) (*handler, error) {
 		Router: shardcall.Router{Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer,
 	}
-	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
+	admin := &adminService{
+		Router:  h.queues.Router,
+		rules:   &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer},
+		drain:   h.drain,
+		cluster: cfg.Cluster, logger: cfg.Logger, backups: backups,
+	}
 	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)

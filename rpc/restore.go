@@ -57,7 +57,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 		return nil, inbound.StreamFault(in.err)
 	}
 	r := &restorer{admin: s, shards: make([]restoredShard, s.Node.ShardCount())}
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	r.beginImport = c.RestoreOptions(stream.Msg().GetOverdue())
 	if c.Err != nil {
 		return nil, c.Err
@@ -252,7 +252,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 	if err != nil {
 		return err
 	}
-	c := r.admin.checker(ctx, tokens.Admin)
+	c := r.admin.rules.Request(ctx, tokens.Admin)
 	n := backend.Namespace{Name: c.Namespace("data", q.Name), Quota: node.Amounts{
 		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
 	}}

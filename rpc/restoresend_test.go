@@ -50,12 +50,12 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &safeBuffer{}
-				service := &queueService{Router: shardcall.Router{Node: &stubbornNode{err: tt.err}}, drain: drain.New()}
-				r := &restorer{admin: &adminService{queueService: service, logger: slog.New(slog.NewTextHandler(log, nil))}}
+				router, stopping := shardcall.Router{Node: &stubbornNode{err: tt.err}}, drain.New()
+				r := &restorer{admin: &adminService{Router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(log, nil))}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.stop != nil {
-					time.AfterFunc(time.Second, func() { tt.stop(service.drain, cancel) })
+					time.AfterFunc(time.Second, func() { tt.stop(stopping, cancel) })
 				}
 				began := time.Now()
 				_, err := r.send(ctx, 2, &tt.step)

@@ -16,7 +16,7 @@ import (
 
 // CreateToken implements AdminService.
 func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
-	open, f := s.authorizer.OpenAccess()
+	open, f := s.rules.Authorizer.OpenAccess()
 	switch {
 	case f != nil:
 		return nil, f
@@ -25,7 +25,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
 		return nil, f
 	}
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	record := tokens.Record{About: req.GetAbout(), Created: c.Now.UnixNano(), Scopes: c.Scopes("scopes", req.GetScopes())}
 	if len(record.About) > tokens.AboutMax {
 		c.Fail(fault.TooLarge("about", len(record.About), tokens.AboutMax))
@@ -49,7 +49,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 
 // ListTokens implements AdminService.
 func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	most := c.Page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
 		c.Fail(fault.Invalid("pageToken", "not a token of this list: pass on nextPageToken"))
@@ -74,7 +74,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 // DeleteToken implements AdminService. It needs no request id: a repeat finds the token gone, as
 // the caller wants.
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
 		c.Fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
 	}
