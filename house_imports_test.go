@@ -183,7 +183,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "cluster/routing",
-		may:     []string{"fsm", "fsm/backup", "fsm/codec", "node", "cluster/catalog"},
+		may:     []string{"fsm", "fsm/backup", "fsm/codec", "node", "cluster/catalog", "stream"},
 		testMay: []string{"cluster/routing/routingtest"},
 		reason:  "calls go to leaders; who should lead is none of their business",
 	},
