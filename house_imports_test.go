@@ -301,7 +301,8 @@ var importTable = []importRow{
 	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/requestid", "client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck",
+			"stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -312,7 +313,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "client/internal/batching",
-		reason: "gates and broadcasts need goroutines and a clock, and no call",
+		reason: "slots, gates and broadcasts need goroutines and a clock, and no call",
 	},
 	{
 		dir:    "client/internal/placement",
@@ -321,6 +322,15 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/requestid",
 		reason: "ids need a clock and nothing else",
+	},
+	{
+		dir: "client/internal/tracing",
+		may: []string{"client/internal/placement", "rpc/belfry/..."},
+		external: []string{
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes",
+			"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
+		},
+		reason: "spans need what a call says of itself, and no client",
 	},
 	{
 		dir:      "client/internal/wire",
