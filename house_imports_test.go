@@ -188,7 +188,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "cluster/routing",
-		may:     []string{"fsm", "fsm/backup", "fsm/codec", "node", "cluster/catalog"},
+		may:     []string{"fsm", "fsm/backup", "fsm/codec", "node", "cluster/catalog", "stream"},
 		testMay: []string{"cluster/routing/routingtest"},
 		reason:  "calls go to leaders; who should lead is none of their business",
 	},
@@ -289,6 +289,12 @@ var importTable = []importRow{
 		reason:   "the bytes of a request are bounded before a codec or a method sees them",
 	},
 	{
+		dir:      "rpc/shardcall",
+		may:      []string{"fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault", "rpc/wire"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "calls reach shards through the node's interface; which command is proposed is a method's",
+	},
+	{
 		dir:    "rpc/drain",
 		reason: "a signal knows nothing of what it stops",
 	},
@@ -300,7 +306,8 @@ var importTable = []importRow{
 	{
 		dir: "client",
 		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/requestid", "client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck",
+			"stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -311,7 +318,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "client/internal/batching",
-		reason: "gates and broadcasts need goroutines and a clock, and no call",
+		reason: "slots, gates and broadcasts need goroutines and a clock, and no call",
 	},
 	{
 		dir:    "client/internal/placement",
@@ -320,6 +327,15 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/requestid",
 		reason: "ids need a clock and nothing else",
+	},
+	{
+		dir: "client/internal/tracing",
+		may: []string{"client/internal/placement", "rpc/belfry/..."},
+		external: []string{
+			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes",
+			"go.opentelemetry.io/otel/propagation", "go.opentelemetry.io/otel/trace",
+		},
+		reason: "spans need what a call says of itself, and no client",
 	},
 	{
 		dir:      "client/internal/wire",

@@ -97,7 +97,8 @@ func TestWithdrawAfterRenew(t *testing.T) {
 	}
 }
 
-// TestPollCountsCallersOfOtherQueues: what is expected to leave together are the callers of all pollers.
+// TestPollCountsCallersOfOtherQueues: what is expected to leave together are the callers of all
+// pollers.
 func TestPollCountsCallersOfOtherQueues(t *testing.T) {
 	c := &Client{limits: Coalescing{MaxJobs: 1000}}
 	c.polls.eager.Store(batching.GateMinCalls)

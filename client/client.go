@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/batching"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/tracing"
 )
 
 // A Client talks to a Belfry cluster. Make one with [New] and share it: any number of goroutines
@@ -29,7 +30,7 @@ type Client struct {
 	acks      *coalescer[string, struct{}]
 	gate      batching.Gate
 	polls     pollers
-	tracing   *tracing               // nil without a provider
+	tracer    *tracing.Tracer        // nil without a provider
 	scratches sync.Pool              // of *putScratch
 	lifetime  func() context.Context // for batches and polls, which outlive single calls; ends at Close
 
@@ -95,7 +96,7 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		}
 		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))
 	})
-	c.tracing = newTracing(&cfg, c.clock)
+	c.tracer = newTracer(&cfg, c.clock.Ahead)
 	c.puts = newCoalescer(c, c.clock.NewID, sendPuts, func(put encodedPut) placement.Place { return put.place })
 	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, placement.OfLease)
 	return c, nil

@@ -184,7 +184,8 @@ func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
 	return err
 }
 
-// sendBatch sends a batch. It returns after the first attempt, even if the batch must be tried again.
+// sendBatch sends a batch. It returns after the first attempt, even if the batch must be tried
+// again.
 func (q *coalescer[Q, R]) sendBatch(ctx context.Context, b *batch[Q, R]) {
 	if q.tryOnce(ctx, b) {
 		b.cancel()
@@ -206,8 +207,8 @@ func (q *coalescer[Q, R]) delay() {
 	}
 }
 
-// take makes a batch of the pending calls, and returns what sends it. The batch's context ends with the
-// client, or when the last caller has left.
+// take makes a batch of the pending calls, and returns what sends it. The batch's context ends with
+// the client, or when the last caller has left.
 func (q *coalescer[Q, R]) take() (send func(), calls int) {
 	b := &batch[Q, R]{}
 	bytes, taken := 0, 0

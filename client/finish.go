@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -23,9 +24,9 @@ func (c *Client) Ack(ctx context.Context, lease string) error { return c.tracedA
 
 // tracedAck is Ack of a job that may be known.
 func (c *Client) tracedAck(ctx context.Context, lease string, job *Job) error {
-	ctx, op := c.tracing.settle(ctx, opAck, lease, job)
+	ctx, op := c.tracer.Settle(ctx, tracing.Ack, lease, job.traced())
 	err := c.ack(ctx, lease)
-	op.end(err)
+	op.End(err)
 	return err
 }
 
@@ -51,9 +52,9 @@ const ackBytes = 8
 // same order, nil where the ack succeeded. The second result is nil if all acks succeeded; else it
 // wraps the first failure and says how many there were.
 func (c *Client) AckBatch(ctx context.Context, leases []string) ([]error, error) {
-	ctx, op := c.tracing.settleBatch(ctx, leases)
+	ctx, op := c.tracer.AckBatch(ctx, leases)
 	errs, err := c.ackBatch(ctx, leases)
-	op.end(err)
+	op.End(err)
 	return errs, err
 }
 
@@ -105,9 +106,9 @@ func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job 
 	if result := resultOf(cause); result.kind == resultSnooze {
 		return c.tracedRelease(ctx, lease, result.delay, job)
 	}
-	ctx, op := c.tracing.settle(ctx, opNack, lease, job)
+	ctx, op := c.tracer.Settle(ctx, tracing.Nack, lease, job.traced())
 	state, due, err := c.nack(ctx, lease, cause)
-	op.end(err)
+	op.End(err)
 	return state, due, err
 }
 
@@ -146,9 +147,9 @@ func (c *Client) Release(ctx context.Context, lease string, delay time.Duration)
 // tracedRelease is Release of a job that may be known.
 func (c *Client) tracedRelease(ctx context.Context, lease string, delay time.Duration,
 	job *Job) (State, time.Time, error) {
-	ctx, op := c.tracing.settle(ctx, opRelease, lease, job)
+	ctx, op := c.tracer.Settle(ctx, tracing.Release, lease, job.traced())
 	state, due, err := c.release(ctx, lease, delay)
-	op.end(err)
+	op.End(err)
 	return state, due, err
 }
 

@@ -82,7 +82,8 @@ func TestForeignResponses(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err := c.Put(ctx, "q", nil)
-				if ended := errors.Is(err, context.DeadlineExceeded); ended != try.temporary || (server.calls == 1) == try.temporary {
+				if ended := errors.Is(err, context.DeadlineExceeded); ended != try.temporary ||
+					(server.calls == 1) == try.temporary {
 					t.Errorf("after %d calls: %v", server.calls, err)
 				}
 				typed, ok := errors.AsType[*portcheck.ForeignResponse](err)
@@ -113,7 +114,8 @@ func TestReadsMeetForeignResponses(t *testing.T) {
 		defer cancel()
 		_, err := c.Get(ctx, "q", "x")
 		var typed *Error
-		if !errors.As(err, &typed) || typed.Outcome != OutcomeNotApplied || !strings.Contains(err.Error(), "HTTP 502 Bad Gateway text/html") {
+		if !errors.As(err, &typed) || typed.Outcome != OutcomeNotApplied ||
+			!strings.Contains(err.Error(), "HTTP 502 Bad Gateway text/html") {
 			t.Errorf("%v", err)
 		}
 	})
@@ -129,7 +131,9 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 	secure.EnableHTTP2 = true
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
-	for name, url := range map[string]string{"no TLS": strings.Replace(plain.URL, "http:", "https:", 1), "unknown certificate": secure.URL} {
+	for name, url := range map[string]string{
+		"no TLS": strings.Replace(plain.URL, "http:", "https:", 1), "unknown certificate": secure.URL,
+	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := New(url, Coalescing{Off: true})
 			if err != nil {
@@ -140,7 +144,8 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 			defer cancel()
 			_, err = c.Put(ctx, "q", nil)
 			var typed *Error
-			if !errors.As(err, &typed) || ctx.Err() != nil || typed.Outcome != OutcomeNotApplied || errors.Is(err, ErrUnknownOutcome) {
+			if !errors.As(err, &typed) || ctx.Err() != nil || typed.Outcome != OutcomeNotApplied ||
+				errors.Is(err, ErrUnknownOutcome) {
 				t.Errorf("%v", err)
 			}
 		})
@@ -151,7 +156,9 @@ func TestFailedHandshakeSendsNothing(t *testing.T) {
 // said after the call was carried out.
 func TestErrorsInJSON(t *testing.T) {
 	detail := func(domain string) string {
-		info, err := proto.Marshal(&errdetails.ErrorInfo{Domain: domain, Reason: "FORBIDDEN", Metadata: map[string]string{"outcome": "NOT_APPLIED"}})
+		info, err := proto.Marshal(&errdetails.ErrorInfo{
+			Domain: domain, Reason: "FORBIDDEN", Metadata: map[string]string{"outcome": "NOT_APPLIED"},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +166,8 @@ func TestErrorsInJSON(t *testing.T) {
 			`{"type":"google.rpc.ErrorInfo","value":"` + base64.StdEncoding.EncodeToString(info) + `"}]}`
 	}
 	for body, unknown := range map[string]bool{
-		`{"message":"Forbidden"}`: true, `"Forbidden"`: true, ``: true, `{"code":"permission_denied"}`: true, detail("gateway"): true,
+		`{"message":"Forbidden"}`: true, `"Forbidden"`: true, ``: true, `{"code":"permission_denied"}`: true,
+		detail("gateway"): true,
 		`{"code":"permission_denied","details":[{"type":"google.rpc.ErrorInfo","value":"?"}]}`: true,
 		detail("belfry"): false,
 	} {

@@ -186,9 +186,9 @@ func newPoller(c *Client, key pollKey, o ReserveOptions) *poller {
 	return p
 }
 
-// source describes the callers and polls of a poller. A poll that waits at the server does not pass the
-// gate: it would hold up the round. For other polls the callers of other pollers count, since their
-// polls leave in the same round.
+// source describes the callers and polls of a poller. A poll that waits at the server does not pass
+// the gate: it would hold up the round. For other polls the callers of other pollers count, since
+// their polls leave in the same round.
 func (p *poller) source() batching.Source {
 	source := batching.Source{
 		Limits: p.client.limits.batches(), Mu: &p.mu, Start: p.client.start,

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -142,9 +143,9 @@ func (c *Client) Put(ctx context.Context, queue string, body []byte, opts ...Put
 		c.free(scratch)
 		return PutResult{}, err
 	}
-	ctx, op, extra := c.tracing.put(ctx, req)
-	res, err := c.put(ctx, scratch, req, bytes+extra)
-	op.endPut(res, err)
+	ctx, op, extra := c.tracer.Put(ctx, req)
+	res, err := c.put(ctx, scratch, req, bytes+carriedBytes(extra))
+	op.EndPut(tracing.Put{ID: res.ID, Created: res.Created}, err)
 	return res, err
 }
 
@@ -182,13 +183,13 @@ func (c *Client) putAlone(ctx context.Context, req *belfryv1.PutRequest) (PutRes
 // succeeded; else it wraps the first failure and says how many there were. More than 1,000 puts, or
 // 4 MiB, take several round trips.
 func (c *Client) PutBatch(ctx context.Context, puts []Put) ([]PutResult, error) {
-	ctx, op := c.tracing.putBatch(ctx, puts)
+	ctx, op := c.tracer.PutBatch(ctx, len(puts), func(i int) string { return puts[i].Queue })
 	results, err := c.putBatch(ctx, op, puts)
-	op.end(err)
+	op.End(err)
 	return results, err
 }
 
-func (c *Client) putBatch(ctx context.Context, op *operation, puts []Put) ([]PutResult, error) {
+func (c *Client) putBatch(ctx context.Context, op *tracing.Operation, puts []Put) ([]PutResult, error) {
 	results := make([]PutResult, len(puts))
 	scratch := c.scratch()
 	defer c.free(scratch)
@@ -200,7 +201,7 @@ func (c *Client) putBatch(ctx context.Context, op *operation, puts []Put) ([]Put
 			results[i].Err = err
 			continue
 		}
-		bytes += op.carry(ctx, req)
+		bytes += carriedBytes(op.Carry(ctx, req))
 		if chunk.full(bytes) {
 			chunk.send(ctx)
 		}

@@ -17,8 +17,23 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
+
+// The servers' limit of all headers of a job, and the size of a header traceparent.
+const (
+	headerBytesMax = 16 << 10
+	parentBytes    = len(tracing.HeaderParent) + len("00-") + 32 + len("-") + 16 + len("-00")
+)
+
+// headersSize returns how many bytes headers count against their limit.
+func headersSize(headers map[string]string) (bytes int) {
+	for name, value := range headers {
+		bytes += len(name) + len(value)
+	}
+	return bytes
+}
 
 // A collector keeps the spans that ended.
 type collector struct {
@@ -272,18 +287,19 @@ func headersCases() map[string]headersCase {
 	return map[string]headersCase{
 		"none":   {nil, true, true, "producer", "", "send"},
 		"others": {map[string]string{"k": "v"}, true, true, "producer", "", "send"},
-		"the caller's": {map[string]string{headerParent: parentOfUser}, false, false, "client", traceOfUser,
+		"the caller's": {map[string]string{tracing.HeaderParent: parentOfUser}, false, false, "client", traceOfUser,
 			traceOfUser},
-		"a state only":       {map[string]string{headerState: "a=1"}, false, false, "client", "", ""},
-		"nonsense":           {map[string]string{headerParent: "00-zz-1"}, false, false, "client", "", ""},
-		"empty":              {map[string]string{headerParent: ""}, false, false, "client", "", ""},
-		"of a later version": {map[string]string{headerParent: "ff" + parentOfUser[2:]}, false, false, "client", "", ""},
-		"long":               {map[string]string{headerParent: strings.Repeat("0-", 8000)}, false, false, "client", "", ""},
+		"a state only": {map[string]string{tracing.HeaderState: "a=1"}, false, false, "client", "", ""},
+		"nonsense":     {map[string]string{tracing.HeaderParent: "00-zz-1"}, false, false, "client", "", ""},
+		"empty":        {map[string]string{tracing.HeaderParent: ""}, false, false, "client", "", ""},
+		"of a later version": {map[string]string{tracing.HeaderParent: "ff" + parentOfUser[2:]}, false, false, "client", "",
+			""},
+		"long": {map[string]string{tracing.HeaderParent: strings.Repeat("0-", 8000)}, false, false, "client", "", ""},
 		"bad state": {map[string]string{
-			headerParent: parentOfUser, headerState: "\x00=,,,",
+			tracing.HeaderParent: parentOfUser, tracing.HeaderState: "\x00=,,,",
 		}, false, false, "client", traceOfUser, traceOfUser},
-		"room for both": {room(len(headerState) + len("a=1")), true, true, "producer", "", "send"},
-		"room for one":  {room(len(headerState) + len("a=1") - 1), true, false, "producer", "", "send"},
+		"room for both": {room(len(tracing.HeaderState) + len("a=1")), true, true, "producer", "", "send"},
+		"room for one":  {room(len(tracing.HeaderState) + len("a=1") - 1), true, false, "producer", "", "send"},
 		"just that":     {room(0), true, false, "producer", "", "send"},
 		"no room":       {room(-1), false, false, "client", "", ""},
 	}
@@ -316,10 +332,10 @@ func TestHeadersOfTraces(t *testing.T) {
 						want = make(map[string]string)
 					}
 					if try.parent {
-						want[headerParent] = fmt.Sprintf("00-%s-%s-01", send.SpanContext.TraceID(), send.SpanContext.SpanID())
+						want[tracing.HeaderParent] = fmt.Sprintf("00-%s-%s-01", send.SpanContext.TraceID(), send.SpanContext.SpanID())
 					}
 					if try.state {
-						want[headerState] = "a=1"
+						want[tracing.HeaderState] = "a=1"
 					}
 					if got := b.headers("a"); !maps.Equal(got, want) || headersSize(got) > headerBytesMax {
 						b.t.Errorf("the job has headers of %d bytes: %.200v, want %.200v", headersSize(got), got, want)
@@ -379,7 +395,11 @@ func TestCoalescedPutsKeepTheirSpans(t *testing.T) {
 
 func TestTraceOfBatches(t *testing.T) {
 	inTrace(t, nil, func(b *bench, spans *collector) {
-		puts := []Put{{Queue: "q"}, {Queue: "q", Options: []PutOption{Header(headerParent, parentOfUser)}}, {Queue: "\xff"}}
+		puts := []Put{
+			{Queue: "q"},
+			{Queue: "q", Options: []PutOption{Header(tracing.HeaderParent, parentOfUser)}},
+			{Queue: "\xff"},
+		}
 		if _, err := b.client.PutBatch(b.t.Context(), puts); err == nil {
 			b.t.Fatal("a queue whose name is no text was taken")
 		}

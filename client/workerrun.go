@@ -261,13 +261,13 @@ func (s *workerRun) handle(work, finish context.Context, h *held) {
 		}
 		return
 	}
-	ctx, op := s.client.tracing.process(ctx, h.job)
+	ctx, op := s.client.tracer.Process(ctx, h.job.traced())
 	result := protected(ctx, s.handler, h.job)
-	op.end(failureOf(result))
+	op.End(failureOf(result))
 	if failed := (*attemptError)(nil); errors.As(result, &failed) {
 		s.worker.OnError(h.job, failed)
 	}
-	if err := s.finish(work, op.in(finish), h, result); err != nil && finish.Err() == nil {
+	if err := s.finish(work, op.In(finish), h, result); err != nil && finish.Err() == nil {
 		s.worker.OnError(h.job, err)
 	}
 }

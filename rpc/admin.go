@@ -12,14 +12,19 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // adminService answers belfry.v1.AdminService.
 type adminService struct {
-	*queueService
+	shardcall.Router
+	rules   *check.Rules
+	drain   *drain.Signal
 	cluster backend.Cluster
 	logger  *slog.Logger
 	backups *backups
@@ -27,9 +32,9 @@ type adminService struct {
 
 // CreateQueue implements AdminService.
 func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
-	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.node.ShardCount()))
+	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.Node.ShardCount()))
 	change := c.Settings("settings", req.GetSettings(), partitions)
 	requestID := c.RequestID(req.GetRequestId())
 	if c.Err != nil {
@@ -60,10 +65,10 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 // change itself is made: unreachable shards are pending, which does not fail the call. Neither does
 // a later deletion.
 func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	if held, ok := s.catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
+	if held, ok := s.Catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
-	witnesses, pending, err = s.configure(ctx, config.Name)
+	witnesses, pending, err = s.Configure(ctx, config.Name)
 	if err == nil {
 		return witnesses, pending, nil
 	}
@@ -71,16 +76,16 @@ func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig
 		return nil, nil, f
 	}
 	for p := range max(1, config.Partitions) {
-		pending = append(pending, s.shard(config.Name, p))
+		pending = append(pending, s.Shard(config.Name, p))
 	}
 	return nil, pending, nil
 }
 
 // mustNotExist returns QUEUE_EXISTS if the catalog or the home shard knows a queue.
 func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
-	if config, ok := s.catalog.Queue(queue); ok {
+	if config, ok := s.Catalog.Queue(queue); ok {
 		if config.Deleting() {
-			return beingDeleted(queue)
+			return shardcall.BeingDeleted(queue)
 		}
 		return existing(config.Name)
 	}
@@ -98,46 +103,9 @@ func existing(queue string) *fault.Error {
 	return f
 }
 
-// beingDeleted returns the fault of a call for a queue that is being deleted.
-func beingDeleted(queue string) *fault.Error {
-	f := fault.New(belfryv1.Reason_REASON_QUEUE_CHANGED)
-	f.Field, f.Message = "queue", "queue: "+queue+" is being deleted"
-	return f
-}
-
-// configure has the catalog update the shards of a queue. pending are the shards that it could not
-// reach.
-func (s *queueService) configure(ctx context.Context, queue string) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	done, err := s.catalog.Reconcile(ctx, queue)
-	if err != nil {
-		return nil, nil, fault.Of(err)
-	}
-	for _, w := range done.Witnesses {
-		witnesses = append(witnesses, wire.Witness(w))
-	}
-	return witnesses, done.Pending, nil
-}
-
-// reconcileForPut updates the shards of a queue from its record after one of them refused a put,
-// because the shard and the sender of the put knew the queue differently. The catalog has been
-// refreshed by then. reconcileForPut reports whether the put may be routed again.
-func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
-	config, ok := s.catalog.Queue(put.Queue)
-	switch {
-	case !ok:
-		return put.Partitions != 1 // it was routed by a record that is gone
-	case put.Partitions != config.Partitions && !config.Deleting():
-		return true // it was routed by an older record
-	case config.Deleting():
-		return false
-	}
-	_, pending, err := s.configure(ctx, put.Queue)
-	return err == nil && len(pending) == 0
-}
-
 // UpdateQueue implements AdminService.
 func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if req.GetSettings() == nil {
 		c.Fail(fault.Invalid("settings", "at least one setting is required"))
@@ -145,15 +113,15 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := s.refresh(ctx); err != nil { // limits are checked against the number of partitions
+	if err := s.Refresh(ctx); err != nil { // limits are checked against the number of partitions
 		return nil, err
 	}
-	change := c.Settings("settings", req.GetSettings(), s.partitions(queue))
+	change := c.Settings("settings", req.GetSettings(), s.Partitions(queue))
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if s.deleting(queue) {
-		return nil, beingDeleted(queue)
+	if s.Deleting(queue) {
+		return nil, shardcall.BeingDeleted(queue)
 	}
 	if err := s.mustExist(ctx, queue); err != nil {
 		return nil, err
@@ -177,9 +145,9 @@ func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueu
 // that format. Only the shards of a queue know it. If the home shard cannot be asked, or need not
 // be, createdIn returns the format of the cluster.
 func (s *adminService) createdIn(ctx context.Context, config *backend.QueueConfig, pending []uint32) fsm.Format {
-	home := s.shard(config.Name, 0)
+	home := s.Shard(config.Name, 0)
 	if len(config.Settings.RetryDelays) == 0 && !slices.Contains(pending, home) {
-		if r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {
+		if r, _, err := s.Node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {
 			return r.Queues[0].Format
 		}
 	}
@@ -188,7 +156,7 @@ func (s *adminService) createdIn(ctx context.Context, config *backend.QueueConfi
 
 // mustExist returns QUEUE_NOT_FOUND if neither the catalog nor the home shard knows a queue.
 func (s *adminService) mustExist(ctx context.Context, queue string) error {
-	if _, ok := s.catalog.Queue(queue); ok {
+	if _, ok := s.Catalog.Queue(queue); ok {
 		return nil
 	}
 	exists, err := s.existsUnrecorded(ctx, queue)
@@ -203,17 +171,17 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 
 // GetQueue implements AdminService.
 func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
-	c := s.checker(ctx, tokens.View)
+	c := s.rules.Request(ctx, tokens.View)
 	queue := c.Queue("queue", req.GetQueue())
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	from := reader{s.router, req.GetStale()}
-	if err := from.learn(ctx, queue); err != nil {
+	from := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}
+	if err := from.Learn(ctx, queue); err != nil {
 		return nil, err
 	}
-	shards := s.shards(queue)
-	readings, witnesses, err := from.readAll(ctx, shards, func(int) fsm.Query { return &fsm.QueueQuery{Queue: queue} })
+	shards := s.Shards(queue)
+	readings, witnesses, err := from.ReadAll(ctx, shards, func(int) fsm.Query { return &fsm.QueueQuery{Queue: queue} })
 	if err != nil {
 		return nil, err
 	}
@@ -233,8 +201,8 @@ func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueReque
 // queuePart is the part of a queue that one shard holds.
 type queuePart struct {
 	fsm.Queue
-	// asOf is the shard's time: counts are exact as of it. Ages and pauses are computed from now,
-	// which is not before asOf.
+	// AsOf is the shard's time: counts are exact as of it. Ages and pauses are computed from now,
+	// which is not before AsOf.
 	asOf, now fsm.Time
 }
 
@@ -313,7 +281,7 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 
 // PurgeQueue implements AdminService.
 func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
 	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
 	if len(req.GetStates()) > 0 {
@@ -334,14 +302,14 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	if left == 0 {
 		left = 1 << 62
 	}
-	if err := (reader{router: s.router}).learn(ctx, queue); err != nil {
+	if err := (shardcall.Reader{Router: s.Router}).Learn(ctx, queue); err != nil {
 		return nil, err
 	}
-	done, err := s.inShards(ctx, s.shards(queue), requestID, left, func(most uint32) fsm.Command {
+	done, err := s.InShards(ctx, s.Shards(queue), requestID, left, func(most uint32) fsm.Command {
 		return &fsm.Purge{Queue: queue, States: states, Max: most}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.PurgeQueueResponse{Purged: wire.Count(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.PurgeQueueResponse{Purged: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
 }

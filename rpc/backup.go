@@ -35,16 +35,16 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 	for i := range v.shards {
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
-	shards := uint32(s.node.ShardCount()) //nolint:gosec // bounded by node
-	header := &backup.Header{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.now().UnixNano()), Shards: shards, Parts: shards}
+	shards := uint32(s.Node.ShardCount()) //nolint:gosec // bounded by node
+	header := &backup.Header{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.rules.Now().UnixNano()), Shards: shards, Parts: shards}
 	_, _ = rand.Read(header.ID[:]) // never fails
-	b := &backupCall{source: s.node, queues: s.catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
+	b := &backupCall{source: s.Node, queues: s.Catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
 	err := s.backUp(ctx, b)
 	if err != nil && s.drain.HasStarted() {
 		return fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
 	}
 	if err == nil {
-		s.backups.sent(s.now())
+		s.backups.sent(s.rules.Now())
 	}
 	return err
 }

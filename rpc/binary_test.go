@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -96,7 +97,7 @@ func pairOf(t testing.TB, b codec.Bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			router: router{node: n, catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
+			Router: shardcall.Router{Node: n, Catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
 			fastPath: fastPath{codec: codec.Binary{Bounds: b}}, // and one request at a time, so that both do everything in the same order
 		}
 	}
@@ -156,7 +157,7 @@ func (p *pair) same(method string, request []byte) proto.Message {
 	if diff := cmp.Diff(faultText(wantErr), faultText(err)); diff != "" {
 		p.Fatalf("%s %x: the errors differ (-slow +fast):\n%s", method, request, diff)
 	}
-	for i := range p.plain.node.ShardCount() {
+	for i := range p.plain.Node.ShardCount() {
 		if machineOf(p.plain, i).Digest() != machineOf(p.fast, i).Digest() {
 			p.Fatalf("%s %x: shard %d holds something else", method, request, i)
 		}
@@ -177,7 +178,7 @@ func (p *pair) same(method string, request []byte) proto.Message {
 }
 
 func machineOf(s *queueService, shard int) *machine.Machine {
-	n, _ := s.node.(*memoryNode)
+	n, _ := s.Node.(*memoryNode)
 	return n.shards[shard].machine
 }
 

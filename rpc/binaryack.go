@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -33,24 +34,24 @@ func (s *queueService) ackBatchBytes(ctx context.Context, request, dst []byte) (
 	s.auditEntries(ctx, belfryv1connect.QueueServiceAckBatchProcedure, c.Permissions.Refusals())
 	s.ackAll(ctx, requestID, b)
 	dst, err := appendAcks(dst, b.answers)
-	if err == nil && !anyFault(b.answers) { // as in putBatch.failed
+	if err == nil && !shardcall.AnyFault(b.answers) { // as in putBatch.failed
 		b.release(&s.fastPath.acks)
 	}
 	return dst, err
 }
 
 // appendAcks is appendPuts for acks.
-func appendAcks(dst []byte, answers []answer) ([]byte, error) {
+func appendAcks(dst []byte, answers []shardcall.Answer) ([]byte, error) {
 	var w wire.AckWriter
 	for i := range answers {
-		if f := answers[i].fault; f != nil {
+		if f := answers[i].Fault; f != nil {
 			var err error
 			if dst, err = wire.AppendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		dst = w.Append(dst, answers[i].request, answers[i].entry)
+		dst = w.Append(dst, answers[i].Request, answers[i].Entry)
 	}
 	return dst, nil
 }
@@ -58,8 +59,8 @@ func appendAcks(dst []byte, answers []answer) ([]byte, error) {
 // ackBatch holds the parts of a batch of acks, like putBatch.
 type ackBatch struct {
 	acks     []fsm.Ack
-	answers  []answer
-	commands []routedCommand
+	answers  []shardcall.Answer
+	commands []shardcall.Command
 	leases   wire.LeaseReader
 }
 
@@ -102,12 +103,12 @@ func (b *ackBatch) read(c *check.Request, data []byte) (requestID string, ok boo
 
 // add adds a lease, or the fault of one that is invalid or not allowed.
 func (b *ackBatch) add(c *check.Request, token []byte) {
-	var a answer
+	var a shardcall.Answer
 	ref, err := b.leases.Parse(token)
 	if err != nil || !c.Permissions.Allows(ref.Queue) {
 		entry := c.Another()
 		entry.Lease("lease", string(token))
-		a.fault = entry.Err
+		a.Fault = entry.Err
 	}
 	b.acks, b.answers = append(b.acks, fsm.Ack{Ref: ref}), append(b.answers, a)
 }
@@ -119,14 +120,14 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 	var shard uint32
 	for i := range b.acks {
 		ack := &b.acks[i]
-		if b.answers[i].fault != nil {
+		if b.answers[i].Fault != nil {
 			continue
 		}
 		if last == nil || last.Queue != ack.Queue || last.Partition != ack.Partition { // the hash is most of the work, as with puts
-			shard = s.shard(ack.Queue, ack.Partition)
+			shard = s.Shard(ack.Queue, ack.Partition)
 		}
 		last = ack
-		b.commands = append(b.commands, routedCommand{shard: shard, position: i, command: ack})
+		b.commands = append(b.commands, shardcall.Command{Shard: shard, Position: i, Command: ack})
 	}
-	s.proposeRouted(ctx, requestID, b.commands, byNamespace, b.answers)
+	s.ProposeRouted(ctx, requestID, b.commands, shardcall.ByNamespace, b.answers)
 }

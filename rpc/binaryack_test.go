@@ -72,7 +72,7 @@ func TestAcksGoToTheirShards(t *testing.T) {
 	s := newPair(t).fast
 	acks, shards := &belfryv1.AckBatchRequest{}, []uint32{}
 	for _, ref := range []fsm.Ref{{Queue: "wide"}, {Queue: "wide", Partition: 1}, {Queue: "wide", Partition: 1}, {Queue: "a", Partition: 1}, {Queue: "b", Partition: 1}, {Queue: "wide"}} {
-		acks.Leases, shards = append(acks.Leases, wire.FormatLease(ref)), append(shards, s.shard(ref.Queue, ref.Partition))
+		acks.Leases, shards = append(acks.Leases, wire.FormatLease(ref)), append(shards, s.Shard(ref.Queue, ref.Partition))
 	}
 	data, err := s.ackBatchBytes(t.Context(), encode(t, acks), nil)
 	res := &belfryv1.AckBatchResponse{}

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -46,7 +47,7 @@ func (s *queueService) putBatchBytes(ctx context.Context, request, dst []byte) (
 func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 	var w wire.PutWriter
 	for i := range b.answers {
-		if f := b.answers[i].fault; f != nil {
+		if f := b.answers[i].Fault; f != nil {
 			var err error
 			if dst, err = wire.AppendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
@@ -54,7 +55,7 @@ func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 			continue
 		}
 		a := &b.answers[i]
-		dst = w.Append(dst, b.puts[i].ID, a.result, a.request, a.entry)
+		dst = w.Append(dst, b.puts[i].ID, a.Result, a.Request, a.Entry)
 	}
 	return dst, nil
 }
@@ -64,8 +65,8 @@ func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 type putBatch struct {
 	all      []fsm.Put
 	puts     []*fsm.Put // in all; nil for an entry that already has its fault
-	answers  []answer
-	commands []routedCommand
+	answers  []shardcall.Answer
+	commands []shardcall.Command
 	bodies   []byte
 	// queue is the first queue that the call names. several is set if the call names another.
 	queue   string
@@ -81,16 +82,16 @@ func (b *putBatch) name(queue string) {
 }
 
 // split says how the call is split within a shard: by queue if it names several, else by namespace.
-func (b *putBatch) split() split {
+func (b *putBatch) split() shardcall.Split {
 	if b.several {
-		return byQueue
+		return shardcall.ByQueue
 	}
-	return byNamespace
+	return shardcall.ByNamespace
 }
 
 // grow makes room for one more put.
 func (b *putBatch) grow() *fsm.Put {
-	b.answers = append(b.answers, answer{})
+	b.answers = append(b.answers, shardcall.Answer{})
 	if n := len(b.all); n < cap(b.all) {
 		b.all = b.all[:n+1] // release and append leave the zero put there
 	} else {
@@ -101,7 +102,7 @@ func (b *putBatch) grow() *fsm.Put {
 
 // failed reports whether an entry has a fault. The memory of such a batch is not reused: the node
 // may still hold the commands of a call that it gave up.
-func (b *putBatch) failed() bool { return anyFault(b.answers) }
+func (b *putBatch) failed() bool { return shardcall.AnyFault(b.answers) }
 
 // release returns the memory to the pool.
 func (b *putBatch) release(to *sync.Pool) {
@@ -176,7 +177,7 @@ func (r *putReader) read() bool {
 	b := r.batch
 	for i := range b.all {
 		put := &b.all[i]
-		if b.answers[i].fault != nil {
+		if b.answers[i].Fault != nil {
 			put = nil
 		}
 		b.puts = append(b.puts, put)
@@ -202,7 +203,7 @@ func (r *putReader) entry(data []byte) (size int, ok bool) {
 	}
 	*put = fsm.Put{}
 	r.batch.name(job.GetQueue())
-	size, r.batch.answers[len(r.batch.answers)-1].fault = r.check.Entry(&job, put)
+	size, r.batch.answers[len(r.batch.answers)-1].Fault = r.check.Entry(&job, put)
 	return size, true
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // wrongPuts are jobs in which something is wrong, or at a limit.
@@ -130,7 +131,7 @@ func TestJobsByHand(t *testing.T) {
 func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p := newPair(t)
 	for _, s := range []*queueService{p.fast, p.plain} {
-		c, _ := s.catalog.(*memoryCatalog)
+		c, _ := s.Catalog.(*memoryCatalog)
 		for i, queue := range []string{"wide", "going"} {
 			partitions := []uint32{3, 1}[i]
 			config, err := c.CreateQueue(t.Context(), queue, partitions, fsm.Settings{MaxJobs: 4})
@@ -138,11 +139,11 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 				t.Fatal(err)
 			}
 			for partition := range partitions {
-				answers := s.proposeAll(t.Context(), s.shard(queue, partition), "", []fsm.Command{
+				answers := s.ProposeAll(t.Context(), s.Shard(queue, partition), "", []fsm.Command{
 					&fsm.Open{Queue: queue, Partition: partition, Partitions: partitions},
 					&fsm.Configure{Queue: queue, Partition: partition, Partitions: partitions, Version: config.Version, Settings: config.Settings},
 				})
-				if anyFault(answers) {
+				if shardcall.AnyFault(answers) {
 					t.Fatal(answers)
 				}
 			}

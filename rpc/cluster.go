@@ -19,7 +19,7 @@ func (s *adminService) GetCluster(ctx context.Context, _ *belfryv1.GetClusterReq
 
 // DrainNode implements AdminService.
 func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	c.Incarnation(req.GetIncarnation())
 	if c.Err != nil {
@@ -62,7 +62,7 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend
 
 // RemoveNode implements AdminService.
 func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	c.Incarnation(req.GetIncarnation())
 	if req.GetName() == "" {
@@ -90,11 +90,11 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 
 // TransferLeader implements AdminService.
 func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	shard := req.GetShard()
-	if int64(shard) >= int64(s.node.ShardCount()) {
-		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.node.ShardCount()-1))
+	if int64(shard) >= int64(s.Node.ShardCount()) {
+		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.Node.ShardCount()-1))
 	}
 	if c.Err != nil {
 		return nil, c.Err

@@ -14,7 +14,7 @@ import (
 
 // UpdateCluster implements AdminService.
 func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	want := backend.ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {

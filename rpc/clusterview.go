@@ -45,7 +45,7 @@ type groupView struct {
 
 // look asks all nodes for their state.
 func (s *adminService) look(ctx context.Context) *clusterView {
-	status := s.node.Status()
+	status := s.Node.Status()
 	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*backend.Member{}}
 	v.factor, v.votersWanted = v.settings.Factor, s.cluster.VotersWanted()
 	v.members, v.moves = s.cluster.Members(ctx)
@@ -62,7 +62,7 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 			groups[g.Group], held[g.Group][m.ServerID] = append(groups[g.Group], m), g
 		}
 	}
-	for shard := range s.node.ShardCount() {
+	for shard := range s.Node.ShardCount() {
 		name := backend.ShardGroup(shard)
 		g := newGroupView(groups[name], held[name])
 		g.Shard = uint32(shard)

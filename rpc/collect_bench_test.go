@@ -36,7 +36,7 @@ func benchmarkCollect(b *testing.B, jobs int) {
 	if _, err := p.service.PutBatch(b.Context(), batch); err != nil {
 		b.Fatal(err)
 	}
-	reply, err := p.service.node.Do(b.Context(), 0, p.request(step{queues: p.queues}))
+	reply, err := p.service.Node.Do(b.Context(), 0, p.request(step{queues: p.queues}))
 	if err != nil {
 		b.Fatal(err)
 	}

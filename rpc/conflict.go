@@ -25,7 +25,7 @@ const conflictWait = 200 * time.Millisecond
 func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	var conflicts []int
 	for i, put := range b.puts {
-		f := b.answers[i].fault
+		f := b.answers[i].Fault
 		if put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_JOB_EXISTS && f.Shard != nil && len(conflicts) < conflictsNamedMax {
 			conflicts = append(conflicts, i)
 		}
@@ -38,9 +38,9 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	defer cancel()
 	var reads sync.WaitGroup
 	for _, i := range conflicts {
-		put, f := b.puts[i], b.answers[i].fault
+		put, f := b.puts[i], b.answers[i].Fault
 		reads.Go(func() {
-			r, _, err := s.node.Query(ctx, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
+			r, _, err := s.Node.Query(ctx, *f.Shard, &fsm.JobQuery{Queue: put.Queue, ID: put.ID, Ended: true})
 			if err == nil && len(r.Jobs) > 0 {
 				sees := refused == nil && consumer.Allows(put.Queue)
 				f.Message = conflictText(put, &r.Jobs[0], sees)

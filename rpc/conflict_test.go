@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // TestConflictNamesTheField: a put that is not the same as the first of its id is told in what, while the job is held.
@@ -123,12 +124,12 @@ func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Read
 func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &silentNode{}
-		s := &queueService{router: router{node: n}, authorizer: &auth.Authorizer{}}
+		s := &queueService{Router: shardcall.Router{Node: n}, authorizer: &auth.Authorizer{}}
 		conflicts := func() *putBatch {
-			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]answer, 10)}
+			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]shardcall.Answer, 10)}
 			for i := range b.puts {
-				b.puts[i], b.answers[i].fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
-				b.answers[i].fault.Shard = new(uint32)
+				b.puts[i], b.answers[i].Fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
+				b.answers[i].Fault.Shard = new(uint32)
 			}
 			return b
 		}

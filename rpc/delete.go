@@ -16,16 +16,16 @@ import (
 // were put meanwhile, and deletes the record. The mark stops further puts, so the deletion
 // terminates.
 func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := s.refresh(ctx); err != nil { // the record, if there is one, decides what to delete
+	if err := s.Refresh(ctx); err != nil { // the record, if there is one, decides what to delete
 		return nil, err
 	}
-	config, recorded := s.catalog.Queue(queue)
-	done, err := s.inShards(ctx, s.shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
+	config, recorded := s.Catalog.Queue(queue)
+	done, err := s.InShards(ctx, s.Shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
 		return &fsm.DeleteQueue{Queue: queue}
 	})
 	var f *fault.Error
@@ -36,25 +36,25 @@ func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueu
 		return nil, err
 	}
 	newer := false
-	if recorded && done.replayed && !config.Deleting() {
+	if recorded && done.Replayed && !config.Deleting() {
 		if newer, err = s.existsUnrecorded(ctx, queue); err != nil {
 			return nil, err
 		}
 	}
 	if recorded && !newer {
-		if err := s.catalog.DeleteQueue(ctx, queue); err != nil {
+		if err := s.Catalog.DeleteQueue(ctx, queue); err != nil {
 			return nil, fault.Of(err)
 		}
 	}
-	return &belfryv1.DeleteQueueResponse{Purged: wire.Count(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.DeleteQueueResponse{Purged: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
 }
 
 // existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer
 // came from memory must not delete such a queue: it was created after the first deletion, which
 // empties the home shard before it removes the record.
 func (s *adminService) existsUnrecorded(ctx context.Context, queue string) (exists bool, err error) {
-	home := s.shard(queue, 0)
-	r, _, err := s.node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
+	home := s.Shard(queue, 0)
+	r, _, err := s.Node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
 	if err != nil {
 		return false, fault.OfShard(home, err)
 	}

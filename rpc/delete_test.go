@@ -59,7 +59,7 @@ func TestALateRepairOpensNothing(t *testing.T) {
 	put := &fsm.Put{Queue: "wide", Partitions: 3}
 	queues := s.server.handler.queues
 	s.catalog.mark("wide")
-	if _, _, err := queues.configure(t.Context(), config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
+	if _, _, err := queues.Configure(t.Context(), config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
 		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
 	}
 	if queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {

@@ -91,7 +91,7 @@ func serveFar(t *testing.T) (*farNode, *queueService) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := s.handler.queues.configure(t.Context(), config.Name); err != nil {
+		if _, _, err := s.handler.queues.Configure(t.Context(), config.Name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/metrics"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -186,10 +187,15 @@ func newHandler(cfg Config) (*handler, error) {
 	h.bodies = &inbound.Limiter{Limits: &h.limits, InFlight: &h.bodyBytesInFlight, Observe: sizes.observe}
 	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	h.queues = &queueService{
-		router: router{node: cfg.Node, catalog: cfg.Catalog}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer, partsAtOnce: partsAtOnce,
+		Router: shardcall.Router{Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce}, limits: cfg.Limits, now: cfg.Now,
+		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer,
 	}
-	admin := &adminService{queueService: h.queues, cluster: cfg.Cluster, logger: cfg.Logger, backups: backups}
+	admin := &adminService{
+		Router:  h.queues.Router,
+		rules:   &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer},
+		drain:   h.drain,
+		cluster: cfg.Cluster, logger: cfg.Logger, backups: backups,
+	}
 	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)

@@ -1,9 +1,7 @@
 package rpc
 
 import (
-	"cmp"
 	"context"
-	"encoding/base64"
 	"slices"
 
 	"github.com/belfrydb/belfry/access/tokens"
@@ -12,6 +10,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -29,18 +28,18 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	}
 	query.DueAfter = c.ListTime("dueAfter", req.GetDueAfter())
 	query.DueBefore = c.ListTime("dueBefore", req.GetDueBefore())
-	from := reader{s.router, req.GetStale()}
+	from := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}
 	if c.Err == nil {
-		if err := from.learn(ctx, query.Queue); err != nil {
+		if err := from.Learn(ctx, query.Queue); err != nil {
 			return nil, err
 		}
 	}
-	shards := s.shards(query.Queue)
+	shards := s.Shards(query.Queue)
 	cursors := c.Cursors("pageToken", req.GetPageToken(), &query, len(shards))
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	readings, witnesses, err := from.readAll(ctx, shards, func(i int) fsm.Query {
+	readings, witnesses, err := from.ReadAll(ctx, shards, func(i int) fsm.Query {
 		page := query
 		page.After = cursors[i]
 		return &page
@@ -48,7 +47,7 @@ func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*be
 	if err != nil {
 		return nil, err
 	}
-	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: asOf(readings...)}
+	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: shardcall.AsOf(readings...)}
 	jobs, more := mergePages(readings, cursors, query.Max)
 	out.Jobs = wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...)
 	if more {
@@ -79,63 +78,4 @@ func mergePages(pages []fsm.Reading, cursors []fsm.Cursor, most int) (jobs []fsm
 		pages[next].Jobs = pages[next].Jobs[1:]
 	}
 	return jobs, slices.ContainsFunc(pages, func(p fsm.Reading) bool { return p.More || len(p.Jobs) > 0 })
-}
-
-// ListQueues implements AdminService.
-func (s *adminService) ListQueues(ctx context.Context, req *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
-	c := s.checker(ctx, tokens.View)
-	most := c.Page("pageSize", req.GetPageSize())
-	if len(req.GetPrefix()) > s.limits.QueueBytesMax {
-		c.Fail(fault.TooLarge("prefix", len(req.GetPrefix()), s.limits.QueueBytesMax))
-	}
-	after := c.QueueToken("pageToken", req.GetPageToken())
-	if c.Err != nil {
-		return nil, c.Err
-	}
-	all := make([]uint32, s.node.ShardCount())
-	for i := range all {
-		all[i] = uint32(i)
-	}
-	out := &belfryv1.ListQueuesResponse{Stale: req.GetStale()}
-	var due fsm.Due
-	for _, names := range c.Permissions.NamesUnder(req.GetPrefix()) {
-		query := &fsm.QueuesQuery{Prefix: names.Prefix, After: after, Max: most + 1 - len(out.Queues)}
-		if names.One {
-			query.Max = 1 // the queue comes first, if it exists
-		}
-		readings, _, err := reader{s.router, req.GetStale()}.readAll(ctx, all, func(int) fsm.Query { return query })
-		if err != nil {
-			return nil, err
-		}
-		parts := queueParts(readings)
-		slices.SortStableFunc(parts, func(a, b queuePart) int { return cmp.Compare(a.Name, b.Name) })
-		for len(parts) > 0 && (!names.One || parts[0].Name == names.Prefix) {
-			n := 1
-			for n < len(parts) && parts[n].Name == parts[0].Name {
-				n++
-			}
-			if len(out.Queues) == most {
-				out.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(out.Queues[most-1].GetName()))
-				out.Due = wire.DueHistogram(&due)
-				return out, nil
-			}
-			out.Queues = append(out.Queues, s.listed(parts[:n], &due))
-			parts = parts[n:]
-		}
-	}
-	out.Due = wire.DueHistogram(&due)
-	return out, nil
-}
-
-// listed sums up the parts of a queue for a list. It adds the due times of the queue's jobs to all,
-// which has those of all queues in the list.
-func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
-	var due fsm.Due
-	for i := range parts {
-		wire.AddDueSums(&due, &parts[i].Due)
-		wire.AddDue(all, &parts[i].Due)
-	}
-	out := s.wireQueue(parts)
-	out.Due = wire.DueSums(&due)
-	return out
 }

@@ -141,7 +141,7 @@ func TestFiguresAreOfNow(t *testing.T) {
 		"oldest_ready_timestamp_seconds": float64(logged.Add(time.Minute).Unix()),
 		"dedup_window_seconds":           fsm.DefaultDedupWindow.Seconds(),
 	} {
-		want := fmt.Sprintf(`belfry_queue_%s{queue="a",shard="%d"} %v`, name, s.server.handler.queues.shard("a", 0), value)
+		want := fmt.Sprintf(`belfry_queue_%s{queue="a",shard="%d"} %v`, name, s.server.handler.queues.Shard("a", 0), value)
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in the metrics", want)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // memoryCatalog is a catalog in memory. It keeps neither tokens nor requests.
@@ -99,24 +100,24 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backen
 	defer c.opening.RUnlock()
 	config, ok := c.Queue(name)
 	if !ok || config.Deleting() {
-		return backend.Reconciled{}, beingDeleted(name)
+		return backend.Reconciled{}, shardcall.BeingDeleted(name)
 	}
-	s := &queueService{router: router{node: c.node, catalog: c}}
+	s := &queueService{Router: shardcall.Router{Node: c.node, Catalog: c}}
 	partitions := max(1, config.Partitions)
 	for p := range partitions {
-		shard := s.shard(name, p)
-		answers := s.proposeAll(ctx, shard, "", []fsm.Command{
+		shard := s.Shard(name, p)
+		answers := s.ProposeAll(ctx, shard, "", []fsm.Command{
 			&fsm.Open{Queue: name, Partition: p, Partitions: partitions},
 			&fsm.Configure{Queue: name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone()},
 		})
-		if f := answers[1].fault; f != nil {
+		if f := answers[1].Fault; f != nil {
 			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != fault.New(belfryv1.Reason_REASON_NO_LEADER).Code() {
 				return backend.Reconciled{}, f
 			}
 			done.Pending, err = append(done.Pending, shard), errors.Join(err, f)
 			continue
 		}
-		w := answers[1].witness()
+		w := answers[1].Witness()
 		done.Witnesses = append(done.Witnesses, node.Witness{
 			Shard: w.GetShard(), Term: w.GetTerm(), Index: w.GetIndex(), Entry: w.GetEntry(), Time: fsm.Time(w.GetTime().AsTime().UnixNano()),
 		})

@@ -19,7 +19,7 @@ const (
 
 // SetNamespace implements AdminService.
 func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	c.RequestID(req.GetRequestId())
 	var set [node.Limits]bool
@@ -67,7 +67,7 @@ func wireNamespace(n *backend.Namespace) *belfryv1.Namespace {
 
 // GetNamespace implements AdminService.
 func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	if c.Err != nil {
 		return nil, c.Err
@@ -78,7 +78,7 @@ func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamesp
 			out.Namespace = wireNamespace(&n)
 		}
 	}
-	page := &belfryv1.ListQueuesRequest{Prefix: name + "/", PageSize: int32(s.limits.PageMax)}
+	page := &belfryv1.ListQueuesRequest{Prefix: name + "/", PageSize: int32(s.rules.Limits.PageMax)}
 	for {
 		queues, err := s.ListQueues(ctx, page)
 		if err != nil {
@@ -108,7 +108,7 @@ func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesR
 
 // DeleteNamespace implements AdminService.
 func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	c.RequestID(req.GetRequestId())
 	if c.Err != nil {

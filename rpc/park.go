@@ -95,7 +95,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 	err := p.collectParked(ctx, arrived)
 	if err != nil && len(arrived) < len(steps) {
 		// A shard that has not answered may have granted jobs, whatever the others refused.
-		return worseError(err, p.service.faultAt(arrived[0].shard, node.ErrUnknownOutcome))
+		return worseError(err, p.service.FaultAt(arrived[0].shard, node.ErrUnknownOutcome))
 	}
 	return err
 }
@@ -108,7 +108,7 @@ const againMax = 2 * time.Second
 func (p *poll) waitInShard(ctx context.Context, st step, wait node.Wait) parked {
 	over := time.Now().Add(wait.For)
 	for pause := time.Duration(0); ; {
-		reply, err := p.service.node.Reserve(ctx, st.shard, p.request(st), wait)
+		reply, err := p.service.Node.Reserve(ctx, st.shard, p.request(st), wait)
 		ended := parked{shard: st.shard, reply: reply, err: err}
 		if wait.For = time.Until(over); err == nil || wait.For <= 0 || !passes(err) {
 			return ended
@@ -133,7 +133,7 @@ func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 	var failed error
 	for _, r := range arrived {
 		if r.err != nil {
-			failed = worseError(failed, p.service.faultAt(r.shard, r.err))
+			failed = worseError(failed, p.service.FaultAt(r.shard, r.err))
 		} else {
 			failed = worseError(failed, p.collect(r.shard, r.reply))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -185,9 +186,9 @@ func (p *poll) shouldRetry(ctx context.Context, until time.Time) bool {
 // beginAttempt waits until this attempt may run, at the leader of the first shard concerned. All
 // attempts at the request meet there, through whichever nodes they come.
 func (p *poll) beginAttempt(ctx context.Context, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
-	shard := p.service.shard(p.queues[0], 0)
-	if newer, end, err = p.service.node.LockRequest(ctx, shard, p.name(), wait); err != nil {
-		return nil, nil, p.service.faultAt(shard, err)
+	shard := p.service.Shard(p.queues[0], 0)
+	if newer, end, err = p.service.Node.LockRequest(ctx, shard, p.name(), wait); err != nil {
+		return nil, nil, p.service.FaultAt(shard, err)
 	}
 	return newer, end, nil
 }
@@ -238,7 +239,7 @@ func (p *poll) offered(ctx context.Context, steps []step, wait time.Duration) []
 	offers := make([]offer, len(steps))
 	var group sync.WaitGroup
 	for i, st := range steps {
-		group.Go(func() { offers[i].some, offers[i].err = p.service.node.Offers(ctx, st.shard, st.queues) })
+		group.Go(func() { offers[i].some, offers[i].err = p.service.Node.Offers(ctx, st.shard, st.queues) })
 	}
 	group.Wait()
 	var some, silent []step
@@ -267,7 +268,7 @@ func passes(err error) bool {
 func (p *poll) steps() []step {
 	var steps []step
 	for i, queue := range p.queues {
-		shards := p.service.shards(queue)
+		shards := p.service.Shards(queue)
 		if len(shards) == 1 && len(steps) > 0 && steps[len(steps)-1].shard == shards[0] && p.single(steps[len(steps)-1]) {
 			last := &steps[len(steps)-1]
 			last.queues = append(last.queues, queue)
@@ -290,14 +291,14 @@ func (p *poll) steps() []step {
 
 // single reports whether the queues of a step have one partition each. Only such queues may be
 // together in a step.
-func (p *poll) single(st step) bool { return p.service.partitions(st.queues[0]) == 1 }
+func (p *poll) single(st step) bool { return p.service.Partitions(st.queues[0]) == 1 }
 
 // parkSteps returns the Reserves of the second round: one for each shard concerned, with all its
 // queues in order.
 func (p *poll) parkSteps() []step {
 	var steps []step
 	for _, queue := range p.queues {
-		for _, shard := range p.service.shards(queue) {
+		for _, shard := range p.service.Shards(queue) {
 			i := slices.IndexFunc(steps, func(st step) bool { return st.shard == shard })
 			if i < 0 {
 				steps, i = append(steps, step{shard: shard, key: "#w." + strconv.Itoa(int(shard))}), len(steps)
@@ -323,9 +324,9 @@ func (p *poll) reserveStep(ctx context.Context, st step, wait time.Duration) err
 	if wait > 0 {
 		until.Stop = p.stop
 	}
-	reply, err := p.service.node.Reserve(ctx, st.shard, p.request(st), until)
+	reply, err := p.service.Node.Reserve(ctx, st.shard, p.request(st), until)
 	if err != nil {
-		return p.service.faultAt(st.shard, err)
+		return p.service.FaultAt(st.shard, err)
 	}
 	return p.collect(st.shard, reply)
 }
@@ -346,7 +347,7 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 	for i, st := range all {
 		group.Go(func() {
 			a := &answers[i]
-			a.reading, a.witness, a.err = p.service.node.Query(ctx, st.shard, codec.RecallOf(p.request(st)))
+			a.reading, a.witness, a.err = p.service.Node.Query(ctx, st.shard, codec.RecallOf(p.request(st)))
 		})
 	}
 	group.Wait()
@@ -356,7 +357,7 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 			continue
 		}
 		if a.err != nil {
-			return p.service.faultAt(st.shard, a.err)
+			return p.service.FaultAt(st.shard, a.err)
 		}
 		if len(a.reading.Jobs) == 0 && a.reading.Code == fsm.OK {
 			continue
@@ -416,9 +417,9 @@ func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 	defer cancel()
-	commands := make([]routedCommand, len(refs))
+	commands := make([]shardcall.Command, len(refs))
 	for i, ref := range refs {
-		commands[i] = routedCommand{shard: s.shard(ref.Queue, ref.Partition), position: i, command: &fsm.Release{Ref: ref}}
+		commands[i] = shardcall.Command{Shard: s.Shard(ref.Queue, ref.Partition), Position: i, Command: &fsm.Release{Ref: ref}}
 	}
-	s.proposeRouted(ctx, "", commands, byNamespace, make([]answer, len(refs)))
+	s.ProposeRouted(ctx, "", commands, shardcall.ByNamespace, make([]shardcall.Answer, len(refs)))
 }

@@ -15,7 +15,7 @@ type pollInterrupts struct {
 func (p *pollInterrupts) nextInterrupt(service *queueService) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	altered := service.catalog.Altered()
+	altered := service.Catalog.Altered()
 	if altered == nil {
 		return service.drain.Started
 	}

@@ -72,19 +72,19 @@ func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 	first, other := poll(queues...), poll("other")
 	parked := time.NewTimer(10 * time.Second)
 	<-parked.C
-	if _, err := service.catalog.CreateQueue(t.Context(), "new", 4, fsm.Settings{}); err != nil {
+	if _, err := service.Catalog.CreateQueue(t.Context(), "new", 4, fsm.Settings{}); err != nil {
 		t.Fatal(err)
 	}
-	home := service.shard("new", 0)
+	home := service.Shard("new", 0)
 	for partition := range uint32(4) {
-		shard := service.shard("new", partition)
+		shard := service.Shard("new", partition)
 		if shard == home {
 			continue
 		}
 		put := &fsm.Put{Queue: "new", Partition: partition, Partitions: 4, ID: "x"}
 		open := &fsm.Open{Queue: "new", Partition: partition, Partitions: 4}
-		for _, a := range service.proposeAll(t.Context(), shard, "", []fsm.Command{open, put}) {
-			if a.fault != nil || a.result.Code != fsm.OK {
+		for _, a := range service.ProposeAll(t.Context(), shard, "", []fsm.Command{open, put}) {
+			if a.Fault != nil || a.Result.Code != fsm.OK {
 				t.Fatalf("%+v", a)
 			}
 		}

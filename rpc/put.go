@@ -11,6 +11,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -23,10 +24,10 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	b := &putBatch{queue: req.GetQueue(), puts: []*fsm.Put{put}, answers: make([]answer, 1)}
+	b := &putBatch{queue: req.GetQueue(), puts: []*fsm.Put{put}, answers: make([]shardcall.Answer, 1)}
 	s.putAll(ctx, requestID, b)
-	if b.answers[0].fault != nil {
-		return nil, b.answers[0].fault
+	if b.answers[0].Fault != nil {
+		return nil, b.answers[0].Fault
 	}
 	return wirePut(put, &b.answers[0]), nil
 }
@@ -39,7 +40,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	b := &putBatch{answers: make([]answer, len(req.GetJobs())), puts: make([]*fsm.Put, len(req.GetJobs()))}
+	b := &putBatch{answers: make([]shardcall.Answer, len(req.GetJobs())), puts: make([]*fsm.Put, len(req.GetJobs()))}
 	sum := 0
 	for i, job := range req.GetJobs() {
 		put := &fsm.Put{}
@@ -48,7 +49,7 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 		if sum += size; sum > s.limits.BatchBytesMax {
 			return nil, fault.TooLarge("jobs", sum, s.limits.BatchBytesMax)
 		}
-		if b.answers[i].fault = f; f == nil {
+		if b.answers[i].Fault = f; f == nil {
 			b.puts[i] = put
 		}
 	}
@@ -56,8 +57,8 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 	s.putAll(ctx, requestID, b)
 	out := &belfryv1.PutBatchResponse{Results: make([]*belfryv1.PutBatchResult, len(b.puts))}
 	for i := range b.answers {
-		if out.Results[i] = (&belfryv1.PutBatchResult{}); b.answers[i].fault != nil {
-			out.Results[i].Result = &belfryv1.PutBatchResult_Error{Error: b.answers[i].fault.Entry()}
+		if out.Results[i] = (&belfryv1.PutBatchResult{}); b.answers[i].Fault != nil {
+			out.Results[i].Result = &belfryv1.PutBatchResult_Error{Error: b.answers[i].Fault.Entry()}
 		} else {
 			out.Results[i].Result = &belfryv1.PutBatchResult_Put{Put: wirePut(b.puts[i], &b.answers[i])}
 		}
@@ -66,12 +67,12 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 }
 
 // wirePut converts the answer to a put.
-func wirePut(put *fsm.Put, a *answer) *belfryv1.PutResponse {
+func wirePut(put *fsm.Put, a *shardcall.Answer) *belfryv1.PutResponse {
 	out := &belfryv1.PutResponse{
-		Id: put.ID, DueAt: wire.CeilTime(a.result.Due), Created: a.result.Created, State: wire.State(a.result.State), Witness: a.witness(),
+		Id: put.ID, DueAt: wire.CeilTime(a.Result.Due), Created: a.Result.Created, State: wire.State(a.Result.State), Witness: a.Witness(),
 	}
 	if out.Id == "" {
-		out.Id = fsm.FormatID(a.result.Partition, a.result.Serial)
+		out.Id = fsm.FormatID(a.Result.Partition, a.Result.Serial)
 	}
 	return out
 }
@@ -85,20 +86,20 @@ func (s *queueService) putAll(ctx context.Context, requestID string, b *putBatch
 		if put == nil {
 			continue
 		}
-		if n := len(b.commands); n > 0 && samePartition(b.commands[n-1].command, put) {
+		if n := len(b.commands); n > 0 && samePartition(b.commands[n-1].Command, put) {
 			// The hash of the queue's name is most of the work for a small job in a large batch.
 			put.Partitions = 1
-			b.commands = append(b.commands, routedCommand{shard: b.commands[n-1].shard, position: i, command: put})
+			b.commands = append(b.commands, shardcall.Command{Shard: b.commands[n-1].Shard, Position: i, Command: put})
 			continue
 		}
 		to := s.routeOf(put.Queue, known)
 		if to.deleting {
-			b.answers[i].fault = beingDeleted(put.Queue)
+			b.answers[i].Fault = shardcall.BeingDeleted(put.Queue)
 			continue
 		}
 		b.commands = append(b.commands, s.routePut(put, requestID, i, to))
 	}
-	s.proposeRouted(ctx, requestID, b.commands, b.split(), b.answers)
+	s.ProposeRouted(ctx, requestID, b.commands, b.split(), b.answers)
 	for round := 0; round < reroutesMax && s.reroutePuts(ctx, requestID, b); round++ {
 	}
 	if requestID == "" { // else a repeat must find the answer in the shard that gave it
@@ -118,37 +119,37 @@ const reroutesMax = 2
 // this node cannot learn the number, the outcome of an earlier attempt is unknown: it may have been
 // applied under that number.
 func (s *queueService) reroutePuts(ctx context.Context, requestID string, b *putBatch) bool {
-	if !slices.ContainsFunc(b.commands, func(c routedCommand) bool { return maybeMisrouted(&b.answers[c.position]) }) {
+	if !slices.ContainsFunc(b.commands, func(c shardcall.Command) bool { return maybeMisrouted(&b.answers[c.Position]) }) {
 		return false
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.Refresh(ctx); err != nil {
 		b.markUnknown()
 		return false
 	}
 	repaired := map[string]bool{}
 	for _, c := range b.commands {
-		if put, ok := c.command.(*fsm.Put); ok && queueChanged(&b.answers[c.position]) {
+		if put, ok := c.Command.(*fsm.Put); ok && queueChanged(&b.answers[c.Position]) {
 			if _, tried := repaired[put.Queue]; !tried {
 				repaired[put.Queue] = s.reconcileForPut(ctx, put)
 			}
 		}
 	}
-	var again []routedCommand
+	var again []shardcall.Command
 	known := map[string]route{}
 	for _, c := range b.commands {
-		put, ok := c.command.(*fsm.Put)
-		a := &b.answers[c.position]
+		put, ok := c.Command.(*fsm.Put)
+		a := &b.answers[c.Position]
 		if !ok || !maybeMisrouted(a) {
 			continue
 		}
 		switch to := s.routeOf(put.Queue, known); {
 		case to.deleting:
-			*a = answer{fault: beingDeleted(put.Queue)}
+			*a = shardcall.Answer{Fault: shardcall.BeingDeleted(put.Queue)}
 		case repaired[put.Queue] || put.Partitions != to.partitions:
-			again = append(again, s.routePut(put, requestID, c.position, to))
+			again = append(again, s.routePut(put, requestID, c.Position, to))
 		}
 	}
-	s.proposeRouted(ctx, requestID, again, b.split(), b.answers)
+	s.ProposeRouted(ctx, requestID, again, b.split(), b.answers)
 	return len(again) > 0
 }
 
@@ -160,19 +161,19 @@ const offeredPartitionsMax = 8
 func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 	commands := b.commands
 	for offered := uint32(1); offered < offeredPartitionsMax; offered++ {
-		var again []routedCommand
+		var again []shardcall.Command
 		for _, c := range commands {
-			put, ok := c.command.(*fsm.Put)
-			if !ok || put.ID != "" || offered >= put.Partitions || !partitionLimited(&b.answers[c.position]) {
+			put, ok := c.Command.(*fsm.Put)
+			if !ok || put.ID != "" || offered >= put.Partitions || !partitionLimited(&b.answers[c.Position]) {
 				continue
 			}
 			put.Partition = (put.Partition + 1) % put.Partitions
-			again = append(again, routedCommand{shard: s.shard(put.Queue, put.Partition), position: c.position, command: put})
+			again = append(again, shardcall.Command{Shard: s.Shard(put.Queue, put.Partition), Position: c.Position, Command: put})
 		}
 		if len(again) == 0 {
 			return
 		}
-		s.proposeRouted(ctx, "", again, b.split(), b.answers)
+		s.ProposeRouted(ctx, "", again, b.split(), b.answers)
 		commands = again
 	}
 }
@@ -181,34 +182,36 @@ func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 // among the partitions; only the machine refuses for that. A refusal for the quota of the namespace
 // comes from the node, and does not count: the node has already waited for quota from other shards.
 // Each further partition would wait as long, ask for quota too, and refuse as well.
-func partitionLimited(a *answer) bool {
-	return a.fault != nil && a.result != nil && (a.fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
+func partitionLimited(a *shardcall.Answer) bool {
+	return a.Fault != nil && a.Result != nil && (a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.Fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
 // maybeMisrouted reports whether a put may have been routed by a wrong number of partitions. If the
 // shard remembers an attempt at the call that was routed otherwise, that attempt has other content.
-func maybeMisrouted(a *answer) bool { return queueChanged(a) || requestIDReused(a) }
+func maybeMisrouted(a *shardcall.Answer) bool { return queueChanged(a) || requestIDReused(a) }
 
 // requestIDReused reports whether a put was refused because the shard remembers other content under
 // the id of the call.
-func requestIDReused(a *answer) bool { return a.result != nil && a.result.Code == fsm.Invalid }
+func requestIDReused(a *shardcall.Answer) bool {
+	return a.Result != nil && a.Result.Code == fsm.Invalid
+}
 
 // markUnknown gives UNKNOWN_OUTCOME to the puts whose content differs from what the shard
 // remembers: an earlier attempt may have applied them.
 func (b *putBatch) markUnknown() {
 	for i := range b.answers {
 		if a := &b.answers[i]; requestIDReused(a) {
-			shard := a.fault.Shard
-			a.fault = fault.New(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
-			a.fault.Shard = shard
+			shard := a.Fault.Shard
+			a.Fault = fault.New(belfryv1.Reason_REASON_UNKNOWN_OUTCOME)
+			a.Fault.Shard = shard
 		}
 	}
 }
 
 // queueChanged reports whether a put was refused because the queue has another number of
 // partitions.
-func queueChanged(a *answer) bool {
-	return a.fault != nil && a.fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
+func queueChanged(a *shardcall.Answer) bool {
+	return a.Fault != nil && a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_CHANGED
 }
 
 // samePartition reports whether a put goes where the one before it went: to the only partition of
@@ -230,7 +233,7 @@ type route struct {
 func (s *queueService) routeOf(queue string, known map[string]route) route {
 	to, ok := known[queue]
 	if !ok {
-		config, recorded := s.catalog.Queue(queue)
+		config, recorded := s.Catalog.Queue(queue)
 		to = route{partitions: max(1, config.Partitions), deleting: recorded && config.Deleting()}
 		known[queue] = to
 	}
@@ -239,7 +242,7 @@ func (s *queueService) routeOf(queue string, known map[string]route) route {
 
 // routePut chooses the partition of a put. A put without an id may go to any partition, but a
 // repeat with the same request id must reach the same shard, through whichever node.
-func (s *queueService) routePut(put *fsm.Put, requestID string, position int, to route) routedCommand {
+func (s *queueService) routePut(put *fsm.Put, requestID string, position int, to route) shardcall.Command {
 	switch put.Partitions = to.partitions; {
 	case put.Partitions == 1:
 		put.Partition = 0
@@ -250,7 +253,7 @@ func (s *queueService) routePut(put *fsm.Put, requestID string, position int, to
 	default:
 		put.Partition = s.localPartition(put.Queue, put.Partitions)
 	}
-	return routedCommand{shard: s.shard(put.Queue, put.Partition), position: position, command: put}
+	return shardcall.Command{Shard: s.Shard(put.Queue, put.Partition), Position: position, Command: put}
 }
 
 // localPartitionTries is how many partitions at most are checked for one whose shard this node
@@ -266,7 +269,7 @@ func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
 	local := room[:0]
 	// localPartitionTries puts in a row check the same partitions, so that each local one gets as many of them.
 	for i := range min(partitions, localPartitionTries) {
-		if p := (n - n%localPartitionTries + i) % partitions; s.node.Serves(s.shard(queue, p)) {
+		if p := (n - n%localPartitionTries + i) % partitions; s.Node.Serves(s.Shard(queue, p)) {
 			local = append(local, p)
 		}
 	}
@@ -274,4 +277,21 @@ func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
 		return n % partitions
 	}
 	return local[n%uint32(len(local))] //nolint:gosec // a few
+}
+
+// reconcileForPut updates the shards of a queue from its record after one of them refused a put,
+// because the shard and the sender of the put knew the queue differently. The catalog has been
+// refreshed by then. reconcileForPut reports whether the put may be routed again.
+func (s *queueService) reconcileForPut(ctx context.Context, put *fsm.Put) bool {
+	config, ok := s.Catalog.Queue(put.Queue)
+	switch {
+	case !ok:
+		return put.Partitions != 1 // it was routed by a record that is gone
+	case put.Partitions != config.Partitions && !config.Deleting():
+		return true // it was routed by an older record
+	case config.Deleting():
+		return false
+	}
+	_, pending, err := s.Configure(ctx, put.Queue)
+	return err == nil && len(pending) == 0
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due time and witness.
@@ -31,19 +32,19 @@ func TestPutBatchAnswers(t *testing.T) {
 			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{Index: 7, Entry: 6},
 		}}}
 	}
-	made := func(serial uint64, due fsm.Time) answer {
-		return answer{result: &fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, request: witness, entry: 5}
+	made := func(serial uint64, due fsm.Time) shardcall.Answer {
+		return shardcall.Answer{Result: &fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, Request: witness, Entry: 5}
 	}
 	var puts []*fsm.Put
-	var answers []answer
+	var answers []shardcall.Answer
 	var want []*belfryv1.PutBatchResult
-	add := func(p *fsm.Put, a answer, w *belfryv1.PutBatchResult) {
+	add := func(p *fsm.Put, a shardcall.Answer, w *belfryv1.PutBatchResult) {
 		puts, answers, want = append(puts, p), append(answers, a), append(want, w)
 	}
 	add(&fsm.Put{}, made(math.MaxUint64, 0), put("2-18446744073709551615", nil))
 	add(&fsm.Put{}, made(1, at(5)-1), put("2-1", second(5)))
 	f := fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
-	add(nil, answer{fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}})
+	add(nil, shardcall.Answer{Fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}})
 	add(&fsm.Put{ID: "mine"}, made(2, at(5)-1), put("mine", second(5)))
 	for i := range 300 {
 		serial := math.MaxUint64 - uint64(i)
@@ -65,12 +66,12 @@ func TestPutBatchAnswers(t *testing.T) {
 func TestPutsPreferLocalPartitions(t *testing.T) {
 	const shards = 6
 	n := &reachingNode{memoryNode: newMemoryNode(shards)}
-	s := &queueService{router: router{node: n}}
+	s := &queueService{Router: shardcall.Router{Node: n}}
 	for _, serves := range [][]uint32{{2, 5}, {0}, {}, {0, 1, 2, 3, 4, 5}} {
 		n.serves = serves
 		got := map[uint32]int{}
 		for range 100 * localPartitionTries * shards {
-			got[s.shard("wide", s.localPartition("wide", shards))]++
+			got[s.Shard("wide", s.localPartition("wide", shards))]++
 		}
 		if len(serves) == 0 { // all are as far
 			serves = []uint32{0, 1, 2, 3, 4, 5}
@@ -108,17 +109,17 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 		t.Run(strings.Join(order, " then "), func(t *testing.T) {
 			n := newMemoryNode(2)
 			knows := serviceOver(t, n)
-			catalog := knows.catalog.(*memoryCatalog)
+			catalog := knows.Catalog.(*memoryCatalog)
 			catalog.queues[config.Name] = config
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
-			late.catalog, fickle.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}, &fickleCatalog{catalog, config.Name, 0}
-			if _, pending, err := knows.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
+			late.Catalog, fickle.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}, &fickleCatalog{catalog, config.Name, 0}
+			if _, pending, err := knows.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
 			}
 			req := &belfryv1.PutBatchRequest{RequestId: "r"}
 			for shard := range uint32(2) {
 				beside := "plain"
-				for knows.shard(beside, 0) != shard {
+				for knows.Shard(beside, 0) != shard {
 					beside += "-"
 				}
 				req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: beside}, &belfryv1.PutRequest{Queue: config.Name}, &belfryv1.PutRequest{Queue: config.Name})
@@ -148,16 +149,16 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := newMemoryNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
-	late.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
-	if a := late.propose(t.Context(), late.shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.fault != nil {
-		t.Fatal(a.fault)
+	late.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
+	if a := late.Propose(t.Context(), late.Shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.Fault != nil {
+		t.Fatal(a.Fault)
 	}
 	id := "a"
 	for node.PartitionOf(id, 2) != 1 {
 		id += "a"
 	}
 	got, err := late.Put(t.Context(), &belfryv1.PutRequest{Queue: config.Name, Id: id})
-	if err != nil || !got.GetCreated() || got.GetWitness().GetShard() != late.shard(config.Name, 1) {
+	if err != nil || !got.GetCreated() || got.GetWitness().GetShard() != late.Shard(config.Name, 1) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -168,10 +169,10 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	n := newMemoryNode(2)
 	knows, cut := serviceOver(t, n), serviceOver(t, n)
-	knows.catalog.(*memoryCatalog).queues[config.Name] = config
+	knows.Catalog.(*memoryCatalog).queues[config.Name] = config
 	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config, away: node.ErrNoLeader}
-	cut.catalog = catalog
-	if _, pending, err := knows.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
+	cut.Catalog = catalog
+	if _, pending, err := knows.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
 	}
 	req := &belfryv1.PutRequest{Queue: config.Name, RequestId: "r"}
@@ -197,7 +198,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	}
 	deleting := config
 	deleting.Version = 0
-	cut.catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: deleting}
+	cut.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: deleting}
 	_, err = cut.Put(t.Context(), req)
 	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
 		t.Errorf("a repeat while the queue is being deleted ended with %+v", f)
@@ -223,12 +224,12 @@ func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	s := serviceOver(t, newMemoryNode(2))
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
-	catalog := s.catalog.(*memoryCatalog)
+	catalog := s.Catalog.(*memoryCatalog)
 	catalog.queues[config.Name] = config
-	if _, pending, err := s.configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
+	if _, pending, err := s.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
 	}
-	s.catalog = &waveringCatalog{memoryCatalog: catalog}
+	s.Catalog = &waveringCatalog{memoryCatalog: catalog}
 	req := &belfryv1.PutBatchRequest{RequestId: "r"}
 	for range 8 {
 		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: config.Name})

@@ -7,7 +7,9 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -21,7 +23,7 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.CancelResponse{State: wire.State(a.result.State), Witness: a.witness()}, nil
+	return &belfryv1.CancelResponse{State: wire.State(a.Result.State), Witness: a.Witness()}, nil
 }
 
 // Reschedule implements QueueService.
@@ -37,19 +39,19 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 		return nil, err
 	}
 	return &belfryv1.RescheduleResponse{
-		DueAt: wire.CeilTime(a.result.Due), State: wire.State(a.result.State), Witness: a.witness(),
+		DueAt: wire.CeilTime(a.Result.Due), State: wire.State(a.Result.State), Witness: a.Witness(),
 	}, nil
 }
 
 // onJobIn is onJob for the partitions that this node knows.
-func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string, command fsm.Command) (answer, error) {
-	partition, ok := s.partitionOfJob(queue, id)
+func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string, command fsm.Command) (shardcall.Answer, error) {
+	partition, ok := s.PartitionOfJob(queue, id)
 	if !ok {
-		return answer{}, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
+		return shardcall.Answer{}, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
-	a := s.propose(ctx, s.shard(queue, partition), requestID, command)
-	if a.fault != nil {
-		return answer{}, a.fault
+	a := s.Propose(ctx, s.Shard(queue, partition), requestID, command)
+	if a.Fault != nil {
+		return shardcall.Answer{}, a.Fault
 	}
 	return a, nil
 }
@@ -61,14 +63,14 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	partition, ok := s.partitionOfJob(queue, id)
+	partition, ok := s.PartitionOfJob(queue, id)
 	if !ok {
 		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
-	shard := s.shard(queue, partition)
-	r, witness, err := reader{s.router, req.GetStale()}.read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
+	shard := s.Shard(queue, partition)
+	r, witness, err := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}.Read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
 	if err != nil {
-		return nil, s.faultAt(shard, err)
+		return nil, s.FaultAt(shard, err)
 	}
 	if len(r.Jobs) == 0 || !r.Jobs[0].State.Held() && !req.GetEnded() {
 		f := fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
@@ -77,7 +79,7 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		}
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(), AsOf: asOf(r)}, nil
+	return &belfryv1.GetResponse{Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(), AsOf: shardcall.AsOf(r)}, nil
 }
 
 // Redrive implements QueueService.
@@ -99,7 +101,7 @@ func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := (reader{router: s.router}).learn(ctx, queue); err != nil {
+	if err := (shardcall.Reader{Router: s.Router}).Learn(ctx, queue); err != nil {
 		return nil, err
 	}
 	if len(req.GetIds()) > 0 {
@@ -113,26 +115,26 @@ const redriveMax = 100_000
 
 // redriveIDs redrives the jobs named.
 func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, ids []string) (*belfryv1.RedriveResponse, error) {
-	byPartition := make([][]string, s.partitions(queue))
+	byPartition := make([][]string, s.Partitions(queue))
 	for _, id := range ids {
-		if partition, ok := s.partitionOfJob(queue, id); ok {
+		if partition, ok := s.PartitionOfJob(queue, id); ok {
 			byPartition[partition] = append(byPartition[partition], id)
 		}
 	}
-	var commands []routedCommand
+	var commands []shardcall.Command
 	for partition, part := range byPartition {
 		if len(part) > 0 {
-			commands = append(commands, routedCommand{
-				shard: s.shard(queue, uint32(partition)), position: len(commands),
-				command: &fsm.Redrive{Queue: queue, IDs: part},
+			commands = append(commands, shardcall.Command{
+				Shard: s.Shard(queue, uint32(partition)), Position: len(commands),
+				Command: &fsm.Redrive{Queue: queue, IDs: part},
 			})
 		}
 	}
 	if len(commands) == 0 {
 		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
-	answers := make([]answer, len(commands))
-	s.proposeRouted(ctx, requestID, commands, byNamespace, answers)
+	answers := make([]shardcall.Answer, len(commands))
+	s.ProposeRouted(ctx, requestID, commands, shardcall.ByNamespace, answers)
 	out := &belfryv1.RedriveResponse{}
 	if err := sumRedriven(out, answers); err != nil {
 		return nil, err
@@ -146,31 +148,31 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 // redriveMany redrives up to most jobs, one partition and one step after another. So the number is
 // exact.
 func (s *queueService) redriveMany(ctx context.Context, queue, requestID string, most uint32) (*belfryv1.RedriveResponse, error) {
-	done, err := s.inShards(ctx, s.shards(queue), requestID, uint64(most), func(most uint32) fsm.Command {
+	done, err := s.InShards(ctx, s.Shards(queue), requestID, uint64(most), func(most uint32) fsm.Command {
 		return &fsm.Redrive{Queue: queue, Max: most}
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &belfryv1.RedriveResponse{Moved: wire.Count(done.count), Witnesses: done.witnesses}, nil
+	return &belfryv1.RedriveResponse{Moved: wire.Count(done.Count), Witnesses: done.Witnesses}, nil
 }
 
 // sumRedriven sums up answers in out. If one failed, the fault says how many jobs the others moved.
-func sumRedriven(out *belfryv1.RedriveResponse, answers []answer) error {
+func sumRedriven(out *belfryv1.RedriveResponse, answers []shardcall.Answer) error {
 	var moved uint64
 	var failed *fault.Error
 	for i := range answers {
-		if answers[i].fault != nil {
-			failed = answers[i].fault
+		if answers[i].Fault != nil {
+			failed = answers[i].Fault
 			continue
 		}
-		moved += answers[i].result.Count
-		if w := answers[i].witness(); w != nil {
+		moved += answers[i].Result.Count
+		if w := answers[i].Witness(); w != nil {
 			out.Witnesses = append(out.Witnesses, w)
 		}
 	}
 	if failed != nil {
-		return partly(failed, moved)
+		return shardcall.Partly(failed, moved)
 	}
 	out.Moved = wire.Count(moved)
 	return nil
@@ -187,4 +189,17 @@ func endText(job *fsm.Job) string {
 	default:
 		return text + ", after " + strconv.FormatUint(uint64(job.Attempt), 10) + " attempts"
 	}
+}
+
+// Get implements QueueService.
+func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
+	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.Router, Stale: req.GetStale()}, req.GetQueue(), func() (*belfryv1.GetResponse, error) { return s.get(ctx, req) })
+}
+
+// onJob proposes a command to the shard of a job.
+func (s *queueService) onJob(ctx context.Context, c *check.Request, queue, id, requestID string, command fsm.Command) (shardcall.Answer, error) {
+	if c.Err != nil {
+		return shardcall.Answer{}, c.Err
+	}
+	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.Router}, queue, func() (shardcall.Answer, error) { return s.onJobIn(ctx, queue, id, requestID, command) })
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // usedUp is what a leader answers whose namespace has all of a limit that it may.
@@ -116,7 +117,7 @@ func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 		t.Run(l.String(), func(t *testing.T) {
 			n := &doingNode{memoryNode: newMemoryNode(3)}
 			q := serviceOver(t, n)
-			if _, err := q.catalog.CreateQueue(t.Context(), "a/wide", 3, fsm.Settings{}); err != nil {
+			if _, err := q.Catalog.CreateQueue(t.Context(), "a/wide", 3, fsm.Settings{}); err != nil {
 				t.Fatal(err)
 			}
 			asked := 0
@@ -163,8 +164,8 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 				t.Errorf("entry %d: %v", i, r)
 			}
 		}
-		if all.Load() != jobs || most.Load() != partsAtOnce {
-			t.Errorf("%d requests, of which %d at a time; want %d and %d", all.Load(), most.Load(), jobs, partsAtOnce)
+		if all.Load() != jobs || most.Load() != shardcall.PartsAtOnce {
+			t.Errorf("%d requests, of which %d at a time; want %d and %d", all.Load(), most.Load(), jobs, shardcall.PartsAtOnce)
 		}
 	})
 }
@@ -173,7 +174,7 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 	n := &doingNode{memoryNode: newMemoryNode(1)}
 	q := serviceOver(t, n)
-	q.partsAtOnce = 1 // in the order of the call
+	q.PartsAtOnce = 1 // in the order of the call
 	put := map[string]bool{}
 	n.rule = func(_ uint32, req *fsm.Request) error {
 		queue := req.Commands[0].(*fsm.Put).Queue

@@ -48,7 +48,7 @@ func TestRepeatsAreNotHandedOutAgain(t *testing.T) {
 				t.Fatalf("%s: %v, %v", name, res, err)
 			}
 		}
-		r, _, err := q.node.Query(t.Context(), q.shard(last, 0), &fsm.QueueQuery{Queue: last})
+		r, _, err := q.Node.Query(t.Context(), q.Shard(last, 0), &fsm.QueueQuery{Queue: last})
 		if err != nil {
 			t.Fatal(err)
 		}

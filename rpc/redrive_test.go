@@ -89,7 +89,7 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		ids = append(ids, put.GetId())
 	}
 	killAll(t, q, "wide")
-	last := s.server.handler.queues.shard("wide", 2)
+	last := s.server.handler.queues.Shard("wide", 2)
 	s.node.fail = func(shard uint32) error {
 		if shard == last {
 			return nodeNoLeader()

@@ -13,9 +13,9 @@ import (
 // another call.
 func (s *adminService) forRequest(id string, req proto.Message) (catalog backend.Catalog, remembers bool) {
 	if id == "" {
-		return s.catalog, false
+		return s.Catalog, false
 	}
-	return s.catalog.ForRequest(id, contentOf(req)), true
+	return s.Catalog.ForRequest(id, contentOf(req)), true
 }
 
 // contentOf returns a hash of all that a request says. It is compared with hashes of other nodes, but not for longer than

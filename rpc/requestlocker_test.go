@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // arbitratedNode is one of several nodes that keep attempts apart together.
@@ -29,14 +30,14 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		attempts := &node.RequestMutex{}
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
 		c := startPoll(t.Context(), t, 100*time.Millisecond, &belfryv1.ReserveRequest{MaxJobs: 1})
-		crossed := c.queues.node.(*inFlightNode)
+		crossed := c.queues.Node.(*inFlightNode)
 		c.putTwo(c.fast)
 		c.wait() // that one was only for its nodes
 		c.finish(c.attempt)
 		c.rest()
-		c.queues.node = arbitratedNode{crossed, attempts}
+		c.queues.Node = arbitratedNode{crossed, attempts}
 		other := &queueService{
-			router: router{node: c.queues.node, catalog: c.queues.catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
+			Router: shardcall.Router{Node: c.queues.Node, Catalog: c.queues.Catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
 		}
 		req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
 		first := c.repeat(t.Context(), req)

@@ -17,7 +17,7 @@ import (
 
 // ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no other from being moved back.
 func (s *adminService) ResetClock(ctx context.Context, req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	if c.Err != nil {
 		return nil, c.Err

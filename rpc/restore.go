@@ -56,8 +56,8 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 		}
 		return nil, inbound.StreamFault(in.err)
 	}
-	r := &restorer{admin: s, shards: make([]restoredShard, s.node.ShardCount())}
-	c := s.checker(ctx, tokens.Admin)
+	r := &restorer{admin: s, shards: make([]restoredShard, s.Node.ShardCount())}
+	c := s.rules.Request(ctx, tokens.Admin)
 	r.beginImport = c.RestoreOptions(stream.Msg().GetOverdue())
 	if c.Err != nil {
 		return nil, c.Err
@@ -194,7 +194,7 @@ func (r *restorer) run(ctx context.Context) error {
 	}
 	for _, q := range r.queues {
 		config := backend.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
-		if err := r.admin.catalog.RestoreQueue(ctx, config); err != nil {
+		if err := r.admin.Catalog.RestoreQueue(ctx, config); err != nil {
 			return fmt.Errorf("restoring the catalog: %w", err)
 		}
 	}
@@ -252,7 +252,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 	if err != nil {
 		return err
 	}
-	c := r.admin.checker(ctx, tokens.Admin)
+	c := r.admin.rules.Request(ctx, tokens.Admin)
 	n := backend.Namespace{Name: c.Namespace("data", q.Name), Quota: node.Amounts{
 		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
 	}}
@@ -344,7 +344,7 @@ func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Resul
 		f.Message = "data: another restore, or this one with other options, has begun and not ended"
 		return f
 	}
-	reading, _, err := r.admin.node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
+	reading, _, err := r.admin.Node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
 	if err != nil {
 		return fault.OfShard(shard, err)
 	}
@@ -374,7 +374,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 		if int64(q.Partitions) > int64(len(r.shards)) || q.Partition >= max(1, q.Partitions) {
 			return fault.Invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions, fault.Quote([]byte(q.Name)), len(r.shards))
 		}
-		shard = r.admin.shard(q.Name, q.Partition)
+		shard = r.admin.Shard(q.Name, q.Partition)
 		r.where[q.Name] = shard
 	case fsm.BackupJob, fsm.BackupTombstone:
 		name, err := backup.OwnerOf(&record)

@@ -21,7 +21,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 	var said belfryv1.Reason
 	for {
 		copied := *c
-		reply, err := r.admin.node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&copied}})
+		reply, err := r.admin.Node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&copied}})
 		if err == nil {
 			return reply.Results[0], nil
 		}

@@ -14,6 +14,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
 // stubbornNode answers every request with an error.
@@ -49,12 +50,12 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &safeBuffer{}
-				service := &queueService{router: router{node: &stubbornNode{err: tt.err}}, drain: drain.New()}
-				r := &restorer{admin: &adminService{queueService: service, logger: slog.New(slog.NewTextHandler(log, nil))}}
+				router, stopping := shardcall.Router{Node: &stubbornNode{err: tt.err}}, drain.New()
+				r := &restorer{admin: &adminService{Router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(log, nil))}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.stop != nil {
-					time.AfterFunc(time.Second, func() { tt.stop(service.drain, cancel) })
+					time.AfterFunc(time.Second, func() { tt.stop(stopping, cancel) })
 				}
 				began := time.Now()
 				_, err := r.send(ctx, 2, &tt.step)

@@ -24,24 +24,15 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	shards := s.node.ShardCount()
-	out := &belfryv1.GetRoutingResponse{HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards), Partitions: map[string]uint32{}, ClusterId: s.node.Status().ClusterID} //nolint:gosec // at most 1,024
+	shards := s.Node.ShardCount()
+	out := &belfryv1.GetRoutingResponse{HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards), Partitions: map[string]uint32{}, ClusterId: s.Node.Status().ClusterID} //nolint:gosec // at most 1,024
 	for shard := range out.Leaders {
-		out.Leaders[shard] = s.node.ClientAddr(uint32(shard))
+		out.Leaders[shard] = s.Node.ClientAddr(uint32(shard))
 	}
 	for _, queue := range req.GetQueues() {
-		if n := s.partitions(queue); n > 1 && viewable.Allows(queue) {
+		if n := s.Partitions(queue); n > 1 && viewable.Allows(queue) {
 			out.Partitions[queue] = n
 		}
 	}
 	return out, nil
-}
-
-// faultAt is fault.OfShard that names the leader to a client which should have gone there.
-func (r router) faultAt(shard uint32, err error) *fault.Error {
-	f := fault.OfShard(shard, err)
-	if f.Reason == belfryv1.Reason_REASON_NOT_LEADER || f.Reason == belfryv1.Reason_REASON_NO_LEADER {
-		f.Leader = r.node.ClientAddr(shard)
-	}
-	return f
 }

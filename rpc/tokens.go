@@ -16,7 +16,7 @@ import (
 
 // CreateToken implements AdminService.
 func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
-	open, f := s.authorizer.OpenAccess()
+	open, f := s.rules.Authorizer.OpenAccess()
 	switch {
 	case f != nil:
 		return nil, f
@@ -25,7 +25,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
 		return nil, f
 	}
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	record := tokens.Record{About: req.GetAbout(), Created: c.Now.UnixNano(), Scopes: c.Scopes("scopes", req.GetScopes())}
 	if len(record.About) > tokens.AboutMax {
 		c.Fail(fault.TooLarge("about", len(record.About), tokens.AboutMax))
@@ -41,7 +41,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()
-	if err := s.catalog.AddToken(ctx, record); err != nil {
+	if err := s.Catalog.AddToken(ctx, record); err != nil {
 		return nil, err
 	}
 	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
@@ -49,7 +49,7 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 
 // ListTokens implements AdminService.
 func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	most := c.Page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
 		c.Fail(fault.Invalid("pageToken", "not a token of this list: pass on nextPageToken"))
@@ -58,7 +58,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 		return nil, c.Err
 	}
 	out := &belfryv1.ListTokensResponse{}
-	for _, record := range s.catalog.Tokens() {
+	for _, record := range s.Catalog.Tokens() {
 		if record.ID <= req.GetPageToken() {
 			continue
 		}
@@ -74,7 +74,7 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 // DeleteToken implements AdminService. It needs no request id: a repeat finds the token gone, as
 // the caller wants.
 func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
-	c := s.checker(ctx, tokens.Admin)
+	c := s.rules.Request(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
 		c.Fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
 	}
@@ -85,7 +85,7 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	found, err := s.catalog.EndToken(ctx, req.GetId(), end)
+	found, err := s.Catalog.EndToken(ctx, req.GetId(), end)
 	if err != nil {
 		return nil, fmt.Errorf("ending a token: %w", err)
 	}

@@ -309,7 +309,7 @@ func (c *twoShardPoll) finish(a *attempt) {
 // expectForgotten fails the test if requests are kept.
 func (c *twoShardPoll) expectForgotten() {
 	c.Helper()
-	requests := c.queues.node.(interface{ lockedRequests() int })
+	requests := c.queues.Node.(interface{ lockedRequests() int })
 	if kept := requests.lockedRequests(); kept > 0 {
 		c.Errorf("%d requests are kept", kept)
 	}

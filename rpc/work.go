@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/inbound"
+	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
@@ -415,22 +416,22 @@ func (w *worker) actionsOf(ctx context.Context, round []action, req *belfryv1.Wo
 func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkResult {
 	ctx = context.WithoutCancel(ctx)
 	s := w.service
-	answers := make([]answer, len(round))
-	var unnamed []routedCommand
+	answers := make([]shardcall.Answer, len(round))
+	var unnamed []shardcall.Command
 	for i := range round {
 		a := &round[i]
-		switch shard := s.shard(a.ref.Queue, a.ref.Partition); {
+		switch shard := s.Shard(a.ref.Queue, a.ref.Partition); {
 		case a.fault != nil:
-			answers[i].fault = a.fault
+			answers[i].Fault = a.fault
 		case a.requestID != "":
-			s.proposeRouted(ctx, "", unnamed, byNamespace, answers)
+			s.ProposeRouted(ctx, "", unnamed, shardcall.ByNamespace, answers)
 			unnamed = unnamed[:0]
-			answers[i] = s.propose(ctx, shard, a.requestID, a.command)
+			answers[i] = s.Propose(ctx, shard, a.requestID, a.command)
 		default:
-			unnamed = append(unnamed, routedCommand{shard: shard, position: i, command: a.command})
+			unnamed = append(unnamed, shardcall.Command{Shard: shard, Position: i, Command: a.command})
 		}
 	}
-	s.proposeRouted(ctx, "", unnamed, byNamespace, answers)
+	s.ProposeRouted(ctx, "", unnamed, shardcall.ByNamespace, answers)
 	results := make([]*belfryv1.WorkResult, len(round))
 	for i := range round {
 		results[i] = wireResult(&round[i], &answers[i])
@@ -439,10 +440,10 @@ func (w *worker) runRound(ctx context.Context, round []action) []*belfryv1.WorkR
 }
 
 // wireResult converts the answer to an action.
-func wireResult(a *action, got *answer) *belfryv1.WorkResult {
+func wireResult(a *action, got *shardcall.Answer) *belfryv1.WorkResult {
 	out := &belfryv1.WorkResult{Lease: a.lease}
-	if got.fault != nil {
-		out.Result = &belfryv1.WorkResult_Error{Error: got.fault.Entry()}
+	if got.Fault != nil {
+		out.Result = &belfryv1.WorkResult_Error{Error: got.Fault.Entry()}
 		return out
 	}
 	switch a.command.(type) {
@@ -453,7 +454,7 @@ func wireResult(a *action, got *answer) *belfryv1.WorkResult {
 	case *fsm.Extend:
 		out.Result = &belfryv1.WorkResult_Extend{Extend: wireExtend(got)}
 	default:
-		out.Result = &belfryv1.WorkResult_Ack{Ack: &belfryv1.AckResponse{Witness: got.witness()}}
+		out.Result = &belfryv1.WorkResult_Ack{Ack: &belfryv1.AckResponse{Witness: got.Witness()}}
 	}
 	return out
 }

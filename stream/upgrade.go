@@ -53,7 +53,7 @@ func headerHas(header http.Header, name, token string) bool {
 	return false
 }
 
-// acceptUpgrade answers a request for a stream. names are the headers of the answer.
+// acceptUpgrade answers a request for a stream. header has the values of config.Headers.
 func acceptUpgrade(conn net.Conn, config *ServerConfig, header http.Header) error {
 	var b strings.Builder
 	b.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: " + config.Protocol +

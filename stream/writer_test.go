@@ -243,3 +243,32 @@ func TestPayloadsMayBeUsedAgain(t *testing.T) {
 		w.end(t)
 	})
 }
+
+// TestFramesAreWithdrawn only while their write has not begun; the others are written whole.
+func TestFramesAreWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := run(t)
+		var tickets []Ticket
+		for id := range uint32(6) {
+			ticket, err := w.Send(t.Context(), Header{Kind: Call, ID: id}, bytes.Repeat([]byte{byte(id)}, int(id)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			tickets = append(tickets, ticket)
+			synctest.Wait() // the first is being written
+		}
+		if w.Withdraw(tickets[0]) || !w.Withdraw(tickets[4]) || !w.Withdraw(tickets[1]) || !w.Withdraw(tickets[5]) {
+			t.Error("the wrong frames were withdrawn")
+		}
+		for _, id := range []uint32{0, 2, 3} {
+			if h, payload := w.next(t); h.ID != id || !bytes.Equal(payload, bytes.Repeat([]byte{byte(id)}, int(id))) {
+				t.Errorf("%+v %v, want number %d", h, payload, id)
+			}
+		}
+		synctest.Wait()
+		if w.Withdraw(tickets[2]) {
+			t.Error("a frame that was written was withdrawn")
+		}
+		w.end(t)
+	})
+}

@@ -85,7 +85,7 @@ func answerShards(p *Peers, n shardHost, self string) {
 		return n.Peek(shard, q)
 	})
 	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
-	p.mux.HandleFunc("POST "+pathStream, func(w http.ResponseWriter, r *http.Request) { p.serveStream(w, r, host) })
+	p.mux.HandleFunc("GET "+pathStream, func(w http.ResponseWriter, r *http.Request) { p.serveStream(w, r, host) })
 	Handle(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
 	Handle(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/stream"
 )
 
 const (
@@ -62,10 +63,12 @@ type Link interface {
 // Peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server
 // id is the host of a URL.
 type Peers struct {
+	link    Link
 	client  http.Client
 	server  http.Server
 	mux     *http.ServeMux
 	streams peerStreams
+	serving *stream.Server // streams of other nodes
 	// reachability knows which nodes are reached, and which nodes relay calls to the others. It is
 	// nil if no call is relayed.
 	reachability *Reachability
@@ -96,24 +99,26 @@ func (p *Peers) Reachability() *Reachability { return p.reachability }
 type peerKey struct{}
 
 func newPeers(link Link, logger *slog.Logger) *Peers {
-	p := &Peers{mux: http.NewServeMux(), closing: make(chan struct{})}
+	p := &Peers{link: link, mux: http.NewServeMux(), closing: make(chan struct{})}
+	p.serving = p.newStreamServer()
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	http2 := &http.HTTP2Config{SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax}
 	p.client.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, peerDialWait)
-			defer cancel()
 			server, _, err := net.SplitHostPort(address)
 			if err != nil {
 				return nil, fmt.Errorf("no server id in %q: %w", address, err)
 			}
-			return link.DialPeer(ctx, server)
+			return p.dial(ctx, server)
 		},
 		Protocols: protocols, HTTP2: http2, DisableCompression: true, MaxConnsPerHost: peerConnsMax,
 	}
+	served := new(http.Protocols)
+	served.SetUnencryptedHTTP2(true)
+	served.SetHTTP1(true) // only requests for streams use it
 	p.server = http.Server{
-		Handler: http.HandlerFunc(p.admit), Protocols: protocols, HTTP2: http2, ReadHeaderTimeout: peerHeaderWait,
+		Handler: http.HandlerFunc(p.admit), Protocols: served, HTTP2: http2, ReadHeaderTimeout: peerHeaderWait,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if peer, ok := conn.(interface{ Peer() string }); ok {
@@ -129,6 +134,10 @@ func newPeers(link Link, logger *slog.Logger) *Peers {
 // removed, or never admitted, must not change anything.
 func (p *Peers) admit(w http.ResponseWriter, r *http.Request) {
 	from, _ := r.Context().Value(peerKey{}).(string)
+	if r.ProtoMajor == 1 && r.URL.Path != pathStream {
+		http.Error(w, "nodes call each other over HTTP/2", http.StatusHTTPVersionNotSupported)
+		return
+	}
 	if r.URL.Path != JoinPath {
 		if err := p.admits(from); err != nil {
 			writePeerError(w, err)
@@ -162,9 +171,9 @@ func (p *Peers) Close(ctx context.Context) error {
 	close(p.closing)
 	ctx, cancel := context.WithTimeout(ctx, peerCloseWait)
 	defer cancel()
-	p.streams.drain()
-	err := p.server.Shutdown(ctx)
-	p.streams.close(ctx)
+	p.streams.Retire()
+	err := errors.Join(p.server.Shutdown(ctx), p.serving.Wait(ctx))
+	p.streams.Wait(ctx)
 	p.client.CloseIdleConnections()
 	if ctx.Err() == nil {
 		return err
@@ -369,6 +378,38 @@ func writePeerError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusConflict)
 	_, _ = w.Write(namePeerError(err)) // the caller is gone, or gets it
+}
+
+// namePeerError encodes an error for the other node. An error without a name has an unknown
+// outcome.
+func namePeerError(err error) []byte {
+	out := peerError{Name: "unknown_outcome", Text: err.Error()}
+	for name, known := range peerErrors() {
+		// An error that wraps several has the worst outcome, else the name that says most.
+		if errors.Is(err, known) && !errors.Is(err, node.ErrUnknownOutcome) && saysMore(name, out.Name) {
+			out.Name = name
+		}
+	}
+	if older, ok := olderNames()[out.Name]; ok {
+		out.Name, out.Precise = older, out.Name
+	}
+	if quota, ok := errors.AsType[*node.QuotaError](err); ok {
+		out.Quota = quota
+	}
+	if queues, ok := errors.AsType[*node.QueuesError](err); ok {
+		out.Queues = queues
+	}
+	if none, ok := errors.AsType[*node.NoQueueError](err); ok {
+		out.NoQueue = none
+	}
+	if memory, ok := errors.AsType[*node.MemoryError](err); ok {
+		out.Memory = memory
+	}
+	if voters, ok := errors.AsType[*node.VotersError](err); ok {
+		out.Voters = voters
+	}
+	b, _ := json.Marshal(out) // strings and numbers
+	return b
 }
 
 // readPeerError returns the error of an answer.

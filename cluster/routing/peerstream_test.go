@@ -2,13 +2,15 @@ package routing
 
 import (
 	"bufio"
-	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // countPaths counts the calls of each path that peers answer.
@@ -153,13 +156,41 @@ func TestNodeWithoutStreams(t *testing.T) {
 		replaced := time.NewTimer(noStreamFor)
 		<-replaced.C
 		if _, err := st.call(t.Context(), 5, 10); err != nil || st.count(pathStream) != 2 || st.count(pathDo) != 3 {
-			t.Errorf("after a minute: %v, %d streams and %d requests of their own", err, st.count(pathStream), st.count(pathDo))
+			t.Errorf("after the bar: %v, %d streams and %d requests of their own", err, st.count(pathStream), st.count(pathDo))
 		}
 	})
 }
 
+// TestEarlierProgramIsAsked: a program that speaks HTTP/2 only closes the connection. Its calls have
+// requests of their own, and its own request for a stream of earlier programs is answered with 404.
+func TestEarlierProgramIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newStreamTest(t, func(_ context.Context, shard uint32) (node.Reply, error) { return answered(shard), nil })
+		synctest.Wait()
+		st.b.server.Protocols = new(http.Protocols)
+		st.b.server.Protocols.SetUnencryptedHTTP2(true)
+		for shard := range uint32(3) {
+			if reply, err := st.call(t.Context(), shard, 10); err != nil || reply.Witness.Shard != shard {
+				t.Errorf("%+v, %v", reply, err)
+			}
+		}
+		if alone := st.count(pathDo); alone != 3 {
+			t.Errorf("%d requests of their own, want 3", alone)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://b.2/shard/lane", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := st.a.client.Do(request)
+		if err != nil || response.StatusCode != http.StatusNotFound {
+			t.Fatalf("%+v, %v", response, err)
+		}
+		_ = response.Body.Close()
+	})
+}
+
 // TestAbandonedCallsInAStream: a caller that leaves gets an unknown outcome, the other node learns
-// of it, and other calls go on. A call that was never sent was not made.
+// of it, and other calls go on.
 func TestAbandonedCallsInAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := make(chan uint32, 1)
@@ -189,18 +220,6 @@ func TestAbandonedCallsInAStream(t *testing.T) {
 		}
 		if err := <-stayed; err != nil {
 			t.Errorf("the caller that stayed got %v", err)
-		}
-		ended, end := context.WithCancel(t.Context())
-		end()
-		s := &peerStream{wake: make(chan struct{}, 1), calls: map[uint64]*streamCall{}}
-		c := &streamCall{answered: make(chan streamOutcome, 1)}
-		s.addCall(c, streamDo, []byte("what is not to be sent"))
-		if _, err := s.abandonCall(ended, c); !errors.Is(err, node.ErrCanceled) || node.OutcomeOf(err) != node.NotApplied {
-			t.Errorf("the caller that left before it sent anything got %v, want that nothing was done", err)
-		}
-		sent := make([]byte, 100)
-		if n, _ := s.readQueue(sent); bytes.Contains(sent[:n], []byte("not to be sent")) {
-			t.Errorf("%q was sent", sent[:n])
 		}
 	})
 }
@@ -297,14 +316,14 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 			}
 			began := time.Now()
 			if busy {
-				time.AfterFunc(streamDrainWait/2, func() { call(2) })
+				time.AfterFunc(peerCloseWait/8, func() { call(2) })
 			}
 			if err := errors.Join(b.Close(t.Context()), <-served); err != nil {
 				t.Error(err)
 			}
 			took := time.Since(began)
 			if !busy {
-				if took >= streamDrainWait {
+				if took >= peerCloseWait/4 {
 					t.Errorf("an idle stream kept the node for %v", took)
 				}
 				return
@@ -315,7 +334,7 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 			if err := <-got; err != nil {
 				t.Errorf("what was under way: %v", err)
 			}
-			if took > peerCloseWait/2+streamDrainWait {
+			if took > peerCloseWait*3/4 {
 				t.Errorf("the node stopped after %v", took)
 			}
 			link = network.Link("b.2")
@@ -323,91 +342,124 @@ func TestStreamOfANodeThatStops(t *testing.T) {
 	})
 }
 
-// TestCallsThatCrossADrain: a call that was sent before the other node knew of the stop is refused
-// such that it goes elsewhere.
-func TestCallsThatCrossADrain(t *testing.T) {
-	s := newStreamServer(t.Context(), nil, waitingHost{}, "a.1")
-	s.drain()
-	s.handleMessage(streamMessage{kind: streamDo, id: 5})
-	from := bufio.NewReader(bytes.NewReader(s.out))
-	if m, err := readStreamMessage(from, 100, nil); err != nil || m.kind != streamClosing {
-		t.Errorf("the closing message is %+v, %v", m, err)
+// raw opens a stream to b.2 and returns its connection.
+func (st *streamTest) raw(t *testing.T) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := st.a.dial(t.Context(), "b.2")
+	if err != nil {
+		t.Fatal(err)
 	}
-	m, err := readStreamMessage(from, 1000, nil)
-	if _, refused := (streamOutcome{streamMessage: m}).result(); err != nil || m.id != 5 || !errors.Is(refused, errAgain) {
-		t.Errorf("the answer is %+v, %v: %v", m, err, refused)
+	t.Cleanup(func() { _ = conn.Close() })
+	request := stream.NewUpgrade(&url.URL{Scheme: "http", Host: "b.2", Path: pathStream}, peerProtocol)
+	in := bufio.NewReader(conn)
+	if err := request.Write(conn); err != nil {
+		t.Fatal(err)
 	}
+	response, err := http.ReadResponse(in, request)
+	if err == nil {
+		err = stream.Upgraded(response, peerProtocol)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, in
 }
 
-// TestInvalidStream ends, with the calls in it.
-func TestInvalidStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newStreamTest(t, nil)
-		st.host.reserve = func(ctx context.Context, _ node.Wait) (node.Reply, error) {
-			<-ctx.Done()
-			return node.Reply{}, ctx.Err()
-		}
-		took := st.send(t, appendStreamMessage(nil, streamReserve, 1, []byte{0, 0, 1}, st.a.forwarded(aPut())), appendStreamMessage(nil, streamDo, 2, make([]byte, 2*streamRequestMax))[:10])
-		if took > time.Second {
-			t.Errorf("it lasted %v", took)
-		}
-	})
+// frameOf returns a frame, whose payload need not be as large as the header says.
+func frameOf(h stream.Header, payload ...byte) []byte {
+	b := binary.BigEndian.AppendUint32([]byte{byte(h.Kind), byte(h.Method), 0, 0}, h.ID)
+	b = binary.BigEndian.AppendUint32(b, max(h.Size, uint32(len(payload))))
+	return append(binary.BigEndian.AppendUint64(b, uint64(h.Number)), payload...)
 }
 
-// send sends bytes as a stream to b.2, and returns the time until b.2 ended its response.
+// send sends bytes in a stream to b.2, and returns the time until b.2 ended it.
 func (st *streamTest) send(t *testing.T, parts ...[]byte) time.Duration {
 	t.Helper()
-	body, write := io.Pipe()
-	defer write.Close()
+	conn, in := st.raw(t)
+	began := time.Now()
 	go func() {
 		for _, part := range parts {
-			_, _ = write.Write(part)
+			_, _ = conn.Write(part)
 		}
 	}()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://b.2"+pathStream, body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	response, err := st.a.client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, response.Body)
+	_, _ = io.Copy(io.Discard, in)
 	return time.Since(began)
 }
 
-// TestIdleWorkersOfAStream: idle goroutines are used again, and few of them are kept.
-func TestIdleWorkersOfAStream(t *testing.T) {
+// TestCallsThatCrossADrain: a call that was sent before the other node knew of the stop is refused
+// such that it goes elsewhere.
+func TestCallsThatCrossADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStreamServer(t.Context(), nil, waitingHost{}, "a.1")
-		idle := func() int {
-			synctest.Wait()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.idle
+		hold := make(chan struct{})
+		st := newStreamTest(t, func(_ context.Context, shard uint32) (node.Reply, error) {
+			<-hold
+			return answered(shard), nil
+		})
+		conn, in := st.raw(t)
+		call := append([]byte{0, 0}, st.a.forwarded(aPut())...)
+		_, _ = conn.Write(frameOf(stream.Header{Kind: stream.Call, Method: streamDo, ID: 1}, call...))
+		synctest.Wait()
+		close(st.b.closing)
+		if h, err := stream.ReadHeader(in); err != nil || h.Kind != stream.Leave {
+			t.Fatalf("%+v, %v", h, err)
 		}
-		done := make(chan struct{})
-		for range 2 * streamIdleMax {
-			s.startWorker(func() { <-done })
+		synctest.Wait()
+		_, _ = conn.Write(frameOf(stream.Header{Kind: stream.Call, Method: streamDo, ID: 5}, call...))
+		h, err := stream.ReadHeader(in)
+		payload := make([]byte, h.Size)
+		if err == nil {
+			_, err = io.ReadFull(in, payload)
 		}
-		if n := idle(); n != 0 {
-			t.Errorf("%d are idle while all have a call", n)
+		refused := readPeerError(http.StatusConflict, payload)
+		if err != nil || h.Kind != stream.Failure || h.ID != 5 || !errors.Is(refused, errAgain) {
+			t.Errorf("the answer is %+v, %v: %v", h, err, refused)
 		}
-		close(done)
-		if n := idle(); n != streamIdleMax {
-			t.Errorf("%d are idle, want %d", n, streamIdleMax)
+		close(hold)
+		for _, want := range []stream.Kind{stream.Answer, stream.Bye} {
+			if h, err = stream.ReadHeader(in); err != nil || h.Kind != want {
+				t.Fatalf("%+v, %v", h, err)
+			}
+			_, _ = in.Discard(int(h.Size))
 		}
-		again := make(chan struct{})
-		s.startWorker(func() { <-again })
-		if n := idle(); n != streamIdleMax-1 {
-			t.Errorf("%d are idle beside one that has a call, want %d", n, streamIdleMax-1)
-		}
-		close(again)
-		close(s.readDone)
-		s.workers.Wait()
+		st.b.closing = make(chan struct{}) // Close closes it
 	})
+}
+
+// TestAnswerThatIsTooLarge ends its call, and not the stream.
+func TestAnswerThatIsTooLarge(t *testing.T) {
+	reply := answered(1)
+	whole := len(appendReply(nil, &reply, heldBy(&reply), fsm.FirstFormat))
+	if _, err := streamReply(&reply, nil, whole); err != nil {
+		t.Error(err)
+	}
+	if _, err := streamReply(&reply, nil, whole-1); !errors.Is(err, node.ErrUnknownOutcome) {
+		t.Errorf("got %v, want an unknown outcome", err)
+	}
+}
+
+// TestInvalidStream ends, with the calls in it: a method and a kind that are not known, and a payload
+// where none belongs. A request that is too large fails alone.
+func TestInvalidStream(t *testing.T) {
+	for name, h := range map[string]stream.Header{
+		"method": {Kind: stream.Call, Method: 9, ID: 2}, "kind": {Kind: 99}, "payload": {Kind: stream.Stop, ID: 1, Size: 7},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := newStreamTest(t, nil)
+			ended := make(chan struct{})
+			st.host.reserve = func(ctx context.Context, _ node.Wait) (node.Reply, error) {
+				defer close(ended)
+				<-ctx.Done()
+				return node.Reply{}, ctx.Err()
+			}
+			call := append([]byte{0, 0, 1}, st.a.forwarded(aPut())...)
+			large := make([]byte, 2*streamRequestMax)
+			took := st.send(t, frameOf(stream.Header{Kind: stream.Call, Method: streamReserve, ID: 1}, call...),
+				frameOf(stream.Header{Kind: stream.Call, Method: streamDo, ID: 2}, large...), frameOf(h))
+			if <-ended; took > time.Second {
+				t.Errorf("%s: it lasted %v", name, took)
+			}
+		})
+	}
 }
 
 // TestRemovedNodeInAStream: a removed node is refused in its open stream, and in a new one.
@@ -429,59 +481,6 @@ func TestRemovedNodeInAStream(t *testing.T) {
 		}
 		if st.count(pathStream) != 2 || st.count(pathDo) != 0 {
 			t.Errorf("%d streams and %d requests of their own, want 2 and 0", st.count(pathStream), st.count(pathDo))
-		}
-	})
-}
-
-// TestAnswerThatIsTooLarge ends its call, and not the stream.
-func TestAnswerThatIsTooLarge(t *testing.T) {
-	reply := answered(1)
-	whole := len(appendReply(nil, &reply, heldBy(&reply), fsm.FirstFormat))
-	for _, tt := range []struct {
-		most int
-		want error
-	}{{whole, nil}, {whole - 1, node.ErrUnknownOutcome}} {
-		kind, content := streamReply(&reply, nil, tt.most)
-		if _, err := (streamOutcome{streamMessage: streamMessage{kind: kind, content: content}}).result(); !errors.Is(err, tt.want) {
-			t.Errorf("of at most %d bytes: %v, want %v", tt.most, err, tt.want)
-		}
-	}
-}
-
-// TestStreamMessages: messages are read as they were written. One that is too long is refused, and
-// one that stalls is given up.
-func TestStreamMessages(t *testing.T) {
-	written := appendStreamMessage(nil, streamDo, 1<<40, []byte("a"), []byte("b"))
-	written = appendStreamMessage(written, streamAnswer, 7, bytes.Repeat([]byte("x"), 3*bufferInitialMax))
-	from := bufio.NewReader(bytes.NewReader(written))
-	for _, want := range []streamMessage{{streamDo, 1 << 40, []byte("ab")}, {streamAnswer, 7, bytes.Repeat([]byte("x"), 3*bufferInitialMax)}} {
-		if m, err := readStreamMessage(from, 4*bufferInitialMax, nil); err != nil || m.kind != want.kind || m.id != want.id || !bytes.Equal(m.content, want.content) {
-			t.Errorf("%d bytes of %d, %d, %v", len(m.content), m.kind, m.id, err)
-		}
-	}
-	if _, err := readStreamMessage(from, 1, nil); !errors.Is(err, io.EOF) {
-		t.Errorf("the end: %v", err)
-	}
-	if _, err := readStreamMessage(bufio.NewReader(bytes.NewReader(written)), 1, nil); err == nil {
-		t.Error("a message of two bytes was read where one is the most")
-	}
-	for n := 1; n < len(written)-1; n += 1 + n/3 {
-		from := bufio.NewReader(bytes.NewReader(written[:n]))
-		_, err := readStreamMessage(from, 4*bufferInitialMax, nil)
-		if _, again := readStreamMessage(from, 4*bufferInitialMax, nil); err == nil && again == nil {
-			t.Errorf("%d of %d bytes were two messages", n, len(written))
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		body, write := io.Pipe()
-		defer write.Close()
-		go func() { _, _ = write.Write([]byte{streamDo, 1}) }()
-		began := time.Now()
-		idle := time.NewTimer(time.Hour)
-		<-idle.C
-		_, err := readStreamMessage(bufio.NewReader(body), 100, func() { _ = body.CloseWithError(errStalled) })
-		if took := time.Since(began) - time.Hour; err == nil || took != stallTimeout {
-			t.Errorf("after %v: %v", took, err)
 		}
 	})
 }

@@ -1,206 +1,103 @@
 package routing
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/stream"
 )
 
-// streamDrainWait is how long a node that stops still reads a stream, to refuse the calls that
-// were sent before the other node knew of the stop.
-const streamDrainWait = 250 * time.Millisecond
-
-// streamCloseDelay is how long a stream stays unchanged when its node stops. Meanwhile the
-// connection sends its own GOAWAY. The other side closes a connection at once if its last call
-// ends after the GOAWAY. If the last call ended before it, the connection stays open until this
-// node's time limit.
-const streamCloseDelay = 5 * time.Millisecond
-
-// streamIdleMax bounds the idle goroutines of a stream. A new goroutine starts with a small stack,
-// and growing that costs as much as the call.
-const streamIdleMax = 64
-
-// streamServer executes the calls in a stream from another node.
-type streamServer struct {
-	peers       *Peers
-	host        waitingHost
-	caller      string // server id
-	ctx         context.Context
-	wake        chan struct{} // wakes writeMessages
-	idleWorkers chan func()   // calls for idle goroutines
-	readDone    chan struct{} // closed when no more calls arrive
-
-	workers sync.WaitGroup
-
-	mu         sync.Mutex
-	idle       int
-	out        []byte // messages to write
-	calls      map[uint64]*serverCall
-	closing    bool
-	writesDone bool // writeMessages ends when out is written
+// streamHost executes the calls in a stream from another node.
+type streamHost struct {
+	peers  *Peers
+	host   waitingHost
+	caller string // server id
 }
 
-// serverCall is a call under way.
-type serverCall struct {
-	cancel context.CancelFunc
-	stop   chan struct{} // closed when the call must not wait any longer
-	waits  bool
-	// stopped: the caller sent streamStop; stopClosed: stop is closed.
-	stopped, stopClosed bool
+// newStreamServer returns what serves streams of other nodes.
+func (p *Peers) newStreamServer() *stream.Server {
+	return stream.NewServer(&stream.ServerConfig{
+		Protocol: peerProtocol, Stops: true, Leaving: p.closing, Now: time.Now,
+		Silence: peerPingAfter + peerPingWait, RequestWait: stallTimeout, Write: streamLimit(),
+		CallsMax: peerCallsMax, RequestBytesMax: streamRequestMax + 3*binary.MaxVarintLen64, UnwrittenBytesMax: peerBytesMax,
+	})
 }
 
 // serveStream answers the calls in a stream until it ends.
 func (p *Peers) serveStream(w http.ResponseWriter, r *http.Request, host waitingHost) {
+	if !stream.Asked(w, r, peerProtocol, "this path is for streams between nodes") {
+		return
+	}
+	if isClosed(p.closing) {
+		writePeerError(w, node.ErrShuttingDown)
+		return
+	}
 	from, _ := r.Context().Value(peerKey{}).(string)
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	s := newStreamServer(ctx, p, host, from)
-	control := http.NewResponseController(w)
-	w.WriteHeader(http.StatusOK)
-	_ = control.Flush() // a lost caller shows when the body is read
-	var writing sync.WaitGroup
-	writing.Go(func() { s.writeMessages(w, control.Flush) })
-	writing.Go(func() {
-		select {
-		case <-p.closing:
-			select {
-			case <-time.After(streamCloseDelay):
-			case <-s.readDone:
-				return
-			}
-			s.drain()
-			_ = control.SetReadDeadline(time.Now().Add(streamDrainWait)) // HTTP/2 has deadlines
-		case <-s.readDone:
+	if err := p.serving.Serve(w, r, &streamHost{peers: p, host: host, caller: from}); err != nil {
+		writePeerError(w, fmt.Errorf("%w: %w", node.ErrOverloaded, err))
+	}
+}
+
+// Knows implements stream.Host.
+func (s *streamHost) Knows(m stream.Method) bool { return m == streamDo || m == streamReserve }
+
+// Allowed implements stream.Host. Each call checks anew that its node is a member.
+func (s *streamHost) Allowed(context.Context) error { return nil }
+
+// Hold implements stream.Host: requests are small.
+func (s *streamHost) Hold(int64) bool { return true }
+
+// Release implements stream.Host.
+func (s *streamHost) Release(int64) {}
+
+// Buffer implements stream.Host. A node may keep parts of a request.
+func (s *streamHost) Buffer() *[]byte { return new([]byte) }
+
+// Recycle implements stream.Host.
+func (s *streamHost) Recycle(*[]byte) {}
+
+// Failure implements stream.Host.
+func (s *streamHost) Failure(err error) ([]byte, error) {
+	if refused, ok := errors.AsType[*stream.Refusal](err); ok {
+		switch refused.Reason {
+		case stream.ServerLeaves:
+			err = node.ErrShuttingDown
+		case stream.TooLarge, stream.NumberInUse:
+			err = fmt.Errorf("%w: %w", node.ErrCanceled, err)
+		case stream.TooManyCalls, stream.TooManyAnswers, stream.NoRequestMemory:
+			err = fmt.Errorf("%w: too many calls from %s: %w", node.ErrOverloaded, s.caller, err)
 		}
-	})
-	body := bufio.NewReaderSize(r.Body, streamBufferBytes)
-	for {
-		// Closing the body, unlike a deadline, also works when the request has ended.
-		m, err := readStreamMessage(body, streamRequestMax+3*binary.MaxVarintLen64, func() { _ = r.Body.Close() })
-		if err == nil {
-			s.handleMessage(m) //nolint:contextcheck // the calls use the stream's context
-			continue
-		}
-		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
-			cancel() // no caller is left for the answers
-		}
-		break
 	}
-	close(s.readDone)
-	s.workers.Wait()
-	s.finishWrites()
-	writing.Wait()
+	return namePeerError(err), nil
 }
 
-func newStreamServer(ctx context.Context, p *Peers, host waitingHost, from string) *streamServer {
-	return &streamServer{
-		peers: p, host: host, caller: from, ctx: ctx, wake: make(chan struct{}, 1),
-		idleWorkers: make(chan func()), readDone: make(chan struct{}), calls: map[uint64]*serverCall{},
+// Do implements stream.Host.
+func (s *streamHost) Do(ctx context.Context, t *stream.Task, dst []byte) ([]byte, error) {
+	reply, err := s.execute(ctx, t)
+	if err != nil {
+		return dst, err
 	}
+	return streamReply(&reply, dst, peerBytesMax)
 }
 
-// startWorker runs a call in an idle goroutine, or in a new one.
-func (s *streamServer) startWorker(call func()) {
-	select {
-	case s.idleWorkers <- call:
-	default:
-		s.workers.Go(func() {
-			for call != nil {
-				call()
-				call = s.nextCall()
-			}
-		})
+// streamReply appends an answer. An answer of more than most bytes becomes an error: it would end
+// the stream.
+func streamReply(reply *node.Reply, dst []byte, most int) ([]byte, error) {
+	if dst = appendReply(dst, reply, heldBy(reply), fsm.FirstFormat); len(dst) > most {
+		return nil, fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, most)
 	}
-}
-
-// nextCall waits for the next call. It returns nil if this goroutine must end.
-func (s *streamServer) nextCall() (call func()) {
-	s.mu.Lock()
-	if s.idle >= streamIdleMax {
-		s.mu.Unlock()
-		return nil
-	}
-	s.idle++
-	s.mu.Unlock()
-	select {
-	case call = <-s.idleWorkers:
-	case <-s.readDone:
-	}
-	s.mu.Lock()
-	s.idle--
-	s.mu.Unlock()
-	return call
-}
-
-// handleMessage handles a message from the caller.
-func (s *streamServer) handleMessage(m streamMessage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	call := s.calls[m.id]
-	switch {
-	case m.kind == streamCancel && call != nil:
-		call.cancel()
-	case m.kind == streamStop && call != nil:
-		call.stopped = true
-		call.stopWaiting()
-	case m.kind != streamDo && m.kind != streamReserve || call != nil:
-		// Its call was answered meanwhile, or no member sends such a message.
-	case s.closing:
-		s.queueMessage(streamRefusal, m.id, namePeerError(node.ErrShuttingDown))
-	case len(s.calls) >= peerCallsMax || len(s.out) > peerBytesMax:
-		// Queued answers count also when their callers have left.
-		err := fmt.Errorf("%w: %d calls from %s, %d bytes of answers",
-			node.ErrOverloaded, len(s.calls), s.caller, len(s.out))
-		s.queueMessage(streamRefusal, m.id, namePeerError(err))
-	default:
-		ctx, cancel := context.WithCancel(s.ctx)
-		call = &serverCall{cancel: cancel, stop: make(chan struct{})}
-		s.calls[m.id] = call
-		s.startWorker(func() {
-			defer cancel()
-			reply, err := s.execute(ctx, m, call)
-			kind, content := streamReply(&reply, err, peerBytesMax)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			delete(s.calls, m.id)
-			s.queueMessage(kind, m.id, content)
-		})
-	}
-}
-
-// streamReply returns the message that ends a call. An answer of more than most bytes becomes an
-// error: it would end the stream.
-func streamReply(reply *node.Reply, err error, most int) (kind byte, content []byte) {
-	if err == nil {
-		if content = appendReply(nil, reply, heldBy(reply), fsm.FirstFormat); len(content) <= most {
-			return streamAnswer, content
-		}
-		err = fmt.Errorf("%w: the answer is larger than %d bytes", node.ErrUnknownOutcome, most)
-	}
-	return streamRefusal, namePeerError(err)
-}
-
-// stopWaiting closes stop. streamServer.mu is held.
-func (c *serverCall) stopWaiting() {
-	if !c.stopClosed {
-		c.stopClosed = true
-		close(c.stop)
-	}
+	return dst, nil
 }
 
 // execute executes a call.
-func (s *streamServer) execute(ctx context.Context, m streamMessage, call *serverCall) (_ node.Reply, err error) {
+func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: a panic", node.ErrUnknownOutcome)
@@ -212,8 +109,8 @@ func (s *streamServer) execute(ctx context.Context, m streamMessage, call *serve
 		return node.Reply{}, err
 	}
 	var fields [3]uint64 // shard, retry budget, wait
-	n, content := 2, m.content
-	if m.kind == streamReserve {
+	n, content := 2, t.Request
+	if t.Method == streamReserve {
 		n = 3
 	}
 	for i := range n {
@@ -231,86 +128,13 @@ func (s *streamServer) execute(ctx context.Context, m streamMessage, call *serve
 	if fields[1] > 0 {
 		host.most = min(time.Duration(fields[1]), LeaderWait) //nolint:gosec // checked above
 	}
-	if m.kind == streamDo {
+	if t.Method == streamDo {
 		return host.Do(ctx, shard, req)
 	}
-	wait := node.Wait{For: time.Duration(fields[2]), Stop: call.stop} //nolint:gosec // checked above
-	s.setWaits(call, wait.For > 0)
+	wait := node.Wait{For: time.Duration(fields[2]), Stop: t.Stop} //nolint:gosec // checked above
 	reply, err := host.Reserve(ctx, shard, req, wait)
-	if err == nil && s.cutShort(call) && !granted(&reply) {
+	if err == nil && wait.For > 0 && t.CutShort() && !granted(&reply) {
 		err = node.ErrShuttingDown // its wait was cut short
 	}
 	return reply, err
-}
-
-// setWaits records whether a call waits.
-func (s *streamServer) setWaits(call *serverCall, does bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if call.waits = does; does && s.closing {
-		call.stopWaiting()
-	}
-}
-
-// cutShort reports whether this node ended the wait of a call because it stops.
-func (s *streamServer) cutShort(call *serverCall) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return call.waits && s.closing && !call.stopped
-}
-
-// drain accepts no more calls, and ends the waits of those that wait.
-func (s *streamServer) drain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closing = true
-	for _, call := range s.calls {
-		if call.waits {
-			call.stopWaiting()
-		}
-	}
-	s.queueMessage(streamClosing, 0, nil)
-}
-
-// queueMessage queues a message. mu is held.
-func (s *streamServer) queueMessage(kind byte, id uint64, content []byte) {
-	s.out = appendStreamMessage(s.out, kind, id, content)
-	s.wakeUp()
-}
-
-func (s *streamServer) wakeUp() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// finishWrites makes writeMessages end when all is written.
-func (s *streamServer) finishWrites() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writesDone = true
-	s.wakeUp()
-}
-
-// writeMessages writes queued messages, all of them in one write. A caller that does not read them
-// is found when its body is read.
-func (s *streamServer) writeMessages(w io.Writer, flush func() error) {
-	var spare []byte
-	for range s.wake {
-		s.mu.Lock()
-		out, over := s.out, s.writesDone
-		s.out = spare[:0]
-		s.mu.Unlock()
-		if len(out) > 0 {
-			_, _ = w.Write(out)
-			_ = flush()
-		}
-		if over {
-			return
-		}
-		if spare = out; cap(spare) > streamBufferBytes {
-			spare = nil
-		}
-	}
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/belfrydb/belfry/cluster/routing/routingtest"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/stream"
 )
 
 // TestStreamThatStalls: a message that stalls ends the stream and the calls in it, since no later
@@ -31,7 +31,9 @@ func TestStreamThatStalls(t *testing.T) {
 			}
 		}
 		wait := binary.AppendUvarint([]byte{0, 0}, uint64(time.Hour))
-		took := st.send(t, appendStreamMessage(nil, streamReserve, 1, wait, st.a.forwarded(aPut())), appendStreamMessage(nil, streamDo, 2, make([]byte, 100))[:10])
+		call := append(wait, st.a.forwarded(aPut())...)
+		took := st.send(t, frameOf(stream.Header{Kind: stream.Call, Method: streamReserve, ID: 1}, call...),
+			frameOf(stream.Header{Kind: stream.Call, Method: streamDo, ID: 2, Size: 100}, 1, 2, 3))
 		if took != stallTimeout {
 			t.Errorf("it ended after %v, want %v", took, stallTimeout)
 		}
@@ -61,22 +63,28 @@ func TestPanicInAStream(t *testing.T) {
 func TestUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const size = 8 << 20
-		host := &streamTestHost{do: func(_ context.Context, shard uint32) (node.Reply, error) {
+		var executed atomic.Int32
+		st := newStreamTest(t, func(context.Context, uint32) (node.Reply, error) {
+			executed.Add(1)
 			return node.Reply{Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: strings.Repeat("x", size)}}}}}, nil
-		}}
-		host.format.Store(uint32(fsm.LatestFormat))
-		p := newPeers(routingtest.NewNetwork().Link("b.2"), slog.New(slog.DiscardHandler))
-		s := newStreamServer(t.Context(), p, waitingHost{shardHost: host}, "a.1")
-		call := append([]byte{0, 0}, p.forwarded(aPut())...)
-		for id := range uint64(3 * peerBytesMax / size) {
-			s.handleMessage(streamMessage{kind: streamDo, id: id, content: call})
-			s.handleMessage(streamMessage{kind: streamCancel, id: id})
+		})
+		conn, _ := st.raw(t)
+		call := append([]byte{0, 0}, st.a.forwarded(aPut())...)
+		// A refusal that nobody reads may keep the other side from reading further calls.
+		calls := make(chan []byte, 3*peerBytesMax/size)
+		go func() {
+			for data := range calls {
+				_, _ = conn.Write(data)
+			}
+		}()
+		for id := range uint32(cap(calls)) {
+			calls <- append(frameOf(stream.Header{Kind: stream.Call, Method: streamDo, ID: id}, call...),
+				frameOf(stream.Header{Kind: stream.Cancel, ID: id})...)
 			synctest.Wait()
 		}
-		if most := peerBytesMax + 2*size; len(s.out) > most {
-			t.Errorf("%d bytes wait, want at most %d", len(s.out), most)
+		close(calls)
+		if n, most := int(executed.Load()), peerBytesMax/size+3; n > most || n < peerBytesMax/size {
+			t.Errorf("%d calls were executed, want about %d", n, most)
 		}
-		close(s.readDone)
-		s.workers.Wait()
 	})
 }

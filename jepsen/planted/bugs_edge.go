@@ -7,14 +7,16 @@ func edgeBugs() []Bug {
 		{
 			Name: "answers-swapped", What: "the answers to a batch come in the reverse order",
 			Claims: []string{"I36"}, Workloads: []string{"batches"},
-			Edits: []Edit{after("rpc/queue.go", `*a = answer{result: &reply.Results[i], request: witness, entry: uint32(i)}`, `if planted("answers-swapped") {
-			a.result = &reply.Results[len(commands)-1-i]
+			Edits: []Edit{after("rpc/shardcall/propose.go",
+				`*a = Answer{Result: &reply.Results[i], Request: witness, Entry: uint32(i)}`, `if planted("answers-swapped") {
+			a.Result = &reply.Results[len(commands)-1-i]
 		}`)},
 		},
 		{
 			Name: "wrong-partition", What: "a put with an id goes to any partition of its queue",
 			Claims: []string{"I30"}, Workloads: []string{"partitions"},
-			Edits: []Edit{after("rpc/put.go", `put.Partition = node.PartitionOf(put.ID, int(put.Partitions))`, `if planted("wrong-partition") {
+			Edits: []Edit{after("rpc/put.go", `put.Partition = node.PartitionOf(put.ID, int(put.Partitions))`,
+				`if planted("wrong-partition") {
 			put.Partition = (put.Partition + s.putRotation.Add(1)) % put.Partitions
 		}`)},
 		},
@@ -29,11 +31,14 @@ func clusterBugs() []Bug {
 			Edits: []Edit{{"cluster/routing/peers.go", `case sent:`, `case sent && !planted("forward-repeated"):`}},
 		},
 		{
-			Name: "removed-node-serves", What: "a node that was removed does not hear of it, and the others go on answering its calls",
+			Name:   "removed-node-serves",
+			What:   "a node that was removed does not hear of it, and the others go on answering its calls",
 			Claims: []string{"I31"}, Workloads: []string{"puts", "reads"}, Nemeses: []string{"replace-node"},
 			Edits: []Edit{
-				{"cluster/routing/peers.go", `if p.member == nil || p.member(server) {`, `if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
-				after("cmd/belfry/server/departed.go", `func (f *removalNotice) receive(left *catalog.DepartedError) {`, `if planted("removed-node-serves") {
+				{"cluster/routing/peers.go", `if p.member == nil || p.member(server) {`,
+					`if p.member == nil || p.member(server) || planted("removed-node-serves") {`},
+				after("cmd/belfry/server/departed.go", `func (f *removalNotice) receive(left *catalog.DepartedError) {`,
+					`if planted("removed-node-serves") {
 		return
 	}`),
 			},

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -24,6 +26,19 @@ type Request struct {
 	// Permissions says what the caller may do to queues; nil for everything.
 	Permissions *auth.Permissions
 	Err         *fault.Error
+}
+
+// Rules is what a server checks requests against.
+type Rules struct {
+	Limits     Limits
+	Now        func() time.Time
+	Authorizer *auth.Authorizer
+}
+
+// Request returns the checks of one request that does an action to the queues that it names.
+func (r *Rules) Request(ctx context.Context, action tokens.Action) *Request {
+	allowed, f := r.Authorizer.Permissions(ctx, action)
+	return &Request{Limits: &r.Limits, Now: r.Now(), Permissions: allowed, Err: f}
 }
 
 // Another returns a request like c without a violation.

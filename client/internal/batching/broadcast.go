@@ -19,8 +19,8 @@ func (b *Broadcast) Done() <-chan struct{} { return b.c }
 // Broadcasts is a set of broadcasts to send.
 type Broadcasts []*Broadcast
 
-// Add adds a broadcast. Callers that are answered together mostly share one, so only the last one is
-// checked for a repetition.
+// Add adds a broadcast. Callers that are answered together mostly share one, so only the last one
+// is checked for a repetition.
 func (all *Broadcasts) Add(b *Broadcast) {
 	if n := len(*all); n == 0 || (*all)[n-1] != b {
 		*all = append(*all, b)

@@ -1,5 +1,5 @@
-// Package batching decides when the batches of a client leave: it has their slots, a gate through which
-// batches of several kinds leave together, and broadcasts that wake callers.
+// Package batching decides when the batches of a client leave: it has their slots, a gate through
+// which batches of several kinds leave together, and broadcasts that wake callers.
 package batching
 
 import (
@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// HoldMax is how long a batch or a call is held back for others that are out: their shard may have no
-// leader.
+// HoldMax is how long a batch or a call is held back for others that are out: their shard may have
+// no leader.
 const HoldMax = 20 * time.Millisecond
 
 // A Gate makes batches of several kinds leave together: puts, acks, and polls that do not wait.
 // Without it, callers that reserve and callers that ack would send their batches alternately, and
-// each batch costs the servers a log entry and a sync. Batches leave in rounds. A round ends when all
-// its batches are answered, or after HoldMax; the next round takes every batch that waits by then.
+// each batch costs the servers a log entry and a sync. Batches leave in rounds. A round ends when
+// all its batches are answered, or after HoldMax; the next round takes every batch that waits by
+// then.
 //
 // The zero value is ready for use.
 type Gate struct {
@@ -38,8 +39,8 @@ func (g *Gate) Leave(round uint64) {
 	}
 }
 
-// Pass ends a batch's part in a round, 0 for none, and waits until another batch may leave with the next
-// round. It returns that round's number.
+// Pass ends a batch's part in a round, 0 for none, and waits until another batch may leave with the
+// next round. It returns that round's number.
 func (g *Gate) Pass(round uint64) uint64 {
 	g.mu.Lock()
 	g.endPart(round)
@@ -60,8 +61,8 @@ func (g *Gate) Pass(round uint64) uint64 {
 	return round
 }
 
-// endPart counts a batch out of its round. Batches of an earlier round are not counted any more. Called
-// with mu held.
+// endPart counts a batch out of its round. Batches of an earlier round are not counted any more.
+// Called with mu held.
 func (g *Gate) endPart(round uint64) {
 	if round == g.round && round > 0 {
 		g.running--

@@ -22,8 +22,8 @@ type Source struct {
 	// Gate is the gate that the batches pass. Nil: none, because a batch waits at the server and would
 	// hold up a round, or because Delay has held it back already.
 	Gate *Gate
-	// Waits is set for batches that wait at the server. A further one leaves also for half as many calls
-	// as the last one had. As such a batch may take long, no timer runs for the calls behind it.
+	// Waits is set for batches that wait at the server. A further one leaves also for half as many
+	// calls as the last one had. As such a batch may take long, no timer runs for the calls behind it.
 	Waits bool
 	// Start runs f in a goroutine. It returns false, and does not, if there is to be no more work.
 	Start func(f func()) bool
@@ -40,9 +40,9 @@ type Source struct {
 	Ended func()
 }
 
-// Slots send the batches of one source. Each slot is a goroutine that sends one batch after the other
-// until no call is pending, or until another slot will take the rest. All methods are called with
-// Source.Mu held.
+// Slots send the batches of one source. Each slot is a goroutine that sends one batch after the
+// other until no call is pending, or until another slot will take the rest. All methods are called
+// with Source.Mu held.
 type Slots struct {
 	source Source
 
@@ -61,8 +61,8 @@ type lastBatch struct {
 // NewSlots returns the slots of a source.
 func NewSlots(source Source) *Slots { return &Slots{source: source} }
 
-// Expect starts a slot, or sets the timer, if one more call than those pending needs that. It returns
-// false if there is to be no more work; the call must not become pending then.
+// Expect starts a slot, or sets the timer, if one more call than those pending needs that. It
+// returns false if there is to be no more work; the call must not become pending then.
 func (s *Slots) Expect() bool {
 	if s.source.mayLeave(s.inFlight, s.source.Pending()+1, s.last) {
 		return s.start()
@@ -83,11 +83,11 @@ func (s *Slots) start() bool {
 	return true
 }
 
-// mayLeave reports whether a batch of pending calls may leave while inFlight others are in flight. The
-// answers of a batch wake its callers together, and most call again at once. If a second slot took
-// some of those calls, every later batch would stay small. So a further batch leaves only when it is
-// full, or when the last one has been out for HoldMax: its shard may have no leader. For batches that
-// wait at the server, half the size of the last one is enough.
+// mayLeave reports whether a batch of pending calls may leave while inFlight others are in flight.
+// The answers of a batch wake its callers together, and most call again at once. If a second slot
+// took some of those calls, every later batch would stay small. So a further batch leaves only when
+// it is full, or when the last one has been out for HoldMax: its shard may have no leader. For
+// batches that wait at the server, half the size of the last one is enough.
 func (s *Source) mayLeave(inFlight, pending int, last lastBatch) bool {
 	switch {
 	case pending <= 0 || inFlight == 0:
@@ -101,15 +101,15 @@ func (s *Source) mayLeave(inFlight, pending int, last lastBatch) bool {
 	}
 }
 
-// GateMinCalls is the smallest batch that passes the gate. Fewer calls would lose more time there than
-// they save.
+// GateMinCalls is the smallest batch that passes the gate. Fewer calls would lose more time there
+// than they save.
 const GateMinCalls = 8
 
 // gateMaxAge is how long after the last batch its callers are expected to call again.
 const gateMaxAge = time.Second
 
-// passesGate reports whether a batch of pending calls passes the gate. A full batch leaves at once. The
-// size of the last batch counts too: some of its callers are about to call again.
+// passesGate reports whether a batch of pending calls passes the gate. A full batch leaves at once.
+// The size of the last batch counts too: some of its callers are about to call again.
 func (s *Source) passesGate(pending int, last lastBatch) bool {
 	if s.Gate == nil || pending <= 0 || pending >= s.Limits.MaxCalls {
 		return false
@@ -147,8 +147,8 @@ func (s *Slots) run() {
 	}
 }
 
-// passGate ends a batch's part in a round of the gate. If the next batch passes the gate, passGate waits
-// for the round that it leaves with and returns its number, else 0.
+// passGate ends a batch's part in a round of the gate. If the next batch passes the gate, passGate
+// waits for the round that it leaves with and returns its number, else 0.
 func (s *Slots) passGate(round uint64) uint64 {
 	s.source.Mu.Lock()
 	passes := s.source.passesGate(s.source.Pending(), s.last)
@@ -167,8 +167,8 @@ func (s *Slots) leaveGate(round uint64) {
 	}
 }
 
-// next makes the next batch, and returns what sends it. If there is none, or if another slot will take
-// the calls, next gives the slot back and returns nil.
+// next makes the next batch, and returns what sends it. If there is none, or if another slot will
+// take the calls, next gives the slot back and returns nil.
 func (s *Slots) next() (send func()) {
 	s.source.Mu.Lock()
 	defer s.source.Mu.Unlock()
@@ -188,8 +188,8 @@ func (s *Slots) next() (send func()) {
 	return send
 }
 
-// armTimer calls overdue when the last batch has been out for longer than HoldMax, if a slot is free
-// then. A batch that waits at the server may take longer. Called with Mu held.
+// armTimer calls overdue when the last batch has been out for longer than HoldMax, if a slot is
+// free then. A batch that waits at the server may take longer. Called with Mu held.
 func (s *Slots) armTimer() {
 	if s.armed || s.source.Waits || s.inFlight >= s.source.Limits.InFlight {
 		return

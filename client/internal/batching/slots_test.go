@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestWhenBatchesMayLeave: calls leave at once, behind few others, or when the last batch takes too long;
-// polls that wait leave for half of the last callers too.
+// TestWhenBatchesMayLeave: calls leave at once, behind few others, or when the last batch takes too
+// long; polls that wait leave for half of the last callers too.
 func TestWhenBatchesMayLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limits, now := Limits{InFlight: 2, MaxCalls: 1000}, time.Now()

@@ -1,4 +1,4 @@
-package rpc
+package shardcall
 
 import (
 	"context"
@@ -12,18 +12,19 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// reader answers one read: with all that was answered before, or, if that is not asked for, from the nearest replicas as they are.
-type reader struct {
-	router
-	stale bool
+// Reader answers one read: with all that was answered before, or, if that is not asked for, from
+// the nearest replicas as they are.
+type Reader struct {
+	Router
+	Stale bool
 }
 
-// read asks one shard.
-func (r reader) read(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
-	if !r.stale {
-		return r.node.Query(ctx, shard, q)
+// Read asks one shard.
+func (r Reader) Read(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	if !r.Stale {
+		return r.Node.Query(ctx, shard, q)
 	}
-	return r.node.Stale(ctx, shard, q)
+	return r.Node.Stale(ctx, shard, q)
 }
 
 // shardReading is the answer of one shard to a read of several.
@@ -33,16 +34,18 @@ type shardReading struct {
 	err     error
 }
 
-// readAll asks several shards side by side; query gets the position of the shard. The first error wins.
-func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) fsm.Query) ([]fsm.Reading, []*belfryv1.Witness, error) {
+// ReadAll asks several shards side by side; query gets the position of the shard. The first error
+// wins.
+func (r Reader) ReadAll(ctx context.Context, shards []uint32,
+	query func(i int) fsm.Query) ([]fsm.Reading, []*belfryv1.Witness, error) {
 	answers := make([]shardReading, len(shards))
 	var group sync.WaitGroup
 	for i, shard := range shards {
 		group.Go(func() {
-			reading, w, err := r.read(ctx, shard, query(i))
+			reading, w, err := r.Read(ctx, shard, query(i))
 			answers[i] = shardReading{reading: reading, witness: wire.Witness(w)}
 			if err != nil {
-				answers[i].err = r.faultAt(shard, err)
+				answers[i].err = r.FaultAt(shard, err)
 			}
 		})
 	}
@@ -57,8 +60,8 @@ func (r reader) readAll(ctx context.Context, shards []uint32, query func(i int) 
 	return readings, witnesses, nil
 }
 
-// asOf returns the time of the shard that was behind most.
-func asOf(readings ...fsm.Reading) *timestamppb.Timestamp {
+// AsOf returns the time of the shard that was behind most.
+func AsOf(readings ...fsm.Reading) *timestamppb.Timestamp {
 	var earliest fsm.Time
 	for i := range readings {
 		earliest = wire.Earlier(earliest, readings[i].Clock)
