@@ -215,8 +215,9 @@ var importTable = []importRow{
 		reason: "what a token is and allows: who keeps it and who asks for it are elsewhere",
 	},
 	{
-		dir:     "rpc",
-		may:     []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit", "stream"},
+		dir: "rpc",
+		may: []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit",
+			"stream"},
 		testMay: []string{"fsm/machine", "node/nodetest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -570,8 +571,9 @@ var importTable = []importRow{
 		reason: "bridges are clients of the server they run in",
 	},
 	{
-		dir:      "cmd/belfry/bench/guard",
-		testMay:  []string{"node/storage", "fsm", "fsm/codec", "fsm/machine", "cmd/belfry/bench", "cmd/belfry/server"},
+		dir: "cmd/belfry/bench/guard",
+		testMay: []string{"node/storage", "node/storage/disk", "fsm", "fsm/codec", "fsm/machine", "cmd/belfry/bench",
+			"cmd/belfry/server"},
 		external: []string{"github.com/hashicorp/raft"},
 		reason:   "it measures parts beside the whole, of which the log takes Raft's entries",
 	},

@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -380,7 +381,7 @@ func TestWritesStopAfterAFailure(t *testing.T) {
 		"term":     s.Stable.SetUint64([]byte("CurrentTerm"), 9),
 		"snapshot": takeSnapshot(s.Snapshots, 10, 1, nil),
 	} {
-		if !errors.Is(err, storage.ErrFailed) {
+		if !errors.Is(err, disk.ErrFailed) {
 			t.Errorf("%s after a failed sync: %v, want ErrFailed", what, err)
 		}
 	}

@@ -87,7 +87,7 @@ func createLog(p paths, cfg Config, m manifest) error {
 	if err := cfg.FS.MkdirAll(p.log); err != nil {
 		return err
 	}
-	ec := cfg.engine(p, &guard{}, m, mark{}, &removals{fsys: cfg.FS})
+	ec := cfg.engine(p, &disk.Guard{}, m, mark{}, &removals{fsys: cfg.FS})
 	if m.Engine == EngineBolt {
 		return createBolt(ec)
 	}

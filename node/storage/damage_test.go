@@ -369,10 +369,10 @@ func TestDamageWhileRunning(t *testing.T) {
 	if corrupt := corruptIn(t, err, ".snap"); corrupt.Offset == 0 {
 		t.Error(err)
 	}
-	if len(fatal) != 1 || !errors.Is(s.Err(), storage.ErrFailed) {
+	if len(fatal) != 1 || !errors.Is(s.Err(), disk.ErrFailed) {
 		t.Errorf("told %v, state %v", fatal, s.Err())
 	}
-	if err := s.Log.StoreLog(entry(21, 1)); !errors.Is(err, storage.ErrFailed) {
+	if err := s.Log.StoreLog(entry(21, 1)); !errors.Is(err, disk.ErrFailed) {
 		t.Errorf("append to a failed group: %v", err)
 	}
 	closeStores(t, s)

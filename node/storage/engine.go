@@ -40,7 +40,7 @@ type engineConfig struct {
 	codec        entryCodec
 	segmentBytes int
 	mark         mark
-	guard        *guard
+	guard        *disk.Guard
 	logger       *slog.Logger
 	gone         *removals
 }

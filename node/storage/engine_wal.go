@@ -131,7 +131,7 @@ func (e *walEngine) close() error { return e.log.Close() }
 // codec is set, and then refuses to open the log again.
 type walFiler struct {
 	*segment.Filer
-	guard *guard
+	guard *disk.Guard
 }
 
 // Create implements types.SegmentFiler. A failure fails the group: during a rotation the library
@@ -140,7 +140,7 @@ func (f walFiler) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
 	info.Codec = entryCodecID
 	w, err := f.Filer.Create(info)
 	if err != nil {
-		f.guard.fail(fmt.Errorf("storage: creating segment %s: %w", segment.FileName(info), err))
+		f.guard.Fail(fmt.Errorf("storage: creating segment %s: %w", segment.FileName(info), err))
 	}
 	return w, err
 }

@@ -4,14 +4,6 @@ import "errors"
 
 // Errors that callers branch on.
 var (
-	// ErrFailed is wrapped by the error of every write after the first failed one. The outcome of
-	// the failed write is unknown, and the store takes no further writes. The process must end; the
-	// next Open decides.
-	ErrFailed = errors.New("storage: an earlier write failed, no further writes are taken")
-
-	// ErrClosed is returned by stores used after Close.
-	ErrClosed = errors.New("storage: closed")
-
 	// ErrNoGroup is returned by Open with MustExist when the directory holds no group.
 	ErrNoGroup = errors.New("storage: no group in this directory")
 

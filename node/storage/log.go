@@ -21,7 +21,7 @@ import (
 type LogStore struct {
 	engine  engine
 	marks   *marks
-	guard   *guard
+	guard   *disk.Guard
 	now     func() time.Time
 	onClear func(last uint64) // gets the last index of a log that is about to be emptied
 
@@ -71,14 +71,14 @@ func (s *LogStore) GetLog(index uint64, l *raft.Log) error {
 	if s.held.Load().cuts != held.cuts {
 		return s.GetLog(index, l)
 	}
-	if closed := s.guard.failed(); errors.Is(closed, ErrClosed) {
+	if closed := s.guard.Failure(); errors.Is(closed, disk.ErrClosed) {
 		return closed
 	}
 	corrupt := &disk.CorruptError{File: s.engine.fileOf(index), Index: index, Detail: "cannot be read back", Err: err}
 	if err == nil {
 		corrupt.Detail = fmt.Sprintf("entry %d found in its place", l.Index)
 	}
-	s.guard.fail(corrupt)
+	s.guard.Fail(corrupt)
 	return corrupt
 }
 
@@ -107,7 +107,7 @@ func (s *LogStore) StoreLogs(logs []*raft.Log) error {
 		size += len(l.Data) + len(l.Extensions)
 	}
 	start := s.now()
-	err := s.guard.do("append to log", func() error {
+	err := s.guard.Do("append to log", func() error {
 		if err := s.engine.storeLogs(logs); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (s *LogStore) DeleteRange(first, last uint64) error {
 	// Readers must see the narrower range before entries vanish, or a compaction would look like
 	// damage to them.
 	s.held.Store(&next)
-	return s.guard.do("cut log", func() error {
+	return s.guard.Do("cut log", func() error {
 		// The mark first: a crash between the two must not leave a mark above the log's end.
 		if err := s.marks.lowerLog(next.last); err != nil {
 			return err

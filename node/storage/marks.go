@@ -41,7 +41,7 @@ type marks struct {
 	syncEvery time.Duration
 	now       func() time.Time
 
-	guard *guard // told of a failed sync outside the appends
+	guard *disk.Guard // told of a failed sync outside the appends
 
 	mu       disk.ChannelMutex // guards the following
 	seq      uint64
@@ -136,7 +136,7 @@ func (m *marks) scheduleSync(rest time.Duration) {
 	if m.late == nil {
 		m.late = time.AfterFunc(rest, func() {
 			// After a failed write, or a close, the guard refuses the sync.
-			_ = m.guard.do("sync high-water marks", m.syncLate)
+			_ = m.guard.Do("sync high-water marks", m.syncLate)
 		})
 	}
 }

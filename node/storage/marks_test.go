@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -101,7 +102,7 @@ func TestLateMarkSyncFails(t *testing.T) {
 		<-time.After(cfg.MarkSyncEvery)
 		synctest.Wait()
 		d.SetHook(nil)
-		if err := s.Log.StoreLog(entry(3, 0)); !errors.Is(err, storage.ErrFailed) || len(fatal) != 1 {
+		if err := s.Log.StoreLog(entry(3, 0)); !errors.Is(err, disk.ErrFailed) || len(fatal) != 1 {
 			t.Errorf("the next append gives %v; told %v", err, fatal)
 		}
 		_ = s.Close() // it has failed

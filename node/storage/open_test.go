@@ -241,7 +241,7 @@ func TestClosedStores(t *testing.T) {
 		"append": s.Log.StoreLog(entry(2, 0)), "read": s.Log.GetLog(1, &raft.Log{}),
 		"term": s.Stable.SetUint64([]byte("CurrentTerm"), 1), "state": s.Err(),
 	} {
-		if !errors.Is(err, storage.ErrClosed) {
+		if !errors.Is(err, disk.ErrClosed) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

@@ -26,7 +26,7 @@ const removeStepBytes = 4 << 20
 // the group is opened.
 type removals struct {
 	fsys   disk.FS
-	guard  *guard
+	guard  *disk.Guard
 	logger *slog.Logger
 	now    func() time.Time
 	steps  disk.ChannelMutex // held by each step of carryOut, and by close
@@ -81,7 +81,7 @@ func (r *removals) carryOut(rest func(worked time.Duration) bool) {
 		var err error
 		if goOn, err = r.dispose(f, rest); err != nil {
 			goOn = false
-			if !errors.Is(err, ErrClosed) {
+			if !errors.Is(err, disk.ErrClosed) {
 				r.logger.Warn("removing a file that is not needed any more", "error", err)
 			}
 		}
@@ -121,7 +121,7 @@ func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (go
 func (r *removals) step(name string, rest func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
 	r.steps.Lock()
 	start := r.now()
-	err = r.guard.watch("remove "+name, do)
+	err = r.guard.Watch("remove "+name, do)
 	worked := r.now().Sub(start)
 	r.steps.Unlock()
 	return rest == nil || rest(worked), err

@@ -30,7 +30,7 @@ func Retire(dir string, cfg Config) error {
 	if m.Group != cfg.Group {
 		return &disk.CorruptError{File: p.manifest, Detail: fmt.Sprintf("belongs to group %q, not %q", m.Group, cfg.Group)}
 	}
-	if _, err := openStable(cfg.FS, p.stable, &guard{}); err != nil {
+	if _, err := openStable(cfg.FS, p.stable, &disk.Guard{}); err != nil {
 		return err
 	}
 	cfg.Engine = m.Engine

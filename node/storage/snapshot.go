@@ -31,7 +31,7 @@ type SnapshotStore struct {
 	fsys   disk.FS
 	dir    string
 	marks  *marks
-	guard  *guard
+	guard  *disk.Guard
 	now    func() time.Time
 	logger *slog.Logger
 	gone   *removals
@@ -189,7 +189,7 @@ func (s *SnapshotStore) List() ([]*raft.SnapshotMeta, error) {
 	}
 	r, err := openSnapshot(s.fsys, s.path(newest.ID), nil)
 	if err != nil {
-		s.guard.fail(err)
+		s.guard.Fail(err)
 		return nil, err
 	}
 	return []*raft.SnapshotMeta{r.raftMeta()}, r.Close()
@@ -214,7 +214,7 @@ func (s *SnapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, erro
 
 func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
 	s.readers.Add(1) // before the file is open: see discard
-	r, err := openSnapshot(s.fsys, s.path(id), s.guard.fail)
+	r, err := openSnapshot(s.fsys, s.path(id), s.guard.Fail)
 	if err == nil {
 		r.onClose = sync.OnceFunc(func() { s.readers.Add(-1) })
 		return r, nil
@@ -222,7 +222,7 @@ func (s *SnapshotStore) open(id string) (*snapshotReader, error) {
 	s.readers.Add(-1)
 	// An older one may just have been removed, because a newer one was written.
 	if newest, _ := s.Newest(); newest.ID == id || !disk.IsMissing(err) {
-		s.guard.fail(err)
+		s.guard.Fail(err)
 	}
 	return nil, err
 }
@@ -241,7 +241,7 @@ func (s *SnapshotStore) Digest(id string) (digest uint64, ok bool, err error) {
 func (s *SnapshotStore) written(sink *snapshotSink) error {
 	// The mark becomes durable before Raft may compact the log, so that losing the snapshot is always
 	// noticed.
-	err := s.guard.do("mark snapshot", func() error { return s.marks.raiseSnapshot(sink.meta.Index) })
+	err := s.guard.Do("mark snapshot", func() error { return s.marks.raiseSnapshot(sink.meta.Index) })
 	if err != nil {
 		return err
 	}

@@ -405,7 +405,7 @@ func TestSnapshotGoneBeforeOpen(t *testing.T) {
 	d.SetContents(groupDir+"/snapshots/"+newest.ID+".snap", nil)
 	_, _, err = s.Snapshots.Open(newest.ID)
 	wantCorrupt(t, err, newest.ID)
-	if !errors.Is(s.Err(), storage.ErrFailed) {
+	if !errors.Is(s.Err(), disk.ErrFailed) {
 		t.Errorf("state %v", s.Err())
 	}
 }
@@ -444,7 +444,7 @@ func TestSnapshotDamagedEnds(t *testing.T) {
 		d.Flip(snapshotFiles(d)[0], 20, 1)
 		err := read(s.Snapshots, newest.ID)
 		wantCorrupt(t, err, newest.ID)
-		if !errors.Is(s.Err(), storage.ErrFailed) {
+		if !errors.Is(s.Err(), disk.ErrFailed) {
 			t.Errorf("%s: state %v", what, s.Err())
 		}
 		closeStores(t, s)

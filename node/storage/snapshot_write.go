@@ -95,7 +95,7 @@ func (s *snapshotSink) append(b []byte) error {
 	if err := s.store.overtaken(s.meta.ID, s.meta.Index); err != nil {
 		return err
 	}
-	return s.store.guard.watch("write "+s.name, func() error {
+	return s.store.guard.Watch("write "+s.name, func() error {
 		if err := s.file.write(b); err != nil {
 			return fmt.Errorf("storage: %w", err)
 		}
@@ -142,10 +142,10 @@ func (s *snapshotSink) finish() error {
 	if err := s.append(encodeTrailer(s.trailer)); err != nil {
 		return err
 	}
-	if err := s.store.guard.watch("write "+s.name, s.file.flush); err != nil {
+	if err := s.store.guard.Watch("write "+s.name, s.file.flush); err != nil {
 		return fmt.Errorf("storage: %w", err)
 	}
-	return s.store.guard.watch("sync "+s.name, s.publish)
+	return s.store.guard.Watch("sync "+s.name, s.publish)
 }
 
 // publish is sync, close, rename, sync of the directory, in this order: the name must never be

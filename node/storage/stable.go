@@ -30,7 +30,7 @@ const (
 type StableStore struct {
 	fsys  disk.FS
 	name  string
-	guard *guard
+	guard *disk.Guard
 
 	mu       disk.ChannelMutex // guards the following
 	durable  map[string][]byte
@@ -39,7 +39,7 @@ type StableStore struct {
 
 var _ raft.StableStore = (*StableStore)(nil)
 
-func openStable(fsys disk.FS, name string, g *guard) (*StableStore, error) {
+func openStable(fsys disk.FS, name string, g *disk.Guard) (*StableStore, error) {
 	payload, err := disk.ReadRecord(fsys, name, stableMagic)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -84,7 +84,7 @@ func (s *StableStore) checkTerm(key string, value []byte) error {
 	}
 	err := fmt.Errorf("storage: %s: term %d after term %d", s.name, binary.BigEndian.Uint64(value),
 		binary.BigEndian.Uint64(held))
-	s.guard.fail(err)
+	s.guard.Fail(err)
 	return err
 }
 
@@ -126,7 +126,7 @@ func (s *StableStore) write(changed map[string][]byte) error {
 	if same {
 		return nil
 	}
-	err := s.guard.do("write "+s.name, func() error {
+	err := s.guard.Do("write "+s.name, func() error {
 		return disk.WriteRecord(s.fsys, s.name, stableMagic, encodePairs(next))
 	})
 	if err != nil {

@@ -88,7 +88,7 @@ type Stores struct {
 	Snapshots *SnapshotStore
 
 	dir   string
-	guard *guard
+	guard *disk.Guard
 	marks *marks
 	gone  *removals
 
@@ -99,14 +99,14 @@ type Stores struct {
 // Close releases the files. Shut Raft down first. Later calls of the stores return ErrClosed or
 // fail.
 func (s *Stores) Close() error {
-	s.guard.close()
+	s.guard.Close()
 	s.gone.close()
 	return errors.Join(s.Log.engine.close(), s.marks.close())
 }
 
 // Err returns nil while the group is sound, else an error wrapping ErrFailed and its cause, or
 // ErrClosed.
-func (s *Stores) Err() error { return s.guard.failed() }
+func (s *Stores) Err() error { return s.guard.Failure() }
 
 // Tidy removes the files that log and snapshots have given up since Open, in small steps, beside
 // all other work. After each step it calls rest, if that is not nil, with the duration of the step.
@@ -176,7 +176,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err := disk.SyncDirs(cfg.FS, filepath.Dir(dir), dir, p.log, p.snapshots); err != nil && !disk.IsMissing(err) {
 		return nil, fmt.Errorf("storage: syncing the directories of %s: %w", dir, err)
 	}
-	g := &guard{watchdog: cfg.Watchdog, onFatal: cfg.OnFatal}
+	g := &disk.Guard{Watchdog: cfg.Watchdog, OnFatal: cfg.OnFatal}
 	s := &Stores{dir: dir, guard: g, restart: make(chan struct{})}
 	s.gone = &removals{fsys: cfg.FS, guard: g, logger: cfg.Logger, now: cfg.Now, steps: disk.NewChannelMutex()}
 	if s.marks, err = openMarks(cfg.FS, p.marks, cfg.MarkSyncEvery, cfg.Now); err != nil {
@@ -213,7 +213,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	return s, nil
 }
 
-func (c Config) engine(p paths, g *guard, m manifest, at mark, gone *removals) engineConfig {
+func (c Config) engine(p paths, g *disk.Guard, m manifest, at mark, gone *removals) engineConfig {
 	return engineConfig{
 		fsys: c.FS, dir: p.log, codec: entryCodec{salt: m.Salt}, segmentBytes: c.SegmentBytes,
 		mark: at, guard: g, logger: c.Logger, gone: gone,

@@ -21,7 +21,7 @@ var errNoStable = errors.New("storage: the segment list keeps no stable values")
 type walMeta struct {
 	fsys  disk.FS
 	name  string
-	guard *guard
+	guard *disk.Guard
 
 	mu    sync.Mutex
 	state types.PersistentState
@@ -62,7 +62,7 @@ func (m *walMeta) CommitState(state types.PersistentState) error {
 		return fmt.Errorf("encoding segment list: %w", err)
 	}
 	if err := disk.WriteRecord(m.fsys, m.name, walMetaMagic, payload); err != nil {
-		m.guard.fail(fmt.Errorf("storage: %w", err))
+		m.guard.Fail(fmt.Errorf("storage: %w", err))
 		return err
 	}
 	m.mu.Lock()

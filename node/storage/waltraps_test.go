@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/belfrydb/belfry/node/storage"
+	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
@@ -68,7 +69,7 @@ func TestTrapCrashBeforeRotation(t *testing.T) {
 		return nil
 	})
 	// Stored and durable; the rotation behind it fails, perhaps before this returns.
-	if err := s.Log.StoreLogs(entries(1, 60, 0)); err != nil && !errors.Is(err, storage.ErrFailed) {
+	if err := s.Log.StoreLogs(entries(1, 60, 0)); err != nil && !errors.Is(err, disk.ErrFailed) {
 		t.Fatal(err)
 	}
 	d.Crash(diskfault.KeepAll, diskfault.KeepNames)
