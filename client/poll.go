@@ -246,9 +246,9 @@ func (p *poller) send(ctx context.Context, poll *poll) {
 	jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
 	poll.cancel()
 	if err != nil {
-		p.client.collectLater(o, err)
+		p.client.collectLater(o, err) //nolint:contextcheck // it goes on after the poll
 	}
-	p.deliver(poll, jobs, err)
+	p.deliver(poll, jobs, err) //nolint:contextcheck // jobs are given back after the poll
 }
 
 // take makes a poll for the callers that no other poll asks for, and returns what sends it.

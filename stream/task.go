@@ -228,7 +228,7 @@ func (x *serving) answer(ctx context.Context, t *Task, request *[]byte) {
 	if err != nil {
 		err = x.fail(t.id, err)
 	} else {
-		err = x.send(Header{Kind: Answer, ID: t.id}, *answer) //nolint:contextcheck // the call's has ended
+		err = x.send(Header{Kind: Answer, ID: t.id}, *answer)
 	}
 	if err != nil {
 		x.cancel()

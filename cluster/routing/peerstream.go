@@ -79,7 +79,7 @@ func (p *Peers) dialStream(ctx context.Context, server string) (*stream.Caller, 
 	defer cancel()
 	conn, err := p.dial(ctx, server)
 	if err != nil {
-		return nil, unreached(context.Background(), false, err)
+		return nil, unreached(context.Background(), false, err) //nolint:contextcheck // the dial's limit is not the call's
 	}
 	var refused error // for a reason that concerns the call
 	config := &stream.CallerConfig{
@@ -109,7 +109,7 @@ func (p *Peers) dialStream(ctx context.Context, server string) (*stream.Caller, 
 	case err == nil, refused != nil:
 		return s, err
 	case ctx.Err() != nil, errors.Is(err, net.ErrClosed):
-		return nil, unreached(context.Background(), false, err)
+		return nil, unreached(context.Background(), false, err) //nolint:contextcheck // the dial's limit is not the call's
 	default:
 		return nil, &stream.RefusedError{Cause: err}
 	}

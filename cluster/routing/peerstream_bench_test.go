@@ -57,5 +57,5 @@ func BenchmarkForwardedCalls(b *testing.B) {
 	}
 	all.Wait()
 	b.StopTimer()
-	_, _ = from.Close(context.Background()), to.Close(context.Background())
+	_, _ = from.Close(b.Context()), to.Close(b.Context())
 }

@@ -389,6 +389,6 @@ func drip(conn net.Conn) {
 
 // shelled returns a command that runs after what a shell is told first.
 func shelled(shell string, args ...string) *exec.Cmd {
-	return exec.Command("sh",
-		append([]string{"-c", shell + `exec "$0" "$@"`}, args...)...) //nolint:noctx,gosec // the cleanup kills it
+	return exec.Command("sh", //nolint:noctx,gosec // the cleanup kills it
+		append([]string{"-c", shell + `exec "$0" "$@"`}, args...)...)
 }

@@ -193,8 +193,8 @@ func (p *mirrorPage) start(t *testing.T, block string) (stop func()) {
 func (p *mirrorPage) serveMirror(t *testing.T, block string) {
 	t.Helper()
 	other := redistest.Start(p.t)
-	command := exec.Command("bash", "-c",
-		"exec "+strings.ReplaceAll(block, p.redis.Address(), other.Address())) //nolint:noctx // the cleanup kills it
+	command := exec.Command("bash", "-c", //nolint:noctx // the cleanup kills it
+		"exec "+strings.ReplaceAll(block, p.redis.Address(), other.Address()))
 	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true",
 		"BELFRY_DATA="+filepath.Join(p.t.TempDir(), "data"))
 	bridged := startServer(p.t, command)

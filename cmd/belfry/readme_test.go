@@ -96,8 +96,8 @@ func (p *page) environment() []string {
 
 // serve runs the block that starts the server, with a free port and a directory of the test's.
 func (p *page) serve(block string) {
-	command := exec.Command("bash", "-c",
-		strings.Replace(block, "go run", "exec go run", 1)) //nolint:noctx // the cleanup kills it
+	command := exec.Command("bash", "-c", //nolint:noctx // the cleanup kills it
+		strings.Replace(block, "go run", "exec go run", 1))
 	command.Dir = p.root
 	command.Env = append(p.environment(), "BELFRY_LISTEN=127.0.0.1:0", "BELFRY_PRINT_ADDRESSES=true",
 		"BELFRY_DATA="+filepath.Join(p.dir, "data"))

@@ -33,8 +33,8 @@ func openTerminal(t *testing.T, columns, rows int, command string) *terminal {
 // tmux runs a command of tmux and returns what it prints.
 func (term *terminal) tmux(args ...string) string {
 	term.t.Helper()
-	command := exec.Command("tmux",
-		append([]string{"-u", "-S", term.socket}, args...)...) //nolint:noctx // it returns at once
+	command := exec.Command("tmux", //nolint:noctx // it returns at once
+		append([]string{"-u", "-S", term.socket}, args...)...)
 	command.Env = environment("TERM=xterm-256color", "LC_ALL=C.UTF-8")
 	out, err := command.CombinedOutput()
 	if err != nil {

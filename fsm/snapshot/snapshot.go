@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/store"
 )
 
-// The snapshot stream:
+// Magic begins the snapshot stream:
 //
 //	7 bytes  Magic
 //	byte     Format

@@ -54,9 +54,10 @@ const (
 	sparesKept = 16
 )
 
-// orderKind says which records an order is of, and by which key.
+// OrderKind says which records an order has, and by which key.
 type OrderKind uint8
 
+// These are the kinds.
 const (
 	ByDue      OrderKind = iota // jobs by (due, serial)
 	ByPriority                  // jobs by (priority, due, serial)
@@ -105,6 +106,7 @@ func (o *Order) gather(dst []Key, index uint32) []Key {
 	return dst
 }
 
+// Len returns the number of records.
 func (o *Order) Len() int { return o.n }
 
 // Min returns the first key.

@@ -104,6 +104,7 @@ func (r Router) ProposeRouted(ctx context.Context, requestID string, commands []
 // belong to a namespace.
 type Split int
 
+// These are the ways to split.
 const (
 	ByNamespace Split = iota
 	ByQueue

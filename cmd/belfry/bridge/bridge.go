@@ -1,3 +1,5 @@
+// Package bridge runs bridges between queues of Redisson in a Redis and the server of this process,
+// with their flags and metrics.
 package bridge
 
 import (

@@ -56,8 +56,8 @@ func (a *Addresses) FreeRow(n int) (string, error) {
 // is forked meanwhile would hold the address until it runs its own program. For packets there is no
 // other way.
 func isFree(address string) bool {
-	if stream, err := net.Dial("tcp", address); !errors.Is(err,
-		syscall.ECONNREFUSED) { //nolint:noctx // on loopback there is nothing to wait for
+	if stream, err := net.Dial("tcp", address); !errors.Is(err, //nolint:noctx // on loopback there is nothing to wait for
+		syscall.ECONNREFUSED) {
 		if err == nil {
 			_ = stream.Close() // it was only a question
 		}

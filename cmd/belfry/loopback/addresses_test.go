@@ -22,8 +22,8 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer streams.Close()
-	packets, err := net.ListenPacket("udp",
-		fmt.Sprintf("%s:%d", host, portMin+2)) //nolint:noctx // on loopback there is nothing to wait for
+	packets, err := net.ListenPacket("udp", //nolint:noctx // on loopback there is nothing to wait for
+		fmt.Sprintf("%s:%d", host, portMin+2))
 	if err != nil {
 		t.Fatal(err)
 	}

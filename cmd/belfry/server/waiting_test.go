@@ -85,8 +85,8 @@ func TestWaitingJoinerAnswers(t *testing.T) {
 		{"/q/orders?delay=1s", "image/png", "x"},
 		{"/nowhere", "", "x"},
 	} {
-		response, err := http.Post(w.url+call.path, call.kind,
-			strings.NewReader(call.body)) //nolint:noctx // the test has a time limit of its own
+		response, err := http.Post(w.url+call.path, call.kind, //nolint:noctx // the test has a time limit of its own
+			strings.NewReader(call.body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -67,8 +67,10 @@ type Dater interface {
 }
 
 const (
-	dirPerm         = 0o750
-	FilePerm        = 0o640
+	// FilePerm is the mode of new files, before the umask.
+	FilePerm = 0o640
+	dirPerm  = 0o750
+	// TemporarySuffix ends the names of files that are not complete.
 	TemporarySuffix = ".tmp"
 )
 
@@ -212,6 +214,7 @@ func ReadFile(fsys FS, name string) (data []byte, err error) {
 	return data, nil
 }
 
+// RemoveIfPresent removes a file; one that is not there is no error.
 func RemoveIfPresent(fsys FS, name string) error {
 	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -219,7 +222,7 @@ func RemoveIfPresent(fsys FS, name string) error {
 	return nil
 }
 
-// RemoveTemporaries deletes what a crash left half written in dir.
+// RemoveTemporaries removes the temporary files that a crash left in dir.
 func RemoveTemporaries(fsys FS, dir string) error {
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -236,6 +239,7 @@ func RemoveTemporaries(fsys FS, dir string) error {
 	return nil
 }
 
+// Exists reports whether a file can be opened.
 func Exists(fsys FS, name string) (bool, error) {
 	f, err := fsys.OpenFile(name, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {

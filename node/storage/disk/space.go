@@ -231,7 +231,7 @@ func (s *Space) setFlag(flag *atomic.Bool, name string, on, off bool) {
 	}
 }
 
-// DiskFull reports whether err says that the disk, or the quota on it, is full.
+// Full reports whether err says that the disk, or the quota on it, is full.
 func Full(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

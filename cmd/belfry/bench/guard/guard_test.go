@@ -337,8 +337,8 @@ func echoes(b *testing.B, connections, callers int) func() {
 	b.Cleanup(client.CloseIdleConnections)
 	body := `{"queue":"guard","delay":"1s","body":"` + strings.Repeat("A", 136) + `"}`
 	post := func() {
-		answer, err := client.Post(echo.URL, "application/json",
-			strings.NewReader(body)) //nolint:noctx // it ends with its server
+		answer, err := client.Post(echo.URL, "application/json", //nolint:noctx // it ends with its server
+			strings.NewReader(body))
 		if err != nil {
 			b.Error(err)
 			return

@@ -145,7 +145,7 @@ func TestLogFormat(t *testing.T) {
 		s.Err, s.ErrTerminal = said, test.terminal
 		(serveVerbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello",
 			slog.Duration("after", 2*time.Second))
-		if json.Valid([]byte(said.String())) != test.json || !strings.Contains(said.String(), "hello") ||
+		if json.Valid(said.Bytes()) != test.json || !strings.Contains(said.String(), "hello") ||
 			!strings.Contains(said.String(), "2s") {
 			t.Errorf("%s with a terminal %v: %s", test.format, test.terminal, said)
 		}

@@ -1,3 +1,4 @@
+// Package daemon has the verbs that open a node's data directory: serve and recover.
 package daemon
 
 import (

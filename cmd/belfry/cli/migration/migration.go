@@ -1,3 +1,4 @@
+// Package migration has the verbs of mirror, which move jobs between Redis and Belfry.
 package migration
 
 import (
@@ -48,9 +49,9 @@ type mirrorFlags struct {
 type mirrorVerbs struct{ *cli.App }
 
 // Command returns `mirror`.
-func Command(a *cli.App) *cobra.Command { return mirrorVerbs{a}.Command() }
+func Command(a *cli.App) *cobra.Command { return mirrorVerbs{a}.command() }
 
-func (a mirrorVerbs) Command() *cobra.Command {
+func (a mirrorVerbs) command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mirror",
 		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
