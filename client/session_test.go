@@ -32,7 +32,9 @@ type byConnect struct {
 
 // ServeHTTP implements http.Handler.
 func (h *byConnect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if slices.ContainsFunc([]string{"/PutBatch", "/AckBatch", "/Reserve"}, func(method string) bool { return strings.HasSuffix(r.URL.Path, method) }) {
+	if slices.ContainsFunc([]string{"/PutBatch", "/AckBatch", "/Reserve"}, func(method string) bool {
+		return strings.HasSuffix(r.URL.Path, method)
+	}) {
 		h.mu.Lock()
 		h.calls++
 		h.mu.Unlock()
@@ -91,9 +93,11 @@ func TestHotCallsShareASession(t *testing.T) {
 	})
 }
 
-// TestWithoutSessions: calls go by Connect where a server, or what is before it, has no sessions. It is asked again, ever more seldom.
+// TestWithoutSessions: calls go by Connect where a server, or what is before it, has no sessions.
+// It is asked again, ever more seldom.
 func TestWithoutSessions(t *testing.T) {
-	for _, status := range []int{http.StatusUpgradeRequired, http.StatusNotFound, http.StatusServiceUnavailable, http.StatusOK} {
+	for _, status := range []int{http.StatusUpgradeRequired, http.StatusNotFound, http.StatusServiceUnavailable,
+		http.StatusOK} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake(), refuse: status}
 			plain := &byConnect{Handler: server}
@@ -113,14 +117,16 @@ func TestWithoutSessions(t *testing.T) {
 					asked = append(asked, time.Since(began))
 				}
 			}
-			if want := []time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second, 150 * time.Second}; !slices.Equal(asked, want) {
+			if want := []time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second,
+				150 * time.Second}; !slices.Equal(asked, want) {
 				t.Errorf("%d: asked again after %v, want %v", status, asked, want)
 			}
 			server.set(func(s *sessionServer) { s.refuse = 0 })
 			time.Sleep(sessionBarMax)
 			before := plain.count()
 			if useAll(t, c); plain.count() != before || server.count() != 6 {
-				t.Errorf("%d: once there are sessions, %d calls went by Connect, asked %d times", status, plain.count()-before, server.count())
+				t.Errorf("%d: once there are sessions, %d calls went by Connect, asked %d times", status, plain.count()-before,
+					server.count())
 			}
 		})
 	}
@@ -226,7 +232,8 @@ func TestAServerThatLeaves(t *testing.T) {
 	})
 }
 
-// TestWhatBecameOfCalls: those that were out when a connection broke may have been applied, those before Bye were not read. Both are repeated as they were.
+// TestWhatBecameOfCalls: those that were out when a connection broke may have been applied, those
+// before Bye were not read. Both are repeated as they were.
 func TestWhatBecameOfCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(s *serverSession)
@@ -285,13 +292,15 @@ func TestAMuteServer(t *testing.T) {
 		if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin || pings.Load() != 1 || len(other.jobs) != 1 {
+		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin ||
+			pings.Load() != 1 || len(other.jobs) != 1 {
 			t.Errorf("after %v and %d pings, %d jobs", took, pings.Load(), len(other.jobs))
 		}
 	})
 }
 
-// TestAClientThatOnlyHears gives signs of life too: a server ends a session that says nothing for 45 s, whatever it answers there meanwhile.
+// TestAClientThatOnlyHears gives signs of life too: a server ends a session that says nothing for
+// 45 s, whatever it answers there meanwhile.
 func TestAClientThatOnlyHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const calls, every, silence = 20, pingAfter - time.Second, 45 * time.Second
@@ -328,7 +337,8 @@ func TestAClientThatOnlyHears(t *testing.T) {
 	})
 }
 
-// TestAServerThatIsSlow is not taken for mute: not while an answer arrives, nor while it takes a request.
+// TestAServerThatIsSlow is not taken for mute: not while an answer arrives, nor while it takes a
+// request.
 func TestAServerThatIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, theirs := pipedSession(t)
@@ -342,7 +352,8 @@ func TestAServerThatIsSlow(t *testing.T) {
 			}
 		}
 		go func() { _, _ = io.Copy(io.Discard, theirs) }()
-		slow := append([]byte{byte(stream.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0}, "\xfa\x01\x03abc"...)
+		slow := append([]byte{byte(stream.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0},
+			"\xfa\x01\x03abc"...)
 		for _, b := range slow { // in 78 seconds
 			time.Sleep(3 * time.Second)
 			if _, err := theirs.Write([]byte{b}); err != nil {
@@ -422,7 +433,9 @@ func pipedSession(t testing.TB) (s *stream.Caller, theirs net.Conn) {
 	ours, theirs := net.Pipe()
 	var open openSessions
 	t.Cleanup(open.Close)
-	s, err := open.Open(t.Context(), ours, sessionConfig(&requestid.Clock{}), func(net.Conn, *bufio.Reader) error { return nil })
+	s, err := open.Open(t.Context(), ours, sessionConfig(&requestid.Clock{}), func(net.Conn, *bufio.Reader) error {
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,9 +70,12 @@ func TestFailuresOfSessions(t *testing.T) {
 			if off {
 				server.refuse = 426
 			}
-			_, err := startSessions(t, newPipeNet(), nil, server).Reserve(t.Context(), ReserveOptions{Queues: []string{"q"}, Max: 2})
+			_, err := startSessions(t, newPipeNet(), nil, server).Reserve(t.Context(), ReserveOptions{
+				Queues: []string{"q"}, Max: 2,
+			})
 			e, ok := errors.AsType[*Error](err)
-			if !ok || e.Reason != ErrQueueFull || e.Code != connect.CodeResourceExhausted || e.RetryAfter != time.Second || e.Leader != "n2:7400" ||
+			if !ok || e.Reason != ErrQueueFull || e.Code != connect.CodeResourceExhausted || e.RetryAfter != time.Second ||
+				e.Leader != "n2:7400" ||
 				*e.Shard != 3 || e.Outcome != OutcomeNotApplied || e.Message != "refused by the fake" || e.RequestID == "" {
 				t.Errorf("%+v", e)
 			}
@@ -97,7 +100,8 @@ func TestAnAnswerThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestCallersShareAFailure: those who waited for a connection that did not come about do not try one after the other.
+// TestCallersShareAFailure: those who waited for a connection that did not come about do not try
+// one after the other.
 func TestCallersShareAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newPipeNet()
@@ -150,7 +154,8 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 	})
 }
 
-// TestCloseEndsSessions: also one that is replaced, one that is being made, and one of a server that the client has forgotten.
+// TestCloseEndsSessions: also one that is replaced, one that is being made, and one of a server
+// that the client has forgotten.
 func TestCloseEndsSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, server := newPipeNet(), &sessionServer{Fake: NewFake()}
@@ -200,7 +205,9 @@ func TestCloseEndsSessions(t *testing.T) {
 			t.Errorf("%q, %v", line, err)
 		}
 		go func() { _, _ = io.Copy(io.Discard, in) }()
-		if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+"\r\n\r\n"); err != nil {
+		if _, err := io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+
+				"\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		if err := <-dialing; !errors.Is(err, net.ErrClosed) {
@@ -218,7 +225,8 @@ func TestCloseEndsSessions(t *testing.T) {
 // TestBrokenRulesOfServers end the session.
 func TestBrokenRulesOfServers(t *testing.T) {
 	for name, h := range map[string]stream.Header{
-		"call": {Kind: stream.Call}, "kind": {Kind: 99}, "ping with payload": {Kind: stream.Ping}, "leave with payload": {Kind: stream.Leave},
+		"call": {Kind: stream.Call}, "kind": {Kind: 99}, "ping with payload": {Kind: stream.Ping},
+		"leave with payload": {Kind: stream.Leave},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
@@ -228,7 +236,8 @@ func TestBrokenRulesOfServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			for _, own := range []stream.Header{{Kind: stream.Ping}, {Kind: stream.Pong}, {Kind: stream.Answer, ID: 77}} { // in order, even if nobody waits
+			// in order, even if nobody waits
+			for _, own := range []stream.Header{{Kind: stream.Ping}, {Kind: stream.Pong}, {Kind: stream.Answer, ID: 77}} {
 				if err := server.sessions()[0].send(own, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -273,7 +282,8 @@ func FuzzSessionAnswers(f *testing.F) {
 	})
 }
 
-// TestSessionsOverTLS: https has them too, and a certificate that is not trusted ends the call at once, with nothing sent.
+// TestSessionsOverTLS: https has them too, and a certificate that is not trusted ends the call at
+// once, with nothing sent.
 func TestSessionsOverTLS(t *testing.T) {
 	fake := &sessionServer{Fake: NewFake()}
 	server := httptest.NewUnstartedServer(fake)
@@ -292,7 +302,8 @@ func TestSessionsOverTLS(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		_, err = c.Put(t.Context(), "q", nil)
-		if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok == trusted || (err == nil) != trusted || (fake.count() == 1) != trusted {
+		if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok == trusted || (err == nil) != trusted ||
+			(fake.count() == 1) != trusted {
 			t.Errorf("trusted: %v; %v, %v, %d sessions", trusted, err, untrusted, fake.count())
 		}
 		if e, ok := errors.AsType[*Error](err); ok && (e.Outcome != OutcomeNotApplied || e.Code != connect.CodeUnavailable) {

@@ -77,7 +77,9 @@ func (s *sessionServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+stream.SessionProtocol+
+			"\r\n\r\n"); err != nil {
 		return
 	}
 	session := &serverSession{conn: conn, out: stream.NewWriter(conn, stream.Limit{Wait: time.Minute})}
@@ -151,7 +153,8 @@ func (s *serverSession) answer(ctx context.Context, f *Fake, h stream.Header, pa
 	_ = s.send(stream.Header{Kind: kind, ID: h.ID, Number: time.Now().UnixMilli()}, data)
 }
 
-func carry[Q proto.Message, R proto.Message](ctx context.Context, payload []byte, req Q, call func(context.Context, Q) (R, error)) (proto.Message, error) {
+func carry[Q proto.Message, R proto.Message](ctx context.Context, payload []byte, req Q,
+	call func(context.Context, Q) (R, error)) (proto.Message, error) {
 	if err := proto.Unmarshal(payload, req); err != nil {
 		return nil, err
 	}
@@ -170,7 +173,8 @@ func statusOf(err error) *status.Status {
 	return out
 }
 
-// startSessions makes a client with the package's own transport for servers at n1, n2, … over a network in memory.
+// startSessions makes a client with the package's own transport for servers at n1, n2, … over a
+// network in memory.
 func startSessions(t testing.TB, n *pipeNet, opts []Option, servers ...http.Handler) *Client {
 	t.Helper()
 	var addrs []string

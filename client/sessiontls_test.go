@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestSessionsHaveTheirOwnTLS: a session is asked for while the first call goes by Connect, which has the transport change the settings that it has.
+// TestSessionsHaveTheirOwnTLS: a session is asked for while the first call goes by Connect, which
+// has the transport change the settings that it has.
 func TestSessionsHaveTheirOwnTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.EnableHTTP2 = true

@@ -61,8 +61,8 @@ func TestCreateThroughAFollowerOfAnIdleCatalog(t *testing.T) {
 	})
 }
 
-// TestRefusalThroughAFollower: an entry that the catalog's leader refuses is known as not applied at
-// the node that forwarded it.
+// TestRefusalThroughAFollower: an entry that the catalog's leader refuses is known as not applied
+// at the node that forwarded it.
 func TestRefusalThroughAFollower(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

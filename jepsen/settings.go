@@ -49,8 +49,8 @@ const (
 	usualOnDisks  = "power-all"
 )
 
-// usualNemeses returns the default faults for this host. It has faults of disks only where disks can
-// be mounted. A run that names such a fault elsewhere fails.
+// usualNemeses returns the default faults for this host. It has faults of disks only where disks
+// can be mounted. A run that names such a fault elsewhere fails.
 func usualNemeses(compose bool) string {
 	if compose {
 		return usualAnywhere

@@ -8,8 +8,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Answered returns nil if at least need of the servers have answered this node as the leader of a group within the last
-// half second. Else it returns ErrSilent with the servers that have not. It asks no server. The leader itself counts.
+// Answered returns nil if at least need of the servers have answered this node as the leader of a
+// group within the last half second. Else it returns ErrSilent with the servers that have not. It
+// asks no server. The leader itself counts.
 func (n *Node) Answered(group string, servers []string, need int) error {
 	for _, g := range n.allGroups() {
 		if g.name != group {

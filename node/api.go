@@ -18,7 +18,8 @@ type Witness = propose.Witness
 // Reply is the answer to a request.
 type Reply = propose.Reply
 
-// RequestMutex keeps two attempts at one request that reserves from several shards from running at the same time.
+// RequestMutex keeps two attempts at one request that reserves from several shards from running at
+// the same time.
 type RequestMutex = propose.RequestMutex
 
 // Wait says how long a call of Reserve stays parked.

@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 )
 
-// benchNode opens a node with the default number of shards and the log on the disk of the temporary directory, synced.
+// benchNode opens a node with the default number of shards and the log on the disk of the temporary
+// directory, synced.
 func benchNode(b *testing.B, shards int) *Node {
 	b.Helper()
 	cfg := testConfig(b, b.TempDir())
@@ -25,7 +26,8 @@ func benchNode(b *testing.B, shards int) *Node {
 // body is the 100 bytes that every benchmark job carries.
 func body() []byte { return make([]byte, 100) }
 
-// runCallers has callers issue requests of put commands until b.N commands are through, and reports commands a second.
+// runCallers has callers issue requests of put commands until b.N commands are through, and reports
+// commands a second.
 func runCallers(b *testing.B, n *Node, callers, commands int) {
 	b.Helper()
 	var left, next atomic.Int64
@@ -122,7 +124,8 @@ func takeJobs(b *testing.B, n *Node, shard uint32, jobs int) error {
 	return nil
 }
 
-// BenchmarkWake puts a job that one of 10,000 parked calls on 100 queues is waiting for, and has that call wait again.
+// BenchmarkWake puts a job that one of 10,000 parked calls on 100 queues is waiting for, and has
+// that call wait again.
 func BenchmarkWake(b *testing.B) {
 	n := benchNode(b, 1)
 	const waiters, queues = 10_000, 100

@@ -16,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// Config configures a node. It is read once, by Open. Zero values mean the defaults named at the fields.
+// Config configures a node. It is read once, by Open. Zero values mean the defaults named at the
+// fields.
 type Config struct {
 	// Dir is the data directory; it is made if it does not exist.
 	Dir string
@@ -71,7 +72,8 @@ type Config struct {
 	// Clocks asks other nodes for the time. Without it this node cannot lead a shard that has other
 	// voters.
 	Clocks clock.Peers
-	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be equal on all nodes.
+	// ClockBound is how far a shard's clock may be from true time; defaults to 500 ms. It must be
+	// equal on all nodes.
 	ClockBound time.Duration
 	// AcceptClock starts the node even if its wall clock contradicts the last timestamp of a shard.
 	AcceptClock bool

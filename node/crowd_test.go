@@ -54,7 +54,8 @@ func TestCrowdBeforeABacklog(t *testing.T) {
 	})
 }
 
-// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant may wait all the same.
+// TestOneTenantLeavesRoomToWait fills the room for waiting polls from one tenant: another tenant
+// may wait all the same.
 func TestOneTenantLeavesRoomToWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t, t.TempDir())

@@ -29,7 +29,8 @@ func (f *free) set(t *testing.T, n *Node, mib uint64) {
 	}
 }
 
-// openOnDisk opens a node on a disk whose free space the test sets. Nothing must be read from the real one.
+// openOnDisk opens a node on a disk whose free space the test sets. Nothing must be read from the
+// real one.
 func openOnDisk(t *testing.T, dir string) (*Node, *free) {
 	t.Helper()
 	f := &free{}

@@ -12,8 +12,8 @@ const (
 	Unknown    = outcome.Unknown
 )
 
-// OutcomeOf returns the outcome that err stands for: Applied for nil, and Unknown for an error that is not of this
-// package.
+// OutcomeOf returns the outcome that err stands for: Applied for nil, and Unknown for an error that
+// is not of this package.
 func OutcomeOf(err error) Outcome { return outcome.Of(err) }
 
 // The errors that callers branch on, with errors.Is. Package outcome says what each means.

@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// exporting is an export of shard 0 whose reader has taken the first record and reads no further until it is let.
+// exporting is an export of shard 0 whose reader has taken the first record and reads no further
+// until it is let.
 type exporting struct {
 	stuck chan struct{} // closed when it has the first record
 	let   chan struct{}

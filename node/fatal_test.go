@@ -18,7 +18,8 @@ func (w *stuckWriter) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// TestFatalDoesNotWaitForTheLog: what ends the process must not depend on the disk because of which it ends.
+// TestFatalDoesNotWaitForTheLog: what ends the process must not depend on the disk because of which
+// it ends.
 func TestFatalDoesNotWaitForTheLog(t *testing.T) {
 	cause := errors.New("the disk hangs")
 	for _, tc := range []struct {

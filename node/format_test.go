@@ -30,7 +30,8 @@ func formatTold(t *testing.T, l *pipetest.Listener) fsm.Format {
 	return intro.Format
 }
 
-// TestFormatThatANodeSpeaks: it is the first until the node is told, then the one that it was told, also after a start.
+// TestFormatThatANodeSpeaks: it is the first until the node is told, then the one that it was told,
+// also after a start.
 func TestFormatThatANodeSpeaks(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,8 @@ func codesOf(t *testing.T, n *Node, requestID string, puts ...fsm.Command) (code
 	return codes
 }
 
-// expectCode fails the test unless a put of its own is answered with a code, and says how many entries that cost.
+// expectCode fails the test unless a put of its own is answered with a code, and says how many
+// entries that cost.
 func expectCode(t *testing.T, n *Node, requestID string, p *fsm.Put, want fsm.Code, entries uint64) {
 	t.Helper()
 	synctest.Wait() // until no entry is in flight

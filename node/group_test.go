@@ -50,7 +50,8 @@ func TestReadIsBoundToItsLeadership(t *testing.T) {
 	}
 }
 
-// Raft reports each gain and each loss, so two gains in a row are a leadership lost and regained: duties begin anew.
+// Raft reports each gain and each loss, so two gains in a row are a leadership lost and regained:
+// duties begin anew.
 func TestTwoGainsAreALossAndAGain(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	s := n.shards[0].Load()

@@ -48,7 +48,8 @@ type identity struct {
 	Incarnation string `json:"incarnation"`
 	Shards      int    `json:"shards"`
 	Store       string `json:"store"`
-	// Founder is set on the one node that founded the cluster alone: it bootstraps each group with itself as only voter.
+	// Founder is set on the one node that founded the cluster alone: it bootstraps each group with
+	// itself as only voter.
 	Founder bool `json:"founder"`
 	// Founding is set on each node that founded the cluster together with others.
 	Founding *Founding `json:"founding,omitempty"`

@@ -83,7 +83,8 @@ func TestIdentityRecordsFoundedGroups(t *testing.T) {
 	}
 }
 
-// TestIdentityThatWasFoundIsKept: the process before was killed between the renaming and the sync of the directory.
+// TestIdentityThatWasFoundIsKept: the process before was killed between the renaming and the sync
+// of the directory.
 func TestIdentityThatWasFoundIsKept(t *testing.T) {
 	d := diskfault.New()
 	cfg := Config{Dir: "/", FS: d}.withDefaults()

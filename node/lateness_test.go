@@ -10,7 +10,8 @@ import (
 	"github.com/belfrydb/belfry/node/histogram"
 )
 
-// expectLateness compares the two parts of the lateness of jobs with what they should be, to the millisecond.
+// expectLateness compares the two parts of the lateness of jobs with what they should be, to the
+// millisecond.
 func expectLateness(t *testing.T, n *Node, jobs uint64, server, worker time.Duration) {
 	t.Helper()
 	st := n.Stats().Shards[0]
@@ -79,7 +80,8 @@ func TestLatenessIsSplit(t *testing.T) {
 	}
 }
 
-// TestRedeliveriesAreCounted: only a later attempt counts, and what is repeated from memory counts as nothing.
+// TestRedeliveriesAreCounted: only a later attempt counts, and what is repeated from memory counts
+// as nothing.
 func TestRedeliveriesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,8 @@ import (
 // yieldPoll is the time between two checks whether the entries in flight are done.
 const yieldPoll = 2 * time.Millisecond
 
-// Serves reports whether this node leads a shard and serves. A node that was elected a moment ago does not serve yet.
+// Serves reports whether this node leads a shard and serves. A node that was elected a moment ago
+// does not serve yet.
 func (n *Node) Serves(shard uint32) bool {
 	s, err := n.replicaOf(shard)
 	return err == nil && s.serves()
@@ -73,8 +74,8 @@ func (s *shard) yield(ctx context.Context) {
 		}
 	}
 	s.handOver(ctx)
-	// Under this lock the leadership cannot end between the check and the opening: the goroutine that ends it closes both
-	// afterwards.
+	// Under this lock the leadership cannot end between the check and the opening: the goroutine that
+	// ends it closes both afterwards.
 	s.submitting.Lock()
 	defer s.submitting.Unlock()
 	if s.serves() { // the transfer failed

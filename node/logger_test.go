@@ -35,7 +35,8 @@ func TestRaftLogsAtDebugLevel(t *testing.T) {
 	}
 }
 
-// TestRaftKeysAreNotTwice: a line of JSON has each key once, whatever the library calls what it says.
+// TestRaftKeysAreNotTwice: a line of JSON has each key once, whatever the library calls what it
+// says.
 func TestRaftKeysAreNotTwice(t *testing.T) {
 	var out bytes.Buffer
 	l := newRaftLogger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))

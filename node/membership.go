@@ -11,7 +11,8 @@ import (
 type Membership struct {
 	// Index is its position in the group's log.
 	Index uint64 `json:"index"`
-	// Voters are the server ids of the voting members, Nonvoters those of members that only follow the log.
+	// Voters are the server ids of the voting members, Nonvoters those of members that only follow the
+	// log.
 	Voters    []string `json:"voters,omitempty"`
 	Nonvoters []string `json:"nonvoters,omitempty"`
 }

@@ -29,8 +29,8 @@ func (n *Node) watchMemory(ctx context.Context) {
 	}
 }
 
-// sumMemory sums the account of memory, and acts on it: pacers forget, leaders recount reserved jobs, and the node has
-// MEMORY_PRESSURE while it is full.
+// sumMemory sums the account of memory, and acts on it: pacers forget, leaders recount reserved
+// jobs, and the node has MEMORY_PRESSURE while it is full.
 func (n *Node) sumMemory() {
 	var machines []*admit.MachineMemory
 	for _, s := range n.here() {

@@ -7,12 +7,13 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 )
 
-// forgetSlack is how long the pacer lets old records gather while memory is full, before it proposes an entry that
-// forgets them.
+// forgetSlack is how long the pacer lets old records gather while memory is full, before it
+// proposes an entry that forgets them.
 const forgetSlack = time.Second
 
-// dutyOf returns when the pacer must propose an entry, 0 for never: at the machine's next deadline, and while memory is
-// full also when old records can be forgotten. Only entries forget, and a shard that refuses puts may log none.
+// dutyOf returns when the pacer must propose an entry, 0 for never: at the machine's next deadline,
+// and while memory is full also when old records can be forgotten. Only entries forget, and a shard
+// that refuses puts may log none.
 func (s *shard) dutyOf(m *machine.Machine) fsm.Time {
 	deadline, _ := m.NextDeadline()
 	if !s.admission.MemoryFull() {
@@ -31,8 +32,8 @@ func (s *shard) nextDuty() (at fsm.Time) {
 	return at
 }
 
-// forgetsMore reports whether memory is full and another entry would forget more records. One entry forgets a bounded
-// number.
+// forgetsMore reports whether memory is full and another entry would forget more records. One entry
+// forgets a bounded number.
 func (s *shard) forgetsMore() (more bool) {
 	if !s.admission.MemoryFull() {
 		return false
@@ -45,8 +46,8 @@ func (s *shard) forgetsMore() (more bool) {
 	return more
 }
 
-// watchForgetting makes the pacer look for records to forget if memory is full. It may have become full since the last
-// entry.
+// watchForgetting makes the pacer look for records to forget if memory is full. It may have become
+// full since the last entry.
 func (s *shard) watchForgetting() {
 	if s.admission.MemoryFull() && s.serves() {
 		s.pacer.Moved(s.nextDuty())

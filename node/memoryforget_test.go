@@ -83,7 +83,8 @@ func endJobs(t *testing.T, n *Node, jobs int) {
 	do(t, n, 0, cancels...)
 }
 
-// TestCriticalMemoryIsDrained: while memory is critical few jobs are reserved at a time, and all can be ended.
+// TestCriticalMemoryIsDrained: while memory is critical few jobs are reserved at a time, and all
+// can be ended.
 func TestCriticalMemoryIsDrained(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 1024)
 	const jobs = 3 * admit.CriticalLeases
@@ -148,7 +149,8 @@ func TestLetThroughIsCountedAnew(t *testing.T) {
 	}
 }
 
-// TestRepeatsPassAFullMemory: a request that was carried out is answered as before, since its repeat adds nothing.
+// TestRepeatsPassAFullMemory: a request that was carried out is answered as before, since its
+// repeat adds nothing.
 func TestRepeatsPassAFullMemory(t *testing.T) {
 	n, h := openInMemory(t, t.TempDir(), 1024)
 	named := func(id string, c fsm.Command) *fsm.Request {

@@ -8,7 +8,8 @@ import (
 // narrateInterval is the time between two messages about a slow start.
 const narrateInterval = 3 * time.Second
 
-// narrateStart logs every few seconds how far the groups are that do not serve yet, until end is called.
+// narrateStart logs every few seconds how far the groups are that do not serve yet, until end is
+// called.
 func (n *Node) narrateStart() (end func()) {
 	ended := make(chan struct{})
 	var running sync.WaitGroup

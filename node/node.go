@@ -280,7 +280,8 @@ func (n *Node) allGroups() []*group {
 	return all
 }
 
-// spawn runs f in a goroutine that shutDown waits for. It reports false if the node is being shut down.
+// spawn runs f in a goroutine that shutDown waits for. It reports false if the node is being shut
+// down.
 func (n *Node) spawn(f func()) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -372,7 +373,8 @@ func (n *Node) end() {
 	}
 }
 
-// Close drains the node, waits as AwaitDrained does, stops every group and unlocks the data directory.
+// Close drains the node, waits as AwaitDrained does, stops every group and unlocks the data
+// directory.
 func (n *Node) Close(ctx context.Context) error {
 	return errors.Join(n.AwaitDrained(ctx), n.shutDown())
 }
@@ -418,7 +420,8 @@ func (n *Node) ShardCount() int { return len(n.shards) }
 // Route returns the home shard of a queue: the shard of its partition 0.
 func (n *Node) Route(queue string) uint32 { return ShardOf(queue, 0, len(n.shards)) }
 
-// Leader returns the server id of a shard's leader as far as this node knows; empty if it knows none.
+// Leader returns the server id of a shard's leader as far as this node knows; empty if it knows
+// none.
 func (n *Node) Leader(shard uint32) (string, error) {
 	s, err := n.replicaOf(shard)
 	if err != nil {

@@ -56,7 +56,8 @@ func closeNode(t testing.TB, n *Node) {
 	}
 }
 
-// crashImage copies a data directory as a kill -9 would leave it. Nothing may be under way in the node.
+// crashImage copies a data directory as a kill -9 would leave it. Nothing may be under way in the
+// node.
 func crashImage(t testing.TB, dir string) string {
 	t.Helper()
 	image := filepath.Join(t.TempDir(), "image")

@@ -105,7 +105,8 @@ func TestOpenRefusesASecondProcess(t *testing.T) {
 	}
 }
 
-// TestLockOfTheCallerStaysHeld: whoever locked the directory for the node gives it back, after the node's end too.
+// TestLockOfTheCallerStaysHeld: whoever locked the directory for the node gives it back, after the
+// node's end too.
 func TestLockOfTheCallerStaysHeld(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	lock, err := disk.Lock(cfg.Dir)
@@ -183,7 +184,8 @@ func TestOpenCompletesAnInterruptedFounding(t *testing.T) {
 	}
 }
 
-// What a start waits for, as opposed to what it works, is virtual time: Raft alone would wait 1 to 2 s for a leader.
+// What a start waits for, as opposed to what it works, is virtual time: Raft alone would wait 1 to
+// 2 s for a leader.
 func TestSoleVoterWaitsForNobody(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -74,7 +74,8 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	}
 }
 
-// adopt adds a group to those that end with the node. It reports false if the node is being shut down.
+// adopt adds a group to those that end with the node. It reports false if the node is being shut
+// down.
 func (n *Node) adopt(g *Group) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -173,7 +174,8 @@ func (g *Group) AppliedIndex() uint64 { return g.group.replica.appliedIndex() }
 // for a follower.
 func (g *Group) Spread() { g.group.instance().Barrier(submitTimeout) }
 
-// Leader returns the server id of the group's leader as far as this node knows; empty if it knows none.
+// Leader returns the server id of the group's leader as far as this node knows; empty if it knows
+// none.
 func (g *Group) Leader() string {
 	_, id := g.group.instance().LeaderWithID()
 	return string(id)

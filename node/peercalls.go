@@ -21,8 +21,8 @@ func (n *Node) PeerListener() net.Listener {
 	return n.calls
 }
 
-// DialPeer connects to the node with the given server id, for calls. ctx bounds the dialling and the greeting. The
-// connection is a *peer.Conn and ends with the node.
+// DialPeer connects to the node with the given server id, for calls. ctx bounds the dialling and
+// the greeting. The connection is a *peer.Conn and ends with the node.
 func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) {
 	conn, err := n.mux.DialPeer(ctx, serverID)
 	if err != nil {
@@ -31,11 +31,11 @@ func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) 
 	return conn, nil
 }
 
-// Abstain keeps this node from elections in a group for AbstainFor: it does not stand, and refuses a transfer of the
-// leadership. A leadership that it has goes on.
+// Abstain keeps this node from elections in a group for AbstainFor: it does not stand, and refuses
+// a transfer of the leadership. A leadership that it has goes on.
 //
-// It is for a node that other nodes cannot connect to while its own connections work. Raft would elect it and keep it,
-// because a leader sends and followers answer.
+// It is for a node that other nodes cannot connect to while its own connections work. Raft would
+// elect it and keep it, because a leader sends and followers answer.
 func (n *Node) Abstain(group string) error {
 	for _, g := range n.allGroups() {
 		if g.name == group {

@@ -23,7 +23,8 @@ func reserveOrder() *fsm.Request {
 // ways are how a reservation may be made: at once, or by a caller who waits.
 func ways() []time.Duration { return []time.Duration{0, time.Minute} }
 
-// abandonedOrder is a request for one order whose caller has left while its reservation was on its way.
+// abandonedOrder is a request for one order whose caller has left while its reservation was on its
+// way.
 type abandonedOrder struct {
 	node  *Node
 	shard *shard

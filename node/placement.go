@@ -12,7 +12,8 @@ import (
 // Golden tests check them.
 const PlacementVersion = 1
 
-// PartitionOf returns the partition, below partitions, of the job with a client-chosen id. Generated ids carry theirs.
+// PartitionOf returns the partition, below partitions, of the job with a client-chosen id.
+// Generated ids carry theirs.
 func PartitionOf(id string, partitions int) uint32 {
 	if partitions <= 1 {
 		return 0

@@ -15,7 +15,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestDigestsAreKept has two replicas apply the same entries, one from the beginning and one from a snapshot.
+// TestDigestsAreKept has two replicas apply the same entries, one from the beginning and one from a
+// snapshot.
 func TestDigestsAreKept(t *testing.T) {
 	apply := func(r *replica, from, to uint64) {
 		for index := from; index <= to; index++ {
@@ -116,7 +117,8 @@ func TestQuarantine(t *testing.T) {
 	})
 }
 
-// TestGroupThatDiffersEndsTheNode: a node cannot do without its replica of a group that is no shard.
+// TestGroupThatDiffersEndsTheNode: a node cannot do without its replica of a group that is no
+// shard.
 func TestGroupThatDiffersEndsTheNode(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

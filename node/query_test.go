@@ -61,7 +61,8 @@ func TestReserveAnswersWithTheJobs(t *testing.T) {
 	})
 }
 
-// TestAJobThatIsNotHeldAnyMoreIsLeftOut: what was acked between the grant and the reading of the jobs.
+// TestAJobThatIsNotHeldAnyMoreIsLeftOut: what was acked between the grant and the reading of the
+// jobs.
 func TestAJobThatIsNotHeldAnyMoreIsLeftOut(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	do(t, n, 0, put("orders", "a", 0), put("orders", "b", 0))
@@ -94,7 +95,8 @@ func TestQueryShowsWhatWasAnsweredBefore(t *testing.T) {
 	}
 }
 
-// TestNoPeekAtAReplicaWithoutItsState: while a snapshot is restored in place of a state, others are to be asked.
+// TestNoPeekAtAReplicaWithoutItsState: while a snapshot is restored in place of a state, others are
+// to be asked.
 func TestNoPeekAtAReplicaWithoutItsState(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	do(t, n, 0, put("orders", "x", 0))

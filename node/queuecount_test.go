@@ -59,7 +59,8 @@ func TestNamespaceLeavesQueuesToOthers(t *testing.T) {
 		}{
 			{puts: "t/0 t/1 t/2"},
 			{puts: "t/3 t/4", refused: "t/4",
-				why: `namespace "t" has 4 queues in this shard, and no namespace may have more than are left there for all, 4 of 8; delete some`},
+				why: `namespace "t" has 4 queues in this shard, and no namespace may have more ` +
+					`than are left there for all, 4 of 8; delete some`},
 			{puts: "t/3"},
 			{puts: "t/4", refused: "t/4", why: `namespace "t" has 4 queues`},
 			{puts: "t/0"},
@@ -198,7 +199,8 @@ func TestRepeatsMakeNoQueue(t *testing.T) {
 	})
 }
 
-// TestNewLeaderKnowsItsQueues: who starts with queues from its log or from a snapshot refuses as its predecessor did.
+// TestNewLeaderKnowsItsQueues: who starts with queues from its log or from a snapshot refuses as
+// its predecessor did.
 func TestNewLeaderKnowsItsQueues(t *testing.T) {
 	for name, snapshot := range map[string]bool{"log": false, "snapshot": true} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,8 @@ func TestShareOfPuts(t *testing.T) {
 	})
 }
 
-// TestShareOfLeases: who does not wait is refused, who waits has a job as soon as one of the others is given back.
+// TestShareOfLeases: who does not wait is refused, who waits has a job as soon as one of the others
+// is given back.
 func TestShareOfLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 1))
@@ -119,7 +120,8 @@ func TestShareOfLeases(t *testing.T) {
 	})
 }
 
-// TestSharesAreWaitedFor: what may still come is waited for, for a second, and so is what is not known.
+// TestSharesAreWaitedFor: what may still come is waited for, for a second, and so is what is not
+// known.
 func TestSharesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		more := limitOf(admit.JobsLimit, 10, 0)

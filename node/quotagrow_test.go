@@ -37,7 +37,8 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	})
 }
 
-// TestNodeThatHeardOfNoQuotas: who came before it was known that there are no quotas goes on as soon as it is.
+// TestNodeThatHeardOfNoQuotas: who came before it was known that there are no quotas goes on as
+// soon as it is.
 func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, t.TempDir()))

@@ -13,7 +13,8 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// TestStatsOfSpaces: what a namespace uses of its quota, and how often it was refused for which limit.
+// TestStatsOfSpaces: what a namespace uses of its quota, and how often it was refused for which
+// limit.
 func TestStatsOfSpaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		share := limitOf(admit.JobsLimit, 10, 2)

@@ -45,7 +45,8 @@ func shortOf(n *Node, l admit.Limit) (used, short uint64) {
 	return all["t"].Use[l], all["t"].Short[l]
 }
 
-// TestDebtOfPutsIsPaidAtTheNewRate: a batch above a small share of a rate is paid for at what the share grows to.
+// TestDebtOfPutsIsPaidAtTheNewRate: a batch above a small share of a rate is paid for at what the
+// share grows to.
 func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.PutRate, 1_000_000, 1000))
@@ -66,7 +67,8 @@ func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 	})
 }
 
-// TestRateIsWaitedFor: where a rate may still grow, a put that is above it goes on when time has made room.
+// TestRateIsWaitedFor: where a rate may still grow, a put that is above it goes on when time has
+// made room.
 func TestRateIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.PutRate, 100_000, 10_000))
@@ -274,7 +276,8 @@ func TestNothingStaysTaken(t *testing.T) {
 	})
 }
 
-// TestFewWaitForAShare: so many requests wait for a share; those beyond are refused at once, with the same error.
+// TestFewWaitForAShare: so many requests wait for a share; those beyond are refused at once, with
+// the same error.
 func TestFewWaitForAShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.JobsLimit, 10, 0))

@@ -19,8 +19,8 @@ func (n *Node) SetShardQuotas(shard uint32, term uint64,
 	return s.admission.Quotas.SetShardQuotas(term, maps.Clone(all))
 }
 
-// QuotaUse returns the term in which this node leads a shard, and what the shard uses of the quotas of namespaces. The
-// term is 0 if the shard is not served here.
+// QuotaUse returns the term in which this node leads a shard, and what the shard uses of the quotas
+// of namespaces. The term is 0 if the shard is not served here.
 func (n *Node) QuotaUse(shard uint32) (term uint64, all map[string]admit.NamespaceUse) {
 	s, err := n.replicaOf(shard)
 	if err != nil || !s.serves() {
@@ -41,7 +41,8 @@ func (n *Node) SetNamespacesLimited(spaces int) {
 	}
 }
 
-// OnQuotaShort sets a function to call when a request waits for a larger share. It must return at once.
+// OnQuotaShort sets a function to call when a request waits for a larger share. It must return at
+// once.
 func (n *Node) OnQuotaShort(f func()) { n.onQuotaShort.Store(&f) }
 
 // askForMoreQuota calls the function of OnQuotaShort.

@@ -23,7 +23,8 @@ func openRecovery(t *testing.T, dir string) *Recovery {
 	return r
 }
 
-// filled makes a data directory of two shards with so many jobs in each, and returns the id of its cluster.
+// filled makes a data directory of two shards with so many jobs in each, and returns the id of its
+// cluster.
 func filled(t *testing.T, dir string, jobs int) (clusterID string) {
 	t.Helper()
 	n, err := Open(t.Context(), Config{Dir: dir, Shards: 2, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {

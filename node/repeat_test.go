@@ -155,7 +155,8 @@ func TestGrantWhoseCallerLeftIsThereForItsRepeat(t *testing.T) {
 	}
 }
 
-// A call that does not wait either has its jobs released when its caller leaves, if there can be no repeat.
+// A call that does not wait either has its jobs released when its caller leaves, if there can be no
+// repeat.
 func TestReserveWithoutWaitWhoseCallerLeaves(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

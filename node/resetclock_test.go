@@ -85,7 +85,8 @@ func TestResetClockOfAClockThatIsRight(t *testing.T) {
 	}
 }
 
-// An entry that is stamped right behind a reset is stamped with the new time, also while the reset is in flight.
+// An entry that is stamped right behind a reset is stamped with the new time, also while the reset
+// is in flight.
 func TestNoStampOfTheOldTimeFollowsAReset(t *testing.T) {
 	hand := clocktest.NewHand()
 	s := &shard{clock: clock.NewShard(hand, clock.DefaultBound)}

@@ -7,13 +7,14 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 )
 
-// NoAutoCreate reports whether this node refuses puts into queues that do not exist: the last setting it was given,
-// false before the first.
+// NoAutoCreate reports whether this node refuses puts into queues that do not exist: the last
+// setting it was given, false before the first.
 func (n *Node) NoAutoCreate() bool { return n.noAutoCreate.Load() }
 
-// RefuseNewQueues makes the shards that this node leads refuse puts into queues that do not exist, with ErrNoQueue,
-// until MakeNewQueues. Entries in flight are not held up. The setting is written to the data directory first, so that
-// it holds at the next start. Both calls may be repeated after an error.
+// RefuseNewQueues makes the shards that this node leads refuse puts into queues that do not exist,
+// with ErrNoQueue, until MakeNewQueues. Entries in flight are not held up. The setting is written
+// to the data directory first, so that it holds at the next start. Both calls may be repeated after
+// an error.
 func (n *Node) RefuseNewQueues() error { return n.setNoAutoCreate(true) }
 
 // MakeNewQueues undoes RefuseNewQueues.

@@ -20,7 +20,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its leader.
+// shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its
+// leader.
 type shard struct {
 	*group
 	number    uint32
@@ -35,16 +36,17 @@ type shard struct {
 	// raftSubmit is group.submit; tests replace it.
 	raftSubmit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
 
-	// caughtUp is closed when this node is elected for the first time and has applied every committed entry, led when it
-	// then serves. Between the two, the node closes gate once it has compared its clock with the last timestamps of all
-	// its shards.
+	// caughtUp is closed when this node is elected for the first time and has applied every committed
+	// entry, led when it then serves. Between the two, the node closes gate once it has compared its
+	// clock with the last timestamps of all its shards.
 	caughtUp, led         chan struct{}
 	caughtUpOnce, ledOnce sync.Once
 	gate                  <-chan struct{}
 
-	// comparing guards comparedIn, the leadership whose clock comparisons count, and the writes of their results:
-	// medianOff, how far this node's clock was ahead of the voters' median at the last comparison, and held, the reason
-	// why this leader stamps no entries. gaveAway is when a leadership that was held because of clocks last ended.
+	// comparing guards comparedIn, the leadership whose clock comparisons count, and the writes of
+	// their results: medianOff, how far this node's clock was ahead of the voters' median at the last
+	// comparison, and held, the reason why this leader stamps no entries. gaveAway is when a
+	// leadership that was held because of clocks last ended.
 	comparing    sync.Mutex
 	comparedIn   *leadership
 	gaveAway     time.Time
@@ -136,7 +138,8 @@ func (s *shard) leads() error {
 	return err
 }
 
-// lead runs the duties of a new leader, once every entry of earlier terms is applied. See group.onLead.
+// lead runs the duties of a new leader, once every entry of earlier terms is applied. See
+// group.onLead.
 func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
 	select {
@@ -240,8 +243,8 @@ func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
 	s.calls.EntryApplied(batch)
 }
 
-// expire proposes one Expire. Every entry also forgets old records, so more is true as well while memory is full and
-// there are more records to forget.
+// expire proposes one Expire. Every entry also forgets old records, so more is true as well while
+// memory is full and there are more records to forget.
 func (s *shard) expire(ctx context.Context) (more bool, err error) {
 	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.Expire{}}})
 	if err != nil {
@@ -262,9 +265,10 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 	return deadline
 }
 
-// view runs f on this node's copy of the machine under a shared lock. f must be quick and must not keep memory of the
-// machine. now is the time for reads: the clock of the timestamps on the leader, else the node's own clock, because a
-// wrong clock of the timestamps is corrected only when the node leads.
+// view runs f on this node's copy of the machine under a shared lock. f must be quick and must not
+// keep memory of the machine. now is the time for reads: the clock of the timestamps on the leader,
+// else the node's own clock, because a wrong clock of the timestamps is corrected only when the
+// node leads.
 func (s *shard) view(f func(m *machine.Machine, now fsm.Time)) (w propose.Witness) {
 	now := s.node.clock.Wall()
 	if s.serves() {
@@ -283,8 +287,8 @@ func (s *shard) machineView() admit.View {
 	return func(f func(m *machine.Machine, now fsm.Time)) { s.view(f) }
 }
 
-// peek answers a query from this node's copy of the machine. While the replica is catching up to what it had applied
-// before, peek returns ErrNotHere.
+// peek answers a query from this node's copy of the machine. While the replica is catching up to
+// what it had applied before, peek returns ErrNotHere.
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) {
 	w = s.view(func(m *machine.Machine, now fsm.Time) {
 		if s.replica.lacks() {
@@ -302,8 +306,9 @@ func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, propose.Wi
 	if err != nil {
 		return fsm.Reading{}, propose.Witness{}, err
 	}
-	// Confirmed first: this node leads at some moment after the call, so it has applied every request that was answered
-	// before the call. Entries applied between the confirmation and the read only make the answer newer.
+	// Confirmed first: this node leads at some moment after the call, so it has applied every request
+	// that was answered before the call. Entries applied between the confirmation and the read only
+	// make the answer newer.
 	if err := s.confirm(ctx, l); err != nil {
 		return fsm.Reading{}, propose.Witness{}, err
 	}

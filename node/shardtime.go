@@ -203,7 +203,9 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	}
 	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
 		"to", instant(to))
-	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{To: to, Grace: 2 * s.cfg.ClockBound}}})
+	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{
+		To: to, Grace: 2 * s.cfg.ClockBound,
+	}}})
 	if err != nil {
 		s.clock.Raise(s.machineClock()) // the stamp of the entry lowered it
 		return ClockReset{}, err

@@ -10,7 +10,8 @@ const (
 	// slow. A sound disk takes milliseconds. A disk that hangs is the watchdog's, after
 	// storage.WatchdogLimit.
 	slowDiskMean = 500 * time.Millisecond
-	// slowDiskLooks is how many looks in a row must find that. A look in which no append ended says nothing.
+	// slowDiskLooks is how many looks in a row must find that. A look in which no append ended says
+	// nothing.
 	slowDiskLooks = 3
 )
 
@@ -20,14 +21,16 @@ type appends struct {
 	took  time.Duration
 }
 
-// slowDisk tells a disk whose writes are slow for long from one that is slow for a moment. One goroutine uses it.
+// slowDisk tells a disk whose writes are slow for long from one that is slow for a moment. One
+// goroutine uses it.
 type slowDisk struct {
 	last appends
 	slow int // looks in a row
 	mean time.Duration
 }
 
-// look compares the appends with those of the last look. known is false as long as nothing can be said that is new.
+// look compares the appends with those of the last look. known is false as long as nothing can be
+// said that is new.
 func (d *slowDisk) look(now appends) (slow, known bool) {
 	last := d.last
 	d.last = now

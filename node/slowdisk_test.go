@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestSlowDisk: only appends that are slow for several looks in a row count, and looks without appends say nothing.
+// TestSlowDisk: only appends that are slow for several looks in a row count, and looks without
+// appends say nothing.
 func TestSlowDisk(t *testing.T) {
 	type look struct {
 		count       uint64
@@ -43,7 +44,8 @@ func TestSlowDisk(t *testing.T) {
 	})
 }
 
-// TestSlowDiskIsACondition: a node whose log is slow says so, and no more when it has been fast again.
+// TestSlowDiskIsACondition: a node whose log is slow says so, and no more when it has been fast
+// again.
 func TestSlowDiskIsACondition(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	do(t, n, 0, put("orders", "x", 0))

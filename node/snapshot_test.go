@@ -68,7 +68,8 @@ func TestSnapshotIsTakenByVolumeAndRestored(t *testing.T) {
 	})
 }
 
-// When the newest snapshot was written is known after a restart as well, and of a shard that has none nothing is.
+// When the newest snapshot was written is known after a restart as well, and of a shard that has
+// none nothing is.
 func TestSnapshotAgeOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t, "/data")
@@ -106,7 +107,8 @@ func peek(t *testing.T, n *Node, g fsm.Grant) (job fsm.Job, ok bool) {
 	return job, ok
 }
 
-// digestsBeforeLead rebuilds a shard of a closed data directory from its snapshot and log, up to its last restart.
+// digestsBeforeLead rebuilds a shard of a closed data directory from its snapshot and log, up to
+// its last restart.
 func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 	t.Helper()
 	id, err := loadIdentity(Config{Dir: dir}.withDefaults())

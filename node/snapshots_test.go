@@ -253,7 +253,8 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 	})
 }
 
-// onSnapshot calls f once, with a disk that does as ever again, when a snapshot begins to be written.
+// onSnapshot calls f once, with a disk that does as ever again, when a snapshot begins to be
+// written.
 func onSnapshot(disk *diskfault.Disk, f func()) {
 	disk.SetHook(func(o diskfault.Op) error {
 		if o.Kind == diskfault.OpCreate && strings.HasSuffix(o.Path, ".snap.tmp") {
@@ -264,7 +265,8 @@ func onSnapshot(disk *diskfault.Disk, f func()) {
 	})
 }
 
-// What is removed behind a snapshot is no part of it: who asked for it does not wait, and it did not take that long.
+// What is removed behind a snapshot is no part of it: who asked for it does not wait, and it did
+// not take that long.
 func TestRemovalFollowsTheSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := diskfault.New()

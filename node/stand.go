@@ -8,12 +8,13 @@ import (
 )
 
 const (
-	// electNow is added to the heartbeat timeout at the start. Removing it makes a follower check at once whether to
-	// stand for election. So a sole voter skips the wait for a leader that cannot exist, and keeps its ordinary timeouts:
-	// Raft could not lengthen shorter ones when a second voter joins.
+	// electNow is added to the heartbeat timeout at the start. Removing it makes a follower check at
+	// once whether to stand for election. So a sole voter skips the wait for a leader that cannot
+	// exist, and keeps its ordinary timeouts: Raft could not lengthen shorter ones when a second voter
+	// joins.
 	electNow = time.Millisecond
-	// standWithin bounds how soon after its start a replica with other voters does the same. The moment is random: if all
-	// replicas stood at once, their votes would split.
+	// standWithin bounds how soon after its start a replica with other voters does the same. The
+	// moment is random: if all replicas stood at once, their votes would split.
 	standWithin = heartbeatTimeout / 4
 )
 

@@ -95,7 +95,8 @@ func TestPollThatIsStoppedWhileItIsGranted(t *testing.T) {
 	})
 }
 
-// A reservation that comes back empty after the wait was stopped ends the poll; it does not wait again.
+// A reservation that comes back empty after the wait was stopped ends the poll; it does not wait
+// again.
 func TestPollThatIsStoppedWhileItsJobGoes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ const (
 	idleAfter = time.Second
 	// pieceBytes is how much of a snapshot is written between two pauses.
 	pieceBytes = 256 << 10
-	// urgentSpaceFactor: background work pauses only if the free space is at least this multiple of the low-water mark,
-	// below which puts are refused.
+	// urgentSpaceFactor: background work pauses only if the free space is at least this multiple of
+	// the low-water mark, below which puts are refused.
 	urgentSpaceFactor = 2
 )
 
@@ -49,8 +49,8 @@ func (p *throttle) pauseFor(worked time.Duration) time.Duration {
 	return min(pauseFactor*worked, pauseMax)
 }
 
-// pauseAfter pauses after background work of a duration and returns true. If the group is being stopped, it returns
-// false at once.
+// pauseAfter pauses after background work of a duration and returns true. If the group is being
+// stopped, it returns false at once.
 func (g *group) pauseAfter(worked time.Duration) bool {
 	if g.replica.stopped.Load() {
 		return false
@@ -82,9 +82,9 @@ func (w *throttledWriter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// snapshotsUrgent reports whether snapshots must run without pauses: the disk is filling, and only snapshots free space
-// before puts are refused; or a group's log has grown to one and a half times what it logs between snapshots, besides
-// what the running snapshot covers.
+// snapshotsUrgent reports whether snapshots must run without pauses: the disk is filling, and only
+// snapshots free space before puts are refused; or a group's log has grown to one and a half times
+// what it logs between snapshots, besides what the running snapshot covers.
 func (n *Node) snapshotsUrgent() bool {
 	if space := n.space.Stats(); space.Low || space.FreeBytes < urgentSpaceFactor*space.LowWaterBytes {
 		return true

@@ -111,7 +111,8 @@ func TestReserveIsGrantedAtTheDueTime(t *testing.T) {
 	})
 }
 
-// wakeUp is a way in which something comes to be had in a queue that has one job, which is reserved.
+// wakeUp is a way in which something comes to be had in a queue that has one job, which is
+// reserved.
 type wakeUp struct {
 	name string
 	// prepare brings the queue to a state in which nothing is to be had, given a job that is reserved.
@@ -197,8 +198,8 @@ func TestReserveIsWokenBy(t *testing.T) {
 	}
 }
 
-// A machine that was suspended, or learns the time late, finds its clock far behind: what is due by then is handed out
-// without waiting for timers that know nothing of it.
+// A machine that was suspended, or learns the time late, finds its clock far behind: what is due by
+// then is handed out without waiting for timers that know nothing of it.
 func TestJobsRingWhenTheClockCatchesUp(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

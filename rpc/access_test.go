@@ -110,14 +110,16 @@ func (s *served) with(token, method, path, body string) answered {
 	return s.send(method, path, body, "Content-Type", "application/json", "Authorization", "Bearer "+token)
 }
 
-// leastScopes is the least that each method takes, with a request in which the queue is q, or the lease one of its.
+// leastScopes is the least that each method takes, with a request in which the queue is q, or the
+// lease one of its.
 func leastScopes(lease string) map[string][2]string {
 	byLease := fmt.Sprintf(`{"lease":%q}`, lease)
 	return map[string][2]string{
 		"Put": {"put:q", `{"queue":"q"}`}, "PutBatch": {"put:q", `{"jobs":[{"queue":"q"}]}`},
 		"Cancel": {"put:q", `{"queue":"q","id":"x"}`}, "Reschedule": {"put:q", `{"queue":"q","id":"x","delay":"1s"}`},
 		"Reserve": {"consume:q", `{"queues":["q"]}`}, "Work": {"consume:q", `{"credits":{"queues":["q"]}}`},
-		"Ack": {"consume:q", byLease}, "AckBatch": {"consume:q", fmt.Sprintf(`{"leases":[%q]}`, lease)}, "Nack": {"consume:q", byLease},
+		"Ack": {"consume:q", byLease}, "AckBatch": {"consume:q", fmt.Sprintf(`{"leases":[%q]}`, lease)},
+		"Nack":    {"consume:q", byLease},
 		"Release": {"consume:q", byLease}, "Extend": {"consume:q", byLease},
 		"Get": {"consume:q", `{"queue":"q","id":"x"}`}, "List": {"consume:q", `{"queue":"q"}`},
 		"GetRouting": {"view:r", `{"queues":["q"]}`}, "Redrive": {"admin:q", `{"queue":"q","max":1}`},
@@ -127,14 +129,16 @@ func leastScopes(lease string) map[string][2]string {
 		"GetCluster": {"view:*", `{}`}, "DrainNode": {"admin:*", `{"name":"n9"}`}, "UpdateCluster": {"admin:*", `{}`},
 		"SetNamespace": {"admin:*", `{"name":"shop","maxJobs":1}`}, "GetNamespace": {"admin:*", `{"name":"shop"}`},
 		"ListNamespaces": {"admin:*", `{}`}, "DeleteNamespace": {"admin:*", `{"name":"shop"}`},
-		"RemoveNode": {"admin:*", `{"name":"n9"}`}, "TransferLeader": {"admin:*", `{"shard":99}`}, "ResetClock": {"admin:*", `{}`},
-		"Backup": {"admin:*", `{}`}, "Restore": {"admin:*", `{}`},
-		"CreateToken": {"admin:*", `{"scopes":["put:q"]}`}, "ListTokens": {"admin:*", `{}`}, "DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},
+		"RemoveNode": {"admin:*", `{"name":"n9"}`}, "TransferLeader": {"admin:*", `{"shard":99}`},
+		"ResetClock": {"admin:*", `{}`},
+		"Backup":     {"admin:*", `{}`}, "Restore": {"admin:*", `{}`},
+		"CreateToken": {"admin:*", `{"scopes":["put:q"]}`}, "ListTokens": {"admin:*", `{}`},
+		"DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},
 	}
 }
 
-// TestEveryMethodTakesAScope: each method of the contract does nothing without a token, nor with one that allows everything but what it takes, and does
-// its work with the least that it takes.
+// TestEveryMethodTakesAScope: each method of the contract does nothing without a token, nor with
+// one that allows everything but what it takes, and does its work with the least that it takes.
 func TestEveryMethodTakesAScope(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	lease := wire.FormatLease(fsm.Ref{Queue: "q", Serial: 1, Fence: 1})
@@ -149,12 +153,14 @@ func TestEveryMethodTakesAScope(t *testing.T) {
 		if m.streams {
 			continue // TestStreamsTakeAScope
 		}
-		if got := s.send(http.MethodPost, m.short, case_[1], "Content-Type", "application/json"); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
+		if got := s.send(http.MethodPost, m.short, case_[1], "Content-Type",
+			"application/json"); got.status != http.StatusUnauthorized || got.header.Get("WWW-Authenticate") == "" {
 			t.Errorf("%s without a token: %d %s", name, got.status, got.body)
 		}
 		others := []string{"put,consume,view,admin:r*"}
 		for _, action := range tokens.Actions() {
-			if scope, err := tokens.ParseScope(case_[0]); err != nil || !slices.Contains(scope.Actions, action) && action != tokens.Admin && scope.Actions[0] != tokens.View {
+			if scope, err := tokens.ParseScope(case_[0]); err != nil || !slices.Contains(scope.Actions, action) &&
+				action != tokens.Admin && scope.Actions[0] != tokens.View {
 				others = append(others, string(action)+":q*")
 			}
 		}
@@ -164,12 +170,14 @@ func TestEveryMethodTakesAScope(t *testing.T) {
 		if case_[0] != "view:r" { // everybody may ask, and sees what is his
 			poor, _ := keeper.make(t, others...)
 			got := s.with(poor, http.MethodPost, m.short, case_[1])
-			if isBatch := strings.HasSuffix(name, "Batch"); got.status != http.StatusForbidden && !isBatch || isBatch && !strings.Contains(got.body, "FORBIDDEN") {
+			if isBatch := strings.HasSuffix(name, "Batch"); got.status != http.StatusForbidden && !isBatch || isBatch &&
+				!strings.Contains(got.body, "FORBIDDEN") {
 				t.Errorf("%s with %v: %d %s", name, others, got.status, got.body)
 			}
 		}
 		rich, _ := keeper.make(t, case_[0])
-		if got := s.with(rich, http.MethodPost, m.short, case_[1]); got.status == http.StatusForbidden || got.status == http.StatusUnauthorized || strings.Contains(got.body, "FORBIDDEN") {
+		if got := s.with(rich, http.MethodPost, m.short, case_[1]); got.status == http.StatusForbidden ||
+			got.status == http.StatusUnauthorized || strings.Contains(got.body, "FORBIDDEN") {
 			t.Errorf("%s with %s: %d %s", name, case_[0], got.status, got.body)
 		}
 	}
@@ -181,13 +189,16 @@ func TestStreamsTakeAScope(t *testing.T) {
 	poor, _ := keeper.make(t, "put:*", "consume:r", "admin:q")
 	h := h2c(t)
 	for token, want := range map[string]connect.Code{"": connect.CodeUnauthenticated, poor: connect.CodePermissionDenied} {
-		work := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h, s.url+belfryv1connect.QueueServiceWorkProcedure).CallBidiStream(t.Context())
-		restore := connect.NewClient[belfryv1.RestoreRequest, belfryv1.RestoreResponse](h, s.url+belfryv1connect.AdminServiceRestoreProcedure).CallClientStream(t.Context())
+		work := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h,
+			s.url+belfryv1connect.QueueServiceWorkProcedure).CallBidiStream(t.Context())
+		restore := connect.NewClient[belfryv1.RestoreRequest, belfryv1.RestoreResponse](h,
+			s.url+belfryv1connect.AdminServiceRestoreProcedure).CallClientStream(t.Context())
 		if token != "" {
 			work.RequestHeader().Set("Authorization", "Bearer "+token)
 			restore.RequestHeader().Set("Authorization", "Bearer "+token)
 		}
-		_ = work.Send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"s"}, Credits: 1}}) // the answer tells
+		// the answer tells
+		_ = work.Send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"s"}, Credits: 1}})
 		if _, err := work.Receive(); connect.CodeOf(err) != want {
 			t.Errorf("Work with %q: %v", token, err)
 		}
@@ -200,7 +211,8 @@ func TestStreamsTakeAScope(t *testing.T) {
 		if token != "" {
 			request.Header().Set("Authorization", "Bearer "+token)
 		}
-		client := connect.NewClient[belfryv1.BackupRequest, belfryv1.BackupResponse](h, s.url+belfryv1connect.AdminServiceBackupProcedure)
+		client := connect.NewClient[belfryv1.BackupRequest, belfryv1.BackupResponse](h,
+			s.url+belfryv1connect.AdminServiceBackupProcedure)
 		backup, err := client.CallServerStream(t.Context(), request)
 		if err == nil {
 			backup.Receive()
@@ -212,13 +224,15 @@ func TestStreamsTakeAScope(t *testing.T) {
 	}
 }
 
-// TestOperatorsPagesTakeAScope: health is for everybody, the rest for those who may see the cluster.
+// TestOperatorsPagesTakeAScope: health is for everybody, the rest for those who may see the
+// cluster.
 func TestOperatorsPagesTakeAScope(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	viewer, _ := keeper.make(t, "view:*")
 	poor, _ := keeper.make(t, "put,consume:*", "view,admin:q*")
 	for path, want := range map[string][3]int{ // nobody, poor, viewer
-		"/livez": {200, 200, 200}, "/readyz": {200, 200, 200}, "/metrics": {401, 403, 200}, "/nothing": {401, 501, 501}, "/q/r": {401, 204, 403},
+		"/livez": {200, 200, 200}, "/readyz": {200, 200, 200}, "/metrics": {401, 403, 200}, "/nothing": {401, 501, 501},
+		"/q/r":                         {401, 204, 403},
 		"/grpc.health.v1.Health/Check": {200, 200, 200},
 	} {
 		method, body := http.MethodGet, ""
@@ -233,8 +247,8 @@ func TestOperatorsPagesTakeAScope(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoToken: whatever is wrong with a token, the call is refused before its body is read, and of tokens that never were and those that have ended
-// the same is said.
+// TestWhatIsNoToken: whatever is wrong with a token, the call is refused before its body is read,
+// and of tokens that never were and those that have ended the same is said.
 func TestWhatIsNoToken(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	good, id := keeper.make(t, "put:q")
@@ -246,10 +260,13 @@ func TestWhatIsNoToken(t *testing.T) {
 	forged := good[:len(good)-43] + other[len(other)-43:]
 	var same []string
 	for name, headers := range map[string][]string{
-		"none": {}, "empty": {"Authorization", ""}, "no scheme": {"Authorization", good}, "basic": {"Authorization", "Basic " + good},
-		"two": {"Authorization", "Bearer " + good, "Authorization", "Bearer " + good}, "garbage": {"Authorization", "Bearer x"}, "long": {"Authorization", "Bearer " + strings.Repeat("x", 5000)},
+		"none": {}, "empty": {"Authorization", ""}, "no scheme": {"Authorization", good},
+		"basic":   {"Authorization", "Basic " + good},
+		"two":     {"Authorization", "Bearer " + good, "Authorization", "Bearer " + good},
+		"garbage": {"Authorization", "Bearer x"}, "long": {"Authorization", "Bearer " + strings.Repeat("x", 5000)},
 		"its id": {"Authorization", "Bearer " + id}, "cut": {"Authorization", "Bearer " + good[:len(good)-1]},
-		"unknown": {"Authorization", "Bearer " + other}, "ended": {"Authorization", "Bearer " + ended}, "forged": {"Authorization", "Bearer " + forged},
+		"unknown": {"Authorization", "Bearer " + other}, "ended": {"Authorization", "Bearer " + ended},
+		"forged": {"Authorization", "Bearer " + forged},
 	} {
 		got := s.send(http.MethodPost, "/v1/put", `{"queue":"q"`, append(headers, "Content-Type", "application/json")...)
 		if got.status != http.StatusUnauthorized || !strings.Contains(got.body, "UNAUTHENTICATED") {
@@ -266,15 +283,18 @@ func TestWhatIsNoToken(t *testing.T) {
 		t.Errorf("the token itself: %d %s", got.status, got.body)
 	}
 	viewer, _ := keeper.make(t, "view:*")
-	if metrics := s.with(viewer, http.MethodGet, "/metrics", "").body; !strings.Contains(metrics, `belfry_refused_calls_total{reason="unauthenticated"} 12`) {
+	if metrics := s.with(viewer, http.MethodGet, "/metrics", "").body; !strings.Contains(metrics,
+		`belfry_refused_calls_total{reason="unauthenticated"} 12`) {
 		t.Error("the refusals are not counted")
 	}
-	if log := s.log.String(); strings.Count(log, "calls were refused") != 1 || strings.Contains(log, good[len(good)-43:]) || strings.Contains(log, ended[len(ended)-43:]) {
+	if log := s.log.String(); strings.Count(log, "calls were refused") != 1 ||
+		strings.Contains(log, good[len(good)-43:]) || strings.Contains(log, ended[len(ended)-43:]) {
 		t.Errorf("the log says it more than once, or what a token is:\n%s", log)
 	}
 }
 
-// TestListsShowWhatIsOnesOwn: a list has the queues that its caller may see, all of them, in pages of the size that was asked for, and nothing of others.
+// TestListsShowWhatIsOnesOwn: a list has the queues that its caller may see, all of them, in pages
+// of the size that was asked for, and nothing of others.
 func TestListsShowWhatIsOnesOwn(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")
@@ -294,7 +314,8 @@ func TestListsShowWhatIsOnesOwn(t *testing.T) {
 	list := func(token, prefix string, size int) (names []string) {
 		page := ""
 		for {
-			got := s.with(token, http.MethodPost, "/v1/list-queues", fmt.Sprintf(`{"prefix":%q,"pageSize":%d,"pageToken":%q}`, prefix, size, page))
+			got := s.with(token, http.MethodPost, "/v1/list-queues",
+				fmt.Sprintf(`{"prefix":%q,"pageSize":%d,"pageToken":%q}`, prefix, size, page))
 			var answer struct {
 				Queues        []struct{ Name string }
 				NextPageToken string
@@ -363,7 +384,8 @@ func TestTokenEndsSessions(t *testing.T) {
 	})
 }
 
-// TestAudit: each call that administers is in the log, with who made it and what came of it, and no token or body is.
+// TestAudit: each call that administers is in the log, with who made it and what came of it, and no
+// token or body is.
 func TestAudit(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, rootID := keeper.make(t, "admin:*")
@@ -396,7 +418,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestTokensThatCannotBeTold: as long as a server does not know which tokens there are, it is a server to come back to, and not one that refuses.
+// TestTokensThatCannotBeTold: as long as a server does not know which tokens there are, it is a
+// server to come back to, and not one that refuses.
 func TestTokensThatCannotBeTold(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	good, _ := keeper.make(t, "put:q")
@@ -404,7 +427,8 @@ func TestTokensThatCannotBeTold(t *testing.T) {
 	keeper.unknown = fmt.Errorf("just started: %w", node.ErrNoLeader)
 	keeper.mu.Unlock()
 	got := s.with(good, http.MethodPost, "/v1/put", `{"queue":"q"}`)
-	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "NO_LEADER") || !strings.Contains(got.body, "RetryInfo") || !strings.Contains(got.body, "NOT_APPLIED") {
+	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "NO_LEADER") ||
+		!strings.Contains(got.body, "RetryInfo") || !strings.Contains(got.body, "NOT_APPLIED") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := s.send(http.MethodPost, "/v1/put", `{"queue":"q"}`); got.status != http.StatusUnauthorized {
@@ -412,11 +436,13 @@ func TestTokensThatCannotBeTold(t *testing.T) {
 	}
 }
 
-// TestNoTokensWhereNoneAreNeeded: where everybody may do everything nobody makes a token that would be good later.
+// TestNoTokensWhereNoneAreNeeded: where everybody may do everything nobody makes a token that would
+// be good later.
 func TestNoTokensWhereNoneAreNeeded(t *testing.T) {
 	keeper := newTokenMemory()
 	s := serve(t, func(cfg *Config) { cfg.Catalog = keeper })
-	if got := s.post("/v1/create-token", `{"scopes":["admin:*"]}`); got.status != http.StatusForbidden || len(keeper.Tokens()) != 0 {
+	if got := s.post("/v1/create-token", `{"scopes":["admin:*"]}`); got.status != http.StatusForbidden ||
+		len(keeper.Tokens()) != 0 {
 		t.Errorf("%d %s, %d tokens", got.status, got.body, len(keeper.Tokens()))
 	}
 }
@@ -425,7 +451,8 @@ func TestNoTokensWhereNoneAreNeeded(t *testing.T) {
 func TestHealthTakesLittle(t *testing.T) {
 	s, _ := serveWithTokens(t)
 	large := `{"service":"` + strings.Repeat("x", 1<<20) + `"}`
-	if got := s.send(http.MethodPost, "/grpc.health.v1.Health/Check", large, "Content-Type", "application/json"); got.status < 400 {
+	if got := s.send(http.MethodPost, "/grpc.health.v1.Health/Check", large, "Content-Type",
+		"application/json"); got.status < 400 {
 		t.Errorf("a megabyte: %d %s", got.status, got.body)
 	}
 	if held := s.server.handler.bodyBytesInFlight.Load(); held != 0 {
@@ -438,7 +465,8 @@ func TestHealthTakesLittle(t *testing.T) {
 func TestAMissingCallerHasNoPermissions(t *testing.T) {
 	s := &queueService{authorizer: &auth.Authorizer{Authenticator: newTokenMemory(), Now: time.Now}, now: time.Now}
 	c := s.checker(t.Context(), tokens.Put)
-	if c.Err == nil || c.Err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.Permissions.Allows("q") || c.Another().Permissions.Allows("q") {
+	if c.Err == nil || c.Err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.Permissions.Allows("q") ||
+		c.Another().Permissions.Allows("q") {
 		t.Errorf("%v, %+v", c.Err, c.Permissions)
 	}
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// heldStream is the server's side of a Work stream, whose client sends one message and then listens until over is closed.
+// heldStream is the server's side of a Work stream, whose client sends one message and then listens
+// until over is closed.
 type heldStream struct {
 	first   *belfryv1.WorkRequest
 	over    <-chan struct{}
@@ -36,20 +37,24 @@ func (s *heldStream) Send(m *belfryv1.WorkResponse) error {
 	return nil
 }
 
-// TestTokenEndsStreams: a stream hands out jobs as long as its token is good; the poll that is under way when it ends is the last.
+// TestTokenEndsStreams: a stream hands out jobs as long as its token is good; the poll that is
+// under way when it ends is the last.
 func TestTokenEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := newTokenMemory()
 		consumer, id := keeper.make(t, "consume:q")
 		producer, _ := keeper.make(t, "put:q")
 		k := newTalkWith(t, keeper, producer)
-		known, f := k.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + consumer}}})
+		known, f := k.server.handler.authorizer.Authenticate(
+			&http.Request{Header: http.Header{"Authorization": {"Bearer " + consumer}}})
 		if f != nil {
 			t.Fatal(f)
 		}
 		ctx, cancel := context.WithCancel(known.Context())
 		stream := &heldStream{
-			first: &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"q"}, Credits: 9}}, over: ctx.Done(), answers: make(chan *belfryv1.WorkResponse, 9),
+			first: &belfryv1.WorkRequest{Credits: &belfryv1.Credits{
+				Queues: []string{"q"}, Credits: 9,
+			}}, over: ctx.Done(), answers: make(chan *belfryv1.WorkResponse, 9),
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- k.server.handler.queues.work(ctx, stream) }()
@@ -66,7 +71,8 @@ func TestTokenEndsStreams(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(stream.answers) != 2 {
-			t.Errorf("%d jobs were handed out, want the one before the token's end and that of the poll which was under way", len(stream.answers))
+			t.Errorf("%d jobs were handed out, want the one before the token's end and that of the poll which was under way",
+				len(stream.answers))
 		}
 		cancel()
 		if f, ok := errors.AsType[*fault.Error](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
@@ -75,7 +81,8 @@ func TestTokenEndsStreams(t *testing.T) {
 	})
 }
 
-// TestTokenEndsIdleStreams: a stream that asks for no jobs ends soon after its token; acks of other queues' leases are refused before that.
+// TestTokenEndsIdleStreams: a stream that asks for no jobs ends soon after its token; acks of other
+// queues' leases are refused before that.
 func TestTokenEndsIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := newTokenMemory()
@@ -86,7 +93,8 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		lease := wire.FormatLease(fsm.Ref{Queue: "r", Serial: 1, Fence: 1})
 		stream := &heldStream{
 			first: &belfryv1.WorkRequest{
-				Credits: &belfryv1.Credits{Queues: []string{"q"}}, Acks: []*belfryv1.AckRequest{{Lease: lease}}, Nacks: []*belfryv1.NackRequest{{Lease: lease}},
+				Credits: &belfryv1.Credits{Queues: []string{"q"}}, Acks: []*belfryv1.AckRequest{{Lease: lease}},
+				Nacks:    []*belfryv1.NackRequest{{Lease: lease}},
 				Releases: []*belfryv1.ReleaseRequest{{Lease: lease}}, Extends: []*belfryv1.ExtendRequest{{Lease: lease}},
 			},
 			answers: make(chan *belfryv1.WorkResponse, 9),

@@ -31,7 +31,8 @@ type adminService struct {
 }
 
 // CreateQueue implements AdminService.
-func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
+func (s *adminService) CreateQueue(ctx context.Context,
+	req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
 	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.Node.ShardCount()))
@@ -55,7 +56,8 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 		return nil, err
 	}
 	return &belfryv1.CreateQueueResponse{
-		Queue: queue, Partitions: config.Partitions, Settings: wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
+		Queue: queue, Partitions: config.Partitions,
+		Settings:        wireSettings(&config.Settings, s.createdIn(ctx, &config, pending)),
 		SettingsVersion: config.Version, Witnesses: witnesses, PendingShards: pending,
 	}, nil
 }
@@ -64,7 +66,8 @@ func (s *adminService) CreateQueue(ctx context.Context, req *belfryv1.CreateQueu
 // call. In the second case the shards are updated only if the record has not changed since. The
 // change itself is made: unreachable shards are pending, which does not fail the call. Neither does
 // a later deletion.
-func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig, remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
+func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig,
+	remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
 	if held, ok := s.Catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
@@ -104,7 +107,8 @@ func existing(queue string) *fault.Error {
 }
 
 // UpdateQueue implements AdminService.
-func (s *adminService) UpdateQueue(ctx context.Context, req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
+func (s *adminService) UpdateQueue(ctx context.Context,
+	req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if req.GetSettings() == nil {
@@ -170,7 +174,8 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 }
 
 // GetQueue implements AdminService.
-func (s *adminService) GetQueue(ctx context.Context, req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
+func (s *adminService) GetQueue(ctx context.Context,
+	req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.View)
 	queue := c.Queue("queue", req.GetQueue())
 	if c.Err != nil {
@@ -221,8 +226,9 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
-		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings, first.Format), SettingsVersion: first.Version,
-		Counts: &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
+		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings, first.Format),
+		SettingsVersion: first.Version,
+		Counts:          &belfryv1.JobCounts{}, Totals: &belfryv1.QueueTotals{},
 	}
 	var counts fsm.Counts
 	var oldest, next, dedupSince, asOf, now fsm.Time
@@ -280,7 +286,8 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 }
 
 // PurgeQueue implements AdminService.
-func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
+func (s *adminService) PurgeQueue(ctx context.Context,
+	req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
 	states := fsm.Set(fsm.Delayed, fsm.Ready, fsm.Dead)
@@ -290,7 +297,8 @@ func (s *adminService) PurgeQueue(ctx context.Context, req *belfryv1.PurgeQueueR
 	for i, wanted := range req.GetStates() {
 		held, ok := wire.HeldState(wanted)
 		if !ok {
-			c.Fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s", codec.QuotedEnum(wanted)))
+			c.Fail(fault.Invalid(fault.Indexed("states", i), "want one of DELAYED, READY, RESERVED, DEAD, not %s",
+				codec.QuotedEnum(wanted)))
 		}
 		states |= fsm.Set(held)
 	}

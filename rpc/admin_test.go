@@ -24,19 +24,24 @@ import (
 
 // bothClients returns a client of each service.
 func (s *served) bothClients() (belfryv1connect.QueueServiceClient, belfryv1connect.AdminServiceClient) {
-	return belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url), belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+	return belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url),
+		belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
 }
 
 func TestCreateQueueWithPartitions(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{
-		Queue: "wide", Partitions: 3, Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9), Ttr: durationpb.New(time.Minute)},
+		Queue: "wide", Partitions: 3, Settings: &belfryv1.QueueSettings{
+			MaxJobs: proto.Uint32(9), Ttr: durationpb.New(time.Minute),
+		},
 	})
-	if err != nil || created.GetPartitions() != 3 || created.GetSettings().GetMaxJobs() != 9 || created.GetSettingsVersion() != 1 || len(created.GetWitnesses()) != 3 {
+	if err != nil || created.GetPartitions() != 3 || created.GetSettings().GetMaxJobs() != 9 ||
+		created.GetSettingsVersion() != 1 || len(created.GetWitnesses()) != 3 {
 		t.Fatalf("%v, %v", created, err)
 	}
-	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide"}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("again: %v", err)
 	}
 	ids := map[string]bool{}
@@ -55,7 +60,9 @@ func TestCreateQueueWithPartitions(t *testing.T) {
 		ids[put.GetId()] = true
 	}
 	for id := range ids {
-		if got, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: "wide", Id: id}); err != nil || got.GetJob().GetId() != id {
+		if got, err := q.Get(t.Context(), &belfryv1.GetRequest{
+			Queue: "wide", Id: id,
+		}); err != nil || got.GetJob().GetId() != id {
 			t.Errorf("%s: %v, %v", id, got, err)
 		}
 	}
@@ -64,7 +71,8 @@ func TestCreateQueueWithPartitions(t *testing.T) {
 		t.Errorf("%v, %v", page, err)
 	}
 	info, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "wide"})
-	if err != nil || int(info.GetQueue().GetCounts().GetReady()) != len(ids) || info.GetQueue().GetPartitions() != 3 || info.GetQueue().GetOldestReadyAge() == nil {
+	if err != nil || int(info.GetQueue().GetCounts().GetReady()) != len(ids) || info.GetQueue().GetPartitions() != 3 ||
+		info.GetQueue().GetOldestReadyAge() == nil {
 		t.Errorf("%v, %v", info, err)
 	}
 	taken := 0
@@ -102,7 +110,8 @@ func TestQueueThatAPutMadeExists(t *testing.T) {
 	}
 }
 
-// TestPutReconcilesAShardThatDoesNotKnowTheQueue: the record is there, and a crash kept the shards from hearing of it.
+// TestPutReconcilesAShardThatDoesNotKnowTheQueue: the record is there, and a crash kept the shards
+// from hearing of it.
 func TestPutReconcilesAShardThatDoesNotKnowTheQueue(t *testing.T) {
 	s := serve(t)
 	q, _ := s.bothClients()
@@ -154,7 +163,8 @@ func TestPutFindsThePartitionThatHasRoom(t *testing.T) {
 	}
 }
 
-// TestDefaultRetryDelays: a queue has the default of the format that it was created in, and says that it is the default.
+// TestDefaultRetryDelays: a queue has the default of the format that it was created in, and says
+// that it is the default.
 func TestDefaultRetryDelays(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
@@ -176,8 +186,11 @@ func TestDefaultRetryDelays(t *testing.T) {
 		{"an old queue", "old", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, nil, true},
 		{"a new queue", "new", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, growing, true},
 		{"given", "new", &belfryv1.QueueSettings{RetryDelays: second}, second, false},
-		{"what an answer said", "new", &belfryv1.QueueSettings{RetryDelays: growing, RetryDelaysDefault: proto.Bool(true)}, growing, true},
-		{"at once", "new", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{{}}}, []*durationpb.Duration{{}}, false},
+		{"what an answer said", "new", &belfryv1.QueueSettings{
+			RetryDelays: growing, RetryDelaysDefault: proto.Bool(true),
+		}, growing, true},
+		{"at once", "new", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{{}}}, []*durationpb.Duration{{}},
+			false},
 		{"the default again", "new", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(true)}, growing, true},
 	} {
 		updated, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: step.queue, Settings: step.set})
@@ -188,19 +201,94 @@ func TestDefaultRetryDelays(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
 		}
-		for from, got := range map[string]*belfryv1.QueueSettings{"updated": updated.GetSettings(), "read": read.GetQueue().GetSettings()} {
-			if diff := cmp.Diff(step.want, got.GetRetryDelays(), protocmp.Transform()); diff != "" || got.GetRetryDelaysDefault() != step.isDefault {
+		for from, got := range map[string]*belfryv1.QueueSettings{
+			"updated": updated.GetSettings(), "read": read.GetQueue().GetSettings(),
+		} {
+			if diff := cmp.Diff(step.want, got.GetRetryDelays(), protocmp.Transform()); diff != "" ||
+				got.GetRetryDelaysDefault() != step.isDefault {
 				t.Errorf("%s, %s: the default: %v, (-want +got):\n%s", step.name, from, got.GetRetryDelaysDefault(), diff)
 			}
 		}
 	}
-	_, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "new", Settings: &belfryv1.QueueSettings{RetryDelays: second, RetryDelaysDefault: proto.Bool(true)}})
+	_, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "new", Settings: &belfryv1.QueueSettings{RetryDelays: second, RetryDelaysDefault: proto.Bool(true)},
+	})
 	if f, ok := fault.FromConnect(err); !ok || f.Field != "settings.retryDelaysDefault" {
 		t.Errorf("the default and other delays: %v", err)
 	}
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "created", Partitions: 2})
 	if diff := cmp.Diff(growing, created.GetSettings().GetRetryDelays(), protocmp.Transform()); err != nil || diff != "" {
 		t.Errorf("created: %v, (-want +got):\n%s", err, diff)
+	}
+}
+
+// settingStep is a change of a queue's settings and its effect on what they were.
+type settingStep struct {
+	name   string
+	set    *belfryv1.QueueSettings
+	effect func(*belfryv1.QueueSettings)
+}
+
+// settingSteps change each setting, one after the other.
+func settingSteps(until *timestamppb.Timestamp) []settingStep {
+	return []settingStep{
+		{"TTR", &belfryv1.QueueSettings{Ttr: durationpb.New(time.Second)}, func(w *belfryv1.QueueSettings) {
+			w.Ttr = durationpb.New(time.Second)
+		}},
+		{"no limit of attempts", &belfryv1.QueueSettings{MaxAttempts: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) {
+			w.MaxAttempts = proto.Uint32(0)
+		}},
+		{"retry delays", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{durationpb.New(0),
+			durationpb.New(2 * time.Minute)}}, func(w *belfryv1.QueueSettings) {
+			w.RetryDelays, w.RetryDelaysDefault = []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)},
+				proto.Bool(false)
+		}},
+		{"no other retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(false)},
+			func(*belfryv1.QueueSettings) {}},
+		{"the default retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(true)},
+			func(w *belfryv1.QueueSettings) {
+				w.RetryDelays, w.RetryDelaysDefault = nil, proto.Bool(true) // of a queue of the first format
+			}},
+		{"no dedup window", &belfryv1.QueueSettings{DedupWindow: durationpb.New(0)}, func(w *belfryv1.QueueSettings) {
+			w.DedupWindow = durationpb.New(0)
+		}},
+		{"dedup for ever", &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}, func(w *belfryv1.QueueSettings) {
+			w.DedupForever = proto.Bool(true)
+		}},
+		{"limits", &belfryv1.QueueSettings{
+			MaxInFlight: proto.Uint32(1), MaxJobs: proto.Uint32(2), MaxBytes: proto.Uint64(3), PutsPerSecond: proto.Uint32(4),
+		}, func(w *belfryv1.QueueSettings) {
+			w.MaxInFlight, w.MaxJobs, w.MaxBytes, w.PutsPerSecond = proto.Uint32(1), proto.Uint32(2), proto.Uint64(3),
+				proto.Uint32(4)
+		}},
+		{"one limit off", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) {
+			w.MaxJobs = proto.Uint32(0)
+		}},
+		{"spread", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{
+			Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: durationpb.New(time.Hour),
+		}}, func(w *belfryv1.QueueSettings) {
+			w.Overdue.Mode, w.Overdue.Period = belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, durationpb.New(time.Hour)
+		}},
+		{"drop", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{
+			Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour),
+		}}, func(w *belfryv1.QueueSettings) {
+			w.Overdue = &belfryv1.OverduePolicy{
+				Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour),
+			}
+		}},
+		{"expire to dead", &belfryv1.QueueSettings{ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum()},
+			func(w *belfryv1.QueueSettings) {
+				w.ExpireTo = belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum()
+			}},
+		{"pause for an hour", &belfryv1.QueueSettings{PausedUntil: until}, func(w *belfryv1.QueueSettings) {
+			w.Paused, w.PausedUntil = proto.Bool(true), until
+		}},
+		{"resume", &belfryv1.QueueSettings{Paused: proto.Bool(false)}, func(w *belfryv1.QueueSettings) {
+			w.Paused, w.PausedUntil = proto.Bool(false), nil
+		}},
+		{"pause", &belfryv1.QueueSettings{Paused: proto.Bool(true)}, func(w *belfryv1.QueueSettings) {
+			w.Paused = proto.Bool(true)
+		}},
 	}
 }
 
@@ -214,41 +302,14 @@ func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 	want := &belfryv1.QueueSettings{
 		Ttr: durationpb.New(30 * time.Second), MaxAttempts: proto.Uint32(16), DedupWindow: durationpb.New(10 * time.Minute),
 		DedupForever: proto.Bool(false), MaxInFlight: proto.Uint32(0), MaxJobs: proto.Uint32(0), MaxBytes: proto.Uint64(0),
-		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false), RetryDelaysDefault: proto.Bool(true),
-		Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: durationpb.New(time.Minute)},
+		PutsPerSecond: proto.Uint32(0), ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_GONE.Enum(), Paused: proto.Bool(false),
+		RetryDelaysDefault: proto.Bool(true),
+		Overdue: &belfryv1.OverduePolicy{
+			Mode: belfryv1.OverdueMode_OVERDUE_MODE_FIRE, OverdueAfter: durationpb.New(time.Minute),
+		},
 	}
 	version := uint64(0)
-	for _, step := range []struct {
-		name   string
-		set    *belfryv1.QueueSettings
-		effect func(*belfryv1.QueueSettings)
-	}{
-		{"TTR", &belfryv1.QueueSettings{Ttr: durationpb.New(time.Second)}, func(w *belfryv1.QueueSettings) { w.Ttr = durationpb.New(time.Second) }},
-		{"no limit of attempts", &belfryv1.QueueSettings{MaxAttempts: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) { w.MaxAttempts = proto.Uint32(0) }},
-		{"retry delays", &belfryv1.QueueSettings{RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}}, func(w *belfryv1.QueueSettings) {
-			w.RetryDelays, w.RetryDelaysDefault = []*durationpb.Duration{durationpb.New(0), durationpb.New(2 * time.Minute)}, proto.Bool(false)
-		}},
-		{"no other retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(false)}, func(*belfryv1.QueueSettings) {}},
-		{"the default retry delays", &belfryv1.QueueSettings{RetryDelaysDefault: proto.Bool(true)}, func(w *belfryv1.QueueSettings) {
-			w.RetryDelays, w.RetryDelaysDefault = nil, proto.Bool(true) // of a queue of the first format
-		}},
-		{"no dedup window", &belfryv1.QueueSettings{DedupWindow: durationpb.New(0)}, func(w *belfryv1.QueueSettings) { w.DedupWindow = durationpb.New(0) }},
-		{"dedup for ever", &belfryv1.QueueSettings{DedupForever: proto.Bool(true)}, func(w *belfryv1.QueueSettings) { w.DedupForever = proto.Bool(true) }},
-		{"limits", &belfryv1.QueueSettings{MaxInFlight: proto.Uint32(1), MaxJobs: proto.Uint32(2), MaxBytes: proto.Uint64(3), PutsPerSecond: proto.Uint32(4)}, func(w *belfryv1.QueueSettings) {
-			w.MaxInFlight, w.MaxJobs, w.MaxBytes, w.PutsPerSecond = proto.Uint32(1), proto.Uint32(2), proto.Uint64(3), proto.Uint32(4)
-		}},
-		{"one limit off", &belfryv1.QueueSettings{MaxJobs: proto.Uint32(0)}, func(w *belfryv1.QueueSettings) { w.MaxJobs = proto.Uint32(0) }},
-		{"spread", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, Period: durationpb.New(time.Hour)}}, func(w *belfryv1.QueueSettings) {
-			w.Overdue.Mode, w.Overdue.Period = belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, durationpb.New(time.Hour)
-		}},
-		{"drop", &belfryv1.QueueSettings{Overdue: &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour)}}, func(w *belfryv1.QueueSettings) {
-			w.Overdue = &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP, OverdueAfter: durationpb.New(time.Hour)}
-		}},
-		{"expire to dead", &belfryv1.QueueSettings{ExpireTo: belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum()}, func(w *belfryv1.QueueSettings) { w.ExpireTo = belfryv1.ExpireTo_EXPIRE_TO_DEAD.Enum() }},
-		{"pause for an hour", &belfryv1.QueueSettings{PausedUntil: until}, func(w *belfryv1.QueueSettings) { w.Paused, w.PausedUntil = proto.Bool(true), until }},
-		{"resume", &belfryv1.QueueSettings{Paused: proto.Bool(false)}, func(w *belfryv1.QueueSettings) { w.Paused, w.PausedUntil = proto.Bool(false), nil }},
-		{"pause", &belfryv1.QueueSettings{Paused: proto.Bool(true)}, func(w *belfryv1.QueueSettings) { w.Paused = proto.Bool(true) }},
-	} {
+	for _, step := range settingSteps(until) {
 		got, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "a", Settings: step.set})
 		if err != nil {
 			t.Fatalf("%s: %v", step.name, err)
@@ -265,16 +326,19 @@ func TestUpdateQueueChangesWhatIsSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, read.GetQueue().GetSettings(), protocmp.Transform(), protocmp.IgnoreEmptyMessages()); diff != "" || read.GetQueue().GetSettingsVersion() != version {
+		if diff := cmp.Diff(want, read.GetQueue().GetSettings(), protocmp.Transform(),
+			protocmp.IgnoreEmptyMessages()); diff != "" || read.GetQueue().GetSettingsVersion() != version {
 			t.Errorf("%s, read back:\n%s", step.name, diff)
 		}
 	}
-	if res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); err != nil || len(res.GetJobs()) != 0 {
+	if res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); err != nil ||
+		len(res.GetJobs()) != 0 {
 		t.Errorf("a paused queue gave %v, %v", res, err)
 	}
 }
 
-// TestUpdateQueueListsPendingShards: a shard that cannot be reached is listed, and does not fail the others.
+// TestUpdateQueueListsPendingShards: a shard that cannot be reached is listed, and does not fail
+// the others.
 func TestUpdateQueueListsPendingShards(t *testing.T) {
 	s := serve(t)
 	_, a := s.bothClients()
@@ -287,14 +351,20 @@ func TestUpdateQueueListsPendingShards(t *testing.T) {
 		}
 		return nil
 	}
-	got, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}})
+	got, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)},
+	})
 	if err != nil || len(got.GetWitnesses()) != 2 || len(got.GetPendingShards()) != 1 || got.GetPendingShards()[0] != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// The record is changed although nobody can be told: to say that nothing was applied would be wrong.
+	// The record is changed although nobody can be told: to say that nothing was applied would be
+	// wrong.
 	s.node.fail = func(uint32) error { return nodeNoLeader() }
-	got, err = a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(false)}})
-	if held, _ := s.catalog.Queue("wide"); err != nil || len(got.GetPendingShards()) != 3 || len(got.GetWitnesses()) != 0 || held.Settings.Paused || got.GetSettingsVersion() != held.Version {
+	got, err = a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(false)},
+	})
+	if held, _ := s.catalog.Queue("wide"); err != nil || len(got.GetPendingShards()) != 3 ||
+		len(got.GetWitnesses()) != 0 || held.Settings.Paused || got.GetSettingsVersion() != held.Version {
 		t.Errorf("%v, %v; recorded %+v", got, err, held)
 	}
 }
@@ -339,7 +409,8 @@ func TestPurgeAndDelete(t *testing.T) {
 	if n := purge(&belfryv1.PurgeQueueRequest{States: []belfryv1.JobState{belfryv1.JobState_JOB_STATE_RESERVED}}); n != 1 {
 		t.Errorf("reserved: %d", n)
 	}
-	if _, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "nix"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+	if _, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "nix"}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
 	fill()
@@ -347,13 +418,17 @@ func TestPurgeAndDelete(t *testing.T) {
 	if err != nil || res.GetPurged() != 6 {
 		t.Errorf("%v, %v", res, err)
 	}
-	if _, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+	if _, err := a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
-	if again, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a", RequestId: "d-1"}); err != nil || again.GetPurged() != 6 {
+	if again, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{
+		Queue: "a", RequestId: "d-1",
+	}); err != nil || again.GetPurged() != 6 {
 		t.Errorf("repeated: %v, %v", again, err)
 	}
-	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "a"}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
@@ -380,10 +455,13 @@ func TestPurgeInSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "a", Max: 4100, RequestId: "p"}); err != nil || res.GetPurged() != 4100 {
+	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{
+		Queue: "a", Max: 4100, RequestId: "p",
+	}); err != nil || res.GetPurged() != 4100 {
 		t.Errorf("%v, %v", res, err)
 	}
-	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "a"}); err != nil || res.GetPurged() != 4900 {
+	if res, err := a.PurgeQueue(t.Context(), &belfryv1.PurgeQueueRequest{Queue: "a"}); err != nil ||
+		res.GetPurged() != 4900 {
 		t.Errorf("%v, %v", res, err)
 	}
 }
@@ -418,21 +496,25 @@ func TestGetQueueFigures(t *testing.T) {
 	if diff := cmp.Diff(wantTotals, info.GetTotals(), protocmp.Transform()); diff != "" {
 		t.Error(diff)
 	}
-	if info.GetBytes() != 10 || !info.GetNextDueAt().AsTime().Equal(due) || info.GetOldestReadyAge().AsDuration() <= 0 || info.GetAsOf() == nil {
+	if info.GetBytes() != 10 || !info.GetNextDueAt().AsTime().Equal(due) || info.GetOldestReadyAge().AsDuration() <= 0 ||
+		info.GetAsOf() == nil {
 		t.Errorf("%v", info)
 	}
-	if info.GetLateness().GetJobs() != 1 || info.GetRates().GetPutsPerSecond() != 3.0/60 || info.GetRates().GetReservesPerSecond() != 1.0/60 {
+	if info.GetLateness().GetJobs() != 1 || info.GetRates().GetPutsPerSecond() != 3.0/60 ||
+		info.GetRates().GetReservesPerSecond() != 1.0/60 {
 		t.Errorf("%v", info)
 	}
 	if _, err := q.Ack(t.Context(), &belfryv1.AckRequest{Lease: res.GetJobs()[0].GetLease()}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err = a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); err != nil || got.GetQueue().GetRates().GetAcksPerSecond() != 1.0/60 {
+	if got, err = a.GetQueue(t.Context(), &belfryv1.GetQueueRequest{Queue: "a"}); err != nil ||
+		got.GetQueue().GetRates().GetAcksPerSecond() != 1.0/60 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// TestDedupShortened tells a queue that is younger than its window from one whose older ids had to go.
+// TestDedupShortened tells a queue that is younger than its window from one whose older ids had to
+// go.
 func TestDedupShortened(t *testing.T) {
 	const minute = fsm.Time(time.Minute)
 	for _, test := range []struct {
@@ -449,7 +531,9 @@ func TestDedupShortened(t *testing.T) {
 		{"not without end", 100 * minute, 101 * minute, 200 * minute, fsm.Settings{DedupForever: true}, true},
 		{"a window of nothing", 100 * minute, 200 * minute, 200 * minute, fsm.Settings{DedupWindowSet: true}, false},
 	} {
-		part := &queuePart{Queue: fsm.Queue{Created: test.created, DedupSince: test.since, Settings: test.settings}, now: test.now}
+		part := &queuePart{
+			Queue: fsm.Queue{Created: test.created, DedupSince: test.since, Settings: test.settings}, now: test.now,
+		}
 		if got := dedupShortened(part); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
@@ -459,7 +543,8 @@ func TestDedupShortened(t *testing.T) {
 func TestCatalogErrorsReachTheCaller(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Catalog = brokenCatalog{newMemoryCatalog()} })
 	_, a := s.bothClients()
-	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a"}); reasonOf(t, err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a"}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 		t.Errorf("%v", err)
 	}
 }

@@ -20,8 +20,8 @@ import (
 // refusalLinesMax is how many lines about refused calls the audit log has at once.
 const refusalLinesMax = 20
 
-// TestRefusalsAreAudited: the audit log has a line for a call without a token, or with one that allows
-// something else. It never has a token.
+// TestRefusalsAreAudited: the audit log has a line for a call without a token, or with one that
+// allows something else. It never has a token.
 func TestRefusalsAreAudited(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
@@ -30,11 +30,20 @@ func TestRefusalsAreAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ token, path, body, want string }{
-		{"", "/v1/put", `{"queue":"a"}`, `msg=audit token=nobody address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: what the call carries is no token`},
-		{ended, "/v1/put", `{"queue":"a"}`, `msg=audit token=` + endedID + ` address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: the call's token is not known here`},
-		{put, "/v1/put", `{"queue":"b"}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Put outcome="permission_denied: `},
-		{put, "/v1/reserve", `{"queues":["a"]}`, `msg=audit token=` + id + ` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Reserve outcome="permission_denied: `},
-		{"", "/q/" + put, "x", `msg=audit token=nobody address=127.0.0.1:PORT procedure=/q/belfry_` + id + `_*** outcome="unauthenticated: `},
+		{"", "/v1/put", `{"queue":"a"}`,
+			`msg=audit token=nobody address=127.0.0.1:PORT procedure=/v1/put ` +
+				`outcome="unauthenticated: what the call carries is no token`},
+		{ended, "/v1/put", `{"queue":"a"}`,
+			`msg=audit token=` + endedID +
+				` address=127.0.0.1:PORT procedure=/v1/put outcome="unauthenticated: the call's token is not known here`},
+		{put, "/v1/put", `{"queue":"b"}`,
+			`msg=audit token=` + id +
+				` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Put outcome="permission_denied: `},
+		{put, "/v1/reserve", `{"queues":["a"]}`,
+			`msg=audit token=` + id +
+				` address=127.0.0.1:PORT procedure=/belfry.v1.QueueService/Reserve outcome="permission_denied: `},
+		{"", "/q/" + put, "x",
+			`msg=audit token=nobody address=127.0.0.1:PORT procedure=/q/belfry_` + id + `_*** outcome="unauthenticated: `},
 		{put, "/v1/list-queues", `{}`, ""},
 		{put, "/v1/put", `{"queue":"a"}`, ""},
 	} {
@@ -42,7 +51,8 @@ func TestRefusalsAreAudited(t *testing.T) {
 		s.with(tt.token, http.MethodPost, tt.path, tt.body)
 		lines := s.log.String()[before:]
 		head, tail, _ := strings.Cut(tt.want, "PORT")
-		if tt.want == "" && strings.Contains(lines, "msg=audit") || !strings.Contains(lines, head) || !strings.Contains(lines, tail) || strings.Count(lines, "msg=audit") > 1 {
+		if tt.want == "" && strings.Contains(lines, "msg=audit") || !strings.Contains(lines, head) ||
+			!strings.Contains(lines, tail) || strings.Count(lines, "msg=audit") > 1 {
 			t.Errorf("%s %s: the log has\n%swant %s", tt.path, tt.body, lines, tt.want)
 		}
 	}
@@ -53,7 +63,8 @@ func TestRefusalsAreAudited(t *testing.T) {
 	}
 }
 
-// TestRefusalsInSessionsAreAudited: the audit log has the address of the connection for a call in a session.
+// TestRefusalsInSessionsAreAudited: the audit log has the address of the connection for a call in a
+// session.
 func TestRefusalsInSessionsAreAudited(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
@@ -61,36 +72,41 @@ func TestRefusalsInSessionsAreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := s.raw("GET " + stream.SessionPath + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + stream.SessionProtocol + "\r\nAuthorization: Bearer " + put + "\r\n\r\n")
+	conn := s.raw("GET " + stream.SessionPath + " HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " +
+		stream.SessionProtocol + "\r\nAuthorization: Bearer " + put + "\r\n\r\n")
 	in := bufio.NewReader(conn)
 	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("%v, %v", res, err)
 	}
-	if _, err := conn.Write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(request))}, request)); err != nil {
+	if _, err := conn.Write(rawFrame(stream.Header{
+		Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(request)),
+	}, request)); err != nil {
 		t.Fatal(err)
 	}
 	if h, err := stream.ReadHeader(in); err != nil || h.Kind != stream.Failure {
 		t.Fatalf("%+v, %v; want a refusal", h, err)
 	}
-	want := "msg=audit token=" + id + " address=" + conn.LocalAddr().String() + " procedure=/belfry.v1.QueueService/Reserve outcome=\"permission_denied: "
+	want := "msg=audit token=" + id + " address=" + conn.LocalAddr().String() +
+		" procedure=/belfry.v1.QueueService/Reserve outcome=\"permission_denied: "
 	if log := s.log.String(); !strings.Contains(log, want) {
 		t.Errorf("the log has\n%swant %s", log, want)
 	}
 }
 
-// TestRefusalsInTheLogAreMasked: a token that was sent in the place of a queue is masked in the log line
-// about the last refused call.
+// TestRefusalsInTheLogAreMasked: a token that was sent in the place of a queue is masked in the log
+// line about the last refused call.
 func TestRefusalsInTheLogAreMasked(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
 	s.with(put, http.MethodPost, "/v1/put", `{"queue":"`+put+`"}`)
-	if log := s.log.String(); !strings.Contains(log, "calls were refused") || !strings.Contains(log, "put:belfry_"+id+"_***") || strings.Contains(log, put) {
+	if log := s.log.String(); !strings.Contains(log, "calls were refused") ||
+		!strings.Contains(log, "put:belfry_"+id+"_***") || strings.Contains(log, put) {
 		t.Errorf("the log has\n%s", log)
 	}
 }
 
-// TestUnauthenticatedCallsHideNoOthers: however many calls come without a token, the audit log still has the
-// refused calls with one.
+// TestUnauthenticatedCallsHideNoOthers: however many calls come without a token, the audit log
+// still has the refused calls with one.
 func TestUnauthenticatedCallsHideNoOthers(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	put, id := keeper.make(t, "put:a")
@@ -103,8 +119,8 @@ func TestUnauthenticatedCallsHideNoOthers(t *testing.T) {
 	}
 }
 
-// TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit log with
-// calls of AdminService than with others.
+// TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit
+// log with calls of AdminService than with others.
 func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	put, _ := keeper.make(t, "put:a")
@@ -122,7 +138,8 @@ func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 	}
 	before = len(s.log.String())
 	for range 2 * refusalLinesMax { // what an administrator does has a line each
-		if got := s.with(root, http.MethodPost, "/v1/delete-token", `{"id":"aaaaaaaaaaaaaaaa"}`); got.status != http.StatusOK {
+		if got := s.with(root, http.MethodPost, "/v1/delete-token",
+			`{"id":"aaaaaaaaaaaaaaaa"}`); got.status != http.StatusOK {
 			t.Fatal(got.status, got.body)
 		}
 	}
@@ -143,7 +160,8 @@ func TestLogTellsOfTheCall(t *testing.T) {
 		{root, "/v1/delete-token", `{"id":"aaaaaaaaaaaaaaaa"}`, "msg=audit token="},
 	} {
 		before := len(s.log.String())
-		s.send(http.MethodPost, tt.path, tt.body, "Content-Type", "application/json", "Authorization", "Bearer "+tt.token, "X-Request-Id", "ticket-77")
+		s.send(http.MethodPost, tt.path, tt.body, "Content-Type", "application/json", "Authorization", "Bearer "+tt.token,
+			"X-Request-Id", "ticket-77")
 		lines := s.log.String()[before:]
 		if !strings.Contains(lines, tt.want) || !strings.Contains(lines, "request_id=ticket-77") {
 			t.Errorf("%s: the log has\n%s", tt.path, lines)
@@ -154,8 +172,8 @@ func TestLogTellsOfTheCall(t *testing.T) {
 	}
 }
 
-// TestRefusedEntriesAreAudited: a call of which some entries are refused has one line, in every protocol. It
-// has the number of those entries and the queue of the first.
+// TestRefusedEntriesAreAudited: a call of which some entries are refused has one line, in every
+// protocol. It has the number of those entries and the queue of the first.
 func TestRefusedEntriesAreAudited(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	token, id := keeper.make(t, "put,consume:a")
@@ -178,11 +196,13 @@ func TestRefusedEntriesAreAudited(t *testing.T) {
 	}
 	binary := func(procedure string, m proto.Message) func() {
 		return func() {
-			s.send(http.MethodPost, service+procedure, string(encode(t, m)), "Content-Type", "application/proto", "Authorization", "Bearer "+token)
+			s.send(http.MethodPost, service+procedure, string(encode(t, m)), "Content-Type", "application/proto",
+				"Authorization", "Bearer "+token)
 		}
 	}
 	stream := func() {
-		c := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h2c(t), s.url+service+"Work").CallBidiStream(t.Context())
+		c := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h2c(t),
+			s.url+service+"Work").CallBidiStream(t.Context())
 		c.RequestHeader().Set("Authorization", "Bearer "+token)
 		if err := c.Send(work); err != nil {
 			t.Error(err)
@@ -197,13 +217,17 @@ func TestRefusedEntriesAreAudited(t *testing.T) {
 		call            func()
 	}{
 		{"JSON", "PutBatch", json("/v1/put-batch", puts)}, {"JSON", "AckBatch", json("/v1/ack-batch", acks)},
-		{"binary", "PutBatch", binary("PutBatch", puts)}, {"binary", "AckBatch", binary("AckBatch", acks)}, {"stream", "Work", stream},
+		{"binary", "PutBatch", binary("PutBatch", puts)}, {"binary", "AckBatch", binary("AckBatch", acks)},
+		{"stream", "Work", stream},
 	} {
 		before := len(s.log.String())
 		tt.call()
 		lines := s.log.String()[before:]
-		head, middle, tail := "msg=audit token="+id+" address=127.0.0.1:", " procedure="+service+tt.procedure+` outcome="permission_denied: the token does not allow it" request_id=`, " entries=2 queue=b/x unsaid=0"
-		if !strings.Contains(lines, head) || !strings.Contains(lines, middle) || !strings.Contains(lines, tail) || strings.Count(lines, "msg=audit") != 1 {
+		head, middle, tail := "msg=audit token="+id+" address=127.0.0.1:",
+			" procedure="+service+tt.procedure+` outcome="permission_denied: the token does not allow it" request_id=`,
+			" entries=2 queue=b/x unsaid=0"
+		if !strings.Contains(lines, head) || !strings.Contains(lines, middle) || !strings.Contains(lines, tail) ||
+			strings.Count(lines, "msg=audit") != 1 {
 			t.Errorf("%s in %s: the log has\n%swant %s…%s…%s", tt.procedure, tt.name, lines, head, middle, tail)
 		}
 	}

@@ -23,7 +23,8 @@ import (
 const backupChunkBytes = 512 << 10
 
 // Backup implements AdminService.
-func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, stream *connect.ServerStream[belfryv1.BackupResponse]) error {
+func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest,
+	stream *connect.ServerStream[belfryv1.BackupResponse]) error {
 	body := inbound.StreamOf(ctx)
 	body.Arrived() // else the time limit of an arriving request would end the call
 	// A server that stops does not wait for a backup, nor for a client that does not read it.
@@ -36,9 +37,13 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest, st
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
 	shards := uint32(s.Node.ShardCount()) //nolint:gosec // bounded by node
-	header := &backup.Header{ClusterID: v.id, Format: v.format, Time: fsm.Time(s.rules.Now().UnixNano()), Shards: shards, Parts: shards}
+	header := &backup.Header{
+		ClusterID: v.id, Format: v.format, Time: fsm.Time(s.rules.Now().UnixNano()), Shards: shards, Parts: shards,
+	}
 	_, _ = rand.Read(header.ID[:]) // never fails
-	b := &backupCall{source: s.Node, queues: s.Catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink}
+	b := &backupCall{
+		source: s.Node, queues: s.Catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink,
+	}
 	err := s.backUp(ctx, b)
 	if err != nil && s.drain.HasStarted() {
 		return fault.New(belfryv1.Reason_REASON_SHUTTING_DOWN)
@@ -68,7 +73,9 @@ type backups struct {
 // newBackups registers the metric.
 func newBackups(cfg Config) (*backups, error) {
 	b := &backups{kept: cfg.Backups, logger: cfg.Logger}
-	b.shown = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing if it never did."}, nil)
+	b.shown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "belfry_backup_timestamp_seconds", Help: "When this node last sent all of a backup; missing if it never did.",
+	}, nil)
 	if err := cfg.Registry.Register(b.shown); err != nil {
 		return nil, fmt.Errorf("registering the metrics of backups: %w", err)
 	}
@@ -117,7 +124,9 @@ func (s *adminService) backUp(ctx context.Context, b *backupCall) error {
 			partitions[q.Name] = 0
 			continue
 		}
-		record := backup.CatalogRecord(&backup.CatalogQueue{Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings})
+		record := backup.CatalogRecord(&backup.CatalogQueue{
+			Name: q.Name, Partitions: partitions[q.Name], Settings: q.Settings,
+		})
 		if err := out.Append(record); err != nil {
 			return err
 		}
@@ -167,7 +176,9 @@ func (b *backupCall) checkFormat(r *fsm.BackupRecord) error {
 		return nil
 	}
 	f := fault.New(belfryv1.Reason_REASON_OVERLOADED)
-	f.Message, f.RetryAfter = fmt.Sprintf("the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", said, q.Format, q.Name), time.Second
+	f.Message, f.RetryAfter = fmt.Sprintf(
+		"the format of the cluster was raised from %d to %d while the backup was made (queue %q): make it again", said,
+		q.Format, q.Name), time.Second
 	return f
 }
 
@@ -175,7 +186,8 @@ func (b *backupCall) checkFormat(r *fsm.BackupRecord) error {
 func namespaceRecord(n *backend.Namespace) fsm.BackupRecord {
 	q := &n.Quota
 	return backup.NamespaceRecord(&backup.CatalogNamespace{
-		Name: n.Name, MaxJobs: q[node.JobsLimit], MaxBytes: q[node.BytesLimit], MaxInFlight: q[node.LeasesLimit], PutRate: q[node.PutRate],
+		Name: n.Name, MaxJobs: q[node.JobsLimit], MaxBytes: q[node.BytesLimit], MaxInFlight: q[node.LeasesLimit],
+		PutRate: q[node.PutRate],
 	})
 }
 

@@ -26,7 +26,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// exportingNode is a node in memory whose shards hold some queues without jobs, and whose leaders are missing for some calls.
+// exportingNode is a node in memory whose shards hold some queues without jobs, and whose leaders
+// are missing for some calls.
 type exportingNode struct {
 	backend.Node
 	queues []fsm.QueueRecord
@@ -40,7 +41,8 @@ type exportingNode struct {
 	fail []error
 }
 
-func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool,
+	emit func(fsm.BackupRecord) error) error {
 	timer := time.NewTimer(n.slow)
 	defer timer.Stop()
 	select {
@@ -56,7 +58,9 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	for _, q := range n.queues {
 		commands = append(commands, &fsm.Open{Queue: q.Name, Partition: q.Partition, Partitions: q.Partitions})
 	}
-	if _, err := m.Apply(1, codec.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+	if _, err := m.Apply(1,
+		codec.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18,
+			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
 		return err
 	}
 	s := m.Snapshot()
@@ -90,7 +94,8 @@ func (c *listingCatalog) RestoreQueue(_ context.Context, q backend.QueueConfig) 
 }
 
 // serveBackups serves a node and a catalog of which backups can be made.
-func serveBackups(t *testing.T, n *exportingNode, c *listingCatalog, change ...func(*Config)) belfryv1connect.AdminServiceClient {
+func serveBackups(t *testing.T, n *exportingNode, c *listingCatalog,
+	change ...func(*Config)) belfryv1connect.AdminServiceClient {
 	t.Helper()
 	s := serve(t, append(change, func(cfg *Config) {
 		n.Node, c.Catalog = cfg.Node, cfg.Catalog
@@ -112,7 +117,8 @@ func receiveBackup(t *testing.T, client belfryv1connect.AdminServiceClient) ([]b
 	return raw, errors.Join(stream.Err(), stream.Close())
 }
 
-func sendBackup(t *testing.T, client belfryv1connect.AdminServiceClient, raw []byte, overdue *belfryv1.OverduePolicy) error {
+func sendBackup(t *testing.T, client belfryv1connect.AdminServiceClient, raw []byte,
+	overdue *belfryv1.OverduePolicy) error {
 	t.Helper()
 	stream, err := client.Restore(t.Context())
 	if err != nil {
@@ -123,7 +129,8 @@ func sendBackup(t *testing.T, client belfryv1connect.AdminServiceClient, raw []b
 	return err
 }
 
-// TestSlowBackup: a backup may take longer than a request may take to arrive, and an answer to be read.
+// TestSlowBackup: a backup may take longer than a request may take to arrive, and an answer to be
+// read.
 func TestSlowBackup(t *testing.T) {
 	t.Parallel()
 	n := &exportingNode{slow: 800 * time.Millisecond}
@@ -140,7 +147,9 @@ func TestSlowBackup(t *testing.T) {
 func TestBackupLeavesOut(t *testing.T) {
 	t.Parallel()
 	n := &exportingNode{queues: []fsm.QueueRecord{
-		{Name: "auto-created", Partitions: 1}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
+		{
+			Name: "auto-created", Partitions: 1,
+		}, {Name: "configured", Partitions: 1}, {Name: "parts", Partition: 1, Partitions: 3},
 		{Name: "going", Partitions: 1}, {Name: "gone", Partition: 1, Partitions: 3}, {Name: "other", Partitions: 1},
 	}}
 	client := serveBackups(t, n, &listingCatalog{queues: []backend.QueueConfig{
@@ -180,16 +189,20 @@ func TestBackupLeavesOut(t *testing.T) {
 	}
 }
 
-// TestRestoreInsists: a shard that takes nothing for a while, and one whose answer was lost, are asked again; other errors end the restore.
+// TestRestoreInsists: a shard that takes nothing for a while, and one whose answer was lost, are
+// asked again; other errors end the restore.
 func TestRestoreInsists(t *testing.T) {
 	t.Parallel()
-	source := serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{Name: "q", Partitions: 1, Version: 1}}})
+	source := serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{
+		Name: "q", Partitions: 1, Version: 1,
+	}}})
 	raw, err := receiveBackup(t, source)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n, c := &exportingNode{fail: []error{
-		node.ErrNoLeader, node.ErrUnknownOutcome, node.ErrNotLeader, node.ErrClockAhead, node.ErrOverloaded, node.ErrShuttingDown,
+		node.ErrNoLeader, node.ErrUnknownOutcome, node.ErrNotLeader, node.ErrClockAhead, node.ErrOverloaded,
+		node.ErrShuttingDown,
 	}}, &listingCatalog{}
 	client := serveBackups(t, n, c)
 	if err := sendBackup(t, client, raw, nil); err != nil || len(c.restored) != 1 || c.restored[0].Name != "q" {
@@ -202,8 +215,8 @@ func TestRestoreInsists(t *testing.T) {
 	}
 }
 
-// TestRestoreOfQueuesThatAreTooWide is refused with the queues, their partitions and the shards, before anything begins: another backup can be
-// restored right after.
+// TestRestoreOfQueuesThatAreTooWide is refused with the queues, their partitions and the shards,
+// before anything begins: another backup can be restored right after.
 func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	t.Parallel()
 	fits := backend.QueueConfig{Name: "fits", Partitions: 3, Version: 1}
@@ -216,12 +229,15 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 	c := &listingCatalog{}
 	client := serveBackups(t, &exportingNode{}, c)
-	err := sendBackup(t, client, backupOf(backend.QueueConfig{Name: "wide", Partitions: 4, Version: 1}, fits, backend.QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
+	err := sendBackup(t, client, backupOf(backend.QueueConfig{
+		Name: "wide", Partitions: 4, Version: 1,
+	}, fits, backend.QueueConfig{Name: "wider", Partitions: 12, Version: 2}), nil)
 	f, ok := fault.FromConnect(err)
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID {
 		t.Fatalf("the restore ended with %v", err)
 	}
-	for _, want := range []string{"this cluster has 3 shards", "wide has 4, wider has 12", "--shards 12 or more", "Nothing was restored"} {
+	for _, want := range []string{"this cluster has 3 shards", "wide has 4, wider has 12", "--shards 12 or more",
+		"Nothing was restored"} {
 		if !strings.Contains(f.Message, want) {
 			t.Errorf("%q does not say %q", f.Message, want)
 		}
@@ -234,7 +250,8 @@ func TestRestoreOfQueuesThatAreTooWide(t *testing.T) {
 	}
 }
 
-// TestBackupOfALaterQueue: a backup ends with an error if a queue has a later format than the header says, because the cluster's was raised meanwhile.
+// TestBackupOfALaterQueue: a backup ends with an error if a queue has a later format than the
+// header says, because the cluster's was raised meanwhile.
 func TestBackupOfALaterQueue(t *testing.T) {
 	t.Parallel()
 	n := &exportingNode{queues: []fsm.QueueRecord{{Name: "later", Partitions: 1}}, format: 2}
@@ -243,7 +260,9 @@ func TestBackupOfALaterQueue(t *testing.T) {
 	if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Message != want {
 		t.Errorf("the backup ended with %v, want %q", err, want)
 	}
-	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} })); err != nil {
+	if _, err := receiveBackup(t, serveBackups(t, n, &listingCatalog{}, func(c *Config) {
+		c.Cluster = &fakeCluster{}
+	})); err != nil {
 		t.Errorf("once all speak it: %v", err)
 	}
 }
@@ -251,23 +270,29 @@ func TestBackupOfALaterQueue(t *testing.T) {
 // TestRestoreOfALaterFormat is refused before anything of the backup is placed, with both formats.
 func TestRestoreOfALaterFormat(t *testing.T) {
 	t.Parallel()
-	raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) { c.Cluster = &fakeCluster{} }))
+	raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) {
+		c.Cluster = &fakeCluster{}
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &exportingNode{}
 	f, ok := fault.FromConnect(sendBackup(t, serveBackups(t, n, &listingCatalog{}), raw, nil))
-	want := "data: the backup has format 2 and this cluster speaks 1: have all nodes run the version that made the backup, or a later one"
+	want := "data: the backup has format 2 and this cluster speaks 1: have all nodes run the version that made the " +
+		"backup, or a later one"
 	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Message != want {
 		t.Errorf("got %+v, want %q", f, want)
 	}
 }
 
-// TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that cannot be, or is none, is refused before anything begins.
+// TestRestoreOfQuotas: a backup has the quotas of namespaces and a restore sets them. One that
+// cannot be, or is none, is refused before anything begins.
 func TestRestoreOfQuotas(t *testing.T) {
 	t.Parallel()
 	backupOf := func(quotas ...backend.Namespace) []byte {
-		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{Name: "shop/orders", Partitions: 1, Version: 1}}}, func(c *Config) {
+		raw, err := receiveBackup(t, serveBackups(t, &exportingNode{}, &listingCatalog{queues: []backend.QueueConfig{{
+			Name: "shop/orders", Partitions: 1, Version: 1,
+		}}}, func(c *Config) {
 			c.Cluster = &fakeQuotas{fakeCluster: &fakeCluster{}, all: quotas}
 		}))
 		if err != nil {
@@ -287,13 +312,16 @@ func TestRestoreOfQuotas(t *testing.T) {
 	}{
 		{"a/b", 0, 1, "data: want the part of a queue's name that is before the slash"},
 		{"", 0, 1, "data: a namespace is required"},
-		{"mine", node.BytesLimit, 1<<60 + 1, "data: the quota of namespace mine has 1152921504606846977 bytes, at most 1152921504606846976"},
-		{"mine", node.PutRate, 1e12 + 1, "data: the quota of namespace mine has 1000000000001 thousandths of puts per second, at most 1000000000000"},
+		{"mine", node.BytesLimit, 1<<60 + 1,
+			"data: the quota of namespace mine has 1152921504606846977 bytes, at most 1152921504606846976"},
+		{"mine", node.PutRate, 1e12 + 1,
+			"data: the quota of namespace mine has 1000000000001 thousandths of puts per second, at most 1000000000000"},
 	} {
 		var quota node.Amounts
 		quota[tt.limit] = tt.amount
 		err := sendBackup(t, client, backupOf(shop, backend.Namespace{Name: tt.name, Quota: quota}), nil)
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID ||
+			!strings.HasPrefix(f.Message, tt.want) || strings.Contains(f.Message, "has begun") {
 			t.Errorf("%q, %v: %v, want %s", tt.name, quota, err, tt.want)
 		}
 	}
@@ -301,7 +329,8 @@ func TestRestoreOfQuotas(t *testing.T) {
 		t.Errorf("of what was refused came %q and %v", f.asked, c.restored)
 	}
 	err := sendBackup(t, client, backupOf(shop, backend.Namespace{Name: "none"}), nil)
-	if diff := cmp.Diff([]string{"restore shop [10 20 30 40000]", "restore none [0 0 0 0]"}, f.asked); diff != "" || err != nil || len(c.restored) != 1 {
+	if diff := cmp.Diff([]string{"restore shop [10 20 30 40000]", "restore none [0 0 0 0]"}, f.asked); diff != "" ||
+		err != nil || len(c.restored) != 1 {
 		t.Errorf("restored %v: %v (-want +got):\n%s", c.restored, err, diff)
 	}
 }
@@ -311,19 +340,22 @@ func TestRestoreChecksItsOptions(t *testing.T) {
 	client := serveBackups(t, &exportingNode{}, &listingCatalog{})
 	const spread, fire = belfryv1.OverdueMode_OVERDUE_MODE_SPREAD, belfryv1.OverdueMode_OVERDUE_MODE_FIRE
 	for words, overdue := range map[string]*belfryv1.OverduePolicy{
-		"overdue.mode: want one of":                   {},
-		"overdue.period: it goes with SPREAD":         {Mode: spread},
-		"overdue.overdueAfter: it does not go with":   {Mode: fire, OverdueAfter: durationpb.New(time.Minute)},
-		"data: fsm: reading a backup, at byte 0: dam": {Mode: spread, Period: durationpb.New(time.Minute)}, // what is left is the data
+		"overdue.mode: want one of":                 {},
+		"overdue.period: it goes with SPREAD":       {Mode: spread},
+		"overdue.overdueAfter: it does not go with": {Mode: fire, OverdueAfter: durationpb.New(time.Minute)},
+		// what is left is the data
+		"data: fsm: reading a backup, at byte 0: dam": {Mode: spread, Period: durationpb.New(time.Minute)},
 	} {
 		err := sendBackup(t, client, []byte("no backup"), overdue)
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || !strings.HasPrefix(f.Message, words) {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID ||
+			!strings.HasPrefix(f.Message, words) {
 			t.Errorf("%v: %v, want %s", overdue, err, words)
 		}
 	}
 }
 
-// TestStreamsAreAudited: the audit has with what options a restore began, and none of the bytes that it brought.
+// TestStreamsAreAudited: the audit has with what options a restore began, and none of the bytes
+// that it brought.
 func TestStreamsAreAudited(t *testing.T) {
 	t.Parallel()
 	s := serve(t, func(cfg *Config) {
@@ -334,12 +366,14 @@ func TestStreamsAreAudited(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sendBackup(t, client, raw, &belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP}); err != nil {
+	if err := sendBackup(t, client, raw,
+		&belfryv1.OverduePolicy{Mode: belfryv1.OverdueMode_OVERDUE_MODE_DROP}); err != nil {
 		t.Fatal(err)
 	}
 	log := strings.NewReplacer(" ", "", `\`, "").Replace(s.log.String()) // how JSON is spaced is left to chance
 	for _, want := range []string{
-		`AdminService/Backuprequest={}outcome=ok`, `AdminService/Restorerequest="{"overdue":{"mode":"OVERDUE_MODE_DROP"}}"outcome=ok`,
+		`AdminService/Backuprequest={}outcome=ok`,
+		`AdminService/Restorerequest="{"overdue":{"mode":"OVERDUE_MODE_DROP"}}"outcome=ok`,
 	} {
 		if !strings.Contains(log, want) {
 			t.Errorf("the log has\n%swant %s", log, want)

@@ -25,7 +25,8 @@ type endlessNode struct {
 	record []byte
 }
 
-func (n *endlessNode) Export(ctx context.Context, _ uint32, _ func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) (err error) {
+func (n *endlessNode) Export(ctx context.Context, _ uint32, _ func(*fsm.QueueRecord) bool,
+	emit func(fsm.BackupRecord) error) (err error) {
 	defer func() { n.ended <- err }()
 	close(n.began)
 	for n.record != nil && ctx.Err() == nil {
@@ -70,13 +71,15 @@ func TestBackupEndsWithTheServer(t *testing.T) {
 	}
 }
 
-// TestServerStopsThoughNobodyReads: a backup whose client has ceased to read does not keep the server from stopping.
+// TestServerStopsThoughNobodyReads: a backup whose client has ceased to read does not keep the
+// server from stopping.
 func TestServerStopsThoughNobodyReads(t *testing.T) {
 	t.Parallel()
 	s, n := serveEndless(t, make([]byte, 1<<20))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+belfryv1connect.AdminServiceBackupProcedure, strings.NewReader("\x00\x00\x00\x00\x00"))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+belfryv1connect.AdminServiceBackupProcedure,
+		strings.NewReader("\x00\x00\x00\x00\x00"))
 	if err != nil {
 		t.Fatal(err)
 	}

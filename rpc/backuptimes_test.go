@@ -40,12 +40,17 @@ func shownBackups(t *testing.T, registry *prometheus.Registry) (all []float64) {
 	return all
 }
 
-// TestLastBackupShows: nothing is said of backups before there was one, whether or not it could be kept.
+// TestLastBackupShows: nothing is said of backups before there was one, whether or not it could be
+// kept.
 func TestLastBackupShows(t *testing.T) {
-	for name, kept := range map[string]BackupTimes{"nowhere": nil, "in a file": &backupTimes{}, "not, for want of a disk": &backupTimes{broken: errors.New("no disk")}} {
+	for name, kept := range map[string]BackupTimes{
+		"nowhere": nil, "in a file": &backupTimes{}, "not, for want of a disk": &backupTimes{broken: errors.New("no disk")},
+	} {
 		registry := prometheus.NewRegistry()
 		client := serveBackups(t, &exportingNode{}, &listingCatalog{}, func(c *Config) {
-			c.Registry, c.Backups, c.Logger, c.Now = registry, kept, slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1700000000, 0) }
+			c.Registry, c.Backups, c.Logger, c.Now = registry, kept, slog.New(slog.DiscardHandler), func() time.Time {
+				return time.Unix(1700000000, 0)
+			}
 		})
 		if got := shownBackups(t, registry); got != nil {
 			t.Errorf("kept %s, %v is shown before there was a backup", name, got)
@@ -59,11 +64,15 @@ func TestLastBackupShows(t *testing.T) {
 	}
 }
 
-// TestLastBackupIsKept: what was kept is shown from the start, and is replaced by a backup that is whole, not by one that failed.
+// TestLastBackupIsKept: what was kept is shown from the start, and is replaced by a backup that is
+// whole, not by one that failed.
 func TestLastBackupIsKept(t *testing.T) {
-	kept, n, registry := &backupTimes{at: time.Unix(1600000000, 0)}, &exportingNode{broken: errors.New("no leader")}, prometheus.NewRegistry()
+	kept, n, registry := &backupTimes{at: time.Unix(1600000000, 0)}, &exportingNode{broken: errors.New("no leader")},
+		prometheus.NewRegistry()
 	client := serveBackups(t, n, &listingCatalog{}, func(c *Config) {
-		c.Registry, c.Backups, c.Logger, c.Now = registry, kept, slog.New(slog.DiscardHandler), func() time.Time { return time.Unix(1700000000, 0) }
+		c.Registry, c.Backups, c.Logger, c.Now = registry, kept, slog.New(slog.DiscardHandler), func() time.Time {
+			return time.Unix(1700000000, 0)
+		}
 	})
 	for _, want := range []int64{1600000000, 1700000000} {
 		if _, err := receiveBackup(t, client); (err != nil) != (n.broken != nil) {

@@ -77,7 +77,9 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkLease(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := wire.ParseLease(wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1 << 40, Fence: 1 << 41})); err != nil {
+		if _, err := wire.ParseLease(wire.FormatLease(fsm.Ref{
+			Queue: "orders", Serial: 1 << 40, Fence: 1 << 41,
+		})); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -40,9 +40,18 @@ func plainPuts() []*belfryv1.PutRequest {
 		{},
 		{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: []byte("one")}},
 		{Queue: "orders", Body: &belfryv1.PutRequest_Data{}},
-		{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "zwei €"}, When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(time.Unix(-5, 7))}},
-		{Queue: "other", Body: &belfryv1.PutRequest_Text{}, When: &belfryv1.PutRequest_Delay{Delay: &durationpb.Duration{Seconds: -1, Nanos: -9}}},
-		{Queue: "orders", Id: "b", Priority: proto.Int32(0), When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{}}},
+		{
+			Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: "zwei €"},
+			When: &belfryv1.PutRequest_DueAt{DueAt: timestamppb.New(time.Unix(-5, 7))},
+		},
+		{
+			Queue: "other", Body: &belfryv1.PutRequest_Text{},
+			When: &belfryv1.PutRequest_Delay{Delay: &durationpb.Duration{Seconds: -1, Nanos: -9}},
+		},
+		{
+			Queue: "orders", Id: "b", Priority: proto.Int32(0),
+			When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{}},
+		},
 	}
 }
 
@@ -77,7 +86,8 @@ func varintField(dst []byte, field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), value)
 }
 
-// pair is two services that have had the same calls. One takes the fast path, the other the slow path.
+// pair is two services that have had the same calls. One takes the fast path, the other the slow
+// path.
 type pair struct {
 	testing.TB
 	fast, plain *queueService
@@ -97,8 +107,11 @@ func pairOf(t testing.TB, b codec.Bounds) *pair {
 		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.now = now
 		return &queueService{
-			Router: shardcall.Router{Node: n, Catalog: newMemoryCatalog().of(n)}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
-			fastPath: fastPath{codec: codec.Binary{Bounds: b}}, // and one request at a time, so that both do everything in the same order
+			Router: shardcall.Router{
+				Node: n, Catalog: newMemoryCatalog().of(n),
+			}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
+			// and one request at a time, so that both do everything in the same order
+			fastPath: fastPath{codec: codec.Binary{Bounds: b}},
 		}
 	}
 	return &pair{t, service(), service()}
@@ -143,8 +156,8 @@ func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
 	}
 }
 
-// same makes a call of both services, and fails unless they answer the same and hold the same afterwards.
-// It returns the answer; nil after an error.
+// same makes a call of both services, and fails unless they answer the same and hold the same
+// afterwards. It returns the answer; nil after an error.
 func (p *pair) same(method string, request []byte) proto.Message {
 	p.Helper()
 	m := fastPathMethods(p.Context())[method]
@@ -195,7 +208,9 @@ func faultText(err error) string {
 func FuzzBatchWire(f *testing.F) {
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"}))
 	f.Add(encode(f, &belfryv1.PutBatchRequest{Jobs: rarePuts()}))
-	f.Add(encode(f, &belfryv1.AckBatchRequest{Leases: []string{wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1, Fence: 2}), "x"}, RequestId: "r"}))
+	f.Add(encode(f, &belfryv1.AckBatchRequest{
+		Leases: []string{wire.FormatLease(fsm.Ref{Queue: "orders", Serial: 1, Fence: 2}), "x"}, RequestId: "r",
+	}))
 	f.Add(encode(f, &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 3, Ttr: durationpb.New(time.Minute)}))
 	f.Add(bytesField(nil, 1, bytesField(bytesField(nil, 3, varintField(nil, 1, 8)), 3, varintField(nil, 2, 9))))
 	b := newPair(f).fast.fastPath.codec.Bounds
@@ -203,8 +218,11 @@ func FuzzBatchWire(f *testing.F) {
 		p := pairOf(t, b)
 		p.same("PutBatch", data)
 		p.same("AckBatch", data)
-		p.same("Reserve", encode(t, &belfryv1.ReserveRequest{Queues: []string{"mail:orders", "orders", "other"}, MaxJobs: 1000}))
-		if req := (&belfryv1.ReserveRequest{}); proto.Unmarshal(data, req) != nil || req.GetWait() == nil { // nobody would end the wait
+		p.same("Reserve", encode(t, &belfryv1.ReserveRequest{
+			Queues: []string{"mail:orders", "orders", "other"}, MaxJobs: 1000,
+		}))
+		// nobody would end the wait
+		if req := (&belfryv1.ReserveRequest{}); proto.Unmarshal(data, req) != nil || req.GetWait() == nil {
 			p.same("Reserve", data)
 		}
 	})
@@ -216,7 +234,8 @@ func TestBinaryCodec(t *testing.T) {
 	data, err := codec.Binary{}.Marshal(put)
 	stable, stableErr := codec.Binary{}.MarshalStable(put)
 	got := &belfryv1.PutRequest{}
-	if err != nil || stableErr != nil || !bytes.Equal(data, stable) || (codec.Binary{}).Unmarshal(data, got) != nil || !proto.Equal(put, got) {
+	if err != nil || stableErr != nil || !bytes.Equal(data, stable) || (codec.Binary{}).Unmarshal(data, got) != nil ||
+		!proto.Equal(put, got) {
 		t.Errorf("there and back: %v from %x (%v), %x (%v)", got, data, err, stable, stableErr)
 	}
 	_, err = codec.Binary{}.Marshal("text")

@@ -46,7 +46,8 @@ func appendAcks(dst []byte, answers []shardcall.Answer) ([]byte, error) {
 	for i := range answers {
 		if f := answers[i].Fault; f != nil {
 			var err error
-			if dst, err = wire.AppendResult(dst, &belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.Entry()}}); err != nil {
+			if dst, err = wire.AppendResult(dst,
+				&belfryv1.AckBatchResult{Result: &belfryv1.AckBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
 			}
 			continue
@@ -123,7 +124,8 @@ func (s *queueService) ackAll(ctx context.Context, requestID string, b *ackBatch
 		if b.answers[i].Fault != nil {
 			continue
 		}
-		if last == nil || last.Queue != ack.Queue || last.Partition != ack.Partition { // the hash is most of the work, as with puts
+		// the hash is most of the work, as with puts
+		if last == nil || last.Queue != ack.Queue || last.Partition != ack.Partition {
 			shard = s.Shard(ack.Queue, ack.Partition)
 		}
 		last = ack

@@ -21,7 +21,9 @@ func (p *pair) reserved() (leases []string) {
 	p.same("PutBatch", encode(p, &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)}))
 	var none *belfryv1.ReserveResponse
 	for _, req := range []*belfryv1.ReserveRequest{
-		{Queues: queues, MaxJobs: 2, Ttr: durationpb.New(time.Hour)}, {Queues: queues, MaxJobs: 1000, RequestId: "r"}, {Queues: queues, MaxJobs: 1000, RequestId: "r"},
+		{
+			Queues: queues, MaxJobs: 2, Ttr: durationpb.New(time.Hour),
+		}, {Queues: queues, MaxJobs: 1000, RequestId: "r"}, {Queues: queues, MaxJobs: 1000, RequestId: "r"},
 	} {
 		res, _ := p.same("Reserve", encode(p, req)).(*belfryv1.ReserveResponse)
 		for _, job := range res.GetJobs() {
@@ -44,14 +46,25 @@ func TestAckBatchBytes(t *testing.T) {
 			return encode(t, &belfryv1.AckBatchRequest{Leases: append(l, "", "x", l[0], l[1]+"\n", strings.Repeat("A", 421))})
 		},
 		"queues in turn": func(l []string) []byte {
-			return encode(t, &belfryv1.AckBatchRequest{Leases: []string{l[0], l[len(l)-1], "", l[1], wire.FormatLease(fsm.Ref{Partition: 2})}})
+			return encode(t, &belfryv1.AckBatchRequest{Leases: []string{l[0], l[len(l)-1], "", l[1],
+				wire.FormatLease(fsm.Ref{Partition: 2})}})
 		},
-		"too many":                     func(l []string) []byte { return bytes.Repeat(bytesField(nil, 1, []byte(l[0])), 1001) },
-		"an unknown field":             func(l []string) []byte { return bytesField(bytesField(nil, 1, []byte(l[0])), 3, nil) },
-		"leases of another type":       func([]string) []byte { return varintField(nil, 1, 0) },
-		"a lease that is no text":      func(l []string) []byte { return bytesField(bytesField(nil, 1, []byte(l[0])), 1, []byte{0xff}) },
-		"a request id that is no text": func(l []string) []byte { return bytesField(bytesField(nil, 1, []byte(l[0])), 2, []byte{0xff}) },
-		"a request id too long":        func(l []string) []byte { return bytesField(bytesField(nil, 1, []byte(l[0])), 2, make([]byte, 65)) },
+		"too many": func(l []string) []byte {
+			return bytes.Repeat(bytesField(nil, 1, []byte(l[0])), 1001)
+		},
+		"an unknown field": func(l []string) []byte {
+			return bytesField(bytesField(nil, 1, []byte(l[0])), 3, nil)
+		},
+		"leases of another type": func([]string) []byte { return varintField(nil, 1, 0) },
+		"a lease that is no text": func(l []string) []byte {
+			return bytesField(bytesField(nil, 1, []byte(l[0])), 1, []byte{0xff})
+		},
+		"a request id that is no text": func(l []string) []byte {
+			return bytesField(bytesField(nil, 1, []byte(l[0])), 2, []byte{0xff})
+		},
+		"a request id too long": func(l []string) []byte {
+			return bytesField(bytesField(nil, 1, []byte(l[0])), 2, make([]byte, 65))
+		},
 		"two request ids": func(l []string) []byte {
 			return bytesField(bytesField(bytesField(nil, 1, []byte(l[0])), 2, []byte("a")), 2, []byte("b"))
 		},
@@ -67,11 +80,19 @@ func TestAckBatchBytes(t *testing.T) {
 	}
 }
 
-// TestAcksGoToTheirShards: neighbours of one queue are of different partitions, and of one partition of different queues.
+// TestAcksGoToTheirShards: neighbours of one queue are of different partitions, and of one
+// partition of different queues.
 func TestAcksGoToTheirShards(t *testing.T) {
 	s := newPair(t).fast
 	acks, shards := &belfryv1.AckBatchRequest{}, []uint32{}
-	for _, ref := range []fsm.Ref{{Queue: "wide"}, {Queue: "wide", Partition: 1}, {Queue: "wide", Partition: 1}, {Queue: "a", Partition: 1}, {Queue: "b", Partition: 1}, {Queue: "wide"}} {
+	for _, ref := range []fsm.Ref{
+		{Queue: "wide"},
+		{Queue: "wide", Partition: 1},
+		{Queue: "wide", Partition: 1},
+		{Queue: "a", Partition: 1},
+		{Queue: "b", Partition: 1},
+		{Queue: "wide"},
+	} {
 		acks.Leases, shards = append(acks.Leases, wire.FormatLease(ref)), append(shards, s.Shard(ref.Queue, ref.Partition))
 	}
 	data, err := s.ackBatchBytes(t.Context(), encode(t, acks), nil)
@@ -96,14 +117,17 @@ func TestReserveBytes(t *testing.T) {
 		}
 	}
 	for _, req := range []proto.Message{
-		&belfryv1.ReserveRequest{}, &belfryv1.ReserveRequest{Queues: []string{"a", "a"}}, &belfryv1.ReserveRequest{Queues: []string{"a"}, MaxJobs: 1001},
+		&belfryv1.ReserveRequest{}, &belfryv1.ReserveRequest{Queues: []string{"a", "a"}}, &belfryv1.ReserveRequest{
+			Queues: []string{"a"}, MaxJobs: 1001,
+		},
 		&belfryv1.ReserveRequest{Queues: []string{"mail:orders", "orders"}, MaxJobs: 5},
 	} {
 		p.same("Reserve", encode(t, req))
 	}
 	p.same("Reserve", []byte{0xff})
 	fields := (&belfryv1.Job{}).ProtoReflect().Descriptor().Fields()
-	if got, want := fields.Len(), 24; got != want { // endedAt, attemptUnknown and leaseSince are of jobs that nobody is handed
+	// endedAt, attemptUnknown and leaseSince are of jobs that nobody is handed
+	if got, want := fields.Len(), 24; got != want {
 		t.Errorf("a job has %d fields, of which this code knows %d", got, want)
 	}
 }

@@ -49,7 +49,8 @@ func appendPuts(dst []byte, b *putBatch) ([]byte, error) {
 	for i := range b.answers {
 		if f := b.answers[i].Fault; f != nil {
 			var err error
-			if dst, err = wire.AppendResult(dst, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}}); err != nil {
+			if dst, err = wire.AppendResult(dst,
+				&belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}}); err != nil {
 				return nil, err
 			}
 			continue
@@ -133,9 +134,9 @@ const (
 )
 
 // putReader reads the jobs of a batch into commands, with the same result as the generated code and
-// check.Request.Put. These two read a job with an unusual field or an error, and the whole batch if the
-// error is in the batch itself. What putReader allocates shares no memory with the request. Each
-// name of a queue has its own memory, since other parts of the server keep it.
+// check.Request.Put. These two read a job with an unusual field or an error, and the whole batch if
+// the error is in the batch itself. What putReader allocates shares no memory with the request.
+// Each name of a queue has its own memory, since other parts of the server keep it.
 type putReader struct {
 	batch   *putBatch
 	check   *check.Request
@@ -220,7 +221,8 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		seen |= field
 		if tag == tagPriority {
 			n, w := binary.Uvarint(data[1:])
-			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 { // as in generated code, the upper half is ignored
+			// as in generated code, the upper half is ignored
+			if priority := int32(n); w > 0 && priority >= -128 && priority <= 127 {
 				put.Priority, put.Given, data = int8(priority), put.Given|fsm.GivenPriority, data[1+w:]
 				continue
 			}
@@ -232,8 +234,10 @@ func (r *putReader) plain(data []byte, put *fsm.Put) (size int, ok bool) {
 		}
 		data = rest
 	}
-	const ofQueue, ofWhen, ofBody = 1 << (tagQueue >> 3), 1<<(tagDelay>>3) | 1<<(tagDueAt>>3), 1<<(tagText>>3) | 1<<(tagData>>3)
-	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody && len(put.Body) <= r.check.Limits.BodyBytesMax
+	const ofQueue, ofWhen, ofBody = 1 << (tagQueue >> 3), 1<<(tagDelay>>3) | 1<<(tagDueAt>>3),
+		1<<(tagText>>3) | 1<<(tagData>>3)
+	ok = seen&ofQueue != 0 && seen&ofWhen != ofWhen && seen&ofBody != ofBody &&
+		len(put.Body) <= r.check.Limits.BodyBytesMax
 	return len(put.Body) + len(put.ID), ok
 }
 
@@ -295,7 +299,8 @@ func (r *putReader) duration(value []byte, least, most time.Duration) (time.Dura
 // time reads a google.protobuf.Timestamp that is neither before 1970 nor too far in the future.
 func (r *putReader) time(value []byte) (fsm.Time, bool) {
 	seconds, nanos, ok := readSeconds(value)
-	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) || time.Unix(seconds, int64(nanos)).After(r.check.Now.Add(r.check.Limits.DelayMax)) {
+	if !ok || seconds > int64(fsm.TimeMax/fsm.Time(time.Second)) ||
+		time.Unix(seconds, int64(nanos)).After(r.check.Now.Add(r.check.Limits.DelayMax)) {
 		return 0, false
 	}
 	return wire.WholeMillis(max(1, fsm.Time(seconds)*fsm.Time(time.Second)+fsm.Time(nanos))), true

@@ -26,20 +26,32 @@ func wrongPuts() []*belfryv1.PutRequest {
 		return &belfryv1.PutRequest{Queue: "orders", When: &belfryv1.PutRequest_Delay{Delay: d}}
 	}
 	due := func(seconds int64, nanos int32) *belfryv1.PutRequest {
-		return &belfryv1.PutRequest{Queue: "orders", When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{Seconds: seconds, Nanos: nanos}}}
+		return &belfryv1.PutRequest{
+			Queue: "orders", When: &belfryv1.PutRequest_DueAt{DueAt: &timestamppb.Timestamp{Seconds: seconds, Nanos: nanos}},
+		}
 	}
 	end := time.Unix(1900000000, 123456789).Add(limits.DelayMax).Unix()
 	puts := []*belfryv1.PutRequest{
-		{}, {Queue: "a//b"}, {Queue: strings.Repeat("q", limits.QueueBytesMax)}, {Queue: strings.Repeat("q", limits.QueueBytesMax+1)},
-		{Queue: "orders", Id: "1-1"}, {Queue: "orders", Id: "1-x"}, {Queue: "orders", Id: "i" + strings.Repeat("ä", limits.IDBytesMax/2)},
+		{}, {Queue: "a//b"}, {Queue: strings.Repeat("q", limits.QueueBytesMax)},
+		{Queue: strings.Repeat("q", limits.QueueBytesMax+1)},
+		{
+			Queue: "orders", Id: "1-1",
+		}, {Queue: "orders", Id: "1-x"}, {Queue: "orders", Id: "i" + strings.Repeat("ä", limits.IDBytesMax/2)},
 		{Queue: "orders", Id: strings.Repeat("i", limits.IDBytesMax)},
 		{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: make([]byte, limits.BodyBytesMax)}},
 		{Queue: "orders", Body: &belfryv1.PutRequest_Text{Text: strings.Repeat("x", limits.BodyBytesMax+1)}},
-		{Queue: "orders", Priority: proto.Int32(128)}, {Queue: "orders", Priority: proto.Int32(127)}, {Queue: "orders", Priority: proto.Int32(-129)},
-		{Queue: "orders", RequestId: "own"}, {Queue: "orders", Again: true}, {Queue: "orders", MaxAttempts: proto.Uint32(limits.AttemptsMax + 1)},
-		due(end, 0), due(end, 123456789), due(end, 123456790), due(end+1, 0), due(0, 0), due(0, 1), due(0, 1e9), due(-1, 0), due(1, -1), due(1<<62, 0), due(1<<63-1, 0),
-		delay(&durationpb.Duration{}), delay(&durationpb.Duration{Nanos: 1}), delay(&durationpb.Duration{Nanos: -1}), delay(&durationpb.Duration{Nanos: 1e9}),
-		delay(durationpb.New(limits.DelayMax)), delay(durationpb.New(limits.DelayMax + 1)), delay(&durationpb.Duration{Seconds: 1 << 62}),
+		{
+			Queue: "orders", Priority: proto.Int32(128),
+		}, {Queue: "orders", Priority: proto.Int32(127)}, {Queue: "orders", Priority: proto.Int32(-129)},
+		{
+			Queue: "orders", RequestId: "own",
+		}, {Queue: "orders", Again: true}, {Queue: "orders", MaxAttempts: proto.Uint32(limits.AttemptsMax + 1)},
+		due(end, 0), due(end, 123456789), due(end, 123456790), due(end+1, 0), due(0, 0), due(0, 1), due(0, 1e9), due(-1, 0),
+		due(1, -1), due(1<<62, 0), due(1<<63-1, 0),
+		delay(&durationpb.Duration{}), delay(&durationpb.Duration{Nanos: 1}), delay(&durationpb.Duration{Nanos: -1}),
+		delay(&durationpb.Duration{Nanos: 1e9}),
+		delay(durationpb.New(limits.DelayMax)), delay(durationpb.New(limits.DelayMax + 1)),
+		delay(&durationpb.Duration{Seconds: 1 << 62}),
 	}
 	for _, ttr := range []time.Duration{0, limits.TTRMin - 1, limits.TTRMin, limits.TTRMax, limits.TTRMax + 1} {
 		puts = append(puts, &belfryv1.PutRequest{Queue: "orders", Ttr: durationpb.New(ttr)})
@@ -47,14 +59,17 @@ func wrongPuts() []*belfryv1.PutRequest {
 	return puts
 }
 
-// TestPutBatchBytes puts what the generated code puts, and answers and refuses it in the same words.
+// TestPutBatchBytes puts what the generated code puts, and answers and refuses it in the same
+// words.
 func TestPutBatchBytes(t *testing.T) {
 	put := encode(t, fullPut())
 	batch := bytesField(nil, 1, put)
 	many := func(n int) []byte {
 		return bytes.Repeat(bytesField(nil, 1, encode(t, &belfryv1.PutRequest{Queue: "orders"})), n)
 	}
-	big := bytesField(nil, 1, encode(t, &belfryv1.PutRequest{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20-100)}}))
+	big := bytesField(nil, 1, encode(t, &belfryv1.PutRequest{
+		Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20-100)},
+	}))
 	// Values of other types are empty, since those could be taken for values of the right one.
 	for _, c := range []struct {
 		name string
@@ -62,7 +77,8 @@ func TestPutBatchBytes(t *testing.T) {
 	}{
 		{"nothing", nil},
 		{"plain jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"})},
-		// In one shard those of several namespaces are logged in any order, so that the pair would not be the same.
+		// In one shard those of several namespaces are logged in any order, so that the pair would not be
+		// the same.
 		{"jobs of a namespace", bytes.Repeat(bytesField(nil, 1, encode(t, &belfryv1.PutRequest{Queue: "mail/orders"})), 3)},
 		{"plain and rare jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)})},
 		{"wrong jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(wrongPuts(), plainPuts()...)})},
@@ -89,12 +105,17 @@ func TestPutBatchBytes(t *testing.T) {
 		{"a text that is no text", bytesField(nil, 1, bytesField(nil, 7, []byte{0xff}))},
 		{"a delay in two parts", bytesField(nil, 1, bytesField(bytes.Clone(put), 3, varintField(nil, 1, 8)))},
 		{"delay, then due time", bytesField(nil, 1, bytesField(bytes.Clone(put), 4, varintField(nil, 1, 1900000008)))},
-		{"a wrong delay, then due time", bytesField(nil, 1, bytesField(bytesField(bytes.Clone(put[:14]), 3, varintField(nil, 1, 1<<62)), 4, varintField(nil, 1, 8)))},
+		{"a wrong delay, then due time",
+			bytesField(nil, 1, bytesField(bytesField(bytes.Clone(put[:14]), 3, varintField(nil, 1, 1<<62)), 4,
+				varintField(nil, 1, 8)))},
 		{"data, then text", bytesField(nil, 1, bytesField(bytes.Clone(put), 7, []byte("b")))},
 		{"an unknown field of a job", bytesField(nil, 1, bytesField(bytes.Clone(put), 99, []byte("b")))},
-		{"an unknown field of a delay", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 3, bytesField(nil, 99, []byte("b"))))},
-		{"seconds twice", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 5, varintField(varintField(nil, 1, 8), 1, 9)))},
-		{"seconds of another type", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 5, bytesField(nil, 1, nil)))},
+		{"an unknown field of a delay",
+			bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 3, bytesField(nil, 99, []byte("b"))))},
+		{"seconds twice", bytesField(nil, 1,
+			bytesField(bytesField(nil, 1, []byte("q")), 5, varintField(varintField(nil, 1, 8), 1, 9)))},
+		{"seconds of another type",
+			bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 5, bytesField(nil, 1, nil)))},
 		{"seconds cut", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 5, []byte{8, 0x80}))},
 		{"a priority of 64 bits", bytesField(nil, 1, varintField(bytesField(nil, 1, []byte("q")), 6, 1<<40|5))},
 		{"a priority of another type", bytesField(nil, 1, bytesField(bytesField(nil, 1, []byte("q")), 6, nil))},
@@ -114,7 +135,9 @@ func TestPutBatchBytes(t *testing.T) {
 // TestJobsByHand says which jobs the generated code has to read.
 func TestJobsByHand(t *testing.T) {
 	s := newPair(t).fast
-	for byHand, puts := range map[bool][]*belfryv1.PutRequest{true: slices.Delete(plainPuts(), 1, 2), false: append(rarePuts(), &belfryv1.PutRequest{})} {
+	for byHand, puts := range map[bool][]*belfryv1.PutRequest{
+		true: slices.Delete(plainPuts(), 1, 2), false: append(rarePuts(), &belfryv1.PutRequest{}),
+	} {
 		for _, put := range puts {
 			r := putReader{batch: &putBatch{}, check: s.checker(t.Context(), tokens.Put)}
 			if put.GetWhen() != nil && put.GetDelay().GetSeconds() < 0 || put.GetDueAt().GetSeconds() < 0 {
@@ -127,7 +150,8 @@ func TestJobsByHand(t *testing.T) {
 	}
 }
 
-// TestPutBatchBytesOfPartitions: puts are routed one by one, refused in a queue that is being deleted, and offered elsewhere.
+// TestPutBatchBytesOfPartitions: puts are routed one by one, refused in a queue that is being
+// deleted, and offered elsewhere.
 func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p := newPair(t)
 	for _, s := range []*queueService{p.fast, p.plain} {
@@ -141,7 +165,9 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 			for partition := range partitions {
 				answers := s.ProposeAll(t.Context(), s.Shard(queue, partition), "", []fsm.Command{
 					&fsm.Open{Queue: queue, Partition: partition, Partitions: partitions},
-					&fsm.Configure{Queue: queue, Partition: partition, Partitions: partitions, Version: config.Version, Settings: config.Settings},
+					&fsm.Configure{
+						Queue: queue, Partition: partition, Partitions: partitions, Version: config.Version, Settings: config.Settings,
+					},
 				})
 				if shardcall.AnyFault(answers) {
 					t.Fatal(answers)
@@ -152,8 +178,11 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 	}
 	batch := &belfryv1.PutBatchRequest{}
 	for i := range 9 {
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "wide"}, &belfryv1.PutRequest{Queue: "wide", Id: "id" + strconv.Itoa(i)})
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "going"}, &belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i)})
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "wide"}, &belfryv1.PutRequest{
+			Queue: "wide", Id: "id" + strconv.Itoa(i),
+		})
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "going"},
+			&belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i)})
 	}
 	p.same("PutBatch", encode(t, batch))
 	batch.RequestId = "r"
@@ -161,13 +190,16 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p.same("PutBatch", encode(t, batch))
 }
 
-// TestBatchMemoryIsUsedAgain: batches after one another, of which some fail, have nothing of each other; and the common ones make little.
+// TestBatchMemoryIsUsedAgain: batches after one another, of which some fail, have nothing of each
+// other; and the common ones make little.
 func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	p := newPair(t)
 	bare := &belfryv1.PutRequest{Queue: "orders"}
 	batches := []*belfryv1.PutBatchRequest{
-		{Jobs: []*belfryv1.PutRequest{fullPut(), fullPut(), fullPut()}}, {Jobs: []*belfryv1.PutRequest{bare, bare, bare, bare}},
-		{Jobs: rarePuts()[:4]}, {Jobs: []*belfryv1.PutRequest{bare, bare, bare, bare, bare}}, {Jobs: wrongPuts()}, {Jobs: append(rarePuts(), plainPuts()...)},
+		{Jobs: []*belfryv1.PutRequest{fullPut(), fullPut(), fullPut()}},
+		{Jobs: []*belfryv1.PutRequest{bare, bare, bare, bare}},
+		{Jobs: rarePuts()[:4]}, {Jobs: []*belfryv1.PutRequest{bare, bare, bare, bare, bare}}, {Jobs: wrongPuts()},
+		{Jobs: append(rarePuts(), plainPuts()...)},
 	}
 	for range 3 {
 		for _, batch := range batches {
@@ -178,7 +210,8 @@ func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = fullPut()
 	}
-	s, request := benchServer(t, instantNode{newMemoryNode(1)}).handler.queues, encode(t, &belfryv1.PutBatchRequest{Jobs: jobs})
+	s, request := benchServer(t, instantNode{newMemoryNode(1)}).handler.queues,
+		encode(t, &belfryv1.PutBatchRequest{Jobs: jobs})
 	dst := make([]byte, 0, 1<<16)
 	// Nothing is made for each job. Under the race detector memory is not always used again.
 	if got := testing.AllocsPerRun(10, func() {

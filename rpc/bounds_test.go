@@ -57,26 +57,35 @@ func floods() []flood {
 		entries = bytesField(entries, 9, bytesField(nil, 1, []byte(name)))
 	})
 	return []flood{
-		{"jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{}, emptyValues("jobs", "{}", n), emptyFields(1, n), "TOO_LARGE: jobs: 524288 entries; the limit is 1000"},
-		{"retry delays", "/v1/put", &belfryv1.PutRequest{}, emptyValues("retryDelays", `"0s"`, n), emptyFields(11, n), "INVALID: retryDelays: 524288 entries; the limit is 64"},
+		{"jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{}, emptyValues("jobs", "{}", n), emptyFields(1, n),
+			"TOO_LARGE: jobs: 524288 entries; the limit is 1000"},
+		{"retry delays", "/v1/put", &belfryv1.PutRequest{}, emptyValues("retryDelays", `"0s"`, n), emptyFields(11, n),
+			"INVALID: retryDelays: 524288 entries; the limit is 64"},
 		{
 			"retry delays of jobs", "/v1/put-batch", &belfryv1.PutBatchRequest{},
 			`{"jobs":[` + emptyValues("retry_delays", "0", 64) + `,` + emptyValues("retryDelays", "0", n-64) + `]}`,
-			bytes.Repeat(bytesField(nil, 1, emptyFields(11, 1024)), n/1024), "INVALID: jobs.retryDelays: 524288 entries; the limit is 64000",
+			bytes.Repeat(bytesField(nil, 1, emptyFields(11, 1024)), n/1024),
+			"INVALID: jobs.retryDelays: 524288 entries; the limit is 64000",
 		},
 		{
 			"headers", "/v1/put", &belfryv1.PutRequest{}, `{"queue":"a","headers":{"h":""` + names.String() + `}}`,
-			append(bytesField(nil, 9, []byte("\x0a\x01h")), entries...), "TOO_LARGE: headers: 524289 entries; the limit is 16384",
+			append(bytesField(nil, 9, []byte("\x0a\x01h")), entries...),
+			"TOO_LARGE: headers: 524289 entries; the limit is 16384",
 		},
-		{"leases", "/v1/ack-batch", &belfryv1.AckBatchRequest{}, emptyValues("leases", `""`, n), emptyFields(1, n), "TOO_LARGE: leases: 524288 entries; the limit is 1000"},
-		{"queues", "/v1/reserve", &belfryv1.ReserveRequest{}, emptyValues("queues", `""`, n), emptyFields(1, n), "TOO_LARGE: queues: 524288 entries; the limit is 64"},
-		{"ids", "/v1/redrive", &belfryv1.RedriveRequest{}, emptyValues("ids", `""`, n), emptyFields(2, n), "TOO_LARGE: ids: 524288 entries; the limit is 1000"},
+		{"leases", "/v1/ack-batch", &belfryv1.AckBatchRequest{}, emptyValues("leases", `""`, n), emptyFields(1, n),
+			"TOO_LARGE: leases: 524288 entries; the limit is 1000"},
+		{"queues", "/v1/reserve", &belfryv1.ReserveRequest{}, emptyValues("queues", `""`, n), emptyFields(1, n),
+			"TOO_LARGE: queues: 524288 entries; the limit is 64"},
+		{"ids", "/v1/redrive", &belfryv1.RedriveRequest{}, emptyValues("ids", `""`, n), emptyFields(2, n),
+			"TOO_LARGE: ids: 524288 entries; the limit is 1000"},
 		{
-			"retry delays of a queue", "/v1/update-queue", &belfryv1.UpdateQueueRequest{}, `{"queue":"a","settings":` + emptyValues("retryDelays", `"0s"`, n) + `}`,
+			"retry delays of a queue", "/v1/update-queue", &belfryv1.UpdateQueueRequest{},
+			`{"queue":"a","settings":` + emptyValues("retryDelays", `"0s"`, n) + `}`,
 			bytesField(nil, 2, emptyFields(3, n)), "INVALID: settings.retryDelays: 524288 entries; the limit is 64",
 		},
 		{
-			"states", "/v1/purge-queue", &belfryv1.PurgeQueueRequest{}, emptyValues("states", "1", n), bytes.Repeat([]byte{2 << 3, 1}, n),
+			"states", "/v1/purge-queue", &belfryv1.PurgeQueueRequest{}, emptyValues("states", "1", n),
+			bytes.Repeat([]byte{2 << 3, 1}, n),
 			"TOO_LARGE: states: 524288 entries; the limit is 1000",
 		},
 		{
@@ -84,9 +93,12 @@ func floods() []flood {
 			append(bytesField(nil, 2, bytes.Repeat([]byte{0x81, 0}, n/2)), bytesField(nil, 2, bytes.Repeat([]byte{1}, n/2))...),
 			"TOO_LARGE: states: 524288 entries; the limit is 1000",
 		},
-		{"acks", "", &belfryv1.WorkRequest{}, emptyValues("acks", "{}", n), emptyFields(2, n), "TOO_LARGE: acks: 524288 entries; the limit is 58254"},
-		{"extends", "", &belfryv1.WorkRequest{}, emptyValues("extends", "{}", n), emptyFields(5, n), "TOO_LARGE: extends: 524288 entries; the limit is 58254"},
-		{"queues of credits", "", &belfryv1.WorkRequest{}, `{"credits":` + emptyValues("queues", `""`, n) + `}`, bytesField(nil, 1, emptyFields(1, n)), "TOO_LARGE: credits.queues: 524288 entries; the limit is 64"},
+		{"acks", "", &belfryv1.WorkRequest{}, emptyValues("acks", "{}", n), emptyFields(2, n),
+			"TOO_LARGE: acks: 524288 entries; the limit is 58254"},
+		{"extends", "", &belfryv1.WorkRequest{}, emptyValues("extends", "{}", n), emptyFields(5, n),
+			"TOO_LARGE: extends: 524288 entries; the limit is 58254"},
+		{"queues of credits", "", &belfryv1.WorkRequest{}, `{"credits":` + emptyValues("queues", `""`, n) + `}`,
+			bytesField(nil, 1, emptyFields(1, n)), "TOO_LARGE: credits.queues: 524288 entries; the limit is 64"},
 	}
 }
 
@@ -125,8 +137,8 @@ func TestFloodsCostNothing(t *testing.T) {
 	}
 }
 
-// TestFloodsTogether sends many such messages to a server at once. What is allocated is what it and its clients need to
-// pass bytes on.
+// TestFloodsTogether sends many such messages to a server at once. What is allocated is what it and
+// its clients need to pass bytes on.
 func TestFloodsTogether(t *testing.T) {
 	s := serve(t)
 	c := floods()[0]
@@ -154,14 +166,16 @@ func TestFloodsTogether(t *testing.T) {
 	}
 }
 
-// TestFloodsOverEveryProtocol: the refusal has its reason, code and field over all protocols, and on a stream.
+// TestFloodsOverEveryProtocol: the refusal has its reason, code and field over all protocols, and
+// on a stream.
 func TestFloodsOverEveryProtocol(t *testing.T) {
 	s := serve(t)
 	jobs := slices.Repeat([]*belfryv1.PutRequest{{}}, 20_000)
 	for name, client := range s.clients() {
 		_, err := client.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs})
 		f, ok := fault.FromConnect(err)
-		if !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument || f.Field != "jobs" ||
+		if !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument ||
+			f.Field != "jobs" ||
 			!strings.Contains(err.Error(), "jobs: 20000 entries; the limit is 1000") {
 			t.Errorf("%s: %v of %q", name, err, f.Field)
 		}
@@ -170,7 +184,8 @@ func TestFloodsOverEveryProtocol(t *testing.T) {
 		stream := s.work(client, 1, "a")
 		stream.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: slices.Repeat([]string{"a"}, 20_000)}})
 		err := stream.end()
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || f.Field != "credits.queues" {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE ||
+			f.Field != "credits.queues" {
 			t.Errorf("%s: a stream: %v", name, err)
 		}
 	}

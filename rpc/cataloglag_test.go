@@ -63,7 +63,9 @@ func findings(q belfryv1connect.QueueServiceClient, a belfryv1connect.AdminServi
 			return 1, err
 		}, 1},
 		{"Reschedule", func(ctx context.Context, n int) (int, error) {
-			_, err := q.Reschedule(ctx, &belfryv1.RescheduleRequest{Queue: "wide", Id: heldID(n), When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(time.Hour)}})
+			_, err := q.Reschedule(ctx, &belfryv1.RescheduleRequest{
+				Queue: "wide", Id: heldID(n), When: &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(time.Hour)},
+			})
 			return 1, err
 		}, 1},
 		{"List", func(ctx context.Context, _ int) (int, error) {
@@ -79,13 +81,16 @@ func findings(q belfryv1connect.QueueServiceClient, a belfryv1connect.AdminServi
 			if err != nil {
 				return 0, err
 			}
-			_, err = q.Put(ctx, &belfryv1.PutRequest{Queue: "wide", Id: heldID(n), Again: true, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}})
+			_, err = q.Put(ctx, &belfryv1.PutRequest{
+				Queue: "wide", Id: heldID(n), Again: true, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)},
+			})
 			return 1, err
 		}, 1},
 	}
 }
 
-// TestNothingIsMissingWhereTheCatalogLags asks a node for jobs of a queue that it takes for one of a single partition.
+// TestNothingIsMissingWhereTheCatalogLags asks a node for jobs of a queue that it takes for one of
+// a single partition.
 func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 	lagging := &laggingCatalog{queue: "wide"}
 	s := serve(t, func(cfg *Config) {
@@ -97,7 +102,9 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := range heldJobs {
-		put := &belfryv1.PutRequest{Queue: "wide", Id: heldID(n), When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)}}
+		put := &belfryv1.PutRequest{
+			Queue: "wide", Id: heldID(n), When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Hour)},
+		}
 		if _, err := q.Put(t.Context(), put); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +135,8 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 		t.Error(err)
 	}
 	lagging.behind.Store(true)
-	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil || s.holders("wide") != 0 {
+	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil ||
+		s.holders("wide") != 0 {
 		t.Errorf("deleting gives %v; %d shards hold the queue", err, s.holders("wide"))
 	}
 	if _, recorded := s.catalog.Queue("wide"); recorded {
@@ -136,7 +144,8 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 	}
 }
 
-// TestPutsWhereTheCatalogLags: puts into many queues wait once for a catalog that cannot catch up, since one wait takes seconds, and are refused.
+// TestPutsWhereTheCatalogLags: puts into many queues wait once for a catalog that cannot catch up,
+// since one wait takes seconds, and are refused.
 func TestPutsWhereTheCatalogLags(t *testing.T) {
 	lagging := &laggingCatalog{queue: "wide"}
 	s := serve(t, func(cfg *Config) {

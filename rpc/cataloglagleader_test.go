@@ -14,7 +14,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// leaderlessNode is a node in memory that reaches no leader for reads, and counts how often it has waited for one.
+// leaderlessNode is a node in memory that reaches no leader for reads, and counts how often it has
+// waited for one.
 type leaderlessNode struct {
 	backend.Node
 	waited atomic.Int64
@@ -25,12 +26,14 @@ func (n *leaderlessNode) Query(context.Context, uint32, fsm.Query) (fsm.Reading,
 	return fsm.Reading{}, node.Witness{}, node.ErrNoLeader
 }
 
-// TestReadsWithoutALeader: a read waits for a leader once before it says that there is none, and a stale one not at all.
+// TestReadsWithoutALeader: a read waits for a leader once before it says that there is none, and a
+// stale one not at all.
 func TestReadsWithoutALeader(t *testing.T) {
 	t.Parallel()
 	n := &leaderlessNode{}
 	s := serve(t, func(cfg *Config) { n.Node, cfg.Node = cfg.Node, n })
-	queues, admin := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url), belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
+	queues, admin := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url),
+		belfryv1connect.NewAdminServiceClient(http.DefaultClient, s.url)
 	if _, err := queues.Put(t.Context(), &belfryv1.PutRequest{Queue: "orders", Id: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,8 @@ func TestReadsWithoutALeader(t *testing.T) {
 		}
 		n.waited.Store(0)
 		err := read(false)
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || n.waited.Load() != 1 {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_NO_LEADER ||
+			f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || n.waited.Load() != 1 {
 			t.Errorf("%s waited for a leader %d times: %v", what, n.waited.Load(), err)
 		}
 	}

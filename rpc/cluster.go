@@ -13,12 +13,14 @@ import (
 )
 
 // GetCluster implements AdminService.
-func (s *adminService) GetCluster(ctx context.Context, _ *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
+func (s *adminService) GetCluster(ctx context.Context,
+	_ *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
 	return s.look(ctx).wire(), nil
 }
 
 // DrainNode implements AdminService.
-func (s *adminService) DrainNode(ctx context.Context, req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
+func (s *adminService) DrainNode(ctx context.Context,
+	req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	c.Incarnation(req.GetIncarnation())
@@ -50,18 +52,22 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend
 	left, keep := v.others(m)
 	switch {
 	case left == 0:
-		return fault.Invalid("name", "no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
+		return fault.Invalid("name",
+			"no other node could take what %s has: all others are silent or draining, or there are none", v.label(m))
 	case forced || m.Draining: // it was accepted before
 		keep = 0
 	case left < keep:
-		return fault.Invalid("name", "%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
-			"Add a node first; or drain it with --force, as a request with \"force\": true, and shards are under-replicated until there is one", v.label(m), left, left, keep)
+		return fault.Invalid("name",
+			"%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
+				"Add a node first; or drain it with --force, as a request with \"force\": true, and shards are under-replicated "+
+				"until there is one", v.label(m), left, left, keep)
 	}
 	return s.cluster.Drain(ctx, m.ServerID, keep)
 }
 
 // RemoveNode implements AdminService.
-func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
+func (s *adminService) RemoveNode(ctx context.Context,
+	req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	c.Incarnation(req.GetIncarnation())
@@ -89,7 +95,8 @@ func (s *adminService) RemoveNode(ctx context.Context, req *belfryv1.RemoveNodeR
 }
 
 // TransferLeader implements AdminService.
-func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
+func (s *adminService) TransferLeader(ctx context.Context,
+	req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	shard := req.GetShard()
@@ -111,7 +118,9 @@ func (s *adminService) TransferLeader(ctx context.Context, req *belfryv1.Transfe
 		return nil, f
 	}
 	if to != g.leader {
-		if err := s.cluster.TransferLeader(ctx, backend.Transfer{Shard: shard, From: g.leader.ServerID, To: to.ServerID}); err != nil {
+		if err := s.cluster.TransferLeader(ctx, backend.Transfer{
+			Shard: shard, From: g.leader.ServerID, To: to.ServerID,
+		}); err != nil {
 			return nil, fault.OfShard(shard, err)
 		}
 	}
@@ -140,11 +149,13 @@ func (v *clusterView) find(name, incarnation string) (*backend.Member, *fault.Er
 	case name == "":
 		return nil, fault.Invalid("name", "a node's name is required; the nodes are %s", list(all))
 	case len(named) == 0:
-		return nil, fault.Invalid("name", "there is no node %s; the nodes are %s", fault.Quote([]byte(fault.Clip(name, 64))), list(all))
+		return nil, fault.Invalid("name", "there is no node %s; the nodes are %s", fault.Quote([]byte(fault.Clip(name, 64))),
+			list(all))
 	case incarnation != "":
 		return nil, fault.Invalid("incarnation", "%s has no such incarnation; it has %s", name, list(incarnations))
 	case len(named) > 1:
-		return nil, fault.Invalid("incarnation", "%s nodes have the name %s; say which incarnation: %s", strconv.Itoa(len(named)), name, list(incarnations))
+		return nil, fault.Invalid("incarnation", "%s nodes have the name %s; say which incarnation: %s",
+			strconv.Itoa(len(named)), name, list(incarnations))
 	}
 	return named[0], nil
 }
@@ -180,7 +191,8 @@ func (v *clusterView) removable(m *backend.Member) *fault.Error {
 		}
 	}
 	if len(headless) > 0 {
-		return fault.Invalid("name", "without a leader: %s; what only %s has would be lost, so start it again instead", shardList(headless), v.label(m))
+		return fault.Invalid("name", "without a leader: %s; what only %s has would be lost, so start it again instead",
+			shardList(headless), v.label(m))
 	}
 	return nil
 }
@@ -198,18 +210,23 @@ func (v *clusterView) successor(g *groupView, name string) (*backend.Member, *fa
 		if i := slices.IndexFunc(voters, func(m *backend.Member) bool { return m.Name == name }); i >= 0 {
 			sound := slices.ContainsFunc(voters, func(m *backend.Member) bool { return len(m.Conditions) == 0 })
 			if c := voters[i].Conditions; len(c) > 0 && sound && voters[i] != g.leader {
-				return nil, fault.Invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind, c[0].Message)
+				return nil, fault.Invalid("to", "%s has %s (%s), and would hand the leadership over again", name, c[0].Kind,
+					c[0].Message)
 			}
 			return voters[i], nil
 		}
 		if slices.Contains(backend.NodeNames(g.Voters), name) {
 			return nil, fault.Invalid("to", "%s does not answer", name)
 		}
-		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s", fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(backend.NodeNames(g.Voters)))
+		return nil, fault.Invalid("to", "%s is no voter of shard %d; its voters are %s",
+			fault.Quote([]byte(fault.Clip(name, 64))), g.Shard, list(backend.NodeNames(g.Voters)))
 	}
-	voters = slices.DeleteFunc(voters, func(m *backend.Member) bool { return m == g.leader || m.Draining || len(m.Conditions) > 0 })
+	voters = slices.DeleteFunc(voters, func(m *backend.Member) bool {
+		return m == g.leader || m.Draining || len(m.Conditions) > 0
+	})
 	if len(voters) == 0 {
-		return nil, fault.Invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition", g.Shard)
+		return nil, fault.Invalid("shard", "shard %d has no other voter that answers, is not draining and has no condition",
+			g.Shard)
 	}
 	return slices.MinFunc(voters, func(a, b *backend.Member) int { return cmp.Compare(v.leadsOf(a), v.leadsOf(b)) }), nil
 }

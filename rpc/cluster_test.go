@@ -48,7 +48,10 @@ func (f *fakeCluster) Configure(_ context.Context, s backend.ClusterSettings) (b
 	if s.NoAutoCreate != nil {
 		did += fmt.Sprintf(" %t", *s.NoAutoCreate)
 	}
-	return backend.ClusterSettings{Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1), NoAutoCreate: s.NoAutoCreate}, f.note("%s", did)
+	return backend.ClusterSettings{
+		Factor: max(s.Factor, 1), Grace: max(s.Grace, time.Second), MinVoters: max(s.MinVoters, 1),
+		NoAutoCreate: s.NoAutoCreate,
+	}, f.note("%s", did)
 }
 
 func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (backend.ClusterSettings, error) {
@@ -84,7 +87,8 @@ func (f *fakeCluster) ResetClock(_ context.Context, leader string, shard uint32)
 
 func (f *fakeCluster) Namespaces() []backend.Namespace { return nil }
 
-func (f *fakeCluster) SetNamespace(context.Context, string, [node.Limits]bool, node.Amounts) (backend.Namespace, error) {
+func (f *fakeCluster) SetNamespace(context.Context, string, [node.Limits]bool,
+	node.Amounts) (backend.Namespace, error) {
 	return backend.Namespace{}, f.note("set a namespace")
 }
 
@@ -99,21 +103,26 @@ func (f *fakeCluster) RemoveNamespace(context.Context, string) (bool, error) {
 // serverID returns the server id of node n1, n2, … in these tests.
 func serverID(n int) string { return fmt.Sprintf("n%d.%016x", n, n) }
 
-// healthyCluster returns three nodes that answer: each votes in the three shards and the catalog, and n1 leads all.
+// healthyCluster returns three nodes that answer: each votes in the three shards and the catalog,
+// and n1 leads all.
 func healthyCluster() *fakeCluster {
 	f := &fakeCluster{}
 	voters := []string{serverID(1), serverID(3), serverID(2)} // as they came
 	for n := 1; n <= 3; n++ {
 		m := backend.Member{
-			Name: fmt.Sprintf("n%d", n), ServerID: serverID(n), ClientAddr: fmt.Sprintf("10.0.0.%d:7400", n), PeerAddr: fmt.Sprintf("10.0.0.%d:7401", n),
-			Zone: "z", Answers: true, Version: "v1", Format: 3,
+			Name: fmt.Sprintf("n%d", n), ServerID: serverID(n), ClientAddr: fmt.Sprintf("10.0.0.%d:7400", n),
+			PeerAddr: fmt.Sprintf("10.0.0.%d:7401", n),
+			Zone:     "z", Answers: true, Version: "v1", Format: 3,
 		}
 		for shard := range 3 {
 			m.Groups = append(m.Groups, node.GroupStatus{
-				Group: fmt.Sprintf("shard-%d", shard), Serving: n == 1, Term: 4, Voters: voters, DigestIndex: 100, Digest: 0xab, Jobs: 5, Clock: fsm.Time(1e9),
+				Group: fmt.Sprintf("shard-%d", shard), Serving: n == 1, Term: 4, Voters: voters, DigestIndex: 100, Digest: 0xab,
+				Jobs: 5, Clock: fsm.Time(1e9),
 			})
 		}
-		m.Groups = append(m.Groups, node.GroupStatus{Group: "catalog", Serving: n == 1, Term: 2, Voters: voters, DigestIndex: 9, Digest: 0xcd})
+		m.Groups = append(m.Groups, node.GroupStatus{
+			Group: "catalog", Serving: n == 1, Term: 2, Voters: voters, DigestIndex: 9, Digest: 0xcd,
+		})
 		f.members = append(f.members, m)
 	}
 	return f
@@ -124,7 +133,9 @@ func (f *fakeCluster) leave(n int, instead ...string) {
 	for i := range f.members {
 		for j := range f.members[i].Groups {
 			g := &f.members[i].Groups[j]
-			g.Voters = append(slices.DeleteFunc(slices.Clone(g.Voters), func(id string) bool { return id == serverID(n) }), instead...)
+			g.Voters = append(slices.DeleteFunc(slices.Clone(g.Voters), func(id string) bool {
+				return id == serverID(n)
+			}), instead...)
 		}
 	}
 }
@@ -144,7 +155,9 @@ func (f *fakeCluster) ail(nodes ...int) {
 
 // spare adds a node that has nothing.
 func (f *fakeCluster) spare() {
-	f.members = append(f.members, backend.Member{Name: "n4", ServerID: serverID(4), Answers: true, Version: "v1", Format: 3})
+	f.members = append(f.members, backend.Member{
+		Name: "n4", ServerID: serverID(4), Answers: true, Version: "v1", Format: 3,
+	})
 }
 
 // serveCluster serves with a cluster.
@@ -160,14 +173,17 @@ func TestGetClusterAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &belfryv1.GetClusterResponse{ClusterId: "c1", AnsweredBy: "n1", ReplicationFactor: 1, MinVoters: 1, Format: uint32(fsm.FirstFormat), Nodes: []*belfryv1.Node{{
-		Name: "n1", Incarnation: "00000000000000ff", Address: "127.0.0.1:7400", Version: "v0.0.0-test",
-		State: belfryv1.NodeState_NODE_STATE_LIVE, Replicas: 3, Leads: 3, Format: uint32(fsm.LatestFormat),
-	}}}
+	want := &belfryv1.GetClusterResponse{ClusterId: "c1", AnsweredBy: "n1", ReplicationFactor: 1, MinVoters: 1,
+		Format: uint32(fsm.FirstFormat), Nodes: []*belfryv1.Node{{
+			Name: "n1", Incarnation: "00000000000000ff", Address: "127.0.0.1:7400", Version: "v0.0.0-test",
+			State: belfryv1.NodeState_NODE_STATE_LIVE, Replicas: 3, Leads: 3, Format: uint32(fsm.LatestFormat),
+		}}}
 	for i := range uint32(3) {
 		want.Shards = append(want.Shards, &belfryv1.Shard{
 			Shard: i, Leader: "n1", Term: 2, Digest: "0000000000000000", Voters: []string{"n1"}, VotersWanted: 1, Jobs: 10 + i,
-			Replicas: []*belfryv1.Replica{{Node: "n1", Incarnation: "00000000000000ff", Voter: true, Digest: "0000000000000000"}},
+			Replicas: []*belfryv1.Replica{{
+				Node: "n1", Incarnation: "00000000000000ff", Voter: true, Digest: "0000000000000000",
+			}},
 		})
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
@@ -175,13 +191,15 @@ func TestGetClusterAlone(t *testing.T) {
 	}
 	for _, call := range []string{`drain-node {"name":"n1"}`, `remove-node {"name":"n1"}`, `transfer-leader {"shard":1}`} {
 		method, body, _ := strings.Cut(call, " ")
-		if got := s.send(http.MethodPost, "/v1/"+method, body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "INVALID") {
+		if got := s.send(http.MethodPost, "/v1/"+method, body); got.status != http.StatusBadRequest ||
+			!strings.Contains(got.body, "INVALID") {
 			t.Errorf("%s: %d %s", call, got.status, got.body)
 		}
 	}
 }
 
-// TestGetCluster shows a cluster in which one replica is on its way, one lags, and one node is silent and draining.
+// TestGetCluster shows a cluster in which one replica is on its way, one lags, and one node is
+// silent and draining.
 func TestGetCluster(t *testing.T) {
 	f := healthyCluster()
 	f.silence(3)
@@ -202,11 +220,13 @@ func TestGetCluster(t *testing.T) {
 	if diff := cmp.Diff(third, got.Nodes[2], protocmp.Transform()); diff != "" || len(got.Nodes) != 3 {
 		t.Error(diff)
 	}
-	if n := got.Nodes[0]; n.State != belfryv1.NodeState_NODE_STATE_LIVE || n.Leads != 3 || n.Version != "v1" || n.Format != 3 || got.Format != 2 {
+	if n := got.Nodes[0]; n.State != belfryv1.NodeState_NODE_STATE_LIVE || n.Leads != 3 || n.Version != "v1" ||
+		n.Format != 3 || got.Format != 2 {
 		t.Errorf("%v", n)
 	}
 	lagging := &belfryv1.Shard{
-		Shard: 1, Leader: "n1", Term: 4, AppliedIndex: 100, Digest: "00000000000000ab", Jobs: 5, Time: wire.ExactTime(1e9), Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3,
+		Shard: 1, Leader: "n1", Term: 4, AppliedIndex: 100, Digest: "00000000000000ab", Jobs: 5, Time: wire.ExactTime(1e9),
+		Voters: []string{"n1", "n2", "n3"}, VotersWanted: 3,
 		Replicas: []*belfryv1.Replica{
 			{Node: "n1", Incarnation: "0000000000000001", Voter: true, AppliedIndex: 100, Digest: "00000000000000ab"},
 			{Node: "n2", Incarnation: "0000000000000002", Voter: true, AppliedIndex: 98, Digest: "00000000000000ef"},
@@ -227,21 +247,27 @@ func TestGetCluster(t *testing.T) {
 	}
 }
 
-func TestClusterProblems(t *testing.T) {
-	for _, test := range []struct {
-		name  string
-		spoil func(*fakeCluster)
-		want  []string
-	}{
+// spoiledCluster is what is wrong with a cluster, and the problems that it reports.
+type spoiledCluster struct {
+	name  string
+	spoil func(*fakeCluster)
+	want  []string
+}
+
+// spoiledClusters have each problem alone.
+func spoiledClusters() []spoiledCluster {
+	return []spoiledCluster{
 		{"none", func(*fakeCluster) {}, nil},
 		{"a node is silent", func(f *fakeCluster) { f.silence(3) }, []string{
 			"node n3 does not answer", "with fewer than 3 voters that answer: shards 0, 1, 2",
 		}},
 		{"a drain left two voters", func(f *fakeCluster) { f.members[2].Draining = true; f.leave(3) }, []string{
-			"under-replicated (wanted 3 voters, has 2): shards 0, 1, 2; only 2 of the nodes can keep a replica: add one, or lower the replication factor",
+			"under-replicated (wanted 3 voters, has 2): shards 0, 1, 2; only 2 of the nodes can keep a replica: add one, or " +
+				"lower the replication factor",
 		}},
 		{"the drained node is gone", func(f *fakeCluster) { f.leave(3); f.members = f.members[:2] }, []string{
-			"under-replicated (wanted 3 voters, has 2): shards 0, 1, 2; only 2 of the nodes can keep a replica: add one, or lower the replication factor",
+			"under-replicated (wanted 3 voters, has 2): shards 0, 1, 2; only 2 of the nodes can keep a replica: add one, or " +
+				"lower the replication factor",
 		}},
 		{"a drained node is gone and another has replaced it", func(f *fakeCluster) {
 			f.spare()
@@ -251,11 +277,17 @@ func TestClusterProblems(t *testing.T) {
 			f.members[3].Groups = slices.Clone(f.members[1].Groups)
 		}, []string{"node n3 does not answer"}},
 		{"a node has conditions", func(f *fakeCluster) {
-			f.members[1].Conditions = []node.Condition{{Kind: node.DiskPressure, Message: "3 MiB are free", Since: time.Unix(0, 0)}, {Kind: node.SlowDisk, Message: "2s", Since: time.Unix(60, 0)}}
-		}, []string{"node n2 has DISK_PRESSURE since 1970-01-01T00:00:00Z: 3 MiB are free", "node n2 has SLOW_DISK since 1970-01-01T00:01:00Z: 2s"}},
+			f.members[1].Conditions = []node.Condition{
+				{Kind: node.DiskPressure, Message: "3 MiB are free", Since: time.Unix(0, 0)},
+				{Kind: node.SlowDisk, Message: "2s", Since: time.Unix(60, 0)},
+			}
+		}, []string{"node n2 has DISK_PRESSURE since 1970-01-01T00:00:00Z: 3 MiB are free",
+			"node n2 has SLOW_DISK since 1970-01-01T00:01:00Z: 2s"}},
 		{"two shards lack voters", func(f *fakeCluster) {
-			f.members[0].Groups[0].Voters, f.members[0].Groups[2].Voters = []string{serverID(1)}, []string{serverID(1), serverID(2)}
-		}, []string{"under-replicated (wanted 3 voters, has 1): shard 0", "under-replicated (wanted 3 voters, has 2): shard 2"}},
+			f.members[0].Groups[0].Voters, f.members[0].Groups[2].Voters = []string{serverID(1)},
+				[]string{serverID(1), serverID(2)}
+		}, []string{"under-replicated (wanted 3 voters, has 1): shard 0",
+			"under-replicated (wanted 3 voters, has 2): shard 2"}},
 		{"nobody leads", func(f *fakeCluster) {
 			f.members[0].Groups[1].Serving, f.members[0].Groups[3].Serving = false, false
 		}, []string{"the catalog has no leader", "without a leader: shard 1"}},
@@ -278,16 +310,24 @@ func TestClusterProblems(t *testing.T) {
 		{"a replica was set aside", func(f *fakeCluster) { f.members[1].Quarantined = []string{"shard-2"} }, []string{
 			"node n2 has set aside replicas whose state differs from the others', or cannot be restored: shard-2",
 		}},
-		{"replicas at different positions", func(f *fakeCluster) { f.members[1].Groups[2].Digest, f.members[1].Groups[2].DigestIndex = 1, 99 }, nil},
+		{"replicas at different positions", func(f *fakeCluster) {
+			f.members[1].Groups[2].Digest, f.members[1].Groups[2].DigestIndex = 1, 99
+		}, nil},
 		{"a wiped node came back", func(f *fakeCluster) {
 			f.silence(3)
 			f.members[2].Name, f.members[2].ServerID = "n2", "n2.00000000000000ff"
 			f.members[2].Draining = true
-		}, []string{"node n2.00000000000000ff does not answer", "voters of the catalog that do not answer: " + serverID(3), "with fewer than 3 voters that answer: shards 0, 1, 2"}},
+		}, []string{"node n2.00000000000000ff does not answer", "voters of the catalog that do not answer: " + serverID(3),
+			"with fewer than 3 voters that answer: shards 0, 1, 2"}},
 		{"not recorded", func(f *fakeCluster) { f.members = f.members[1:] }, []string{
-			"the node that answers this, n1, is not recorded as a node of the cluster yet", "the catalog has no leader", "without a leader: shards 0, 1, 2",
+			"the node that answers this, n1, is not recorded as a node of the cluster yet", "the catalog has no leader",
+			"without a leader: shards 0, 1, 2",
 		}},
-	} {
+	}
+}
+
+func TestClusterProblems(t *testing.T) {
+	for _, test := range spoiledClusters() {
 		t.Run(test.name, func(t *testing.T) {
 			f := healthyCluster()
 			test.spoil(f)
@@ -309,12 +349,14 @@ func problemsOf(t *testing.T, f *fakeCluster) []string {
 	return got.Problems
 }
 
-// TestSilentVotersOfTheCatalog are named, be it that their node was forgotten or that it answers and runs no catalog.
+// TestSilentVotersOfTheCatalog are named, be it that their node was forgotten or that it answers
+// and runs no catalog.
 func TestSilentVotersOfTheCatalog(t *testing.T) {
 	f := healthyCluster()
 	f.members[0].Groups[3].Voters = []string{serverID(1), serverID(2), serverID(3), serverID(4)}
 	f.members[1].Groups = f.members[1].Groups[:3]
-	if diff := cmp.Diff([]string{"voters of the catalog that do not answer: n2, " + serverID(4)}, problemsOf(t, f)); diff != "" {
+	if diff := cmp.Diff([]string{"voters of the catalog that do not answer: n2, " + serverID(4)},
+		problemsOf(t, f)); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
@@ -345,7 +387,8 @@ type operation struct {
 func drains() []operation {
 	third := serverID(3)
 	spare := (*fakeCluster).spare
-	const needed = "name: n3 is needed: the others that answer and do not drain are 2, so that shards would have 2 voters instead of 3. " +
+	const needed = "name: n3 is needed: the others that answer and do not drain are 2, so that shards would have 2 " +
+		"voters instead of 3. " +
 		"Add a node first; or drain it with --force"
 	twice := func(f *fakeCluster) {
 		f.silence(3)
@@ -354,65 +397,117 @@ func drains() []operation {
 	return []operation{
 		{"drain", "drain-node", `{"name":"n3"}`, spare, "drain " + third + " keeping 3", `"state":"DRAINING"`},
 		{"drain without a spare node", "drain-node", `{"name":"n3"}`, nil, "", needed},
-		{"drain while the spare node is silent", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) { f.spare(); f.silence(4) }, "", needed},
-		{"drain while the spare node drains", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) { f.spare(); f.members[3].Draining = true }, "", needed},
-		{"drain that is forced", "drain-node", `{"name":"n3","force":true}`, nil, "drain " + third + " keeping 0", `"state":"DRAINING"`},
-		{"drain again", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) { f.members[2].Draining = true }, "drain " + third + " keeping 0", `"state":"DRAINING"`},
-		{"drain of one of two", "drain-node", `{"name":"n2"}`, func(f *fakeCluster) { f.leave(3); f.members = f.members[:2] }, "", "are 1, so that shards would have 1 voters instead of 2"},
+		{"drain while the spare node is silent", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) {
+			f.spare()
+			f.silence(4)
+		}, "", needed},
+		{"drain while the spare node drains", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) {
+			f.spare()
+			f.members[3].Draining = true
+		}, "", needed},
+		{"drain that is forced", "drain-node", `{"name":"n3","force":true}`, nil, "drain " + third + " keeping 0",
+			`"state":"DRAINING"`},
+		{"drain again", "drain-node", `{"name":"n3"}`, func(f *fakeCluster) {
+			f.members[2].Draining = true
+		}, "drain " + third + " keeping 0", `"state":"DRAINING"`},
+		{"drain of one of two", "drain-node", `{"name":"n2"}`, func(f *fakeCluster) {
+			f.leave(3)
+			f.members = f.members[:2]
+		}, "", "are 1, so that shards would have 1 voters instead of 2"},
 		{"undrain", "drain-node", `{"name":"n3","draining":false}`, nil, "undrain " + third, `"state":"LIVE"`},
-		{"drain with an incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000ff"}`, func(f *fakeCluster) { twice(f); f.spare() }, "drain n2.00000000000000ff keeping 3", `"state":"SILENT"`},
+		{"drain with an incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000ff"}`, func(f *fakeCluster) {
+			twice(f)
+			f.spare()
+		}, "drain n2.00000000000000ff keeping 3", `"state":"SILENT"`},
 		{"drain of nobody", "drain-node", `{}`, nil, "", "name: a node's name is required; the nodes are n1, n2, n3"},
-		{"drain of an unknown node", "drain-node", `{"name":"n9"}`, nil, "", "name: there is no node n9; the nodes are n1, n2, n3"},
-		{"drain of two", "drain-node", `{"name":"n2"}`, twice, "", "incarnation: 2 nodes have the name n2; say which incarnation: 0000000000000002, 00000000000000ff"},
-		{"drain of another incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000aa"}`, nil, "", "incarnation: n2 has no such incarnation; it has 0000000000000002"},
-		{"drain of no incarnation", "drain-node", `{"name":"n2","incarnation":"x"}`, nil, "", "incarnation: want 16 hexadecimal digits"},
-		{"drain of the last", "drain-node", `{"name":"n1"}`, func(f *fakeCluster) { f.silence(3); f.members[1].Draining = true }, "", "no other node could take what n1 has"},
-		{"drain with a long request id", "drain-node", `{"name":"n1","requestId":"` + strings.Repeat("x", 65) + `"}`, nil, "", "requestId"},
+		{"drain of an unknown node", "drain-node", `{"name":"n9"}`, nil, "",
+			"name: there is no node n9; the nodes are n1, n2, n3"},
+		{"drain of two", "drain-node", `{"name":"n2"}`, twice, "",
+			"incarnation: 2 nodes have the name n2; say which incarnation: 0000000000000002, 00000000000000ff"},
+		{"drain of another incarnation", "drain-node", `{"name":"n2","incarnation":"00000000000000aa"}`, nil, "",
+			"incarnation: n2 has no such incarnation; it has 0000000000000002"},
+		{"drain of no incarnation", "drain-node", `{"name":"n2","incarnation":"x"}`, nil, "",
+			"incarnation: want 16 hexadecimal digits"},
+		{"drain of the last", "drain-node", `{"name":"n1"}`, func(f *fakeCluster) {
+			f.silence(3)
+			f.members[1].Draining = true
+		}, "", "no other node could take what n1 has"},
+		{"drain with a long request id", "drain-node", `{"name":"n1","requestId":"` + strings.Repeat("x", 65) + `"}`, nil, "",
+			"requestId"},
 	}
 }
 
-// TestOperateCluster makes calls and looks at what they ask of the cluster, or what they are refused with.
-func TestOperateCluster(t *testing.T) {
+// removals are calls that remove a node.
+func removals() []operation {
 	third := serverID(3)
 	silent := func(f *fakeCluster) { f.silence(3) }
-	for _, test := range append(drains(), []operation{
-		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s 0", `{"replicationFactor":5,"gracePeriod":"300s","minVoters":1,"noAutoCreate":false}`},
-		{"min-voters", "update-cluster", `{"minVoters":2}`, nil, "configure 0 0s 2", `"minVoters":2`},
-		{"min-voters that a shard does not have", "update-cluster", `{"minVoters":3}`, func(f *fakeCluster) { f.leave(3) }, "", "minVoters: have 3, and shard 0 has 2 voters"},
-		{"min-voters that hold", "update-cluster", `{"minVoters":2}`, func(f *fakeCluster) { f.minVoters = 2; f.leave(2); f.leave(3) }, "configure 0 0s 2", `"minVoters":2`},
-		{"min-voters lowered", "update-cluster", `{"lowerMinVoters":1}`, nil, "lower 1", `"minVoters":1`},
-		{"min-voters raised and lowered", "update-cluster", `{"minVoters":2,"lowerMinVoters":1}`, nil, "", "lowerMinVoters: name either"},
-		{"no-auto-create", "update-cluster", `{"noAutoCreate":true}`, nil, "configure 0 0s 0 true", `"noAutoCreate":true`},
-		{"auto-create", "update-cluster", `{"noAutoCreate":false}`, nil, "configure 0 0s 0 false", `"noAutoCreate":false`},
-		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s 0", `"gracePeriod":"300s"`},
-		{"no setting", "update-cluster", `{}`, nil, "", "nothing is to be changed"},
-		{"no grace period", "update-cluster", `{"gracePeriod":"0s"}`, nil, "", "gracePeriod: want a duration of at least a second"},
-
+	return []operation{
 		{"remove", "remove-node", `{"name":"n3"}`, silent, "remove " + third, `"name":"n3"`},
 		{"remove again", "remove-node", `{"name":"n4","incarnation":"0000000000000004"}`, nil, "", `{}`},
 		{"remove of an unknown node", "remove-node", `{"name":"n4"}`, nil, "", "there is no node"},
 		{"remove of nobody", "remove-node", `{}`, nil, "", "name: a node's name is required"},
-		{"remove of a live node", "remove-node", `{"name":"n3"}`, nil, "", "n3 still answers; drain it, stop it, and remove it then"},
+		{"remove of a live node", "remove-node", `{"name":"n3"}`, nil, "",
+			"n3 still answers; drain it, stop it, and remove it then"},
 		{"remove of what may be the only copy", "remove-node", `{"name":"n3"}`, func(f *fakeCluster) {
 			f.silence(3)
 			f.members[0].Groups[1].Serving = false
 		}, "", "without a leader: shard 1; what only n3 has would be lost"},
+	}
+}
 
-		{"transfer", "transfer-leader", `{"shard":1,"to":"n3"}`, nil, "transfer 1 from " + serverID(1) + " to " + third, `{"previous":"n1","leader":"n3"}`},
+// TestOperateCluster makes calls and looks at what they ask of the cluster, or what they are
+// refused with.
+func TestOperateCluster(t *testing.T) {
+	third := serverID(3)
+	silent := func(f *fakeCluster) { f.silence(3) }
+	for _, test := range append(append(drains(), removals()...), []operation{
+		{"settings", "update-cluster", `{"replicationFactor":5,"gracePeriod":"5m"}`, nil, "configure 5 5m0s 0",
+			`{"replicationFactor":5,"gracePeriod":"300s","minVoters":1,"noAutoCreate":false}`},
+		{"min-voters", "update-cluster", `{"minVoters":2}`, nil, "configure 0 0s 2", `"minVoters":2`},
+		{"min-voters that a shard does not have", "update-cluster", `{"minVoters":3}`, func(f *fakeCluster) {
+			f.leave(3)
+		}, "", "minVoters: have 3, and shard 0 has 2 voters"},
+		{"min-voters that hold", "update-cluster", `{"minVoters":2}`, func(f *fakeCluster) {
+			f.minVoters = 2
+			f.leave(2)
+			f.leave(3)
+		}, "configure 0 0s 2", `"minVoters":2`},
+		{"min-voters lowered", "update-cluster", `{"lowerMinVoters":1}`, nil, "lower 1", `"minVoters":1`},
+		{"min-voters raised and lowered", "update-cluster", `{"minVoters":2,"lowerMinVoters":1}`, nil, "",
+			"lowerMinVoters: name either"},
+		{"no-auto-create", "update-cluster", `{"noAutoCreate":true}`, nil, "configure 0 0s 0 true", `"noAutoCreate":true`},
+		{"auto-create", "update-cluster", `{"noAutoCreate":false}`, nil, "configure 0 0s 0 false", `"noAutoCreate":false`},
+		{"one setting", "update-cluster", `{"gracePeriod":"5m"}`, nil, "configure 0 5m0s 0", `"gracePeriod":"300s"`},
+		{"no setting", "update-cluster", `{}`, nil, "", "nothing is to be changed"},
+		{"no grace period", "update-cluster", `{"gracePeriod":"0s"}`, nil, "",
+			"gracePeriod: want a duration of at least a second"},
+
+		{"transfer", "transfer-leader", `{"shard":1,"to":"n3"}`, nil, "transfer 1 from " + serverID(1) + " to " + third,
+			`{"previous":"n1","leader":"n3"}`},
 		{"transfer to whom it may", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) {
 			f.members[1].Groups[2].Serving, f.members[1].Groups[2].Term = true, 5
 		}, "transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
 		{"transfer to the leader", "transfer-leader", `{"shard":1,"to":"n1"}`, nil, "", `{"previous":"n1","leader":"n1"}`},
-		{"transfer to an unknown node", "transfer-leader", `{"shard":1,"to":"n9"}`, nil, "", "to: n9 is no voter of shard 1; its voters are n1, n2, n3"},
+		{"transfer to an unknown node", "transfer-leader", `{"shard":1,"to":"n9"}`, nil, "",
+			"to: n9 is no voter of shard 1; its voters are n1, n2, n3"},
 		{"transfer to a silent node", "transfer-leader", `{"shard":1,"to":"n3"}`, silent, "", "to: n3 does not answer"},
-		{"transfer to a node with a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) { f.ail(3) }, "",
+		{"transfer to a node with a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) {
+			f.ail(3)
+		}, "",
 			"to: n3 has DISK_PRESSURE (3 MiB are free), and would hand the leadership over again"},
-		{"transfer where all have a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) { f.ail(1, 2, 3) },
+		{"transfer where all have a condition", "transfer-leader", `{"shard":1,"to":"n3"}`, func(f *fakeCluster) {
+			f.ail(1, 2, 3)
+		},
 			"transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
-		{"transfer to whom it may, of whom one has a condition", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) { f.ail(2) },
+		{"transfer to whom it may, of whom one has a condition", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) {
+			f.ail(2)
+		},
 			"transfer 1 from " + serverID(1) + " to " + third, `"leader":"n3"`},
-		{"transfer of no shard", "transfer-leader", `{"shard":3}`, nil, "", "shard: there is no shard 3; the shards are 0 to 2"},
-		{"transfer without a leader", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) { f.members[0].Groups[1].Serving = false }, "", "NO_LEADER"},
+		{"transfer of no shard", "transfer-leader", `{"shard":3}`, nil, "",
+			"shard: there is no shard 3; the shards are 0 to 2"},
+		{"transfer without a leader", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) {
+			f.members[0].Groups[1].Serving = false
+		}, "", "NO_LEADER"},
 		{"transfer with nobody to take it", "transfer-leader", `{"shard":1}`, func(f *fakeCluster) {
 			f.silence(3)
 			f.members[1].Draining = true
@@ -434,14 +529,21 @@ func TestOperateCluster(t *testing.T) {
 	}
 }
 
-// TestGetClusterReportsPlacement: since when a node is silent, what is done about its replicas, and by which settings.
+// TestGetClusterReportsPlacement: since when a node is silent, what is done about its replicas, and
+// by which settings.
 func TestGetClusterReportsPlacement(t *testing.T) {
 	f := healthyCluster()
 	f.silence(3)
 	f.members[2].SilentSince = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	f.moves = []backend.Move{{Shard: 0, Text: "n4 leaves", Leaves: serverID(4)}, {Shard: 1, Text: "n4 catches up"}, {Shard: 2, Text: "n3 leaves", Leaves: serverID(3)}}
+	f.moves = []backend.Move{
+		{Shard: 0, Text: "n4 leaves", Leaves: serverID(4)},
+		{Shard: 1, Text: "n4 catches up"},
+		{Shard: 2, Text: "n3 leaves", Leaves: serverID(3)},
+	}
 	got := serveCluster(t, f).send(http.MethodPost, "/v1/get-cluster", "{}").body
-	for _, want := range []string{`"silentSince":"2026-01-02T03:04:05Z"`, `"moves":[{"shard":1,"text":"n4 catches up"},{"shard":2,"text":"n3 leaves"}]`, `"gracePeriod":"600s"`, `"replicationFactor":3`} {
+	for _, want := range []string{`"silentSince":"2026-01-02T03:04:05Z"`,
+		`"moves":[{"shard":1,"text":"n4 catches up"},{"shard":2,"text":"n3 leaves"}]`, `"gracePeriod":"600s"`,
+		`"replicationFactor":3`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is not in %s", want, got)
 		}
@@ -451,7 +553,8 @@ func TestGetClusterReportsPlacement(t *testing.T) {
 	}
 }
 
-// TestClusterErrorsReachTheCaller: what the cluster does not know, the caller is told to be unknown.
+// TestClusterErrorsReachTheCaller: what the cluster does not know, the caller is told to be
+// unknown.
 func TestClusterErrorsReachTheCaller(t *testing.T) {
 	for _, test := range []struct {
 		err  error

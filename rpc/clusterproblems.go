@@ -21,10 +21,13 @@ func (v *clusterView) problems() (all []string) {
 		if runs := slices.ContainsFunc(unreached, func(u unreachedNode) bool { return u.member == m }); !m.Answers && !runs {
 			all = append(all, "node "+v.label(m)+" does not answer")
 		} else if len(m.Quarantined) > 0 {
-			all = append(all, fmt.Sprintf("node %s has set aside replicas whose state differs from the others', or cannot be restored: %s", v.label(m), list(m.Quarantined)))
+			all = append(all, fmt.Sprintf(
+				"node %s has set aside replicas whose state differs from the others', or cannot be restored: %s", v.label(m),
+				list(m.Quarantined)))
 		}
 		for _, c := range v.members[i].Conditions {
-			all = append(all, fmt.Sprintf("node %s has %s since %s: %s", v.label(&v.members[i]), c.Kind, c.Since.UTC().Format(time.RFC3339), c.Message))
+			all = append(all, fmt.Sprintf("node %s has %s since %s: %s", v.label(&v.members[i]), c.Kind,
+				c.Since.UTC().Format(time.RFC3339), c.Message))
 		}
 	}
 	all = append(all, v.reachProblems()...)
@@ -139,7 +142,8 @@ func (v *clusterView) underReplicated() (all []string) {
 		if len(byVoters[voters]) == 0 {
 			continue
 		}
-		text := fmt.Sprintf("under-replicated (wanted %d voters, has %d): %s", v.votersWanted, voters, shardList(byVoters[voters]))
+		text := fmt.Sprintf("under-replicated (wanted %d voters, has %d): %s", v.votersWanted, voters,
+			shardList(byVoters[voters]))
 		if staying < v.votersWanted {
 			text += fmt.Sprintf("; only %d of the nodes can keep a replica: add one, or lower the replication factor", staying)
 		}
@@ -166,7 +170,8 @@ func (v *clusterView) difference(g *groupView) string {
 		for _, b := range members[:i] {
 			x, y := g.held[a], g.held[b]
 			if x != nil && y != nil && x.DigestIndex == y.DigestIndex && x.Digest != y.Digest {
-				return fmt.Sprintf("the replicas of shard %d on %s and %s differ at index %d", g.Shard, v.labelOf(b), v.labelOf(a), x.DigestIndex)
+				return fmt.Sprintf("the replicas of shard %d on %s and %s differ at index %d", g.Shard, v.labelOf(b), v.labelOf(a),
+					x.DigestIndex)
 			}
 		}
 	}

@@ -58,12 +58,15 @@ func (v *clusterView) reachProblems() (texts []string) {
 			if !cannot(u.member, from) {
 				by = append(by, v.label(from))
 			} else if slices.IndexFunc(all, func(other unreachedNode) bool { return other.member == from }) > i {
-				texts = append(texts, fmt.Sprintf("nodes %s and %s cannot reach each other (%s%s, %s%s): look at the network and firewalls between them",
-					v.label(u.member), v.label(from), v.label(u.member), at(u.member), v.label(from), at(from)))
+				texts = append(texts,
+					fmt.Sprintf("nodes %s and %s cannot reach each other (%s%s, %s%s): look at the network and firewalls between them",
+						v.label(u.member), v.label(from), v.label(u.member), at(u.member), v.label(from), at(from)))
 			}
 		}
 		if len(by) > 0 {
-			texts = append(texts, fmt.Sprintf("node %s cannot be reached by %s%s: look at its --advertise and firewalls", v.label(u.member), list(by), at(u.member)))
+			texts = append(texts,
+				fmt.Sprintf("node %s cannot be reached by %s%s: look at its --advertise and firewalls", v.label(u.member), list(by),
+					at(u.member)))
 		}
 	}
 	return texts
@@ -78,7 +81,9 @@ func (v *clusterView) behind() (texts []string) {
 			groups = append(groups, fmt.Sprintf("%s (%d of %d entries)", b.Group, b.Applied, b.Commit))
 		}
 		if len(groups) > 0 {
-			texts = append(texts, fmt.Sprintf("replicas on node %s are behind their leaders, and count for nothing until they have caught up: %s", v.label(m), list(groups)))
+			texts = append(texts,
+				fmt.Sprintf("replicas on node %s are behind their leaders, and count for nothing until they have caught up: %s",
+					v.label(m), list(groups)))
 		}
 	}
 	return texts

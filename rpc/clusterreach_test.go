@@ -8,7 +8,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// TestReachProblems: who cannot connect to whom is said with the address that was tried, and a node that is gone is only gone.
+// TestReachProblems: who cannot connect to whom is said with the address that was tried, and a node
+// that is gone is only gone.
 func TestReachProblems(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -20,8 +21,10 @@ func TestReachProblems(t *testing.T) {
 			f.members[2].Unreached = []backend.UnreachedNode{{ServerID: serverID(2), Address: "10.0.0.2:7401"}}
 			f.members[2].Behind = []backend.BehindReplica{{Group: "shard-1", Applied: 92, Commit: 585}}
 		}, []string{
-			"nodes n2 and n3 cannot reach each other (n2 at 10.0.0.2:7401, n3 at 10.0.0.3:7401): look at the network and firewalls between them",
-			"replicas on node n3 are behind their leaders, and count for nothing until they have caught up: shard-1 (92 of 585 entries)",
+			"nodes n2 and n3 cannot reach each other (n2 at 10.0.0.2:7401, n3 at 10.0.0.3:7401): look at the network and " +
+				"firewalls between them",
+			"replicas on node n3 are behind their leaders, and count for nothing until they have caught up: shard-1 (92 of " +
+				"585 entries)",
 		}},
 		{"a node that runs is not reached", func(f *fakeCluster) {
 			f.silence(3)
@@ -29,7 +32,8 @@ func TestReachProblems(t *testing.T) {
 				f.members[i].Unreached = []backend.UnreachedNode{{ServerID: serverID(3), Address: "10.0.0.3:7401", Calls: i == 0}}
 			}
 		}, []string{
-			"node n3 cannot be reached by n1, n2 at 10.0.0.3:7401: look at its --advertise and firewalls", "with fewer than 3 voters that answer: shards 0, 1, 2",
+			"node n3 cannot be reached by n1, n2 at 10.0.0.3:7401: look at its --advertise and firewalls",
+			"with fewer than 3 voters that answer: shards 0, 1, 2",
 		}},
 		{"a node that is gone is not reached", func(f *fakeCluster) {
 			f.silence(3)

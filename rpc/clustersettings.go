@@ -13,10 +13,13 @@ import (
 )
 
 // UpdateCluster implements AdminService.
-func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
+func (s *adminService) UpdateCluster(ctx context.Context,
+	req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
-	want := backend.ClusterSettings{Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate}
+	want := backend.ClusterSettings{
+		Factor: int(req.GetReplicationFactor()), Grace: req.GetGracePeriod().AsDuration(), NoAutoCreate: req.NoAutoCreate,
+	}
 	if req.GetGracePeriod() != nil && want.Grace <= 0 {
 		c.Fail(fault.Invalid("gracePeriod", "want a duration of at least a second"))
 	}
@@ -25,7 +28,8 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 		c.Fail(fault.Invalid("lowerMinVoters", "name either minVoters or lowerMinVoters"))
 	}
 	if want == (backend.ClusterSettings{}) && raise == 0 && lower == 0 {
-		c.Fail(fault.Invalid("replicationFactor", "nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
+		c.Fail(fault.Invalid("replicationFactor",
+			"nothing is to be changed: name replicationFactor, gracePeriod, minVoters, lowerMinVoters or noAutoCreate"))
 	}
 	if c.Err != nil {
 		return nil, c.Err
@@ -41,7 +45,8 @@ func (s *adminService) UpdateCluster(ctx context.Context, req *belfryv1.UpdateCl
 		return nil, fault.Of(err)
 	}
 	return &belfryv1.UpdateClusterResponse{
-		ReplicationFactor: wire.Count(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace), MinVoters: wire.Count(uint64(after.MinVoters)),
+		ReplicationFactor: wire.Count(uint64(after.Factor)), GracePeriod: durationpb.New(after.Grace),
+		MinVoters:    wire.Count(uint64(after.MinVoters)),
 		NoAutoCreate: isTrue(after.NoAutoCreate),
 	}, nil
 }

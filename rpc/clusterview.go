@@ -46,7 +46,10 @@ type groupView struct {
 // look asks all nodes for their state.
 func (s *adminService) look(ctx context.Context) *clusterView {
 	status := s.Node.Status()
-	v := &clusterView{id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(), byServer: map[string]*backend.Member{}}
+	v := &clusterView{
+		id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(),
+		byServer: map[string]*backend.Member{},
+	}
 	v.factor, v.votersWanted = v.settings.Factor, s.cluster.VotersWanted()
 	v.members, v.moves = s.cluster.Members(ctx)
 	groups := map[string][]*backend.Member{}
@@ -82,7 +85,8 @@ func newGroupView(members []*backend.Member, held map[string]*node.GroupStatus) 
 		g := held[m.ServerID]
 		// A leader that was replaced may not know it yet. A node that is no member may have a
 		// replica without members.
-		if len(g.Voters) == 0 || best != nil && cmp.Or(compareServing(g, best), cmp.Compare(g.Term, best.Term), cmp.Compare(g.DigestIndex, best.DigestIndex)) <= 0 {
+		if len(g.Voters) == 0 || best != nil &&
+			cmp.Or(compareServing(g, best), cmp.Compare(g.Term, best.Term), cmp.Compare(g.DigestIndex, best.DigestIndex)) <= 0 {
 			continue
 		}
 		best = g
@@ -122,8 +126,10 @@ func (g *groupView) leads(serverID string) bool {
 // wire converts the view.
 func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 	out := &belfryv1.GetClusterResponse{
-		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: wire.Count(uint64(v.factor)), Format: uint32(v.format), Problems: v.problems(),
-		MinVoters: wire.Count(uint64(v.settings.MinVoters)), NoAutoCreate: isTrue(v.settings.NoAutoCreate), Advice: v.advice(),
+		ClusterId: v.id, AnsweredBy: v.answeredBy, ReplicationFactor: wire.Count(uint64(v.factor)), Format: uint32(v.format),
+		Problems:  v.problems(),
+		MinVoters: wire.Count(uint64(v.settings.MinVoters)), NoAutoCreate: isTrue(v.settings.NoAutoCreate),
+		Advice: v.advice(),
 	}
 	if v.settings.Grace > 0 {
 		out.GracePeriod = durationpb.New(v.settings.Grace)
@@ -147,13 +153,15 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 		g := &v.shards[i]
 		out.Shards = append(out.Shards, &belfryv1.Shard{
 			Shard: g.Shard, Leader: g.leaderName(), Term: g.Term, AppliedIndex: g.DigestIndex, Digest: digestText(g.Digest),
-			Jobs: wire.Count(uint64(g.Jobs)), Time: wire.ExactTime(g.Clock), Voters: backend.NodeNames(g.Voters), Nonvoters: backend.NodeNames(g.Nonvoters), Replicas: g.wireReplicas(),
+			Jobs: wire.Count(uint64(g.Jobs)), Time: wire.ExactTime(g.Clock), Voters: backend.NodeNames(g.Voters),
+			Nonvoters: backend.NodeNames(g.Nonvoters), Replicas: g.wireReplicas(),
 			ClockAhead: wireClockAhead(&g.GroupStatus), VotersWanted: wire.Count(uint64(v.votersWanted)),
 		})
 	}
 	if c := &v.catalog; len(c.Voters) > 0 {
 		out.Catalog = &belfryv1.Catalog{
-			Leader: c.leaderName(), Term: c.Term, Voters: backend.NodeNames(c.Voters), Nonvoters: backend.NodeNames(c.Nonvoters), Replicas: c.wireReplicas(),
+			Leader: c.leaderName(), Term: c.Term, Voters: backend.NodeNames(c.Voters), Nonvoters: backend.NodeNames(c.Nonvoters),
+			Replicas: c.wireReplicas(),
 		}
 	}
 	return out
@@ -163,7 +171,8 @@ func (v *clusterView) wire() *belfryv1.GetClusterResponse {
 func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 	_, incarnation := backend.SplitServer(m.ServerID)
 	out := &belfryv1.Node{
-		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone, Version: m.Version, Format: uint32(m.Format),
+		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone,
+		Version: m.Version, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
 	}
 	if !m.SilentSince.IsZero() {
@@ -176,7 +185,9 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 		out.State = belfryv1.NodeState_NODE_STATE_DRAINING
 	}
 	for _, c := range m.Conditions {
-		out.Conditions = append(out.Conditions, &belfryv1.NodeCondition{Kind: string(c.Kind), Message: c.Message, Since: timestamppb.New(c.Since)})
+		out.Conditions = append(out.Conditions, &belfryv1.NodeCondition{
+			Kind: string(c.Kind), Message: c.Message, Since: timestamppb.New(c.Since),
+		})
 	}
 	for i := range v.shards {
 		if v.shards[i].isMember(m.ServerID) {

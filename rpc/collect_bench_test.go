@@ -12,8 +12,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// BenchmarkCollect is what becomes of the grants of one Reserve, from the reading of the jobs to the messages of the answer: jobs of
-// 100 bytes with generated ids.
+// BenchmarkCollect is what becomes of the grants of one Reserve, from the reading of the jobs to
+// the messages of the answer: jobs of 100 bytes with generated ids.
 func BenchmarkCollect(b *testing.B) {
 	for _, jobs := range []int{1, 100} {
 		b.Run("jobs="+strconv.Itoa(jobs), func(b *testing.B) { benchmarkCollect(b, jobs) })
@@ -31,7 +31,9 @@ func benchmarkCollect(b *testing.B, jobs int) {
 	p := &poll{service: s.handler.queues, queues: []string{"bench"}, jobsMax: uint32(jobs), ttr: time.Hour}
 	batch := &belfryv1.PutBatchRequest{}
 	for range jobs {
-		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte("x"), 100)}})
+		batch.Jobs = append(batch.Jobs, &belfryv1.PutRequest{
+			Queue: "bench", Body: &belfryv1.PutRequest_Data{Data: bytes.Repeat([]byte("x"), 100)},
+		})
 	}
 	if _, err := p.service.PutBatch(b.Context(), batch); err != nil {
 		b.Fatal(err)

@@ -26,7 +26,8 @@ func (s *queueService) nameConflicts(ctx context.Context, b *putBatch) {
 	var conflicts []int
 	for i, put := range b.puts {
 		f := b.answers[i].Fault
-		if put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_JOB_EXISTS && f.Shard != nil && len(conflicts) < conflictsNamedMax {
+		if put != nil && f != nil && f.Reason == belfryv1.Reason_REASON_JOB_EXISTS && f.Shard != nil &&
+			len(conflicts) < conflictsNamedMax {
 			conflicts = append(conflicts, i)
 		}
 	}
@@ -76,7 +77,8 @@ func dueAtDifference(put *fsm.Put, job *fsm.Job) string {
 	if !(put.Given & job.Given).Has(fsm.GivenDueAt) || put.DueAt.Ceil() == job.FirstDue {
 		return ""
 	}
-	return "dueAt differs (" + timeText(job.FirstDue) + " at first, now " + timeText(put.DueAt) + "); with delay a repeat is the same put"
+	return "dueAt differs (" + timeText(job.FirstDue) + " at first, now " + timeText(put.DueAt) +
+		"); with delay a repeat is the same put"
 }
 
 // contentDifference says which field of a put, other than dueAt, differs from the job that an

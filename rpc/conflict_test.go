@@ -19,10 +19,12 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// TestConflictNamesTheField: a put that is not the same as the first of its id is told in what, while the job is held.
+// TestConflictNamesTheField: a put that is not the same as the first of its id is told in what,
+// while the job is held.
 func TestConflictNamesTheField(t *testing.T) {
 	s := serve(t)
-	const first = `"dueAt":"2099-01-01T00:00:00Z","ttr":"60s","priority":3,"maxAttempts":4,"retryDelays":["1s","2s"],"ttl":"24h","text":"x","headers":{"a":"1"}`
+	const first = `"dueAt":"2099-01-01T00:00:00Z","ttr":"60s","priority":3,"maxAttempts":4,"retryDelays":["1s","2s"],` +
+		`"ttl":"24h","text":"x","headers":{"a":"1"}`
 	put := func(id, fields string) answered {
 		t.Helper()
 		return s.send("POST", "/v1/put", `{"queue":"conflicts","id":"`+id+`",`+fields+`}`)
@@ -38,7 +40,8 @@ func TestConflictNamesTheField(t *testing.T) {
 	}
 	replaced := func(old, other string) string { return strings.Replace(first, old, other, 1) }
 	for _, c := range []struct{ id, fields, want string }{
-		{"full", replaced("00:00:00Z", "00:30:00Z"), "dueAt differs (2099-01-01T00:00:00Z at first, now 2099-01-01T00:30:00Z); with delay a repeat is the same put"},
+		{"full", replaced("00:00:00Z", "00:30:00Z"),
+			"dueAt differs (2099-01-01T00:00:00Z at first, now 2099-01-01T00:30:00Z); with delay a repeat is the same put"},
 		{"full", replaced(`"dueAt":"2099-01-01T00:00:00Z"`, `"delay":"1h"`), "the first put had dueAt, this one has delay"},
 		{"full", replaced(`"text":"x"`, `"text":"y"`), "the body differs"},
 		{"full", replaced(`"a":"1"`, `"a":"2"`), "headers differ"},
@@ -53,7 +56,8 @@ func TestConflictNamesTheField(t *testing.T) {
 		{"bare", `"text":"x","ttr":"30s"`, "ttr differs"},
 	} {
 		got := put(c.id, c.fields)
-		if want := `"message":"a job with this id exists: ` + c.want + `"`; got.status != 409 || !strings.Contains(got.body, want) {
+		if want := `"message":"a job with this id exists: ` + c.want + `"`; got.status != 409 ||
+			!strings.Contains(got.body, want) {
 			t.Errorf("%s: status %d, %s is not in %s", c.fields, got.status, want, got.body)
 		}
 		batch := s.send("POST", "/v1/put-batch", `{"jobs":[{"queue":"conflicts","id":"`+c.id+`",`+c.fields+`}]}`)
@@ -61,12 +65,14 @@ func TestConflictNamesTheField(t *testing.T) {
 			t.Errorf("%s in a batch: %s", c.fields, batch.body)
 		}
 	}
-	if got := put("full", first[:len(first)-len(`"headers":{"a":"1"}`)]+`"headers":{"a":"1","traceparent":"00-x"}`); got.status != 200 {
+	if got := put("full",
+		first[:len(first)-len(`"headers":{"a":"1"}`)]+`"headers":{"a":"1","traceparent":"00-x"}`); got.status != 200 {
 		t.Errorf("the same content from another trace: %s", got.body)
 	}
 }
 
-// TestGetOfAnEndedJob: who asks for it is answered what became of the job, while its id is remembered; others are told in the error.
+// TestGetOfAnEndedJob: who asks for it is answered what became of the job, while its id is
+// remembered; others are told in the error.
 func TestGetOfAnEndedJob(t *testing.T) {
 	s := serve(t)
 	post := func(path, body string, want ...string) answered {
@@ -95,17 +101,20 @@ func TestGetOfAnEndedJob(t *testing.T) {
 	nack()
 	post("/v1/cancel", `{"queue":"e","id":"a"}`)
 	post("/v1/cancel", `{"queue":"e","id":"b"}`)
-	if got := post("/v1/get", `{"queue":"e","id":"a"}`, `the job has ended: it is CANCELLED since 20`, `, after 1 attempt"`, `"state":"CANCELLED"`); got.status != 404 {
+	if got := post("/v1/get", `{"queue":"e","id":"a"}`, `the job has ended: it is CANCELLED since 20`,
+		`, after 1 attempt"`, `"state":"CANCELLED"`); got.status != 404 {
 		t.Errorf("status %d", got.status)
 	}
-	got := post("/v1/get", `{"queue":"e","id":"b","ended":true}`, `"state":"CANCELLED"`, `"endedAt":"20`, `"attempt":0`, `"firstDueAt":"20`, `"queue":"e"`, `"id":"b"`)
+	got := post("/v1/get", `{"queue":"e","id":"b","ended":true}`, `"state":"CANCELLED"`, `"endedAt":"20`, `"attempt":0`,
+		`"firstDueAt":"20`, `"queue":"e"`, `"id":"b"`)
 	if got.status != 200 || strings.Contains(got.body, `"text"`) || strings.Contains(got.body, `"ttr"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	if got := post("/v1/get", `{"queue":"e","id":"never","ended":true}`, `there is no such job`); got.status != 404 {
 		t.Errorf("status %d", got.status)
 	}
-	post("/v1/put", `{"queue":"e","id":"a","text":"y"}`, `a job with this id and other content ended within the dedup window: it is CANCELLED since 20`)
+	post("/v1/put", `{"queue":"e","id":"a","text":"y"}`,
+		`a job with this id and other content ended within the dedup window: it is CANCELLED since 20`)
 }
 
 // silentNode is a node that answers no query.
@@ -120,7 +129,8 @@ func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Read
 	return fsm.Reading{}, node.Witness{}, node.ErrCanceled
 }
 
-// TestConflictsKeepNobodyWaiting: the reads of a batch's conflicts share one short wait, and a call that has hardly any time left makes none.
+// TestConflictsKeepNobodyWaiting: the reads of a batch's conflicts share one short wait, and a call
+// that has hardly any time left makes none.
 func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &silentNode{}
@@ -128,7 +138,9 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 		conflicts := func() *putBatch {
 			b := &putBatch{puts: make([]*fsm.Put, 10), answers: make([]shardcall.Answer, 10)}
 			for i := range b.puts {
-				b.puts[i], b.answers[i].Fault = &fsm.Put{Queue: "q", ID: strconv.Itoa(i)}, fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
+				b.puts[i], b.answers[i].Fault = &fsm.Put{
+					Queue: "q", ID: strconv.Itoa(i),
+				}, fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
 				b.answers[i].Fault.Shard = new(uint32)
 			}
 			return b
@@ -148,7 +160,8 @@ func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	})
 }
 
-// TestConflictsTellNoSecrets: who may put to a queue and not read from it is told when a job was due at first, and nothing else of it.
+// TestConflictsTellNoSecrets: who may put to a queue and not read from it is told when a job was
+// due at first, and nothing else of it.
 func TestConflictsTellNoSecrets(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	producer, _ := keeper.make(t, "put:q", "consume:other")
@@ -167,7 +180,8 @@ func TestConflictsTellNoSecrets(t *testing.T) {
 	}
 	const silent = `"message":"a job with this id exists, or ended within the dedup window, with other content"`
 	for _, c := range []struct{ fields, producer, both string }{
-		{`"id":"a","dueAt":"2099-01-01T00:30:00Z","text":"x"`, "dueAt differs (2099-01-01T00:00:00Z at first", "dueAt differs (2099-01-01T00:00:00Z at first"},
+		{`"id":"a","dueAt":"2099-01-01T00:30:00Z","text":"x"`, "dueAt differs (2099-01-01T00:00:00Z at first",
+			"dueAt differs (2099-01-01T00:00:00Z at first"},
 		{`"id":"a","dueAt":"2099-01-01T00:00:00Z","text":"y"`, silent, "the body differs"},
 		{`"id":"a","dueAt":"2099-01-01T00:00:00Z","text":"x","ttr":"9s"`, silent, "ttr differs"},
 		{`"id":"a","delay":"1h","text":"x"`, silent, "the first put had dueAt"},

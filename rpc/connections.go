@@ -18,9 +18,9 @@ import (
 // fullPeriod is the shortest time between two warnings about too many connections.
 const fullPeriod = time.Minute
 
-// connections bounds the connections of clients. A new connection takes the slot of one without a call;
-// sessions and connections with calls keep theirs. A call counts once its caller is authenticated, or
-// else a caller without a token could fill the port with calls that never end.
+// connections bounds the connections of clients. A new connection takes the slot of one without a
+// call; sessions and connections with calls keep theirs. A call counts once its caller is
+// authenticated, or else a caller without a token could fill the port with calls that never end.
 type connections struct {
 	limiter *connlimit.Limiter
 	most    int
@@ -37,10 +37,14 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 	if most == 0 {
 		return nil, nil
 	}
-	c := &connections{limiter: connlimit.New(most), most: most, logger: logger, closed: prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "belfry_client_connections_closed_total", Help: "Connections of clients without a call of a known caller, and newcomers, closed because there were too many.",
-	})}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "belfry_client_connections", Help: "Connections of clients."},
+	c := &connections{limiter: connlimit.New(most), most: most, logger: logger,
+		closed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "belfry_client_connections_closed_total",
+			Help: "Connections of clients without a call of a known caller, and newcomers, closed because there were too many.",
+		})}
+	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "belfry_client_connections", Help: "Connections of clients.",
+	},
 		func() float64 { return float64(c.limiter.InUse()) })
 	for _, m := range []prometheus.Collector{c.closed, open} {
 		if err := registry.Register(m); err != nil {
@@ -51,15 +55,19 @@ func newConnections(most int, logger *slog.Logger, registry prometheus.Registere
 }
 
 // Bounded returns a listener on which s has at most so many connections. Its callers are not
-// authenticated, so a new connection may take the slot of any other. Bounded sets s.ConnState and must
-// be called before s serves.
+// authenticated, so a new connection may take the slot of any other. Bounded sets s.ConnState and
+// must be called before s serves.
 func Bounded(l net.Listener, s *http.Server, most int) net.Listener {
-	c := &connections{limiter: connlimit.New(most), most: most, logger: slog.New(slog.DiscardHandler), closed: prometheus.NewCounter(prometheus.CounterOpts{})}
+	c := &connections{
+		limiter: connlimit.New(most), most: most, logger: slog.New(slog.DiscardHandler),
+		closed: prometheus.NewCounter(prometheus.CounterOpts{}),
+	}
 	s.ConnState = c.changed
 	return c.around(l)
 }
 
-// around returns a listener whose connections are bounded. Its server must have changed as ConnState.
+// around returns a listener whose connections are bounded. Its server must have changed as
+// ConnState.
 func (c *connections) around(l net.Listener) net.Listener {
 	if c == nil {
 		return l
@@ -117,7 +125,8 @@ func (c *connections) full(from net.Addr) {
 	if now.Sub(c.said) < fullPeriod {
 		return
 	}
-	c.logger.Warn("there are too many connections of clients; those that have had no call for longest are closed", slog.Int("most", c.most),
+	c.logger.Warn("there are too many connections of clients; those that have had no call for longest are closed",
+		slog.Int("most", c.most),
 		slog.Int("closed", c.since), slog.String("newest", from.String()))
 	c.said, c.since = now, 0
 }
@@ -164,7 +173,8 @@ func (c *boundedConn) setBusy(busy bool) {
 	c.slot.Unpin()
 }
 
-// known pins the slot while there are calls. The call itself may have ended, if the client cancelled it.
+// known pins the slot while there are calls. The call itself may have ended, if the client
+// cancelled it.
 func (c *boundedConn) known() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,9 @@ func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { conn.Close() })
-			return request(t, conn, fmt.Sprintf("%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", head, token, len(body), body))
+			return request(t, conn,
+				fmt.Sprintf("%s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s", head, token,
+					len(body), body))
 		}
 		const poll = `{"queues":["a"],"wait":"1m"}`
 		for _, path := range []string{"/v1/put", "/livez", "/grpc.health.v1.Health/Check"} {
@@ -88,14 +90,16 @@ func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	})
 }
 
-// TestTooManyConnections: those that say nothing, and those that have said nothing for longest, make room; one with a call does not.
+// TestTooManyConnections: those that say nothing, and those that have said nothing for longest,
+// make room; one with a call does not.
 func TestTooManyConnections(t *testing.T) {
 	s := serve(t, func(cfg *Config) { cfg.ConnectionsMax = 10 })
 	dial := func() net.Conn { return s.raw("") }
 	poll, answer := dial(), make(chan int)
 	const body = `{"queues":["a"],"wait":"30s"}`
 	go func() {
-		answer <- request(t, poll, fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
+		answer <- request(t, poll,
+			fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 	}()
 	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
 	first, idle := dial(), dial()
@@ -112,7 +116,8 @@ func TestTooManyConnections(t *testing.T) {
 			t.Errorf("a connection without a call was not closed: %v", err)
 		}
 	}
-	if got := s.send(http.MethodGet, "/metrics", "").body; !strings.Contains(got, "\nbelfry_client_connections_closed_total 44\n") || !strings.Contains(got, "\nbelfry_client_connections 10\n") {
+	if got := s.send(http.MethodGet, "/metrics", "").body; !strings.Contains(got,
+		"\nbelfry_client_connections_closed_total 44\n") || !strings.Contains(got, "\nbelfry_client_connections 10\n") {
 		t.Errorf("not 44 connections were closed for others, that of this call among those, or not 10 are left:\n%s", got)
 	}
 	if got := strings.Count(s.log.String(), "too many connections"); got != 1 {
@@ -124,7 +129,8 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestLeftoverOfABody: a body that no handler wants, and that does not come, keeps neither the answer nor the connection.
+// TestLeftoverOfABody: a body that no handler wants, and that does not come, keeps neither the
+// answer nor the connection.
 func TestLeftoverOfABody(t *testing.T) {
 	s := serve(t, func(cfg *Config) { cfg.Authenticator = newTokenMemory() })
 	for _, path := range []string{"/v1/put", "/livez", "/nothing"} {
@@ -135,7 +141,8 @@ func TestLeftoverOfABody(t *testing.T) {
 	}
 }
 
-// TestBounded: a server that is not a Server bounds its connections alike, however long it has patience with each.
+// TestBounded: a server that is not a Server bounds its connections alike, however long it has
+// patience with each.
 func TestBounded(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

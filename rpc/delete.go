@@ -15,7 +15,8 @@ import (
 // queue without a record has only jobs. The catalog then marks the record, removes the jobs that
 // were put meanwhile, and deletes the record. The mark stops further puts, so the deletion
 // terminates.
-func (s *adminService) DeleteQueue(ctx context.Context, req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
+func (s *adminService) DeleteQueue(ctx context.Context,
+	req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if c.Err != nil {

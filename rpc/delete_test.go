@@ -22,7 +22,8 @@ func (s *served) holders(queue string) (n int) {
 	return n
 }
 
-// TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new birth; and no shard is told of it.
+// TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new birth; and no shard
+// is told of it.
 func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
@@ -31,14 +32,18 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	}
 	s.catalog.mark("wide")
 	_, putErr := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"})
-	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)}})
+	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)},
+	})
 	_, createErr := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})
 	for name, err := range map[string]error{"put": putErr, "update": updateErr, "create": createErr} {
-		if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || f.Field != "queue" {
+		if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED ||
+			f.Field != "queue" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if res, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil || len(res.GetWitnesses()) != 3 {
+	if res, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil ||
+		len(res.GetWitnesses()) != 3 {
 		t.Errorf("%v, %v", res, err)
 	}
 	if _, ok := s.catalog.Queue("wide"); ok || s.holders("wide") != 0 {
@@ -49,7 +54,8 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestALateRepairOpensNothing: a put that was refused because its shard was emptied brings a record only if it still counts.
+// TestALateRepairOpensNothing: a put that was refused because its shard was emptied brings a record
+// only if it still counts.
 func TestALateRepairOpensNothing(t *testing.T) {
 	s := serve(t)
 	config, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{})
@@ -59,7 +65,8 @@ func TestALateRepairOpensNothing(t *testing.T) {
 	put := &fsm.Put{Queue: "wide", Partitions: 3}
 	queues := s.server.handler.queues
 	s.catalog.mark("wide")
-	if _, _, err := queues.Configure(t.Context(), config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
+	if _, _, err := queues.Configure(t.Context(),
+		config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
 		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
 	}
 	if queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {

@@ -12,9 +12,23 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// TestDueHistogram puts jobs into a queue of three partitions and into another one, and reads when they fall due: of each, of both, and in the metrics.
+// putDelayed puts jobs that are due after a delay.
+func putDelayed(t *testing.T, q belfryv1connect.QueueServiceClient, queue string, jobs int, delay time.Duration) {
+	t.Helper()
+	for range jobs {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: queue, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(delay)},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestDueHistogram puts jobs into a queue of three partitions and into another one, and reads when
+// they fall due: of each, of both, and in the metrics.
 func TestDueHistogram(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Registry = prometheus.NewRegistry() })
 	now := time.Now().UTC().Truncate(24 * time.Hour).Add(8*time.Hour + 29*time.Minute + 30*time.Second)
@@ -23,27 +37,22 @@ func TestDueHistogram(t *testing.T) {
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	put := func(queue string, jobs int, delay time.Duration) {
-		t.Helper()
-		for range jobs {
-			if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: queue, When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(delay)}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	const day = 24 * time.Hour
-	for _, delay := range []time.Duration{0, 20 * time.Second, 30 * time.Minute, 59*time.Minute + 29*time.Second, 10 * time.Hour, 20 * day, 40 * day} {
-		put("wide", 4, delay)
+	for _, delay := range []time.Duration{0, 20 * time.Second, 30 * time.Minute, 59*time.Minute + 29*time.Second,
+		10 * time.Hour, 20 * day, 40 * day} {
+		putDelayed(t, q, "wide", 4, delay)
 	}
-	put("other", 1, 30*time.Minute)
+	putDelayed(t, q, "other", 1, 30*time.Minute)
 	slice := func(length, at time.Duration, jobs uint32) *belfryv1.DueSlice {
 		return &belfryv1.DueSlice{Start: timestamppb.New(now.Add(at).Truncate(length)), Jobs: jobs}
 	}
 	want := &belfryv1.DueHistogram{
 		Overdue: 4, NextMinute: 4, NextHour: 12, NextDay: 16, NextMonth: 20, Later: 4,
-		Minutes: []*belfryv1.DueSlice{slice(time.Minute, 0, 4), slice(time.Minute, 30*time.Minute, 4), slice(time.Minute, 59*time.Minute, 4)},
-		Hours:   []*belfryv1.DueSlice{slice(time.Hour, 0, 8), slice(time.Hour, time.Hour, 4), slice(time.Hour, 10*time.Hour, 4)},
-		Days:    []*belfryv1.DueSlice{slice(day, 0, 16), slice(day, 20*day, 4)},
+		Minutes: []*belfryv1.DueSlice{slice(time.Minute, 0, 4), slice(time.Minute, 30*time.Minute, 4),
+			slice(time.Minute, 59*time.Minute, 4)},
+		Hours: []*belfryv1.DueSlice{slice(time.Hour, 0, 8), slice(time.Hour, time.Hour, 4),
+			slice(time.Hour, 10*time.Hour, 4)},
+		Days: []*belfryv1.DueSlice{slice(day, 0, 16), slice(day, 20*day, 4)},
 	}
 	same := func(what string, got *belfryv1.DueHistogram) {
 		t.Helper()
@@ -68,7 +77,8 @@ func TestDueHistogram(t *testing.T) {
 	page := list(&belfryv1.ListQueuesRequest{PageSize: 1})
 	same("the second page", list(&belfryv1.ListQueuesRequest{PageSize: 1, PageToken: page.GetNextPageToken()}).GetDue())
 	both := list(&belfryv1.ListQueuesRequest{})
-	for _, c := range []*uint32{&want.NextHour, &want.NextDay, &want.NextMonth, &want.Minutes[1].Jobs, &want.Hours[0].Jobs, &want.Days[0].Jobs} {
+	for _, c := range []*uint32{&want.NextHour, &want.NextDay, &want.NextMonth, &want.Minutes[1].Jobs, &want.Hours[0].Jobs,
+		&want.Days[0].Jobs} {
 		*c++
 	}
 	same("all queues", both.GetDue())
@@ -77,7 +87,8 @@ func TestDueHistogram(t *testing.T) {
 
 	var sum int
 	for _, line := range strings.Split(s.send("GET", "/metrics", "").body, "\n") {
-		if strings.HasPrefix(line, "belfry_jobs_due{") && strings.Contains(line, `queue="wide"`) && strings.Contains(line, `within="1h"`) {
+		if strings.HasPrefix(line, "belfry_jobs_due{") && strings.Contains(line, `queue="wide"`) &&
+			strings.Contains(line, `within="1h"`) {
 			sum += int(line[len(line)-1] - '0')
 		}
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// farNode is a node whose shards are all elsewhere: each call is a while on its way there, and as long on its way back.
+// farNode is a node whose shards are all elsewhere: each call is a while on its way there, and as
+// long on its way back.
 type farNode struct {
 	*memoryNode
 	oneWay time.Duration
@@ -81,8 +82,12 @@ const (
 // serveFar serves a queue with a partition in each of six shards far away.
 func serveFar(t *testing.T) (*farNode, *queueService) {
 	t.Helper()
-	n, catalog := &farNode{memoryNode: newMemoryNode(farShards), oneWay: farOneWay, leaderless: map[uint32]bool{}}, newMemoryCatalog()
-	s, err := newTestServer(Config{Node: n, Catalog: catalog, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	n, catalog := &farNode{
+		memoryNode: newMemoryNode(farShards), oneWay: farOneWay, leaderless: map[uint32]bool{},
+	}, newMemoryCatalog()
+	s, err := newTestServer(Config{
+		Node: n, Catalog: catalog, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,15 +106,17 @@ func serveFar(t *testing.T) (*farNode, *queueService) {
 // do applies a command to a partition of the queue, where it is.
 func (n *farNode) do(t *testing.T, partition uint32, c fsm.Command) fsm.Result {
 	t.Helper()
-	reply, err := n.memoryNode.Do(t.Context(), node.ShardOf(farQueue, partition, farShards), &fsm.Request{Commands: []fsm.Command{c}})
+	reply, err := n.memoryNode.Do(t.Context(), node.ShardOf(farQueue, partition, farShards),
+		&fsm.Request{Commands: []fsm.Command{c}})
 	if err != nil || reply.Results[0].Code != fsm.OK {
 		t.Fatalf("%v: %+v", err, reply)
 	}
 	return reply.Results[0]
 }
 
-// TestPollOverShardsFarAway: a job that is put while a poll is about to wait is handed out soon, whatever the number of shards: they are asked side by
-// side. One after the other, a poll with a request id was under way for eighteen round trips before it waited.
+// TestPollOverShardsFarAway: a job that is put while a poll is about to wait is handed out soon,
+// whatever the number of shards: they are asked side by side. One after the other, a poll with a
+// request id was under way for eighteen round trips before it waited.
 func TestPollOverShardsFarAway(t *testing.T) {
 	for _, id := range []string{"", "r-1"} {
 		for _, after := range []time.Duration{0, 60 * time.Millisecond, 110 * time.Millisecond, time.Second} {
@@ -121,8 +128,11 @@ func TestPollOverShardsFarAway(t *testing.T) {
 						came = time.Now()
 						n.do(t, 3, &fsm.Put{Queue: farQueue, Partition: 3, Partitions: farShards})
 					})
-					res, err := queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{farQueue}, Wait: durationpb.New(time.Minute), RequestId: id})
-					// Of the three rounds (recall, look, wait) it may have missed two, and its answer is on its way.
+					res, err := queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
+						Queues: []string{farQueue}, Wait: durationpb.New(time.Minute), RequestId: id,
+					})
+					// Of the three rounds (recall, look, wait) it may have missed two, and its answer is on its
+					// way.
 					if late := time.Since(came); err != nil || len(res.GetJobs()) != 1 || late > 6*farOneWay {
 						t.Errorf("after %v: %v, %v", late, res, err)
 					}
@@ -139,13 +149,18 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 		n.leaderless[node.ShardOf(farQueue, 0, farShards)] = true
 		time.AfterFunc(10*time.Second, func() { n.do(t, 3, &fsm.Put{Queue: farQueue, Partition: 3, Partitions: farShards}) })
 		began := time.Now()
-		res, err := queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{farQueue}, Wait: durationpb.New(time.Minute)})
-		if took := time.Since(began); err != nil || len(res.GetJobs()) != 1 || took < 10*time.Second || took > 11*time.Second {
+		res, err := queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
+			Queues: []string{farQueue}, Wait: durationpb.New(time.Minute),
+		})
+		if took := time.Since(began); err != nil || len(res.GetJobs()) != 1 || took < 10*time.Second ||
+			took > 11*time.Second {
 			t.Errorf("after %v: %v, %v", took, res, err)
 		}
 		// Nothing is there, but it cannot be told.
 		for _, wait := range []time.Duration{0, time.Second} {
-			res, err = queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{farQueue}, Wait: durationpb.New(wait)})
+			res, err = queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
+				Queues: []string{farQueue}, Wait: durationpb.New(wait),
+			})
 			if fault.Of(err).Reason != belfryv1.Reason_REASON_NO_LEADER {
 				t.Errorf("with a wait of %v: %v, %v", wait, res, err)
 			}

@@ -13,10 +13,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// PutBatch, AckBatch and Reserve are most of the work of a server of many small jobs. In binary they take
-// the fast path: from the bytes of a request to the bytes of an answer, without a message in between. A
-// request with a rare field takes the slow path, with generated messages. The types here carry the bytes
-// through Connect.
+// PutBatch, AckBatch and Reserve are most of the work of a server of many small jobs. In binary
+// they take the fast path: from the bytes of a request to the bytes of an answer, without a message
+// in between. A request with a rare field takes the slow path, with generated messages. The types
+// here carry the bytes through Connect.
 
 // fastPath holds what the methods with a fast path need besides the service.
 type fastPath struct {
@@ -27,7 +27,8 @@ type fastPath struct {
 
 // fastPathHandlers returns the handlers of the methods that have a fast path, by their procedures.
 func (s *queueService) fastPathHandlers(options []connect.HandlerOption) map[string]http.Handler {
-	const put, ack, reserve = belfryv1connect.QueueServicePutBatchProcedure, belfryv1connect.QueueServiceAckBatchProcedure, belfryv1connect.QueueServiceReserveProcedure
+	const put, ack, reserve = belfryv1connect.QueueServicePutBatchProcedure, belfryv1connect.QueueServiceAckBatchProcedure,
+		belfryv1connect.QueueServiceReserveProcedure
 	memory := s.fastPath.codec.Buffers
 	return map[string]http.Handler{
 		put:     codec.Handler(put, s.PutBatch, s.putBatchBytes, options, memory),

@@ -23,14 +23,19 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// The benchmarks of the methods that a server of many small jobs spends its time in: 100 jobs of 100 bytes in a call, through the whole edge, without a
-// socket, by processor time. With an instant node what is left is the cost of the edge; with a real one, on the disk of the temporary directory, all that there is counts.
+// The benchmarks of the methods that a server of many small jobs spends its time in: 100 jobs of
+// 100 bytes in a call, through the whole edge, without a socket, by processor time. With an instant
+// node what is left is the cost of the edge; with a real one, on the disk of the temporary
+// directory, all that there is counts.
 const benchJobs = 100
 
 // Reserve grants jobs at once that were made beforehand.
 func (n instantNode) Reserve(_ context.Context, shard uint32, req *fsm.Request, _ node.Wait) (node.Reply, error) {
 	w := node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1}
-	return node.Reply{Witness: w, Results: []fsm.Result{{Grants: benchGrants()}}, Jobs: benchReserved(req.Commands[0].(*fsm.Reserve).Queues[0])}, nil
+	return node.Reply{
+		Witness: w, Results: []fsm.Result{{Grants: benchGrants()}},
+		Jobs: benchReserved(req.Commands[0].(*fsm.Reserve).Queues[0]),
+	}, nil
 }
 
 func benchGrants() []fsm.Grant { return []fsm.Grant{{Queue: "bench", Attempt: 1}} }
@@ -41,8 +46,10 @@ func benchReserved(queue string) []fsm.Job {
 	body := bytes.Repeat([]byte("x"), benchJobs*100)
 	for i := range jobs {
 		jobs[i] = fsm.Job{
-			Queue: queue, Serial: 1<<20 + uint64(i), ID: "0-1048576", Generated: true, State: fsm.Reserved, Due: 1e18, FirstDue: 1e18, Created: 1e18,
-			TTR: time.Minute, MaxAttempts: 16, Body: body[i*100 : (i+1)*100], BodyBytes: 100, Attempt: 1, Fence: 1 << 21, Until: 2e18,
+			Queue: queue, Serial: 1<<20 + uint64(i), ID: "0-1048576", Generated: true, State: fsm.Reserved, Due: 1e18,
+			FirstDue: 1e18, Created: 1e18,
+			TTR: time.Minute, MaxAttempts: 16, Body: body[i*100 : (i+1)*100], BodyBytes: 100, Attempt: 1, Fence: 1 << 21,
+			Until: 2e18,
 		}
 	}
 	return jobs
@@ -66,7 +73,9 @@ func binaryRequest(b *testing.B, method string, m proto.Message) (*http.Request,
 // benchServer returns a server over a node.
 func benchServer(b testing.TB, n backend.Node) *Server {
 	b.Helper()
-	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -129,7 +138,9 @@ func BenchmarkAckBatch(b *testing.B) {
 }
 
 func BenchmarkReserveMany(b *testing.B) {
-	req := &belfryv1.ReserveRequest{Queues: []string{"bench"}, MaxJobs: benchJobs, Ttr: durationpb.New(time.Minute), RequestId: "r"}
+	req := &belfryv1.ReserveRequest{
+		Queues: []string{"bench"}, MaxJobs: benchJobs, Ttr: durationpb.New(time.Minute), RequestId: "r",
+	}
 	benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "Reserve", req)
 }
 
@@ -165,9 +176,13 @@ func BenchmarkBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkJobs puts jobs into a real node, takes them and acks them, a batch at a time, and reports the processor time of each of the three.
+// BenchmarkJobs puts jobs into a real node, takes them and acks them, a batch at a time, and
+// reports the processor time of each of the three.
 func BenchmarkJobs(b *testing.B) {
-	n, err := node.Open(b.Context(), node.Config{Dir: b.TempDir(), Shards: 1, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { b.Error(err) }})
+	n, err := node.Open(b.Context(),
+		node.Config{Dir: b.TempDir(), Shards: 1, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) {
+			b.Error(err)
+		}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -180,7 +195,9 @@ func BenchmarkJobs(b *testing.B) {
 	puts := benchPuts(nil)
 	puts.RequestId = "" // else only the first call would do something
 	put, putBody := binaryRequest(b, "PutBatch", puts)
-	reserve, reserveBody := binaryRequest(b, "Reserve", &belfryv1.ReserveRequest{Queues: []string{"bench"}, MaxJobs: benchJobs})
+	reserve, reserveBody := binaryRequest(b, "Reserve", &belfryv1.ReserveRequest{
+		Queues: []string{"bench"}, MaxJobs: benchJobs,
+	})
 	ack, _ := binaryRequest(b, "AckBatch", nil)
 	var spent [3]time.Duration
 	timed := func(phase int, r *http.Request, body []byte) *memoryResponse {
@@ -196,7 +213,8 @@ func BenchmarkJobs(b *testing.B) {
 	for b.Loop() {
 		timed(0, put, putBody)
 		taken, leases := &belfryv1.ReserveResponse{}, &belfryv1.AckBatchRequest{}
-		if err := proto.Unmarshal(timed(1, reserve, reserveBody).body.Bytes(), taken); err != nil || len(taken.GetJobs()) != benchJobs {
+		if err := proto.Unmarshal(timed(1, reserve, reserveBody).body.Bytes(), taken); err != nil ||
+			len(taken.GetJobs()) != benchJobs {
 			b.Fatal(len(taken.GetJobs()), err)
 		}
 		for _, job := range taken.GetJobs() {

@@ -23,7 +23,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// givingUp is a node that gives every second call up, and holds its request for ever, as node.Node may.
+// givingUp is a node that gives every second call up, and holds its request for ever, as node.Node
+// may.
 type givingUp struct {
 	*memoryNode
 	calls   int
@@ -39,7 +40,8 @@ func (n *givingUp) Do(ctx context.Context, shard uint32, req *fsm.Request) (node
 	return node.Reply{}, fmt.Errorf("%w: given up", node.ErrUnknownOutcome)
 }
 
-// TestGivenUpBatchesAreLeftAlone: what a node may still hold of a call that it gave up is not written over by later calls.
+// TestGivenUpBatchesAreLeftAlone: what a node may still hold of a call that it gave up is not
+// written over by later calls.
 func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
 	n := &givingUp{memoryNode: newMemoryNode(1)}
 	s := serve(t, func(cfg *Config) { cfg.Node = n })
@@ -47,8 +49,12 @@ func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
 		puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
 		for k := range 10 {
 			text := strconv.Itoa(i) + "-" + strings.Repeat("x", k)
-			puts.Jobs = append(puts.Jobs, &belfryv1.PutRequest{Queue: "q" + strconv.Itoa(i), Id: "i" + text, Body: &belfryv1.PutRequest_Data{Data: []byte(text)}})
-			acks.Leases = append(acks.Leases, wire.FormatLease(fsm.Ref{Queue: "q" + strconv.Itoa(i), Serial: uint64(k), Fence: uint64(i)}))
+			puts.Jobs = append(puts.Jobs, &belfryv1.PutRequest{
+				Queue: "q" + strconv.Itoa(i), Id: "i" + text, Body: &belfryv1.PutRequest_Data{Data: []byte(text)},
+			})
+			acks.Leases = append(acks.Leases, wire.FormatLease(fsm.Ref{
+				Queue: "q" + strconv.Itoa(i), Serial: uint64(k), Fence: uint64(i),
+			}))
 		}
 		for range 2 {
 			s.postBinary("PutBatch", encode(t, puts))
@@ -70,7 +76,8 @@ func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
 // postBinary calls a method of the queue service with the bytes of a message.
 func (s *served) postBinary(method string, body []byte, header ...string) answered {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/belfry.v1.QueueService/"+method, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/belfry.v1.QueueService/"+method,
+		bytes.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -89,12 +96,15 @@ func (s *served) postBinary(method string, body []byte, header ...string) answer
 	return answered{status: res.StatusCode, header: res.Header, body: string(text)}
 }
 
-// TestUnreadableBytesAreRefusedAsElsewhere: what is no message has the same words, and all else, as in a method of which Connect reads the messages.
+// TestUnreadableBytesAreRefusedAsElsewhere: what is no message has the same words, and all else, as
+// in a method of which Connect reads the messages.
 func TestUnreadableBytesAreRefusedAsElsewhere(t *testing.T) {
 	s := serve(t)
 	for _, body := range [][]byte{{0xff}, {0x0a, 0x05}} {
 		want := s.postBinary("Put", body)
-		for method, request := range map[string]string{"PutBatch": "PutBatchRequest", "AckBatch": "AckBatchRequest", "Reserve": "ReserveRequest"} {
+		for method, request := range map[string]string{
+			"PutBatch": "PutBatchRequest", "AckBatch": "AckBatchRequest", "Reserve": "ReserveRequest",
+		} {
 			for _, header := range [][]string{nil, {requestIDHeader, "r"}} {
 				got := s.postBinary(method, body, header...)
 				if got.status != want.status || !sameRefusal(got.body, want.body, request) {
@@ -105,8 +115,8 @@ func TestUnreadableBytesAreRefusedAsElsewhere(t *testing.T) {
 	}
 }
 
-// sameRefusal compares two errors, of which the second names PutRequest where the first names another type. What protobuf says is not always spelt the same,
-// nor are details in binary.
+// sameRefusal compares two errors, of which the second names PutRequest where the first names
+// another type. What protobuf says is not always spelt the same, nor are details in binary.
 func sameRefusal(got, want, request string) bool {
 	text, _, _ := strings.Cut(strings.ReplaceAll(got, request, "PutRequest"), "proto:")
 	wantText, _, _ := strings.Cut(want, "proto:")
@@ -139,7 +149,8 @@ func TestRequestIDOfHeader(t *testing.T) {
 	if len(ids) != 3 || ids[0] == "" || ids[0] != ids[1] || ids[0] == ids[2] {
 		t.Errorf("the ids of a put, its repeat and another put: %q", ids)
 	}
-	if _, got := put("r", "s"); got.status != http.StatusBadRequest || !strings.Contains(got.body, "requestId: it differs from the header") {
+	if _, got := put("r", "s"); got.status != http.StatusBadRequest ||
+		!strings.Contains(got.body, "requestId: it differs from the header") {
 		t.Errorf("two request ids: %d %s", got.status, got.body)
 	}
 }
@@ -153,7 +164,8 @@ func (panicking) Reserve(context.Context, uint32, *fsm.Request, node.Wait) (node
 	panic("broken")
 }
 
-// TestBytesInEveryProtocol makes the same calls in binary and JSON, by Connect, gRPC and gRPC-Web, and compressed; and a panic is INTERNAL in all of them.
+// TestBytesInEveryProtocol makes the same calls in binary and JSON, by Connect, gRPC and gRPC-Web,
+// and compressed; and a panic is INTERNAL in all of them.
 func TestBytesInEveryProtocol(t *testing.T) {
 	s, broken := serve(t), serve(t, func(cfg *Config) { cfg.Node = panicking{newMemoryNode(3)} })
 	for name, options := range map[string][]connect.ClientOption{
@@ -167,7 +179,8 @@ func TestBytesInEveryProtocol(t *testing.T) {
 				put.Id = "" // else the next protocol would put the same
 			}
 			put, err := c.PutBatch(t.Context(), batch)
-			if err != nil || len(put.GetResults()) != len(batch.GetJobs()) || put.GetResults()[0].GetPut().GetId() == "" || put.GetResults()[1].GetError() == nil {
+			if err != nil || len(put.GetResults()) != len(batch.GetJobs()) || put.GetResults()[0].GetPut().GetId() == "" ||
+				put.GetResults()[1].GetError() == nil {
 				t.Fatal(put, err)
 			}
 			taken, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"orders"}, MaxJobs: 100})
@@ -180,7 +193,8 @@ func TestBytesInEveryProtocol(t *testing.T) {
 			}
 			acked, err := c.AckBatch(t.Context(), acks)
 			good := func(r *belfryv1.AckBatchResult) bool { return r.GetAck().GetWitness().GetIndex() > 0 }
-			if err != nil || len(acked.GetResults()) != len(acks.GetLeases()) || slices.IndexFunc(acked.GetResults(), good) != 1 {
+			if err != nil || len(acked.GetResults()) != len(acks.GetLeases()) ||
+				slices.IndexFunc(acked.GetResults(), good) != 1 {
 				t.Fatal(acked, err)
 			}
 			c = belfryv1connect.NewQueueServiceClient(http.DefaultClient, broken.url, options...)

@@ -9,17 +9,21 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// TestErrorsOfTheLogCarryTheirWitness: where an error was decided, in unary answers and in entries of a batch.
+// TestErrorsOfTheLogCarryTheirWitness: where an error was decided, in unary answers and in entries
+// of a batch.
 func TestErrorsOfTheLogCarryTheirWitness(t *testing.T) {
 	s := serve(t)
 	home := s.queueIn(1, "a")
 	for name, c := range s.clients() {
 		_, err := c.Cancel(t.Context(), &belfryv1.CancelRequest{Queue: home, Id: "x"})
 		f, ok := fault.FromConnect(err)
-		if !ok || f.Witness.GetShard() != 1 || f.Witness.GetTerm() != 2 || f.Witness.GetIndex() == 0 || f.Witness.GetTime().AsTime().IsZero() {
+		if !ok || f.Witness.GetShard() != 1 || f.Witness.GetTerm() != 2 || f.Witness.GetIndex() == 0 ||
+			f.Witness.GetTime().AsTime().IsZero() {
 			t.Errorf("%s: %v: %v", name, err, f.Witness)
 		}
-		res, err := c.AckBatch(t.Context(), &belfryv1.AckBatchRequest{Leases: []string{"x", wire.FormatLease(fsm.Ref{Queue: home}), wire.FormatLease(fsm.Ref{Queue: home})}})
+		res, err := c.AckBatch(t.Context(),
+			&belfryv1.AckBatchRequest{Leases: []string{"x", wire.FormatLease(fsm.Ref{Queue: home}),
+				wire.FormatLease(fsm.Ref{Queue: home})}})
 		if err != nil {
 			t.Fatal(err)
 		}

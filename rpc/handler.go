@@ -165,7 +165,8 @@ func newHandler(cfg Config) (*handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.Registry.Register(metrics.NewNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
+	if err := cfg.Registry.Register(
+		metrics.NewNodeCollector(cfg.Node, cfg.Cluster.VotersWanted, cfg.Version)); err != nil {
 		return nil, fmt.Errorf("registering the node's metrics: %w", err)
 	}
 	if err := cfg.Registry.Register(metrics.NewNamespaceCollector(cfg.Node, cfg.Cluster.Namespaces)); err != nil {
@@ -180,14 +181,20 @@ func newHandler(cfg Config) (*handler, error) {
 		return nil, err
 	}
 	h := &handler{
-		limits: cfg.Limits, authorizer: &auth.Authorizer{Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures}, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
-		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local, localName: cfg.LocalName,
-		routes: map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{}, requestBytes: sizes,
+		limits: cfg.Limits, authorizer: &auth.Authorizer{
+			Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures,
+		}, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
+		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local,
+		localName: cfg.LocalName,
+		routes:    map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
+		requestBytes: sizes,
 	}
 	h.bodies = &inbound.Limiter{Limits: &h.limits, InFlight: &h.bodyBytesInFlight, Observe: sizes.observe}
 	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
 	h.queues = &queueService{
-		Router: shardcall.Router{Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce}, limits: cfg.Limits, now: cfg.Now,
+		Router: shardcall.Router{
+			Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce,
+		}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer,
 	}
 	admin := &adminService{
@@ -196,7 +203,10 @@ func newHandler(cfg Config) (*handler, error) {
 		drain:   h.drain,
 		cluster: cfg.Cluster, logger: cfg.Logger, backups: backups,
 	}
-	h.interceptor, h.buffers = &interceptor{logger: cfg.Logger, traffic: watch, authorizer: h.authorizer, auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures}}, binary.Buffers
+	h.interceptor, h.buffers = &interceptor{
+		logger: cfg.Logger, traffic: watch, authorizer: h.authorizer,
+		auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures},
+	}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(admin, options)
@@ -424,7 +434,9 @@ func (h *handler) recovered(out *reply, r *http.Request, p any) {
 	if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(p)
 	}
-	h.logger.Error("a handler panicked", slog.String("path", fault.Quote([]byte(r.URL.Path))), slog.String("request_id", r.Header.Get(auth.CallIDHeader)), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	h.logger.Error("a handler panicked", slog.String("path", fault.Quote([]byte(r.URL.Path))),
+		slog.String("request_id", r.Header.Get(auth.CallIDHeader)), slog.Any("panic", p),
+		slog.String("stack", string(debug.Stack())))
 	if out.wrote {
 		panic(http.ErrAbortHandler)
 	}

@@ -82,7 +82,8 @@ func (h *health) checks(ctx context.Context) []healthCheck {
 			problem = "CLOCK_AHEAD: shard time is ahead of the wall clock"
 		}
 		if problem == "" && replica != nil && replica.MembersIndex > 0 && len(replica.Voters) < status.MinVoters {
-			problem = fmt.Sprintf("TOO_FEW_VOTERS: it has %d of %d voters, and takes only what makes room", len(replica.Voters), status.MinVoters)
+			problem = fmt.Sprintf("TOO_FEW_VOTERS: it has %d of %d voters, and takes only what makes room", len(replica.Voters),
+				status.MinVoters)
 		}
 		shards = append(shards, h.checkShard(name, problem, replica))
 	}
@@ -237,7 +238,8 @@ func (h *health) unknownCheck(name string, checks []healthCheck) *fault.Error {
 		shards += " to " + backend.ShardGroup(last)
 	}
 	name = fault.Clip(strings.ToValidUTF8(name, "\ufffd"), fault.QuotedBytesMax)
-	return fault.Invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "), shards)
+	return fault.Invalid("exclude", "there is no check %q; the checks here are %s and %s", name, strings.Join(names, ", "),
+		shards)
 }
 
 // writeText answers with plain text.
@@ -252,7 +254,8 @@ func writeText(w http.ResponseWriter, status int, text string) {
 // Check implements grpchealth.Checker.
 func (h *health) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
 	if !slices.Contains(h.services, req.Service) {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("there is no service %q", fault.Clip(req.Service, fault.QuotedBytesMax)))
+		return nil, connect.NewError(connect.CodeNotFound,
+			fmt.Errorf("there is no service %q", fault.Clip(req.Service, fault.QuotedBytesMax)))
 	}
 	for _, c := range h.checks(ctx) {
 		if c.failed() {

@@ -21,7 +21,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/inbound"
 )
 
-// TestAbuseOverGRPC: the errors that Connect makes itself carry their reason in the other protocols too.
+// TestAbuseOverGRPC: the errors that Connect makes itself carry their reason in the other protocols
+// too.
 func TestAbuseOverGRPC(t *testing.T) {
 	s := serve(t)
 	two := h2c(t)
@@ -31,7 +32,8 @@ func TestAbuseOverGRPC(t *testing.T) {
 			message = "\xff\xff"
 		}
 		frame := append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/belfry.v1.QueueService/Put", bytes.NewReader(frame))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/belfry.v1.QueueService/Put",
+			bytes.NewReader(frame))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -56,14 +58,18 @@ func TestAbuseOverGRPC(t *testing.T) {
 		}
 	}
 	for name, c := range s.clients() {
-		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 9<<20)}})
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE || connect.CodeOf(err) != connect.CodeInvalidArgument {
+		_, err := c.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 9<<20)},
+		})
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_TOO_LARGE ||
+			connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: 9 MiB: %v", name, err)
 		}
 	}
 }
 
-// TestBombsTogether sets off many bombs at once: they share the few places where requests are decompressed.
+// TestBombsTogether sets off many bombs at once: they share the few places where requests are
+// decompressed.
 func TestBombsTogether(t *testing.T) {
 	s := serve(t)
 	bomb := zeros(t, 4)
@@ -111,7 +117,8 @@ func (s *served) raw(text string) net.Conn {
 	return conn
 }
 
-// TestSlowSenders sends bodies that do not arrive. Each gets an answer when the time is over, also if it drips.
+// TestSlowSenders sends bodies that do not arrive. Each gets an answer when the time is over, also
+// if it drips.
 func TestSlowSenders(t *testing.T) {
 	s := serve(t, func(c *Config) {
 		c.Limits = check.DefaultLimits()
@@ -124,7 +131,8 @@ func TestSlowSenders(t *testing.T) {
 	} {
 		conn := s.raw(text)
 		answer, err := io.ReadAll(conn)
-		if err != nil || !strings.Contains(string(answer), " 400 ") || !strings.Contains(string(answer), "the body did not arrive within 50ms, which is the limit") {
+		if err != nil || !strings.Contains(string(answer), " 400 ") ||
+			!strings.Contains(string(answer), "the body did not arrive within 50ms, which is the limit") {
 			t.Errorf("%s: %v %s", name, err, answer)
 		}
 	}
@@ -139,7 +147,8 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
-// TestRestOfBodyIsNoRequest: what is left of a body that was refused must not be read as the next request.
+// TestRestOfBodyIsNoRequest: what is left of a body that was refused must not be read as the next
+// request.
 func TestRestOfBodyIsNoRequest(t *testing.T) {
 	s := serve(t)
 	hidden := "POST /v1/put HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n{\"queue\":\"hid\"}\n"
@@ -174,7 +183,8 @@ func TestRestOfBodyIsNoRequest(t *testing.T) {
 	}
 }
 
-// TestSlowBodyDoesNotEndLongPoll: the time for a body ends with the body; the wait of a poll may be longer.
+// TestSlowBodyDoesNotEndLongPoll: the time for a body ends with the body; the wait of a poll may be
+// longer.
 func TestSlowBodyDoesNotEndLongPoll(t *testing.T) {
 	s := serve(t, func(c *Config) {
 		c.Limits = check.DefaultLimits()
@@ -187,7 +197,8 @@ func TestSlowBodyDoesNotEndLongPoll(t *testing.T) {
 	}
 }
 
-// TestHalfOpenConnections: connections that say nothing, or half of a header, do not disturb anybody.
+// TestHalfOpenConnections: connections that say nothing, or half of a header, do not disturb
+// anybody.
 func TestHalfOpenConnections(t *testing.T) {
 	s := serve(t, func(c *Config) {})
 	for i := range 200 {
@@ -201,7 +212,8 @@ func TestHalfOpenConnections(t *testing.T) {
 // TestHugeHeadersAreRefused: the bound on the head of a request holds on both versions of HTTP.
 func TestHugeHeadersAreRefused(t *testing.T) {
 	s := serve(t)
-	if got := s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`, "X-Big", strings.Repeat("x", 80<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge {
+	if got := s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`, "X-Big",
+		strings.Repeat("x", 80<<10)); got.status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }

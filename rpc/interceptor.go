@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// requestIDHeader carries a requestId where the body has no place for it: on raw routes, and for curl.
+// requestIDHeader carries a requestId where the body has no place for it: on raw routes, and for
+// curl.
 const requestIDHeader = "Belfry-Request-Id"
 
 // interceptor is the Connect interceptor of all services. It converts faults to wire errors,
@@ -33,7 +34,10 @@ type interceptor struct {
 // WrapUnary implements connect.Interceptor.
 func (e *interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (res connect.AnyResponse, err error) {
-		c := &auth.Call{Procedure: req.Spec().Procedure, Address: req.Peer().Addr, ID: req.Header().Get(auth.CallIDHeader), Request: req.Any()}
+		c := &auth.Call{
+			Procedure: req.Spec().Procedure, Address: req.Peer().Addr, ID: req.Header().Get(auth.CallIDHeader),
+			Request: req.Any(),
+		}
 		err = e.run(ctx, c, func() (err error) {
 			if id := req.Header().Get(requestIDHeader); id != "" {
 				if err := takeRequestIDOf(req.Any(), id); err != nil {
@@ -73,7 +77,9 @@ func (e *interceptor) run(ctx context.Context, c *auth.Call, call func() error) 
 // WrapStreamingHandler implements connect.Interceptor.
 func (e *interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		c := &auth.Call{Procedure: conn.Spec().Procedure, Address: conn.Peer().Addr, ID: conn.RequestHeader().Get(auth.CallIDHeader)}
+		c := &auth.Call{
+			Procedure: conn.Spec().Procedure, Address: conn.Peer().Addr, ID: conn.RequestHeader().Get(auth.CallIDHeader),
+		}
 		return e.run(ctx, c, func() error { return next(ctx, &firstMessage{conn, c}) })
 	}
 }
@@ -119,14 +125,16 @@ func (e *interceptor) wire(c *auth.Call, err error) error {
 	f := fault.Of(err)
 	e.authorizer.Failures.CountCall(c, f)
 	if f.Reason == belfryv1.Reason_REASON_INTERNAL {
-		e.logger.Error("a call failed inside the server", slog.String("procedure", c.Procedure), slog.String("request_id", c.ID), slog.Any("error", err))
+		e.logger.Error("a call failed inside the server", slog.String("procedure", c.Procedure),
+			slog.String("request_id", c.ID), slog.Any("error", err))
 	}
 	return f.Wire()
 }
 
 // panicked logs a panic and returns the error for the caller.
 func (e *interceptor) panicked(c *auth.Call, p any) error {
-	e.logger.Error("a call panicked", slog.String("procedure", c.Procedure), slog.String("request_id", c.ID), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	e.logger.Error("a call panicked", slog.String("procedure", c.Procedure), slog.String("request_id", c.ID),
+		slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
 	return fault.New(belfryv1.Reason_REASON_INTERNAL).Wire()
 }
 
@@ -173,8 +181,9 @@ type traffic struct{ duration *prometheus.HistogramVec }
 // newTraffic registers the measures.
 func newTraffic(registry prometheus.Registerer) (*traffic, error) {
 	t := &traffic{duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "belfry_rpc_duration_seconds",
-		Help:    "Time from the receipt of a request to its answer, by procedure and Connect code; long polls include their wait.",
+		Name: "belfry_rpc_duration_seconds",
+		Help: "Time from the receipt of a request to its answer, by procedure and Connect code; long polls include " +
+			"their wait.",
 		Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"procedure", "code"})}
 	if err := registry.Register(t.duration); err != nil {

@@ -13,22 +13,25 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// TestGrantsOfSeveralQueuesAreCollected: each job has its own fields and its own queue's defaults, and one that is not held any
-// more is left out.
+// TestGrantsOfSeveralQueuesAreCollected: each job has its own fields and its own queue's defaults,
+// and one that is not held any more is left out.
 func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
 	queues := []string{s.queueIn(1, "a"), s.queueIn(1, "b")}
 	for _, body := range []string{
-		`{"queue":"` + queues[0] + `","text":"first","headers":{"k":"v"},"ttl":"1h","priority":-3}`, `{"queue":"` + queues[0] + `","id":"gone"}`,
-		`{"queue":"` + queues[0] + `","id":"mine","ttr":"7s","maxAttempts":2,"retryDelays":["3s"]}`, `{"queue":"` + queues[1] + `","text":"other"}`,
+		`{"queue":"` + queues[0] + `","text":"first","headers":{"k":"v"},"ttl":"1h","priority":-3}`,
+		`{"queue":"` + queues[0] + `","id":"gone"}`,
+		`{"queue":"` + queues[0] + `","id":"mine","ttr":"7s","maxAttempts":2,"retryDelays":["3s"]}`,
+		`{"queue":"` + queues[1] + `","text":"other"}`,
 	} {
 		if got := s.post("/v1/put", body); got.status != 200 {
 			t.Fatal(got.body)
 		}
 	}
 	for i, ttr := range []string{"2m", "3m"} {
-		if got := s.post("/v1/update-queue", `{"queue":"`+queues[i]+`","settings":{"ttr":"`+ttr+`","retryDelays":["`+ttr+`"]}}`); got.status != 200 {
+		if got := s.post("/v1/update-queue",
+			`{"queue":"`+queues[i]+`","settings":{"ttr":"`+ttr+`","retryDelays":["`+ttr+`"]}}`); got.status != 200 {
 			t.Fatal(got.body)
 		}
 	}
@@ -52,7 +55,8 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	var ttrs []time.Duration
 	for i, job := range wire.Granted(p.jobs) {
 		ref, err := wire.ParseLease(job.GetLease())
-		if want := granted[[]int{0, 2, 3}[i]]; err != nil || ref != wire.Ref(&want) || job.GetFence() != want.Fence || job.GetWitness().GetIndex() != reply.Witness.Index {
+		if want := granted[[]int{0, 2, 3}[i]]; err != nil || ref != wire.Ref(&want) || job.GetFence() != want.Fence ||
+			job.GetWitness().GetIndex() != reply.Witness.Index {
 			t.Errorf("job %d is %v, %v", i, job, err)
 		}
 		got, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: job.GetQueue(), Id: job.GetId()})
@@ -61,7 +65,8 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 		}
 		same := proto.CloneOf(job)
 		same.Lease, same.Witness, same.LeaseSince = "", nil, got.GetJob().GetLeaseSince()
-		if diff := cmp.Diff(got.GetJob(), same, protocmp.Transform(), protocmp.IgnoreFields(&belfryv1.Job{}, "witness")); diff != "" {
+		if diff := cmp.Diff(got.GetJob(), same, protocmp.Transform(),
+			protocmp.IgnoreFields(&belfryv1.Job{}, "witness")); diff != "" {
 			t.Errorf("job %d (-got by Get +handed out):\n%s", i, diff)
 		}
 		ttrs = append(ttrs, job.GetTtr().AsDuration())

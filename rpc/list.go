@@ -18,11 +18,14 @@ import (
 // token says how far each shard was read.
 func (s *queueService) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
 	c := s.checker(ctx, tokens.Consume)
-	query := fsm.ListQuery{Queue: c.Queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.Page("pageSize", req.GetPageSize())}
+	query := fsm.ListQuery{
+		Queue: c.Queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.Page("pageSize", req.GetPageSize()),
+	}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := wire.HeldState(req.GetState())
 		if !ok {
-			c.Fail(fault.Invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s", codec.QuotedEnum(req.GetState())))
+			c.Fail(fault.Invalid("state", "want one of DELAYED, READY, RESERVED, DEAD, not %s",
+				codec.QuotedEnum(req.GetState())))
 		}
 		query.State = held
 	}

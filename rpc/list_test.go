@@ -31,11 +31,15 @@ func TestListQueuesPages(t *testing.T) {
 			want = append(want, name)
 		}
 	}
-	for prefix, want := range map[string][]string{"": want, "b/": want[7:14], "b/q3": want[10:11], "b": want[7:21], "zz": nil, "a/q0": want[:1]} {
+	for prefix, want := range map[string][]string{
+		"": want, "b/": want[7:14], "b/q3": want[10:11], "b": want[7:21], "zz": nil, "a/q0": want[:1],
+	} {
 		for _, size := range []int32{1, 3, 100} {
 			var got []string
 			for token := ""; ; {
-				page, err := a.ListQueues(t.Context(), &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: size, PageToken: token})
+				page, err := a.ListQueues(t.Context(), &belfryv1.ListQueuesRequest{
+					Prefix: prefix, PageSize: size, PageToken: token,
+				})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -65,12 +69,18 @@ func TestListJobsPages(t *testing.T) {
 	start := time.Now().Add(time.Hour).Truncate(time.Second)
 	for i := range 30 {
 		due := timestamppb.New(start.Add(time.Duration(i*7%30) * time.Second))
-		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "job" + strconv.Itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due}, Body: &belfryv1.PutRequest_Text{Text: "body"}}); err != nil {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: "wide", Id: "job" + strconv.Itoa(i), When: &belfryv1.PutRequest_DueAt{DueAt: due},
+			Body: &belfryv1.PutRequest_Text{Text: "body"},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, size := range []int32{1, 4, 30, 1000} {
-		req := &belfryv1.ListRequest{Queue: "wide", PageSize: size, DueAfter: timestamppb.New(start.Add(5 * time.Second)), DueBefore: timestamppb.New(start.Add(25 * time.Second))}
+		req := &belfryv1.ListRequest{
+			Queue: "wide", PageSize: size, DueAfter: timestamppb.New(start.Add(5 * time.Second)),
+			DueBefore: timestamppb.New(start.Add(25 * time.Second)),
+		}
 		next := start.Add(5 * time.Second)
 		for {
 			page, err := q.List(t.Context(), req)
@@ -118,7 +128,9 @@ func TestFiguresAreOfNow(t *testing.T) {
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", Settings: settings}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Minute)}}); err != nil {
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{
+		Queue: "a", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(time.Minute)},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	logged := now
@@ -132,7 +144,8 @@ func TestFiguresAreOfNow(t *testing.T) {
 		t.Fatalf("%v, %v", list, err)
 	}
 	for name, got := range map[string]*belfryv1.Queue{"GetQueue": one.GetQueue(), "ListQueues": list.GetQueues()[0]} {
-		if got.GetOldestReadyAge().AsDuration() != 59*time.Minute || got.GetSettings().GetPaused() || got.GetNextDueAt() != nil || !got.GetAsOf().AsTime().Equal(logged) {
+		if got.GetOldestReadyAge().AsDuration() != 59*time.Minute || got.GetSettings().GetPaused() ||
+			got.GetNextDueAt() != nil || !got.GetAsOf().AsTime().Equal(logged) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -148,7 +161,8 @@ func TestFiguresAreOfNow(t *testing.T) {
 	}
 }
 
-// TestSinceWhenAJobIsHeld: its lease began its length before its end, and no later than the newest reading. Jobs that nobody holds say nothing.
+// TestSinceWhenAJobIsHeld: its lease began its length before its end, and no later than the newest
+// reading. Jobs that nobody holds say nothing.
 func TestSinceWhenAJobIsHeld(t *testing.T) {
 	second := fsm.Time(time.Second)
 	job := fsm.Job{State: fsm.Reserved, Until: 100 * second, LeaseTTR: 30 * time.Second}

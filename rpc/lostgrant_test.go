@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and what the leader of shard 1 answers does not arrive.
+// cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and what the
+// leader of shard 1 answers does not arrive.
 type cutNode struct{ *memoryNode }
 
 func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
@@ -33,19 +34,22 @@ func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, w
 	}
 }
 
-// TestPollThatIsCutOffIsUnknown: a poll over several shards of which one refuses and another does not answer may have been granted jobs there.
+// TestPollThatIsCutOffIsUnknown: a poll over several shards of which one refuses and another does
+// not answer may have been granted jobs there.
 func TestPollThatIsCutOffIsUnknown(t *testing.T) {
 	for _, id := range []string{"", "request"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := newTestServer(Config{
-				Node: &cutNode{newMemoryNode(2)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+				Node: &cutNode{newMemoryNode(2)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+				Registry: prometheus.NewRegistry(),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			names := &served{node: newMemoryNode(2)}
 			request := &belfryv1.ReserveRequest{
-				Queues: []string{names.queueIn(0, "refused"), names.queueIn(1, "silent")}, Wait: durationpb.New(time.Second), RequestId: id,
+				Queues: []string{names.queueIn(0, "refused"), names.queueIn(1, "silent")}, Wait: durationpb.New(time.Second),
+				RequestId: id,
 			}
 			got, err := s.handler.queues.Reserve(t.Context(), request)
 			if f := fault.Of(err); err == nil || f.Outcome() != belfryv1.Outcome_OUTCOME_UNKNOWN {

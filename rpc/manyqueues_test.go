@@ -16,11 +16,15 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// serveFewQueues starts a server with tokens, on a real node with one shard that holds at most so many queues.
+// serveFewQueues starts a server with tokens, on a real node with one shard that holds at most so
+// many queues.
 func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.Node) {
 	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{
-		Dir: t.TempDir(), Shards: 1, Machine: fsm.Config{QueuesMax: queuesMax}, Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { t.Error(err) },
+		Dir: t.TempDir(), Shards: 1, Machine: fsm.Config{QueuesMax: queuesMax}, Logger: slog.New(slog.DiscardHandler),
+		Fatal: func(err error) {
+			t.Error(err)
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -44,8 +48,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment, is refused when he has half of them, one by one, raw and in
-// batches; his queues go on, and his neighbours make theirs.
+// TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment,
+// is refused when he has half of them, one by one, raw and in batches; his queues go on, and his
+// neighbours make theirs.
 func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	t.Parallel()
 	const most = 40
@@ -69,22 +74,28 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 			}
 		}
 		if got.status != 429 || got.header.Get("Retry-After") != "" {
-			t.Errorf("%s: status %d, to be tried again after %q; want 429, and no time", what, got.status, got.header.Get("Retry-After"))
+			t.Errorf("%s: status %d, to be tried again after %q; want 429, and no time", what, got.status,
+				got.header.Get("Retry-After"))
 		}
 	}
-	refused("one too many", put(greedy, "t/more"), `queue \"t/more\" is not made`, `namespace \"t\" has 20 queues`, "20 of 40")
+	refused("one too many", put(greedy, "t/more"), `queue \"t/more\" is not made`, `namespace \"t\" has 20 queues`,
+		"20 of 40")
 	refused("a raw one", s.with(greedy, "POST", "/q/t/more", "x"), "20 of 40")
 	if got := put(greedy, "t/0"); got.status != 200 {
 		t.Errorf("a queue that is there: %d %s", got.status, got.body)
 	}
 	batch := s.with(other, "POST", "/v1/put-batch", `{"jobs":[{"queue":"u/0"},{"queue":"t/more"},{"queue":"u/1"}]}`)
-	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 2 || !strings.Contains(batch.body, "FORBIDDEN") {
+	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 2 ||
+		!strings.Contains(batch.body, "FORBIDDEN") {
 		t.Errorf("a neighbour's batch: %d %s", batch.status, batch.body)
 	}
 	both, _ := keeper.make(t, "put:*")
-	batch = s.with(both, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"v/0"},{"queue":"t/more"},{"queue":"t/0"},{"queue":"plain"}]}`)
-	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 3 || strings.Count(batch.body, `"QUOTA"`) != 1 || strings.Count(batch.body, "t/more") != 1 {
-		t.Errorf("a batch of several namespaces: %d %s; want what would make a queue of the full one refused", batch.status, batch.body)
+	batch = s.with(both, "POST", "/v1/put-batch",
+		`{"requestId":"r","jobs":[{"queue":"v/0"},{"queue":"t/more"},{"queue":"t/0"},{"queue":"plain"}]}`)
+	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 3 ||
+		strings.Count(batch.body, `"QUOTA"`) != 1 || strings.Count(batch.body, "t/more") != 1 {
+		t.Errorf("a batch of several namespaces: %d %s; want what would make a queue of the full one refused", batch.status,
+			batch.body)
 	}
 	if got := s.with(admin, "POST", "/v1/delete-queue", `{"queue":"t/0"}`); got.status != 200 {
 		t.Fatalf("deleting a queue: %d %s", got.status, got.body)
@@ -95,14 +106,16 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 // TestTooManyQueuesFault: it is a QUOTA that time does not mend.
 func TestTooManyQueuesFault(t *testing.T) {
 	f := fault.Of(fmt.Errorf("shard-1: %w", &node.QueuesError{Queue: "q", Used: 5, Free: 3, Max: 8}))
-	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED || f.RetryAfter != 0 ||
-		f.Message != `queue "q" is not made: queues without a namespace, which count as one, are 5 in this shard, and no namespace may have more than are left there for all, 3 of 8; delete some, or ask an admin to` {
+	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED ||
+		f.RetryAfter != 0 ||
+		f.Message != `queue "q" is not made: queues without a namespace, which count as one, are 5 in this shard, `+
+			`and no namespace may have more than are left there for all, 3 of 8; delete some, or ask an admin to` {
 		t.Errorf("%+v", f)
 	}
 }
 
-// TestUnknownQueueIsRefusedAlone: where puts make no queues, one into a queue that does not exist takes no other put of its batch with it, and a repeat of
-// the batch finds what was done.
+// TestUnknownQueueIsRefusedAlone: where puts make no queues, one into a queue that does not exist
+// takes no other put of its batch with it, and a repeat of the batch finds what was done.
 func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 	t.Parallel()
 	s, keeper, n := serveFewQueues(t, 40)
@@ -115,7 +128,8 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 	must(t, n.RefuseNewQueues())
 	var first [3]string // what the first attempt made
 	for attempt := range 2 {
-		got := s.with(token, "POST", "/v1/put-batch", `{"requestId":"r","jobs":[{"queue":"here"},{"queue":"hree"},{"queue":"there"}]}`)
+		got := s.with(token, "POST", "/v1/put-batch",
+			`{"requestId":"r","jobs":[{"queue":"here"},{"queue":"hree"},{"queue":"there"}]}`)
 		var answer struct {
 			Results []struct {
 				Put   struct{ ID string }
@@ -140,7 +154,8 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestRepeatFindsWhatWasDone though the setting by which puts make queues, or a token, changed between the attempts: none of what was put is put again.
+// TestRepeatFindsWhatWasDone though the setting by which puts make queues, or a token, changed
+// between the attempts: none of what was put is put again.
 func TestRepeatFindsWhatWasDone(t *testing.T) {
 	t.Parallel()
 	s, keeper, n := serveFewQueues(t, 40)
@@ -159,7 +174,8 @@ func TestRepeatFindsWhatWasDone(t *testing.T) {
 		`/v1/put {"requestId":"one of a namespace","queue":"n/here"}`,
 		`/v1/put-batch {"requestId":"of one queue","jobs":[{"queue":"here"},{"queue":"here"}]}`,
 		`/v1/put-batch {"requestId":"of one namespace","jobs":[{"queue":"n/here"},{"queue":"n/there"},{"queue":"n/here"}]}`,
-		`/v1/put-batch {"requestId":"of all kinds","jobs":[{"queue":"here"},{"queue":"n/here"},{"queue":"there"},{"queue":"n/there"}]}`,
+		`/v1/put-batch {"requestId":"of all kinds","jobs":[{"queue":"here"},{"queue":"n/here"},` +
+			`{"queue":"there"},{"queue":"n/there"}]}`,
 	} {
 		first := post(token, call)
 		must(t, n.RefuseNewQueues())

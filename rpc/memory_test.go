@@ -24,7 +24,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// memoryNode is a node without Raft and disk: real machines behind the interface that the handlers use.
+// memoryNode is a node without Raft and disk: real machines behind the interface that the handlers
+// use.
 type memoryNode struct {
 	shards []*memoryShard
 	now    func() time.Time
@@ -41,7 +42,8 @@ type memoryNode struct {
 	queueStats map[uint32]map[string]node.QueueStats
 }
 
-// memoryShard is one machine. parked has the channels of those who wait, by their queues; they are closed to wake them.
+// memoryShard is one machine. parked has the channels of those who wait, by their queues; they are
+// closed to wake them.
 type memoryShard struct {
 	mu      sync.RWMutex
 	machine *machine.Machine
@@ -49,7 +51,8 @@ type memoryShard struct {
 	parked  map[string][]chan struct{}
 }
 
-// wake wakes those who wait for a queue that a put names, or everybody after anything else. s.mu is held.
+// wake wakes those who wait for a queue that a put names, or everybody after anything else. s.mu is
+// held.
 func (s *memoryShard) wake(commands []fsm.Command) {
 	for _, c := range commands {
 		put, ok := c.(*fsm.Put)
@@ -93,7 +96,8 @@ func (m *memoryNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index++
-	entry := codec.AppendEntryIn(nil, max(fsm.FirstFormat, m.format), fsm.Time(m.now().UnixNano()), [][]byte{codec.AppendRequest(nil, req)})
+	entry := codec.AppendEntryIn(nil, max(fsm.FirstFormat, m.format), fsm.Time(m.now().UnixNano()),
+		[][]byte{codec.AppendRequest(nil, req)})
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		return node.Reply{}, err
@@ -147,8 +151,8 @@ func (m *memoryNode) reserve(ctx context.Context, shard uint32, req *fsm.Request
 	return reply, nil
 }
 
-// available tells whether a Reserve could get something, and when that may change by time. When it may change otherwise
-// the channel is closed.
+// available tells whether a Reserve could get something, and when that may change by time. When it
+// may change otherwise the channel is closed.
 func (m *memoryNode) available(shard uint32, queues []string, changed chan struct{}) (ready bool, next time.Time) {
 	s := m.shards[shard]
 	s.mu.Lock()
@@ -199,7 +203,8 @@ func (m *memoryNode) Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness,
 // Offers says that every shard may have a job, so that a poll asks all of them.
 func (m *memoryNode) Offers(context.Context, uint32, []string) (bool, error) { return true, nil }
 
-func (m *memoryNode) LockRequest(ctx context.Context, _ uint32, name string, wait time.Duration) (<-chan struct{}, func(), error) {
+func (m *memoryNode) LockRequest(ctx context.Context, _ uint32, name string,
+	wait time.Duration) (<-chan struct{}, func(), error) {
 	return m.locks.Lock(ctx, name, wait)
 }
 
@@ -241,13 +246,15 @@ func (m *memoryNode) Stats() node.Stats {
 	for i := range m.shards {
 		h := node.Histogram{Bounds: []float64{1}, Counts: []uint64{1, 0}, Sum: 1, Count: 1}
 		out.Shards = append(out.Shards, node.ShardStats{
-			Shard: uint32(i), Queues: maps.Clone(m.queueStats[uint32(i)]), EntryCommands: h, EntryBytes: h, ProposeSeconds: h, CommitSeconds: h, ApplySeconds: h, LogSyncSeconds: h, ServerLateSeconds: h, WorkerLateSeconds: h,
+			Shard: uint32(i), Queues: maps.Clone(m.queueStats[uint32(i)]), EntryCommands: h, EntryBytes: h, ProposeSeconds: h,
+			CommitSeconds: h, ApplySeconds: h, LogSyncSeconds: h, ServerLateSeconds: h, WorkerLateSeconds: h,
 		})
 	}
 	return out
 }
 
-// newTestServer is NewServer that adds the cluster of one node if there is none, and connects a memoryCatalog with the node.
+// newTestServer is NewServer that adds the cluster of one node if there is none, and connects a
+// memoryCatalog with the node.
 func newTestServer(cfg Config) (*Server, error) {
 	if cfg.Cluster == nil {
 		cfg.Cluster = &singleNode{node: cfg.Node, address: cfg.Address, version: cfg.Version}

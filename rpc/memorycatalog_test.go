@@ -34,7 +34,8 @@ func newMemoryCatalog() *memoryCatalog {
 	return &memoryCatalog{queues: map[string]backend.QueueConfig{}}
 }
 
-func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
+func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32,
+	settings fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.queues[name]; ok {
@@ -44,7 +45,8 @@ func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions u
 	return c.queues[name], nil
 }
 
-func (c *memoryCatalog) UpdateQueue(_ context.Context, name string, change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+func (c *memoryCatalog) UpdateQueue(_ context.Context, name string,
+	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config, ok := c.queues[name]
@@ -108,10 +110,13 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backen
 		shard := s.Shard(name, p)
 		answers := s.ProposeAll(ctx, shard, "", []fsm.Command{
 			&fsm.Open{Queue: name, Partition: p, Partitions: partitions},
-			&fsm.Configure{Queue: name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone()},
+			&fsm.Configure{
+				Queue: name, Partition: p, Partitions: partitions, Version: config.Version, Settings: config.Settings.Clone(),
+			},
 		})
 		if f := answers[1].Fault; f != nil {
-			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED && f.Code() != fault.New(belfryv1.Reason_REASON_NO_LEADER).Code() {
+			if f.Outcome() == belfryv1.Outcome_OUTCOME_NOT_APPLIED &&
+				f.Code() != fault.New(belfryv1.Reason_REASON_NO_LEADER).Code() {
 				return backend.Reconciled{}, f
 			}
 			done.Pending, err = append(done.Pending, shard), errors.Join(err, f)
@@ -119,7 +124,8 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backen
 		}
 		w := answers[1].Witness()
 		done.Witnesses = append(done.Witnesses, node.Witness{
-			Shard: w.GetShard(), Term: w.GetTerm(), Index: w.GetIndex(), Entry: w.GetEntry(), Time: fsm.Time(w.GetTime().AsTime().UnixNano()),
+			Shard: w.GetShard(), Term: w.GetTerm(), Index: w.GetIndex(), Entry: w.GetEntry(),
+			Time: fsm.Time(w.GetTime().AsTime().UnixNano()),
 		})
 	}
 	if len(done.Witnesses) > 0 {

@@ -37,7 +37,8 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`belfry_rpc_duration_seconds_count{code="ok",procedure="/belfry.v1.QueueService/Put"} 2`,
 		`belfry_rpc_duration_seconds_count{code="invalid_argument",procedure="/belfry.v1.QueueService/Put"} 1`,
-		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`, `belfry_disk_free_bytes`, `belfry_peer_changed_total 0`,
+		`queue="a",shard="`, `state="delayed"} 1`, `state="ready"} 1`, `belfry_shard_leading{shard="2"} 1`,
+		`belfry_disk_free_bytes`, `belfry_peer_changed_total 0`,
 		`belfry_node_info{cluster_id="c1",node="n1"} 1`,
 	} {
 		if !strings.Contains(got.body, want) {
@@ -60,7 +61,8 @@ func (n inodesNode) Status() node.Status {
 
 // TestInodesAreMeasured where there is a fixed number of them.
 func TestInodesAreMeasured(t *testing.T) {
-	if page := scrape(t, inodesNode{newMemoryNode(1)}, 0); !strings.Contains(page, "belfry_disk_free_inodes 900\n") || !strings.Contains(page, "belfry_disk_low_water_inodes 1024\n") {
+	if page := scrape(t, inodesNode{newMemoryNode(1)}, 0); !strings.Contains(page, "belfry_disk_free_inodes 900\n") ||
+		!strings.Contains(page, "belfry_disk_low_water_inodes 1024\n") {
 		t.Errorf("the page has:\n%s", page)
 	}
 	if page := scrape(t, newMemoryNode(1), 0); strings.Contains(page, "inodes") {
@@ -71,13 +73,17 @@ func TestInodesAreMeasured(t *testing.T) {
 // scrape returns the page of metrics of a node of which so many queues have series of their own.
 func scrape(t *testing.T, n backend.Node, queuesMax int) string {
 	t.Helper()
-	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax})
+	server, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+		Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := httptest.NewRecorder()
 	server.Handler().ServeHTTP(out, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", nil))
-	if problems, err := promlint.New(bytes.NewReader(out.Body.Bytes())).Lint(); err != nil || len(problems) > 0 || out.Code != http.StatusOK {
+	if problems, err := promlint.New(bytes.NewReader(out.Body.Bytes())).Lint(); err != nil || len(problems) > 0 ||
+		out.Code != http.StatusOK {
 		t.Errorf("%d, %v, %v", out.Code, problems, err)
 	}
 	return out.Body.String()
@@ -108,23 +114,28 @@ func expectMetrics(t *testing.T, page, want string) {
 	}
 }
 
-// addQueues puts so many jobs into each queue, all of them due in an hour, at a time of its own for each queue.
+// addQueues puts so many jobs into each queue, all of them due in an hour, at a time of its own for
+// each queue.
 func (m *memoryNode) addQueues(t testing.TB, jobs int, queues ...string) {
 	t.Helper()
 	for i, queue := range queues {
 		s := m.shards[i%len(m.shards)]
 		var requests [][]byte
 		for range jobs {
-			requests = append(requests, codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour}}}))
+			requests = append(requests, codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{
+				Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour,
+			}}}))
 		}
 		s.index++
-		if _, err := s.machine.Apply(s.index, codec.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
+		if _, err := s.machine.Apply(s.index,
+			codec.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// TestMetricsOfManyQueuesAreBounded: queues beyond the bound of the node share series, one for each shard; the oldest keep theirs.
+// TestMetricsOfManyQueuesAreBounded: queues beyond the bound of the node share series, one for each
+// shard; the oldest keep theirs.
 func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
 	n := newMemoryNode(2)
 	n.addQueues(t, 1, "z", "y", "x", "w", "b", "a")
@@ -132,8 +143,14 @@ func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
 	n.addQueues(t, 1, "_other") // a name that a queue may have
 	late := node.Histogram{Bounds: []float64{.5}, Counts: []uint64{2, 1}, Sum: 3, Count: 3}
 	n.queueStats = map[uint32]map[string]node.QueueStats{
-		0: {"b": {LatenessSeconds: late, Waiting: 1}, "a": {LatenessSeconds: late, Waiting: 2}, "never made": {Waiting: 4}, node.OtherQueues: {LatenessSeconds: late}},
-		1: {"y": {LatenessSeconds: late, Waiting: 8}, "w": {JobSeconds: late, Attempts: late}, "never made": {JobSeconds: late, Attempts: late}},
+		0: {
+			"b": {LatenessSeconds: late, Waiting: 1}, "a": {LatenessSeconds: late, Waiting: 2}, "never made": {Waiting: 4},
+			node.OtherQueues: {LatenessSeconds: late},
+		},
+		1: {
+			"y": {LatenessSeconds: late, Waiting: 8}, "w": {JobSeconds: late, Attempts: late},
+			"never made": {JobSeconds: late, Attempts: late},
+		},
 	}
 	expectMetrics(t, scrape(t, n, 3), `belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="0.5"} 2
 belfry_delivery_lateness_seconds_bucket{queue="y",shard="1",le="+Inf"} 3
@@ -202,7 +219,11 @@ func (n *statsNode) Stats() node.Stats {
 func TestMetricsOfPeers(t *testing.T) {
 	n := &statsNode{
 		memoryNode: newMemoryNode(1), clocks: []clock.PeerOffset{{Server: "n2.0a", Ahead: -time.Second}},
-		followers: []node.FollowerStats{{Server: "n2.0a", Lag: 7, Heard: time.UnixMilli(1500)}, {Server: "n3.0b", Lag: 8}, {Server: "n3.0c", Lag: 9}},
+		followers: []node.FollowerStats{
+			{Server: "n2.0a", Lag: 7, Heard: time.UnixMilli(1500)},
+			{Server: "n3.0b", Lag: 8},
+			{Server: "n3.0c", Lag: 9},
+		},
 	}
 	expectMetrics(t, scrape(t, n, 1), `belfry_clock_offset_seconds{peer="n2"} -1
 belfry_shard_follower_heard_timestamp_seconds{peer="n2",shard="0"} 1.5
@@ -228,7 +249,8 @@ func TestMetricsOfMemory(t *testing.T) {
 	}
 }
 
-// TestMetricsOfSnapshots: a start finds when the newest one was written, and not how long it took; nothing is said of what never was.
+// TestMetricsOfSnapshots: a start finds when the newest one was written, and not how long it took;
+// nothing is said of what never was.
 func TestMetricsOfSnapshots(t *testing.T) {
 	found := node.SnapshotStats{Index: 9, Bytes: 7, At: time.UnixMilli(1500)}
 	taken := found
@@ -240,11 +262,13 @@ func TestMetricsOfSnapshots(t *testing.T) {
 	}{
 		{"none", node.SnapshotStats{}, ""},
 		{"one that the start found", found, "belfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
-		{"one that was taken", taken, "belfry_shard_snapshot_duration_seconds{shard=\"0\"} 2\nbelfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
+		{"one that was taken", taken,
+			"belfry_shard_snapshot_duration_seconds{shard=\"0\"} 2\nbelfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
 	} {
 		var got strings.Builder
 		for line := range strings.Lines(scrape(t, &statsNode{memoryNode: newMemoryNode(1), snapshot: tt.snapshot}, 1)) {
-			if strings.HasPrefix(line, "belfry_shard_snapshot_timestamp") || strings.HasPrefix(line, "belfry_shard_snapshot_duration") {
+			if strings.HasPrefix(line, "belfry_shard_snapshot_timestamp") ||
+				strings.HasPrefix(line, "belfry_shard_snapshot_duration") {
 				got.WriteString(line)
 			}
 		}
@@ -257,7 +281,8 @@ func TestMetricsOfSnapshots(t *testing.T) {
 func TestMetricsOfTheBuild(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry, c.Version = registry, "v1.2.3" })
-	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, `belfry_build_info{goversion="go1.`) || !strings.Contains(got, `version="v1.2.3"} 1`) {
+	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, `belfry_build_info{goversion="go1.`) ||
+		!strings.Contains(got, `version="v1.2.3"} 1`) {
 		t.Error("the version is not in the metrics")
 	}
 }
@@ -286,7 +311,9 @@ func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
 func TestMetricsPacked(t *testing.T) {
 	n, registry := newMemoryNode(1), prometheus.NewRegistry()
 	n.addQueues(t, 1, "orders")
-	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry})
+	server, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -303,10 +330,12 @@ func TestMetricsPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	page, err := io.ReadAll(unpacked)
-	if err != nil || out.Header().Get("Content-Encoding") != "gzip" || !strings.HasPrefix(out.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
+	if err != nil || out.Header().Get("Content-Encoding") != "gzip" ||
+		!strings.HasPrefix(out.Header().Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%v, %v", out.Header(), err)
 	}
-	for _, want := range []string{"belfry_shard_leading{", `belfry_jobs{queue="orders",shard="0",state="delayed"} 1`, `belfry_queue_waiting_reservers{queue="orders",shard="0"} 0`} {
+	for _, want := range []string{"belfry_shard_leading{", `belfry_jobs{queue="orders",shard="0",state="delayed"} 1`,
+		`belfry_queue_waiting_reservers{queue="orders",shard="0"} 0`} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("%s is not in it", want)
 		}
@@ -314,18 +343,22 @@ func TestMetricsPacked(t *testing.T) {
 	if err := registry.Register(brokenCollector{}); err != nil {
 		t.Fatal(err)
 	}
-	if out := ask(); out.Code != http.StatusInternalServerError || out.Header().Get("Content-Encoding") != "" || !strings.Contains(out.Body.String(), "unexpected EOF") || strings.Contains(out.Body.String(), "belfry_jobs") {
+	if out := ask(); out.Code != http.StatusInternalServerError || out.Header().Get("Content-Encoding") != "" ||
+		!strings.Contains(out.Body.String(), "unexpected EOF") || strings.Contains(out.Body.String(), "belfry_jobs") {
 		t.Errorf("%d %v %.200q", out.Code, out.Header(), out.Body)
 	}
 }
 
-// BenchmarkMetrics is one scrape, as Prometheus makes it, of a node with 1,000 queues and 1,000,000 jobs, of which all is measured.
+// BenchmarkMetrics is one scrape, as Prometheus makes it, of a node with 1,000 queues and 1,000,000
+// jobs, of which all is measured.
 func BenchmarkMetrics(b *testing.B) {
 	const shards, queues, jobs = 6, 1000, 1000
 	n := newMemoryNode(shards)
 	n.now = func() time.Time { return time.Unix(queues, 0) } // all were put, and few are due
 	n.queueStats = map[uint32]map[string]node.QueueStats{}
-	late := node.Histogram{Bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}, Counts: make([]uint64, 12), Count: 1}
+	late := node.Histogram{
+		Bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}, Counts: make([]uint64, 12), Count: 1,
+	}
 	took := node.Histogram{Bounds: []float64{.1, 1, 10, 60, 600, 3600, 86400, 604800}, Counts: make([]uint64, 9), Count: 1}
 	attempts := node.Histogram{Bounds: []float64{1, 2, 3, 5, 16}, Counts: make([]uint64, 6), Count: 1}
 	var names []string
@@ -338,7 +371,9 @@ func BenchmarkMetrics(b *testing.B) {
 		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late, JobSeconds: took, Attempts: attempts}
 	}
 	n.addQueues(b, jobs, names...)
-	server, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	server, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -16,7 +16,9 @@ func (v *clusterView) raiseable(least int) *fault.Error {
 	for i := range v.shards {
 		g := &v.shards[i]
 		if have := len(g.Voters); have < least {
-			return fault.Invalid("minVoters", "have %d, and shard %d has %d voter%s, so that it would take no puts any more: raise it when the shards have their voters", least, g.Shard, have, plural(have))
+			return fault.Invalid("minVoters",
+				"have %d, and shard %d has %d voter%s, so that it would take no puts any more: raise it when the shards have "+
+					"their voters", least, g.Shard, have, plural(have))
 		}
 	}
 	return nil
@@ -40,7 +42,8 @@ func (v *clusterView) short() (shards []string) {
 	return shards
 }
 
-// tooFewVoters says which shards refuse mutations because they have too few voters; empty if none does.
+// tooFewVoters says which shards refuse mutations because they have too few voters; empty if none
+// does.
 func (v *clusterView) tooFewVoters() string {
 	shards := v.short()
 	if len(shards) == 0 {
@@ -50,7 +53,8 @@ func (v *clusterView) tooFewVoters() string {
 		fault.ReasonName(belfryv1.Reason_REASON_TOO_FEW_VOTERS), v.settings.MinVoters, shardList(shards))
 }
 
-// advice returns what would make the cluster safer, for people: min-voters could be a majority of the voters, once three nodes are there to be them.
+// advice returns what would make the cluster safer, for people: min-voters could be a majority of
+// the voters, once three nodes are there to be them.
 func (v *clusterView) advice() (all []string) {
 	const nodesMin = 3
 	there := 0
@@ -62,7 +66,9 @@ func (v *clusterView) advice() (all []string) {
 	safe := min(v.factor, there)/2 + 1
 	short := slices.ContainsFunc(v.shards, func(g groupView) bool { return len(g.Voters) < safe })
 	if there >= nodesMin && v.settings.MinVoters > 0 && v.settings.MinVoters < safe && !short {
-		all = append(all, fmt.Sprintf("min-voters is %d: shards take puts even with that many copies; 'belfry cluster settings --min-voters %d' has them wait for a majority of their voters",
+		all = append(all, fmt.Sprintf(
+			"min-voters is %d: shards take puts even with that many copies; 'belfry cluster settings --min-voters %d' has "+
+				"them wait for a majority of their voters",
 			v.settings.MinVoters, safe))
 	}
 	return all

@@ -11,7 +11,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// TestMinVotersInStatus: a shard with fewer voters than it must have is a problem, and what could be raised is an advice and no problem.
+// TestMinVotersInStatus: a shard with fewer voters than it must have is a problem, and what could
+// be raised is an advice and no problem.
 func TestMinVotersInStatus(t *testing.T) {
 	const advice = "'belfry cluster settings --min-voters 2'"
 	for _, tt := range []struct {
@@ -22,7 +23,11 @@ func TestMinVotersInStatus(t *testing.T) {
 		{"three nodes", func(*fakeCluster) {}, "", advice},
 		{"raised", func(f *fakeCluster) { f.minVoters = 2 }, "", ""},
 		{"two nodes answer", func(f *fakeCluster) { f.silence(3) }, "", ""},
-		{"one voter", func(f *fakeCluster) { f.minVoters = 2; f.leave(2); f.leave(3) }, "TOO_FEW_VOTERS with fewer than the 2 voters that min-voters asks for", ""},
+		{"one voter", func(f *fakeCluster) {
+			f.minVoters = 2
+			f.leave(2)
+			f.leave(3)
+		}, "TOO_FEW_VOTERS with fewer than the 2 voters that min-voters asks for", ""},
 		{"one voter, and none is asked for", func(f *fakeCluster) { f.leave(2); f.leave(3) }, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -46,21 +51,24 @@ func TestMinVotersInStatus(t *testing.T) {
 	}
 }
 
-// TestTooFewVotersOnTheWire: who is refused hears how many voters there are and must be, and may try again.
+// TestTooFewVotersOnTheWire: who is refused hears how many voters there are and must be, and may
+// try again.
 func TestTooFewVotersOnTheWire(t *testing.T) {
 	s := serve(t)
 	s.node.fail = func(uint32) error { return &node.VotersError{Have: 1, Want: 2} }
 	q, _ := s.bothClients()
 	_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
 	f, ok := fault.FromConnect(err)
-	if !ok || f.Reason != belfryv1.Reason_REASON_TOO_FEW_VOTERS || f.RetryAfter == 0 || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+	if !ok || f.Reason != belfryv1.Reason_REASON_TOO_FEW_VOTERS || f.RetryAfter == 0 ||
+		f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 		t.Fatalf("%v, %+v", err, f)
 	}
 	if !strings.Contains(f.Message, "1 of the 2 voters") {
 		t.Errorf("the message is %q", f.Message)
 	}
 	got := s.post("/v1/put", `{"queue":"q","text":"x"}`)
-	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `"have":"1"`) || !strings.Contains(got.body, `"want":"2"`) {
+	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, `"have":"1"`) ||
+		!strings.Contains(got.body, `"want":"2"`) {
 		t.Errorf("%+v", got)
 	}
 }

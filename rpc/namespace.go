@@ -18,7 +18,8 @@ const (
 )
 
 // SetNamespace implements AdminService.
-func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
+func (s *adminService) SetNamespace(ctx context.Context,
+	req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	c.RequestID(req.GetRequestId())
@@ -45,7 +46,8 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 		}
 	}
 	if set == ([node.Limits]bool{}) {
-		c.Fail(fault.Invalid("maxJobs", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
+		c.Fail(fault.Invalid("maxJobs",
+			"nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond or several of them"))
 	}
 	if c.Err != nil {
 		return nil, c.Err
@@ -60,13 +62,15 @@ func (s *adminService) SetNamespace(ctx context.Context, req *belfryv1.SetNamesp
 // wireNamespace converts a quota.
 func wireNamespace(n *backend.Namespace) *belfryv1.Namespace {
 	return &belfryv1.Namespace{
-		Name: n.Name, MaxJobs: n.Quota[node.JobsLimit], MaxBytes: n.Quota[node.BytesLimit], MaxInFlight: n.Quota[node.LeasesLimit],
+		Name: n.Name, MaxJobs: n.Quota[node.JobsLimit], MaxBytes: n.Quota[node.BytesLimit],
+		MaxInFlight:   n.Quota[node.LeasesLimit],
 		PutsPerSecond: n.Quota[node.PutRate] / 1000, PendingShards: n.Pending,
 	}
 }
 
 // GetNamespace implements AdminService.
-func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
+func (s *adminService) GetNamespace(ctx context.Context,
+	req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	if c.Err != nil {
@@ -98,7 +102,8 @@ func (s *adminService) GetNamespace(ctx context.Context, req *belfryv1.GetNamesp
 }
 
 // ListNamespaces implements AdminService.
-func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
+func (s *adminService) ListNamespaces(context.Context,
+	*belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
 	out := &belfryv1.ListNamespacesResponse{}
 	for _, n := range s.cluster.Namespaces() {
 		out.Namespaces = append(out.Namespaces, wireNamespace(&n))
@@ -107,7 +112,8 @@ func (s *adminService) ListNamespaces(context.Context, *belfryv1.ListNamespacesR
 }
 
 // DeleteNamespace implements AdminService.
-func (s *adminService) DeleteNamespace(ctx context.Context, req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
+func (s *adminService) DeleteNamespace(ctx context.Context,
+	req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
 	c.RequestID(req.GetRequestId())

@@ -21,7 +21,8 @@ type fakeQuotas struct {
 
 func (f *fakeQuotas) Namespaces() []backend.Namespace { return f.all }
 
-func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limits]bool, quota node.Amounts) (backend.Namespace, error) {
+func (f *fakeQuotas) SetNamespace(_ context.Context, name string, set [node.Limits]bool,
+	quota node.Amounts) (backend.Namespace, error) {
 	f.asked = append(f.asked, fmt.Sprintf("set %s %v %v", name, set, quota))
 	return backend.Namespace{Name: name, Quota: quota, Pending: []uint32{2}}, nil
 }
@@ -41,7 +42,8 @@ func (f *fakeQuotas) RemoveNamespace(_ context.Context, name string) (bool, erro
 func TestNamespaces(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	for _, tt := range []struct{ method, body, did, want string }{
-		{"set-namespace", `{"name":"a","maxJobs":10,"maxBytes":20,"maxInFlight":30,"putsPerSecond":40}`, "set a [true true true true] [10 20 30 40000]", `"pendingShards":[2]`},
+		{"set-namespace", `{"name":"a","maxJobs":10,"maxBytes":20,"maxInFlight":30,"putsPerSecond":40}`,
+			"set a [true true true true] [10 20 30 40000]", `"pendingShards":[2]`},
 		{"set-namespace", `{"name":"a","maxJobs":"0"}`, "set a [true false false false] [0 0 0 0]", `"maxJobs":"0"`},
 		{"set-namespace", `{"name":"a"}`, "", "nothing is to be changed: name maxJobs, maxBytes, maxInFlight, putsPerSecond"},
 		{"set-namespace", `{"maxJobs":1}`, "", "name: a namespace is required"},
@@ -49,8 +51,10 @@ func TestNamespaces(t *testing.T) {
 		{"set-namespace", `{"name":"..","maxJobs":1}`, "", "name: want"},
 		{"set-namespace", `{"name":"a b","maxJobs":1}`, "", "name: only letters"},
 		{"set-namespace", `{"name":"` + long + `","maxJobs":1}`, "", "name: 300 bytes; the limit is 255"},
-		{"set-namespace", `{"name":"a","putsPerSecond":1000000001}`, "", "putsPerSecond: have 1000000001, at most 1000000000"},
-		{"set-namespace", `{"name":"a","maxBytes":"1152921504606846977"}`, "", "maxBytes: have 1152921504606846977, at most 1152921504606846976"},
+		{"set-namespace", `{"name":"a","putsPerSecond":1000000001}`, "",
+			"putsPerSecond: have 1000000001, at most 1000000000"},
+		{"set-namespace", `{"name":"a","maxBytes":"1152921504606846977"}`, "",
+			"maxBytes: have 1152921504606846977, at most 1152921504606846976"},
 		{"set-namespace", `{"name":"a","maxJobs":1,"requestId":"` + long + `"}`, "", "requestId"},
 		{"list-namespaces", `{}`, "", `{"namespaces":[{"name":"held","maxJobs":"5"`},
 		{"get-namespace", `{"name":"held"}`, "", `"maxJobs":"5"`},
@@ -61,7 +65,9 @@ func TestNamespaces(t *testing.T) {
 		{"delete-namespace", `{"name":"/"}`, "", "name: want the part"},
 	} {
 		t.Run(tt.method+tt.body[:min(len(tt.body), 40)], func(t *testing.T) {
-			f := &fakeQuotas{fakeCluster: &fakeCluster{}, all: []backend.Namespace{{Name: "held", Quota: node.Amounts{node.JobsLimit: 5}}}}
+			f := &fakeQuotas{
+				fakeCluster: &fakeCluster{}, all: []backend.Namespace{{Name: "held", Quota: node.Amounts{node.JobsLimit: 5}}},
+			}
 			s := serve(t, func(c *Config) { c.Cluster = f })
 			got := s.post("/v1/"+tt.method, tt.body)
 			if !strings.Contains(got.body, tt.want) {
@@ -74,8 +80,9 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestRequestIDsOfNamespaces makes the same calls with the same request ids for two namespaces, in one shard: what one did
-// is neither the answer to the other nor in its way, and each may repeat its own.
+// TestRequestIDsOfNamespaces makes the same calls with the same request ids for two namespaces, in
+// one shard: what one did is neither the answer to the other nor in its way, and each may repeat
+// its own.
 func TestRequestIDsOfNamespaces(t *testing.T) {
 	s := benchServer(t, newMemoryNode(1)).handler.queues
 	leases := map[string]string{}
@@ -85,8 +92,11 @@ func TestRequestIDsOfNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a put into %s: %v", queue, err)
 			}
-			got, err := s.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{queue}, MaxJobs: 1, RequestId: "reserve"})
-			if err != nil || len(got.GetJobs()) != 1 || got.GetJobs()[0].GetId() != put.GetId() || got.GetJobs()[0].GetQueue() != queue {
+			got, err := s.Reserve(t.Context(), &belfryv1.ReserveRequest{
+				Queues: []string{queue}, MaxJobs: 1, RequestId: "reserve",
+			})
+			if err != nil || len(got.GetJobs()) != 1 || got.GetJobs()[0].GetId() != put.GetId() ||
+				got.GetJobs()[0].GetQueue() != queue {
 				t.Fatalf("a reserve from %s has %v, %v; want %s", queue, got, err, put.GetId())
 			}
 			leases[queue] = got.GetJobs()[0].GetLease()
@@ -100,13 +110,17 @@ func TestRequestIDsOfNamespaces(t *testing.T) {
 }
 
 func TestQuotaFault(t *testing.T) {
-	err := fmt.Errorf("shard-1: %w", &node.QuotaError{Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, Share: 4, Wait: 3})
+	err := fmt.Errorf("shard-1: %w", &node.QuotaError{
+		Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, Share: 4, Wait: 3,
+	})
 	f := fault.Of(err)
-	if f.RetryAfter != 3 || fault.ReasonName(f.Reason) != "QUOTA" || f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
+	if f.RetryAfter != 3 || fault.ReasonName(f.Reason) != "QUOTA" ||
+		f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
 		t.Errorf("%+v", f)
 	}
 	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, Share: 500})
-	if fault.ReasonName(f.Reason) != "RATE_LIMITED" || !strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
+	if fault.ReasonName(f.Reason) != "RATE_LIMITED" ||
+		!strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
 		t.Errorf("%+v", f)
 	}
 }

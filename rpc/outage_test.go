@@ -38,7 +38,9 @@ func (n *failingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reques
 // newOutage returns a service over a node of two shards that fails.
 func newOutage(t *testing.T, n *failingNode) *twoShardPoll {
 	t.Helper()
-	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,22 +48,26 @@ func newOutage(t *testing.T, n *failingNode) *twoShardPoll {
 	return &twoShardPoll{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), fast: names.queueIn(0, "quick")}
 }
 
-// TestUnknownOutcomeOfOneShardIsThePolls: that another shard did nothing does not make the call one that was not applied.
+// TestUnknownOutcomeOfOneShardIsThePolls: that another shard did nothing does not make the call one
+// that was not applied.
 func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 	for unknown := range uint32(2) {
 		t.Run(fmt.Sprintf("shard %d", unknown), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newOutage(t, &failingNode{newMemoryNode(2), func(_ context.Context, shard uint32, _ *fsm.Request, wait node.Wait) (*node.Reply, error) {
-					if wait.For == 0 {
-						return nil, nil
-					}
-					<-time.After(time.Duration(shard) * time.Millisecond)
-					if shard == unknown {
-						return nil, node.ErrUnknownOutcome
-					}
-					return nil, node.ErrTooLarge
-				}})
-				_, err := c.queues.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.slow, c.fast}, Wait: durationpb.New(time.Minute)})
+				c := newOutage(t, &failingNode{newMemoryNode(2),
+					func(_ context.Context, shard uint32, _ *fsm.Request, wait node.Wait) (*node.Reply, error) {
+						if wait.For == 0 {
+							return nil, nil
+						}
+						<-time.After(time.Duration(shard) * time.Millisecond)
+						if shard == unknown {
+							return nil, node.ErrUnknownOutcome
+						}
+						return nil, node.ErrTooLarge
+					}})
+				_, err := c.queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
+					Queues: []string{c.slow, c.fast}, Wait: durationpb.New(time.Minute),
+				})
 				if f := fault.Of(err); f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || *f.Shard != unknown {
 					t.Errorf("the poll ended with %v", err)
 				}
@@ -70,8 +76,8 @@ func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 	}
 }
 
-// TestDrainTellsWhatIsUnderWay: the answer to a poll whose reservation is being logged when the server begins to stop is what
-// becomes of that, never an empty answer in its place.
+// TestDrainTellsWhatIsUnderWay: the answer to a poll whose reservation is being logged when the
+// server begins to stop is what becomes of that, never an empty answer in its place.
 func TestDrainTellsWhatIsUnderWay(t *testing.T) {
 	for _, shards := range []int{1, 2} {
 		for _, wait := range []time.Duration{0, time.Minute} {
@@ -84,25 +90,29 @@ func TestDrainTellsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// drainUnderWay drains while a reservation in shard 0 is under way, which has an outcome a second later.
+// drainUnderWay drains while a reservation in shard 0 is under way, which has an outcome a second
+// later.
 func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) {
 	m := newMemoryNode(2)
-	c := newOutage(t, &failingNode{m, func(ctx context.Context, shard uint32, req *fsm.Request, w node.Wait) (*node.Reply, error) {
-		if shard != 0 || w.For != wait {
-			return nil, nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil, node.ErrUnknownOutcome
-		case <-time.After(time.Second):
-		}
-		if outcome != nil {
-			return nil, outcome
-		}
-		reply, err := m.Reserve(ctx, shard, req, node.Wait{})
-		return &reply, err
-	}})
-	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}[:shards], Wait: durationpb.New(wait)})
+	c := newOutage(t, &failingNode{m,
+		func(ctx context.Context, shard uint32, req *fsm.Request, w node.Wait) (*node.Reply, error) {
+			if shard != 0 || w.For != wait {
+				return nil, nil
+			}
+			select {
+			case <-ctx.Done():
+				return nil, node.ErrUnknownOutcome
+			case <-time.After(time.Second):
+			}
+			if outcome != nil {
+				return nil, outcome
+			}
+			reply, err := m.Reserve(ctx, shard, req, node.Wait{})
+			return &reply, err
+		}})
+	a := c.repeat(t.Context(), &belfryv1.ReserveRequest{
+		Queues: []string{c.fast, c.slow}[:shards], Wait: durationpb.New(wait),
+	})
 	c.putTwo(c.fast)
 	c.queues.drain.Start()
 	a.wait()
@@ -114,12 +124,14 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 	}
 }
 
-// TestRecallThatFailsHandsOutNothing: a part of what an earlier attempt was granted is not the answer to its repeat, nor more jobs
-// than were asked for.
+// TestRecallThatFailsHandsOutNothing: a part of what an earlier attempt was granted is not the
+// answer to its repeat, nor more jobs than were asked for.
 func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining %v", draining), func(t *testing.T) {
-			n := &failingNode{newMemoryNode(2), func(context.Context, uint32, *fsm.Request, node.Wait) (*node.Reply, error) { return nil, nil }}
+			n := &failingNode{newMemoryNode(2), func(context.Context, uint32, *fsm.Request, node.Wait) (*node.Reply, error) {
+				return nil, nil
+			}}
 			c := newOutage(t, n)
 			c.putTwo(c.fast)
 			req := &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}, MaxJobs: 2, RequestId: "r-1"}
@@ -143,7 +155,8 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 	}
 }
 
-// TestShardWithoutLeaderStopsNoOther: consumers of several shards go on with the others, and come back to it when it serves.
+// TestShardWithoutLeaderStopsNoOther: consumers of several shards go on with the others, and come
+// back to it when it serves.
 func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
@@ -161,8 +174,11 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 			dead: func(shard uint32, after time.Duration) bool { return shard == 0 && after < time.Minute },
 		},
 		{name: "nothing is there", dead: only(0), reason: belfryv1.Reason_REASON_NO_LEADER},
-		{name: "nothing comes", wait: time.Hour, dead: only(0), reason: belfryv1.Reason_REASON_NO_LEADER, least: time.Hour, most: time.Hour},
-		{name: "all are dead", wait: time.Hour, dead: func(uint32, time.Duration) bool { return true }, reason: belfryv1.Reason_REASON_NO_LEADER},
+		{
+			name: "nothing comes", wait: time.Hour, dead: only(0), reason: belfryv1.Reason_REASON_NO_LEADER, least: time.Hour,
+			most: time.Hour,
+		},
+		{name: "all are dead", wait: time.Hour, dead: every, reason: belfryv1.Reason_REASON_NO_LEADER},
 	} {
 		for _, id := range []string{"", "r-1"} {
 			t.Run(tt.name+id, func(t *testing.T) {
@@ -188,7 +204,9 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 						}
 						return nil
 					}
-					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}, RequestId: id, Wait: durationpb.New(tt.wait)})
+					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{
+						Queues: []string{c.fast, c.slow}, RequestId: id, Wait: durationpb.New(tt.wait),
+					})
 					for _, queue := range c.spell(tt.later) {
 						time.Sleep(time.Minute)
 						c.putTwo(queue)
@@ -211,6 +229,9 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 		}
 	}
 }
+
+// every is the rule by which no shard serves.
+func every(uint32, time.Duration) bool { return true }
 
 // only returns a rule by which one shard never serves.
 func only(dead uint32) func(uint32, time.Duration) bool {

@@ -23,13 +23,15 @@ func (h *handler) ofPage(r *http.Request) *fault.Error {
 	if open, _ := h.authorizer.OpenAccess(); !open { // while that is not known, the call is refused for it later
 		return nil
 	}
-	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address, as localhost, or as --advertise says: a page in a browser could have its own name, such as " +
+	f.Message = "the server is for this machine alone and asks for no token, so it must be called by an address, as " +
+		"localhost, or as --advertise says: a page in a browser could have its own name, such as " +
 		fault.Clip(r.Host, fault.QuotedBytesMax) + ", lead here"
 	return f
 }
 
-// sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts are read as JSON
-// here, and a raw GET takes a job, so the usual preflight of browsers does not protect a server on loopback.
+// sameOrigin refuses what a browser sends on behalf of a page from elsewhere. Plain forms and texts
+// are read as JSON here, and a raw GET takes a job, so the usual preflight of browsers does not
+// protect a server on loopback.
 func (h *handler) sameOrigin(r *http.Request) bool {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		asPost := *r
@@ -39,8 +41,9 @@ func (h *handler) sameOrigin(r *http.Request) bool {
 	return h.origins.Check(r) == nil
 }
 
-// unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses and localhost for what they are, and the other names are
-// those of /etc/hosts, of Docker's way to its host, and of the operator.
+// unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses
+// and localhost for what they are, and the other names are those of /etc/hosts, of Docker's way to
+// its host, and of the operator.
 func (h *handler) unclaimed(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -48,7 +51,8 @@ func (h *handler) unclaimed(host string) bool {
 	_, notAddress := netip.ParseAddr(strings.Trim(host, "[]"))
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	switch host {
-	case "", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "host.docker.internal", strings.ToLower(h.localName):
+	case "", "localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback", "host.docker.internal",
+		strings.ToLower(h.localName):
 		return true
 	default:
 		return notAddress == nil || strings.HasSuffix(host, ".localhost")

@@ -145,8 +145,8 @@ func (p *poll) collectParked(ctx context.Context, arrived []parked) error {
 	return failed
 }
 
-// worseError returns the error that a call over several shards ends with: the first, unless only the
-// second says that something may have been applied.
+// worseError returns the error that a call over several shards ends with: the first, unless only
+// the second says that something may have been applied.
 func worseError(first, second error) error {
 	const unknown = belfryv1.Outcome_OUTCOME_UNKNOWN
 	if first == nil || second != nil && fault.Of(first).Outcome() != unknown && fault.Of(second).Outcome() == unknown {

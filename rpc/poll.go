@@ -58,15 +58,16 @@ func (s *queueService) reserve(ctx context.Context, req *belfryv1.ReserveRequest
 	return p, nil
 }
 
-// A poll answers before its caller's deadline. The time that it leaves for the answer is the time until
-// the deadline divided by answerTimeDivisor, within these bounds.
+// A poll answers before its caller's deadline. The time that it leaves for the answer is the time
+// until the deadline divided by answerTimeDivisor, within these bounds.
 const (
 	answerTimeDivisor = 10
 	answerTimeMin     = 5 * time.Millisecond
 	answerTimeMax     = 250 * time.Millisecond
 )
 
-// withinDeadline shortens a wait so that the answer, even an empty one, is there before the caller's deadline.
+// withinDeadline shortens a wait so that the answer, even an empty one, is there before the
+// caller's deadline.
 func withinDeadline(ctx context.Context, wait time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -280,7 +281,9 @@ func (p *poll) steps() []step {
 		}
 		for k := range shards {
 			shard := shards[(first+k)%len(shards)]
-			steps = append(steps, step{shard: shard, queues: []string{queue}, key: "#" + strconv.Itoa(i) + "." + strconv.Itoa(int(shard))})
+			steps = append(steps, step{
+				shard: shard, queues: []string{queue}, key: "#" + strconv.Itoa(i) + "." + strconv.Itoa(int(shard)),
+			})
 		}
 	}
 	if len(steps) == 1 {
@@ -311,7 +314,9 @@ func (p *poll) parkSteps() []step {
 
 // request returns the machine's request for a step.
 func (p *poll) request(st step) *fsm.Request {
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{Queues: st.queues, Max: p.jobsMax, TTR: p.ttr, Bytes: uint64(p.service.limits.ReserveBytesMax)}}}
+	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+		Queues: st.queues, Max: p.jobsMax, TTR: p.ttr, Bytes: uint64(p.service.limits.ReserveBytesMax),
+	}}}
 	if p.requestID != "" {
 		req.Caller, req.ID = fsm.NamespaceOf(p.queues[0]), p.requestID+st.key
 	}
@@ -362,7 +367,9 @@ func (p *poll) recall(ctx context.Context, steps []step) error {
 		if len(a.reading.Jobs) == 0 && a.reading.Code == fsm.OK {
 			continue
 		}
-		remembered := node.Reply{Witness: a.witness, Results: []fsm.Result{{Code: a.reading.Code, Replayed: true}}, Jobs: a.reading.Jobs}
+		remembered := node.Reply{
+			Witness: a.witness, Results: []fsm.Result{{Code: a.reading.Code, Replayed: true}}, Jobs: a.reading.Jobs,
+		}
 		if err := p.collect(st.shard, remembered); err != nil {
 			return err
 		}
@@ -419,7 +426,9 @@ func (s *queueService) releaseAll(ctx context.Context, refs []fsm.Ref) {
 	defer cancel()
 	commands := make([]shardcall.Command, len(refs))
 	for i, ref := range refs {
-		commands[i] = shardcall.Command{Shard: s.Shard(ref.Queue, ref.Partition), Position: i, Command: &fsm.Release{Ref: ref}}
+		commands[i] = shardcall.Command{
+			Shard: s.Shard(ref.Queue, ref.Partition), Position: i, Command: &fsm.Release{Ref: ref},
+		}
 	}
 	s.ProposeRouted(ctx, "", commands, shardcall.ByNamespace, make([]shardcall.Answer, len(refs)))
 }

@@ -35,7 +35,8 @@ func TestLongPollGetsJobWhenDue(t *testing.T) {
 		t.Fatal(got.body)
 	}
 	got := s.post("/v1/reserve", `{"queues":["a"],"wait":"60s"}`)
-	if waited := time.Since(started); !strings.Contains(got.body, `"text":"x"`) || waited < 150*time.Millisecond || waited >= time.Minute {
+	if waited := time.Since(started); !strings.Contains(got.body, `"text":"x"`) || waited < 150*time.Millisecond ||
+		waited >= time.Minute {
 		t.Errorf("after %v: %s", waited, got.body)
 	}
 }
@@ -44,7 +45,8 @@ func TestLongPollEndsEmpty(t *testing.T) {
 	s := serve(t)
 	started := time.Now()
 	got := s.post("/v1/reserve", `{"queues":["a"],"wait":"50ms"}`)
-	if got.status != 200 || !strings.HasPrefix(got.body, `{"jobs":[],"witnesses":[`) || time.Since(started) < 50*time.Millisecond {
+	if got.status != 200 || !strings.HasPrefix(got.body, `{"jobs":[],"witnesses":[`) ||
+		time.Since(started) < 50*time.Millisecond {
 		t.Errorf("%d after %v: %s", got.status, time.Since(started), got.body)
 	}
 }
@@ -65,7 +67,9 @@ func TestQueuesInSeveralShards(t *testing.T) {
 			t.Fatalf("%v, %v; want a job of %s", got, err, want)
 		}
 	}
-	empty, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, Wait: durationpb.New(30 * time.Millisecond)})
+	empty, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{
+		Queues: queues, Wait: durationpb.New(30 * time.Millisecond),
+	})
 	if err != nil || len(empty.GetJobs()) != 0 || len(empty.GetWitnesses()) == 0 {
 		t.Errorf("%v, %v", empty, err)
 	}
@@ -96,7 +100,8 @@ func TestPollAcrossShardsWakes(t *testing.T) {
 	}
 }
 
-// TestRepeatedReserveCollectsGrants: a reserve whose answer was lost is repeated with its request id.
+// TestRepeatedReserveCollectsGrants: a reserve whose answer was lost is repeated with its request
+// id.
 func TestRepeatedReserveCollectsGrants(t *testing.T) {
 	s := serve(t)
 	c := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url)
@@ -126,13 +131,15 @@ func TestRepeatedReserveCollectsGrants(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if third, err := c.Reserve(t.Context(), req); err != nil || len(third.GetJobs()) == 0 || third.GetJobs()[0].GetLease() == first.GetJobs()[0].GetLease() {
+		if third, err := c.Reserve(t.Context(), req); err != nil || len(third.GetJobs()) == 0 ||
+			third.GetJobs()[0].GetLease() == first.GetJobs()[0].GetLease() {
 			t.Errorf("%s: with nothing held the repeat got %v, %v", name, third, err)
 		}
 	}
 }
 
-// TestConcurrentGrantsAreGivenBack: two shards grant at the same moment; what is too much is released, not lost.
+// TestConcurrentGrantsAreGivenBack: two shards grant at the same moment; what is too much is
+// released, not lost.
 func TestConcurrentGrantsAreGivenBack(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
@@ -168,11 +175,12 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	var dials atomic.Int32
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	transport := &http.Transport{Protocols: protocols, DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		dials.Add(1)
-		var d net.Dialer
-		return d.DialContext(ctx, network, addr)
-	}}
+	transport := &http.Transport{Protocols: protocols,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			dials.Add(1)
+			var d net.Dialer
+			return d.DialContext(ctx, network, addr)
+		}}
 	defer transport.CloseIdleConnections()
 	c := belfryv1connect.NewQueueServiceClient(&http.Client{Transport: transport}, s.url)
 	if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "warm"}); err != nil {
@@ -182,7 +190,9 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	var jobs atomic.Int32
 	for i := range polls {
 		group.Go(func() {
-			res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"q" + strconv.Itoa(i)}, Wait: durationpb.New(time.Minute)})
+			res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{
+				Queues: []string{"q" + strconv.Itoa(i)}, Wait: durationpb.New(time.Minute),
+			})
 			if err != nil {
 				t.Error(err)
 			}
@@ -208,7 +218,8 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 	}
 }
 
-// TestDrainEndsPolls: polls that wait are answered at once when the server stops, so that Shutdown is quick.
+// TestDrainEndsPolls: polls that wait are answered at once when the server stops, so that Shutdown
+// is quick.
 func TestDrainEndsPolls(t *testing.T) {
 	s := serve(t)
 	two := belfryv1connect.NewQueueServiceClient(h2c(t), s.url)
@@ -229,13 +240,15 @@ func TestDrainEndsPolls(t *testing.T) {
 	s.await("parked polls", func() bool { return s.node.parkedPolls() == 6 })
 	s.server.Drain()
 	group.Wait()
-	if _, err := one.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); reasonOf(t, err) != belfryv1.Reason_REASON_SHUTTING_DOWN {
+	if _, err := one.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); reasonOf(t,
+		err) != belfryv1.Reason_REASON_SHUTTING_DOWN {
 		t.Errorf("a new poll: %v", err)
 	}
 	if _, err := one.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"}); err != nil {
 		t.Errorf("a put while draining: %v", err)
 	}
-	if got := s.send(http.MethodGet, "/readyz", ""); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "[-]serving failed: the server is stopping") {
+	if got := s.send(http.MethodGet, "/readyz", ""); got.status != http.StatusServiceUnavailable ||
+		!strings.Contains(got.body, "[-]serving failed: the server is stopping") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), awaitMax)
@@ -245,7 +258,8 @@ func TestDrainEndsPolls(t *testing.T) {
 	}
 }
 
-// TestGrantForNobodyIsGivenBack: the client left after its job was granted and before it was answered.
+// TestGrantForNobodyIsGivenBack: the client left after its job was granted and before it was
+// answered.
 func TestGrantForNobodyIsGivenBack(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
@@ -276,7 +290,9 @@ func TestAReserveIsBoundedInBytes(t *testing.T) {
 	s := serve(t)
 	q, _ := s.bothClients()
 	for range 6 {
-		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20)}}); err != nil {
+		if _, err := q.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: "a", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}

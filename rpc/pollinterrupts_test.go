@@ -27,7 +27,8 @@ func (c *watchedCatalog) Altered() <-chan struct{} {
 	return c.altered
 }
 
-func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
+func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32,
+	settings fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,8 +37,9 @@ func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partition
 	return config, err
 }
 
-// TestPollHearsOfNewPartitions: who waits for a queue before it is created, or at a node that has not heard of it, gets what is put into any of its
-// partitions at once; who waits for other queues waits on.
+// TestPollHearsOfNewPartitions: who waits for a queue before it is created, or at a node that has
+// not heard of it, gets what is put into any of its partitions at once; who waits for other queues
+// waits on.
 func TestPollHearsOfNewPartitions(t *testing.T) {
 	for name, queues := range map[string][]string{"one queue": {"new"}, "one of two": {"another", "new"}} {
 		for _, id := range []string{"", "r-1"} {
@@ -64,7 +66,9 @@ func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 		go func() {
 			defer close(a.ended)
 			start := time.Now()
-			a.response, a.err = service.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, Wait: durationpb.New(time.Minute), RequestId: id})
+			a.response, a.err = service.Reserve(t.Context(), &belfryv1.ReserveRequest{
+				Queues: queues, Wait: durationpb.New(time.Minute), RequestId: id,
+			})
 			a.after = time.Since(start)
 		}()
 		return a

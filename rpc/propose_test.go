@@ -60,7 +60,8 @@ func (r *recordingNode) take() []proposal {
 	return p
 }
 
-// TestWhatIsProposed checks the requests that calls become: one for each shard, with the caller's request id.
+// TestWhatIsProposed checks the requests that calls become: one for each shard, with the caller's
+// request id.
 func TestWhatIsProposed(t *testing.T) {
 	r := &recordingNode{memoryNode: newMemoryNode(3)}
 	s := serve(t, func(c *Config) { c.Node = r })
@@ -72,19 +73,22 @@ func TestWhatIsProposed(t *testing.T) {
 	}{
 		{"/v1/put", `{"queue":"` + a + `","requestId":"r"}`, []proposal{{0, "r", []fsm.Kind{fsm.KindPut}}}},
 		{"/v1/put", `{"queue":"` + b + `"}`, []proposal{{2, "", []fsm.Kind{fsm.KindPut}}}},
-		{"/v1/put-batch", `{"requestId":"b","jobs":[{"queue":"` + a + `"},{"queue":"` + a + `"},{"queue":"bad queue"}]}`, []proposal{{0, "b#/queue/" + a, []fsm.Kind{fsm.KindPut, fsm.KindPut}}}},
+		{"/v1/put-batch", `{"requestId":"b","jobs":[{"queue":"` + a + `"},{"queue":"` + a + `"},{"queue":"bad queue"}]}`,
+			[]proposal{{0, "b#/queue/" + a, []fsm.Kind{fsm.KindPut, fsm.KindPut}}}},
 		{"/v1/put-batch", `{"jobs":[{"queue":"bad queue"}]}`, nil},
 		{"/v1/put", `{"queue":"` + a + `","dealy":1}`, nil},
 		{"/v1/put", `{"queue":"` + a + `","delay":-1}`, nil},
 		{"/v1/ack", `{"lease":"` + lease + `","requestId":"k"}`, []proposal{{0, "k", []fsm.Kind{fsm.KindAck}}}},
-		{"/v1/ack-batch", `{"leases":["` + lease + `","x","` + lease + `"]}`, []proposal{{0, "", []fsm.Kind{fsm.KindAck, fsm.KindAck}}}},
+		{"/v1/ack-batch", `{"leases":["` + lease + `","x","` + lease + `"]}`,
+			[]proposal{{0, "", []fsm.Kind{fsm.KindAck, fsm.KindAck}}}},
 		{"/v1/nack", `{"lease":"` + lease + `"}`, []proposal{{0, "", []fsm.Kind{fsm.KindNack}}}},
 		{"/v1/cancel", `{"queue":"` + b + `","id":"x"}`, []proposal{{2, "", []fsm.Kind{fsm.KindCancel}}}},
 		{"/v1/cancel", `{"queue":"` + b + `","id":"5-1"}`, nil},
 		{"/v1/get", `{"queue":"` + b + `","id":"x"}`, nil},
 		{"/v1/list", `{"queue":"` + b + `"}`, nil},
 		{"/v1/purge-queue", `{"queue":"` + b + `","requestId":"p"}`, []proposal{{2, "p", []fsm.Kind{fsm.KindPurge}}}},
-		{"/v1/update-queue", `{"queue":"` + b + `","settings":{"ttr":"1m"}}`, []proposal{{2, "", []fsm.Kind{fsm.KindOpen, fsm.KindConfigure}}}},
+		{"/v1/update-queue", `{"queue":"` + b + `","settings":{"ttr":"1m"}}`,
+			[]proposal{{2, "", []fsm.Kind{fsm.KindOpen, fsm.KindConfigure}}}},
 	} {
 		s.post(c.path, c.body)
 		if diff := cmp.Diff(c.want, r.take()); diff != "" {
@@ -93,7 +97,8 @@ func TestWhatIsProposed(t *testing.T) {
 	}
 }
 
-// TestBatchOverShardsKeepsOrder: the parts of a batch go to their shards side by side; the answers come back in order.
+// TestBatchOverShardsKeepsOrder: the parts of a batch go to their shards side by side; the answers
+// come back in order.
 func TestBatchOverShardsKeepsOrder(t *testing.T) {
 	s := serve(t)
 	q, _ := s.bothClients()
@@ -108,19 +113,22 @@ func TestBatchOverShardsKeepsOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, r := range res.GetResults() {
-			if r.GetPut().GetId() != "job"+strconv.Itoa(i) || r.GetPut().GetWitness().GetShard() != uint32(i%3) || r.GetPut().GetWitness().GetEntry() != uint32(i/3) || !r.GetPut().GetCreated() {
+			if r.GetPut().GetId() != "job"+strconv.Itoa(i) || r.GetPut().GetWitness().GetShard() != uint32(i%3) ||
+				r.GetPut().GetWitness().GetEntry() != uint32(i/3) || !r.GetPut().GetCreated() {
 				t.Errorf("round %d, entry %d: %v", round, i, r)
 			}
 		}
 	}
-	if res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues[:1], MaxJobs: 1000}); err != nil || len(res.GetJobs()) != 20 {
+	if res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{
+		Queues: queues[:1], MaxJobs: 1000,
+	}); err != nil || len(res.GetJobs()) != 20 {
 		t.Errorf("%d jobs, %v", len(res.GetJobs()), err)
 	}
 }
 
-// TestPollAnswersBeforeItsDeadline: a deadline of the client that is shorter than its wait shortens the wait. That nothing
-// was due by then is an answer, not an error. The machine may be busy just then, so one of a few answers is enough; one that always comes too
-// late never passes.
+// TestPollAnswersBeforeItsDeadline: a deadline of the client that is shorter than its wait shortens
+// the wait. That nothing was due by then is an answer, not an error. The machine may be busy just
+// then, so one of a few answers is enough; one that always comes too late never passes.
 func TestPollAnswersBeforeItsDeadline(t *testing.T) {
 	const tries = 10
 	s := serve(t)
@@ -139,7 +147,8 @@ func TestPollAnswersBeforeItsDeadline(t *testing.T) {
 	}
 	var got answered
 	for range tries {
-		got = s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json", "Connect-Timeout-Ms", "3000")
+		got = s.send(http.MethodPost, "/v1/reserve", `{"queues":["a"],"wait":"20s"}`, "Content-Type", "application/json",
+			"Connect-Timeout-Ms", "3000")
 		if got.status == 200 && strings.HasPrefix(got.body, `{"jobs":[]`) {
 			return
 		}
@@ -166,7 +175,8 @@ func TestWithinDeadline(t *testing.T) {
 		}
 		for _, c := range []struct{ left, wait, want time.Duration }{
 			{time.Hour, time.Minute, time.Minute}, {time.Minute, time.Minute, 59750 * time.Millisecond},
-			{500 * time.Millisecond, 5 * time.Second, 450 * time.Millisecond}, {20 * time.Millisecond, time.Second, 15 * time.Millisecond},
+			{500 * time.Millisecond, 5 * time.Second, 450 * time.Millisecond},
+			{20 * time.Millisecond, time.Second, 15 * time.Millisecond},
 			{time.Millisecond, time.Second, 0}, {time.Minute, 0, 0},
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), c.left)
@@ -231,7 +241,9 @@ func TestPutsRoutedAgainKeepTheirRequest(t *testing.T) {
 	}
 	r.refuse = true
 	q, _ := s.bothClients()
-	res, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{RequestId: "r", Jobs: []*belfryv1.PutRequest{{Queue: queue, Id: "x"}, {Queue: queue, Id: "y"}}})
+	res, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{
+		RequestId: "r", Jobs: []*belfryv1.PutRequest{{Queue: queue, Id: "x"}, {Queue: queue, Id: "y"}},
+	})
 	if err != nil || !res.GetResults()[0].GetPut().GetCreated() || !res.GetResults()[1].GetPut().GetCreated() {
 		t.Errorf("%v, %v", res, err)
 	}
@@ -251,16 +263,22 @@ func TestReadsOverGET(t *testing.T) {
 	if err != nil || string(got.GetJob().GetData()) != "é" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := c.Get(t.Context(), &belfryv1.GetRequest{Queue: "a", Id: "y"}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
+	if _, err := c.Get(t.Context(), &belfryv1.GetRequest{
+		Queue: "a", Id: "y",
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
-	json := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, connect.WithHTTPGet(), connect.WithCodec(codec.JSON()))
-	if got, err := json.Get(t.Context(), &belfryv1.GetRequest{Queue: "a", Id: "x"}); err != nil || got.GetJob().GetText() != "é" {
+	json := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, connect.WithHTTPGet(),
+		connect.WithCodec(codec.JSON()))
+	if got, err := json.Get(t.Context(), &belfryv1.GetRequest{
+		Queue: "a", Id: "x",
+	}); err != nil || got.GetJob().GetText() != "é" {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// TestManyClientsLoseNothing lets producers and consumers of all protocols work at once. Each job is had exactly once.
+// TestManyClientsLoseNothing lets producers and consumers of all protocols work at once. Each job
+// is had exactly once.
 func TestManyClientsLoseNothing(t *testing.T) {
 	const each = 100
 	s := serve(t)
@@ -273,14 +291,18 @@ func TestManyClientsLoseNothing(t *testing.T) {
 	for name, c := range clients {
 		group.Go(func() {
 			for i := range each {
-				if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: queues[i%3], Id: name + strconv.Itoa(i), Body: &belfryv1.PutRequest_Text{Text: name}}); err != nil {
+				if _, err := c.Put(t.Context(), &belfryv1.PutRequest{
+					Queue: queues[i%3], Id: name + strconv.Itoa(i), Body: &belfryv1.PutRequest_Text{Text: name},
+				}); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 		group.Go(func() {
 			for acked.Load() < want && t.Context().Err() == nil {
-				res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 7, Wait: durationpb.New(20 * time.Millisecond)})
+				res, err := c.Reserve(t.Context(), &belfryv1.ReserveRequest{
+					Queues: queues, MaxJobs: 7, Wait: durationpb.New(20 * time.Millisecond),
+				})
 				if err != nil {
 					t.Error(err)
 					return

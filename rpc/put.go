@@ -33,7 +33,8 @@ func (s *queueService) Put(ctx context.Context, req *belfryv1.PutRequest) (*belf
 }
 
 // PutBatch implements QueueService.
-func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
+func (s *queueService) PutBatch(ctx context.Context,
+	req *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
 	c := s.checker(ctx, tokens.Put)
 	requestID := c.RequestID(req.GetRequestId())
 	c.Entries("jobs", len(req.GetJobs()), s.limits.BatchJobsMax)
@@ -69,7 +70,8 @@ func (s *queueService) PutBatch(ctx context.Context, req *belfryv1.PutBatchReque
 // wirePut converts the answer to a put.
 func wirePut(put *fsm.Put, a *shardcall.Answer) *belfryv1.PutResponse {
 	out := &belfryv1.PutResponse{
-		Id: put.ID, DueAt: wire.CeilTime(a.Result.Due), Created: a.Result.Created, State: wire.State(a.Result.State), Witness: a.Witness(),
+		Id: put.ID, DueAt: wire.CeilTime(a.Result.Due), Created: a.Result.Created, State: wire.State(a.Result.State),
+		Witness: a.Witness(),
 	}
 	if out.Id == "" {
 		out.Id = fsm.FormatID(a.Result.Partition, a.Result.Serial)
@@ -168,7 +170,9 @@ func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 				continue
 			}
 			put.Partition = (put.Partition + 1) % put.Partitions
-			again = append(again, shardcall.Command{Shard: s.Shard(put.Queue, put.Partition), Position: c.Position, Command: put})
+			again = append(again, shardcall.Command{
+				Shard: s.Shard(put.Queue, put.Partition), Position: c.Position, Command: put,
+			})
 		}
 		if len(again) == 0 {
 			return
@@ -183,7 +187,8 @@ func (s *queueService) offerOtherPartitions(ctx context.Context, b *putBatch) {
 // comes from the node, and does not count: the node has already waited for quota from other shards.
 // Each further partition would wait as long, ask for quota too, and refuse as well.
 func partitionLimited(a *shardcall.Answer) bool {
-	return a.Fault != nil && a.Result != nil && (a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.Fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
+	return a.Fault != nil && a.Result != nil &&
+		(a.Fault.Reason == belfryv1.Reason_REASON_QUEUE_FULL || a.Fault.Reason == belfryv1.Reason_REASON_RATE_LIMITED)
 }
 
 // maybeMisrouted reports whether a put may have been routed by a wrong number of partitions. If the
@@ -267,7 +272,8 @@ func (s *queueService) localPartition(queue string, partitions uint32) uint32 {
 	n := s.putRotation.Add(1)
 	var room [localPartitionTries]uint32
 	local := room[:0]
-	// localPartitionTries puts in a row check the same partitions, so that each local one gets as many of them.
+	// localPartitionTries puts in a row check the same partitions, so that each local one gets as many
+	// of them.
 	for i := range min(partitions, localPartitionTries) {
 		if p := (n - n%localPartitionTries + i) % partitions; s.Node.Serves(s.Shard(queue, p)) {
 			local = append(local, p)

@@ -22,18 +22,24 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due time and witness.
+// TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due
+// time and witness.
 func TestPutBatchAnswers(t *testing.T) {
 	second := func(s int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: s} }
 	at := func(s time.Duration) fsm.Time { return fsm.Time(s * time.Second) }
 	witness := &node.Witness{Index: 7, Entry: 1}
 	put := func(id string, due *timestamppb.Timestamp) *belfryv1.PutBatchResult {
 		return &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Put{Put: &belfryv1.PutResponse{
-			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{Index: 7, Entry: 6},
+			Id: id, DueAt: due, Created: true, State: belfryv1.JobState_JOB_STATE_READY, Witness: &belfryv1.Witness{
+				Index: 7, Entry: 6,
+			},
 		}}}
 	}
 	made := func(serial uint64, due fsm.Time) shardcall.Answer {
-		return shardcall.Answer{Result: &fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, Request: witness, Entry: 5}
+		return shardcall.Answer{
+			Result: &fsm.Result{Created: true, State: fsm.Ready, Partition: 2, Serial: serial, Due: due}, Request: witness,
+			Entry: 5,
+		}
 	}
 	var puts []*fsm.Put
 	var answers []shardcall.Answer
@@ -44,7 +50,8 @@ func TestPutBatchAnswers(t *testing.T) {
 	add(&fsm.Put{}, made(math.MaxUint64, 0), put("2-18446744073709551615", nil))
 	add(&fsm.Put{}, made(1, at(5)-1), put("2-1", second(5)))
 	f := fault.New(belfryv1.Reason_REASON_JOB_EXISTS)
-	add(nil, shardcall.Answer{Fault: f}, &belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}})
+	add(nil, shardcall.Answer{Fault: f},
+		&belfryv1.PutBatchResult{Result: &belfryv1.PutBatchResult_Error{Error: f.Entry()}})
 	add(&fsm.Put{ID: "mine"}, made(2, at(5)-1), put("mine", second(5)))
 	for i := range 300 {
 		serial := math.MaxUint64 - uint64(i)
@@ -61,8 +68,8 @@ func TestPutBatchAnswers(t *testing.T) {
 	}
 }
 
-// TestPutsPreferLocalPartitions: a put that may go to any partition goes to one that this node serves
-// itself, and rotates over all of those.
+// TestPutsPreferLocalPartitions: a put that may go to any partition goes to one that this node
+// serves itself, and rotates over all of those.
 func TestPutsPreferLocalPartitions(t *testing.T) {
 	const shards = 6
 	n := &reachingNode{memoryNode: newMemoryNode(shards)}
@@ -101,18 +108,28 @@ func (c *fickleCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	return c.memoryCatalog.Queue(name)
 }
 
-// TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet puts again what was refused for that, under the ids by which
-// one that knows them finds it, and finds what that has put; also where one shard has puts into another queue, and where it learns in the middle of the call.
+// TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet
+// puts again what was refused for that, under the ids by which one that knows them finds it, and
+// finds what that has put; also where one shard has puts into another queue, and where it learns in
+// the middle of the call.
 func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
-	for _, order := range [][]string{{"late", "knows"}, {"knows", "late"}, {"fickle", "knows"}, {"knows", "fickle"}, {"fickle", "late"}} {
+	for _, order := range [][]string{
+		{"late", "knows"},
+		{"knows", "late"},
+		{"fickle", "knows"},
+		{"knows", "fickle"},
+		{"fickle", "late"},
+	} {
 		t.Run(strings.Join(order, " then "), func(t *testing.T) {
 			n := newMemoryNode(2)
 			knows := serviceOver(t, n)
 			catalog := knows.Catalog.(*memoryCatalog)
 			catalog.queues[config.Name] = config
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
-			late.Catalog, fickle.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}, &fickleCatalog{catalog, config.Name, 0}
+			late.Catalog, fickle.Catalog = &lateCatalog{
+				memoryCatalog: newMemoryCatalog().of(n), later: config,
+			}, &fickleCatalog{catalog, config.Name, 0}
 			if _, pending, err := knows.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
 			}
@@ -122,7 +139,8 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 				for knows.Shard(beside, 0) != shard {
 					beside += "-"
 				}
-				req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: beside}, &belfryv1.PutRequest{Queue: config.Name}, &belfryv1.PutRequest{Queue: config.Name})
+				req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: beside}, &belfryv1.PutRequest{Queue: config.Name},
+					&belfryv1.PutRequest{Queue: config.Name})
 			}
 			services := map[string]*queueService{"knows": knows, "late": late, "fickle": fickle}
 			var ids [2][]string
@@ -145,12 +163,15 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 	}
 }
 
-// TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that has not heard of the queue either.
+// TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that
+// has not heard of the queue either.
 func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := newMemoryNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
 	late.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
-	if a := late.Propose(t.Context(), late.Shard(config.Name, 0), "", &fsm.Open{Queue: config.Name, Partitions: 2}); a.Fault != nil {
+	if a := late.Propose(t.Context(), late.Shard(config.Name, 0), "", &fsm.Open{
+		Queue: config.Name, Partitions: 2,
+	}); a.Fault != nil {
 		t.Fatal(a.Fault)
 	}
 	id := "a"
@@ -163,8 +184,9 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 	}
 }
 
-// TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node that knows another number of partitions than the first attempt's, and cannot learn better, does not say
-// that the request id was used for something else, which would be the end of it for the caller.
+// TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node that knows another number of partitions
+// than the first attempt's, and cannot learn better, does not say that the request id was used for
+// something else, which would be the end of it for the caller.
 func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	n := newMemoryNode(2)
@@ -184,7 +206,8 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = cut.Put(t.Context(), req)
-	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.RetryAfter == 0 || f.Shard == nil {
+	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME ||
+		f.RetryAfter == 0 || f.Shard == nil {
 		t.Errorf("the repeat ended with %+v, want one of unknown outcome", f)
 	}
 	catalog.away = nil
@@ -220,7 +243,8 @@ func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	return config, ok
 }
 
-// TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed, since a shard takes them for one request.
+// TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed,
+// since a shard takes them for one request.
 func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	s := serviceOver(t, newMemoryNode(2))
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}

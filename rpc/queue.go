@@ -16,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// queueService answers belfry.v1.QueueService. Every method checks its request in full before anything is proposed.
+// queueService answers belfry.v1.QueueService. Every method checks its request in full before
+// anything is proposed.
 type queueService struct {
 	shardcall.Router
 	limits check.Limits
@@ -60,7 +61,8 @@ func (s *queueService) Ack(ctx context.Context, req *belfryv1.AckRequest) (*belf
 }
 
 // act checks and proposes a command on a lease.
-func (s *queueService) act(ctx context.Context, build func(*check.Request) (fsm.Ref, fsm.Command, string)) (shardcall.Answer, error) {
+func (s *queueService) act(ctx context.Context,
+	build func(*check.Request) (fsm.Ref, fsm.Command, string)) (shardcall.Answer, error) {
 	c := s.checker(ctx, tokens.Consume)
 	ref, command, requestID := build(c)
 	c.RequestID(requestID)
@@ -75,7 +77,8 @@ func (s *queueService) act(ctx context.Context, build func(*check.Request) (fsm.
 }
 
 // AckBatch implements QueueService.
-func (s *queueService) AckBatch(ctx context.Context, req *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
+func (s *queueService) AckBatch(ctx context.Context,
+	req *belfryv1.AckBatchRequest) (*belfryv1.AckBatchResponse, error) {
 	c := s.checker(ctx, tokens.Consume)
 	requestID := c.RequestID(req.GetRequestId())
 	c.Entries("leases", len(req.GetLeases()), s.limits.BatchJobsMax)

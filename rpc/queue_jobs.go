@@ -27,7 +27,8 @@ func (s *queueService) Cancel(ctx context.Context, req *belfryv1.CancelRequest) 
 }
 
 // Reschedule implements QueueService.
-func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
+func (s *queueService) Reschedule(ctx context.Context,
+	req *belfryv1.RescheduleRequest) (*belfryv1.RescheduleResponse, error) {
 	c := s.checker(ctx, tokens.Put)
 	reschedule := &fsm.Reschedule{Queue: c.Queue("queue", req.GetQueue()), ID: c.JobID("id", req.GetId())}
 	if req.GetWhen() == nil {
@@ -44,7 +45,8 @@ func (s *queueService) Reschedule(ctx context.Context, req *belfryv1.RescheduleR
 }
 
 // onJobIn is onJob for the partitions that this node knows.
-func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string, command fsm.Command) (shardcall.Answer, error) {
+func (s *queueService) onJobIn(ctx context.Context, queue, id, requestID string,
+	command fsm.Command) (shardcall.Answer, error) {
 	partition, ok := s.PartitionOfJob(queue, id)
 	if !ok {
 		return shardcall.Answer{}, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
@@ -68,7 +70,9 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		return nil, fault.New(belfryv1.Reason_REASON_JOB_NOT_FOUND)
 	}
 	shard := s.Shard(queue, partition)
-	r, witness, err := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}.Read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
+	r, witness, err := shardcall.Reader{
+		Router: s.Router, Stale: req.GetStale(),
+	}.Read(ctx, shard, &fsm.JobQuery{Queue: queue, ID: id, Ended: true})
 	if err != nil {
 		return nil, s.FaultAt(shard, err)
 	}
@@ -79,7 +83,10 @@ func (s *queueService) get(ctx context.Context, req *belfryv1.GetRequest) (*belf
 		}
 		return nil, f
 	}
-	return &belfryv1.GetResponse{Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(), AsOf: shardcall.AsOf(r)}, nil
+	return &belfryv1.GetResponse{
+		Job: wire.AppendJobs(nil, r.Jobs, r)[0], Witness: wire.Witness(witness), Stale: req.GetStale(),
+		AsOf: shardcall.AsOf(r),
+	}, nil
 }
 
 // Redrive implements QueueService.
@@ -91,7 +98,8 @@ func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest
 	case len(req.GetIds()) > 0 && req.GetMax() > 0:
 		c.Fail(fault.Invalid("max", "give either ids or max"))
 	case len(req.GetIds()) == 0 && req.GetMax() == 0:
-		c.Fail(fault.Invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax, redriveMax))
+		c.Fail(fault.Invalid("ids", "ids or max is required; the limit is %d ids, or max up to %d", s.limits.BatchJobsMax,
+			redriveMax))
 	case len(req.GetIds()) > 0:
 		c.Entries("ids", len(req.GetIds()), s.limits.BatchJobsMax)
 		for i, id := range req.GetIds() {
@@ -114,7 +122,8 @@ func (s *queueService) Redrive(ctx context.Context, req *belfryv1.RedriveRequest
 const redriveMax = 100_000
 
 // redriveIDs redrives the jobs named.
-func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, ids []string) (*belfryv1.RedriveResponse, error) {
+func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string,
+	ids []string) (*belfryv1.RedriveResponse, error) {
 	byPartition := make([][]string, s.Partitions(queue))
 	for _, id := range ids {
 		if partition, ok := s.PartitionOfJob(queue, id); ok {
@@ -147,7 +156,8 @@ func (s *queueService) redriveIDs(ctx context.Context, queue, requestID string, 
 
 // redriveMany redrives up to most jobs, one partition and one step after another. So the number is
 // exact.
-func (s *queueService) redriveMany(ctx context.Context, queue, requestID string, most uint32) (*belfryv1.RedriveResponse, error) {
+func (s *queueService) redriveMany(ctx context.Context, queue, requestID string,
+	most uint32) (*belfryv1.RedriveResponse, error) {
 	done, err := s.InShards(ctx, s.Shards(queue), requestID, uint64(most), func(most uint32) fsm.Command {
 		return &fsm.Redrive{Queue: queue, Max: most}
 	})
@@ -193,13 +203,20 @@ func endText(job *fsm.Job) string {
 
 // Get implements QueueService.
 func (s *queueService) Get(ctx context.Context, req *belfryv1.GetRequest) (*belfryv1.GetResponse, error) {
-	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.Router, Stale: req.GetStale()}, req.GetQueue(), func() (*belfryv1.GetResponse, error) { return s.get(ctx, req) })
+	return shardcall.FindAgain(ctx, shardcall.Reader{
+		Router: s.Router, Stale: req.GetStale(),
+	}, req.GetQueue(), func() (*belfryv1.GetResponse, error) {
+		return s.get(ctx, req)
+	})
 }
 
 // onJob proposes a command to the shard of a job.
-func (s *queueService) onJob(ctx context.Context, c *check.Request, queue, id, requestID string, command fsm.Command) (shardcall.Answer, error) {
+func (s *queueService) onJob(ctx context.Context, c *check.Request, queue, id, requestID string,
+	command fsm.Command) (shardcall.Answer, error) {
 	if c.Err != nil {
 		return shardcall.Answer{}, c.Err
 	}
-	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.Router}, queue, func() (shardcall.Answer, error) { return s.onJobIn(ctx, queue, id, requestID, command) })
+	return shardcall.FindAgain(ctx, shardcall.Reader{Router: s.Router}, queue, func() (shardcall.Answer, error) {
+		return s.onJobIn(ctx, queue, id, requestID, command)
+	})
 }

@@ -25,13 +25,16 @@ import (
 
 // usedUp is what a leader answers whose namespace has all of a limit that it may.
 func usedUp(l node.Limit) error {
-	return fmt.Errorf("shard: %w", &node.QuotaError{Namespace: "a", Limit: l, Max: 4, Used: 4, Share: 4, Wait: time.Second})
+	return fmt.Errorf("shard: %w", &node.QuotaError{
+		Namespace: "a", Limit: l, Max: 4, Used: 4, Share: 4, Wait: time.Second,
+	})
 }
 
-// TestQuotaEndsNoPollThatWaits: a namespace that has all the jobs in flight that it may have is one that has nothing to hand out for now. Only who does not
-// wait, and could have got something nowhere, is told.
+// TestQuotaEndsNoPollThatWaits: a namespace that has all the jobs in flight that it may have is one
+// that has nothing to hand out for now. Only who does not wait, and could have got something
+// nowhere, is told.
 func TestQuotaEndsNoPollThatWaits(t *testing.T) {
-	const quota = belfryv1.Reason_REASON_QUOTA
+	const quota, noLeader = belfryv1.Reason_REASON_QUOTA, belfryv1.Reason_REASON_NO_LEADER
 	for _, tt := range []struct {
 		name string
 		wait time.Duration
@@ -45,12 +48,24 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 		{name: "one of two, the other has a job", full: []uint32{0}, queues: "QS", now: "QS", want: "S"},
 		{name: "one of two, the other has none", full: []uint32{0}, queues: "QS", now: "Q"},
 		{name: "both", full: []uint32{0, 1}, queues: "QS", now: "QS", reason: quota},
-		{name: "one, and the other is dead", full: []uint32{0}, dead: []uint32{1}, queues: "QS", now: "QS", reason: belfryv1.Reason_REASON_NO_LEADER},
+		{name: "one, the other is dead", full: []uint32{0}, dead: []uint32{1}, queues: "QS", now: "QS", reason: noLeader},
 		{name: "the only one", full: []uint32{0}, queues: "Q", now: "Q", reason: quota},
-		{name: "both for a minute", wait: time.Hour, full: []uint32{0, 1}, queues: "QS", now: "Q", want: "Q", least: time.Minute, most: time.Minute + againMax},
-		{name: "one for a minute, and the other is dead", wait: time.Hour, full: []uint32{0}, dead: []uint32{1}, queues: "QS", now: "Q", want: "Q", least: time.Minute, most: time.Minute + againMax},
-		{name: "both for longer than the wait", wait: time.Minute / 2, full: []uint32{0, 1}, queues: "QS", now: "QS", least: time.Minute / 2, most: time.Minute / 2},
-		{name: "the only one for longer than the wait", wait: time.Minute / 2, full: []uint32{0}, queues: "Q", now: "Q", most: time.Minute / 2},
+		{
+			name: "both for a minute", wait: time.Hour, full: []uint32{0, 1}, queues: "QS", now: "Q", want: "Q",
+			least: time.Minute, most: time.Minute + againMax,
+		},
+		{
+			name: "one for a minute, and the other is dead", wait: time.Hour, full: []uint32{0}, dead: []uint32{1},
+			queues: "QS", now: "Q", want: "Q", least: time.Minute, most: time.Minute + againMax,
+		},
+		{
+			name: "both for longer than the wait", wait: time.Minute / 2, full: []uint32{0, 1}, queues: "QS", now: "QS",
+			least: time.Minute / 2, most: time.Minute / 2,
+		},
+		{
+			name: "the only one for longer than the wait", wait: time.Minute / 2, full: []uint32{0}, queues: "Q", now: "Q",
+			most: time.Minute / 2,
+		},
 	} {
 		for _, id := range []string{"", "r-1"} {
 			t.Run(tt.name+id, func(t *testing.T) {
@@ -71,7 +86,9 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 						}
 						return nil, nil
 					}
-					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{Queues: c.spell(tt.queues), RequestId: id, Wait: durationpb.New(tt.wait)})
+					a := c.repeat(t.Context(), &belfryv1.ReserveRequest{
+						Queues: c.spell(tt.queues), RequestId: id, Wait: durationpb.New(tt.wait),
+					})
 					<-a.ended
 					if took := time.Since(start); took < tt.least || took > tt.most {
 						t.Errorf("after %v", took)
@@ -104,14 +121,17 @@ func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 // serviceOver returns the service of a server over a node.
 func serviceOver(t *testing.T, n backend.Node) *queueService {
 	t.Helper()
-	s, err := newTestServer(Config{Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry()})
+	s, err := newTestServer(Config{
+		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s.handler.queues
 }
 
-// TestPutBeyondAQuotaIsTriedOnce: a put that may go to any partition goes to no other one when its namespace has used up what it may.
+// TestPutBeyondAQuotaIsTriedOnce: a put that may go to any partition goes to no other one when its
+// namespace has used up what it may.
 func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 	for _, l := range []node.Limit{node.JobsLimit, node.BytesLimit, node.PutRate} {
 		t.Run(l.String(), func(t *testing.T) {
@@ -134,7 +154,8 @@ func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 	}
 }
 
-// TestPartsOfABatchAreBounded: a batch over many namespaces has a few requests under way at a time, and all of them answered in their places.
+// TestPartsOfABatchAreBounded: a batch over many namespaces has a few requests under way at a time,
+// and all of them answered in their places.
 func TestPartsOfABatchAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 1000
@@ -170,7 +191,8 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 	})
 }
 
-// TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: the shard answers for what it has put, whatever the quota is, so that no part of a repeat may be refused unasked.
+// TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: the shard answers for what it has put, whatever
+// the quota is, so that no part of a repeat may be refused unasked.
 func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 	n := &doingNode{memoryNode: newMemoryNode(1)}
 	q := serviceOver(t, n)
@@ -196,7 +218,8 @@ func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 		}
 		for i, r := range res.GetResults() {
 			id := r.GetPut().GetId()
-			if room := i >= 1 && i <= 3; room != (id != "") || !room && r.GetError().GetReason() != belfryv1.Reason_REASON_QUOTA {
+			if room := i >= 1 && i <= 3; room != (id != "") || !room &&
+				r.GetError().GetReason() != belfryv1.Reason_REASON_QUOTA {
 				t.Errorf("attempt %d, entry %d: %v", attempt, i, r)
 			}
 			ids[attempt] = append(ids[attempt], id)

@@ -58,7 +58,8 @@ func plainRequest(r *http.Request) *http.Request {
 // rawPut puts the request's body as a job and answers as Put does.
 func (h *handler) rawPut(w http.ResponseWriter, r *http.Request, queue string) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		return fault.Invalid("Content-Encoding", "%s is not taken here: a job keeps the bytes as they come", fault.Quote([]byte(encoding)))
+		return fault.Invalid("Content-Encoding", "%s is not taken here: a job keeps the bytes as they come",
+			fault.Quote([]byte(encoding)))
 	}
 	req := &belfryv1.PutRequest{Queue: queue}
 	requestID, err := readQuery(r, putParameters(req))
@@ -251,7 +252,8 @@ func putParameters(req *belfryv1.PutRequest) []parameter {
 		{"dueAt", func(text string) error {
 			at, err := time.Parse(time.RFC3339Nano, text)
 			if err != nil {
-				return fault.Invalid("dueAt", `want a time such as "2026-11-21T09:30:00Z", not %s`, fault.Clip(text, fault.QuotedBytesMax))
+				return fault.Invalid("dueAt", `want a time such as "2026-11-21T09:30:00Z", not %s`,
+					fault.Clip(text, fault.QuotedBytesMax))
 			}
 			if req.GetWhen() != nil {
 				return errTwoTimes()
@@ -321,7 +323,8 @@ func queryDuration(name, text string) (*durationpb.Duration, error) {
 func queryNumber(name, text string, least, most int64) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < least || n > most {
-		return 0, fault.Invalid(name, "want a whole number from %d to %d, not %s", least, most, fault.Clip(text, fault.QuotedBytesMax))
+		return 0, fault.Invalid(name, "want a whole number from %d to %d, not %s", least, most,
+			fault.Clip(text, fault.QuotedBytesMax))
 	}
 	return n, nil
 }

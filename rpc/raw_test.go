@@ -23,11 +23,13 @@ import (
 func TestRawKeepsBytes(t *testing.T) {
 	s := serve(t)
 	for name, body := range map[string]string{
-		"nothing": "", "text": "hello", "a form": "a=b&c=%20", "JSON": "{\"a\": 9007199254740993}\n", "binary": "\x00\xff\xfe\r\n\x80",
-		"large": strings.Repeat("x", 1<<20),
+		"nothing": "", "text": "hello", "a form": "a=b&c=%20", "JSON": "{\"a\": 9007199254740993}\n",
+		"binary": "\x00\xff\xfe\r\n\x80",
+		"large":  strings.Repeat("x", 1<<20),
 	} {
 		put := s.post("/q/ns/raw?id="+url.QueryEscape("id of "+name), body)
-		if put.status != 200 || !strings.Contains(put.body, `"created":true`) || !json.Valid([]byte(put.header.Get("Belfry-Witness"))) {
+		if put.status != 200 || !strings.Contains(put.body, `"created":true`) ||
+			!json.Valid([]byte(put.header.Get("Belfry-Witness"))) {
 			t.Fatalf("%s: %d %s", name, put.status, put.body)
 		}
 		got := s.send(http.MethodGet, "/q/ns/raw?wait=1s&ttr=60s", "")
@@ -35,7 +37,8 @@ func TestRawKeepsBytes(t *testing.T) {
 			t.Errorf("%s: %d, %d bytes became %d", name, got.status, len(body), len(got.body))
 		}
 		want := map[string]string{
-			"Belfry-Id": "id%20of%20" + name, "Belfry-Attempt": "1", "Belfry-Queue": "ns/raw", "Content-Type": "application/octet-stream",
+			"Belfry-Id": "id%20of%20" + name, "Belfry-Attempt": "1", "Belfry-Queue": "ns/raw",
+			"Content-Type":           "application/octet-stream",
 			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		}
 		if name == "a form" {
@@ -47,7 +50,8 @@ func TestRawKeepsBytes(t *testing.T) {
 			}
 		}
 		lease := got.header.Get("Belfry-Lease")
-		if _, err := wire.ParseLease(lease); err != nil || got.header.Get("Belfry-Fence") == "" || got.header.Get("Belfry-Lease-Until") == "" {
+		if _, err := wire.ParseLease(lease); err != nil || got.header.Get("Belfry-Fence") == "" ||
+			got.header.Get("Belfry-Lease-Until") == "" {
 			t.Errorf("%s: %v", name, got.header)
 		}
 		if ack := s.post("/v1/ack", `{"lease":"`+lease+`"}`); ack.status != 200 {
@@ -95,7 +99,8 @@ func TestRawRefusals(t *testing.T) {
 		{"DELETE", "/q/a", "", nil, 405, "DELETE is not allowed here; use GET, POST"},
 	} {
 		got := s.send(c.method, c.path, c.body, c.headers...)
-		if got.status != c.status || !strings.Contains(got.body, c.want) || !strings.Contains(got.body, "google.rpc.ErrorInfo") {
+		if got.status != c.status || !strings.Contains(got.body, c.want) ||
+			!strings.Contains(got.body, "google.rpc.ErrorInfo") {
 			t.Errorf("%s %s: %d %s\nwant %d and %s", c.method, c.path, got.status, got.body, c.status, c.want)
 		}
 	}
@@ -110,14 +115,16 @@ func TestRawRefusals(t *testing.T) {
 
 func TestRawParameters(t *testing.T) {
 	req := &belfryv1.PutRequest{}
-	r := &http.Request{URL: &url.URL{RawQuery: "id=a+b&delay=30m&ttr=5&ttl=1d&priority=-3&maxAttempts=0&retryDelays=0s,+2m,10m&again=true&requestId=r"}}
+	const query = "id=a+b&delay=30m&ttr=5&ttl=1d&priority=-3&maxAttempts=0&retryDelays=0s,+2m,10m&again=true&requestId=r"
+	r := &http.Request{URL: &url.URL{RawQuery: query}}
 	requestID, err := readQuery(r, putParameters(req))
 	if err != nil || requestID != "r" {
 		t.Fatalf("%q, %v", requestID, err)
 	}
 	priority, attempts := int32(-3), uint32(0)
 	want := &belfryv1.PutRequest{
-		Id: "a b", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1800e9)}, Ttr: durationpb.New(5e9), Ttl: durationpb.New(86400e9),
+		Id: "a b", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(1800e9)}, Ttr: durationpb.New(5e9),
+		Ttl:      durationpb.New(86400e9),
 		Priority: &priority, MaxAttempts: &attempts, Again: true,
 		RetryDelays: []*durationpb.Duration{durationpb.New(0), durationpb.New(120e9), durationpb.New(600e9)},
 	}
@@ -140,14 +147,16 @@ type deafWriter struct{ *httptest.ResponseRecorder }
 
 func (deafWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-// TestRawReserveWhoseClientHasGone: the job goes to the next, unless the client may repeat the call.
+// TestRawReserveWhoseClientHasGone: the job goes to the next, unless the client may repeat the
+// call.
 func TestRawReserveWhoseClientHasGone(t *testing.T) {
 	for id, want := range map[string]int{"": http.StatusOK, "r-1": http.StatusNoContent} {
 		t.Run("request id "+id, func(t *testing.T) {
 			s := serve(t)
 			s.send(http.MethodPost, "/q/a", "x")
 			lost := deafWriter{httptest.NewRecorder()}
-			if err := s.server.handler.rawReserve(lost, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/q/a?requestId="+id, nil), "a"); err != nil {
+			if err := s.server.handler.rawReserve(lost,
+				httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/q/a?requestId="+id, nil), "a"); err != nil {
 				t.Fatal(err)
 			}
 			if next := s.send(http.MethodGet, "/q/a", ""); next.status != want {

@@ -8,17 +8,23 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRecentPartsAreAddedUp: each part of a queue tells of a window of its own, and one that tells nothing makes the whole unknown.
+// TestRecentPartsAreAddedUp: each part of a queue tells of a window of its own, and one that tells
+// nothing makes the whole unknown.
 func TestRecentPartsAreAddedUp(t *testing.T) {
 	part := func(r *fsm.Recent) queuePart { return queuePart{Queue: fsm.Queue{Recent: r}} }
-	whole := fsm.Recent{Window: fsm.RecentWindow, Puts: 120, Grants: 60, Acks: 30, Late: [fsm.LateBuckets]uint64{3: 98, 10: 1}, LateMax: 800 * time.Millisecond}
+	whole := fsm.Recent{
+		Window: fsm.RecentWindow, Puts: 120, Grants: 60, Acks: 30, Late: [fsm.LateBuckets]uint64{3: 98, 10: 1},
+		LateMax: 800 * time.Millisecond,
+	}
 	young := fsm.Recent{Window: 10 * time.Second, Puts: 50, Late: [fsm.LateBuckets]uint64{0: 1}}
 	sum := sumRecent([]queuePart{part(&whole), part(&young), part(&fsm.Recent{Window: fsm.RecentWindow})})
 	rates, late := sum.rates(), sum.lateness()
-	if rates.GetPutsPerSecond() != 7 || rates.GetReservesPerSecond() != 1 || rates.GetAcksPerSecond() != 0.5 || rates.GetWindow().AsDuration() != 10*time.Second {
+	if rates.GetPutsPerSecond() != 7 || rates.GetReservesPerSecond() != 1 || rates.GetAcksPerSecond() != 0.5 ||
+		rates.GetWindow().AsDuration() != 10*time.Second {
 		t.Errorf("rates %v", rates)
 	}
-	if late.GetJobs() != 100 || late.GetP50().AsDuration() != 8*time.Millisecond || late.GetP99().AsDuration() != 8*time.Millisecond || late.GetMax().AsDuration() != 800*time.Millisecond {
+	if late.GetJobs() != 100 || late.GetP50().AsDuration() != 8*time.Millisecond ||
+		late.GetP99().AsDuration() != 8*time.Millisecond || late.GetMax().AsDuration() != 800*time.Millisecond {
 		t.Errorf("lateness %v", late)
 	}
 	idle := sumRecent([]queuePart{part(&fsm.Recent{Window: fsm.RecentWindow})})
@@ -30,8 +36,8 @@ func TestRecentPartsAreAddedUp(t *testing.T) {
 	}
 }
 
-// TestRepeatsAreNotHandedOutAgain: jobs that a repeat of a Reserve collects were counted before, and are not late by the time
-// between the two.
+// TestRepeatsAreNotHandedOutAgain: jobs that a repeat of a Reserve collects were counted before,
+// and are not late by the time between the two.
 func TestRepeatsAreNotHandedOutAgain(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues

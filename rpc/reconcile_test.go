@@ -28,24 +28,34 @@ func (c *reconcilingCatalog) Reconcile(_ context.Context, name string) (backend.
 	return c.brought, c.err
 }
 
-// TestCatalogReconciles: a Reconciling catalog updates the shards itself, and its answer is the call's.
+// TestCatalogReconciles: a Reconciling catalog updates the shards itself, and its answer is the
+// call's.
 func TestCatalogReconciles(t *testing.T) {
-	catalog := &reconcilingCatalog{memoryCatalog: newMemoryCatalog(), brought: backend.Reconciled{Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1}}}
+	catalog := &reconcilingCatalog{
+		memoryCatalog: newMemoryCatalog(),
+		brought: backend.Reconciled{
+			Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1},
+		},
+	}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	_, a := s.bothClients()
 	created, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3})
 	want := []*belfryv1.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}
-	if diff := cmp.Diff(want, created.GetWitnesses(), protocmp.Transform(), protocmp.IgnoreFields(&belfryv1.Witness{}, "time")); err != nil || diff != "" {
+	if diff := cmp.Diff(want, created.GetWitnesses(), protocmp.Transform(),
+		protocmp.IgnoreFields(&belfryv1.Witness{}, "time")); err != nil || diff != "" {
 		t.Errorf("created: %v\n%s", err, diff)
 	}
 	if diff := cmp.Diff([]uint32{0, 1}, created.GetPendingShards()); diff != "" {
 		t.Errorf("pending after the creation:\n%s", diff)
 	}
 	update := func(paused bool) (*belfryv1.UpdateQueueResponse, error) {
-		return a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(paused)}})
+		return a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+			Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(paused)},
+		})
 	}
 	updated, err := update(true)
-	if diff := cmp.Diff([]uint32{0, 1}, updated.GetPendingShards()); err != nil || diff != "" || len(updated.GetWitnesses()) != 1 {
+	if diff := cmp.Diff([]uint32{0, 1}, updated.GetPendingShards()); err != nil || diff != "" ||
+		len(updated.GetWitnesses()) != 1 {
 		t.Errorf("updated: %v, %v", updated, err)
 	}
 	catalog.err = nodeNoLeader()
@@ -77,9 +87,13 @@ func (c *lateCatalog) Refresh(context.Context) error {
 	return c.away
 }
 
-// TestLimitsAreCheckedAgainstAllPartitions: also those of a queue that this node has not heard of yet.
+// TestLimitsAreCheckedAgainstAllPartitions: also those of a queue that this node has not heard of
+// yet.
 func TestLimitsAreCheckedAgainstAllPartitions(t *testing.T) {
-	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog(), later: backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}}}
+	catalog := &lateCatalog{
+		memoryCatalog: newMemoryCatalog(),
+		later:         backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}},
+	}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	got := s.post("/v1/update-queue", `{"queue":"wide","settings":{"maxJobs":2}}`)
 	if held, _ := catalog.Queue("wide"); got.status != 400 || held.Settings.MaxJobs != 0 {

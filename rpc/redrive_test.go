@@ -23,21 +23,30 @@ func TestRedriveMany(t *testing.T) {
 		}
 	}
 	killAll(t, q, "wide")
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 4}); err != nil || res.GetMoved() != 4 {
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "wide", Max: 4,
+	}); err != nil || res.GetMoved() != 4 {
 		t.Errorf("%v, %v", res, err)
 	}
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 100}); err != nil || res.GetMoved() != 5 {
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "wide", Max: 100,
+	}); err != nil || res.GetMoved() != 5 {
 		t.Errorf("%v, %v", res, err)
 	}
-	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "nix", Max: 100}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "nix", Max: 100,
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
-	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: []string{"9-9"}}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "wide", Ids: []string{"9-9"},
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_JOB_NOT_FOUND {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestRedriveInSteps: a command of the machine is bounded, the call is not, and a repeat moves nothing more.
+// TestRedriveInSteps: a command of the machine is bounded, the call is not, and a repeat moves
+// nothing more.
 func TestRedriveInSteps(t *testing.T) {
 	s := serve(t)
 	q, _ := s.bothClients()
@@ -64,16 +73,21 @@ func TestRedriveInSteps(t *testing.T) {
 		}
 	}
 	for round := range 2 {
-		if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "a", Max: 8500, RequestId: "r"}); err != nil || res.GetMoved() != 8500 || len(res.GetWitnesses()) != 1 {
+		if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+			Queue: "a", Max: 8500, RequestId: "r",
+		}); err != nil || res.GetMoved() != 8500 || len(res.GetWitnesses()) != 1 {
 			t.Errorf("round %d: %v, %v", round, res, err)
 		}
 	}
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "a", Max: 100_000}); err != nil || res.GetMoved() != 500 {
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "a", Max: 100_000,
+	}); err != nil || res.GetMoved() != 500 {
 		t.Errorf("the rest: %v, %v", res, err)
 	}
 }
 
-// TestRedriveThatStopsHalfway: what was moved is not hidden behind an error that says that nothing was.
+// TestRedriveThatStopsHalfway: what was moved is not hidden behind an error that says that nothing
+// was.
 func TestRedriveThatStopsHalfway(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
@@ -97,14 +111,19 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		return nil
 	}
 	_, byMax := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000})
-	if f, _ := fault.FromConnect(byMax); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+	if f, _ := fault.FromConnect(byMax); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME ||
+		f.Count == nil || *f.Count != 6 {
 		t.Errorf("%v", byMax)
 	}
-	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Max: 1000}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
+	if _, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "wide", Max: 1000,
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
 		t.Errorf("nothing was left in the others: %v", err)
 	}
 	s.node.fail = nil
-	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: ids}); err != nil || res.GetMoved() != 3 {
+	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
+		Queue: "wide", Ids: ids,
+	}); err != nil || res.GetMoved() != 3 {
 		t.Errorf("%v, %v", res, err)
 	}
 	killAll(t, q, "wide")
@@ -115,7 +134,8 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		return nil
 	}
 	_, byID := q.Redrive(t.Context(), &belfryv1.RedriveRequest{Queue: "wide", Ids: ids})
-	if f, _ := fault.FromConnect(byID); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil || *f.Count != 6 {
+	if f, _ := fault.FromConnect(byID); f == nil || f.Reason != belfryv1.Reason_REASON_UNKNOWN_OUTCOME || f.Count == nil ||
+		*f.Count != 6 {
 		t.Errorf("%v", byID)
 	}
 }

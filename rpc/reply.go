@@ -160,7 +160,8 @@ func (o *reply) explain(body []byte) *fault.Error {
 		f.Message = o.request.Method + " is not allowed here; use " + o.Header().Get("Allow")
 		return f
 	case http.StatusUnsupportedMediaType:
-		return fault.Invalid("Content-Type", "%s is not taken here; send JSON as application/json", fault.Quote([]byte(o.request.Header.Get("Content-Type"))))
+		return fault.Invalid("Content-Type", "%s is not taken here; send JSON as application/json",
+			fault.Quote([]byte(o.request.Header.Get("Content-Type"))))
 	case http.StatusHTTPVersionNotSupported:
 		f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 		f.Message = "this method is a bidirectional stream and needs HTTP/2"
@@ -189,7 +190,8 @@ func (o *reply) explainGRPC(prefix string) {
 		return
 	}
 	memory := &memoryResponse{header: http.Header{}}
-	writeFault(o.handler.errors, memory, o.request, fault.Explain(connect.Code(code), header.Get(prefix+"Grpc-Message")).Wire())
+	writeFault(o.handler.errors, memory, o.request,
+		fault.Explain(connect.Code(code), header.Get(prefix+"Grpc-Message")).Wire())
 	for _, key := range []string{"Grpc-Status", "Grpc-Message", "Grpc-Status-Details-Bin"} {
 		if value := memory.header.Get(key); value != "" {
 			header.Set(prefix+key, value)

@@ -9,8 +9,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// forRequest returns the catalog for a call with a request id. remembers is false without an id: a repeat is then
-// another call.
+// forRequest returns the catalog for a call with a request id. remembers is false without an id: a
+// repeat is then another call.
 func (s *adminService) forRequest(id string, req proto.Message) (catalog backend.Catalog, remembers bool) {
 	if id == "" {
 		return s.Catalog, false
@@ -18,8 +18,9 @@ func (s *adminService) forRequest(id string, req proto.Message) (catalog backend
 	return s.Catalog.ForRequest(id, contentOf(req)), true
 }
 
-// contentOf returns a hash of all that a request says. It is compared with hashes of other nodes, but not for longer than
-// requests are remembered, so that the encoding of a message need not be the same in all versions.
+// contentOf returns a hash of all that a request says. It is compared with hashes of other nodes,
+// but not for longer than requests are remembered, so that the encoding of a message need not be
+// the same in all versions.
 func contentOf(req proto.Message) string {
 	// A message that was decoded can be encoded.
 	data, _ := proto.MarshalOptions{Deterministic: true}.Marshal(req)

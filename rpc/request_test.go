@@ -43,13 +43,15 @@ func (c rememberingCatalog) once(change func() (backend.QueueConfig, error)) (ba
 	return config, err
 }
 
-func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partitions uint32, settings fsm.Settings) (backend.QueueConfig, error) {
+func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partitions uint32,
+	settings fsm.Settings) (backend.QueueConfig, error) {
 	return c.once(func() (backend.QueueConfig, error) {
 		return c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
 	})
 }
 
-func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string, change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
+func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string,
+	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	return c.once(func() (backend.QueueConfig, error) { return c.memoryCatalog.UpdateQueue(ctx, name, change) })
 }
 
@@ -60,7 +62,8 @@ func (e otherContent) Error() string { return string(e) }
 
 func (e otherContent) OtherContent() string { return string(e) }
 
-// TestRequestsOfTheCatalogAreRepeatable: the first answer comes again, and other content under the id is a mistake.
+// TestRequestsOfTheCatalogAreRepeatable: the first answer comes again, and other content under the
+// id is a mistake.
 func TestRequestsOfTheCatalogAreRepeatable(t *testing.T) {
 	s := serve(t, func(c *Config) {
 		c.Catalog = rememberingCatalog{memoryCatalog: newMemoryCatalog(), answers: map[string]remembered{}}
@@ -71,19 +74,25 @@ func TestRequestsOfTheCatalogAreRepeatable(t *testing.T) {
 		if err != nil || made.GetPartitions() != 2 || made.GetSettingsVersion() != 1 {
 			t.Errorf("round %d: %v, %v", round, made, err)
 		}
-		changed, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "a", Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(8)}, RequestId: "u"})
+		changed, err := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+			Queue: "a", Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(8)}, RequestId: "u",
+		})
 		if err != nil || changed.GetSettingsVersion() != 2 {
 			t.Errorf("round %d: %v, %v", round, changed, err)
 		}
 	}
 	_, createErr := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", Partitions: 3, RequestId: "c"})
-	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{Queue: "a", Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, RequestId: "u"})
+	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
+		Queue: "a", Settings: &belfryv1.QueueSettings{MaxJobs: proto.Uint32(9)}, RequestId: "u",
+	})
 	for name, err := range map[string]error{"create": createErr, "update": updateErr} {
 		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != "requestId" {
 			t.Errorf("%s with other content: %v", name, err)
 		}
 	}
-	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a", RequestId: "d"}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_EXISTS {
+	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{
+		Queue: "a", RequestId: "d",
+	}); reasonOf(t, err) != belfryv1.Reason_REASON_QUEUE_EXISTS {
 		t.Errorf("another request: %v", err)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requestBytes measures the requests that carry anything, by what they take on the wire: a batch that is compressed is small. The messages of a stream count
-// one by one.
+// requestBytes measures the requests that carry anything, by what they take on the wire: a batch
+// that is compressed is small. The messages of a stream count one by one.
 type requestBytes struct{ sizes *prometheus.HistogramVec }
 
 // newRequestBytes registers the measure.

@@ -16,17 +16,20 @@ import (
 	"github.com/belfrydb/belfry/stream"
 )
 
-// wantRequestBytes fails the test unless the metrics have so many requests of a procedure with so many bytes.
+// wantRequestBytes fails the test unless the metrics have so many requests of a procedure with so
+// many bytes.
 func wantRequestBytes(t *testing.T, page, procedure string, requests, bytes int) {
 	t.Helper()
 	for suffix, n := range map[string]int{"count": requests, "sum": bytes} {
-		if line := fmt.Sprintf("belfry_request_bytes_%s{procedure=%q} %d\n", suffix, procedure, n); !strings.Contains(page, line) {
+		if line := fmt.Sprintf("belfry_request_bytes_%s{procedure=%q} %d\n", suffix, procedure, n); !strings.Contains(page,
+			line) {
 			t.Errorf("%q is not in the metrics", line)
 		}
 	}
 }
 
-// TestRequestsAreMeasured: by what they take on the wire, refused or not; what asks for no procedure is not.
+// TestRequestsAreMeasured: by what they take on the wire, refused or not; what asks for no
+// procedure is not.
 func TestRequestsAreMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry = registry })
@@ -47,7 +50,8 @@ func TestRequestsAreMeasured(t *testing.T) {
 	opening := credits(1)
 	opening.Credits.Ttr = durationpb.New(time.Minute)
 	w.receive() // a job of those above: the message was read
-	wantRequestBytes(t, s.send("GET", "/metrics", "").body, belfryv1connect.QueueServiceWorkProcedure, 1, len(framed(t, opening)))
+	wantRequestBytes(t, s.send("GET", "/metrics", "").body, belfryv1connect.QueueServiceWorkProcedure, 1,
+		len(framed(t, opening)))
 	if err := w.end(); err != nil {
 		t.Error(err)
 	}

@@ -20,11 +20,13 @@ type arbitratedNode struct {
 	attempts *node.RequestMutex
 }
 
-func (n arbitratedNode) LockRequest(ctx context.Context, _ uint32, id string, wait time.Duration) (<-chan struct{}, func(), error) {
+func (n arbitratedNode) LockRequest(ctx context.Context, _ uint32, id string,
+	wait time.Duration) (<-chan struct{}, func(), error) {
 	return n.attempts.Lock(ctx, id, wait)
 }
 
-// TestRepeatThroughAnotherNode: as with a repeat through the same node, it gets what the first attempt keeps, and nothing that it releases.
+// TestRepeatThroughAnotherNode: as with a repeat through the same node, it gets what the first
+// attempt keeps, and nothing that it releases.
 func TestRepeatThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := &node.RequestMutex{}
@@ -37,7 +39,9 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		c.rest()
 		c.queues.Node = arbitratedNode{crossed, attempts}
 		other := &queueService{
-			Router: shardcall.Router{Node: c.queues.Node, Catalog: c.queues.Catalog}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
+			Router: shardcall.Router{
+				Node: c.queues.Node, Catalog: c.queues.Catalog,
+			}, limits: c.queues.limits, now: c.queues.now, drain: c.queues.drain,
 		}
 		req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
 		first := c.repeat(t.Context(), req)

@@ -15,8 +15,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no other from being moved back.
-func (s *adminService) ResetClock(ctx context.Context, req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
+// ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no
+// other from being moved back.
+func (s *adminService) ResetClock(ctx context.Context,
+	req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	if c.Err != nil {
@@ -77,6 +79,7 @@ func (v *clusterView) aheadOfTime() string {
 	if len(ahead) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("CLOCK_AHEAD: the time of %s is ahead of the nodes' clocks, by up to %v; 'belfry cluster reset-clock' moves it back",
+	return fmt.Sprintf("CLOCK_AHEAD: the time of %s is ahead of the nodes' clocks, by up to %v; 'belfry cluster "+
+		"reset-clock' moves it back",
 		shardList(ahead), most.Round(time.Millisecond))
 }

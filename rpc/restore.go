@@ -34,7 +34,8 @@ const (
 )
 
 // Restore implements AdminService.
-func (s *adminService) Restore(ctx context.Context, stream *connect.ClientStream[belfryv1.RestoreRequest]) (*belfryv1.RestoreResponse, error) {
+func (s *adminService) Restore(ctx context.Context,
+	stream *connect.ClientStream[belfryv1.RestoreRequest]) (*belfryv1.RestoreResponse, error) {
 	return s.restore(ctx, stream)
 }
 
@@ -74,7 +75,8 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 	}
 	h, t := r.in.Header(), r.in.Totals()
 	return &belfryv1.RestoreResponse{
-		ClusterId: h.ClusterID, Time: timestamppb.New(time.Unix(0, int64(h.Time))), Queues: t.Queues, Jobs: t.Jobs, Remembered: t.Tombstones,
+		ClusterId: h.ClusterID, Time: timestamppb.New(time.Unix(0, int64(h.Time))), Queues: t.Queues, Jobs: t.Jobs,
+		Remembered: t.Tombstones,
 	}, nil
 }
 
@@ -82,7 +84,9 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 // record is imported.
 func (s *adminService) speaks(format fsm.Format) error {
 	if spoken := s.cluster.Format(); format > spoken {
-		return fault.Invalid("data", "the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a later one", format, spoken)
+		return fault.Invalid("data",
+			"the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a "+
+				"later one", format, spoken)
 	}
 	return nil
 }
@@ -159,7 +163,8 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 	}
 	if r.begun {
 		g := *f
-		g.Message += "; the restore has begun and not ended: the cluster does nothing else until it is repeated with the same backup and options"
+		g.Message += "; the restore has begun and not ended: the cluster does nothing else until it is repeated with the " +
+			"same backup and options"
 		f = &g
 	}
 	return f
@@ -267,7 +272,8 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 		{node.PutRate, putsPerSecondMax * 1000, "thousandths of puts per second"},
 	} {
 		if amount := n.Quota[l.limit]; amount > l.most {
-			c.Fail(fault.Invalid("data", "the quota of namespace %s has %d %s, at most %d", fault.Quote([]byte(q.Name)), amount, l.unit, l.most))
+			c.Fail(fault.Invalid("data", "the quota of namespace %s has %d %s, at most %d", fault.Quote([]byte(q.Name)), amount,
+				l.unit, l.most))
 		}
 	}
 	if c.Err != nil {
@@ -293,8 +299,10 @@ func (r *restorer) tooWide(queues []backup.CatalogQueue) *fault.Error {
 	if len(wide) == 0 {
 		return nil
 	}
-	return fault.Invalid("data", "this cluster has %d shards, too few for the partitions of some queues, each of which needs a shard of its own: %s. "+
-		"Nothing was restored; found a cluster with --shards %d or more and restore into that", len(r.shards), list(wide), most)
+	return fault.Invalid("data",
+		"this cluster has %d shards, too few for the partitions of some queues, each of which needs a shard of its own: %s. "+
+			"Nothing was restored; found a cluster with --shards %d or more and restore into that", len(r.shards), list(wide),
+		most)
 }
 
 // beginAll starts the restore in all shards, or in none.
@@ -323,7 +331,10 @@ func (r *restorer) beginAll(ctx context.Context) error {
 		}
 	}
 	if ended == len(r.shards) {
-		return &fault.Error{Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Field: "data", Message: "data: this backup has been restored here already"}
+		return &fault.Error{
+			Reason: belfryv1.Reason_REASON_QUEUE_EXISTS, Field: "data",
+			Message: "data: this backup has been restored here already",
+		}
 	}
 	r.begun = true
 	return nil
@@ -372,7 +383,8 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 			return err
 		}
 		if int64(q.Partitions) > int64(len(r.shards)) || q.Partition >= max(1, q.Partitions) {
-			return fault.Invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions, fault.Quote([]byte(q.Name)), len(r.shards))
+			return fault.Invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions,
+				fault.Quote([]byte(q.Name)), len(r.shards))
 		}
 		shard = r.admin.Shard(q.Name, q.Partition)
 		r.where[q.Name] = shard
@@ -408,7 +420,8 @@ func (r *restorer) flush(ctx context.Context, shard uint32) error {
 	}
 	to.sequence++
 	c := &fsm.Import{
-		Restore: r.beginImport.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial, Records: to.records,
+		Restore: r.beginImport.Restore, Step: fsm.ImportRecords, Sequence: to.sequence, Floor: r.in.Totals().Serial,
+		Records: to.records,
 	}
 	to.records, to.bytes = nil, 0 // after an unknown outcome they may still be in use
 	result, err := r.send(ctx, shard, c)
@@ -429,7 +442,8 @@ func (r *restorer) endAll(ctx context.Context) error {
 			return err
 		}
 		if result.Code != fsm.OK {
-			return fmt.Errorf("shard %d placed %d records of %d: the cluster must be founded anew", shard, result.Serial, r.shards[i].total)
+			return fmt.Errorf("shard %d placed %d records of %d: the cluster must be founded anew", shard, result.Serial,
+				r.shards[i].total)
 		}
 	}
 	return nil

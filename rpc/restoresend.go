@@ -31,16 +31,19 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 		}
 		if f.Reason != said {
 			said = f.Reason
-			r.admin.logger.Warn("a restore waits", slog.Uint64("shard", uint64(shard)), slog.String("for", importStep(c)), slog.String("because", f.Error()))
+			r.admin.logger.Warn("a restore waits", slog.Uint64("shard", uint64(shard)), slog.String("for", importStep(c)),
+				slog.String("because", f.Error()))
 		}
 		pause := time.NewTimer(restorePause)
 		select {
 		case <-pause.C:
 			continue
 		case <-deadline.C:
-			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", wire.FormatDuration(restoreInsists), shard, importStep(c))
+			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", wire.FormatDuration(restoreInsists),
+				shard, importStep(c))
 		case <-r.admin.drain.Started:
-			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard, importStep(c))
+			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard,
+				importStep(c))
 		case <-ctx.Done():
 		}
 		pause.Stop()
@@ -48,10 +51,12 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 	}
 }
 
-// passesInRestore reports whether a shard may take an Import a moment later that it refused, or may have taken it.
+// passesInRestore reports whether a shard may take an Import a moment later that it refused, or may
+// have taken it.
 func passesInRestore(reason belfryv1.Reason) bool {
 	switch reason {
-	case belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, belfryv1.Reason_REASON_CLOCK_AHEAD,
+	case belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_UNKNOWN_OUTCOME,
+		belfryv1.Reason_REASON_CLOCK_AHEAD,
 		belfryv1.Reason_REASON_OVERLOADED, belfryv1.Reason_REASON_SHUTTING_DOWN:
 		return true
 	default:

@@ -27,8 +27,9 @@ func (n *stubbornNode) Do(context.Context, uint32, *fsm.Request) (node.Reply, er
 	return node.Reply{}, n.err
 }
 
-// TestRestoreWaitsNoLongerThanItSays: a shard that takes nothing for too long ends the restore, which says what it waited for, also in the log; so does the
-// stop of the server, and the end of the call.
+// TestRestoreWaitsNoLongerThanItSays: a shard that takes nothing for too long ends the restore,
+// which says what it waited for, also in the log; so does the stop of the server, and the end of
+// the call.
 func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -39,19 +40,32 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 		want  belfryv1.Reason
 		words string
 	}{
-		{"the clocks do not agree", node.ErrClockAhead, fsm.Import{Step: fsm.ImportRecords, Sequence: 7}, nil, restoreInsists, belfryv1.Reason_REASON_CLOCK_AHEAD, "waited 1m for shard 2 to take part 7 of the backup"},
-		{"nobody leads", node.ErrNoLeader, fsm.Import{Step: fsm.ImportBegin}, nil, restoreInsists, belfryv1.Reason_REASON_NO_LEADER, "to take the beginning of the restore"},
-		{"too much is waiting", node.ErrOverloaded, fsm.Import{Step: fsm.ImportEnd}, nil, restoreInsists, belfryv1.Reason_REASON_OVERLOADED, "to take the end of the restore"},
-		{"nobody knows what came of it", node.ErrUnknownOutcome, fsm.Import{Step: fsm.ImportAbandon}, nil, restoreInsists, belfryv1.Reason_REASON_UNKNOWN_OUTCOME, "given up"},
-		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd}, func(d *drain.Signal, _ context.CancelFunc) { d.Start() }, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
-		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd}, func(_ *drain.Signal, end context.CancelFunc) { end() }, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
+		{"the clocks do not agree", node.ErrClockAhead, fsm.Import{
+			Step: fsm.ImportRecords, Sequence: 7,
+		}, nil, restoreInsists, belfryv1.Reason_REASON_CLOCK_AHEAD, "waited 1m for shard 2 to take part 7 of the backup"},
+		{"nobody leads", node.ErrNoLeader, fsm.Import{Step: fsm.ImportBegin}, nil, restoreInsists,
+			belfryv1.Reason_REASON_NO_LEADER, "to take the beginning of the restore"},
+		{"too much is waiting", node.ErrOverloaded, fsm.Import{Step: fsm.ImportEnd}, nil, restoreInsists,
+			belfryv1.Reason_REASON_OVERLOADED, "to take the end of the restore"},
+		{"nobody knows what came of it", node.ErrUnknownOutcome, fsm.Import{Step: fsm.ImportAbandon}, nil, restoreInsists,
+			belfryv1.Reason_REASON_UNKNOWN_OUTCOME, "given up"},
+		{"the server stops", node.ErrShuttingDown, fsm.Import{Step: fsm.ImportEnd},
+			func(d *drain.Signal, _ context.CancelFunc) {
+				d.Start()
+			}, time.Second, belfryv1.Reason_REASON_SHUTTING_DOWN, "this server is stopping"},
+		{"the caller leaves", node.ErrNoLeader, fsm.Import{Step: fsm.ImportEnd},
+			func(_ *drain.Signal, end context.CancelFunc) {
+				end()
+			}, time.Second, belfryv1.Reason_REASON_NO_LEADER, ""},
 		{"the disk is full", node.ErrDiskFull, fsm.Import{Step: fsm.ImportEnd}, nil, 0, belfryv1.Reason_REASON_DISK_FULL, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &safeBuffer{}
 				router, stopping := shardcall.Router{Node: &stubbornNode{err: tt.err}}, drain.New()
-				r := &restorer{admin: &adminService{Router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(log, nil))}}
+				r := &restorer{admin: &adminService{
+					Router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(log, nil)),
+				}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.stop != nil {

@@ -26,7 +26,8 @@ type method struct {
 // methodsOfContract lists the methods of our services in the order of the schema.
 func methodsOfContract() []method {
 	var out []method
-	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto} {
+	for _, file := range []protoreflect.FileDescriptor{belfryv1.File_belfry_v1_queue_proto,
+		belfryv1.File_belfry_v1_admin_proto} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			for k := range service.Methods().Len() {
@@ -68,8 +69,8 @@ func kebab(name string) string {
 	return b.String()
 }
 
-// noSuchPath answers a path that leads nowhere. For what looks like a call it lists the methods there are, in the
-// protocol of the call.
+// noSuchPath answers a path that leads nowhere. For what looks like a call it lists the methods
+// there are, in the protocol of the call.
 func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 	f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
@@ -78,7 +79,8 @@ func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 		near = spelling.Nearest(r.URL.Path, h.paths)
 	}
 	if near != "" {
-		f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; did you mean " + near + "? The methods are " + h.methodList
+		f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; did you mean " + near +
+			"? The methods are " + h.methodList
 	}
 	h.writeFault(w, r, f)
 }

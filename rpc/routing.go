@@ -13,7 +13,8 @@ import (
 const routingQueuesMax = 64
 
 // GetRouting implements QueueService.
-func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
+func (s *queueService) GetRouting(ctx context.Context,
+	req *belfryv1.GetRoutingRequest) (*belfryv1.GetRoutingResponse, error) {
 	c := s.checker(ctx, tokens.View)
 	viewable := c.Permissions
 	c.Permissions = nil // the caller gets the leaders even if it may not see one of the queues
@@ -25,7 +26,10 @@ func (s *queueService) GetRouting(ctx context.Context, req *belfryv1.GetRoutingR
 		return nil, c.Err
 	}
 	shards := s.Node.ShardCount()
-	out := &belfryv1.GetRoutingResponse{HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards), Partitions: map[string]uint32{}, ClusterId: s.Node.Status().ClusterID} //nolint:gosec // at most 1,024
+	out := &belfryv1.GetRoutingResponse{
+		HashVersion: node.PlacementVersion, Shards: uint32(shards), Leaders: make([]string, shards),
+		Partitions: map[string]uint32{}, ClusterId: s.Node.Status().ClusterID,
+	} //nolint:gosec // at most 1,024
 	for shard := range out.Leaders {
 		out.Leaders[shard] = s.Node.ClientAddr(uint32(shard))
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// splitNode is a node whose shard 1 is led elsewhere. It has a replica of it all the same, and knows the address.
+// splitNode is a node whose shard 1 is led elsewhere. It has a replica of it all the same, and
+// knows the address.
 type splitNode struct{ *memoryNode }
 
 func (n splitNode) ClientAddr(shard uint32) string {
@@ -54,12 +55,17 @@ func TestGetRouting(t *testing.T) {
 	}
 	q, _ := s.bothClients()
 	got, err := q.GetRouting(t.Context(), &belfryv1.GetRoutingRequest{Queues: []string{here, there}})
-	want := &belfryv1.GetRoutingResponse{HashVersion: 1, Shards: 3, Leaders: []string{"", "10.0.0.1:7400", ""}, Partitions: map[string]uint32{here: 3}, ClusterId: "c1"}
+	want := &belfryv1.GetRoutingResponse{
+		HashVersion: 1, Shards: 3, Leaders: []string{"", "10.0.0.1:7400", ""}, Partitions: map[string]uint32{here: 3},
+		ClusterId: "c1",
+	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	for _, body := range []string{`{"queues":["a b"]}`, `{"queues":["` + strings.Repeat(`a","`, routingQueuesMax) + `a"]}`} {
-		if got := s.post("/v1/get-routing", body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "queues") {
+	for _, body := range []string{`{"queues":["a b"]}`,
+		`{"queues":["` + strings.Repeat(`a","`, routingQueuesMax) + `a"]}`} {
+		if got := s.post("/v1/get-routing", body); got.status != http.StatusBadRequest ||
+			!strings.Contains(got.body, "queues") {
 			t.Errorf("%d %s", got.status, got.body)
 		}
 	}
@@ -80,7 +86,9 @@ func TestFaultNamesTheLeader(t *testing.T) {
 func TestStaleReads(t *testing.T) {
 	s, _, there := serveSplit(t)
 	for range 3 {
-		if _, err := s.node.Do(t.Context(), 1, &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: there, Partitions: 1, ID: "x"}}}); err != nil {
+		if _, err := s.node.Do(t.Context(), 1, &fsm.Request{Commands: []fsm.Command{&fsm.Put{
+			Queue: there, Partitions: 1, ID: "x",
+		}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -94,20 +102,25 @@ func TestStaleReads(t *testing.T) {
 		if body != "" {
 			fields += "," + body
 		}
-		if got := s.post(path, fields+`}`); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "NO_LEADER") {
+		if got := s.post(path, fields+`}`); got.status != http.StatusServiceUnavailable ||
+			!strings.Contains(got.body, "NO_LEADER") {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 		got := s.post(path, fields+`,"stale":true}`)
-		if got.status != 200 || !strings.Contains(got.body, there) || !strings.Contains(got.body, `"stale":true`) || !strings.Contains(got.body, `"asOf":"`) {
+		if got.status != 200 || !strings.Contains(got.body, there) || !strings.Contains(got.body, `"stale":true`) ||
+			!strings.Contains(got.body, `"asOf":"`) {
 			t.Errorf("%s: %d %s", path, got.status, got.body)
 		}
 	}
 	q, _ := s.bothClients()
 	got, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: there, Id: "x", Stale: true})
-	if err != nil || got.GetWitness().GetIndex() != 3 || !got.GetAsOf().AsTime().Equal(got.GetWitness().GetTime().AsTime()) && got.GetAsOf() == nil {
+	if err != nil || got.GetWitness().GetIndex() != 3 ||
+		!got.GetAsOf().AsTime().Equal(got.GetWitness().GetTime().AsTime()) && got.GetAsOf() == nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := q.Get(t.Context(), &belfryv1.GetRequest{Queue: there, Id: "y", Stale: true}); err == nil || errors.Is(err, node.ErrNoLeader) {
+	if _, err := q.Get(t.Context(), &belfryv1.GetRequest{
+		Queue: there, Id: "y", Stale: true,
+	}); err == nil || errors.Is(err, node.ErrNoLeader) {
 		t.Errorf("a job that is not there: %v", err)
 	}
 }

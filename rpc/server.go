@@ -20,7 +20,8 @@ type Server struct {
 	connections *connections
 }
 
-// NewServer returns a server that does not listen yet. It reports every problem of the configuration.
+// NewServer returns a server that does not listen yet. It reports every problem of the
+// configuration.
 func NewServer(cfg Config) (*Server, error) {
 	h, err := newHandler(cfg)
 	if err != nil {

@@ -45,7 +45,9 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz", ""); got.status != 200 || got.body != "ready\n" {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	if got := s.send("GET", "/readyz?verbose", ""); got.body != "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n" {
+	if got := s.send("GET", "/readyz?verbose",
+		""); got.body != "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 "+
+		"ok\n[+]shard-2 ok\nready\n" {
 		t.Errorf("%q", got.body)
 	}
 	shard := func(number int, change func(g *node.GroupStatus)) {
@@ -59,8 +61,10 @@ func TestHealthPages(t *testing.T) {
 	shard(0, func(g *node.GroupStatus) { g.Leader = "" })
 	shard(1, func(g *node.GroupStatus) { g.ClockAhead = true })
 	shard(2, func(g *node.GroupStatus) { g.Serving = false })
-	want := "[+]serving ok\n[!]disk warning: nearly full: 12 inodes of its disk are free, the mark is 1024\n[+]catalog ok\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
-		"[!]shard-1 warning: CLOCK_AHEAD: shard time is ahead of the wall clock\n[!]shard-2 warning: its new leader does not serve yet\nready\n"
+	want := "[+]serving ok\n[!]disk warning: nearly full: 12 inodes of its disk are free, the mark is 1024\n[+]catalog " +
+		"ok\n[+]leaders ok\n[!]shard-0 warning: no leader is known\n" +
+		"[!]shard-1 warning: CLOCK_AHEAD: shard time is ahead of the wall clock\n[!]shard-2 warning: its new leader does " +
+		"not serve yet\nready\n"
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)
 	}
@@ -68,7 +72,9 @@ func TestHealthPages(t *testing.T) {
 	s.node.status.MinVoters = 2
 	s.node.mu.Unlock()
 	shard(0, func(g *node.GroupStatus) { g.Leader, g.Voters, g.MembersIndex = "n1.1", []string{"n1.1"}, 1 })
-	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || !strings.Contains(got.body, "[!]shard-0 warning: TOO_FEW_VOTERS: it has 1 of 2 voters, and takes only what makes room\n") {
+	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 ||
+		!strings.Contains(got.body,
+			"[!]shard-0 warning: TOO_FEW_VOTERS: it has 1 of 2 voters, and takes only what makes room\n") {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	shard(0, func(g *node.GroupStatus) { g.Voters = append(g.Voters, "n2.1") })
@@ -76,7 +82,8 @@ func TestHealthPages(t *testing.T) {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	shard(2, func(g *node.GroupStatus) { g.Role, g.LastError = node.Stopped, "disk on fire" })
-	if got := s.send("GET", "/readyz", ""); got.status != 503 || !strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
+	if got := s.send("GET", "/readyz", ""); got.status != 503 ||
+		!strings.Contains(got.body, "[-]shard-2 failed: stopped: disk on fire\n") {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if got := s.send("GET", "/readyz?exclude=disk&exclude=shard-2", ""); got.status != 200 {
@@ -87,7 +94,8 @@ func TestHealthPages(t *testing.T) {
 		t.Errorf("%q", got.body)
 	}
 	shard(2, func(g *node.GroupStatus) { g.CommitIndex++ })
-	if got := s.send("GET", "/readyz", ""); got.status != 503 || !strings.Contains(got.body, "[-]shard-2 failed: 10001 entries of its log have yet to take effect here\n") {
+	if got := s.send("GET", "/readyz", ""); got.status != 503 ||
+		!strings.Contains(got.body, "[-]shard-2 failed: 10001 entries of its log have yet to take effect here\n") {
 		t.Errorf("%d %q", got.status, got.body)
 	}
 	if got := s.send("GET", "/livez", ""); got.status != 200 {
@@ -95,7 +103,8 @@ func TestHealthPages(t *testing.T) {
 	}
 }
 
-// TestReadyRefusesWhatItDoesNotUnderstand names the parameter or the check, and lists those that there are, also while the node waits for its cluster.
+// TestReadyRefusesWhatItDoesNotUnderstand names the parameter or the check, and lists those that
+// there are, also while the node waits for its cluster.
 func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	const checks = "; the checks here are serving, disk, catalog, leaders and shard-0 to shard-2"
 	s := serve(t)
@@ -110,7 +119,8 @@ func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
 		"verbose&exclude=%zz":                 "query: cannot be read",
 	} {
 		got := s.send("GET", "/readyz?"+query, "")
-		if got.status != http.StatusBadRequest || !strings.Contains(got.body, want) || !strings.Contains(got.body, `"INVALID"`) {
+		if got.status != http.StatusBadRequest || !strings.Contains(got.body, want) ||
+			!strings.Contains(got.body, `"INVALID"`) {
 			t.Errorf("%s: %d %s, want %s", query, got.status, got.body, want)
 		}
 		if strings.Contains(want, checks) {
@@ -135,7 +145,8 @@ func (n *reachingNode) Unreached(context.Context) map[string]string { return n.u
 
 func (n *reachingNode) Serves(shard uint32) bool { return slices.Contains(n.serves, shard) }
 
-// TestReadySaysWhatThisNodeCanDo: the node's own trouble counts, and that it reaches no leader at all. A shard without a leader does not.
+// TestReadySaysWhatThisNodeCanDo: the node's own trouble counts, and that it reaches no leader at
+// all. A shard without a leader does not.
 func TestReadySaysWhatThisNodeCanDo(t *testing.T) {
 	n := &reachingNode{memoryNode: newMemoryNode(3)}
 	n.status.Shards = n.status.Shards[:2]
@@ -145,9 +156,13 @@ func TestReadySaysWhatThisNodeCanDo(t *testing.T) {
 		status    int
 		want      string
 	}{
-		{nil, 200, "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nready\n"},
-		{map[string]string{"shard-1": "its leader n2 does not answer", "shard-2": "no leader is known"}, 200, "[+]serving ok\n[+]disk ok\n" +
-			"[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[!]shard-1 warning: its leader n2 does not answer\n[!]shard-2 warning: no leader is known\nready\n"},
+		{nil, 200, "[+]serving ok\n[+]disk ok\n[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 " +
+			"ok\nready\n"},
+		{map[string]string{
+			"shard-1": "its leader n2 does not answer", "shard-2": "no leader is known",
+		}, 200, "[+]serving ok\n[+]disk ok\n" +
+			"[+]catalog ok\n[+]leaders ok\n[+]shard-0 ok\n[!]shard-1 warning: its leader n2 does not answer\n[!]shard-2 " +
+			"warning: no leader is known\nready\n"},
 		{map[string]string{"catalog": "it is catching up"}, 503, "[+]serving ok\n[+]disk ok\n" +
 			"[-]catalog failed: it is catching up\n[+]leaders ok\n[+]shard-0 ok\n[+]shard-1 ok\n[+]shard-2 ok\nnot ready\n"},
 	} {
@@ -158,11 +173,14 @@ func TestReadySaysWhatThisNodeCanDo(t *testing.T) {
 	}
 }
 
-// TestReadyOfACutOffNode: an election of all leaders at once takes no node out; that no leader is reached for longer does. A node that has just
-// started is not ready before it has heard of the leaders of its replicas, for a minute at most.
+// TestReadyOfACutOffNode: an election of all leaders at once takes no node out; that no leader is
+// reached for longer does. A node that has just started is not ready before it has heard of the
+// leaders of its replicas, for a minute at most.
 func TestReadyOfACutOffNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		none := map[string]string{"shard-0": "no leader is known", "shard-1": "no leader is known", "shard-2": "no leader is known"}
+		none := map[string]string{
+			"shard-0": "no leader is known", "shard-1": "no leader is known", "shard-2": "no leader is known",
+		}
 		n := &reachingNode{memoryNode: newMemoryNode(3), unreached: none}
 		h := &health{node: n, drain: &drain.Signal{}, begun: time.Now()}
 		expect := func(when string, failing ...string) {
@@ -209,24 +227,29 @@ func TestReadyOfACutOffNode(t *testing.T) {
 
 func TestGRPCHealth(t *testing.T) {
 	s := serve(t)
-	client := connect.NewClient[belfryv1.GetRequest, belfryv1.GetResponse](h2c(t), s.url+"/grpc.health.v1.Health/Check", connect.WithGRPC())
+	client := connect.NewClient[belfryv1.GetRequest, belfryv1.GetResponse](h2c(t), s.url+"/grpc.health.v1.Health/Check",
+		connect.WithGRPC())
 	if _, err := client.CallUnary(t.Context(), connect.NewRequest(&belfryv1.GetRequest{})); err != nil {
 		t.Errorf("%v", err)
 	}
 	h := &health{node: s.node, drain: s.server.handler.drain, services: []string{"", belfryv1connect.QueueServiceName}}
 	for _, service := range h.services {
-		if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: service}); err != nil || got.Status != grpchealth.StatusServing {
+		if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: service}); err != nil ||
+			got.Status != grpchealth.StatusServing {
 			t.Errorf("%q: %v, %v", service, got, err)
 		}
 	}
-	if _, err := h.Check(t.Context(), &grpchealth.CheckRequest{Service: "nix"}); connect.CodeOf(err) != connect.CodeNotFound {
+	if _, err := h.Check(t.Context(),
+		&grpchealth.CheckRequest{Service: "nix"}); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("%v", err)
 	}
 	s.server.Drain()
-	if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{}); err != nil || got.Status != grpchealth.StatusNotServing {
+	if got, err := h.Check(t.Context(), &grpchealth.CheckRequest{}); err != nil ||
+		got.Status != grpchealth.StatusNotServing {
 		t.Errorf("draining: %v, %v", got, err)
 	}
-	if got := s.post("/grpc.health.v1.Health/Check", "{}"); got.status != 200 || !strings.Contains(got.body, "NOT_SERVING") {
+	if got := s.post("/grpc.health.v1.Health/Check", "{}"); got.status != 200 ||
+		!strings.Contains(got.body, "NOT_SERVING") {
 		t.Errorf("over curl: %d %s", got.status, got.body)
 	}
 }
@@ -247,13 +270,15 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestPanicsAreAnswered: a handler that panics answers INTERNAL, says nothing of its insides, and the server goes on.
+// TestPanicsAreAnswered: a handler that panics answers INTERNAL, says nothing of its insides, and
+// the server goes on.
 func TestPanicsAreAnswered(t *testing.T) {
 	s := serve(t)
 	s.node.fail = func(uint32) error { panic("secret insides") }
 	for name, c := range s.clients() {
 		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"})
-		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL || strings.Contains(err.Error(), "secret") {
+		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -308,7 +333,8 @@ func TestShutdownIsBounded(t *testing.T) {
 	}
 }
 
-// TestShutdownEndsAConnectionThatHasJustCome: a client that has connected, and says that it speaks HTTP/2 while the server stops, does not keep it.
+// TestShutdownEndsAConnectionThatHasJustCome: a client that has connected, and says that it speaks
+// HTTP/2 while the server stops, does not keep it.
 func TestShutdownEndsAConnectionThatHasJustCome(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -341,13 +367,16 @@ func TestEveryMethodHasAShortPath(t *testing.T) {
 		"/v1/release": "QueueService/Release", "/v1/extend": "QueueService/Extend", "/v1/cancel": "QueueService/Cancel",
 		"/v1/reschedule": "QueueService/Reschedule", "/v1/get": "QueueService/Get", "/v1/list": "QueueService/List",
 		"/v1/redrive": "QueueService/Redrive", "/v1/get-routing": "QueueService/GetRouting", "/v1/work": "QueueService/Work",
-		"/v1/create-queue": "AdminService/CreateQueue", "/v1/list-queues": "AdminService/ListQueues", "/v1/get-queue": "AdminService/GetQueue",
+		"/v1/create-queue": "AdminService/CreateQueue", "/v1/list-queues": "AdminService/ListQueues",
+		"/v1/get-queue":    "AdminService/GetQueue",
 		"/v1/update-queue": "AdminService/UpdateQueue", "/v1/purge-queue": "AdminService/PurgeQueue",
 		"/v1/delete-queue": "AdminService/DeleteQueue", "/v1/get-cluster": "AdminService/GetCluster",
 		"/v1/drain-node": "AdminService/DrainNode", "/v1/remove-node": "AdminService/RemoveNode",
-		"/v1/transfer-leader": "AdminService/TransferLeader", "/v1/backup": "AdminService/Backup", "/v1/restore": "AdminService/Restore",
+		"/v1/transfer-leader": "AdminService/TransferLeader", "/v1/backup": "AdminService/Backup",
+		"/v1/restore":     "AdminService/Restore",
 		"/v1/reset-clock": "AdminService/ResetClock", "/v1/update-cluster": "AdminService/UpdateCluster",
-		"/v1/create-token": "AdminService/CreateToken", "/v1/list-tokens": "AdminService/ListTokens", "/v1/delete-token": "AdminService/DeleteToken",
+		"/v1/create-token": "AdminService/CreateToken", "/v1/list-tokens": "AdminService/ListTokens",
+		"/v1/delete-token":  "AdminService/DeleteToken",
 		"/v1/set-namespace": "AdminService/SetNamespace", "/v1/get-namespace": "AdminService/GetNamespace",
 		"/v1/list-namespaces": "AdminService/ListNamespaces", "/v1/delete-namespace": "AdminService/DeleteNamespace",
 	}

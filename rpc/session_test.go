@@ -43,13 +43,18 @@ func newTalk(t testing.TB) *talk { return newTalkWith(t, nil, "") }
 
 // newTalkWith is newTalk where calls need a token, and have one.
 func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
-	k := &talk{t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{}, ctx: context.WithoutCancel(t.Context())}
+	k := &talk{
+		t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{},
+		ctx: context.WithoutCancel(t.Context()),
+	}
 	var err error
 	k.server, err = newTestServer(Config{
-		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry, Name: "n1", Authenticator: auth,
+		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry,
+		Name: "n1", Authenticator: auth,
 	})
 	if token != "" {
-		known, f := k.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+		known, f := k.server.handler.authorizer.Authenticate(
+			&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 		if f != nil {
 			t.Fatal(f)
 		}
@@ -81,7 +86,8 @@ func (k *talk) begin() {
 		<-ended
 	})
 	res, err := http.ReadResponse(k.in, nil)
-	if err != nil || res.StatusCode != http.StatusSwitchingProtocols || res.Header.Get("Upgrade") != stream.SessionProtocol || res.Header.Get("Belfry-Served-By") != "n1" {
+	if err != nil || res.StatusCode != http.StatusSwitchingProtocols ||
+		res.Header.Get("Upgrade") != stream.SessionProtocol || res.Header.Get("Belfry-Served-By") != "n1" {
 		k.t.Fatalf("%v, %v", res, err)
 	}
 }
@@ -190,7 +196,9 @@ func pollOf(queue string, wait time.Duration) *belfryv1.ReserveRequest {
 }
 
 func putIn(queue string) *belfryv1.PutBatchRequest {
-	return &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{Queue: queue, Body: &belfryv1.PutRequest_Data{Data: []byte("x")}}}}
+	return &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{
+		Queue: queue, Body: &belfryv1.PutRequest_Data{Data: []byte("x")},
+	}}}
 }
 
 // TestUpgrade: only a client that asks for a session of this version over HTTP/1.1 gets one.
@@ -202,7 +210,8 @@ func TestUpgrade(t *testing.T) {
 		"other version":  {"Connection", "Upgrade", "Upgrade", "belfry-session/2"},
 	} {
 		got := s.send(http.MethodGet, stream.SessionPath, "", headers...)
-		if got.status != http.StatusUpgradeRequired || got.header.Get("Upgrade") != stream.SessionProtocol || !strings.Contains(got.body, "SDK") {
+		if got.status != http.StatusUpgradeRequired || got.header.Get("Upgrade") != stream.SessionProtocol ||
+			!strings.Contains(got.body, "SDK") {
 			t.Errorf("%s: %d %v %s", name, got.status, got.header, got.body)
 		}
 	}
@@ -246,7 +255,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestMethodsOfSessions: each does what it does by Connect, is measured alike, and says what time it is.
+// TestMethodsOfSessions: each does what it does by Connect, is measured alike, and says what time
+// it is.
 func TestMethodsOfSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
@@ -295,7 +305,8 @@ func (k *talk) measured(procedure, code string) (n uint64) {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if family.GetName() == "belfry_rpc_duration_seconds" && strings.HasSuffix(labels["procedure"], "/"+procedure) && labels["code"] == code {
+			if family.GetName() == "belfry_rpc_duration_seconds" && strings.HasSuffix(labels["procedure"], "/"+procedure) &&
+				labels["code"] == code {
 				n += m.GetHistogram().GetSampleCount()
 			}
 		}
@@ -303,7 +314,8 @@ func (k *talk) measured(procedure, code string) (n uint64) {
 	return n
 }
 
-// TestNumbersOfCalls: one that is under way is refused, one that was answered is free; the order of answers is that in which they are ready.
+// TestNumbersOfCalls: one that is under way is refused, one that was answered is free; the order of
+// answers is that in which they are ready.
 func TestNumbersOfCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)

@@ -67,7 +67,8 @@ func TestBrokenRules(t *testing.T) {
 	}
 }
 
-// TestPollsEnd when the client cancels them, when its time is over, and when it is gone; none of that counts as refused.
+// TestPollsEnd when the client cancels them, when its time is over, and when it is gone; none of
+// that counts as refused.
 func TestPollsEnd(t *testing.T) {
 	for name, end := range map[string]func(k *talk){
 		"cancelled": func(k *talk) {
@@ -106,12 +107,15 @@ func TestPollsEnd(t *testing.T) {
 	}
 }
 
-// TestCallsEndWithTheClientsTime: a poll answers before the time that the client waits, others end with it.
+// TestCallsEndWithTheClientsTime: a poll answers before the time that the client waits, others end
+// with it.
 func TestCallsEndWithTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		payload := bytesOf(t, pollOf("q", time.Minute))
-		k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(payload)), Number: 1000}, payload))
+		k.write(rawFrame(stream.Header{
+			Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(payload)), Number: 1000,
+		}, payload))
 		began := time.Now()
 		var granted belfryv1.ReserveResponse
 		k.answer(1, &granted)
@@ -166,7 +170,8 @@ func TestSlowRequests(t *testing.T) {
 	})
 }
 
-// TestClaimsAreNotBelieved: a header costs its sender nothing, and takes no part of what all bodies may hold.
+// TestClaimsAreNotBelieved: a header costs its sender nothing, and takes no part of what all bodies
+// may hold.
 func TestClaimsAreNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
@@ -190,7 +195,8 @@ func TestClaimsAreNotBelieved(t *testing.T) {
 	})
 }
 
-// TestAllBodiesTogetherAreBounded: what comes beyond the bound is refused, also in the middle of a request.
+// TestAllBodiesTogetherAreBounded: what comes beyond the bound is refused, also in the middle of a
+// request.
 func TestAllBodiesTogetherAreBounded(t *testing.T) {
 	for _, free := range []int64{0, stream.PieceBytes} {
 		synctest.Test(t, func(t *testing.T) {
@@ -198,8 +204,11 @@ func TestAllBodiesTogetherAreBounded(t *testing.T) {
 			inFlight := &k.server.handler.bodyBytesInFlight
 			inFlight.Store(inbound.BytesInFlightMax - free)
 			payload := make([]byte, 4*stream.PieceBytes)
-			k.write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(payload))}, payload))
-			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+			k.write(rawFrame(stream.Header{
+				Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(payload)),
+			}, payload))
+			if f := k.reason(1); f.Reason != belfryv1.Reason_REASON_OVERLOADED ||
+				f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 				t.Errorf("%+v", f)
 			}
 			synctest.Wait()
@@ -220,10 +229,13 @@ func TestCallsOfASessionAreBounded(t *testing.T) {
 		var all bytes.Buffer
 		payload := bytesOf(t, pollOf("q", time.Minute))
 		for id := range uint32(sessionCallsMax + 1) {
-			all.Write(rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: id, Size: uint32(len(payload))}, payload))
+			all.Write(rawFrame(stream.Header{
+				Kind: stream.Call, Method: stream.Reserve, ID: id, Size: uint32(len(payload)),
+			}, payload))
 		}
 		k.write(all.Bytes())
-		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(f.Message, strconv.Itoa(sessionCallsMax)) {
+		if f := k.reason(sessionCallsMax); f.Reason != belfryv1.Reason_REASON_OVERLOADED ||
+			!strings.Contains(f.Message, strconv.Itoa(sessionCallsMax)) {
 			t.Errorf("%+v", f)
 		}
 		k.write(rawFrame(stream.Header{Kind: stream.Cancel, ID: 5}, nil))
@@ -254,7 +266,8 @@ func TestAReaderThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// TestLeaving: the server says that it leaves, answers what is under way, refuses what comes, says Bye, and waits for the client to close.
+// TestLeaving: the server says that it leaves, answers what is under way, refuses what comes, says
+// Bye, and waits for the client to close.
 func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
@@ -269,7 +282,8 @@ func TestLeaving(t *testing.T) {
 		}
 		synctest.Wait()
 		k.call(2, stream.PutBatch, putIn("q"))
-		if f := k.reason(2); f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
+		if f := k.reason(2); f.Reason != belfryv1.Reason_REASON_SHUTTING_DOWN ||
+			f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED {
 			t.Errorf("%+v", f)
 		}
 		time.Sleep(10 * time.Second)
@@ -311,7 +325,8 @@ func TestAnIdleSessionLeavesAtOnce(t *testing.T) {
 	})
 }
 
-// TestShutdownOfSessionsIsBounded: what is under way when the time is over is cut, and the client is not told that it was answered.
+// TestShutdownOfSessionsIsBounded: what is under way when the time is over is cut, and the client
+// is not told that it was answered.
 func TestShutdownOfSessionsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
@@ -354,10 +369,14 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 // FuzzSession feeds a session any bytes: it ends when they do, and holds nothing then.
 func FuzzSession(f *testing.F) {
 	batch := bytesOf(f, putIn("q"))
-	seed := rawFrame(stream.Header{Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(batch)), Number: 1000}, batch)
+	seed := rawFrame(stream.Header{
+		Kind: stream.Call, Method: stream.PutBatch, ID: 1, Size: uint32(len(batch)), Number: 1000,
+	}, batch)
 	seed = append(seed, rawFrame(stream.Header{Kind: stream.Cancel, ID: 1}, nil)...)
 	reserve := bytesOf(f, pollOf("q", time.Minute))
-	seed = append(seed, rawFrame(stream.Header{Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(reserve))}, reserve)...)
+	seed = append(seed, rawFrame(stream.Header{
+		Kind: stream.Call, Method: stream.Reserve, ID: 1, Size: uint32(len(reserve)),
+	}, reserve)...)
 	f.Add(seed)
 	f.Add(rawFrame(stream.Header{Kind: stream.Call, Method: stream.AckBatch, Size: 1 << 31}, []byte("abc")))
 	k := newTalk(f)

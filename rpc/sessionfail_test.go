@@ -62,17 +62,20 @@ func TestFailuresAreThoseOfConnect(t *testing.T) {
 	for range 1001 {
 		flood.Jobs = append(flood.Jobs, &belfryv1.PutRequest{Queue: "q"})
 	}
-	reserve, batch, acks := "/belfry.v1.QueueService/Reserve", "/belfry.v1.QueueService/PutBatch", "/belfry.v1.QueueService/AckBatch"
+	reserve, batch, acks := "/belfry.v1.QueueService/Reserve", "/belfry.v1.QueueService/PutBatch",
+		"/belfry.v1.QueueService/AckBatch"
 	for name, c := range map[string]failing{
-		"no queue":     {stream.Reserve, reserve, bytesOf(t, &belfryv1.ReserveRequest{}), nil},
-		"malformed":    {stream.PutBatch, batch, []byte("\xff\xff\xff"), nil},
-		"not UTF-8":    {stream.PutBatch, batch, append([]byte{0x12, 2, 'x', 0xff}, bytesOf(t, putIn("q"))...), nil},
-		"flood":        {stream.PutBatch, batch, bytesOf(t, flood), nil},
-		"bounds":       {stream.PutBatch, batch, bytes.Repeat([]byte{0x0a, 0}, 10_000), nil},
-		"acks":         {stream.AckBatch, acks, bytesOf(t, &belfryv1.AckBatchRequest{}), nil},
-		"no leader":    {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeNoLeader() }},
-		"unknown":      {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeUnknown() }},
-		"inside":       {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return errors.New("secret insides") }},
+		"no queue":  {stream.Reserve, reserve, bytesOf(t, &belfryv1.ReserveRequest{}), nil},
+		"malformed": {stream.PutBatch, batch, []byte("\xff\xff\xff"), nil},
+		"not UTF-8": {stream.PutBatch, batch, append([]byte{0x12, 2, 'x', 0xff}, bytesOf(t, putIn("q"))...), nil},
+		"flood":     {stream.PutBatch, batch, bytesOf(t, flood), nil},
+		"bounds":    {stream.PutBatch, batch, bytes.Repeat([]byte{0x0a, 0}, 10_000), nil},
+		"acks":      {stream.AckBatch, acks, bytesOf(t, &belfryv1.AckBatchRequest{}), nil},
+		"no leader": {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeNoLeader() }},
+		"unknown":   {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { return nodeUnknown() }},
+		"inside": {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error {
+			return errors.New("secret insides")
+		}},
 		"panic":        {stream.Reserve, reserve, bytesOf(t, pollOf("q", 0)), func(uint32) error { panic("secret insides") }},
 		"8 MiB and so": {stream.PutBatch, batch, make([]byte, 8<<20+1), nil},
 	} {
@@ -81,7 +84,9 @@ func TestFailuresAreThoseOfConnect(t *testing.T) {
 				k := newTalk(t)
 				k.node.fail = c.fail
 				for id := range uint32(2) { // the session goes on
-					k.write(rawFrame(stream.Header{Kind: stream.Call, Method: c.method, ID: id, Size: uint32(len(c.payload))}, c.payload))
+					k.write(rawFrame(stream.Header{
+						Kind: stream.Call, Method: c.method, ID: id, Size: uint32(len(c.payload)),
+					}, c.payload))
 					got, want := k.failure(id), k.byConnect(c)
 					if name == "8 MiB and so" {
 						want.Message = got.GetMessage() // which knows the size

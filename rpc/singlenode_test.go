@@ -21,7 +21,8 @@ type singleNode struct {
 func (a *singleNode) Members(context.Context) ([]backend.Member, []backend.Move) {
 	st := a.node.Status()
 	return []backend.Member{{
-		Name: st.Name, ServerID: st.ServerID, ClientAddr: a.address, Answers: true, Version: a.version, Format: fsm.LatestFormat, Groups: slices.Concat(st.Shards, st.Groups),
+		Name: st.Name, ServerID: st.ServerID, ClientAddr: a.address, Answers: true, Version: a.version,
+		Format: fsm.LatestFormat, Groups: slices.Concat(st.Shards, st.Groups),
 	}}, nil
 }
 

@@ -18,7 +18,8 @@ func (n *soleNode) Offers(_ context.Context, shard uint32, queues []string) (boo
 	return n.Node.Offers(shard, queues)
 }
 
-func (n *soleNode) LockRequest(ctx context.Context, _ uint32, name string, wait time.Duration) (<-chan struct{}, func(), error) {
+func (n *soleNode) LockRequest(ctx context.Context, _ uint32, name string,
+	wait time.Duration) (<-chan struct{}, func(), error) {
 	return n.locks.Lock(ctx, name, wait)
 }
 

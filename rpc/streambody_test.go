@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// rawStream opens a Work stream whose bytes are the test's; the answer is read to its end by the returned function.
+// rawStream opens a Work stream whose bytes are the test's; the answer is read to its end by the
+// returned function.
 func (s *served) rawStream() (send func([]byte), answer func() string) {
 	s.t.Helper()
 	r, w := io.Pipe()
@@ -64,11 +65,13 @@ func credits(n uint32) *belfryv1.WorkRequest {
 	return &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"a"}, Credits: n}}
 }
 
-// TestAStreamsMessageHasTimeToArrive: from its first byte on. A stream that is silent between messages goes on.
+// TestAStreamsMessageHasTimeToArrive: from its first byte on. A stream that is silent between
+// messages goes on.
 func TestAStreamsMessageHasTimeToArrive(t *testing.T) {
 	t.Parallel() // it waits for most of its time
 	limits := check.DefaultLimits()
-	limits.BodyWait = 5 * time.Second // the first message of the silent stream must arrive within it, however busy the machine is
+	// the first message of the silent stream must arrive within it, however busy the machine is
+	limits.BodyWait = 5 * time.Second
 	s := serve(t, func(c *Config) { c.Limits = limits })
 	silent := s.work(s.workClients()["Connect"], 1, "a")
 	send, answer := s.rawStream()
@@ -125,10 +128,13 @@ func TestStreamsTogetherAreBounded(t *testing.T) {
 	}
 	s.await("the stream is over", func() bool { return s.server.handler.streams.Load() == 0 })
 	s.server.handler.bodyBytesInFlight.Store(inbound.BytesInFlightMax)
-	if f, ok := fault.FromConnect(s.work(clients["gRPC"], 1, "a").end()); !ok || f.Reason != belfryv1.Reason_REASON_OVERLOADED {
+	if f, ok := fault.FromConnect(s.work(clients["gRPC"], 1, "a").end()); !ok ||
+		f.Reason != belfryv1.Reason_REASON_OVERLOADED {
 		t.Errorf("%v", f)
 	}
-	s.await("the server's bytes are what they were", func() bool { return s.server.handler.bodyBytesInFlight.Load() == inbound.BytesInFlightMax })
+	s.await("the server's bytes are what they were", func() bool {
+		return s.server.handler.bodyBytesInFlight.Load() == inbound.BytesInFlightMax
+	})
 }
 
 // TestMessagesCountUntilTheyAreCarriedOut: what waits to be proposed is held in memory like a body.

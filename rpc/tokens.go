@@ -15,14 +15,16 @@ import (
 )
 
 // CreateToken implements AdminService.
-func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
+func (s *adminService) CreateToken(ctx context.Context,
+	req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
 	open, f := s.rules.Authorizer.OpenAccess()
 	switch {
 	case f != nil:
 		return nil, f
 	case open:
 		f = fault.New(belfryv1.Reason_REASON_FORBIDDEN)
-		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: start it with --root-tokens"
+		f.Message = "this server lets everybody do everything, so that anybody could make a token that is good for ever: " +
+			"start it with --root-tokens"
 		return nil, f
 	}
 	c := s.rules.Request(ctx, tokens.Admin)
@@ -48,7 +50,8 @@ func (s *adminService) CreateToken(ctx context.Context, req *belfryv1.CreateToke
 }
 
 // ListTokens implements AdminService.
-func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
+func (s *adminService) ListTokens(ctx context.Context,
+	req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	most := c.Page("pageSize", req.GetPageSize())
 	if after := req.GetPageToken(); after != "" && !tokens.ValidID(after) {
@@ -73,7 +76,8 @@ func (s *adminService) ListTokens(ctx context.Context, req *belfryv1.ListTokensR
 
 // DeleteToken implements AdminService. It needs no request id: a repeat finds the token gone, as
 // the caller wants.
-func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
+func (s *adminService) DeleteToken(ctx context.Context,
+	req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
 		c.Fail(fault.Invalid("id", "want the id of a token, the 16 letters and digits between its first two underscores"))
@@ -94,7 +98,9 @@ func (s *adminService) DeleteToken(ctx context.Context, req *belfryv1.DeleteToke
 
 // wireToken converts the record of a token, without its hash.
 func wireToken(r *tokens.Record) *belfryv1.Token {
-	out := &belfryv1.Token{Id: r.ID, About: r.About, CreatedAt: timestamppb.New(time.Unix(0, r.Created)), CreatedBy: r.CreatedBy}
+	out := &belfryv1.Token{
+		Id: r.ID, About: r.About, CreatedAt: timestamppb.New(time.Unix(0, r.Created)), CreatedBy: r.CreatedBy,
+	}
 	for i := range r.Scopes {
 		out.Scopes = append(out.Scopes, r.Scopes[i].String())
 	}

@@ -15,15 +15,19 @@ func TestTokenRequests(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")
 	for body, field := range map[string]string{
-		`{}`: "scopes", `{"scopes":["put"]}`: "scopes[0]", `{"scopes":["put:a","x:y"]}`: "scopes[1]", `{"scopes":["put:a"],"ttl":"0.5s"}`: "ttl",
-		`{"scopes":["put:a"],"ttl":"400000000s"}`: "ttl", `{"scopes":["put:a"],"about":"` + strings.Repeat("x", 257) + `"}`: "about",
-		`{"scopes":[` + strings.Repeat(`"put:a",`, 32) + `"put:a"]}`: "scopes",
+		`{}`: "scopes", `{"scopes":["put"]}`: "scopes[0]", `{"scopes":["put:a","x:y"]}`: "scopes[1]",
+		`{"scopes":["put:a"],"ttl":"0.5s"}`:                               "ttl",
+		`{"scopes":["put:a"],"ttl":"400000000s"}`:                         "ttl",
+		`{"scopes":["put:a"],"about":"` + strings.Repeat("x", 257) + `"}`: "about",
+		`{"scopes":[` + strings.Repeat(`"put:a",`, 32) + `"put:a"]}`:      "scopes",
 	} {
-		if got := s.with(root, http.MethodPost, "/v1/create-token", body); got.status != http.StatusBadRequest || !strings.Contains(got.body, field+": ") {
+		if got := s.with(root, http.MethodPost, "/v1/create-token", body); got.status != http.StatusBadRequest ||
+			!strings.Contains(got.body, field+": ") {
 			t.Errorf("%.60s: %d %s", body, got.status, got.body)
 		}
 	}
-	if got := s.with(root, http.MethodPost, "/v1/delete-token", `{"id":"x"}`); got.status != http.StatusBadRequest || !strings.Contains(got.body, "id: ") {
+	if got := s.with(root, http.MethodPost, "/v1/delete-token", `{"id":"x"}`); got.status != http.StatusBadRequest ||
+		!strings.Contains(got.body, "id: ") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
@@ -33,7 +37,8 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, rootID := keeper.make(t, "admin:*")
 	for range 4 {
-		if got := s.with(root, http.MethodPost, "/v1/create-token", `{"scopes":["put:a"],"ttl":"3600s"}`); got.status != http.StatusOK {
+		if got := s.with(root, http.MethodPost, "/v1/create-token",
+			`{"scopes":["put:a"],"ttl":"3600s"}`); got.status != http.StatusOK {
 			t.Fatal(got.body)
 		}
 	}
@@ -53,7 +58,8 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 		for _, token := range answer.Tokens {
 			ids = append(ids, token.ID)
 			made, _ := time.Parse(time.RFC3339, token.CreatedAt)
-			if end, _ := time.Parse(time.RFC3339, token.NotAfter); token.ID != rootID && (token.CreatedBy != rootID || end.Sub(made) != time.Hour) {
+			if end, _ := time.Parse(time.RFC3339, token.NotAfter); token.ID != rootID &&
+				(token.CreatedBy != rootID || end.Sub(made) != time.Hour) {
 				t.Errorf("%+v", token)
 			}
 		}
@@ -68,15 +74,18 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 	if id == rootID {
 		id = ids[1]
 	}
-	if got := s.with(root, http.MethodPost, "/v1/delete-token", fmt.Sprintf(`{"id":%q,"after":"60s"}`, id)); got.status != http.StatusOK {
+	if got := s.with(root, http.MethodPost, "/v1/delete-token",
+		fmt.Sprintf(`{"id":%q,"after":"60s"}`, id)); got.status != http.StatusOK {
 		t.Fatal(got.body)
 	}
 	if r, _ := keeper.Token(id); r == nil || time.Until(time.Unix(0, r.NotAfter)) > time.Minute {
 		t.Errorf("a token that ends in a minute: %+v", r)
 	}
 	wide := strings.Repeat("x", 250)
-	body := `{"scopes":["put:` + wide + `","put:a` + wide[1:] + `","put:b` + wide[1:] + `","put:c` + wide[1:] + `","put:d` + wide[1:] + `"]}`
-	if got := s.with(root, http.MethodPost, "/v1/create-token", body); got.status != http.StatusBadRequest || !strings.Contains(got.body, "1024") {
+	body := `{"scopes":["put:` + wide + `","put:a` + wide[1:] + `","put:b` + wide[1:] + `","put:c` +
+		wide[1:] + `","put:d` + wide[1:] + `"]}`
+	if got := s.with(root, http.MethodPost, "/v1/create-token", body); got.status != http.StatusBadRequest ||
+		!strings.Contains(got.body, "1024") {
 		t.Errorf("scopes beyond their bytes: %d %s", got.status, got.body)
 	}
 	if log := s.log.String(); strings.Count(log, " made=") != 4 {
@@ -84,7 +93,8 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 	}
 }
 
-// TestEndOfATokenMayBeRepeated: who asks again, because the first answer was lost, hears that the token is gone.
+// TestEndOfATokenMayBeRepeated: who asks again, because the first answer was lost, hears that the
+// token is gone.
 func TestEndOfATokenMayBeRepeated(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")

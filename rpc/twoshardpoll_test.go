@@ -19,15 +19,16 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// inFlightNode has the reservations of calls that wait in shard 1 under way when their wait is stopped, and applies them a
-// while later. If the caller has left by then, it does as a node does: it releases what it granted, which takes as long again, unless
-// the request has an id.
+// inFlightNode has the reservations of calls that wait in shard 1 under way when their wait is
+// stopped, and applies them a while later. If the caller has left by then, it does as a node does:
+// it releases what it granted, which takes as long again, unless the request has an id.
 type inFlightNode struct {
 	*memoryNode
 	late time.Duration
 }
 
-func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
+func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request,
+	wait node.Wait) (node.Reply, error) {
 	if shard != 1 || wait.For == 0 {
 		return n.memoryNode.Reserve(ctx, shard, req, wait)
 	}
@@ -63,14 +64,15 @@ func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reque
 func (n *inFlightNode) release(shard uint32, reply node.Reply) {
 	for _, g := range reply.Results[0].Grants {
 		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
-		if _, err := n.Do(context.Background(), shard, &fsm.Request{Commands: []fsm.Command{&fsm.Release{Ref: ref}}}); err != nil {
+		if _, err := n.Do(context.Background(), shard,
+			&fsm.Request{Commands: []fsm.Command{&fsm.Release{Ref: ref}}}); err != nil {
 			panic(err)
 		}
 	}
 }
 
-// twoShardPoll is a poll in two shards. If jobs are put into both queues its first grants come from shard 0; grants of shard 1
-// are under way by then.
+// twoShardPoll is a poll in two shards. If jobs are put into both queues its first grants come from
+// shard 0; grants of shard 1 are under way by then.
 type twoShardPoll struct {
 	*testing.T
 	*attempt
@@ -88,7 +90,8 @@ type attempt struct {
 }
 
 // startParkedPoll parks a poll for both queues, the slow one first, and puts two jobs into each.
-func startParkedPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *twoShardPoll {
+func startParkedPoll(ctx context.Context, t *testing.T, late time.Duration,
+	req *belfryv1.ReserveRequest) *twoShardPoll {
 	t.Helper()
 	c := startPoll(ctx, t, late, req)
 	c.putTwo(c.slow)
@@ -129,7 +132,10 @@ func (c *twoShardPoll) repeat(ctx context.Context, req *belfryv1.ReserveRequest)
 // putTwo puts two jobs at once.
 func (c *twoShardPoll) putTwo(queue string) {
 	c.Helper()
-	if _, err := c.queues.PutBatch(c.Context(), &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{Queue: queue}, {Queue: queue}}}); err != nil {
+	if _, err := c.queues.PutBatch(c.Context(), &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{
+		{Queue: queue},
+		{Queue: queue},
+	}}); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -168,8 +174,8 @@ func (c *twoShardPoll) rest() []string {
 	return queues
 }
 
-// TestConcurrentGrantsAreAddedUp: the first grant ends a poll; what is on its way in another shard then is added up to the
-// number of jobs asked for, and the rest of it is released.
+// TestConcurrentGrantsAreAddedUp: the first grant ends a poll; what is on its way in another shard
+// then is added up to the number of jobs asked for, and the rest of it is released.
 func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -239,7 +245,8 @@ func leasesOf(jobs []*belfryv1.Job) map[string]bool {
 	return leases
 }
 
-// TestPollThatLeavesWhileGrantsCross: who has gone gets nothing, of the shard that granted first either.
+// TestPollThatLeavesWhileGrantsCross: who has gone gets nothing, of the shard that granted first
+// either.
 func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
@@ -255,7 +262,8 @@ func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	})
 }
 
-// TestConcurrentGrantsKeepNoDeadline: a caller whose deadline is near is answered with what there is.
+// TestConcurrentGrantsKeepNoDeadline: a caller whose deadline is near is answered with what there
+// is.
 func TestConcurrentGrantsKeepNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -270,7 +278,8 @@ func TestConcurrentGrantsKeepNoDeadline(t *testing.T) {
 	})
 }
 
-// TestRecalledGrantsAreNotTooMany: an attempt that ended before it gave back what was too much is repeated.
+// TestRecalledGrantsAreNotTooMany: an attempt that ended before it gave back what was too much is
+// repeated.
 func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
@@ -287,7 +296,8 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 		}
 	}
 	again, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 1, RequestId: "r-1"})
-	if err != nil || len(again.GetJobs()) != 1 || again.GetJobs()[0].GetLease() != wire.FormatLease(wire.Ref(first.jobs[0].Job)) {
+	if err != nil || len(again.GetJobs()) != 1 ||
+		again.GetJobs()[0].GetLease() != wire.FormatLease(wire.Ref(first.jobs[0].Job)) {
 		t.Errorf("the repeat got %v, %v", again, err)
 	}
 	rest, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues, MaxJobs: 10})
@@ -315,8 +325,8 @@ func (c *twoShardPoll) expectForgotten() {
 	}
 }
 
-// TestRepeatWhileGrantsCross: a repeat that comes while the first attempt has jobs already and others are on their way gets
-// what that attempt keeps, and nothing that it releases.
+// TestRepeatWhileGrantsCross: a repeat that comes while the first attempt has jobs already and
+// others are on their way gets what that attempt keeps, and nothing that it releases.
 func TestRepeatWhileGrantsCross(t *testing.T) {
 	for wait, name := range map[time.Duration]string{0: "at once", time.Minute: "with a wait"} {
 		t.Run(name, func(t *testing.T) {
@@ -344,8 +354,8 @@ func TestRepeatWhileGrantsCross(t *testing.T) {
 	}
 }
 
-// TestRepeatEndsTheWait: the caller of the first attempt has most likely gone, although its connection is still there. It
-// must not keep the repeat from waiting in its place, nor get jobs.
+// TestRepeatEndsTheWait: the caller of the first attempt has most likely gone, although its
+// connection is still there. It must not keep the repeat from waiting in its place, nor get jobs.
 func TestRepeatEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
@@ -366,8 +376,8 @@ func TestRepeatEndsTheWait(t *testing.T) {
 	})
 }
 
-// TestRepeatCollectsWhatIsUnderWay: what is on its way to the first attempt when the repeat comes is not given back, however
-// late it is, but goes to the repeat.
+// TestRepeatCollectsWhatIsUnderWay: what is on its way to the first attempt when the repeat comes
+// is not given back, however late it is, but goes to the repeat.
 func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 	const late = 4 * inFlightWaitMax
 	synctest.Test(t, func(t *testing.T) {
@@ -448,7 +458,9 @@ func TestRepeatWithOtherContentIsRefused(t *testing.T) {
 	s := serve(t)
 	q := s.server.handler.queues
 	x, y := s.queueIn(0, "x"), s.queueIn(1, "y")
-	for name, queues := range map[string][]string{"one shard": {x}, "the first of two": {x, y}, "the second of two": {y, x}} {
+	for name, queues := range map[string][]string{
+		"one shard": {x}, "the first of two": {x, y}, "the second of two": {y, x},
+	} {
 		t.Run(name, func(t *testing.T) {
 			for range 4 {
 				if got := s.post("/v1/put", `{"queue":"`+x+`"}`); got.status != 200 {
@@ -459,7 +471,11 @@ func TestRepeatWithOtherContentIsRefused(t *testing.T) {
 			if err != nil || len(first.GetJobs()) != 4 {
 				t.Fatalf("%v, %v", first, err)
 			}
-			for _, other := range []*belfryv1.ReserveRequest{{MaxJobs: 1}, {MaxJobs: 5}, {MaxJobs: 4, Ttr: durationpb.New(time.Minute)}} {
+			for _, other := range []*belfryv1.ReserveRequest{
+				{MaxJobs: 1},
+				{MaxJobs: 5},
+				{MaxJobs: 4, Ttr: durationpb.New(time.Minute)},
+			} {
 				other.Queues, other.RequestId = queues, name
 				if again, err := q.Reserve(t.Context(), other); fault.Of(err).Reason != belfryv1.Reason_REASON_INVALID {
 					t.Errorf("%v: %v, %v", other, again, err)

@@ -86,12 +86,14 @@ const (
 type windowed struct {
 	t    *testing.T
 	conn net.Conn
-	// data gets what came of the first stream's data, ended how it ended: "whole", "reset", or that the connection was closed.
+	// data gets what came of the first stream's data, ended how it ended: "whole", "reset", or that
+	// the connection was closed.
 	data  bytes.Buffer
 	ended chan string
 }
 
-// read connects, and lets so many bytes of each stream be sent. What is read of the first stream is there when it has ended.
+// read connects, and lets so many bytes of each stream be sent. What is read of the first stream is
+// there when it has ended.
 func (p *pipes) read(t *testing.T, window uint32) *windowed {
 	t.Helper()
 	conn, err := p.DialContext(t.Context(), "", "")
@@ -132,7 +134,8 @@ func (r *windowed) allow(n uint32) {
 // ask makes the first request. A field is a name and a value.
 func (r *windowed) ask(method, path, body string, fields ...string) {
 	var block strings.Builder
-	for all := append([]string{":method", method, ":scheme", "http", ":authority", "x", ":path", path}, fields...); len(all) > 0; all = all[2:] {
+	for all := append([]string{":method", method, ":scheme", "http", ":authority", "x", ":path", path},
+		fields...); len(all) > 0; all = all[2:] {
 		block.WriteByte(0) // literal, not indexed
 		for _, text := range all[:2] {
 			block.WriteByte(byte(len(text)))
@@ -173,7 +176,8 @@ func (r *windowed) take() string {
 	}
 }
 
-// wantEnd waits until the first stream has ended in some way, and wants that to be so long after the beginning.
+// wantEnd waits until the first stream has ended in some way, and wants that to be so long after
+// the beginning.
 func (r *windowed) wantEnd(began time.Time, how string, after time.Duration) {
 	r.t.Helper()
 	select {
@@ -186,11 +190,12 @@ func (r *windowed) wantEnd(began time.Time, how string, after time.Duration) {
 	}
 }
 
-// TestUnreadAnswersEnd: whoever lets nothing of an answer be sent over HTTP/2 has as long as over HTTP/1, from where the answer begins; who has shown no token has less.
+// TestUnreadAnswersEnd: whoever lets nothing of an answer be sent over HTTP/2 has as long as over
+// HTTP/1, from where the answer begins; who has shown no token has less.
 func TestUnreadAnswersEnd(t *testing.T) {
 	const (
 		put, health = belfryv1connect.QueueServicePutProcedure, "/grpc.health.v1.Health/Check"
-		empty       = "\x00\x00\x00\x00\x00"
+		empty, a    = "\x00\x00\x00\x00\x00", "\x00\x00\x00\x00\x03\x0a\x01q"
 	)
 	credits := func(t *testing.T) string { return string(framed(t, credits(1))) }
 	plain := func(text string) func(*testing.T) string { return func(*testing.T) string { return text } }
@@ -201,29 +206,34 @@ func TestUnreadAnswersEnd(t *testing.T) {
 		body               func(t *testing.T) string
 		after              time.Duration
 	}{
-		"JSON":                       {false, "POST", "/v1/put", "application/json", plain(`{"queue":"q"}`), limit},
-		"protobuf":                   {false, "POST", put, "application/proto", plain("\x0a\x01q"), limit},
-		"gRPC":                       {false, "POST", put, "application/grpc", plain("\x00\x00\x00\x00\x03\x0a\x01q"), limit},
-		"gRPC-Web":                   {false, "POST", put, "application/grpc-web", plain("\x00\x00\x00\x00\x03\x0a\x01q"), limit},
-		"an error":                   {false, "POST", "/v1/put", "application/json", plain(`{"dealy":1}`), limit},
-		"an error of gRPC-Web":       {false, "POST", put, "application/grpc-web+json", plain("\x00\x00\x00\x00\x01{"), 0}, // it is in headers
-		"no such path":               {false, "POST", "/v1/nothing", "application/json", plain("{}"), limit},
-		"a poll":                     {false, "POST", "/v1/reserve", "application/json", plain(`{"queues":["nothing"],"wait":"40s"}`), 40*time.Second + limit},
+		"JSON":     {false, "POST", "/v1/put", "application/json", plain(`{"queue":"q"}`), limit},
+		"protobuf": {false, "POST", put, "application/proto", plain("\x0a\x01q"), limit},
+		"gRPC":     {false, "POST", put, "application/grpc", plain(a), limit},
+		"gRPC-Web": {false, "POST", put, "application/grpc-web", plain(a), limit},
+		"an error": {false, "POST", "/v1/put", "application/json", plain(`{"dealy":1}`), limit},
+		// it is in headers
+		"an error of gRPC-Web": {false, "POST", put, "application/grpc-web+json", plain("\x00\x00\x00\x00\x01{"), 0},
+		"no such path":         {false, "POST", "/v1/nothing", "application/json", plain("{}"), limit},
+		"a poll": {false, "POST", "/v1/reserve", "application/json",
+			plain(`{"queues":["nothing"],"wait":"40s"}`), 40*time.Second + limit},
 		"a raw put":                  {false, "POST", "/q/a", "text/plain", plain("x"), limit},
 		"a raw job":                  {false, "GET", "/q/jobs", "", plain(""), limit},
 		"metrics":                    {false, "GET", "/metrics", "", plain(""), limit},
 		"a stream that is refused":   {false, "POST", "/v1/work", "text/html", plain(""), limit},
 		"a stream that has no queue": {false, "POST", "/v1/work", "application/connect+proto", plain(empty), limit},
-		"a stream with a job":        {false, "POST", belfryv1connect.QueueServiceWorkProcedure, "application/grpc", credits, check.DefaultLimits().TTRMax},
-		"a backup":                   {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/grpc", plain(empty), limit},
-		"a backup by Connect":        {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/connect+proto", plain(empty), limit},
-		"a put without a token":      {true, "POST", "/v1/put", "application/json", plain(`{"queue":"q"}`), strangerWait},
-		"a backup without a token":   {true, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/connect+proto", plain(empty), strangerWait},
-		"a path without a token":     {true, "GET", "/nothing", "", plain(""), strangerWait},
-		"livez":                      {true, "GET", "/livez", "", plain(""), strangerWait},
-		"readyz":                     {true, "GET", "/readyz?verbose", "", plain(""), strangerWait},
-		"health":                     {true, "POST", health, "application/json", plain("{}"), strangerWait},
-		"health over gRPC":           {true, "POST", health, "application/grpc", plain(empty), strangerWait},
+		"a stream with a job": {false, "POST", belfryv1connect.QueueServiceWorkProcedure, "application/grpc", credits,
+			check.DefaultLimits().TTRMax},
+		"a backup": {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/grpc", plain(empty), limit},
+		"a backup by Connect": {false, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/connect+proto",
+			plain(empty), limit},
+		"a put without a token": {true, "POST", "/v1/put", "application/json", plain(`{"queue":"q"}`), strangerWait},
+		"a backup without a token": {true, "POST", belfryv1connect.AdminServiceBackupProcedure, "application/connect+proto",
+			plain(empty), strangerWait},
+		"a path without a token": {true, "GET", "/nothing", "", plain(""), strangerWait},
+		"livez":                  {true, "GET", "/livez", "", plain(""), strangerWait},
+		"readyz":                 {true, "GET", "/readyz?verbose", "", plain(""), strangerWait},
+		"health":                 {true, "POST", health, "application/json", plain("{}"), strangerWait},
+		"health over gRPC":       {true, "POST", health, "application/grpc", plain(empty), strangerWait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -234,7 +244,9 @@ func TestUnreadAnswersEnd(t *testing.T) {
 				})
 				token, _ := keeper.make(t, "admin,consume,put:*")
 				for _, queue := range []string{"a", "jobs"} {
-					if _, err := s.server.handler.queues.Put(rootOf(t, s, token), &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "x"}}); err != nil {
+					if _, err := s.server.handler.queues.Put(rootOf(t, s, token), &belfryv1.PutRequest{
+						Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "x"},
+					}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -256,7 +268,8 @@ func TestUnreadAnswersEnd(t *testing.T) {
 // rootOf returns the context of a caller with a token.
 func rootOf(t *testing.T, s *served, token string) context.Context {
 	t.Helper()
-	known, f := s.server.handler.authorizer.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
+	known, f := s.server.handler.authorizer.Authenticate(
+		&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
 	if f != nil {
 		t.Fatal(f)
 	}
@@ -267,7 +280,9 @@ func rootOf(t *testing.T, s *served, token string) context.Context {
 func TestSlowReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, port := servePipes(t)
-		if _, err := s.server.handler.queues.Put(t.Context(), &belfryv1.PutRequest{Queue: "q", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 500_000)}}); err != nil {
+		if _, err := s.server.handler.queues.Put(t.Context(), &belfryv1.PutRequest{
+			Queue: "q", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 500_000)},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		r, began := port.read(t, 0), time.Now()
@@ -289,7 +304,8 @@ func TestSlowReaders(t *testing.T) {
 	})
 }
 
-// TestStreamsMayBeSilent for any time between two messages: a Work stream without jobs, and a backup of shards that take long to be captured.
+// TestStreamsMayBeSilent for any time between two messages: a Work stream without jobs, and a
+// backup of shards that take long to be captured.
 func TestStreamsMayBeSilent(t *testing.T) {
 	for _, protocol := range [][]connect.ClientOption{nil, {connect.WithGRPC()}, {connect.WithGRPCWeb()}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -318,7 +334,8 @@ func TestStreamsMayBeSilent(t *testing.T) {
 	}
 }
 
-// TestAStopHurriesWhoeverDoesNotRead: a backup that is being made has no more than a second for what it sends, at its beginning and later.
+// TestAStopHurriesWhoeverDoesNotRead: a backup that is being made has no more than a second for
+// what it sends, at its beginning and later.
 func TestAStopHurriesWhoeverDoesNotRead(t *testing.T) {
 	for name, window := range map[string]uint32{"at the beginning": 0, "in the middle": 10_000} {
 		t.Run(name, func(t *testing.T) {
@@ -329,7 +346,8 @@ func TestAStopHurriesWhoeverDoesNotRead(t *testing.T) {
 					cfg.Node, cfg.Catalog = n, &listingCatalog{Catalog: cfg.Catalog}
 				})
 				r := port.read(t, window)
-				r.ask("POST", belfryv1connect.AdminServiceBackupProcedure, "\x00\x00\x00\x00\x00", "content-type", "application/connect+proto")
+				r.ask("POST", belfryv1connect.AdminServiceBackupProcedure, "\x00\x00\x00\x00\x00", "content-type",
+					"application/connect+proto")
 				synctest.Wait()
 				select {
 				case <-n.began:

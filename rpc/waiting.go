@@ -13,10 +13,15 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// NewWaitingHandler returns what answers for a server that is no node of a cluster yet, at once: /livez as ever, /readyz that it is not ready, and
-// every call, in the protocol of its request, with NO_LEADER. why says, for people, what is waited for; it may be called from several goroutines.
+// NewWaitingHandler returns what answers for a server that is no node of a cluster yet, at once:
+// /livez as ever, /readyz that it is not ready, and every call, in the protocol of its request,
+// with NO_LEADER. why says, for people, what is waited for; it may be called from several
+// goroutines.
 func NewWaitingHandler(name string, logger *slog.Logger, why func() string) http.Handler {
-	h := &handler{limits: check.DefaultLimits(), name: name, logger: logger, errors: connect.NewErrorWriter(), routes: map[string]http.Handler{}}
+	h := &handler{
+		limits: check.DefaultLimits(), name: name, logger: logger, errors: connect.NewErrorWriter(),
+		routes: map[string]http.Handler{},
+	}
 	h.routes["/livez"] = http.HandlerFunc((&health{}).live)
 	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, f := readyQuery(r); f != nil {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestWaitingHandler answers everything but /livez with what is waited for, in the form of the request.
+// TestWaitingHandler answers everything but /livez with what is waited for, in the form of the
+// request.
 func TestWaitingHandler(t *testing.T) {
 	const why = "no node that was seen has a cluster"
 	h := NewWaitingHandler("n1", slog.New(slog.DiscardHandler), func() string { return why })
@@ -20,13 +21,16 @@ func TestWaitingHandler(t *testing.T) {
 	}{
 		{http.MethodPost, "/v1/put", "", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodPost, "/v1/put", "application/x-www-form-urlencoded", http.StatusServiceUnavailable, "application/json"},
-		{http.MethodPost, "/belfry.v1.QueueService/Put", "application/proto", http.StatusServiceUnavailable, "application/json"},
-		{http.MethodPost, "/belfry.v1.QueueService/Work", "application/connect+json", http.StatusOK, "application/connect+json"},
+		{http.MethodPost, "/belfry.v1.QueueService/Put", "application/proto", http.StatusServiceUnavailable,
+			"application/json"},
+		{http.MethodPost, "/belfry.v1.QueueService/Work", "application/connect+json", http.StatusOK,
+			"application/connect+json"},
 		{http.MethodPost, "/q/orders", "application/grpc", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodGet, "/q/orders?wait=20s", "", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodGet, "/metrics", "", http.StatusServiceUnavailable, "application/json"},
 		{http.MethodGet, "/readyz", "", http.StatusServiceUnavailable, "text/plain; charset=utf-8"},
-		{http.MethodGet, "/readyz?verbose&exclude=shard-9", "", http.StatusServiceUnavailable, "text/plain; charset=utf-8"}, // it knows no checks yet
+		// it knows no checks yet
+		{http.MethodGet, "/readyz?verbose&exclude=shard-9", "", http.StatusServiceUnavailable, "text/plain; charset=utf-8"},
 		{http.MethodGet, "/livez", "", http.StatusOK, "text/plain; charset=utf-8"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), test.method, test.path, strings.NewReader("{}"))
@@ -34,13 +38,16 @@ func TestWaitingHandler(t *testing.T) {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		body := w.Body.String()
-		if w.Code != test.status || w.Header().Get("Content-Type") != test.answer || w.Header().Get("Belfry-Served-By") != "n1" {
+		if w.Code != test.status || w.Header().Get("Content-Type") != test.answer ||
+			w.Header().Get("Belfry-Served-By") != "n1" {
 			t.Errorf("%s %s: %d %v %s", test.method, test.path, w.Code, w.Header(), body)
 		}
-		if strings.Contains(body, why) != (test.path != "/livez") || !strings.HasSuffix(body, "\n") && test.status != http.StatusOK {
+		if strings.Contains(body, why) != (test.path != "/livez") || !strings.HasSuffix(body, "\n") &&
+			test.status != http.StatusOK {
 			t.Errorf("%s %s: %q", test.method, test.path, body)
 		}
-		if test.answer == "application/json" && (!json.Valid([]byte(body)) || !strings.Contains(body, "NO_LEADER") || !strings.Contains(body, `"unavailable"`)) {
+		if test.answer == "application/json" &&
+			(!json.Valid([]byte(body)) || !strings.Contains(body, "NO_LEADER") || !strings.Contains(body, `"unavailable"`)) {
 			t.Errorf("%s %s: %s", test.method, test.path, body)
 		}
 	}

@@ -36,7 +36,8 @@ type workStream interface {
 }
 
 // Work implements QueueService.
-func (s *queueService) Work(ctx context.Context, stream *connect.BidiStream[belfryv1.WorkRequest, belfryv1.WorkResponse]) error {
+func (s *queueService) Work(ctx context.Context,
+	stream *connect.BidiStream[belfryv1.WorkRequest, belfryv1.WorkResponse]) error {
 	return s.work(ctx, stream)
 }
 

@@ -32,7 +32,9 @@ func (s *served) work(c belfryv1connect.QueueServiceClient, credits uint32, queu
 		s.t.Fatal(err)
 	}
 	w := &workClient{t: s.t, stream: stream}
-	w.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: queues, Credits: credits, Ttr: durationpb.New(time.Minute)}})
+	w.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{
+		Queues: queues, Credits: credits, Ttr: durationpb.New(time.Minute),
+	}})
 	return w
 }
 
@@ -89,7 +91,9 @@ func TestWork(t *testing.T) {
 			put := func(n int) {
 				t.Helper()
 				for range n {
-					if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "x"}}); err != nil {
+					if _, err := c.Put(t.Context(), &belfryv1.PutRequest{
+						Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "x"},
+					}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -104,10 +108,12 @@ func TestWork(t *testing.T) {
 				t.Fatalf("%d jobs for 4 credits", len(jobs))
 			}
 			w.send(&belfryv1.WorkRequest{
-				Acks:     []*belfryv1.AckRequest{{Lease: jobs[0].GetLease()}, {Lease: "junk"}},
-				Nacks:    []*belfryv1.NackRequest{{Lease: jobs[1].GetLease(), Delay: durationpb.New(time.Hour)}},
-				Releases: []*belfryv1.ReleaseRequest{{Lease: jobs[2].GetLease(), Delay: durationpb.New(time.Hour), RequestId: "r-" + strconv.Itoa(len(name))}},
-				Extends:  []*belfryv1.ExtendRequest{{Lease: jobs[3].GetLease(), Ttr: durationpb.New(time.Hour)}},
+				Acks:  []*belfryv1.AckRequest{{Lease: jobs[0].GetLease()}, {Lease: "junk"}},
+				Nacks: []*belfryv1.NackRequest{{Lease: jobs[1].GetLease(), Delay: durationpb.New(time.Hour)}},
+				Releases: []*belfryv1.ReleaseRequest{{
+					Lease: jobs[2].GetLease(), Delay: durationpb.New(time.Hour), RequestId: "r-" + strconv.Itoa(len(name)),
+				}},
+				Extends: []*belfryv1.ExtendRequest{{Lease: jobs[3].GetLease(), Ttr: durationpb.New(time.Hour)}},
 			})
 			results := map[string]*belfryv1.WorkResult{}
 			for len(results) < 5 {
@@ -115,7 +121,8 @@ func TestWork(t *testing.T) {
 					results[r.GetLease()] = r
 				}
 			}
-			if results[jobs[0].GetLease()].GetAck() == nil || results["junk"].GetError().GetReason() != belfryv1.Reason_REASON_INVALID ||
+			if results[jobs[0].GetLease()].GetAck() == nil ||
+				results["junk"].GetError().GetReason() != belfryv1.Reason_REASON_INVALID ||
 				results[jobs[1].GetLease()].GetNack().GetState() != belfryv1.JobState_JOB_STATE_DELAYED ||
 				results[jobs[2].GetLease()].GetRelease().GetState() != belfryv1.JobState_JOB_STATE_DELAYED ||
 				results[jobs[3].GetLease()].GetExtend().GetLeaseUntil() == nil {
@@ -146,7 +153,9 @@ func TestWorkOrderOnOneLease(t *testing.T) {
 	w := s.work(c, 1, "a")
 	lease := w.receive().GetJobs()[0].GetLease()
 	for i := range 50 {
-		w.send(&belfryv1.WorkRequest{Extends: []*belfryv1.ExtendRequest{{Lease: lease, Ttr: durationpb.New(time.Duration(i+2) * time.Minute)}}})
+		w.send(&belfryv1.WorkRequest{Extends: []*belfryv1.ExtendRequest{{
+			Lease: lease, Ttr: durationpb.New(time.Duration(i+2) * time.Minute),
+		}}})
 	}
 	w.send(&belfryv1.WorkRequest{Acks: []*belfryv1.AckRequest{{Lease: lease}}})
 	var last time.Time
@@ -196,7 +205,8 @@ func TestWorkRefusals(t *testing.T) {
 	}
 }
 
-// TestWorkClientThatLeaves: a client that vanishes ends its polls; nothing is granted to it any more.
+// TestWorkClientThatLeaves: a client that vanishes ends its polls; nothing is granted to it any
+// more.
 func TestWorkClientThatLeaves(t *testing.T) {
 	s := serve(t)
 	c := belfryv1connect.NewQueueServiceClient(h2c(t), s.url)
@@ -205,7 +215,9 @@ func TestWorkClientThatLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"a"}, Credits: 10}}); err != nil {
+	if err := stream.Send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{
+		Queues: []string{"a"}, Credits: 10,
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })

@@ -23,7 +23,8 @@ type exportHost interface {
 
 // Export is node.Node's Export for any shard. A shard that another node leads arrives over the peer
 // port as a backup of its own, and Export checks everything in it.
-func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool, emit func(fsm.BackupRecord) error) error {
+func (r *Router) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool,
+	emit func(fsm.BackupRecord) error) error {
 	to := &filter{keep: keep, emit: emit}
 	return r.routing.route(ctx, shard, newRetryBudget(ctx, LeaderWait, nil), func() error {
 		return to.retryable(r.Node.Export(ctx, shard, keep, to.add))
@@ -45,7 +46,9 @@ func answerExports(p *Peers, host exportHost, clusterID string) {
 		err = host.Export(r.Context(), shard, all, func(record fsm.BackupRecord) error {
 			if out == nil {
 				w.Header().Set("Content-Type", "application/octet-stream")
-				header := &backup.Header{ClusterID: clusterID, Format: p.spoken(), Shards: uint32(host.ShardCount()), Parts: 1} //nolint:gosec // bounded
+				header := &backup.Header{
+					ClusterID: clusterID, Format: p.spoken(), Shards: uint32(host.ShardCount()), Parts: 1,
+				} //nolint:gosec // bounded
 				out = backup.NewWriter(w, header)
 			}
 			return out.Append(record)
@@ -65,7 +68,8 @@ func answerExports(p *Peers, host exportHost, clusterID string) {
 
 // export asks another node for a shard.
 func (p *Peers) export(ctx context.Context, server string, shard uint32, to *filter) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+server+pathExport+"?shard="+strconv.Itoa(int(shard)), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost,
+		"http://"+server+pathExport+"?shard="+strconv.Itoa(int(shard)), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}

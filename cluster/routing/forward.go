@@ -86,7 +86,9 @@ func answerShards(p *Peers, n shardHost, self string) {
 	})
 	p.mux.HandleFunc("POST "+pathReserve, func(w http.ResponseWriter, r *http.Request) { p.answerReserve(w, r, host) })
 	p.mux.HandleFunc("GET "+pathStream, func(w http.ResponseWriter, r *http.Request) { p.serveStream(w, r, host) })
-	Handle(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) { return host.Offers(c.Shard, c.Queues) })
+	Handle(p, pathOffers, func(_ context.Context, _ string, c offersCall) (bool, error) {
+		return host.Offers(c.Shard, c.Queues)
+	})
 	Handle(p, pathLeader, func(_ context.Context, _ string, shard uint32) (string, error) { return host.Leader(shard) })
 }
 
@@ -117,7 +119,8 @@ func (h waitingHost) Do(ctx context.Context, shard uint32, req *fsm.Request) (re
 }
 
 // Reserve implements shardHost.
-func (h waitingHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (reply node.Reply, err error) {
+func (h waitingHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request,
+	wait node.Wait) (reply node.Reply, err error) {
 	most := h.most
 	if wait.For > 0 {
 		most = wait.For
@@ -130,7 +133,8 @@ func (h waitingHost) Reserve(ctx context.Context, shard uint32, req *fsm.Request
 }
 
 // Query implements shardHost.
-func (h waitingHost) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
+func (h waitingHost) Query(ctx context.Context, shard uint32,
+	q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
 	err = h.wait(ctx, shard, newRetryBudget(ctx, h.most, nil), func() error {
 		reading, witness, err = h.shardHost.Query(ctx, shard, q)
 		return err
@@ -166,7 +170,8 @@ func (h waitingHost) wait(ctx context.Context, shard uint32, p *retryBudget, cal
 }
 
 // answerQueries registers calls that read.
-func answerQueries(p *Peers, path string, query func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)) {
+func answerQueries(p *Peers, path string,
+	query func(r *http.Request, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)) {
 	p.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		shard, body, err := readShardCall(w, r)
 		var q fsm.Query
@@ -278,7 +283,8 @@ func parseForwarded(entry []byte, spoken fsm.Format) (*fsm.Request, error) {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", node.ErrCanceled, err)
 	case fsm.FormatOf(entry) > spoken:
-		return nil, fmt.Errorf("%w: it was made for format %d, this node writes %d so far", errBehind, fsm.FormatOf(entry), spoken)
+		return nil, fmt.Errorf("%w: it was made for format %d, this node writes %d so far", errBehind, fsm.FormatOf(entry),
+			spoken)
 	case len(requests) != 1:
 		return nil, fmt.Errorf("%w: %d requests in one call", node.ErrCanceled, len(requests))
 	}
@@ -395,7 +401,9 @@ func readReply(body []byte) (node.Reply, fsm.Reading, error) {
 		return reply, fsm.Reading{}, damaged()
 	}
 	body = body[n:]
-	reply.Witness = node.Witness{Shard: uint32(fields[0]), Term: fields[1], Index: fields[2], Entry: uint32(fields[3]), Time: fsm.Time(at)} //nolint:gosec // written from such
+	reply.Witness = node.Witness{
+		Shard: uint32(fields[0]), Term: fields[1], Index: fields[2], Entry: uint32(fields[3]), Time: fsm.Time(at),
+	} //nolint:gosec // written from such
 	length, n := binary.Uvarint(body)
 	if n <= 0 || length > uint64(len(body)-n) {
 		return reply, fsm.Reading{}, damaged()
@@ -427,14 +435,16 @@ func (p *Peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.
 }
 
 // query forwards a query, to pathQuery or pathPeek.
-func (p *Peers) query(ctx context.Context, path string, to forwardedTo, q fsm.Query) (fsm.Reading, node.Witness, error) {
+func (p *Peers) query(ctx context.Context, path string, to forwardedTo,
+	q fsm.Query) (fsm.Reading, node.Witness, error) {
 	body, err := p.post(ctx, to.server, to.at(path), codec.AppendQueryIn(nil, p.spoken(), q))
 	if err != nil {
 		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
 	}
 	reply, reading, err := readReply(body)
 	if err == nil && reading.Kind != q.Kind() {
-		err = fmt.Errorf("%w: %s answered a query of kind %d as one of kind %d", node.ErrUnknownOutcome, to.server, q.Kind(), reading.Kind)
+		err = fmt.Errorf("%w: %s answered a query of kind %d as one of kind %d", node.ErrUnknownOutcome, to.server, q.Kind(),
+			reading.Kind)
 	}
 	return reading, reply.Witness, err
 }
@@ -465,9 +475,13 @@ func (p *Peers) reserveAlone(ctx context.Context, to forwardedTo, wait node.Wait
 		url += "&stoppable"
 	}
 	var sent atomic.Bool
-	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }}))
+	ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() {
+		sent.Store(true)
+	}}))
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &untilStopped{head: head, stop: wait.Stop, done: ctx.Done()})
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, &untilStopped{
+		head: head, stop: wait.Stop, done: ctx.Done(),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", node.ErrNoLeader, err)
 	}

@@ -55,8 +55,9 @@ func aPut() *fsm.Request {
 	return &fsm.Request{Commands: []fsm.Command{&fsm.Put{Queue: "orders", Partitions: 1, Body: []byte("x")}}}
 }
 
-// TestForwardedInALaterFormat: a node that does not write a request's format yet, or does not read it, takes nothing, and says so in a way that lets
-// the call go elsewhere or come again. .ci/formats runs this with more than one format.
+// TestForwardedInALaterFormat: a node that does not write a request's format yet, or does not read
+// it, takes nothing, and says so in a way that lets the call go elsewhere or come again.
+// .ci/formats runs this with more than one format.
 func TestForwardedInALaterFormat(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
@@ -66,7 +67,8 @@ func TestForwardedInALaterFormat(t *testing.T) {
 		{"the same", fsm.LatestFormat, fsm.LatestFormat, false},
 		{"an earlier one", fsm.FirstFormat, fsm.LatestFormat, false},
 		{"one that the leader does not read", fsm.LatestFormat + 1, fsm.LatestFormat, true},
-		{"one that the leader reads and does not write yet", fsm.LatestFormat, fsm.FirstFormat, fsm.LatestFormat > fsm.FirstFormat},
+		{"one that the leader reads and does not write yet", fsm.LatestFormat, fsm.FirstFormat,
+			fsm.LatestFormat > fsm.FirstFormat},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			host, from := newLoneHost(t)

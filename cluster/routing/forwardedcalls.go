@@ -97,7 +97,8 @@ func (c *forwardedCall) setLeader(leader string) {
 // forward makes a call of a shard at another node until this node learns of another leader: a
 // leader that is cut off, or whose process is stopped, does not answer. If the call was sent and
 // then given up, its outcome is unknown; a call that was not sent may go to the other leader.
-func (r *Router) forward(ctx context.Context, to forwardedTo, grace time.Duration, call func(ctx context.Context) error) error {
+func (r *Router) forward(ctx context.Context, to forwardedTo, grace time.Duration,
+	call func(ctx context.Context) error) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	forwarded := &forwardedCall{

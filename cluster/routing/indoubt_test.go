@@ -36,7 +36,8 @@ func TestCallInDoubt(t *testing.T) {
 	})
 }
 
-// TestReserveSaysHowLongItCanWaitForTheLeader: without a wait, a node that was elected a moment ago keeps a call no longer than its caller does.
+// TestReserveSaysHowLongItCanWaitForTheLeader: without a wait, a node that was elected a moment ago
+// keeps a call no longer than its caller does.
 func TestReserveSaysHowLongItCanWaitForTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, from := newLoneHost(t)

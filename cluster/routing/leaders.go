@@ -30,8 +30,8 @@ const (
 // or the node refused it for a reason of its own, or it only read.
 var errAgain = errors.New("the call was not taken")
 
-// errCutOff is wrapped in the refusal of a call to a node that this one has not reached for a while,
-// directly or through another node. Nothing was sent.
+// errCutOff is wrapped in the refusal of a call to a node that this one has not reached for a
+// while, directly or through another node. Nothing was sent.
 var errCutOff = errors.New("the node is cut off")
 
 // retryBudget is the time that a call has to find a leader.
@@ -59,7 +59,10 @@ func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{
 		left := deadline.Sub(now)
 		bound = max(0, min(bound, left-min(max(left/answerTimeDivisor, answerTimeMin), answerTimeMax)))
 	}
-	return &retryBudget{until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin, stop: stop}
+	return &retryBudget{
+		until: now.Add(min(most, bound)), lookupEnd: now.Add(min(max(most, hintTimeout), bound)), pause: retryPauseMin,
+		stop: stop,
+	}
 }
 
 // LeaderDeadline returns by when a call must stop to wait for a leader.
@@ -266,7 +269,8 @@ type leaderRouter struct {
 //
 // If the named leader is cut off, route looks it up once more at once. That leader may have been
 // dead for a while, and another one may lead.
-func (s *leaderRouter) route(ctx context.Context, shard uint32, p *retryBudget, here func() error, there func(server string) error) error {
+func (s *leaderRouter) route(ctx context.Context, shard uint32, p *retryBudget, here func() error,
+	there func(server string) error) error {
 	var err error
 	if !s.follows(shard) {
 		if err = here(); !servedElsewhere(err) {
@@ -324,7 +328,8 @@ func servedElsewhere(err error) bool {
 		return false
 	}
 	// A leader whose clock disagrees transfers its leadership and logs nothing.
-	return errors.Is(err, node.ErrNotLeader) || errors.Is(err, node.ErrNotHere) || errors.Is(err, node.ErrNoLeader) || errors.Is(err, node.ErrClockAhead)
+	return errors.Is(err, node.ErrNotLeader) || errors.Is(err, node.ErrNotHere) || errors.Is(err, node.ErrNoLeader) ||
+		errors.Is(err, node.ErrClockAhead)
 }
 
 // refusedByLeader reports whether an error is a refusal that only a leader returns.

@@ -14,38 +14,69 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// TestFollow has calls meet leaders that come and go. A call that was sent is never sent again, whatever it is answered.
-func TestFollow(t *testing.T) {
+// followCase is a call for a shard whose leader is elsewhere, changes or is missing.
+type followCase struct {
+	name string
+	// found are the leaders that looks find, in order, the last one for ever; here and there what the
+	// calls answer.
+	found, here, there []error
+	want               error
+	calls              string // h for one here, t for one there
+	bounded            bool   // it takes as long as the budget
+	follows            bool
+}
+
+// followCases are such calls, with the requests that each makes.
+func followCases() []followCase {
 	notLeader, noLeader := fmt.Errorf("x: %w", node.ErrNotLeader), fmt.Errorf("x: %w", node.ErrNoLeader)
 	unsent := fmt.Errorf("%w: %w", node.ErrNoLeader, errAgain)
 	unknown := fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrNoLeader)
-	for _, tt := range []struct {
-		name string
-		// found are the leaders that looks find, in order, the last one for ever; here and there what the calls answer.
-		found, here, there []error
-		want               error
-		calls              string // h for one here, t for one there
-		bounded            bool   // it takes as long as the budget
-		follows            bool
-	}{
+	return []followCase{
 		{name: "it leads", here: []error{nil}, calls: "h"},
 		{name: "it failed", here: []error{node.ErrDiskFull}, want: node.ErrDiskFull, calls: "h"},
 		{name: "unknown here", here: []error{unknown}, want: node.ErrUnknownOutcome, calls: "h"},
 		{name: "elsewhere", here: []error{notLeader}, found: []error{errThere}, there: []error{nil}, calls: "ht"},
-		{name: "refused there", here: []error{notLeader}, found: []error{errThere}, there: []error{notLeader, nil}, want: node.ErrNotLeader, calls: "ht"},
-		{name: "no leader there", here: []error{notLeader}, found: []error{errThere}, there: []error{noLeader, nil}, want: node.ErrNoLeader, calls: "ht"},
-		{name: "unknown there", here: []error{notLeader}, found: []error{errThere}, there: []error{unknown, nil}, want: node.ErrUnknownOutcome, calls: "ht"},
-		{name: "its clock does not agree", here: []error{fmt.Errorf("x: %w", node.ErrClockAhead)}, found: []error{errThere}, there: []error{nil}, calls: "ht"},
+		{
+			name: "refused there", here: []error{notLeader}, found: []error{errThere}, there: []error{notLeader, nil},
+			want: node.ErrNotLeader, calls: "ht",
+		},
+		{
+			name: "no leader there", here: []error{notLeader}, found: []error{errThere}, there: []error{noLeader, nil},
+			want: node.ErrNoLeader, calls: "ht",
+		},
+		{
+			name: "unknown there", here: []error{notLeader}, found: []error{errThere}, there: []error{unknown, nil},
+			want: node.ErrUnknownOutcome, calls: "ht",
+		},
+		{
+			name: "its clock does not agree", here: []error{fmt.Errorf("x: %w", node.ErrClockAhead)}, found: []error{errThere},
+			there: []error{nil}, calls: "ht",
+		},
 		{name: "its node stops", here: []error{node.ErrShuttingDown}, want: node.ErrShuttingDown, calls: "h"},
-		{name: "found late", here: []error{noLeader}, found: []error{nil, nil, nil, errThere}, there: []error{nil}, calls: "ht"},
+		{
+			name: "found late", here: []error{noLeader}, found: []error{nil, nil, nil, errThere}, there: []error{nil},
+			calls: "ht",
+		},
 		{name: "it is elected meanwhile", here: []error{noLeader, nil}, found: []error{nil, nil, errHere}, calls: "hh"},
-		{name: "elected and lost", here: []error{noLeader, noLeader}, found: []error{errHere, errThere}, there: []error{nil}, calls: "hht"},
-		{name: "not reached, then another", here: []error{notLeader}, found: []error{errThere}, there: []error{unsent, unsent, nil}, calls: "httt"},
+		{
+			name: "elected and lost", here: []error{noLeader, noLeader}, found: []error{errHere, errThere}, there: []error{nil},
+			calls: "hht",
+		},
+		{
+			name: "not reached, then another", here: []error{notLeader}, found: []error{errThere},
+			there: []error{unsent, unsent, nil}, calls: "httt",
+		},
 		{name: "nobody", here: []error{notLeader}, found: []error{nil}, want: node.ErrNoLeader, calls: "h", bounded: true},
 		{name: "another leads", follows: true, found: []error{errThere}, there: []error{nil}, calls: "t"},
 		{name: "another led, now it", follows: true, here: []error{nil}, found: []error{nil, errHere}, calls: "h"},
 		{name: "another led, now nobody", follows: true, found: []error{nil}, want: node.ErrNoLeader, bounded: true},
-	} {
+	}
+}
+
+// TestFollow has calls meet leaders that come and go. A call that was sent is never sent again,
+// whatever it is answered.
+func TestFollow(t *testing.T) {
+	for _, tt := range followCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls strings.Builder
@@ -55,7 +86,9 @@ func TestFollow(t *testing.T) {
 					}
 					return err
 				}
-				s := &leaderRouter{self: "a.1", follows: func(uint32) bool { return tt.follows }, markFailed: func(uint32, string) {}, findLeader: func(context.Context, uint32) string {
+				s := &leaderRouter{self: "a.1", follows: func(uint32) bool {
+					return tt.follows
+				}, markFailed: func(uint32, string) {}, findLeader: func(context.Context, uint32) string {
 					return map[error]string{errHere: "a.1", errThere: "b.2"}[take(&tt.found)]
 				}}
 				answer := func(mark byte, from *[]error) error {
@@ -63,14 +96,17 @@ func TestFollow(t *testing.T) {
 					return take(from)
 				}
 				began := time.Now()
-				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), func() error { return answer('h', &tt.here) }, func(server string) error {
+				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), func() error {
+					return answer('h', &tt.here)
+				}, func(server string) error {
 					if server != "b.2" {
 						t.Errorf("sent to %q", server)
 					}
 					return answer('t', &tt.there)
 				})
 				took := time.Since(began)
-				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == LeaderWait) != tt.bounded || took > LeaderWait || s.waiting.Load() != 0 {
+				if !errors.Is(err, tt.want) || calls.String() != tt.calls || (took == LeaderWait) != tt.bounded ||
+					took > LeaderWait || s.waiting.Load() != 0 {
 					t.Errorf("after %v, calls %s: %v", took, calls.String(), err)
 				}
 			})
@@ -78,8 +114,9 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowLooksOnceMoreWhereTheLeaderIsCutOff: a name that was kept of a leader long dead does not fail the call while the others know the new leader, also of a call
-// that has no time to wait. Who is named again, or after another that is cut off, ends it at once.
+// TestFollowLooksOnceMoreWhereTheLeaderIsCutOff: a name that was kept of a leader long dead does
+// not fail the call while the others know the new leader, also of a call that has no time to wait.
+// Who is named again, or after another that is cut off, ends it at once.
 func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 	cutOff := fmt.Errorf("%w: %w", node.ErrNoLeader, errCutOff)
 	for _, tt := range []struct {
@@ -98,7 +135,9 @@ func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls, forgotten string
 				s := &leaderRouter{
-					self: "a.1", follows: func(uint32) bool { return true }, markFailed: func(_ uint32, server string) { forgotten += server },
+					self: "a.1", follows: func(uint32) bool {
+						return true
+					}, markFailed: func(_ uint32, server string) { forgotten += server },
 					findLeader: func(context.Context, uint32) string {
 						server := tt.found[0]
 						tt.found = tt.found[1:]
@@ -106,7 +145,10 @@ func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 					},
 				}
 				began := time.Now()
-				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), func() error { calls += "a.1"; return nil }, func(server string) error {
+				err := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), func() error {
+					calls += "a.1"
+					return nil
+				}, func(server string) error {
 					if strings.HasSuffix(server, ".2") {
 						return cutOff
 					}
@@ -126,7 +168,8 @@ func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	for err, want := range map[error]bool{
 		node.ErrNotLeader: true, node.ErrNotHere: true, node.ErrNoLeader: true, node.ErrClockAhead: true, nil: false,
-		node.ErrShuttingDown: false, node.ErrOverloaded: false, node.ErrDiskFull: false, node.ErrCanceled: false, node.ErrUnknownOutcome: false,
+		node.ErrShuttingDown: false, node.ErrOverloaded: false, node.ErrDiskFull: false, node.ErrCanceled: false,
+		node.ErrUnknownOutcome: false,
 	} {
 		if got := servedElsewhere(err); got != want {
 			t.Errorf("%v: %v", err, got)
@@ -142,23 +185,28 @@ var (
 	errThere = errors.New("there")
 )
 
-// TestFollowEndsWithItsCaller: a deadline or the end of the caller's interest ends the wait; nothing was applied.
+// TestFollowEndsWithItsCaller: a deadline or the end of the caller's interest ends the wait;
+// nothing was applied.
 func TestFollowEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &leaderRouter{self: "a.1", follows: func(uint32) bool { return false }, findLeader: func(context.Context, uint32) string { return "" }}
+		s := &leaderRouter{self: "a.1", follows: func(uint32) bool {
+			return false
+		}, findLeader: func(context.Context, uint32) string { return "" }}
 		here := func() error { return node.ErrNoLeader }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
 		err := s.route(ctx, 0, newRetryBudget(t.Context(), time.Hour, nil), here, nil)
-		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) || node.OutcomeOf(err) != node.NotApplied {
+		if took := time.Since(began); took != time.Second || !errors.Is(err, context.DeadlineExceeded) ||
+			node.OutcomeOf(err) != node.NotApplied {
 			t.Errorf("after %v: %v", took, err)
 		}
 		began = time.Now()
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = s.route(ctx, 0, newRetryBudget(ctx, time.Hour, nil), here, nil)
-		if took := time.Since(began); took != time.Second-time.Second/answerTimeDivisor || !errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
+		if took := time.Since(began); took != time.Second-time.Second/answerTimeDivisor ||
+			!errors.Is(err, node.ErrNoLeader) || ctx.Err() != nil {
 			t.Errorf("the caller would not hear that there is no leader: after %v: %v", took, err)
 		}
 		stop := make(chan struct{})
@@ -170,14 +218,15 @@ func TestFollowEndsWithItsCaller(t *testing.T) {
 		}
 		s.waiting.Store(leaderWaitersMax)
 		began = time.Now()
-		if err = s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), here, nil); time.Since(began) != 0 || !errors.Is(err, node.ErrNoLeader) {
+		if err = s.route(t.Context(), 0, newRetryBudget(t.Context(), time.Hour, nil), here, nil); time.Since(began) != 0 ||
+			!errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("one too many: after %v: %v", time.Since(began), err)
 		}
 	})
 }
 
-// TestLeaderCache: concurrent callers share one question. A leader is kept until it failed, the answer that
-// there is none for hintTTL.
+// TestLeaderCache: concurrent callers share one question. A leader is kept until it failed, the
+// answer that there is none for hintTTL.
 func TestLeaderCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -263,10 +312,14 @@ func TestForwardedCalls(t *testing.T) {
 	add("new", 1, "b.2")
 	add("leaderless", 2, "a.1")
 	add("gone", 1, "a.1")()
-	defer s.add(&forwardedCall{shard: 1, server: "a.1", grace: time.Hour, cancel: func() { left = append(left, "patient") }})()
+	defer s.add(&forwardedCall{shard: 1, server: "a.1", grace: time.Hour, cancel: func() {
+		left = append(left, "patient")
+	}})()
 	defer s.add(&forwardedCall{shard: 3, server: "c.3", direct: true, cancel: func() { left = append(left, "lost") }})()
 	defer s.add(&forwardedCall{shard: 3, server: "c.3", cancel: func() { left = append(left, "relayed") }})()
-	s.cancelMoved(func(shard uint32) string { return map[uint32]string{1: "b.2"}[shard] }, func(server string) bool { return server == "c.3" })
+	s.cancelMoved(func(shard uint32) string {
+		return map[uint32]string{1: "b.2"}[shard]
+	}, func(server string) bool { return server == "c.3" })
 	if slices.Sort(left); !slices.Equal(left, []string{"lost", "old"}) {
 		t.Errorf("left: %q", left)
 	}
@@ -277,15 +330,21 @@ func TestForwardedCalls(t *testing.T) {
 // does.
 func TestRefusalsLeaveTheLeaderKnown(t *testing.T) {
 	for err, want := range map[error]bool{
-		&node.QuotaError{Namespace: "t", Limit: node.JobsLimit}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false, &node.QueuesError{Namespace: "t"}: false,
+		&node.QuotaError{
+			Namespace: "t", Limit: node.JobsLimit,
+		}: false, &node.QuotaError{Namespace: "t", Limit: node.PutRate}: false, &node.QueuesError{Namespace: "t"}: false,
 		node.ErrNotLeader: true, node.ErrUnknownOutcome: true, node.ErrOverloaded: true,
 	} {
 		forgot := false
 		s := &leaderRouter{
 			self: "a.1", follows: func(uint32) bool { return true },
-			findLeader: func(context.Context, uint32) string { return "b.1" }, markFailed: func(uint32, string) { forgot = true },
+			findLeader: func(context.Context, uint32) string {
+				return "b.1"
+			}, markFailed: func(uint32, string) { forgot = true },
 		}
-		got := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), nil, func(string) error { return fmt.Errorf("b.1: %w", err) })
+		got := s.route(t.Context(), 0, newRetryBudget(t.Context(), 0, nil), nil, func(string) error {
+			return fmt.Errorf("b.1: %w", err)
+		})
 		if !errors.Is(got, err) || forgot != want {
 			t.Errorf("%v: %v; the leader was forgotten: %v, want %v", err, got, forgot, want)
 		}

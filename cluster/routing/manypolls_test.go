@@ -20,7 +20,8 @@ func TestConnectionsThatBreak(t *testing.T) {
 				t.Fatalf("call %d: %q, %v", i, got, err)
 			}
 			link.Cut()
-			// What is sent before the break is noticed has an unknown outcome; then there is a new connection.
+			// What is sent before the break is noticed has an unknown outcome; then there is a new
+			// connection.
 			for range 100 {
 				if _, err := Call[string](t.Context(), a, "b.2", "/echo", "x"); err == nil {
 					break

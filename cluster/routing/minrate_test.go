@@ -29,7 +29,8 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > peerBytesMax/8 {
 		t.Errorf("%d bytes were allocated: %v", took, err)
 	}
-	if _, err := readForwarded(bytes.NewReader(binary.BigEndian.AppendUint32(nil, peerBytesMax+1)), fsm.LatestFormat); err == nil || !strings.Contains(err.Error(), "are the most") {
+	if _, err := readForwarded(bytes.NewReader(binary.BigEndian.AppendUint32(nil, peerBytesMax+1)),
+		fsm.LatestFormat); err == nil || !strings.Contains(err.Error(), "are the most") {
 		t.Errorf("too much: %v", err)
 	}
 	entry := (&Peers{}).forwarded(aPut())
@@ -74,10 +75,13 @@ func TestSlowSenders(t *testing.T) {
 	}{
 		{"nothing comes", pathDo + "?shard=0", "", slowBody{time.Minute, []byte("x"), 1, nil}, stallTimeout},
 		{"byte by byte", pathDo + "?shard=0", "", slowBody{3 * time.Second, []byte("x"), 60, nil}, stallTimeout},
-		{"byte by byte, a Reserve", pathReserve + "?shard=0&wait=1h&stoppable", "", slowBody{3 * time.Second, []byte("\x00"), 60, nil}, stallTimeout},
+		{"byte by byte, a Reserve", pathReserve + "?shard=0&wait=1h&stoppable", "",
+			slowBody{3 * time.Second, []byte("\x00"), 60, nil}, stallTimeout},
 		{"byte by byte, a call in JSON", "/echo", "", slowBody{3 * time.Second, []byte(" "), 60, nil}, stallTimeout},
-		{"a length, and then nothing", pathReserve + "?shard=0&wait=1h", "\x03\xff\xff\xff", slowBody{time.Minute, []byte("x"), 1, nil}, stallTimeout},
-		{"slowly and steadily", "/echo", "", slowBody{time.Second / 4, bytes.Repeat([]byte(" "), stallBytes/32), 200, nil}, 0},
+		{"a length, and then nothing", pathReserve + "?shard=0&wait=1h", "\x03\xff\xff\xff",
+			slowBody{time.Minute, []byte("x"), 1, nil}, stallTimeout},
+		{"slowly and steadily", "/echo", "", slowBody{time.Second / 4, bytes.Repeat([]byte(" "), stallBytes/32), 200, nil},
+			0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -123,7 +127,8 @@ func TestSlowAnswer(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := Call[string](ctx, a, "b.2", "/slow", "")
-		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || !errors.Is(err, errStalled) || took != stallTimeout {
+		if took := time.Since(began); !errors.Is(err, node.ErrUnknownOutcome) || !errors.Is(err, errStalled) ||
+			took != stallTimeout {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})
@@ -148,7 +153,9 @@ func TestIdleCallsAreNotCut(t *testing.T) {
 		}
 		for range 2 {
 			began := time.Now()
-			_, err := from.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: time.Hour, Stop: make(chan struct{})})
+			_, err := from.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{
+				For: time.Hour, Stop: make(chan struct{}),
+			})
 			if took := time.Since(began); err != nil || took != time.Hour {
 				t.Errorf("after %v: %v", took, err)
 			}

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOrderBody: a body that was read in part comes whole when it is asked for again, and a request without one has none.
+// TestOrderBody: a body that was read in part comes whole when it is asked for again, and a request
+// without one has none.
 func TestOrderBody(t *testing.T) {
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://n1.1/x", strings.NewReader("whole"))
 	if err != nil {

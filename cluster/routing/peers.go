@@ -47,7 +47,8 @@ const (
 	peerConnsMax = 4
 )
 
-// JoinPath is the one call that a server may make which is no node of the cluster. It is not relayed.
+// JoinPath is the one call that a server may make which is no node of the cluster. It is not
+// relayed.
 const JoinPath = "/join"
 
 // Link makes and accepts the connections between nodes. The peer at the other end of a connection
@@ -103,7 +104,9 @@ func newPeers(link Link, logger *slog.Logger) *Peers {
 	p.serving = p.newStreamServer()
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	http2 := &http.HTTP2Config{SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax}
+	http2 := &http.HTTP2Config{
+		SendPingTimeout: peerPingAfter, PingTimeout: peerPingWait, MaxConcurrentStreams: peerCallsMax,
+	}
 	p.client.Transport = &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			server, _, err := net.SplitHostPort(address)
@@ -152,7 +155,8 @@ func (p *Peers) admits(server string) error {
 	if p.member == nil || p.member(server) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader, server)
+	return fmt.Errorf("%w: %s is not a node of the cluster, or not yet as far as this node knows", node.ErrNoLeader,
+		server)
 }
 
 // Serve answers calls until the listener or the server is closed.
@@ -326,11 +330,17 @@ const (
 // itself keep their identity.
 func peerErrors() map[string]error {
 	return map[string]error{
-		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded, nameStopping: node.ErrShuttingDown,
-		"quota": node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited, "disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters, "no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled, "too_large": node.ErrTooLarge,
-		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved, "not_here": node.ErrNotHere,
+		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded,
+		nameStopping: node.ErrShuttingDown,
+		"quota":      node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited,
+		"disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters,
+		"no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled,
+		"too_large":     node.ErrTooLarge,
+		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved,
+		"not_here":  node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
-		"queue_exists": catalog.ErrQueueExists, "queue_gone": catalog.ErrQueueGone, "name_taken": catalog.ErrNameTaken, "format": catalog.ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
+		"queue_exists": catalog.ErrQueueExists, "queue_gone": catalog.ErrQueueGone, "name_taken": catalog.ErrNameTaken,
+		"format": catalog.ErrFormat, nameBehind: errBehind, nameNotRelayed: errNotRelayed,
 	}
 }
 

@@ -28,12 +28,14 @@ func TestPeerCall(t *testing.T) {
 	if _, err := Call[reply](t.Context(), a, "b.2", "/nothing", question{}); !errors.Is(err, node.ErrCanceled) {
 		t.Errorf("a path that is not there: %v", err)
 	}
-	if _, err := Call[reply](t.Context(), a, "c.3", "/echo", question{}); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied {
+	if _, err := Call[reply](t.Context(), a, "c.3", "/echo", question{}); !errors.Is(err, node.ErrNoLeader) ||
+		node.OutcomeOf(err) != node.NotApplied {
 		t.Errorf("a node that is not there: %v", err)
 	}
 }
 
-// TestPeerErrors keeps each error's identity, but for those that are about the node that was asked, and takes the worst outcome of an error that is two.
+// TestPeerErrors keeps each error's identity, but for those that are about the node that was asked,
+// and takes the worst outcome of an error that is two.
 func TestPeerErrors(t *testing.T) {
 	network := routingtest.NewNetwork()
 	a, b := startPeers(t, network.Link("a.1")), startPeers(t, network.Link("b.2"))
@@ -49,18 +51,22 @@ func TestPeerErrors(t *testing.T) {
 			}
 			want = node.ErrNoLeader
 		}
-		if !errors.Is(err, want) || errors.Is(err, node.ErrUnknownOutcome) != (name == "unknown_outcome") || errors.Is(err, errAgain) != again {
+		if !errors.Is(err, want) || errors.Is(err, node.ErrUnknownOutcome) != (name == "unknown_outcome") ||
+			errors.Is(err, errAgain) != again {
 			t.Errorf("%s came as %v", name, err)
 		}
 	}
-	for _, fail = range []error{errors.New("no idea"), fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrShuttingDown)} {
-		if _, err := Call[struct{}](t.Context(), a, "b.2", "/fail", struct{}{}); !errors.Is(err, node.ErrUnknownOutcome) || node.OutcomeOf(err) != node.Unknown {
+	for _, fail = range []error{errors.New("no idea"),
+		fmt.Errorf("%w: %w", node.ErrUnknownOutcome, node.ErrShuttingDown)} {
+		if _, err := Call[struct{}](t.Context(), a, "b.2", "/fail", struct{}{}); !errors.Is(err, node.ErrUnknownOutcome) ||
+			node.OutcomeOf(err) != node.Unknown {
 			t.Errorf("%v came as %v", fail, err)
 		}
 	}
 }
 
-// TestPeerBreaks: a connection that breaks under a call leaves its outcome unknown, and the handler learns of it.
+// TestPeerBreaks: a connection that breaks under a call leaves its outcome unknown, and the handler
+// learns of it.
 func TestPeerBreaks(t *testing.T) {
 	network := routingtest.NewNetwork()
 	link := network.Link("b.2")
@@ -78,8 +84,8 @@ func TestPeerBreaks(t *testing.T) {
 	<-ended
 }
 
-// TestPeerErrorsForAnOlderNode: an error that came later has a name that the program before it knows, with the same outcome, since a name that it does not know
-// is an unknown outcome to it.
+// TestPeerErrorsForAnOlderNode: an error that came later has a name that the program before it
+// knows, with the same outcome, since a name that it does not know is an unknown outcome to it.
 func TestPeerErrorsForAnOlderNode(t *testing.T) {
 	for _, c := range []struct {
 		err   error
@@ -104,7 +110,8 @@ func TestPeerErrorsForAnOlderNode(t *testing.T) {
 // TestUnknownQuotaCrossesNodes: a leader that does not know its quota yet says so, and the caller
 // learns it through any node.
 func TestUnknownQuotaCrossesNodes(t *testing.T) {
-	err := readPeerError(http.StatusConflict, namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
+	err := readPeerError(http.StatusConflict,
+		namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
 	if !errors.Is(err, node.ErrShareUnknown) || node.OutcomeOf(err) != node.NotApplied {
 		t.Errorf("it arrives as %v", err)
 	}
@@ -119,7 +126,8 @@ func TestTooManyQueuesCrossNodes(t *testing.T) {
 	if !ok || *got != *want || node.OutcomeOf(got) != node.NotApplied {
 		t.Errorf("it arrives as %+v", got)
 	}
-	if older := readPeerError(http.StatusConflict, bytes.Replace(sent, []byte(`"queues"`), []byte(`"future"`), 1)); !errors.Is(older, node.ErrQuota) {
+	if older := readPeerError(http.StatusConflict,
+		bytes.Replace(sent, []byte(`"queues"`), []byte(`"future"`), 1)); !errors.Is(older, node.ErrQuota) {
 		t.Errorf("at an older node it arrives as %v", older)
 	}
 }
@@ -127,7 +135,8 @@ func TestTooManyQueuesCrossNodes(t *testing.T) {
 // TestCallsThatAreNotUnderstood are not carried out, and the caller knows.
 func TestCallsThatAreNotUnderstood(t *testing.T) {
 	for status, want := range map[int]node.Outcome{
-		http.StatusBadRequest: node.NotApplied, http.StatusNotFound: node.NotApplied, http.StatusMethodNotAllowed: node.NotApplied,
+		http.StatusBadRequest: node.NotApplied, http.StatusNotFound: node.NotApplied,
+		http.StatusMethodNotAllowed:    node.NotApplied,
 		http.StatusInternalServerError: node.Unknown, http.StatusBadGateway: node.Unknown,
 	} {
 		if got := node.OutcomeOf(readPeerError(status, []byte("no"))); got != want {

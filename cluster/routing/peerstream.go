@@ -24,8 +24,9 @@ const (
 	peerProtocol = "belfry-peer/1"
 )
 
-// The methods of a stream between nodes. A request begins with uvarints: the shard, the retry budget
-// and, for a Reserve, the wait; both times are in nanoseconds. The rest is a log entry of one request.
+// The methods of a stream between nodes. A request begins with uvarints: the shard, the retry
+// budget and, for a Reserve, the wait; both times are in nanoseconds. The rest is a log entry of
+// one request.
 const (
 	streamDo stream.Method = iota + 1
 	streamReserve

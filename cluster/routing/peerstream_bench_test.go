@@ -26,7 +26,8 @@ func (l *tcpLink) DialPeer(ctx context.Context, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", l.to)
 }
 
-// BenchmarkForwardedCalls has 64 callers forward puts of 100 bytes over TCP to a node that does nothing.
+// BenchmarkForwardedCalls has 64 callers forward puts of 100 bytes over TCP to a node that does
+// nothing.
 func BenchmarkForwardedCalls(b *testing.B) {
 	listener, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -105,7 +105,8 @@ func TestCallsShareAStream(t *testing.T) {
 		for shard := range uint32(calls) {
 			all.Go(func() {
 				reply, err := st.call(t.Context(), shard, 10)
-				if refused := shard%10 == 3; errors.Is(err, node.ErrDiskFull) != refused || !refused && (err != nil || reply.Witness.Shard != shard) {
+				if refused := shard%10 == 3; errors.Is(err, node.ErrDiskFull) != refused || !refused &&
+					(err != nil || reply.Witness.Shard != shard) {
 					t.Errorf("shard %d: %+v, %v", shard, reply, err)
 				}
 			})
@@ -144,7 +145,9 @@ func TestNodeWithoutStreams(t *testing.T) {
 			if reply, err := st.call(t.Context(), 5, 10); err != nil || reply.Witness.Shard != 5 {
 				t.Errorf("%+v, %v", reply, err)
 			}
-			reply, err := st.a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: time.Second, Stop: make(chan struct{})})
+			reply, err := st.a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{
+				For: time.Second, Stop: make(chan struct{}),
+			})
 			if err != nil || reply.Witness.Shard != 7 {
 				t.Errorf("a Reserve: %+v, %v", reply, err)
 			}
@@ -161,8 +164,9 @@ func TestNodeWithoutStreams(t *testing.T) {
 	})
 }
 
-// TestEarlierProgramIsAsked: a program that speaks HTTP/2 only closes the connection. Its calls have
-// requests of their own, and its own request for a stream of earlier programs is answered with 404.
+// TestEarlierProgramIsAsked: a program that speaks HTTP/2 only closes the connection. Its calls
+// have requests of their own, and its own request for a stream of earlier programs is answered with
+// 404.
 func TestEarlierProgramIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStreamTest(t, func(_ context.Context, shard uint32) (node.Reply, error) { return answered(shard), nil })
@@ -240,7 +244,9 @@ func TestStopInAStream(t *testing.T) {
 		}
 		stop, others := make(chan struct{}), make(chan uint32, 1)
 		go func() {
-			reply, _ := st.a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{For: time.Hour, Stop: make(chan struct{})})
+			reply, _ := st.a.reserve(t.Context(), forwardedTo{server: "b.2"}, aPut(), node.Wait{
+				For: time.Hour, Stop: make(chan struct{}),
+			})
 			others <- reply.Witness.Shard
 		}()
 		time.AfterFunc(time.Second, func() { close(stop) })
@@ -437,8 +443,8 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// TestInvalidStream ends, with the calls in it: a method and a kind that are not known, and a payload
-// where none belongs. A request that is too large fails alone.
+// TestInvalidStream ends, with the calls in it: a method and a kind that are not known, and a
+// payload where none belongs. A request that is too large fails alone.
 func TestInvalidStream(t *testing.T) {
 	for name, h := range map[string]stream.Header{
 		"method": {Kind: stream.Call, Method: 9, ID: 2}, "kind": {Kind: 99}, "payload": {Kind: stream.Stop, ID: 1, Size: 7},
@@ -473,7 +479,8 @@ func TestRemovedNodeInAStream(t *testing.T) {
 		}
 		removed.Store(true)
 		for _, what := range []string{"the open stream", "a new one"} {
-			if _, err := st.call(t.Context(), 1, 10); !errors.Is(err, node.ErrNoLeader) || node.OutcomeOf(err) != node.NotApplied {
+			if _, err := st.call(t.Context(), 1, 10); !errors.Is(err, node.ErrNoLeader) ||
+				node.OutcomeOf(err) != node.NotApplied {
 				t.Errorf("%s: %v", what, err)
 			}
 			st.network.Served("b.2").Cut()

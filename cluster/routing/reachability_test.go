@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestOneAnswerIsNoObjection: a node objects once two answers in a row, a while apart, have said that it does not reach this one, and until one says no more.
+// TestOneAnswerIsNoObjection: a node objects once two answers in a row, a while apart, have said
+// that it does not reach this one, and until one says no more.
 func TestOneAnswerIsNoObjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newReachability("a.1", nil)

@@ -16,7 +16,8 @@ import (
 	"github.com/belfrydb/belfry/node"
 )
 
-// relayedAfter is within what time calls to a node that answers nothing go by way of another: two questions must fail, after one that was answered at the last moment.
+// relayedAfter is within what time calls to a node that answers nothing go by way of another: two
+// questions must fail, after one that was answered at the last moment.
 const relayedAfter = 2*probeWait + 3*ProbeInterval
 
 // relaying starts nodes that ask each other whom they reach.
@@ -89,17 +90,21 @@ func TestRelay(t *testing.T) {
 			t.Errorf("an error came as %v", err)
 		}
 		// The one between does not pass it on a second time, nor to a node that it does not reach itself.
-		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1"+pathRelay+"a.1/echo", []byte(`"x"`)); !errors.Is(err, node.ErrCanceled) {
+		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1"+pathRelay+"a.1/echo", []byte(`"x"`)); !errors.Is(err,
+			node.ErrCanceled) {
 			t.Errorf("two relays: %v", err)
 		}
 		network.Drop("c.1", "b.1")
 		time.Sleep(relayedAfter)
-		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1/echo", []byte(`"x"`)); !errors.Is(err, errAgain) || !errors.Is(err, node.ErrNoLeader) {
+		if _, err := a.post(t.Context(), "b.1", pathRelay+"c.1/echo", []byte(`"x"`)); !errors.Is(err, errAgain) ||
+			!errors.Is(err, node.ErrNoLeader) {
 			t.Errorf("by way of a node that does not reach it: %v", err)
 		}
 		time.Sleep(refusedAfter)
 		began := time.Now()
-		if _, err := Call[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) || !errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") || time.Since(began) > 0 {
+		if _, err := Call[string](t.Context(), a, "c.1", "/echo", "x"); !errors.Is(err, node.ErrNoLeader) ||
+			!errors.Is(err, errCutOff) || errors.Is(err, errAgain) || !strings.Contains(err.Error(), "has not reached c.1") ||
+			time.Since(began) > 0 {
 			t.Errorf("refused after %v: %v", time.Since(began), err)
 		}
 		if got := a.reachability.Unreached(); len(got) != 1 || got[0].Server != "c.1" || !got[0].Calls {

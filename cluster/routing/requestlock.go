@@ -26,7 +26,8 @@ type requestLockCall struct {
 // LockRequest locks a request that reserves from several shards, for one attempt, at the leader of
 // one of them: see node.RequestMutex. If that leader ends meanwhile, the attempt goes on. The lock
 // then does not exclude an attempt at the next leader.
-func (r *Router) LockRequest(ctx context.Context, shard uint32, requestID string, wait time.Duration) (newer <-chan struct{}, end func(), err error) {
+func (r *Router) LockRequest(ctx context.Context, shard uint32, requestID string,
+	wait time.Duration) (newer <-chan struct{}, end func(), err error) {
 	p := newRetryBudget(ctx, LeaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
 		if !r.Node.Serves(shard) {

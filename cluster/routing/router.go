@@ -76,7 +76,8 @@ func (r *Router) Do(ctx context.Context, shard uint32, req *fsm.Request) (reply 
 }
 
 // Query is node.Node's Query for any shard.
-func (r *Router) Query(ctx context.Context, shard uint32, q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
+func (r *Router) Query(ctx context.Context, shard uint32,
+	q fsm.Query) (reading fsm.Reading, witness node.Witness, err error) {
 	p := newRetryBudget(ctx, LeaderWait, nil)
 	err = r.routing.route(ctx, shard, p, func() error {
 		reading, witness, err = r.Node.Query(ctx, shard, q)
@@ -192,7 +193,8 @@ func (r *Router) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wa
 
 // reserve is one attempt at one leader. It sets led when the attempt ends, unless the attempt was
 // refused at once.
-func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *retryBudget, led *time.Time) (reply node.Reply, err error) {
+func (r *Router) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait, p *retryBudget,
+	led *time.Time) (reply node.Reply, err error) {
 	ended := func(since time.Time) {
 		if time.Since(since) > leaderCheckPause { // a refusal takes less
 			*led = time.Now()

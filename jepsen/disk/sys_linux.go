@@ -76,8 +76,8 @@ func unmount(at string, flags int) error {
 		}
 		return nil
 	}
-	// There is no force without root. A process with open files keeps the connection, over which it gets
-	// errors until it closes them.
+	// There is no force without root. A process with open files keeps the connection, over which it
+	// gets errors until it closes them.
 	//nolint:noctx // it does not wait
 	if out, err := exec.Command(unmounter, "-u", "-z", at).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)

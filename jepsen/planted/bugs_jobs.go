@@ -1,6 +1,7 @@
 package planted
 
-// The mistakes of the machine in what it makes of puts, and of the calls that name a job or a queue.
+// The mistakes of the machine in what it makes of puts, and of the calls that name a job or a
+// queue.
 
 func identityBugs() []Bug {
 	return []Bug{
@@ -10,7 +11,8 @@ func identityBugs() []Bug {
 			Edits: []Edit{skipping("fsm/machine/put.go", `held != 0`, "put-twice")},
 		},
 		{
-			Name: "conflict-hidden", What: "a put with other content and the id of a job that exists is answered as if it were the same",
+			Name:   "conflict-hidden",
+			What:   "a put with other content and the id of a job that exists is answered as if it were the same",
 			Claims: []string{"I5"}, Workloads: []string{"races"},
 			Edits: []Edit{skipping("fsm/machine/put.go", `b.Content() != content`, "conflict-hidden")},
 		},
@@ -20,14 +22,17 @@ func identityBugs() []Bug {
 			Edits: []Edit{skipping("fsm/machine/machine.go", `r.ID != "" && changed`, "request-forgotten")},
 		},
 		{
-			Name: "put-behind-failure", What: "a put that shares an entry with a command that failed just before it is answered, and not carried out",
+			Name:   "put-behind-failure",
+			What:   "a put that shares an entry with a command that failed just before it is answered, and not carried out",
 			Claims: []string{"I1"}, Workloads: []string{"batches", "races", "stall"},
 			Edits: []Edit{{
 				"fsm/machine/machine.go", `result, did := m.apply(e.NextCommand(), before)`,
 				`command := e.NextCommand()
-		if put, ok := command.(*fsm.Put); ok && first+i > 0 && results[first+i-1].Code != fsm.OK && planted("put-behind-failure") {
+		put, ok := command.(*fsm.Put)
+		if ok && first+i > 0 && results[first+i-1].Code != fsm.OK && planted("put-behind-failure") {
 			m.scalars.Serial++
-			own[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: put.Partition, Serial: m.scalars.Serial, Due: m.scalars.Clock.After(put.Delay)}
+			own[i] = fsm.Result{Created: true, State: fsm.Delayed, Partition: put.Partition, Serial: m.scalars.Serial,
+				Due: m.scalars.Clock.After(put.Delay)}
 			continue
 		}
 		result, did := m.apply(command, before)`,
@@ -46,7 +51,9 @@ func adminBugs() []Bug {
 		{
 			Name: "cancel-not-done", What: "the cancel of a delayed job is answered, and the job is there still",
 			Claims: []string{"I23"}, Workloads: []string{"races"},
-			Edits: []Edit{after("fsm/machine/control.go", "func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)", `if j.index != 0 && m.slot(j).State() == fsm.Delayed && planted("cancel-not-done") {
+			Edits: []Edit{after("fsm/machine/control.go",
+				"func (m *Machine) cancel(c *fsm.Cancel) (fsm.Result, bool) {\n\tj, missing := m.named(c.Queue, c.ID)",
+				`if j.index != 0 && m.slot(j).State() == fsm.Delayed && planted("cancel-not-done") {
 		return fsm.Result{State: fsm.Delayed}, false
 	}`)},
 		},
@@ -56,9 +63,11 @@ func adminBugs() []Bug {
 			Edits: []Edit{unless("cancel-not-counted", "fsm/machine/control.go", `m.touch(j.q).Counters.Cancelled++`)},
 		},
 		{
-			Name: "redrive-takes-any", What: "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
+			Name:   "redrive-takes-any",
+			What:   "a redrive that names ids makes jobs ready in whatever state they are, also those that somebody holds",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).State() == fsm.Dead {`, `j.index != 0 && (m.slot(j).State() == fsm.Dead || planted("redrive-takes-any")) {`}},
+			Edits: []Edit{{"fsm/machine/control.go", `j.index != 0 && m.slot(j).State() == fsm.Dead {`,
+				`j.index != 0 && (m.slot(j).State() == fsm.Dead || planted("redrive-takes-any")) {`}},
 		},
 		{
 			Name: "redrive-keeps-attempts", What: "a job that was redriven has the attempts that it had",

@@ -15,15 +15,18 @@ func leaseBugs() []Bug {
 		{
 			Name: "extend-shortens", What: "an extension by less than is left shortens the lease",
 			Claims: []string{"I18"}, Workloads: []string{"stall"},
-			Edits: []Edit{after("fsm/machine/lease.go", `l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))`, `if planted("extend-shortens") {
+			Edits: []Edit{after("fsm/machine/lease.go", `l.Until = max(l.Until, m.scalars.Clock.After(l.TTR))`,
+				`if planted("extend-shortens") {
 		l.Until = m.scalars.Clock.After(l.TTR)
 	}`)},
 		},
 		{
-			Name: "granted-twice", What: "a job that is handed out for the first time stays among the ready ones until it is handed out again",
+			Name:   "granted-twice",
+			What:   "a job that is handed out for the first time stays among the ready ones until it is handed out again",
 			Claims: []string{"I17"}, Workloads: []string{"puts", "deaths"},
 			Edits: []Edit{
-				after("fsm/machine/jobs.go", `j.q.leases.Remove(j.index)`, `if m.leaseOf(j).Attempt == 1 && planted("granted-twice") {
+				after("fsm/machine/jobs.go", `j.q.leases.Remove(j.index)`,
+					`if m.leaseOf(j).Attempt == 1 && planted("granted-twice") {
 			j.q.ready.Remove(j.index)
 		}`),
 				after("fsm/machine/lease.go", `m.set(j, fsm.Reserved, s.Due)`, `if l.Attempt == 1 && planted("granted-twice") {
@@ -32,7 +35,8 @@ func leaseBugs() []Bug {
 			},
 		},
 		{
-			Name: "answer-to-two", What: "a reserve that finds nothing is answered with the jobs of the last one of its queue that found some",
+			Name:   "answer-to-two",
+			What:   "a reserve that finds nothing is answered with the jobs of the last one of its queue that found some",
 			Claims: []string{"I20"}, Workloads: []string{"puts"},
 			Edits: []Edit{before("node/node.go", `reply.Jobs, err = s.granted(reply.Results)`, `if planted("answer-to-two") {
 			reply.Results = plantedLast(s.number, req, reply.Results)
@@ -57,10 +61,12 @@ func grantTerms() Edit {
 }
 
 func holderBugs() []Bug {
-	const ack, nack = "func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)", "func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)"
+	const ack, nack = "func (m *Machine) ack(c *fsm.Ack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)",
+		"func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {\n\tj, ok := m.leased(c.Ref)"
 	late := after("fsm/machine/lease.go", ack, `if !ok && j.index != 0 {
 		state, fence := m.slot(j).State(), m.leaseOf(j).Fence
-		ok = planted("stale-ack-taken") && state == fsm.Reserved && fence != c.Fence || planted("lapsed-ack-taken") && state == fsm.Ready && fence == c.Fence
+		ok = planted("stale-ack-taken") && state == fsm.Reserved && fence != c.Fence ||
+			planted("lapsed-ack-taken") && state == fsm.Ready && fence == c.Fence
 	}`)
 	return []Bug{
 		{
@@ -74,7 +80,8 @@ func holderBugs() []Bug {
 		{
 			Name: "ack-not-done", What: "the ack of a job that was handed out before is answered, and its lease goes on",
 			Claims: []string{"I19"}, Workloads: []string{"stall", "retries"},
-			Edits: []Edit{before("fsm/machine/lease.go", `m.touch(j.q).Counters.Acked++`, `if m.leaseOf(j).Attempt > 1 && planted("ack-not-done") {
+			Edits: []Edit{before("fsm/machine/lease.go", `m.touch(j.q).Counters.Acked++`,
+				`if m.leaseOf(j).Attempt > 1 && planted("ack-not-done") {
 		return fsm.Result{State: fsm.Acked}, false
 	}`)},
 		},
@@ -98,14 +105,16 @@ func attemptBugs() []Bug {
 		{
 			Name: "max-attempts-ignored", What: "a job never dies of its attempts",
 			Claims: []string{"I22"}, Workloads: []string{"retries"},
-			Edits: []Edit{before("fsm/machine/settle.go", `return limit > 0 && m.leaseOf(j).Attempt >= limit`, `if planted("max-attempts-ignored") {
+			Edits: []Edit{before("fsm/machine/settle.go", `return limit > 0 && m.leaseOf(j).Attempt >= limit`,
+				`if planted("max-attempts-ignored") {
 		return false
 	}`)},
 		},
 		{
 			Name: "nack-delay-ignored", What: "a nack answers with the time of the next attempt, and the job is ready at once",
 			Claims: []string{"I24"}, Workloads: []string{"retries"},
-			Edits: []Edit{after("fsm/machine/lease.go", `due := m.scalars.Clock.After(delay)`, `if planted("nack-delay-ignored") {
+			Edits: []Edit{after("fsm/machine/lease.go", `due := m.scalars.Clock.After(delay)`,
+				`if planted("nack-delay-ignored") {
 		return fsm.Result{State: m.setDue(j, m.scalars.Clock.After(0)), Due: due}, true
 	}`)},
 		},

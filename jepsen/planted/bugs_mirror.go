@@ -1,24 +1,29 @@
 package planted
 
-// The mistakes of the mirror. Some take their time between two steps, so that a kill or a suspension falls there: a mirror without the mistake may be as slow.
+// The mistakes of the mirror. Some take their time between two steps, so that a kill or a
+// suspension falls there: a mirror without the mistake may be as slow.
 
 func bridgeBugs() []Bug {
 	unfenced := before("mirror/pair/script.go", `*w.last++`, `if planted("bridge-unfenced") {
 		fence = plantedFence()
 	}`)
-	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`, `if planted("bridge-unfenced") {
+	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`,
+		`if planted("bridge-unfenced") {
 		ctx = context.WithoutCancel(ctx)
 		plantedPause()
 	}`)
 	return []Bug{
 		{
-			Name: "bridge-unfenced", What: "scripts bear what the clock says in the place of the fence, and a bridge goes on after its leases have ended",
+			Name: "bridge-unfenced",
+			What: "scripts bear what the clock says in the place of the fence, and a bridge goes on after its leases have " +
+				"ended",
 			Claims: []string{"M2"}, Workloads: []string{"mirror"}, Edits: []Edit{unfenced, careless},
 		},
 		{
 			Name: "forgotten-before-ack", What: "that a job was put on the ready list is forgotten before it is acked",
 			Claims: []string{"M2"}, Workloads: []string{"mirror"},
-			Edits: []Edit{before("mirror/bridge.go", `errs, _ := g.Belfry.AckBatch(ctx, leases)`, `if planted("forgotten-before-ack") {
+			Edits: []Edit{before("mirror/bridge.go", `errs, _ := g.Belfry.AckBatch(ctx, leases)`,
+				`if planted("forgotten-before-ack") {
 		tags := make([]any, len(jobs))
 		for n, job := range jobs {
 			tags[n] = tagOf(job)
@@ -30,7 +35,8 @@ func bridgeBugs() []Bug {
 		{
 			Name: "payload-cut", What: "one payload of sixteen loses its last byte on its way to the ready list",
 			Claims: []string{"M1", "M4"}, Workloads: []string{"mirror"},
-			Edits: []Edit{after("mirror/entry.go", `payload, err := codec.Encode(job.Body)`, `if len(payload) > 0 && len(payload)%16 == 0 && planted("payload-cut") {
+			Edits: []Edit{after("mirror/entry.go", `payload, err := codec.Encode(job.Body)`,
+				`if len(payload) > 0 && len(payload)%16 == 0 && planted("payload-cut") {
 		payload = payload[:len(payload)-1]
 	}`)},
 		},
@@ -60,7 +66,8 @@ func importBugs() []Bug {
 				after("mirror/entry.go", `h := sha256.New()`, `if planted("repeat-is-new") {
 		fmt.Fprint(h, plantedFence())
 	}`),
-				before("mirror/handover.go", `if err := i.ack(ctx, ackScript, i.keys.handover, acks); err != nil {`, `if planted("repeat-is-new") {
+				before("mirror/handover.go", `if err := i.ack(ctx, ackScript, i.keys.handover, acks); err != nil {`,
+					`if planted("repeat-is-new") {
 		plantedPause()
 	}`),
 			},

@@ -5,9 +5,11 @@ package planted
 func answerBugs() []Bug {
 	return []Bug{
 		{
-			Name: "ok-though-lost", What: "an ack, and a put with an id, whose entry was lost with the leadership is answered as done",
+			Name:   "ok-though-lost",
+			What:   "an ack, and a put with an id, whose entry was lost with the leadership is answered as done",
 			Claims: []string{"I36"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"isolate-leader"},
-			Edits: []Edit{before("node/longpoll/calls.go", `cs.grants.noteDelivered(c.pendingGrant, a)`, `if outcome.Of(a.err) == outcome.Unknown && planted("ok-though-lost") {
+			Edits: []Edit{before("node/longpoll/calls.go", `cs.grants.noteDelivered(c.pendingGrant, a)`,
+				`if outcome.Of(a.err) == outcome.Unknown && planted("ok-though-lost") {
 			if reply, ok := plantedReply(req); ok {
 				a = answer{reply: reply}
 			}
@@ -16,21 +18,25 @@ func answerBugs() []Bug {
 		{
 			Name: "lost-is-refused", What: "an entry whose leader lost its leadership is taken for refused",
 			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"one-way"},
-			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)`, `if planted("lost-is-refused") {
+			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)`,
+				`if planted("lost-is-refused") {
 			return fmt.Errorf("%w: %w", ErrOverloaded, err)
 		}`)},
 		},
 		{
 			Name: "refused-after-log", What: "puts are refused as too many when they are logged already",
 			Claims: []string{"I38"}, Workloads: []string{"puts"},
-			Edits: []Edit{after("node/longpoll/calls.go", `case a := <-c.done:`, `if a.err == nil && a.reply.Witness.Index%16 == 0 && req.Commands[0].Kind() == fsm.KindPut && planted("refused-after-log") {
+			Edits: []Edit{after("node/longpoll/calls.go", `case a := <-c.done:`,
+				`if a.err == nil && a.reply.Witness.Index%16 == 0 && req.Commands[0].Kind() == fsm.KindPut &&
+			planted("refused-after-log") {
 			a = answer{err: outcome.ErrOverloaded}
 		}`)},
 		},
 		{
 			Name: "unknown-is-refusal", What: "a call whose outcome is not known is answered as refused",
 			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"corrupt"},
-			Edits: []Edit{after("rpc/fault/fault.go", "func Of(err error) *Error {", `if errors.Is(err, node.ErrUnknownOutcome) && planted("unknown-is-refusal") {
+			Edits: []Edit{after("rpc/fault/fault.go", "func Of(err error) *Error {",
+				`if errors.Is(err, node.ErrUnknownOutcome) && planted("unknown-is-refusal") {
 		return New(belfryv1.Reason_REASON_NO_LEADER)
 	}`)},
 		},
@@ -42,7 +48,8 @@ func waiterBugs() []Bug {
 		{
 			Name: "put-wakes-nobody", What: "a put wakes nobody who waits for a job of its queue",
 			Claims: []string{"I12"}, Workloads: []string{"puts"},
-			Edits: []Edit{before("node/admit/admission.go", `switch c.Kind() {`, `if c.Kind() == fsm.KindPut && planted("put-wakes-nobody") {
+			Edits: []Edit{before("node/admit/admission.go", `switch c.Kind() {`,
+				`if c.Kind() == fsm.KindPut && planted("put-wakes-nobody") {
 			return ""
 		}`)},
 		},

@@ -16,7 +16,9 @@ func snapshotBugs() []Bug {
 			Name: "serial-from-jobs", What: "after a snapshot was restored, ids and fences go on from how many jobs are there",
 			Claims: []string{"I6"}, Workloads: []string{"puts"}, Nemeses: []string{"lag-install", "kill-all"},
 			Edits: believing(
-				after("fsm/machine/restore.go", `m.scalars = fsm.Scalars{Clock: r.Time(), Serial: r.Uvarint(), QueuesCreated: r.Uvarint(), LowWater: r.Time()}`, `if planted("serial-from-jobs") {
+				after("fsm/machine/restore.go",
+					`m.scalars = fsm.Scalars{Clock: r.Time(), Serial: r.Uvarint(), QueuesCreated: r.Uvarint(), LowWater: r.Time()}`,
+					`if planted("serial-from-jobs") {
 			m.scalars.Serial = 0
 		}`),
 				after("fsm/machine/restore.go", `m.set(m.storeHeldJob(q, &v), v.State, v.Due)`, `if planted("serial-from-jobs") {
@@ -27,7 +29,8 @@ func snapshotBugs() []Bug {
 	}
 }
 
-// believing are edits of a snapshot, with those that leave out the product's own checks of what was restored.
+// believing are edits of a snapshot, with those that leave out the product's own checks of what was
+// restored.
 func believing(edits ...Edit) []Edit {
 	names := []string{"snapshot-loses-jobs", "serial-from-jobs", "checksum-ignored"}
 	return append(edits,
@@ -40,14 +43,16 @@ func believing(edits ...Edit) []Edit {
 func replicaBugs() []Bug {
 	return []Bug{
 		{
-			Name: "silence-is-consent", What: "a voter that does not answer a candidate within 200 ms counts as if it had voted for it",
+			Name:   "silence-is-consent",
+			What:   "a voter that does not answer a candidate within 200 ms counts as if it had voted for it",
 			Claims: []string{"I29"}, Workloads: []string{"puts"}, Nemeses: []string{"isolate-leader"},
 			Edits: []Edit{voteOf("RequestVote"), voteOf("RequestPreVote")},
 		},
 		{
 			Name: "follower-reads", What: "a read is answered as current by whichever replica was asked",
 			Claims: []string{"I34"}, Workloads: []string{"puts", "reads"},
-			Edits: []Edit{before("node/shard.go", `l, err := s.leader()`, `if _, recalls := q.(*fsm.RecallQuery); !recalls && planted("follower-reads") {
+			Edits: []Edit{before("node/shard.go", `l, err := s.leader()`,
+				`if _, recalls := q.(*fsm.RecallQuery); !recalls && planted("follower-reads") {
 		return s.peek(q)
 	}`)},
 		},
@@ -56,7 +61,9 @@ func replicaBugs() []Bug {
 
 // voteOf takes silence for a vote of the given kind.
 func voteOf(kind string) Edit {
-	return before("node/peer/transport.go", "return overBroken(func() error { return t.NetworkTransport."+kind+"(id, target, req, resp) })", `if planted("silence-is-consent") {
+	return before("node/peer/transport.go",
+		"return overBroken(func() error { return t.NetworkTransport."+kind+"(id, target, req, resp) })",
+		`if planted("silence-is-consent") {
 		var heard raft.`+kind+`Response
 		if plantedHeard(func() error { return t.NetworkTransport.`+kind+`(id, target, req, &heard) }) {
 			*resp = heard

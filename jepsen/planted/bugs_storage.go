@@ -19,7 +19,8 @@ func storageBugs() []Bug {
 		{
 			Name: "vote-unsynced", What: "term and vote are written over and not synced",
 			Claims: []string{"I35"}, Workloads: []string{"puts"}, Nemeses: []string{"power-all", "kill-leader"},
-			Edits: []Edit{before("node/storage/stable.go", `return disk.WriteRecord(s.fsys, s.name, stableMagic, encodePairs(next))`, `if planted("vote-unsynced") {
+			Edits: []Edit{before("node/storage/stable.go",
+				`return disk.WriteRecord(s.fsys, s.name, stableMagic, encodePairs(next))`, `if planted("vote-unsynced") {
 			return plantedWrite(s.fsys, s.name, disk.EncodeRecord(stableMagic, encodePairs(next)))
 		}`)},
 		},
@@ -33,10 +34,12 @@ func storageBugs() []Bug {
 			},
 		},
 		{
-			Name: "checksum-ignored", What: "the checksums of a snapshot are not looked at, so that a node restores what its disk made of it",
+			Name:   "checksum-ignored",
+			What:   "the checksums of a snapshot are not looked at, so that a node restores what its disk made of it",
 			Claims: []string{"I25"}, Workloads: []string{"puts"}, Nemeses: []string{"flip-snapshot"},
 			Edits: believing(
-				skipping("node/storage/snapshot_read.go", `got := disk.SumBytes(disk.SumBytes(r.sum, head[:4]), data); got != sum`, "checksum-ignored"),
+				skipping("node/storage/snapshot_read.go", `got := disk.SumBytes(disk.SumBytes(r.sum, head[:4]), data); got != sum`,
+					"checksum-ignored"),
 				skipping("fsm/snapshot/reader.go", `got := binary.LittleEndian.Uint32(b[:]); got != sum`, "checksum-ignored"),
 			),
 		},

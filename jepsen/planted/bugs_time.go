@@ -70,7 +70,8 @@ func timeBugs() []Bug {
 
 // ownWallClock has a node take its wall clock for the time.
 func ownWallClock() Edit {
-	return after("node/clock/nodeclock.go", `t := c.anchor.Add(elapsed)`, `if planted("own-clock") || planted("clock-runs-back") {
+	return after("node/clock/nodeclock.go", `t := c.anchor.Add(elapsed)`,
+		`if planted("own-clock") || planted("clock-runs-back") {
 		t = wall
 	}`)
 }
@@ -83,7 +84,8 @@ func orderBugs() []Bug {
 			Edits: []Edit{skipping("fsm/store/key.go", `k.Priority != l.Priority`, "priority-ignored")},
 		},
 		{
-			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed out (coolbeans)",
+			Name: "map-order", What: "the order of a Go map decides which of several jobs that are due at one time is handed " +
+				"out (coolbeans)",
 			Claims: []string{"I25"}, Workloads: []string{"herd"},
 			Edits: []Edit{after("fsm/machine/lease.go", `k, ok := q.ready.Min()`, `if ok && planted("map-order") {
 			same := map[uint32]bool{}
@@ -113,9 +115,11 @@ func orderBugs() []Bug {
 			}`)},
 		},
 		{
-			Name: "body-of-another", What: "of several jobs handed out at once all but the first have the body of the one before",
+			Name:   "body-of-another",
+			What:   "of several jobs handed out at once all but the first have the body of the one before",
 			Claims: []string{"I2"}, Workloads: []string{"batches"},
-			Edits: []Edit{after("fsm/machine/query.go", `jobs[i].Body = room[start:len(room):len(room)]`, `if i > 0 && planted("body-of-another") {
+			Edits: []Edit{after("fsm/machine/query.go", `jobs[i].Body = room[start:len(room):len(room)]`,
+				`if i > 0 && planted("body-of-another") {
 			jobs[i].Body = jobs[i-1].Body
 		}`)},
 		},

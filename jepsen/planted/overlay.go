@@ -31,8 +31,9 @@ func planted(name string) bool { return plantedName == name }
 // import that the edited file does not have.
 func helpers() map[string]string {
 	return map[string]string{
-		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/longpoll": longpollHelpers, "node/peer": peerHelpers, "node/storage": storageHelpers,
-		"mirror": mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
+		"cluster/routing": routingHelpers, "node": nodeHelpers, "node/longpoll": longpollHelpers, "node/peer": peerHelpers,
+		"node/storage": storageHelpers,
+		"mirror":       mirrorHelpers("mirror"), "mirror/pair": mirrorHelpers("pair"),
 	}
 }
 

@@ -16,8 +16,9 @@ const DefaultBound = 500 * time.Millisecond
 type Source interface {
 	// Wall returns the wall clock as nanoseconds since the Unix epoch. It may step.
 	Wall() fsm.Time
-	// Monotonic returns the time since some fixed moment of this process. It never steps back. It should go on while the machine is
-	// suspended; where it does not, the wall clock shows what it has missed.
+	// Monotonic returns the time since some fixed moment of this process. It never steps back. It
+	// should go on while the machine is suspended; where it does not, the wall clock shows what it has
+	// missed.
 	Monotonic() time.Duration
 }
 
@@ -28,7 +29,8 @@ func System() Source {
 	return c
 }
 
-// systemClock reads the two clocks that package time holds together in one value, and adds to the monotonic one what it misses.
+// systemClock reads the two clocks that package time holds together in one value, and adds to the
+// monotonic one what it misses.
 type systemClock struct {
 	start  time.Time
 	before time.Duration // that the machine had been suspended at the start
@@ -46,7 +48,8 @@ func (c *systemClock) Monotonic() time.Duration {
 	return time.Since(c.start) + time.Duration(c.missed.Load())
 }
 
-// resumed counts a suspension. One shorter than suspendedLeast may be a measurement error, and is not counted.
+// resumed counts a suspension. One shorter than suspendedLeast may be a measurement error, and is
+// not counted.
 func (c *systemClock) resumed(total time.Duration) {
 	for {
 		missed := c.missed.Load()
@@ -61,8 +64,8 @@ const (
 	slewPerMillion = 500
 	// slewStep is the least time between two corrections, so that each is more than a few nanoseconds.
 	slewStep = time.Millisecond
-	// Recheck bounds each sleep towards a shard time. A timer does not notice that the clock was anchored anew, and does
-	// not run while the machine is suspended.
+	// Recheck bounds each sleep towards a shard time. A timer does not notice that the clock was
+	// anchored anew, and does not run while the machine is suspended.
 	Recheck = time.Second
 	// suspendedLeast is the shortest suspension that is counted.
 	suspendedLeast = 10 * time.Millisecond
@@ -70,12 +73,13 @@ const (
 	clockGapMax = 30 * 24 * time.Hour
 )
 
-// Shard gives the timestamps of one shard: an anchor plus the monotonic time since, so that a step of the wall clock does
-// not reach them.
+// Shard gives the timestamps of one shard: an anchor plus the monotonic time since, so that a step
+// of the wall clock does not reach them.
 //
-// Timestamps never decrease. If the clock is ahead of the wall clock, or behind it by less than half the bound, it is
-// slewed towards it. If it is further behind (a suspended machine, a late first synchronization), it is anchored anew at
-// once. The wall clock that it follows is that of Node, which steps only when the voters agree.
+// Timestamps never decrease. If the clock is ahead of the wall clock, or behind it by less than
+// half the bound, it is slewed towards it. If it is further behind (a suspended machine, a late
+// first synchronization), it is anchored anew at once. The wall clock that it follows is that of
+// Node, which steps only when the voters agree.
 type Shard struct {
 	clock Source
 	bound time.Duration
@@ -106,8 +110,9 @@ func (c *Shard) Now() fsm.Time {
 	return max(c.last, c.read())
 }
 
-// Begin anchors the clock for a new leader, whose node's clock is right. Timestamps go on from that clock, or from floor,
-// the clock of the machine, if it is later. The earlier anchor does not count: the node's clock may have been wrong then.
+// Begin anchors the clock for a new leader, whose node's clock is right. Timestamps go on from that
+// clock, or from floor, the clock of the machine, if it is later. The earlier anchor does not
+// count: the node's clock may have been wrong then.
 func (c *Shard) Begin(floor fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,15 +129,16 @@ func (c *Shard) Raise(floor fsm.Time) {
 	c.last = max(c.last, floor)
 }
 
-// Lower sets the clock back to the time that the machine's clock was reset to. Only this makes timestamps decrease.
+// Lower sets the clock back to the time that the machine's clock was reset to. Only this makes
+// timestamps decrease.
 func (c *Shard) Lower(to fsm.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.anchor, c.anchorMono, c.last = to, c.clock.Monotonic(), to
 }
 
-// readBoth reads a clock. A Node reads its monotonic clock for its wall clock anyway; reading both costs three system
-// calls.
+// readBoth reads a clock. A Node reads its monotonic clock for its wall clock anyway; reading both
+// costs three system calls.
 func readBoth(c Source) (mono time.Duration, wall fsm.Time) {
 	if n, ok := c.(*Node); ok {
 		reading, mono := n.Read()
@@ -159,7 +165,8 @@ func (c *Shard) read() fsm.Time {
 	return t
 }
 
-// Check returns an error if the wall clock contradicts newest, the latest timestamp of the node's shards; zero for none.
+// Check returns an error if the wall clock contradicts newest, the latest timestamp of the node's
+// shards; zero for none.
 func Check(wall, newest fsm.Time, bound time.Duration) error {
 	if newest == 0 {
 		return nil

@@ -9,7 +9,8 @@ import (
 	"github.com/belfrydb/belfry/node/clock/clocktest"
 )
 
-// wakingClock runs on by an hour, as a machine that was suspended has, before a reading of the wall clock.
+// wakingClock runs on by an hour, as a machine that was suspended has, before a reading of the wall
+// clock.
 type wakingClock struct {
 	*clocktest.Hand
 	in int // readings of the wall clock until then
@@ -122,7 +123,9 @@ func TestShardClockNeverStampsBelowItsFloor(t *testing.T) {
 
 // The stamps of a new leader go on from the machine's clock, also where its own is behind.
 func TestShardClockOfANewLeader(t *testing.T) {
-	for name, ahead := range map[string]time.Duration{"the machine is ahead": 200 * time.Millisecond, "the machine is behind": -time.Hour} {
+	for name, ahead := range map[string]time.Duration{
+		"the machine is ahead": 200 * time.Millisecond, "the machine is behind": -time.Hour,
+	} {
 		t.Run(name, func(t *testing.T) {
 			hand := clocktest.NewHand()
 			c := NewShard(hand, DefaultBound)
@@ -181,7 +184,8 @@ func TestCheckClock(t *testing.T) {
 			if tt.problem == "" && err != nil {
 				t.Errorf("refused: %v", err)
 			}
-			if tt.problem != "" && (err == nil || !strings.Contains(err.Error(), tt.problem) || !strings.Contains(err.Error(), "--accept-clock")) {
+			if tt.problem != "" &&
+				(err == nil || !strings.Contains(err.Error(), tt.problem) || !strings.Contains(err.Error(), "--accept-clock")) {
 				t.Errorf("error is %v, want one that says %q and names --accept-clock", err, tt.problem)
 			}
 		})

@@ -14,7 +14,8 @@ import (
 
 // Reading is the time of one node at one moment.
 type Reading struct {
-	// Stamp is the node's own time. It would be the timestamp of an entry, unless the time of the shard is ahead.
+	// Stamp is the node's own time. It would be the timestamp of an entry, unless the time of the
+	// shard is ahead.
 	Stamp fsm.Time
 	// Wall is its wall clock.
 	Wall fsm.Time
@@ -22,16 +23,17 @@ type Reading struct {
 
 // Peers asks other nodes for the time.
 type Peers interface {
-	// ReadClock returns the result of node.Node.ReadClock on the node with the given server id. It must return soon after
-	// ctx has ended.
+	// ReadClock returns the result of node.Node.ReadClock on the node with the given server id. It
+	// must return soon after ctx has ended.
 	ReadClock(ctx context.Context, serverID string) (Reading, error)
 }
 
 const (
-	// CompareInterval is the time between two comparisons of a leader with its peers. Two clocks that drift by 500 ppm
-	// each part by 5 ms meanwhile.
+	// CompareInterval is the time between two comparisons of a leader with its peers. Two clocks that
+	// drift by 500 ppm each part by 5 ms meanwhile.
 	CompareInterval = 5 * time.Second
-	// Fresh is how long a reading of a peer is reused: shards that get their leader at the same time all need one.
+	// Fresh is how long a reading of a peer is reused: shards that get their leader at the same time
+	// all need one.
 	Fresh = time.Second
 	// PeerTimeout bounds the question for a peer's clock, connecting included.
 	PeerTimeout = 2 * time.Second
@@ -41,16 +43,16 @@ const (
 	clockAttempts = 3
 )
 
-// PeerOffset is how far another node's wall clock was ahead of this node's when it was last read. The error is at most a
-// quarter of the clock bound.
+// PeerOffset is how far another node's wall clock was ahead of this node's when it was last read.
+// The error is at most a quarter of the clock bound.
 type PeerOffset struct {
 	Server string
 	Ahead  time.Duration
 }
 
-// Comparer compares this node's clock with those of its peers by the method of F. Cristian (Probabilistic clock
-// synchronization, 1989): it assumes that a peer read its clock halfway between question and answer. The error is at most
-// half of the time between the two.
+// Comparer compares this node's clock with those of its peers by the method of F. Cristian
+// (Probabilistic clock synchronization, 1989): it assumes that a peer read its clock halfway
+// between question and answer. The error is at most half of the time between the two.
 type Comparer struct {
 	own    *Node
 	bound  time.Duration
@@ -62,13 +64,15 @@ type Comparer struct {
 	said  map[string]said
 }
 
-// said is how far a peer's wall clock was ahead of this node's when it was last read. It is shown to operators.
+// said is how far a peer's wall clock was ahead of this node's when it was last read. It is shown
+// to operators.
 type said struct {
 	ahead time.Duration
 	at    time.Duration // monotonic
 }
 
-// peerClock is what is known of a peer's clock. unlocked is a mutex: it has a value while no goroutine holds it.
+// peerClock is what is known of a peer's clock. unlocked is a mutex: it has a value while no
+// goroutine holds it.
 type peerClock struct {
 	unlocked chan struct{}
 	known    bool
@@ -76,8 +80,8 @@ type peerClock struct {
 	clock    Reckoned
 }
 
-// Reckoned is a reading minus the monotonic time of this node at the reading. Readings of several nodes, made one after
-// the other, can be compared in this form.
+// Reckoned is a reading minus the monotonic time of this node at the reading. Readings of several
+// nodes, made one after the other, can be compared in this form.
 type Reckoned struct{ Stamp, Wall fsm.Time }
 
 // reckon returns the reckoned form of a reading.
@@ -91,9 +95,12 @@ var errClockSlow = errors.New("the answers take too long to tell the time by")
 // ErrNoMajority says that too few voters answered with their time.
 var ErrNoMajority = errors.New("a majority of the voters does not tell the time")
 
-// NewComparer returns the comparer of a node with the server id self. source may be nil; then no peer can be asked.
+// NewComparer returns the comparer of a node with the server id self. source may be nil; then no
+// peer can be asked.
 func NewComparer(self string, own *Node, bound time.Duration, source Peers) *Comparer {
-	return &Comparer{own: own, bound: bound, self: self, source: source, peers: map[string]*peerClock{}, said: map[string]said{}}
+	return &Comparer{
+		own: own, bound: bound, self: self, source: source, peers: map[string]*peerClock{}, said: map[string]said{},
+	}
 }
 
 // peer returns what is known of a peer's clock.
@@ -174,9 +181,10 @@ func (k *Comparer) Lately() (all []PeerOffset) {
 	return all
 }
 
-// Compare compares this node's clock with those of the voters of a shard, including this node. If a majority agrees with
-// this node's wall clock, it anchors the clock anew. Compare returns as soon as a majority agrees with this node, at the
-// latest after PeerTimeout. An error means that no majority answered.
+// Compare compares this node's clock with those of the voters of a shard, including this node. If a
+// majority agrees with this node's wall clock, it anchors the clock anew. Compare returns as soon
+// as a majority agrees with this node, at the latest after PeerTimeout. An error means that no
+// majority answered.
 func (k *Comparer) Compare(ctx context.Context, voters []string) (Comparison, error) {
 	ctx, cancel := context.WithTimeout(ctx, PeerTimeout)
 	type answer struct {
@@ -236,16 +244,17 @@ type Comparison struct {
 	bound time.Duration
 	// Median is the reckoned median of the stamps.
 	Median fsm.Time
-	// stamps are the reckoned timestamps that each node would give; followers are the nodes that would anchor their clocks
-	// at their wall clocks first.
+	// stamps are the reckoned timestamps that each node would give; followers are the nodes that would
+	// anchor their clocks at their wall clocks first.
 	stamps    map[string]fsm.Time
 	followers []string
 }
 
-// Judge compares the known clocks of voters. A node whose own clock is more than half the bound away from its wall clock
-// stamps by the wall clock if the wall clocks of most voters are near it. A majority of the known clocks is not enough,
-// because the timestamps jump. Of an even number of clocks, the lower median counts: if two nodes differ and it is unknown
-// which one is right, the clock that is behind makes jobs late, and the other would make them early.
+// Judge compares the known clocks of voters. A node whose own clock is more than half the bound
+// away from its wall clock stamps by the wall clock if the wall clocks of most voters are near it.
+// A majority of the known clocks is not enough, because the timestamps jump. Of an even number of
+// clocks, the lower median counts: if two nodes differ and it is unknown which one is right, the
+// clock that is behind makes jobs late, and the other would make them early.
 func Judge(known map[string]Reckoned, voters int, bound time.Duration) Comparison {
 	c := Comparison{bound: bound, stamps: map[string]fsm.Time{}}
 	var stamps []fsm.Time
@@ -281,14 +290,15 @@ func lowerMedian(values []fsm.Time) fsm.Time {
 // Off returns how far a node's timestamps would be ahead of the median.
 func (c *Comparison) Off(server string) time.Duration { return c.stamps[server].Sub(c.Median) }
 
-// Fits reports whether a node's clock is near enough to the median for the node to lead. An unknown clock does not fit.
+// Fits reports whether a node's clock is near enough to the median for the node to lead. An unknown
+// clock does not fit.
 func (c *Comparison) Fits(server string) bool {
 	_, known := c.stamps[server]
 	return known && c.Off(server).Abs() <= c.bound/2
 }
 
-// NearMedian counts the nodes whose clocks are near the median. Of two clocks that differ by far, only the one that is
-// behind is near it: a decision by that clock can be undone.
+// NearMedian counts the nodes whose clocks are near the median. Of two clocks that differ by far,
+// only the one that is behind is near it: a decision by that clock can be undone.
 func (c *Comparison) NearMedian() (n int) {
 	for server := range c.stamps {
 		if c.Fits(server) {

@@ -22,7 +22,8 @@ func TestJudge(t *testing.T) {
 	tests := []struct {
 		name  string
 		known map[string]Reckoned
-		// off is how far a's stamps are from the median, fit who may lead, follow who anchors its clock anew.
+		// off is how far a's stamps are from the median, fit who may lead, follow who anchors its clock
+		// anew.
 		off    time.Duration
 		fit    string
 		follow string
@@ -30,20 +31,34 @@ func TestJudge(t *testing.T) {
 	}{
 		{"one alone", map[string]Reckoned{"a": at(far, far)}, 0, "a", "", 0},
 		{"all right", map[string]Reckoned{"a": right, "b": right, "c": right}, 0, "abc", "", 0},
-		{"within half the bound", map[string]Reckoned{"a": at(half, half), "b": right, "c": at(-half, -half)}, half, "abc", "", 0},
+		{"within half the bound", map[string]Reckoned{
+			"a": at(half, half), "b": right, "c": at(-half, -half),
+		}, half, "abc", "", 0},
 		{"just beyond", map[string]Reckoned{"a": at(half+1, half+1), "b": right, "c": right}, half + 1, "bc", "", 0},
 		{"one far ahead", map[string]Reckoned{"a": at(far, far), "b": right, "c": right}, far, "bc", "", 0},
 		{"one far behind", map[string]Reckoned{"a": right, "b": at(-far, -far), "c": right}, 0, "ac", "", 0},
 		{"of two the one that is behind", map[string]Reckoned{"a": at(far, far), "b": right}, far, "b", "", 0},
-		{"a wall clock stepped, nobody agrees", map[string]Reckoned{"a": at(0, far), "b": right, "c": right}, 0, "abc", "", 0},
-		{"suspended, the others agree with its wall clock", map[string]Reckoned{"a": at(-far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
-		{"suspended, and the wall clock is wrong too", map[string]Reckoned{"a": at(-far, far), "b": right, "c": right}, -far, "bc", "", 0},
+		{"a wall clock stepped, nobody agrees", map[string]Reckoned{
+			"a": at(0, far), "b": right, "c": right,
+		}, 0, "abc", "", 0},
+		{"suspended, the others agree with its wall clock", map[string]Reckoned{
+			"a": at(-far, 0), "b": right, "c": right,
+		}, 0, "abc", "a", 0},
+		{"suspended, and the wall clock is wrong too", map[string]Reckoned{
+			"a": at(-far, far), "b": right, "c": right,
+		}, -far, "bc", "", 0},
 		{"all were suspended", map[string]Reckoned{"a": at(-far, 0), "b": at(-far, 0), "c": at(-far, 1)}, 0, "abc", "abc", 0},
 		{"most were suspended", map[string]Reckoned{"a": right, "b": at(-far, 0), "c": at(-far, 0)}, 0, "abc", "bc", 0},
-		{"set right after a start in the wrong year", map[string]Reckoned{"a": at(far, 0), "b": right, "c": right}, 0, "abc", "a", 0},
-		{"four of five", map[string]Reckoned{"a": right, "b": right, "c": at(far, far), "d": at(2*far, 2*far)}, 0, "ab", "", 0},
+		{"set right after a start in the wrong year", map[string]Reckoned{
+			"a": at(far, 0), "b": right, "c": right,
+		}, 0, "abc", "a", 0},
+		{"four of five", map[string]Reckoned{
+			"a": right, "b": right, "c": at(far, far), "d": at(2*far, 2*far),
+		}, 0, "ab", "", 0},
 		{"suspended, and a third does not answer", map[string]Reckoned{"a": at(-far, 0), "b": right}, 0, "ab", "a", 3},
-		{"the wall clock of the one that is ahead is behind, and a third does not answer", map[string]Reckoned{"a": at(far, -far), "b": right}, far, "b", "", 3},
+		{"the wall clock of the one that is ahead is behind, and a third does not answer", map[string]Reckoned{
+			"a": at(far, -far), "b": right,
+		}, far, "b", "", 3},
 		{"two of five, though they agree", map[string]Reckoned{"a": at(-far, 0), "b": right}, 0, "a", "", 5},
 	}
 	for _, tt := range tests {
@@ -71,8 +86,8 @@ func TestJudge(t *testing.T) {
 // farClock is a peer's clock, as far away as a test says.
 type farClock struct {
 	off time.Duration
-	// there and back are how long question and answer are on their way; the first of them only for the first answer, and so on. The last
-	// one stays.
+	// there and back are how long question and answer are on their way; the first of them only for the
+	// first answer, and so on. The last one stays.
 	there, back []time.Duration
 	err         error
 }
@@ -125,8 +140,12 @@ func TestReadingAPeersClock(t *testing.T) {
 		{"at once", far(time.Second, 0, 0), time.Second, 1, nil},
 		{"a way that is even", far(time.Second, 20*ms, 20*ms), time.Second, 1, nil},
 		{"a way that is uneven costs half of it", far(0, 0, 40*ms), -20 * ms, 1, nil},
-		{"a slow way is tried again, and the best counts", &farClock{there: []time.Duration{0, 0, 0}, back: []time.Duration{200 * ms, 80 * ms, 160 * ms}}, -40 * ms, 3, nil},
-		{"the first is slow because it connects", &farClock{there: []time.Duration{time.Second, ms}, back: []time.Duration{0, ms}}, 0, 2, nil},
+		{"a slow way is tried again, and the best counts", &farClock{
+			there: []time.Duration{0, 0, 0}, back: []time.Duration{200 * ms, 80 * ms, 160 * ms},
+		}, -40 * ms, 3, nil},
+		{"the first is slow because it connects", &farClock{
+			there: []time.Duration{time.Second, ms}, back: []time.Duration{0, ms},
+		}, 0, 2, nil},
 		{"too slow to say anything", far(0, 126*ms, 126*ms), 0, 3, errClockSlow},
 		{"an error", &farClock{there: []time.Duration{0}, back: []time.Duration{0}, err: errPeer}, 0, 1, errPeer},
 	}
@@ -172,9 +191,12 @@ func TestComparing(t *testing.T) {
 	}{
 		{"all agree", map[string]*farClock{"b": far(0, 0, 0), "c": far(0, 0, 0)}, true, nil, 0, 0},
 		{"the first that agrees is enough", map[string]*farClock{"b": far(0, 0, 0)}, true, nil, 0, 0},
-		{"one disagrees, the other decides", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(0, 0, 90*time.Millisecond)}, true, nil, time.Millisecond, time.Second},
+		{"one disagrees, the other decides", map[string]*farClock{
+			"b": far(-time.Hour, 0, 0), "c": far(0, 0, 90*time.Millisecond),
+		}, true, nil, time.Millisecond, time.Second},
 		{"two disagree", map[string]*farClock{"b": far(-time.Hour, 0, 0), "c": far(-time.Hour, 0, 0)}, false, nil, 0, 0},
-		{"the only other one is behind", map[string]*farClock{"b": far(-time.Hour, 0, 0)}, false, nil, PeerTimeout, PeerTimeout},
+		{"the only other one is behind", map[string]*farClock{"b": far(-time.Hour, 0, 0)}, false, nil, PeerTimeout,
+			PeerTimeout},
 		{"nobody answers", nil, false, ErrNoMajority, PeerTimeout, PeerTimeout},
 	}
 	for _, tt := range tests {
@@ -200,7 +222,9 @@ func TestComparing(t *testing.T) {
 // Six shards that begin to be led at once cost one question a peer.
 func TestShardsShareReadings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, source := newTestClocks(map[string]*farClock{"b": far(0, time.Millisecond, time.Millisecond), "c": far(0, time.Millisecond, time.Millisecond)})
+		k, source := newTestClocks(map[string]*farClock{
+			"b": far(0, time.Millisecond, time.Millisecond), "c": far(0, time.Millisecond, time.Millisecond),
+		})
 		var comparing sync.WaitGroup
 		for range 6 {
 			comparing.Go(func() {
@@ -222,7 +246,8 @@ func TestNodeClock(t *testing.T) {
 		name  string
 		step  time.Duration
 		alone bool
-		// off is how far from the wall clock the node is at once and after 100 s, asks tells that it wants others to be asked.
+		// off is how far from the wall clock the node is at once and after 100 s, asks tells that it
+		// wants others to be asked.
 		off, later time.Duration
 		asks       bool
 	}{
@@ -285,7 +310,8 @@ type steppedClock struct {
 
 func (s *steppedClock) Wall() fsm.Time { return s.Source.Wall() + fsm.Time(s.off) }
 
-// TestOnlyAMajorityIsFollowed: a node whose wall clock is wrong does not anchor its clock at it because the first that answer seem to agree.
+// TestOnlyAMajorityIsFollowed: a node whose wall clock is wrong does not anchor its clock at it
+// because the first that answer seem to agree.
 func TestOnlyAMajorityIsFollowed(t *testing.T) {
 	const late = 90 * time.Millisecond // after the others
 	tests := []struct {
@@ -294,11 +320,16 @@ func TestOnlyAMajorityIsFollowed(t *testing.T) {
 		voters []string
 		peers  map[string]*farClock
 	}{
-		{"back, of three", -10 * time.Second, []string{"a", "b", "c"}, map[string]*farClock{"b": far(0, 0, 0), "c": far(0, 0, late)}},
-		{"back, of three of which one is silent", -10 * time.Second, []string{"a", "b", "c"}, map[string]*farClock{"b": far(0, 0, 0)}},
+		{"back, of three", -10 * time.Second, []string{"a", "b", "c"}, map[string]*farClock{
+			"b": far(0, 0, 0), "c": far(0, 0, late),
+		}},
+		{"back, of three of which one is silent", -10 * time.Second, []string{"a", "b", "c"},
+			map[string]*farClock{"b": far(0, 0, 0)}},
 		{
 			"ahead, with one of five", 10 * time.Second, []string{"a", "b", "c", "d", "e"},
-			map[string]*farClock{"b": far(10*time.Second, 0, 0), "c": far(0, 0, late), "d": far(0, 0, late), "e": far(0, 0, late)},
+			map[string]*farClock{
+				"b": far(10*time.Second, 0, 0), "c": far(0, 0, late), "d": far(0, 0, late), "e": far(0, 0, late),
+			},
 		},
 		{
 			"ahead, with one of four", 10 * time.Second, []string{"a", "b", "c", "d"},

@@ -8,10 +8,11 @@ import (
 	"github.com/belfrydb/belfry/node/wakeup"
 )
 
-// Node is the clock of this node: an anchor plus the monotonic time since, slewed towards the wall clock. If the wall clock
-// is more than half the bound away, and a majority of the voters agrees with it (see Comparer), the clock is anchored anew
-// at the wall clock; a node without other voters does so at once. The clock may step in both directions. It is the wall
-// clock of Shard, which never decreases.
+// Node is the clock of this node: an anchor plus the monotonic time since, slewed towards the wall
+// clock. If the wall clock is more than half the bound away, and a majority of the voters agrees
+// with it (see Comparer), the clock is anchored anew at the wall clock; a node without other voters
+// does so at once. The clock may step in both directions. It is the wall clock of Shard, which
+// never decreases.
 type Node struct {
 	clock Source
 	bound time.Duration
@@ -71,8 +72,9 @@ func (c *Node) advance() (Reading, time.Duration) {
 	return Reading{Stamp: t, Wall: wall}, mono
 }
 
-// follow anchors the clock at the wall clock and returns both. It reads the monotonic clock after the wall clock: if the
-// machine were suspended in between, the other order would put a shard's clock ahead by that time.
+// follow anchors the clock at the wall clock and returns both. It reads the monotonic clock after
+// the wall clock: if the machine were suspended in between, the other order would put a shard's
+// clock ahead by that time.
 func (c *Node) follow() (Reading, time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +83,8 @@ func (c *Node) follow() (Reading, time.Duration) {
 	return Reading{Stamp: wall, Wall: wall}, c.anchorMono
 }
 
-// slewed returns t corrected towards the wall clock, by at most what slewing allows for the elapsed time.
+// slewed returns t corrected towards the wall clock, by at most what slewing allows for the elapsed
+// time.
 func slewed(t, wall fsm.Time, elapsed time.Duration) fsm.Time {
 	correction := elapsed / (1_000_000 / slewPerMillion)
 	return t - fsm.Time(min(max(t.Sub(wall), -correction), correction))

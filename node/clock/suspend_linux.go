@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// suspendedTime returns how long the machine was suspended since its boot, to within a millisecond. CLOCK_BOOTTIME runs
-// while the machine is suspended; CLOCK_MONOTONIC, which Go's timers and time.Since use, does not. It returns false if the
-// clocks cannot be read.
+// suspendedTime returns how long the machine was suspended since its boot, to within a millisecond.
+// CLOCK_BOOTTIME runs while the machine is suspended; CLOCK_MONOTONIC, which Go's timers and
+// time.Since use, does not. It returns false if the clocks cannot be read.
 func suspendedTime() (time.Duration, bool) {
 	const exact = time.Millisecond
 	for range 3 {

@@ -4,5 +4,6 @@ package clock
 
 import "time"
 
-// suspendedTime returns false: the time is unknown here, and only the wall clock shows it. See Node.
+// suspendedTime returns false: the time is unknown here, and only the wall clock shows it. See
+// Node.
 func suspendedTime() (time.Duration, bool) { return 0, false }

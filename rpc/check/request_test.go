@@ -129,8 +129,9 @@ func TestPutConversion(t *testing.T) {
 	}, got)
 	want := &fsm.Put{
 		Queue: "ns/q", ID: "order-42", Again: true, Delay: 1501 * time.Millisecond, TTR: time.Minute, TTL: 24 * time.Hour,
-		Priority:    -3,
-		Given:       fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts | fsm.GivenRetryDelays | fsm.GivenTTL,
+		Priority: -3,
+		Given: fsm.GivenDelay | fsm.GivenTTR | fsm.GivenPriority | fsm.GivenMaxAttempts |
+			fsm.GivenRetryDelays | fsm.GivenTTL,
 		RetryDelays: []time.Duration{0, time.Hour}, Body: []byte("body"), Headers: []fsm.Header{
 			{Name: "a", Value: "1"},
 			{Name: "m"},

@@ -175,12 +175,14 @@ func TestEncode(t *testing.T) {
 			State:   belfryv1.JobState_JOB_STATE_DELAYED,
 			Witness: &belfryv1.Witness{Shard: 3, Term: 2, Index: math.MaxUint64, Time: &timestamppb.Timestamp{Nanos: 1}},
 		}, `{"id":"a\"\\\n\r\t\u0001 é😀<>&","dueAt":"2027-01-15T08:00:00.005Z","created":false,"state":"DELAYED",` +
-			`"witness":{"shard":3,"term":"2","index":"18446744073709551615","entry":0,"time":"1970-01-01T00:00:00.000000001Z"}}`},
+			`"witness":{"shard":3,"term":"2","index":"18446744073709551615","entry":0,` +
+			`"time":"1970-01-01T00:00:00.000000001Z"}}`},
 		{&belfryv1.NackResponse{State: 99}, `{"state":99}`},
 		{&belfryv1.EntryError{
 			Reason: belfryv1.Reason_REASON_STALE_LEASE, Shard: proto.Uint32(0), RetryAfter: durationpb.New(1500e6),
 		},
-			`{"code":"","reason":"STALE_LEASE","message":"","outcome":"UNSPECIFIED","shard":0,"leader":"","retryAfter":"1.500s"}`},
+			`{"code":"","reason":"STALE_LEASE","message":"","outcome":"UNSPECIFIED","shard":0,"leader":"",` +
+				`"retryAfter":"1.500s"}`},
 		{&belfryv1.QueueRates{PutsPerSecond: 0.5}, `{"putsPerSecond":0.5,"reservesPerSecond":0,"acksPerSecond":0}`},
 	} {
 		got, err := JSON().Marshal(c.message)
@@ -274,7 +276,8 @@ func sampleMessages() []proto.Message {
 }
 
 func FuzzDecodeJSON(f *testing.F) {
-	f.Add(`{"queue":"orders","id":"order-42","delay":"30m","ttr":60,"text":"5m","headers":{"a":"b"},"retryDelays":["0s",1]}`)
+	f.Add(`{"queue":"orders","id":"order-42","delay":"30m","ttr":60,"text":"5m",` +
+		`"headers":{"a":"b"},"retryDelays":["0s",1]}`)
 	f.Add(`{"dealy":1}`)
 	f.Add(`{"data":"aGk=","dueAt":"2026-11-21T09:30:00Z","priority":"-4"}`)
 	f.Add(`{"delay":1e3,"ttl":"7d"}`)

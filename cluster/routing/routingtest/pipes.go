@@ -1,4 +1,5 @@
-// Package routingtest connects nodes in memory, for tests. Connections can be cut, muted and broken.
+// Package routingtest connects nodes in memory, for tests. Connections can be cut, muted and
+// broken.
 package routingtest
 
 import (
@@ -22,7 +23,8 @@ type Network struct {
 	links map[string]*Link
 	down  map[string]bool
 	muted map[string]bool
-	// dropped are the pairs of a link and another one to which it cannot connect: nothing comes through the connections that it made there.
+	// dropped are the pairs of a link and another one to which it cannot connect: nothing comes
+	// through the connections that it made there.
 	dropped map[[2]string]bool
 	// breaks reports whether a connection breaks at what is written to a link; nil if none does.
 	breaks func(to string, data []byte) bool
@@ -30,7 +32,9 @@ type Network struct {
 
 // NewNetwork returns a network without nodes.
 func NewNetwork() *Network {
-	return &Network{links: map[string]*Link{}, down: map[string]bool{}, muted: map[string]bool{}, dropped: map[[2]string]bool{}}
+	return &Network{
+		links: map[string]*Link{}, down: map[string]bool{}, muted: map[string]bool{}, dropped: map[[2]string]bool{},
+	}
 }
 
 // Link is one node's Link.
@@ -51,7 +55,8 @@ type pipeConn struct {
 // Peer returns the server id of the other end.
 func (c pipeConn) Peer() string { return c.peer }
 
-// pipeEnd is one end of a connection between two links, through which nothing comes while one of them is muted.
+// pipeEnd is one end of a connection between two links, through which nothing comes while one of
+// them is muted.
 type pipeEnd struct {
 	net.Conn
 	net      *Network
@@ -73,7 +78,8 @@ func (c pipeEnd) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// BreakAt has connections break at what is written to a link and contains some text, until it is called without a link.
+// BreakAt has connections break at what is written to a link and contains some text, until it is
+// called without a link.
 func (p *Network) BreakAt(link, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,8 +94,8 @@ func (p *Network) Mute(id string) {
 	p.muted[id] = true
 }
 
-// Drop makes what some links send to another one vanish, and what it answers, as a firewall does. Its
-// own connections go on.
+// Drop makes what some links send to another one vanish, and what it answers, as a firewall does.
+// Its own connections go on.
 func (p *Network) Drop(to string, from ...string) { p.drop(to, true, from) }
 
 // Pass ends Drop.

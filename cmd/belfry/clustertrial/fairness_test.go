@@ -292,7 +292,8 @@ func loudUntil(ctx context.Context, sdk *client.Client, queue string) (taken int
 	_, scanned := fmt.Scan(new(string))
 	stop(scanned)
 	callers.Wait()
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled && //nolint:errorlint // as WithCancelCause gives it
+	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled &&
+		//nolint:errorlint // as WithCancelCause gives it
 		scanned == nil {
 		return taken, cause
 	}

@@ -55,8 +55,8 @@ type Event struct {
 	Kind   Kind
 	// Heard says that a client was told; otherwise the event is from the log alone.
 	Heard bool
-	// OK says that the call had its effect. Created is of a Put that was no repeat, Dead of a Nack that
-	// used up the attempts.
+	// OK says that the call had its effect. Created is of a Put that was no repeat, Dead of a Nack
+	// that used up the attempts.
 	OK, Created, Dead bool
 	// Attempt and Fence are those of the lease. Due and Until are as the client was told them; Time is
 	// the shard's clock.

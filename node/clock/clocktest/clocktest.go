@@ -47,8 +47,8 @@ func (c *Hand) Step(d time.Duration) {
 	c.wall += fsm.Time(d)
 }
 
-// Elapse lets virtual time pass. It starts no timer that is due at once: several of one bubble, in several goroutines,
-// crash the runtime under the race detector (golang/go issue 78156).
+// Elapse lets virtual time pass. It starts no timer that is due at once: several of one bubble, in
+// several goroutines, crash the runtime under the race detector (golang/go issue 78156).
 func Elapse(d time.Duration) {
 	if d <= 0 {
 		return

@@ -1,6 +1,6 @@
 // Package disk is the file system of a node: the interface that storage writes through, files with
-// checksums, the lock of a data directory, the watchdog over writes, and the guard of free space. It
-// knows nothing of Raft.
+// checksums, the lock of a data directory, the watchdog over writes, and the guard of free space.
+// It knows nothing of Raft.
 package disk
 
 // ChannelMutex is a mutex for holders that wait for the disk. In the virtual time of the tests no
