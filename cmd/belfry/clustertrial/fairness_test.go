@@ -2,6 +2,7 @@ package clustertrial
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -292,9 +293,7 @@ func loudUntil(ctx context.Context, sdk *client.Client, queue string) (taken int
 	_, scanned := fmt.Scan(new(string))
 	stop(scanned)
 	callers.Wait()
-	if cause := context.Cause(ctx); cause != nil && cause != context.Canceled &&
-		//nolint:errorlint // as WithCancelCause gives it
-		scanned == nil {
+	if cause := context.Cause(ctx); scanned == nil && cause != nil && !errors.Is(cause, context.Canceled) {
 		return taken, cause
 	}
 	return taken, nil

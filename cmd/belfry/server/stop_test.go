@@ -96,9 +96,8 @@ func TestStopAnswersOtherNodes(t *testing.T) {
 
 // post makes a call and returns the status and the answer.
 func post(s *server.Server, path, body string) (status int, answer string) {
-	response, err := http.Post(s.URL()+"/v1/"+path, "application/json",
-		//nolint:noctx // the test has a time limit of its own
-		strings.NewReader(body))
+	//nolint:noctx // the test has a time limit of its own
+	response, err := http.Post(s.URL()+"/v1/"+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
