@@ -218,7 +218,7 @@ var importTable = []importRow{
 		dir: "rpc",
 		may: []string{"node/...", "fsm", "fsm/backup", "fsm/codec", "rpc/...", "access/tokens", "access/connlimit",
 			"stream"},
-		testMay: []string{"fsm/machine", "node/nodetest"},
+		testMay: []string{"fsm/machine", "node/nodetest", "rpc/backend/backendtest"},
 		external: []string{
 			"connectrpc.com", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"github.com/prometheus", "golang.org/x/net",
@@ -235,6 +235,12 @@ var importTable = []importRow{
 		dir:    "rpc/backend/adapter",
 		may:    []string{"access/tokens", "cluster/...", "fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault"},
 		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
+	},
+	{
+		dir: "rpc/backend/backendtest",
+		may: []string{"access/tokens", "fsm", "fsm/codec", "fsm/machine", "node", "rpc/backend", "rpc/belfry/...",
+			"rpc/fault", "rpc/shardcall"},
+		reason: "a node and a catalog in memory are for the tests of all handlers",
 	},
 	{
 		dir:      "rpc/belfry",

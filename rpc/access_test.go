@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/auth"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -26,7 +27,7 @@ import (
 
 // tokenMemory keeps tokens in memory. It is an Authenticator, and with a catalog a TokenKeeper.
 type tokenMemory struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	mu  sync.Mutex
 	all map[string]*tokens.Record
 	// unknown is the error while it is not known which tokens there are.
@@ -34,7 +35,7 @@ type tokenMemory struct {
 }
 
 func newTokenMemory() *tokenMemory {
-	return &tokenMemory{memoryCatalog: newMemoryCatalog(), all: map[string]*tokens.Record{}}
+	return &tokenMemory{Catalog: backendtest.NewCatalog(), all: map[string]*tokens.Record{}}
 }
 
 func (m *tokenMemory) OpenAccess() (bool, error) { return false, nil }

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -171,7 +172,7 @@ func TestDefaultRetryDelays(t *testing.T) {
 	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "old"}); err != nil {
 		t.Fatal(err)
 	}
-	s.node.format = fsm.LatestFormat
+	s.node.Format = fsm.LatestFormat
 	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "new"}); err != nil {
 		t.Fatal(err)
 	}
@@ -345,7 +346,7 @@ func TestUpdateQueueListsPendingShards(t *testing.T) {
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	s.node.fail = func(shard uint32) error {
+	s.node.Fail = func(shard uint32) error {
 		if shard == 1 {
 			return nodeNoLeader()
 		}
@@ -359,7 +360,7 @@ func TestUpdateQueueListsPendingShards(t *testing.T) {
 	}
 	// The record is changed although nobody can be told: to say that nothing was applied would be
 	// wrong.
-	s.node.fail = func(uint32) error { return nodeNoLeader() }
+	s.node.Fail = func(uint32) error { return nodeNoLeader() }
 	got, err = a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
 		Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(false)},
 	})
@@ -541,7 +542,7 @@ func TestDedupShortened(t *testing.T) {
 }
 
 func TestCatalogErrorsReachTheCaller(t *testing.T) {
-	s := serve(t, func(c *Config) { c.Catalog = brokenCatalog{newMemoryCatalog()} })
+	s := serve(t, func(c *Config) { c.Catalog = brokenCatalog{backendtest.NewCatalog()} })
 	_, a := s.bothClients()
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "a"}); reasonOf(t,
 		err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
@@ -550,7 +551,7 @@ func TestCatalogErrorsReachTheCaller(t *testing.T) {
 }
 
 // brokenCatalog does not know what became of its records.
-type brokenCatalog struct{ *memoryCatalog }
+type brokenCatalog struct{ *backendtest.Catalog }
 
 func (brokenCatalog) CreateQueue(context.Context, string, uint32, fsm.Settings) (backend.QueueConfig, error) {
 	return backend.QueueConfig{}, nodeUnknown()

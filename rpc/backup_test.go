@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
@@ -84,7 +85,7 @@ type listingCatalog struct {
 	restored []backend.QueueConfig
 }
 
-func (c *listingCatalog) setNode(n backend.Node) { c.Catalog.(*memoryCatalog).setNode(n) }
+func (c *listingCatalog) SetNode(n backend.Node) { c.Catalog.(*backendtest.Catalog).SetNode(n) }
 
 func (c *listingCatalog) Queues() []backend.QueueConfig { return c.queues }
 

@@ -14,13 +14,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
 // instantNode answers every put at once: what is left is the cost of the edge.
-type instantNode struct{ *memoryNode }
+type instantNode struct{ *backendtest.Node }
 
 func (instantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
 	results := make([]fsm.Result, len(req.Commands))
@@ -33,7 +34,7 @@ func (instantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.R
 // BenchmarkPut is one put of 100 bytes through the whole edge, without a socket.
 func BenchmarkPut(b *testing.B) {
 	s, err := newTestServer(Config{
-		Node: instantNode{newMemoryNode(6)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+		Node: instantNode{backendtest.NewNode(6)}, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now,
 	})
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
@@ -104,11 +105,11 @@ func newPair(t testing.TB) *pair {
 func pairOf(t testing.TB, b codec.Bounds) *pair {
 	t.Helper()
 	service := func() *queueService {
-		n, now := newMemoryNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
-		n.now = now
+		n, now := backendtest.NewNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
+		n.Now = now
 		return &queueService{
 			Router: shardcall.Router{
-				Node: n, Catalog: newMemoryCatalog().of(n),
+				Node: n, Catalog: backendtest.NewCatalog().Of(n),
 			}, limits: check.DefaultLimits(), now: now, drain: drain.New(),
 			// and one request at a time, so that both do everything in the same order
 			fastPath: fastPath{codec: codec.Binary{Bounds: b}},
@@ -191,8 +192,8 @@ func (p *pair) same(method string, request []byte) proto.Message {
 }
 
 func machineOf(s *queueService, shard int) *machine.Machine {
-	n, _ := s.Node.(*memoryNode)
-	return n.shards[shard].machine
+	n, _ := s.Node.(*backendtest.Node)
+	return n.Machine(uint32(shard))
 }
 
 // faultText returns all that a caller is told by an error.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/shardcall"
@@ -155,7 +156,7 @@ func TestJobsByHand(t *testing.T) {
 func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p := newPair(t)
 	for _, s := range []*queueService{p.fast, p.plain} {
-		c, _ := s.Catalog.(*memoryCatalog)
+		c, _ := s.Catalog.(*backendtest.Catalog)
 		for i, queue := range []string{"wide", "going"} {
 			partitions := []uint32{3, 1}[i]
 			config, err := c.CreateQueue(t.Context(), queue, partitions, fsm.Settings{MaxJobs: 4})
@@ -174,7 +175,7 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 				}
 			}
 		}
-		c.mark("going")
+		c.MarkDeleting("going")
 	}
 	batch := &belfryv1.PutBatchRequest{}
 	for i := range 9 {
@@ -210,7 +211,7 @@ func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	for i := range jobs {
 		jobs[i] = fullPut()
 	}
-	s, request := benchServer(t, instantNode{newMemoryNode(1)}).handler.queues,
+	s, request := benchServer(t, instantNode{backendtest.NewNode(1)}).handler.queues,
 		encode(t, &belfryv1.PutBatchRequest{Jobs: jobs})
 	dst := make([]byte, 0, 1<<16)
 	// Nothing is made for each job. Under the race detector memory is not always used again.

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -19,7 +20,7 @@ import (
 
 // laggingCatalog knows nothing of the queues whose names begin with queue until it is refreshed.
 type laggingCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	behind, cut atomic.Bool
 	refreshed   atomic.Int64
 	queue       string
@@ -30,7 +31,7 @@ func (c *laggingCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	if strings.HasPrefix(name, c.queue) && c.behind.Load() {
 		return backend.QueueConfig{}, false
 	}
-	return c.memoryCatalog.Queue(name)
+	return c.Catalog.Queue(name)
 }
 
 // Refresh implements Catalog.
@@ -94,7 +95,7 @@ func findings(q belfryv1connect.QueueServiceClient, a belfryv1connect.AdminServi
 func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 	lagging := &laggingCatalog{queue: "wide"}
 	s := serve(t, func(cfg *Config) {
-		lagging.memoryCatalog = cfg.Catalog.(*memoryCatalog)
+		lagging.Catalog = cfg.Catalog.(*backendtest.Catalog)
 		cfg.Catalog = lagging
 	})
 	q, a := s.bothClients()
@@ -136,8 +137,8 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 	}
 	lagging.behind.Store(true)
 	if _, err := a.DeleteQueue(t.Context(), &belfryv1.DeleteQueueRequest{Queue: "wide"}); err != nil ||
-		s.holders("wide") != 0 {
-		t.Errorf("deleting gives %v; %d shards hold the queue", err, s.holders("wide"))
+		s.node.Holders("wide") != 0 {
+		t.Errorf("deleting gives %v; %d shards hold the queue", err, s.node.Holders("wide"))
 	}
 	if _, recorded := s.catalog.Queue("wide"); recorded {
 		t.Error("the queue is recorded after its deletion")
@@ -149,7 +150,7 @@ func TestNothingIsMissingWhereTheCatalogLags(t *testing.T) {
 func TestPutsWhereTheCatalogLags(t *testing.T) {
 	lagging := &laggingCatalog{queue: "wide"}
 	s := serve(t, func(cfg *Config) {
-		lagging.memoryCatalog = cfg.Catalog.(*memoryCatalog)
+		lagging.Catalog = cfg.Catalog.(*backendtest.Catalog)
 		cfg.Catalog = lagging
 	})
 	q, a := s.bothClients()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -21,9 +22,9 @@ func BenchmarkCollect(b *testing.B) {
 }
 
 func benchmarkCollect(b *testing.B, jobs int) {
-	m := newMemoryNode(1)
+	m := backendtest.NewNode(1)
 	s, err := newTestServer(Config{
-		Node: m, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Node: m, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -45,7 +46,7 @@ func benchmarkCollect(b *testing.B, jobs int) {
 	b.ReportAllocs()
 	for b.Loop() {
 		p.jobs, p.witnesses = nil, nil
-		if err := p.collect(0, m.withJobs(0, reply)); err != nil || len(p.jobs) != jobs {
+		if err := p.collect(0, m.WithJobs(0, reply)); err != nil || len(p.jobs) != jobs {
 			b.Fatal(len(p.jobs), err)
 		}
 	}

@@ -73,7 +73,7 @@ func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 				t.Fatalf("a put with a token is answered %d", status)
 			}
 		}
-		if n := s.node.parkedPolls(); n != 2 {
+		if n := s.node.ParkedPolls(); n != 2 {
 			t.Errorf("%d polls wait, want 2", n)
 		}
 		began := time.Now()
@@ -101,7 +101,7 @@ func TestTooManyConnections(t *testing.T) {
 		answer <- request(t, poll,
 			fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(body), body))
 	}()
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	s.await("a parked poll", func() bool { return s.node.ParkedPolls() == 1 })
 	first, idle := dial(), dial()
 	if request(t, first, livez) != 200 || request(t, idle, livez) != 200 || request(t, first, livez) != 200 {
 		t.Fatal("there is no answer")

@@ -10,18 +10,6 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// holders returns how many shards hold a queue.
-func (s *served) holders(queue string) (n int) {
-	for _, shard := range s.node.shards {
-		shard.mu.RLock()
-		if _, ok := shard.machine.Queue(queue, shard.machine.Clock()); ok {
-			n++
-		}
-		shard.mu.RUnlock()
-	}
-	return n
-}
-
 // TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new birth; and no shard
 // is told of it.
 func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
@@ -30,7 +18,7 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	s.catalog.mark("wide")
+	s.catalog.MarkDeleting("wide")
 	_, putErr := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"})
 	_, updateErr := a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{
 		Queue: "wide", Settings: &belfryv1.QueueSettings{Paused: proto.Bool(true)},
@@ -46,8 +34,8 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 		len(res.GetWitnesses()) != 3 {
 		t.Errorf("%v, %v", res, err)
 	}
-	if _, ok := s.catalog.Queue("wide"); ok || s.holders("wide") != 0 {
-		t.Errorf("recorded: %v; %d shards hold it", ok, s.holders("wide"))
+	if _, ok := s.catalog.Queue("wide"); ok || s.node.Holders("wide") != 0 {
+		t.Errorf("recorded: %v; %d shards hold it", ok, s.node.Holders("wide"))
 	}
 	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"}); err != nil {
 		t.Errorf("a put after the deletion: %v", err)
@@ -64,19 +52,19 @@ func TestALateRepairOpensNothing(t *testing.T) {
 	}
 	put := &fsm.Put{Queue: "wide", Partitions: 3}
 	queues := s.server.handler.queues
-	s.catalog.mark("wide")
+	s.catalog.MarkDeleting("wide")
 	if _, _, err := queues.Configure(t.Context(),
-		config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.holders("wide") != 0 {
-		t.Errorf("%v; %d shards hold it", err, s.holders("wide"))
+		config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.node.Holders("wide") != 0 {
+		t.Errorf("%v; %d shards hold it", err, s.node.Holders("wide"))
 	}
-	if queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {
-		t.Errorf("repaired; %d shards hold it", s.holders("wide"))
+	if queues.reconcileForPut(t.Context(), put) || s.node.Holders("wide") != 0 {
+		t.Errorf("repaired; %d shards hold it", s.node.Holders("wide"))
 	}
 	if err := s.catalog.DeleteQueue(t.Context(), "wide"); err != nil {
 		t.Fatal(err)
 	}
-	if !queues.reconcileForPut(t.Context(), put) || s.holders("wide") != 0 {
-		t.Errorf("a put by a record that is gone is not routed again; %d shards hold it", s.holders("wide"))
+	if !queues.reconcileForPut(t.Context(), put) || s.node.Holders("wide") != 0 {
+		t.Errorf("a put by a record that is gone is not routed again; %d shards hold it", s.node.Holders("wide"))
 	}
 }
 
@@ -115,12 +103,12 @@ func TestARepeatedDeletionGoesOn(t *testing.T) {
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
-	s.catalog.deletion = func(string) error { return nodeUnknown() }
+	s.catalog.Deletion = func(string) error { return nodeUnknown() }
 	remove := &belfryv1.DeleteQueueRequest{Queue: "wide", RequestId: "d"}
 	if _, err := a.DeleteQueue(t.Context(), remove); reasonOf(t, err) != belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 		t.Errorf("%v", err)
 	}
-	s.catalog.deletion = nil
+	s.catalog.Deletion = nil
 	if _, err := a.DeleteQueue(t.Context(), remove); err != nil {
 		t.Error(err)
 	}

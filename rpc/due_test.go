@@ -32,7 +32,7 @@ func putDelayed(t *testing.T, q belfryv1connect.QueueServiceClient, queue string
 func TestDueHistogram(t *testing.T) {
 	s := serve(t, func(c *Config) { c.Registry = prometheus.NewRegistry() })
 	now := time.Now().UTC().Truncate(24 * time.Hour).Add(8*time.Hour + 29*time.Minute + 30*time.Second)
-	s.node.now = func() time.Time { return now }
+	s.node.Now = func() time.Time { return now }
 	q, a := s.bothClients()
 	if _, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "wide", Partitions: 3}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -20,7 +21,7 @@ import (
 // farNode is a node whose shards are all elsewhere: each call is a while on its way there, and as
 // long on its way back.
 type farNode struct {
-	*memoryNode
+	*backendtest.Node
 	oneWay time.Duration
 	// leaderless are shards that nobody leads.
 	leaderless map[uint32]bool
@@ -45,7 +46,7 @@ func (n *farNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, w
 	if err := n.travel(ctx, shard); err != nil {
 		return node.Reply{}, err
 	}
-	reply, err := n.memoryNode.Reserve(ctx, shard, req, wait)
+	reply, err := n.Node.Reserve(ctx, shard, req, wait)
 	if err == nil {
 		err = n.travel(ctx, shard)
 	}
@@ -56,7 +57,7 @@ func (n *farNode) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Rea
 	if err := n.travel(ctx, shard); err != nil {
 		return fsm.Reading{}, node.Witness{}, err
 	}
-	r, w, err := n.memoryNode.Query(ctx, shard, q)
+	r, w, err := n.Node.Query(ctx, shard, q)
 	if err == nil {
 		err = n.travel(ctx, shard)
 	}
@@ -67,7 +68,7 @@ func (n *farNode) Offers(ctx context.Context, shard uint32, queues []string) (bo
 	if err := n.travel(ctx, shard); err != nil {
 		return false, err
 	}
-	some, _ := n.available(shard, queues, make(chan struct{}))
+	some, _ := n.Available(shard, queues, make(chan struct{}))
 	return some, n.travel(ctx, shard)
 }
 
@@ -83,8 +84,8 @@ const (
 func serveFar(t *testing.T) (*farNode, *queueService) {
 	t.Helper()
 	n, catalog := &farNode{
-		memoryNode: newMemoryNode(farShards), oneWay: farOneWay, leaderless: map[uint32]bool{},
-	}, newMemoryCatalog()
+		Node: backendtest.NewNode(farShards), oneWay: farOneWay, leaderless: map[uint32]bool{},
+	}, backendtest.NewCatalog()
 	s, err := newTestServer(Config{
 		Node: n, Catalog: catalog, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
@@ -106,7 +107,7 @@ func serveFar(t *testing.T) (*farNode, *queueService) {
 // do applies a command to a partition of the queue, where it is.
 func (n *farNode) do(t *testing.T, partition uint32, c fsm.Command) fsm.Result {
 	t.Helper()
-	reply, err := n.memoryNode.Do(t.Context(), node.ShardOf(farQueue, partition, farShards),
+	reply, err := n.Node.Do(t.Context(), node.ShardOf(farQueue, partition, farShards),
 		&fsm.Request{Commands: []fsm.Command{c}})
 	if err != nil || reply.Results[0].Code != fsm.OK {
 		t.Fatalf("%v: %+v", err, reply)

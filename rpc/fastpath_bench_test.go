@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -74,7 +75,7 @@ func binaryRequest(b *testing.B, method string, m proto.Message) (*http.Request,
 func benchServer(b testing.TB, n backend.Node) *Server {
 	b.Helper()
 	s, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -121,11 +122,11 @@ func benchPuts(id func(i int) string) *belfryv1.PutBatchRequest {
 
 func BenchmarkPutBatch(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
-		benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "PutBatch", benchPuts(nil))
+		benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "PutBatch", benchPuts(nil))
 	})
 	b.Run("ids", func(b *testing.B) {
 		ids := benchPuts(func(i int) string { return "order-" + strconv.Itoa(i) })
-		benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "PutBatch", ids)
+		benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "PutBatch", ids)
 	})
 }
 
@@ -134,14 +135,14 @@ func BenchmarkAckBatch(b *testing.B) {
 	for i := range uint64(benchJobs) {
 		batch.Leases = append(batch.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
-	benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "AckBatch", batch)
+	benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "AckBatch", batch)
 }
 
 func BenchmarkReserveMany(b *testing.B) {
 	req := &belfryv1.ReserveRequest{
 		Queues: []string{"bench"}, MaxJobs: benchJobs, Ttr: durationpb.New(time.Minute), RequestId: "r",
 	}
-	benchmarkHot(b, benchServer(b, instantNode{newMemoryNode(6)}), "Reserve", req)
+	benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "Reserve", req)
 }
 
 // BenchmarkBytes is the same from bytes to bytes, without Connect.
@@ -150,7 +151,7 @@ func BenchmarkBytes(b *testing.B) {
 	for i := range uint64(benchJobs) {
 		leases.Leases = append(leases.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
-	s := benchServer(b, instantNode{newMemoryNode(6)}).handler.queues
+	s := benchServer(b, instantNode{backendtest.NewNode(6)}).handler.queues
 	for _, c := range []struct {
 		name    string
 		request proto.Message

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -26,7 +27,7 @@ import (
 // givingUp is a node that gives every second call up, and holds its request for ever, as node.Node
 // may.
 type givingUp struct {
-	*memoryNode
+	*backendtest.Node
 	calls   int
 	held    []*fsm.Request
 	encoded [][]byte
@@ -34,7 +35,7 @@ type givingUp struct {
 
 func (n *givingUp) Do(ctx context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
 	if n.calls++; n.calls%2 == 0 {
-		return n.memoryNode.Do(ctx, shard, req)
+		return n.Node.Do(ctx, shard, req)
 	}
 	n.held, n.encoded = append(n.held, req), append(n.encoded, codec.AppendRequest(nil, req))
 	return node.Reply{}, fmt.Errorf("%w: given up", node.ErrUnknownOutcome)
@@ -43,7 +44,7 @@ func (n *givingUp) Do(ctx context.Context, shard uint32, req *fsm.Request) (node
 // TestGivenUpBatchesAreLeftAlone: what a node may still hold of a call that it gave up is not
 // written over by later calls.
 func TestGivenUpBatchesAreLeftAlone(t *testing.T) {
-	n := &givingUp{memoryNode: newMemoryNode(1)}
+	n := &givingUp{Node: backendtest.NewNode(1)}
 	s := serve(t, func(cfg *Config) { cfg.Node = n })
 	for i := range 20 {
 		puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
@@ -156,7 +157,7 @@ func TestRequestIDOfHeader(t *testing.T) {
 }
 
 // panicking is a node that breaks.
-type panicking struct{ *memoryNode }
+type panicking struct{ *backendtest.Node }
 
 func (panicking) Do(context.Context, uint32, *fsm.Request) (node.Reply, error) { panic("broken") }
 
@@ -167,7 +168,7 @@ func (panicking) Reserve(context.Context, uint32, *fsm.Request, node.Wait) (node
 // TestBytesInEveryProtocol makes the same calls in binary and JSON, by Connect, gRPC and gRPC-Web,
 // and compressed; and a panic is INTERNAL in all of them.
 func TestBytesInEveryProtocol(t *testing.T) {
-	s, broken := serve(t), serve(t, func(cfg *Config) { cfg.Node = panicking{newMemoryNode(3)} })
+	s, broken := serve(t), serve(t, func(cfg *Config) { cfg.Node = panicking{backendtest.NewNode(3)} })
 	for name, options := range map[string][]connect.ClientOption{
 		"Connect": nil, "JSON": {connect.WithProtoJSON()}, "gRPC-Web": {connect.WithGRPCWeb()},
 		"compressed": {connect.WithSendGzip()}, "gRPC-Web, compressed": {connect.WithGRPCWeb(), connect.WithSendGzip()},

@@ -223,11 +223,11 @@ func TestClientThatLeaves(t *testing.T) {
 	s := serve(t)
 	text := `{"queues":["a"],"wait":"60s"}`
 	conn := s.raw(fmt.Sprintf("POST /v1/reserve HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(text), text))
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	s.await("a parked poll", func() bool { return s.node.ParkedPolls() == 1 })
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s.await("no parked poll", func() bool { return s.node.parkedPolls() == 0 })
+	s.await("no parked poll", func() bool { return s.node.ParkedPolls() == 0 })
 }
 
 // await waits until a condition holds.

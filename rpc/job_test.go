@@ -45,11 +45,11 @@ func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	grants := append(reply.Results[0].Grants, reply.Results[1].Grants...)
 	reply.Results = reply.Results[:1]
 	reply.Results[0].Grants = grants
-	granted := s.node.withJobs(1, reply).Jobs
+	granted := s.node.WithJobs(1, reply).Jobs
 	if _, err := q.Ack(t.Context(), &belfryv1.AckRequest{Lease: wire.FormatLease(wire.Ref(&granted[1]))}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.collect(1, s.node.withJobs(1, reply)); err != nil || len(p.jobs) != 3 {
+	if err := p.collect(1, s.node.WithJobs(1, reply)); err != nil || len(p.jobs) != 3 {
 		t.Fatalf("%d jobs, %v", len(p.jobs), err)
 	}
 	var ttrs []time.Duration

@@ -257,7 +257,7 @@ func TestBatchesStandAlone(t *testing.T) {
 
 func TestUnknownOutcomeIsNotAFailure(t *testing.T) {
 	s := serve(t)
-	s.node.fail = func(uint32) error { return context.DeadlineExceeded }
+	s.node.Fail = func(uint32) error { return context.DeadlineExceeded }
 	for name, want := range map[string]struct {
 		err  error
 		want []string
@@ -269,7 +269,7 @@ func TestUnknownOutcomeIsNotAFailure(t *testing.T) {
 		"broken": {context.DeadlineExceeded,
 			[]string{`"code":"deadline_exceeded"`, `"reason":"OVERLOADED"`, `"outcome":"NOT_APPLIED"`}},
 	} {
-		s.node.fail = func(uint32) error { return want.err }
+		s.node.Fail = func(uint32) error { return want.err }
 		got := s.post("/v1/put", `{"queue":"a"}`)
 		for _, text := range want.want {
 			if !strings.Contains(got.body, text) {

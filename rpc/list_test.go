@@ -121,7 +121,7 @@ func TestFiguresAreOfNow(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry = registry })
 	now := time.Now().Truncate(time.Second)
-	s.node.now = func() time.Time { return now }
+	s.node.Now = func() time.Time { return now }
 	q, a := s.bothClients()
 	until := timestamppb.New(now.Add(time.Minute))
 	settings := &belfryv1.QueueSettings{Paused: proto.Bool(true), PausedUntil: until}

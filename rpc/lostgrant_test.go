@@ -13,18 +13,19 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and what the
 // leader of shard 1 answers does not arrive.
-type cutNode struct{ *memoryNode }
+type cutNode struct{ *backendtest.Node }
 
 func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	switch {
 	case wait.For == 0:
-		return n.memoryNode.Reserve(ctx, shard, req, wait)
+		return n.Node.Reserve(ctx, shard, req, wait)
 	case shard == 0:
 		<-time.NewTimer(wait.For).C
 		return node.Reply{}, node.ErrNoLeader
@@ -40,13 +41,13 @@ func TestPollThatIsCutOffIsUnknown(t *testing.T) {
 	for _, id := range []string{"", "request"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, err := newTestServer(Config{
-				Node: &cutNode{newMemoryNode(2)}, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+				Node: &cutNode{backendtest.NewNode(2)}, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler),
 				Registry: prometheus.NewRegistry(),
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			names := &served{node: newMemoryNode(2)}
+			names := &served{node: backendtest.NewNode(2)}
 			request := &belfryv1.ReserveRequest{
 				Queues: []string{names.queueIn(0, "refused"), names.queueIn(1, "silent")}, Wait: durationpb.New(time.Second),
 				RequestId: id,

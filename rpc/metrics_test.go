@@ -16,11 +16,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	"github.com/belfrydb/belfry/rpc/metrics"
 )
 
@@ -51,21 +50,22 @@ func TestMetrics(t *testing.T) {
 }
 
 // inodesNode is on a file system with a fixed number of inodes.
-type inodesNode struct{ *memoryNode }
+type inodesNode struct{ *backendtest.Node }
 
 func (n inodesNode) Status() node.Status {
-	st := n.memoryNode.Status()
+	st := n.Node.Status()
 	st.DiskFreeInodes, st.DiskLowInodes = 900, 1024
 	return st
 }
 
 // TestInodesAreMeasured where there is a fixed number of them.
 func TestInodesAreMeasured(t *testing.T) {
-	if page := scrape(t, inodesNode{newMemoryNode(1)}, 0); !strings.Contains(page, "belfry_disk_free_inodes 900\n") ||
+	if page := scrape(t, inodesNode{backendtest.NewNode(1)}, 0); !strings.Contains(page,
+		"belfry_disk_free_inodes 900\n") ||
 		!strings.Contains(page, "belfry_disk_low_water_inodes 1024\n") {
 		t.Errorf("the page has:\n%s", page)
 	}
-	if page := scrape(t, newMemoryNode(1), 0); strings.Contains(page, "inodes") {
+	if page := scrape(t, backendtest.NewNode(1), 0); strings.Contains(page, "inodes") {
 		t.Errorf("without such a number the page has:\n%s", page)
 	}
 }
@@ -74,7 +74,7 @@ func TestInodesAreMeasured(t *testing.T) {
 func scrape(t *testing.T, n backend.Node, queuesMax int) string {
 	t.Helper()
 	server, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler),
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewPedanticRegistry(), MetricsQueuesMax: queuesMax,
 	})
 	if err != nil {
@@ -114,35 +114,15 @@ func expectMetrics(t *testing.T, page, want string) {
 	}
 }
 
-// addQueues puts so many jobs into each queue, all of them due in an hour, at a time of its own for
-// each queue.
-func (m *memoryNode) addQueues(t testing.TB, jobs int, queues ...string) {
-	t.Helper()
-	for i, queue := range queues {
-		s := m.shards[i%len(m.shards)]
-		var requests [][]byte
-		for range jobs {
-			requests = append(requests, codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Put{
-				Queue: queue, Partitions: 1, Given: fsm.GivenDelay, Body: []byte("body"), Delay: time.Hour,
-			}}}))
-		}
-		s.index++
-		if _, err := s.machine.Apply(s.index,
-			codec.AppendEntry(nil, s.machine.Clock()+fsm.Time(time.Second), requests)); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestMetricsOfManyQueuesAreBounded: queues beyond the bound of the node share series, one for each
 // shard; the oldest keep theirs.
 func TestMetricsOfManyQueuesAreBounded(t *testing.T) {
-	n := newMemoryNode(2)
-	n.addQueues(t, 1, "z", "y", "x", "w", "b", "a")
-	n.addQueues(t, 1, "a")
-	n.addQueues(t, 1, "_other") // a name that a queue may have
+	n := backendtest.NewNode(2)
+	n.AddQueues(t, 1, "z", "y", "x", "w", "b", "a")
+	n.AddQueues(t, 1, "a")
+	n.AddQueues(t, 1, "_other") // a name that a queue may have
 	late := node.Histogram{Bounds: []float64{.5}, Counts: []uint64{2, 1}, Sum: 3, Count: 3}
-	n.queueStats = map[uint32]map[string]node.QueueStats{
+	n.QueueStats = map[uint32]map[string]node.QueueStats{
 		0: {
 			"b": {LatenessSeconds: late, Waiting: 1}, "a": {LatenessSeconds: late, Waiting: 2}, "never made": {Waiting: 4},
 			node.OtherQueues: {LatenessSeconds: late},
@@ -191,9 +171,9 @@ belfry_queue_waiting_reservers{queue="_other",shard="1"} 0
 
 // TestMetricsOfQueuesAreTheLeaders: two nodes that both have a shard do not both show its jobs.
 func TestMetricsOfQueuesAreTheLeaders(t *testing.T) {
-	n := newMemoryNode(2)
-	n.addQueues(t, 1, "led", "followed")
-	n.status.Shards[1].Serving, n.status.Shards[1].Leader = false, ""
+	n := backendtest.NewNode(2)
+	n.AddQueues(t, 1, "led", "followed")
+	n.ChangeStatus(func(s *node.Status) { s.Shards[1].Serving, s.Shards[1].Leader = false, "" })
 	expectMetrics(t, scrape(t, n, 3), `belfry_shard_has_leader{shard="0"} 1
 belfry_shard_has_leader{shard="1"} 0
 belfry_shard_voters_wanted{shard="0"} 1
@@ -201,16 +181,16 @@ belfry_queue_bytes{queue="led",shard="0"} 4
 `)
 }
 
-// statsNode is a memoryNode that tells of other nodes too.
+// statsNode is a backendtest.Node that tells of other nodes too.
 type statsNode struct {
-	*memoryNode
+	*backendtest.Node
 	clocks    []clock.PeerOffset
 	followers []node.FollowerStats
 	snapshot  node.SnapshotStats // of shard 0
 }
 
 func (n *statsNode) Stats() node.Stats {
-	out := n.memoryNode.Stats()
+	out := n.Node.Stats()
 	out.Clocks, out.Shards[0].Followers, out.Shards[0].Snapshot = n.clocks, n.followers, n.snapshot
 	return out
 }
@@ -218,7 +198,7 @@ func (n *statsNode) Stats() node.Stats {
 // TestMetricsOfPeers: other nodes go by their names, unless two have one.
 func TestMetricsOfPeers(t *testing.T) {
 	n := &statsNode{
-		memoryNode: newMemoryNode(1), clocks: []clock.PeerOffset{{Server: "n2.0a", Ahead: -time.Second}},
+		Node: backendtest.NewNode(1), clocks: []clock.PeerOffset{{Server: "n2.0a", Ahead: -time.Second}},
 		followers: []node.FollowerStats{
 			{Server: "n2.0a", Lag: 7, Heard: time.UnixMilli(1500)},
 			{Server: "n3.0b", Lag: 8},
@@ -243,8 +223,8 @@ func TestMetricsOfMemory(t *testing.T) {
 		{node.MemoryStatus{Full: true}, "belfry_memory_critical 0\nbelfry_memory_full 1\n"},
 		{node.MemoryStatus{Full: true, Critical: true}, "belfry_memory_critical 1\nbelfry_memory_full 1\n"},
 	} {
-		n := newMemoryNode(1)
-		n.status.Memory = tt.memory
+		n := backendtest.NewNode(1)
+		n.ChangeStatus(func(s *node.Status) { s.Memory = tt.memory })
 		expectMetrics(t, scrape(t, n, 1), tt.want)
 	}
 }
@@ -266,7 +246,7 @@ func TestMetricsOfSnapshots(t *testing.T) {
 			"belfry_shard_snapshot_duration_seconds{shard=\"0\"} 2\nbelfry_shard_snapshot_timestamp_seconds{shard=\"0\"} 1.5\n"},
 	} {
 		var got strings.Builder
-		for line := range strings.Lines(scrape(t, &statsNode{memoryNode: newMemoryNode(1), snapshot: tt.snapshot}, 1)) {
+		for line := range strings.Lines(scrape(t, &statsNode{Node: backendtest.NewNode(1), snapshot: tt.snapshot}, 1)) {
 			if strings.HasPrefix(line, "belfry_shard_snapshot_timestamp") ||
 				strings.HasPrefix(line, "belfry_shard_snapshot_duration") {
 				got.WriteString(line)
@@ -309,10 +289,10 @@ func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
 
 // TestMetricsPacked: who takes gzip gets all in it, and an error as a text.
 func TestMetricsPacked(t *testing.T) {
-	n, registry := newMemoryNode(1), prometheus.NewRegistry()
-	n.addQueues(t, 1, "orders")
+	n, registry := backendtest.NewNode(1), prometheus.NewRegistry()
+	n.AddQueues(t, 1, "orders")
 	server, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry,
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: registry,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -353,9 +333,9 @@ func TestMetricsPacked(t *testing.T) {
 // jobs, of which all is measured.
 func BenchmarkMetrics(b *testing.B) {
 	const shards, queues, jobs = 6, 1000, 1000
-	n := newMemoryNode(shards)
-	n.now = func() time.Time { return time.Unix(queues, 0) } // all were put, and few are due
-	n.queueStats = map[uint32]map[string]node.QueueStats{}
+	n := backendtest.NewNode(shards)
+	n.Now = func() time.Time { return time.Unix(queues, 0) } // all were put, and few are due
+	n.QueueStats = map[uint32]map[string]node.QueueStats{}
 	late := node.Histogram{
 		Bounds: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 30, 300, 3600}, Counts: make([]uint64, 12), Count: 1,
 	}
@@ -365,14 +345,14 @@ func BenchmarkMetrics(b *testing.B) {
 	for i := range queues {
 		names = append(names, fmt.Sprintf("queue-%04d", i))
 		shard := uint32(i % shards)
-		if n.queueStats[shard] == nil {
-			n.queueStats[shard] = map[string]node.QueueStats{}
+		if n.QueueStats[shard] == nil {
+			n.QueueStats[shard] = map[string]node.QueueStats{}
 		}
-		n.queueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late, JobSeconds: took, Attempts: attempts}
+		n.QueueStats[shard][names[i]] = node.QueueStats{LatenessSeconds: late, JobSeconds: took, Attempts: attempts}
 	}
-	n.addQueues(b, jobs, names...)
+	n.AddQueues(b, jobs, names...)
 	server, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		b.Fatal(err)

@@ -55,7 +55,7 @@ func TestMinVotersInStatus(t *testing.T) {
 // try again.
 func TestTooFewVotersOnTheWire(t *testing.T) {
 	s := serve(t)
-	s.node.fail = func(uint32) error { return &node.VotersError{Have: 1, Want: 2} }
+	s.node.Fail = func(uint32) error { return &node.VotersError{Have: 1, Want: 2} }
 	q, _ := s.bothClients()
 	_, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "q"})
 	f, ok := fault.FromConnect(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -84,7 +85,7 @@ func TestNamespaces(t *testing.T) {
 // one shard: what one did is neither the answer to the other nor in its way, and each may repeat
 // its own.
 func TestRequestIDsOfNamespaces(t *testing.T) {
-	s := benchServer(t, newMemoryNode(1)).handler.queues
+	s := benchServer(t, backendtest.NewNode(1)).handler.queues
 	leases := map[string]string{}
 	for _, queue := range []string{"a/q", "b/q"} {
 		for range 2 {

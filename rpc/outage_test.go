@@ -15,13 +15,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // failingNode answers Reserve as its rule says; where that says nothing, as the node beneath.
 type failingNode struct {
-	*memoryNode
+	*backendtest.Node
 	rule func(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (*node.Reply, error)
 }
 
@@ -32,19 +33,19 @@ func (n *failingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reques
 	case reply != nil:
 		return *reply, nil
 	}
-	return n.memoryNode.Reserve(ctx, shard, req, wait)
+	return n.Node.Reserve(ctx, shard, req, wait)
 }
 
 // newOutage returns a service over a node of two shards that fails.
 func newOutage(t *testing.T, n *failingNode) *twoShardPoll {
 	t.Helper()
 	s, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := &served{node: newMemoryNode(2)}
+	names := &served{node: backendtest.NewNode(2)}
 	return &twoShardPoll{T: t, queues: s.handler.queues, slow: names.queueIn(1, "slow"), fast: names.queueIn(0, "quick")}
 }
 
@@ -54,7 +55,7 @@ func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 	for unknown := range uint32(2) {
 		t.Run(fmt.Sprintf("shard %d", unknown), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newOutage(t, &failingNode{newMemoryNode(2),
+				c := newOutage(t, &failingNode{backendtest.NewNode(2),
 					func(_ context.Context, shard uint32, _ *fsm.Request, wait node.Wait) (*node.Reply, error) {
 						if wait.For == 0 {
 							return nil, nil
@@ -93,7 +94,7 @@ func TestDrainTellsWhatIsUnderWay(t *testing.T) {
 // drainUnderWay drains while a reservation in shard 0 is under way, which has an outcome a second
 // later.
 func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) {
-	m := newMemoryNode(2)
+	m := backendtest.NewNode(2)
 	c := newOutage(t, &failingNode{m,
 		func(ctx context.Context, shard uint32, req *fsm.Request, w node.Wait) (*node.Reply, error) {
 			if shard != 0 || w.For != wait {
@@ -129,9 +130,10 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining %v", draining), func(t *testing.T) {
-			n := &failingNode{newMemoryNode(2), func(context.Context, uint32, *fsm.Request, node.Wait) (*node.Reply, error) {
-				return nil, nil
-			}}
+			n := &failingNode{backendtest.NewNode(2),
+				func(context.Context, uint32, *fsm.Request, node.Wait) (*node.Reply, error) {
+					return nil, nil
+				}}
 			c := newOutage(t, n)
 			c.putTwo(c.fast)
 			req := &belfryv1.ReserveRequest{Queues: []string{c.fast, c.slow}, MaxJobs: 2, RequestId: "r-1"}
@@ -139,7 +141,7 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 			if err != nil || len(first.GetJobs()) != 2 {
 				t.Fatalf("%v, %v", first, err)
 			}
-			n.fail = func(shard uint32) error {
+			n.Fail = func(shard uint32) error {
 				if shard == 0 {
 					return nil
 				}
@@ -183,7 +185,7 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 		for _, id := range []string{"", "r-1"} {
 			t.Run(tt.name+id, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					n := &failingNode{memoryNode: newMemoryNode(2)}
+					n := &failingNode{Node: backendtest.NewNode(2)}
 					c := newOutage(t, n)
 					c.queues.limits.WaitMax = time.Hour
 					for _, queue := range c.spell(tt.now) {
@@ -198,7 +200,7 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 						asked.Add(1)
 						return nil, node.ErrNoLeader
 					}
-					n.fail = func(shard uint32) error { // of queries
+					n.Fail = func(shard uint32) error { // of queries
 						if tt.dead(shard, time.Since(start)) {
 							return node.ErrNoLeader
 						}

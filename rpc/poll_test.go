@@ -89,14 +89,14 @@ func TestPollAcrossShardsWakes(t *testing.T) {
 			}
 			got <- res
 		}()
-		s.await("a poll in three shards", func() bool { return s.node.parkedPolls() == 3 })
+		s.await("a poll in three shards", func() bool { return s.node.ParkedPolls() == 3 })
 		if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: queue}); err != nil {
 			t.Fatal(err)
 		}
 		if res := <-got; len(res.GetJobs()) != 1 || res.GetJobs()[0].GetQueue() != queue {
 			t.Errorf("%v", res)
 		}
-		s.await("no poll", func() bool { return s.node.parkedPolls() == 0 })
+		s.await("no poll", func() bool { return s.node.ParkedPolls() == 0 })
 	}
 }
 
@@ -199,7 +199,7 @@ func TestManyPollsOnOneConnection(t *testing.T) {
 			jobs.Add(int32(len(res.GetJobs())))
 		})
 	}
-	s.await("2,000 parked polls", func() bool { return s.node.parkedPolls() == polls })
+	s.await("2,000 parked polls", func() bool { return s.node.ParkedPolls() == polls })
 	if n := dials.Load(); n != 1 {
 		t.Errorf("%d connections", n)
 	}
@@ -237,7 +237,7 @@ func TestDrainEndsPolls(t *testing.T) {
 			}
 		})
 	}
-	s.await("parked polls", func() bool { return s.node.parkedPolls() == 6 })
+	s.await("parked polls", func() bool { return s.node.ParkedPolls() == 6 })
 	s.server.Drain()
 	group.Wait()
 	if _, err := one.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: []string{"a"}}); reasonOf(t,
@@ -268,7 +268,7 @@ func TestGrantForNobodyIsGivenBack(t *testing.T) {
 			t.Fatal(got.body)
 		}
 		ctx, leave := context.WithCancel(t.Context())
-		s.node.fail = func(uint32) error {
+		s.node.Fail = func(uint32) error {
 			leave()
 			return nil
 		}
@@ -276,7 +276,7 @@ func TestGrantForNobodyIsGivenBack(t *testing.T) {
 		if _, err := q.Reserve(ctx, req); (err != nil) != (id == "") {
 			t.Errorf("%q: %v", id, err)
 		}
-		s.node.fail = nil
+		s.node.Fail = nil
 		res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: req.GetQueues()})
 		if err != nil || len(res.GetJobs()) != want {
 			t.Errorf("%q: %v, %v", id, res, err)

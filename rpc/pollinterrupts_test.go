@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,13 +13,16 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
 // watchedCatalog tells of queues that are created.
 type watchedCatalog struct {
-	*memoryCatalog
-	altered chan struct{} // guarded by mu
+	*backendtest.Catalog
+
+	mu      sync.Mutex
+	altered chan struct{}
 }
 
 func (c *watchedCatalog) Altered() <-chan struct{} {
@@ -29,7 +33,7 @@ func (c *watchedCatalog) Altered() <-chan struct{} {
 
 func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32,
 	settings fsm.Settings) (backend.QueueConfig, error) {
-	config, err := c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
+	config, err := c.Catalog.CreateQueue(ctx, name, partitions, settings)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	close(c.altered)
@@ -52,7 +56,9 @@ func TestPollHearsOfNewPartitions(t *testing.T) {
 
 func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
 	s, err := newTestServer(Config{
-		Node: newMemoryNode(4), Catalog: &watchedCatalog{memoryCatalog: newMemoryCatalog(), altered: make(chan struct{})},
+		Node: backendtest.NewNode(4), Catalog: &watchedCatalog{
+			Catalog: backendtest.NewCatalog(), altered: make(chan struct{}),
+		},
 		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {

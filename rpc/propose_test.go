@@ -19,6 +19,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/codec"
@@ -28,7 +29,7 @@ import (
 
 // recordingNode notes what is proposed.
 type recordingNode struct {
-	*memoryNode
+	*backendtest.Node
 	mu       sync.Mutex
 	proposed []proposal
 }
@@ -48,7 +49,7 @@ func (r *recordingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) 
 	r.mu.Lock()
 	r.proposed = append(r.proposed, p)
 	r.mu.Unlock()
-	return r.memoryNode.Do(ctx, shard, req)
+	return r.Node.Do(ctx, shard, req)
 }
 
 // take returns what was proposed since the last call.
@@ -63,7 +64,7 @@ func (r *recordingNode) take() []proposal {
 // TestWhatIsProposed checks the requests that calls become: one for each shard, with the caller's
 // request id.
 func TestWhatIsProposed(t *testing.T) {
-	r := &recordingNode{memoryNode: newMemoryNode(3)}
+	r := &recordingNode{Node: backendtest.NewNode(3)}
 	s := serve(t, func(c *Config) { c.Node = r })
 	a, b := s.queueIn(0, "a"), s.queueIn(2, "b")
 	lease := wire.FormatLease(fsm.Ref{Queue: a, Serial: 1, Fence: 1})
@@ -233,7 +234,7 @@ func (r *refusingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (
 
 // TestPutsRoutedAgainKeepTheirRequest: a repeat of the call finds what the second round has done.
 func TestPutsRoutedAgainKeepTheirRequest(t *testing.T) {
-	r := &refusingNode{recordingNode: &recordingNode{memoryNode: newMemoryNode(3)}}
+	r := &refusingNode{recordingNode: &recordingNode{Node: backendtest.NewNode(3)}}
 	s := serve(t, func(c *Config) { c.Node = r })
 	queue := s.queueIn(0, "a")
 	if _, err := s.catalog.CreateQueue(t.Context(), queue, 1, fsm.Settings{}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
@@ -72,7 +73,7 @@ func TestPutBatchAnswers(t *testing.T) {
 // serves itself, and rotates over all of those.
 func TestPutsPreferLocalPartitions(t *testing.T) {
 	const shards = 6
-	n := &reachingNode{memoryNode: newMemoryNode(shards)}
+	n := &reachingNode{Node: backendtest.NewNode(shards)}
 	s := &queueService{Router: shardcall.Router{Node: n}}
 	for _, serves := range [][]uint32{{2, 5}, {0}, {}, {0, 1, 2, 3, 4, 5}} {
 		n.serves = serves
@@ -95,7 +96,7 @@ func TestPutsPreferLocalPartitions(t *testing.T) {
 
 // fickleCatalog begins to show a queue when a put into it has been routed.
 type fickleCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	hidden string
 	looks  int
 }
@@ -105,7 +106,7 @@ func (c *fickleCatalog) Queue(name string) (backend.QueueConfig, bool) {
 		c.looks++
 		return backend.QueueConfig{}, false
 	}
-	return c.memoryCatalog.Queue(name)
+	return c.Catalog.Queue(name)
 }
 
 // TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet
@@ -122,13 +123,13 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 		{"fickle", "late"},
 	} {
 		t.Run(strings.Join(order, " then "), func(t *testing.T) {
-			n := newMemoryNode(2)
+			n := backendtest.NewNode(2)
 			knows := serviceOver(t, n)
-			catalog := knows.Catalog.(*memoryCatalog)
-			catalog.queues[config.Name] = config
+			catalog := knows.Catalog.(*backendtest.Catalog)
+			catalog.Record(config)
 			late, fickle := serviceOver(t, n), serviceOver(t, n)
 			late.Catalog, fickle.Catalog = &lateCatalog{
-				memoryCatalog: newMemoryCatalog().of(n), later: config,
+				Catalog: backendtest.NewCatalog().Of(n), later: config,
 			}, &fickleCatalog{catalog, config.Name, 0}
 			if _, pending, err := knows.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 				t.Fatal(pending, err)
@@ -166,9 +167,9 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 // TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that
 // has not heard of the queue either.
 func TestPutIsRoutedTwiceMore(t *testing.T) {
-	n, config := newMemoryNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
+	n, config := backendtest.NewNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := serviceOver(t, n)
-	late.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config}
+	late.Catalog = &lateCatalog{Catalog: backendtest.NewCatalog().Of(n), later: config}
 	if a := late.Propose(t.Context(), late.Shard(config.Name, 0), "", &fsm.Open{
 		Queue: config.Name, Partitions: 2,
 	}); a.Fault != nil {
@@ -189,10 +190,10 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 // something else, which would be the end of it for the caller.
 func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
-	n := newMemoryNode(2)
+	n := backendtest.NewNode(2)
 	knows, cut := serviceOver(t, n), serviceOver(t, n)
-	knows.Catalog.(*memoryCatalog).queues[config.Name] = config
-	catalog := &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: config, away: node.ErrNoLeader}
+	knows.Catalog.(*backendtest.Catalog).Record(config)
+	catalog := &lateCatalog{Catalog: backendtest.NewCatalog().Of(n), later: config, away: node.ErrNoLeader}
 	cut.Catalog = catalog
 	if _, pending, err := knows.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
@@ -221,7 +222,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	}
 	deleting := config
 	deleting.Version = 0
-	cut.Catalog = &lateCatalog{memoryCatalog: newMemoryCatalog().of(n), later: deleting}
+	cut.Catalog = &lateCatalog{Catalog: backendtest.NewCatalog().Of(n), later: deleting}
 	_, err = cut.Put(t.Context(), req)
 	if f, _ := errors.AsType[*fault.Error](err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_CHANGED {
 		t.Errorf("a repeat while the queue is being deleted ended with %+v", f)
@@ -230,13 +231,13 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 
 // waveringCatalog tells at every second look that a queue is being deleted.
 type waveringCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	looks int
 }
 
 func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	c.looks++
-	config, ok := c.memoryCatalog.Queue(name)
+	config, ok := c.Catalog.Queue(name)
 	if c.looks%2 == 0 {
 		config.Version = 0
 	}
@@ -246,14 +247,14 @@ func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 // TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed,
 // since a shard takes them for one request.
 func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
-	s := serviceOver(t, newMemoryNode(2))
+	s := serviceOver(t, backendtest.NewNode(2))
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
-	catalog := s.Catalog.(*memoryCatalog)
-	catalog.queues[config.Name] = config
+	catalog := s.Catalog.(*backendtest.Catalog)
+	catalog.Record(config)
 	if _, pending, err := s.Configure(t.Context(), config.Name); err != nil || len(pending) > 0 {
 		t.Fatal(pending, err)
 	}
-	s.Catalog = &waveringCatalog{memoryCatalog: catalog}
+	s.Catalog = &waveringCatalog{Catalog: catalog}
 	req := &belfryv1.PutBatchRequest{RequestId: "r"}
 	for range 8 {
 		req.Jobs = append(req.Jobs, &belfryv1.PutRequest{Queue: config.Name})

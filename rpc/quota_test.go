@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
@@ -70,7 +71,7 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 		for _, id := range []string{"", "r-1"} {
 			t.Run(tt.name+id, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					n := &failingNode{memoryNode: newMemoryNode(2)}
+					n := &failingNode{Node: backendtest.NewNode(2)}
 					c := newOutage(t, n)
 					c.queues.limits.WaitMax = time.Hour
 					for _, queue := range c.spell(tt.now) {
@@ -107,7 +108,7 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 
 // doingNode answers Do as its rule says; where that says nothing, as the node beneath.
 type doingNode struct {
-	*memoryNode
+	*backendtest.Node
 	rule func(shard uint32, req *fsm.Request) error
 }
 
@@ -115,14 +116,14 @@ func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 	if err := n.rule(shard, req); err != nil {
 		return node.Reply{}, err
 	}
-	return n.memoryNode.Do(ctx, shard, req)
+	return n.Node.Do(ctx, shard, req)
 }
 
 // serviceOver returns the service of a server over a node.
 func serviceOver(t *testing.T, n backend.Node) *queueService {
 	t.Helper()
 	s, err := newTestServer(Config{
-		Node: n, Catalog: newMemoryCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+		Node: n, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +136,7 @@ func serviceOver(t *testing.T, n backend.Node) *queueService {
 func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 	for _, l := range []node.Limit{node.JobsLimit, node.BytesLimit, node.PutRate} {
 		t.Run(l.String(), func(t *testing.T) {
-			n := &doingNode{memoryNode: newMemoryNode(3)}
+			n := &doingNode{Node: backendtest.NewNode(3)}
 			q := serviceOver(t, n)
 			if _, err := q.Catalog.CreateQueue(t.Context(), "a/wide", 3, fsm.Settings{}); err != nil {
 				t.Fatal(err)
@@ -160,7 +161,7 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 1000
 		var now, most, all atomic.Int64
-		n := &doingNode{memoryNode: newMemoryNode(3), rule: func(uint32, *fsm.Request) error {
+		n := &doingNode{Node: backendtest.NewNode(3), rule: func(uint32, *fsm.Request) error {
 			all.Add(1)
 			for under := now.Add(1); ; {
 				if was := most.Load(); under <= was || most.CompareAndSwap(was, under) {
@@ -194,7 +195,7 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 // TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: the shard answers for what it has put, whatever
 // the quota is, so that no part of a repeat may be refused unasked.
 func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
-	n := &doingNode{memoryNode: newMemoryNode(1)}
+	n := &doingNode{Node: backendtest.NewNode(1)}
 	q := serviceOver(t, n)
 	q.PartsAtOnce = 1 // in the order of the call
 	put := map[string]bool{}
@@ -233,7 +234,7 @@ func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 // TestAPanicInAPartIsTheCalls, whichever goroutine it is in.
 func TestAPanicInAPartIsTheCalls(t *testing.T) {
 	var all atomic.Int64
-	n := &doingNode{memoryNode: newMemoryNode(1), rule: func(_ uint32, req *fsm.Request) error {
+	n := &doingNode{Node: backendtest.NewNode(1), rule: func(_ uint32, req *fsm.Request) error {
 		if all.Add(1); req.Commands[0].(*fsm.Put).Queue == "n7/q" {
 			panic("broken")
 		}

@@ -11,13 +11,14 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // reconcilingCatalog brings its records to the shards itself, as the cluster's does.
 type reconcilingCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	brought backend.Reconciled
 	err     error
 	asked   []string
@@ -32,7 +33,7 @@ func (c *reconcilingCatalog) Reconcile(_ context.Context, name string) (backend.
 // call's.
 func TestCatalogReconciles(t *testing.T) {
 	catalog := &reconcilingCatalog{
-		memoryCatalog: newMemoryCatalog(),
+		Catalog: backendtest.NewCatalog(),
 		brought: backend.Reconciled{
 			Witnesses: []node.Witness{{Shard: 2, Term: 3, Index: 4, Entry: 1}}, Pending: []uint32{0, 1},
 		},
@@ -66,23 +67,22 @@ func TestCatalogReconciles(t *testing.T) {
 	if updated, err = update(true); err != nil || len(updated.GetPendingShards()) != 3 {
 		t.Errorf("of a queue that was deleted right afterwards: %v, %v", updated, err)
 	}
-	if diff := cmp.Diff([]string{"wide", "wide", "wide", "wide"}, catalog.asked); diff != "" || s.holders("wide") != 0 {
-		t.Errorf("the catalog was asked for %v; %d shards were told by this node", catalog.asked, s.holders("wide"))
+	if diff := cmp.Diff([]string{"wide", "wide", "wide", "wide"}, catalog.asked); diff != "" ||
+		s.node.Holders("wide") != 0 {
+		t.Errorf("the catalog was asked for %v; %d shards were told by this node", catalog.asked, s.node.Holders("wide"))
 	}
 }
 
 // lateCatalog knows less than other nodes until it is refreshed.
 type lateCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	later backend.QueueConfig
 	away  error // if its leader cannot be asked
 }
 
 func (c *lateCatalog) Refresh(context.Context) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.away == nil {
-		c.queues[c.later.Name] = c.later
+		c.Record(c.later)
 	}
 	return c.away
 }
@@ -91,8 +91,8 @@ func (c *lateCatalog) Refresh(context.Context) error {
 // yet.
 func TestLimitsAreCheckedAgainstAllPartitions(t *testing.T) {
 	catalog := &lateCatalog{
-		memoryCatalog: newMemoryCatalog(),
-		later:         backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}},
+		Catalog: backendtest.NewCatalog(),
+		later:   backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}},
 	}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	got := s.post("/v1/update-queue", `{"queue":"wide","settings":{"maxJobs":2}}`)

@@ -60,7 +60,7 @@ func TestRedriveInSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	s.node.now = func() time.Time { return now }
+	s.node.Now = func() time.Time { return now }
 	for range 9 {
 		if _, err := q.PutBatch(t.Context(), &belfryv1.PutBatchRequest{Jobs: jobs}); err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 	}
 	killAll(t, q, "wide")
 	last := s.server.handler.queues.Shard("wide", 2)
-	s.node.fail = func(shard uint32) error {
+	s.node.Fail = func(shard uint32) error {
 		if shard == last {
 			return nodeNoLeader()
 		}
@@ -120,14 +120,14 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 	}); reasonOf(t, err) != belfryv1.Reason_REASON_NO_LEADER {
 		t.Errorf("nothing was left in the others: %v", err)
 	}
-	s.node.fail = nil
+	s.node.Fail = nil
 	if res, err := q.Redrive(t.Context(), &belfryv1.RedriveRequest{
 		Queue: "wide", Ids: ids,
 	}); err != nil || res.GetMoved() != 3 {
 		t.Errorf("%v, %v", res, err)
 	}
 	killAll(t, q, "wide")
-	s.node.fail = func(shard uint32) error {
+	s.node.Fail = func(shard uint32) error {
 		if shard == last {
 			return nodeNoLeader()
 		}

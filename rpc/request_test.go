@@ -8,13 +8,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // rememberingCatalog remembers requests without end.
 type rememberingCatalog struct {
-	*memoryCatalog
+	*backendtest.Catalog
 	id, content string
 	answers     map[string]remembered
 }
@@ -46,13 +47,13 @@ func (c rememberingCatalog) once(change func() (backend.QueueConfig, error)) (ba
 func (c rememberingCatalog) CreateQueue(ctx context.Context, name string, partitions uint32,
 	settings fsm.Settings) (backend.QueueConfig, error) {
 	return c.once(func() (backend.QueueConfig, error) {
-		return c.memoryCatalog.CreateQueue(ctx, name, partitions, settings)
+		return c.Catalog.CreateQueue(ctx, name, partitions, settings)
 	})
 }
 
 func (c rememberingCatalog) UpdateQueue(ctx context.Context, name string,
 	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
-	return c.once(func() (backend.QueueConfig, error) { return c.memoryCatalog.UpdateQueue(ctx, name, change) })
+	return c.once(func() (backend.QueueConfig, error) { return c.Catalog.UpdateQueue(ctx, name, change) })
 }
 
 // otherContent is the error of an id that was used before.
@@ -66,7 +67,7 @@ func (e otherContent) OtherContent() string { return string(e) }
 // id is a mistake.
 func TestRequestsOfTheCatalogAreRepeatable(t *testing.T) {
 	s := serve(t, func(c *Config) {
-		c.Catalog = rememberingCatalog{memoryCatalog: newMemoryCatalog(), answers: map[string]remembered{}}
+		c.Catalog = rememberingCatalog{Catalog: backendtest.NewCatalog(), answers: map[string]remembered{}}
 	})
 	_, a := s.bothClients()
 	for round := range 2 {

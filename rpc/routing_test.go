@@ -13,13 +13,14 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // splitNode is a node whose shard 1 is led elsewhere. It has a replica of it all the same, and
 // knows the address.
-type splitNode struct{ *memoryNode }
+type splitNode struct{ *backendtest.Node }
 
 func (n splitNode) ClientAddr(shard uint32) string {
 	return map[uint32]string{1: "10.0.0.1:7400"}[shard]
@@ -29,20 +30,20 @@ func (n splitNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (node
 	if shard == 1 {
 		return node.Reply{}, fmt.Errorf("shard 1: %w", node.ErrNotLeader)
 	}
-	return n.memoryNode.Do(ctx, shard, req)
+	return n.Node.Do(ctx, shard, req)
 }
 
 func (n splitNode) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
 	if shard == 1 {
 		return fsm.Reading{}, node.Witness{}, nodeNoLeader()
 	}
-	return n.memoryNode.Query(ctx, shard, q)
+	return n.Node.Query(ctx, shard, q)
 }
 
 // serveSplit serves such a node, and returns the names of queues in shards 0 and 1.
 func serveSplit(t *testing.T) (s *served, here, there string) {
 	t.Helper()
-	n := newMemoryNode(3)
+	n := backendtest.NewNode(3)
 	s = serve(t, func(c *Config) { c.Node = splitNode{n} })
 	s.node = n
 	return s, s.queueIn(0, "here"), s.queueIn(1, "there")

@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/check"
@@ -51,13 +52,11 @@ func TestHealthPages(t *testing.T) {
 		t.Errorf("%q", got.body)
 	}
 	shard := func(number int, change func(g *node.GroupStatus)) {
-		s.node.mu.Lock()
-		defer s.node.mu.Unlock()
-		change(&s.node.status.Shards[number])
+		s.node.ChangeStatus(func(s *node.Status) { change(&s.Shards[number]) })
 	}
-	s.node.mu.Lock()
-	s.node.status.DiskFull, s.node.status.DiskShortage = true, "12 inodes of its disk are free, the mark is 1024"
-	s.node.mu.Unlock()
+	s.node.ChangeStatus(func(s *node.Status) {
+		s.DiskFull, s.DiskShortage = true, "12 inodes of its disk are free, the mark is 1024"
+	})
 	shard(0, func(g *node.GroupStatus) { g.Leader = "" })
 	shard(1, func(g *node.GroupStatus) { g.ClockAhead = true })
 	shard(2, func(g *node.GroupStatus) { g.Serving = false })
@@ -68,9 +67,7 @@ func TestHealthPages(t *testing.T) {
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 || got.body != want {
 		t.Errorf("%d %q", got.status, got.body)
 	}
-	s.node.mu.Lock()
-	s.node.status.MinVoters = 2
-	s.node.mu.Unlock()
+	s.node.ChangeStatus(func(s *node.Status) { s.MinVoters = 2 })
 	shard(0, func(g *node.GroupStatus) { g.Leader, g.Voters, g.MembersIndex = "n1.1", []string{"n1.1"}, 1 })
 	if got := s.send("GET", "/readyz?verbose", ""); got.status != 200 ||
 		!strings.Contains(got.body,
@@ -136,7 +133,7 @@ func TestReadyRefusesWhatItDoesNotUnderstand(t *testing.T) {
 
 // reachingNode is a node that runs no replica of shard 2 and knows what calls would meet.
 type reachingNode struct {
-	*memoryNode
+	*backendtest.Node
 	unreached map[string]string
 	serves    []uint32
 }
@@ -148,8 +145,8 @@ func (n *reachingNode) Serves(shard uint32) bool { return slices.Contains(n.serv
 // TestReadySaysWhatThisNodeCanDo: the node's own trouble counts, and that it reaches no leader at
 // all. A shard without a leader does not.
 func TestReadySaysWhatThisNodeCanDo(t *testing.T) {
-	n := &reachingNode{memoryNode: newMemoryNode(3)}
-	n.status.Shards = n.status.Shards[:2]
+	n := &reachingNode{Node: backendtest.NewNode(3)}
+	n.ChangeStatus(func(s *node.Status) { s.Shards = s.Shards[:2] })
 	s := serve(t, func(c *Config) { c.Node = n })
 	for _, tt := range []struct {
 		unreached map[string]string
@@ -181,7 +178,7 @@ func TestReadyOfACutOffNode(t *testing.T) {
 		none := map[string]string{
 			"shard-0": "no leader is known", "shard-1": "no leader is known", "shard-2": "no leader is known",
 		}
-		n := &reachingNode{memoryNode: newMemoryNode(3), unreached: none}
+		n := &reachingNode{Node: backendtest.NewNode(3), unreached: none}
 		h := &health{node: n, drain: &drain.Signal{}, begun: time.Now()}
 		expect := func(when string, failing ...string) {
 			t.Helper()
@@ -195,8 +192,11 @@ func TestReadyOfACutOffNode(t *testing.T) {
 				t.Errorf("%s: what fails is %v, want %v", when, got, failing)
 			}
 		}
-		leader := n.status.Shards[1].Leader
-		n.status.Shards[1].Leader = ""
+		leader := n.Status().Shards[1].Leader
+		setLeader := func(leader string) {
+			n.ChangeStatus(func(s *node.Status) { s.Shards[1].Leader = leader })
+		}
+		setLeader("")
 		expect("at the start", "leaders", "shard-1")
 		n.unreached = nil
 		expect("one replica has heard of no leader", "shard-1")
@@ -204,9 +204,9 @@ func TestReadyOfACutOffNode(t *testing.T) {
 		expect("nor after a while", "shard-1")
 		time.Sleep(time.Second)
 		expect("a minute after the start")
-		n.status.Shards[1].Leader = leader
+		setLeader(leader)
 		expect("it has now")
-		n.status.Shards[1].Leader = ""
+		setLeader("")
 		expect("heard of once is enough")
 		n.unreached = none
 		for range 3 {
@@ -274,7 +274,7 @@ func TestReflection(t *testing.T) {
 // the server goes on.
 func TestPanicsAreAnswered(t *testing.T) {
 	s := serve(t)
-	s.node.fail = func(uint32) error { panic("secret insides") }
+	s.node.Fail = func(uint32) error { panic("secret insides") }
 	for name, c := range s.clients() {
 		_, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"})
 		if f, ok := fault.FromConnect(err); !ok || f.Reason != belfryv1.Reason_REASON_INTERNAL ||
@@ -286,7 +286,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	if raw.status != 500 || !strings.Contains(raw.body, `"reason":"INTERNAL"`) || strings.Contains(raw.body, "secret") {
 		t.Errorf("%d %s", raw.status, raw.body)
 	}
-	s.node.fail = nil
+	s.node.Fail = nil
 	if got := s.post("/v1/put", `{"queue":"a"}`); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
@@ -299,7 +299,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 func TestBodiesAreNotLogged(t *testing.T) {
 	s := serve(t)
 	s.post("/v1/put", `{"queue":"a","text":"very-private"}`)
-	s.node.fail = func(uint32) error { return context.Canceled }
+	s.node.Fail = func(uint32) error { return context.Canceled }
 	s.post("/v1/put", `{"queue":"a","text":"very-private"}`)
 	if strings.Contains(s.log.String(), "very-private") {
 		t.Error(s.log.String())

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/rpc/auth"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/stream"
@@ -29,7 +30,7 @@ import (
 type talk struct {
 	t        testing.TB
 	server   *Server
-	node     *memoryNode
+	node     *backendtest.Node
 	registry *prometheus.Registry
 	log      *safeBuffer
 	ctx      context.Context // of the upgrade
@@ -44,13 +45,14 @@ func newTalk(t testing.TB) *talk { return newTalkWith(t, nil, "") }
 // newTalkWith is newTalk where calls need a token, and have one.
 func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
 	k := &talk{
-		t: t, node: newMemoryNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{},
+		t: t, node: backendtest.NewNode(3), registry: prometheus.NewRegistry(), log: &safeBuffer{},
 		ctx: context.WithoutCancel(t.Context()),
 	}
 	var err error
 	k.server, err = newTestServer(Config{
-		Node: k.node, Catalog: newMemoryCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)), Registry: k.registry,
-		Name: "n1", Authenticator: auth,
+		Node: k.node, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.NewTextHandler(k.log, nil)),
+		Registry: k.registry,
+		Name:     "n1", Authenticator: auth,
 	})
 	if token != "" {
 		known, f := k.server.handler.authorizer.Authenticate(

@@ -56,7 +56,7 @@ func TestBrokenRules(t *testing.T) {
 					}
 					<-k.ended
 				}
-				if n := k.node.parkedPolls(); n != 0 || time.Since(began) != 0 {
+				if n := k.node.ParkedPolls(); n != 0 || time.Since(began) != 0 {
 					t.Errorf("%d polls wait after %v", n, time.Since(began))
 				}
 				if held := k.server.handler.bodyBytesInFlight.Load(); held != 0 {
@@ -86,7 +86,7 @@ func TestPollsEnd(t *testing.T) {
 				k := newTalk(t)
 				k.call(1, stream.Reserve, pollOf("q", time.Minute))
 				synctest.Wait()
-				if k.node.parkedPolls() != 1 {
+				if k.node.ParkedPolls() != 1 {
 					t.Fatal("the poll does not wait")
 				}
 				if end != nil {
@@ -96,7 +96,7 @@ func TestPollsEnd(t *testing.T) {
 					time.Sleep(sessionSilence)
 				}
 				synctest.Wait()
-				if n := k.node.parkedPolls(); n != 0 {
+				if n := k.node.ParkedPolls(); n != 0 {
 					t.Errorf("%d polls wait", n)
 				}
 				if n := k.measured("Reserve", "canceled"); n != 1 {
@@ -259,8 +259,8 @@ func TestAReaderThatDoesNotRead(t *testing.T) {
 			}
 		}()
 		<-k.ended
-		if took := time.Since(began); took != k.server.handler.limits.ResponseWait || k.node.parkedPolls() != 0 {
-			t.Errorf("it ended after %v, %d polls wait", took, k.node.parkedPolls())
+		if took := time.Since(began); took != k.server.handler.limits.ResponseWait || k.node.ParkedPolls() != 0 {
+			t.Errorf("it ended after %v, %d polls wait", took, k.node.ParkedPolls())
 		}
 		time.Sleep(4 * time.Minute)
 	})
@@ -272,7 +272,7 @@ func TestLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		hold := make(chan struct{})
-		k.node.fail = func(uint32) error { <-hold; return nil }
+		k.node.Fail = func(uint32) error { <-hold; return nil }
 		k.call(1, stream.PutBatch, putIn("q"))
 		synctest.Wait()
 		stopped := make(chan error, 1)
@@ -331,7 +331,7 @@ func TestShutdownOfSessionsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newTalk(t)
 		hold := make(chan struct{})
-		k.node.fail = func(uint32) error { <-hold; return nil }
+		k.node.Fail = func(uint32) error { <-hold; return nil }
 		k.call(1, stream.PutBatch, putIn("q"))
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

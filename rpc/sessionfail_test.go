@@ -82,7 +82,7 @@ func TestFailuresAreThoseOfConnect(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				k := newTalk(t)
-				k.node.fail = c.fail
+				k.node.Fail = c.fail
 				for id := range uint32(2) { // the session goes on
 					k.write(rawFrame(stream.Header{
 						Kind: stream.Call, Method: c.method, ID: id, Size: uint32(len(c.payload)),

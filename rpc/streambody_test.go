@@ -141,7 +141,7 @@ func TestStreamsTogetherAreBounded(t *testing.T) {
 func TestMessagesCountUntilTheyAreCarriedOut(t *testing.T) {
 	s := serve(t)
 	stuck, goOn := make(chan struct{}), make(chan struct{})
-	s.node.fail = func(uint32) error {
+	s.node.Fail = func(uint32) error {
 		close(stuck)
 		<-goOn
 		return nodeNoLeader()

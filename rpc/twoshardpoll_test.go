@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/wire"
@@ -23,14 +24,14 @@ import (
 // stopped, and applies them a while later. If the caller has left by then, it does as a node does:
 // it releases what it granted, which takes as long again, unless the request has an id.
 type inFlightNode struct {
-	*memoryNode
+	*backendtest.Node
 	late time.Duration
 }
 
 func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request,
 	wait node.Wait) (node.Reply, error) {
 	if shard != 1 || wait.For == 0 {
-		return n.memoryNode.Reserve(ctx, shard, req, wait)
+		return n.Node.Reserve(ctx, shard, req, wait)
 	}
 	select {
 	case <-wait.Stop:
@@ -53,7 +54,7 @@ func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reque
 	})
 	select {
 	case reply := <-applied:
-		return n.withJobs(shard, reply), nil
+		return n.WithJobs(shard, reply), nil
 	case <-ctx.Done():
 		close(gone)
 		return node.Reply{}, fmt.Errorf("%w: %w", node.ErrUnknownOutcome, context.Cause(ctx))
@@ -104,14 +105,14 @@ func startParkedPoll(ctx context.Context, t *testing.T, late time.Duration,
 func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfryv1.ReserveRequest) *twoShardPoll {
 	t.Helper()
 	s, err := newTestServer(Config{
-		Node: &inFlightNode{memoryNode: newMemoryNode(2), late: late}, Catalog: newMemoryCatalog(),
+		Node: &inFlightNode{Node: backendtest.NewNode(2), late: late}, Catalog: backendtest.NewCatalog(),
 		Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &twoShardPoll{T: t, queues: s.handler.queues}
-	names := &served{node: newMemoryNode(2)}
+	names := &served{node: backendtest.NewNode(2)}
 	c.slow, c.fast = names.queueIn(1, "slow"), names.queueIn(0, "fast")
 	req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
 	c.attempt = c.repeat(ctx, req)
@@ -319,8 +320,8 @@ func (c *twoShardPoll) finish(a *attempt) {
 // expectForgotten fails the test if requests are kept.
 func (c *twoShardPoll) expectForgotten() {
 	c.Helper()
-	requests := c.queues.Node.(interface{ lockedRequests() int })
-	if kept := requests.lockedRequests(); kept > 0 {
+	requests := c.queues.Node.(interface{ LockedRequests() int })
+	if kept := requests.LockedRequests(); kept > 0 {
 		c.Errorf("%d requests are kept", kept)
 	}
 }

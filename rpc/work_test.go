@@ -220,9 +220,9 @@ func TestWorkClientThatLeaves(t *testing.T) {
 	}}); err != nil {
 		t.Fatal(err)
 	}
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	s.await("a parked poll", func() bool { return s.node.ParkedPolls() == 1 })
 	leave()
-	s.await("no parked poll", func() bool { return s.node.parkedPolls() == 0 })
+	s.await("no parked poll", func() bool { return s.node.ParkedPolls() == 0 })
 	if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "a"}); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestWorkOtherQueues(t *testing.T) {
 	s := serve(t)
 	c := belfryv1connect.NewQueueServiceClient(h2c(t), s.url)
 	w := s.work(c, 1, "a")
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	s.await("a parked poll", func() bool { return s.node.ParkedPolls() == 1 })
 	w.send(&belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"b"}}})
 	if _, err := c.Put(t.Context(), &belfryv1.PutRequest{Queue: "b"}); err != nil {
 		t.Fatal(err)
@@ -259,7 +259,7 @@ func TestWorkDrain(t *testing.T) {
 	}
 	w := s.work(c, 2, "a")
 	lease := w.receive().GetJobs()[0].GetLease()
-	s.await("a parked poll", func() bool { return s.node.parkedPolls() == 1 })
+	s.await("a parked poll", func() bool { return s.node.ParkedPolls() == 1 })
 	stopped := make(chan error, 1)
 	go func() { stopped <- s.server.Shutdown(context.WithoutCancel(t.Context())) }()
 	if !w.receive().GetDraining() {
@@ -280,7 +280,7 @@ func TestWorkDrain(t *testing.T) {
 // TestWorkEndsWhenNodeRefuses: an error that waiting does not mend ends the stream with its reason.
 func TestWorkEndsWhenNodeRefuses(t *testing.T) {
 	s := serve(t)
-	s.node.fail = func(uint32) error { return errors.New("broken") }
+	s.node.Fail = func(uint32) error { return errors.New("broken") }
 	c := belfryv1connect.NewQueueServiceClient(h2c(t), s.url)
 	w := s.work(c, 1, "a")
 	if _, err := w.stream.Receive(); reasonOf(t, err) != belfryv1.Reason_REASON_INTERNAL {

@@ -1,4 +1,4 @@
-package rpc
+package backendtest
 
 import (
 	"context"
@@ -17,24 +17,28 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// memoryCatalog is a catalog in memory. It keeps neither tokens nor requests.
-type memoryCatalog struct {
+// Catalog is a backend.Catalog in memory. It remembers no tokens and no requests.
+type Catalog struct {
+	// Deletion, if it is set, is called by DeleteQueue before it forgets a record. Its error ends the
+	// call.
+	Deletion func(name string) error
+
 	// opening is held for reading by Reconcile and for writing by DeleteQueue.
 	opening sync.RWMutex
-	// node is whose shards Reconcile updates.
+	// node has the shards that Reconcile updates.
 	node backend.Node
 
 	mu     sync.Mutex
 	queues map[string]backend.QueueConfig
-	// deletion, if set, is called by DeleteQueue before it forgets a record, with mu held.
-	deletion func(name string) error
 }
 
-func newMemoryCatalog() *memoryCatalog {
-	return &memoryCatalog{queues: map[string]backend.QueueConfig{}}
+// NewCatalog returns an empty catalog. Reconcile needs a node: see SetNode.
+func NewCatalog() *Catalog {
+	return &Catalog{queues: map[string]backend.QueueConfig{}}
 }
 
-func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions uint32,
+// CreateQueue implements backend.Catalog.
+func (c *Catalog) CreateQueue(_ context.Context, name string, partitions uint32,
 	settings fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,7 +49,8 @@ func (c *memoryCatalog) CreateQueue(_ context.Context, name string, partitions u
 	return c.queues[name], nil
 }
 
-func (c *memoryCatalog) UpdateQueue(_ context.Context, name string,
+// UpdateQueue implements backend.Catalog.
+func (c *Catalog) UpdateQueue(_ context.Context, name string,
 	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,13 +63,14 @@ func (c *memoryCatalog) UpdateQueue(_ context.Context, name string,
 	return config, nil
 }
 
-func (c *memoryCatalog) DeleteQueue(_ context.Context, name string) error {
+// DeleteQueue implements backend.Catalog.
+func (c *Catalog) DeleteQueue(_ context.Context, name string) error {
 	c.opening.Lock()
 	defer c.opening.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deletion != nil {
-		if err := c.deletion(name); err != nil {
+	if c.Deletion != nil {
+		if err := c.Deletion(name); err != nil {
 			return err
 		}
 	}
@@ -72,8 +78,8 @@ func (c *memoryCatalog) DeleteQueue(_ context.Context, name string) error {
 	return nil
 }
 
-// mark shows a queue as one that is being deleted.
-func (c *memoryCatalog) mark(name string) {
+// MarkDeleting shows a queue as one that is being deleted.
+func (c *Catalog) MarkDeleting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config := c.queues[name]
@@ -81,30 +87,32 @@ func (c *memoryCatalog) mark(name string) {
 	c.queues[name] = config
 }
 
-func (c *memoryCatalog) Queue(name string) (backend.QueueConfig, bool) {
+// Queue implements backend.Catalog.
+func (c *Catalog) Queue(name string) (backend.QueueConfig, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config, ok := c.queues[name]
 	return config, ok
 }
 
-func (c *memoryCatalog) setNode(n backend.Node) { c.node = n }
+// SetNode sets the node whose shards Reconcile updates.
+func (c *Catalog) SetNode(n backend.Node) { c.node = n }
 
-// of connects the catalog with a node.
-func (c *memoryCatalog) of(n backend.Node) *memoryCatalog {
-	c.setNode(n)
+// Of is SetNode that returns the catalog.
+func (c *Catalog) Of(n backend.Node) *Catalog {
+	c.SetNode(n)
 	return c
 }
 
-// Reconcile opens the partitions of a queue and sets its settings.
-func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backend.Reconciled, err error) {
+// Reconcile implements backend.Catalog. It opens the partitions of the queue and sets its settings.
+func (c *Catalog) Reconcile(ctx context.Context, name string) (done backend.Reconciled, err error) {
 	c.opening.RLock()
 	defer c.opening.RUnlock()
 	config, ok := c.Queue(name)
 	if !ok || config.Deleting() {
 		return backend.Reconciled{}, shardcall.BeingDeleted(name)
 	}
-	s := &queueService{Router: shardcall.Router{Node: c.node, Catalog: c}}
+	s := shardcall.Router{Node: c.node, Catalog: c}
 	partitions := max(1, config.Partitions)
 	for p := range partitions {
 		shard := s.Shard(name, p)
@@ -134,7 +142,8 @@ func (c *memoryCatalog) Reconcile(ctx context.Context, name string) (done backen
 	return done, err
 }
 
-func (c *memoryCatalog) Queues() (all []backend.QueueConfig) {
+// Queues implements backend.Catalog.
+func (c *Catalog) Queues() (all []backend.QueueConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(c.queues)) {
@@ -143,25 +152,37 @@ func (c *memoryCatalog) Queues() (all []backend.QueueConfig) {
 	return all
 }
 
-func (c *memoryCatalog) RestoreQueue(_ context.Context, config backend.QueueConfig) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queues[config.Name] = config
+// RestoreQueue implements backend.Catalog.
+func (c *Catalog) RestoreQueue(_ context.Context, config backend.QueueConfig) error {
+	c.Record(config)
 	return nil
 }
 
-func (c *memoryCatalog) ForRequest(string, string) backend.Catalog { return c }
+// Record records a queue, in place of an earlier record.
+func (c *Catalog) Record(config backend.QueueConfig) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queues[config.Name] = config
+}
 
-func (c *memoryCatalog) Altered() <-chan struct{} { return nil }
+// ForRequest implements backend.Catalog. A repeat counts as another request.
+func (c *Catalog) ForRequest(string, string) backend.Catalog { return c }
 
-func (c *memoryCatalog) Refresh(context.Context) error { return nil }
+// Altered implements backend.Catalog. It reports no changes.
+func (c *Catalog) Altered() <-chan struct{} { return nil }
 
-var errNoTokens = errors.New("a memoryCatalog keeps no tokens")
+// Refresh implements backend.Catalog.
+func (c *Catalog) Refresh(context.Context) error { return nil }
 
-func (c *memoryCatalog) AddToken(context.Context, tokens.Record) error { return errNoTokens }
+var errNoTokens = errors.New("backendtest: a Catalog keeps no tokens")
 
-func (c *memoryCatalog) EndToken(context.Context, string, time.Time) (bool, error) {
+// AddToken implements backend.Catalog. It fails.
+func (c *Catalog) AddToken(context.Context, tokens.Record) error { return errNoTokens }
+
+// EndToken implements backend.Catalog. It fails.
+func (c *Catalog) EndToken(context.Context, string, time.Time) (bool, error) {
 	return false, errNoTokens
 }
 
-func (c *memoryCatalog) Tokens() []*tokens.Record { return nil }
+// Tokens implements backend.Catalog. There are none.
+func (c *Catalog) Tokens() []*tokens.Record { return nil }
