@@ -16,7 +16,7 @@ var processRuleNames = []string{ruleProcess}
 var programs = []string{"cmd/belfry"}
 
 // commands are folders with a program, without the folders in them.
-var commands = []string{"cmd/compare", "jepsen"}
+var commands = []string{"cmd/compare", "jepsen", "rpc/openapi/generate"}
 
 // processNames are the names that act on the whole process, by package. An empty list stands for
 // all of a package.

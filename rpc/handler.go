@@ -30,6 +30,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/metrics"
+	"github.com/belfrydb/belfry/rpc/openapi"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -267,6 +268,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 	h.others[path] = reflectHandler
 	path, reflectHandler = grpcreflect.NewHandlerV1Alpha(reflector, options...)
 	h.others[path] = reflectHandler
+	h.routes[openapi.Path] = openapi.Handler()
 	h.routes["/livez"] = http.HandlerFunc(health.live)
 	h.routes["/readyz"] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f := health.ready(w, r); f != nil {

@@ -3,18 +3,15 @@ package rpc
 import (
 	"net/http"
 	"strings"
-	"unicode"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/naming"
 	"github.com/belfrydb/belfry/rpc/spelling"
 )
-
-// shortPrefix starts the paths for people: /v1/put stands for /belfry.v1.QueueService/Put.
-const shortPrefix = "/v1/"
 
 // method is one method of the contract as a path names it.
 type method struct {
@@ -34,7 +31,7 @@ func methodsOfContract() []method {
 				m := service.Methods().Get(k)
 				out = append(out, method{
 					procedure: "/" + string(service.FullName()) + "/" + string(m.Name()),
-					short:     shortPrefix + kebab(string(m.Name())),
+					short:     naming.Path(m.Name()),
 					reads:     readsOnly(m),
 					streams:   m.IsStreamingClient() || m.IsStreamingServer(),
 				})
@@ -57,25 +54,13 @@ func readsOnly(m protoreflect.MethodDescriptor) bool {
 	return field != nil && r.Get(field).Enum() == 1
 }
 
-// kebab writes a method's name as a path: "PutBatch" becomes "put-batch".
-func kebab(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('-')
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
 // noSuchPath answers a path that leads nowhere. For what looks like a call it lists the methods
 // there are, in the protocol of the call.
 func (h *handler) noSuchPath(w http.ResponseWriter, r *http.Request) {
 	f := fault.New(belfryv1.Reason_REASON_UNIMPLEMENTED)
 	f.Message = "there is nothing at " + fault.Quote([]byte(r.URL.Path)) + "; the methods are " + h.methodList
-	near := shortPrefix + spelling.Verb(strings.TrimPrefix(r.URL.Path, shortPrefix))
-	if near == shortPrefix {
+	near := naming.PathPrefix + spelling.Verb(strings.TrimPrefix(r.URL.Path, naming.PathPrefix))
+	if near == naming.PathPrefix {
 		near = spelling.Nearest(r.URL.Path, h.paths)
 	}
 	if near != "" {

@@ -19,6 +19,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/naming"
 	"github.com/belfrydb/belfry/rpc/spelling"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -285,22 +286,12 @@ func relaxEnum(enum protoreflect.EnumDescriptor, value json.RawMessage, path str
 	}
 	full := strings.ToUpper(name)
 	if enum.Values().ByName(protoreflect.Name(full)) == nil {
-		full = enumPrefix(enum) + full
+		full = naming.EnumPrefix(enum) + full
 	}
 	if enum.Values().ByName(protoreflect.Name(full)) == nil {
 		return nil, fault.Invalid(path, "want one of %s, not %s", enumNames(enum), fault.Quote(value))
 	}
 	return strconv.AppendQuote(nil, full), nil
-}
-
-// enumPrefix returns the prefix of the names of an enum's values: the part of the first name before
-// UNSPECIFIED. It is "" for enums without that convention.
-func enumPrefix(enum protoreflect.EnumDescriptor) string {
-	prefix, ok := strings.CutSuffix(string(enum.Values().Get(0).Name()), "UNSPECIFIED")
-	if !ok {
-		return ""
-	}
-	return prefix
 }
 
 // enumNames lists the values that a caller may choose. For a job's state, it lists those of a job
@@ -313,7 +304,7 @@ func enumNames(enum protoreflect.EnumDescriptor) string {
 				continue
 			}
 		}
-		names = append(names, strings.TrimPrefix(string(enum.Values().Get(i).Name()), enumPrefix(enum)))
+		names = append(names, strings.TrimPrefix(string(enum.Values().Get(i).Name()), naming.EnumPrefix(enum)))
 	}
 	return strings.Join(names, ", ")
 }

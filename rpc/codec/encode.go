@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/belfrydb/belfry/rpc/naming"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
@@ -165,7 +166,7 @@ func appendEnum(dst []byte, enum protoreflect.EnumDescriptor, n protoreflect.Enu
 	if value == nil {
 		return strconv.AppendInt(dst, int64(n), 10)
 	}
-	return appendString(dst, strings.TrimPrefix(string(value.Name()), enumPrefix(enum)))
+	return appendString(dst, strings.TrimPrefix(string(value.Name()), naming.EnumPrefix(enum)))
 }
 
 // QuotedEnum returns an enum value as JSON writes it.
