@@ -330,9 +330,9 @@ var importTable = []importRow{
 	},
 	{
 		dir: "client",
-		may: []string{"access/tokens", "client/internal/batching", "client/internal/placement",
-			"client/internal/requestid", "client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck",
-			"stream"},
+		may: []string{"access/tokens", "client/internal/batching", "client/internal/failure",
+			"client/internal/placement", "client/internal/requestid", "client/internal/tracing", "client/internal/wire",
+			"rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -344,6 +344,12 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/batching",
 		reason: "slots, gates and broadcasts need goroutines and a clock, and no call",
+	},
+	{
+		dir:      "client/internal/failure",
+		may:      []string{"rpc/belfry/...", "rpc/portcheck"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/genproto"},
+		reason:   "an error is judged without a connection",
 	},
 	{
 		dir:    "client/internal/placement",

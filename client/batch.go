@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/client/internal/failure"
 )
 
 // All methods but pause are called with mu held.
@@ -12,9 +12,9 @@ import (
 // refused records an error that concerns every entry, nil for an answer that makes no sense. It
 // returns how many entries wait for renew.
 func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
-	typed := asError(err)
+	typed := failure.Of(err)
 	if typed == nil {
-		typed = missingResult()
+		typed = failure.MissingResult()
 	}
 	typed.RequestID = b.id
 	expired := 0
@@ -44,22 +44,22 @@ func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
 
 // note records a failed attempt at an entry, and answers the entry unless another attempt makes
 // sense. It returns 1 if the entry waits for renew, else 0.
-func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *Error) int {
+func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *failure.Error) int {
 	if ctx.Err() != nil && err.Reason == "" {
-		ended := e.history.ended(ctx, sentBy(err))
+		ended := e.history.Ended(ctx, failure.SentBy(err))
 		ended.RequestID = b.id
 		b.answer(e, reply[R]{err: ended})
 		return 0
 	}
-	if err.Reason == reasonRequestExpired && e.history.attempts == 0 && !b.final {
+	if err.Reason == failure.RequestExpired && e.history.Attempts() == 0 && !b.final {
 		return 1
 	}
-	if !e.history.failed(err) {
-		b.answer(e, reply[R]{err: e.history.settled()})
+	if !e.history.Failed(err) {
+		b.answer(e, reply[R]{err: e.history.Settled()})
 		return 0
 	}
-	if b.history.last == nil {
-		b.history.failed(err)
+	if b.history.Last() == nil {
+		b.history.Failed(err)
 	}
 	return 0
 }
@@ -92,7 +92,7 @@ func (b *batch[Q, R]) close(e *entry[Q, R]) {
 func (b *batch[Q, R]) end(ctx context.Context) {
 	for _, e := range b.entries {
 		if e != nil {
-			err := e.history.ended(ctx, nothingOut)
+			err := e.history.Ended(ctx, failure.NothingSent)
 			err.RequestID = b.id
 			b.answer(e, reply[R]{err: err})
 		}
@@ -105,13 +105,10 @@ func (b *batch[Q, R]) end(ctx context.Context) {
 // repeated under the old id, the others cannot leave it and are answered.
 func (b *batch[Q, R]) renew(id string) {
 	b.renewed = true
-	if b.history.last != nil {
+	if b.history.Last() != nil {
 		for _, e := range b.entries {
-			if e != nil && e.history.attempts == 0 {
-				b.answer(e, reply[R]{err: &Error{
-					Reason: reasonRequestExpired, Code: connect.CodeFailedPrecondition, RequestID: b.id,
-					Message: "the clock of this machine is behind", Outcome: OutcomeNotApplied,
-				}})
+			if e != nil && e.history.Attempts() == 0 {
+				b.answer(e, reply[R]{err: failure.ClockBehind(b.id)})
 			}
 		}
 		return
@@ -131,8 +128,8 @@ func (b *batch[Q, R]) renew(id string) {
 func (b *batch[Q, R]) pause() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.history.last == nil {
+	if b.history.Last() == nil {
 		return 0 // the request id was renewed
 	}
-	return b.history.pause()
+	return b.history.Pause()
 }

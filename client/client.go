@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"connectrpc.com/connect"
 	"github.com/belfrydb/belfry/client/internal/batching"
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/client/internal/tracing"
@@ -140,9 +140,4 @@ func (c *Client) closed() error {
 	return closedError()
 }
 
-func closedError() *Error {
-	return &Error{
-		Code: connect.CodeCanceled, Message: "the client is closed",
-		Outcome: OutcomeNotApplied, cause: net.ErrClosed,
-	}
-}
+func closedError() error { return public(failure.Closed()) }

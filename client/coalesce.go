@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/belfrydb/belfry/client/internal/batching"
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
 )
 
@@ -36,7 +37,7 @@ type sendFunc[Q, R any] func(ctx context.Context, ep *endpoint, requestID string
 // A reply is the result of one entry of a batch.
 type reply[R any] struct {
 	res R
-	err *Error
+	err *failure.Error
 }
 
 // An entry is one caller's call.
@@ -48,10 +49,10 @@ type entry[Q, R any] struct {
 
 	answered atomic.Bool // reply is set, and the entry the caller's again
 
-	left    bool         // the caller is gone; guarded by coalescer.mu until the entry is in a batch
-	batch   *batch[Q, R] // nil while the entry is pending; guarded by coalescer.mu
-	place   int          // in the batch
-	history retrier      // guarded by batch.mu
+	left    bool            // the caller is gone; guarded by coalescer.mu until the entry is in a batch
+	batch   *batch[Q, R]    // nil while the entry is pending; guarded by coalescer.mu
+	place   int             // in the batch
+	history failure.History // guarded by batch.mu
 }
 
 // A batch is a set of calls that share a request id. Every repeat is exactly the same, as the
@@ -68,7 +69,7 @@ type batch[Q, R any] struct {
 	open    int                 // entries that are not nil
 	out     bool                // an attempt is in flight
 	toWake  batching.Broadcasts // of the callers answered since unlock
-	history retrier
+	history failure.History
 }
 
 func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R],
@@ -91,7 +92,7 @@ func newCoalescer[Q, R any](c *Client, newID func() string, send sendFunc[Q, R],
 func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	var none R
 	if ctx.Err() != nil {
-		return none, (&retrier{}).ended(ctx, nothingOut)
+		return none, public((&failure.History{}).Ended(ctx, failure.NothingSent))
 	}
 	e := q.pool.Get().(*entry[Q, R])
 	e.req, e.bytes = req, bytes
@@ -105,7 +106,7 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 			wake = q.waitAgain(e)
 		case <-ctx.Done():
 			if err := q.withdraw(ctx, e); err != nil {
-				return none, err
+				return none, public(err)
 			}
 			wake = nil
 		}
@@ -114,7 +115,7 @@ func (q *coalescer[Q, R]) do(ctx context.Context, req Q, bytes int) (R, error) {
 	*e = entry[Q, R]{}
 	q.pool.Put(e)
 	if reply.err != nil {
-		return none, reply.err
+		return none, public(reply.err)
 	}
 	return reply.res, nil
 }
@@ -157,13 +158,13 @@ func (q *coalescer[Q, R]) add(e *entry[Q, R]) *batching.Broadcast {
 
 // withdraw removes a caller whose context ended and returns its error, nil if its answer came
 // first.
-func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
+func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *failure.Error {
 	q.mu.Lock()
 	b := e.batch
 	if b == nil {
 		e.left = true
 		q.mu.Unlock()
-		return e.history.ended(ctx, nothingOut)
+		return e.history.Ended(ctx, failure.NothingSent)
 	}
 	q.mu.Unlock()
 	b.mu.Lock()
@@ -175,11 +176,11 @@ func (q *coalescer[Q, R]) withdraw(ctx context.Context, e *entry[Q, R]) *Error {
 	if b.open == 0 {
 		b.cancel()
 	}
-	sent := nothingOut
+	sent := failure.NothingSent
 	if b.out {
-		sent = requestOut
+		sent = failure.MaybeSent
 	}
-	err := e.history.ended(ctx, sent)
+	err := e.history.Ended(ctx, sent)
 	err.RequestID = b.id
 	return err
 }
@@ -203,7 +204,7 @@ func (q *coalescer[Q, R]) delay() {
 	waits := len(q.pending) > 0 && len(q.pending) < q.client.limits.MaxJobs
 	q.mu.Unlock()
 	if waits {
-		_ = sleep(q.client.lifetime(), q.client.limits.MaxDelay) // the end of the client shows in the exchange
+		_ = failure.Sleep(q.client.lifetime(), q.client.limits.MaxDelay) // the end of the client shows in the exchange
 	}
 }
 
@@ -242,7 +243,7 @@ func (q *coalescer[Q, R]) take() (send func(), calls int) {
 func (q *coalescer[Q, R]) retry(ctx context.Context, b *batch[Q, R]) {
 	defer b.cancel()
 	for {
-		_ = sleep(ctx, b.pause()) // the end of the context shows in the exchange
+		_ = failure.Sleep(ctx, b.pause()) // the end of the context shows in the exchange
 		if q.tryOnce(ctx, b) {
 			return
 		}
@@ -307,7 +308,7 @@ func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got
 	b.mu.Lock()
 	defer b.unlock()
 	b.out = false
-	b.history.last = nil
+	b.history.ForgetLast()
 	b.final = b.renewed && !q.client.clock.SetForwardSince(b.id)
 	var expired int
 	if got.replies != nil {
@@ -315,7 +316,7 @@ func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got
 	} else {
 		expired = b.refused(ctx, got.err)
 	}
-	if e := b.history.last; e != nil {
+	if e := b.history.Last(); e != nil {
 		q.client.endpoints.leave(e, got.direct, got.n)
 	}
 	if expired > 0 {
@@ -329,7 +330,7 @@ func (q *coalescer[Q, R]) finishAttempt(ctx context.Context, b *batch[Q, R], got
 func (q *coalescer[Q, R]) doAll(ctx context.Context, reqs []Q, each func(i int, r reply[R])) {
 	if q.client.closed() != nil {
 		for i := range reqs {
-			each(i, reply[R]{err: closedError()})
+			each(i, reply[R]{err: failure.Closed()})
 		}
 		return
 	}

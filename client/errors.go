@@ -3,15 +3,11 @@ package client
 import (
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 
-	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/portcheck"
+	"github.com/belfrydb/belfry/client/internal/failure"
 )
 
 // A Reason is the stable cause of an [Error], one of the API's closed list: "JOB_EXISTS",
@@ -48,25 +44,6 @@ const (
 	ErrUnknownOutcome Reason = "UNKNOWN_OUTCOME"
 )
 
-// Reasons that only this package checks.
-const (
-	reasonInvalid        Reason = "INVALID"
-	reasonTooLarge       Reason = "TOO_LARGE"
-	reasonQueueExists    Reason = "QUEUE_EXISTS"
-	reasonQueueNotFound  Reason = "QUEUE_NOT_FOUND"
-	reasonQueueChanged   Reason = "QUEUE_CHANGED"
-	reasonOverloaded     Reason = "OVERLOADED"
-	reasonRequestExpired Reason = "REQUEST_EXPIRED"
-	reasonNotLeader      Reason = "NOT_LEADER"
-	reasonNoLeader       Reason = "NO_LEADER"
-	reasonShuttingDown   Reason = "SHUTTING_DOWN"
-	reasonClockAhead     Reason = "CLOCK_AHEAD"
-
-	reasonUnauthenticated Reason = "UNAUTHENTICATED"
-	reasonForbidden       Reason = "FORBIDDEN"
-	reasonUnimplemented   Reason = "UNIMPLEMENTED"
-)
-
 // Error returns the reason as the API spells it.
 func (r Reason) Error() string { return string(r) }
 
@@ -96,23 +73,13 @@ type Error struct {
 
 // Error returns the reason and the message, and says so if the outcome is unknown.
 func (e *Error) Error() string {
-	var b strings.Builder
-	if e.Reason != "" {
-		b.WriteString(string(e.Reason))
-	} else {
-		b.WriteString(e.Code.String())
-	}
-	if e.Message != "" {
-		b.WriteString(": ")
-		b.WriteString(e.Message)
-	}
-	if e.Outcome == OutcomeUnknown && e.Reason != ErrUnknownOutcome {
-		b.WriteString(" (outcome unknown)")
+	as := failure.Error{
+		Reason: failure.Reason(e.Reason), Code: e.Code, Message: e.Message, Outcome: failure.Outcome(e.Outcome),
 	}
 	if e.cause != nil {
-		fmt.Fprintf(&b, ": %v", e.cause)
+		as.Causes = []error{e.cause}
 	}
-	return b.String()
+	return as.Error()
 }
 
 // Is matches the reason of the error, and [ErrUnknownOutcome] if the outcome is unknown.
@@ -128,114 +95,51 @@ func (e *Error) Is(target error) bool {
 // same call.
 func (e *Error) Unwrap() error { return e.cause }
 
-// asError returns the typed form of the error of one attempt at a call. Nil stays nil.
-func asError(err error) *Error {
-	if err == nil {
-		return nil
-	}
-	var typed *Error
-	if errors.As(err, &typed) {
-		return typed
-	}
-	var wire *connect.Error
-	if !errors.As(err, &wire) || !connect.IsWireError(err) {
-		return transportError(err)
-	}
-	e := &Error{Code: wire.Code(), Message: wire.Message(), Outcome: OutcomeUnknown} // unless the server says more
-	for _, detail := range wire.Details() {
-		value, err := detail.Value()
-		if err != nil {
-			continue // a detail of a later version; reason and outcome are in the ones known
-		}
-		switch value := value.(type) {
-		case *errdetails.ErrorInfo:
-			e.addInfo(value)
-		case *errdetails.RetryInfo:
-			e.RetryAfter = value.GetRetryDelay().AsDuration()
-		}
-	}
-	if e.Outcome == "" {
-		e.Outcome = outcomeByCode(e.Code)
-	}
-	return e
-}
+// An Outcome says what became of the change that a failed call asked for. It is a text, for
+// messages and logs.
+type Outcome string
 
-// transportError is the error of an attempt that no Belfry server answered: the connection broke,
-// or another server answered. Only two cases prove that the call was not applied: the connection
-// was never made, or the answer refuses the request.
-func transportError(err error) *Error {
-	e := &Error{Code: connect.CodeOf(err), Outcome: OutcomeUnknown, cause: err}
-	foreign, ok := errors.AsType[*portcheck.ForeignResponse](err)
-	if ok {
-		e.Code, e.cause = foreign.Code(), foreign
-	}
-	if wrong, ok := errors.AsType[*portcheck.WrongPort](err); ok {
-		e.cause = wrong
-	}
-	e.Message = portcheck.Advice(err)
-	if ok && foreign.NotExecuted() || unsent(err) {
-		e.Outcome = OutcomeNotApplied
-	}
-	return e
-}
+// What may have become of a change.
+const (
+	// OutcomeApplied says that the change was made.
+	OutcomeApplied Outcome = "APPLIED"
+	// OutcomeNotApplied says that the call made no change and will not make one. If an earlier
+	// attempt with the same request id ended with OutcomeUnknown, that outcome stays unknown after
+	// a refusal that comes from the moment, such as NO_LEADER: repeat the call until it is
+	// answered.
+	OutcomeNotApplied Outcome = "NOT_APPLIED"
+	// OutcomeUnknown says that the change may have been made, or may be made later. Repeat the call
+	// with the same request id to find out. [ErrUnknownOutcome] matches such an error.
+	OutcomeUnknown Outcome = "UNKNOWN"
+)
 
-func (e *Error) addInfo(info *errdetails.ErrorInfo) {
-	if info.GetDomain() != portcheck.ErrorDomain {
-		return
-	}
-	e.Reason = Reason(info.GetReason())
-	meta := info.GetMetadata()
-	e.Outcome = outcomeNamed(meta["outcome"])
-	e.Leader = meta["leader"]
-	if shard, err := strconv.ParseUint(meta["shard"], 10, 32); err == nil {
-		e.Shard = new(uint32(shard))
-	}
-}
-
-// outcomeByCode returns the outcome of an error of Belfry in which this version finds none. A
-// refusal names a cause that is found before any change. The other codes can come after one.
-func outcomeByCode(code connect.Code) Outcome {
-	switch code {
-	case connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeAlreadyExists, connect.CodePermissionDenied,
-		connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeUnimplemented, connect.CodeUnauthenticated,
-		connect.CodeResourceExhausted:
-		return OutcomeNotApplied
-	default:
-		return OutcomeUnknown
-	}
-}
-
-// entryError returns the typed form of the error of one entry of a batch.
-func entryError(entry *belfryv1.EntryError) *Error {
-	e := &Error{
-		Reason:     Reason(strings.TrimPrefix(entry.GetReason().String(), "REASON_")),
-		Message:    entry.GetMessage(),
-		Outcome:    outcomeOf(entry.GetOutcome()),
-		Shard:      entry.Shard,
-		Leader:     entry.GetLeader(),
-		RetryAfter: entry.GetRetryAfter().AsDuration(),
-	}
-	if e.Code.UnmarshalText([]byte(entry.GetCode())) != nil {
-		e.Code = connect.CodeUnknown
-	}
-	if e.Outcome == "" {
-		e.Outcome = outcomeByCode(e.Code)
-	}
-	return e
-}
-
-// missingResult is the error of an entry of a batch whose result has no known form.
-func missingResult() *Error {
+// public returns the public form of the error of a call.
+func public(e *failure.Error) *Error {
 	return &Error{
-		Code: connect.CodeInternal, Outcome: OutcomeUnknown,
-		Message: "the answer has no result for this entry",
+		Reason: Reason(e.Reason), Code: e.Code, Message: e.Message, Outcome: Outcome(e.Outcome), Shard: e.Shard,
+		Leader: e.Leader, RetryAfter: e.RetryAfter, RequestID: e.RequestID, cause: publicCause(e.Causes),
 	}
+}
+
+// publicCause joins causes. Those that are errors of attempts get their public form.
+func publicCause(causes []error) error {
+	all := make([]error, len(causes))
+	for i, cause := range causes {
+		all[i] = cause
+		if earlier, ok := cause.(*failure.Error); ok { //nolint:errorlint // what wraps one is another error
+			all[i] = public(earlier)
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return errors.Join(all...)
 }
 
 // invalidError is the error of a call that the client refuses to send.
 func invalidError(format string, args ...any) *Error {
 	return &Error{
-		Reason: reasonInvalid, Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),
+		Reason: Reason(failure.Invalid), Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),
 		Outcome: OutcomeNotApplied,
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -223,7 +224,7 @@ func (f *Fake) PutBatch(ctx context.Context, req *belfryv1.PutBatchRequest) (*be
 }
 
 func entryOf(err error) *belfryv1.EntryError {
-	e := asError(asWire(err))
+	e := failure.Of(asWire(err))
 	return &belfryv1.EntryError{
 		Code: e.Code.String(), Reason: belfryv1.Reason(belfryv1.Reason_value["REASON_"+string(e.Reason)]), Message: e.Message,
 		Outcome: belfryv1.Outcome(belfryv1.Outcome_value["OUTCOME_"+string(e.Outcome)]), Shard: e.Shard,

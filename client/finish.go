@@ -64,7 +64,7 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
 		c.acks.doAll(ctx, chunk, func(i int, r reply[struct{}]) {
 			if r.err != nil {
-				errs[from+i] = r.err
+				errs[from+i] = public(r.err)
 			}
 		})
 	}

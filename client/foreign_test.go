@@ -15,9 +15,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/belfrydb/belfry/rpc/portcheck"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
 // answering answers all calls with a page, as a proxy or some other server does, and counts them.
@@ -93,7 +95,7 @@ func TestForeignResponses(t *testing.T) {
 				if errors.Is(err, ErrUnknownOutcome) != try.unknown {
 					t.Errorf("unknown is %v: %v", !try.unknown, err)
 				}
-				if e := transportError(typed); e.Code != try.code {
+				if e := failure.Of(typed); e.Code != try.code {
 					t.Errorf("code %v, want %v", e.Code, try.code)
 				}
 				if advice := strings.Contains(err.Error(), "not that of a Belfry server"); advice == try.temporary {
@@ -181,7 +183,8 @@ func TestErrorsInJSON(t *testing.T) {
 					_, _ = io.WriteString(w, body)
 				}))
 				_, err := c.Put(t.Context(), "q", nil)
-				if err == nil || errors.Is(err, ErrUnknownOutcome) != unknown || errors.Is(err, reasonForbidden) == unknown {
+				if err == nil || errors.Is(err, ErrUnknownOutcome) != unknown ||
+					errors.Is(err, Reason(failure.Forbidden)) == unknown {
 					t.Errorf("unknown is %v: %v", !unknown, err)
 				}
 			})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/internal/batching"
+	"github.com/belfrydb/belfry/client/internal/failure"
 )
 
 // A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for
@@ -30,7 +31,7 @@ type poller struct {
 	asked    int                 // how many jobs the polls in flight ask for
 	slots    *batching.Slots     // guarded by mu
 	running  map[*poll]struct{}
-	trouble  *Error // what the last attempt failed with; nil if it succeeded
+	trouble  *failure.Error // what the last attempt failed with; nil if it succeeded
 	timer    *time.Timer
 }
 
@@ -60,7 +61,7 @@ type caller struct {
 // polled is the answer to a caller: a job, an error, or neither if the wait ended.
 type polled struct {
 	job *Job
-	err *Error
+	err *failure.Error
 }
 
 // pollers holds a client's pollers that have callers or polls.
@@ -89,7 +90,7 @@ const (
 // wait ended.
 func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error) {
 	if ctx.Err() != nil {
-		return nil, (&retrier{}).ended(ctx, nothingOut)
+		return nil, public((&failure.History{}).Ended(ctx, failure.NothingSent))
 	}
 	w, ok := c.polls.pool.Get().(*caller)
 	if !ok {
@@ -118,7 +119,7 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 	*w = caller{}
 	c.polls.pool.Put(w)
 	if got.err != nil {
-		return nil, got.err
+		return nil, public(got.err)
 	}
 	return got.job, nil
 }
@@ -213,13 +214,12 @@ func (p *poller) withdraw(ctx context.Context, w *caller) (bool, error) {
 	}
 	p.callers = slices.Delete(p.callers, i, i+1)
 	p.idleSoon()
-	var history retrier
-	if p.trouble != nil {
-		history.failed(p.trouble)
-	}
 	// A job that arrives for this caller goes to another one, or is released.
-	history.unknown = false
-	return true, history.ended(ctx, nothingOut)
+	history := failure.History{NoChange: true}
+	if p.trouble != nil {
+		history.Failed(p.trouble)
+	}
+	return true, public(history.Ended(ctx, failure.NothingSent))
 }
 
 // idleSoon cancels the polls if no caller comes within idleAfter. Called with mu held.
@@ -282,7 +282,7 @@ func (p *poller) retire() {
 }
 
 // deliver gives the jobs or the error of a poll to the callers.
-func (p *poller) deliver(poll *poll, jobs []*Job, err *Error) {
+func (p *poller) deliver(poll *poll, jobs []*Job, err *failure.Error) {
 	p.mu.Lock()
 	defer p.unlock()
 	delete(p.running, poll)
@@ -317,7 +317,7 @@ func (p *poller) drop(n int) {
 }
 
 // noteTrouble keeps the error of an attempt for callers that leave during the poll.
-func (p *poller) noteTrouble(err *Error) {
+func (p *poller) noteTrouble(err *failure.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trouble = err

@@ -249,7 +249,7 @@ func (p *putChunk) send(ctx context.Context) {
 	p.client.puts.doAll(ctx, p.puts, func(i int, r reply[PutResult]) {
 		p.results[p.places[i]] = r.res
 		if r.err != nil {
-			p.results[p.places[i]] = PutResult{Err: r.err}
+			p.results[p.places[i]] = PutResult{Err: public(r.err)}
 		}
 	})
 	p.clear()

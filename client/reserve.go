@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
@@ -59,7 +60,7 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 	jobs, err := c.reserveMany(ctx, o, nil)
 	if err != nil {
 		c.collectLater(o, err) //nolint:contextcheck // the call's context has ended, and what was granted must go back
-		return nil, err
+		return nil, public(err)
 	}
 	return jobs, nil
 }
@@ -84,8 +85,8 @@ func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 }
 
 // collectLater runs collect in the background, unless the client is closed.
-func (c *Client) collectLater(o ReserveOptions, err *Error) {
-	if err.Outcome == OutcomeUnknown {
+func (c *Client) collectLater(o ReserveOptions, err *failure.Error) {
+	if err.Outcome == failure.Unknown {
 		c.start(func() {
 			ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
 			defer cancel()
@@ -98,8 +99,8 @@ func (c *Client) collectLater(o ReserveOptions, err *Error) {
 // caller waits for them any more. A repeat under its request id returns the grants that are live.
 // If there are none, it may return other jobs, and collect releases those too. Where that fails,
 // the leases expire in the end.
-func (c *Client) collect(ctx context.Context, o ReserveOptions, err *Error) {
-	if err.Outcome != OutcomeUnknown {
+func (c *Client) collect(ctx context.Context, o ReserveOptions, err *failure.Error) {
+	if err.Outcome != failure.Unknown {
 		return
 	}
 	o.Wait = 0
@@ -132,7 +133,8 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 
 // reserveMany makes one Reserve call of its own. If failed is not nil, it is called after each
 // attempt that another one will follow.
-func (c *Client) reserveMany(ctx context.Context, o ReserveOptions, failed func(*Error)) ([]*Job, *Error) {
+func (c *Client) reserveMany(ctx context.Context, o ReserveOptions,
+	failed func(*failure.Error)) ([]*Job, *failure.Error) {
 	req := o.request(c.clock.NewID())
 	started := time.Now()
 	res, failures, err := callCounted(ctx, c, callKind{id: &req.RequestId, wait: o.Wait, failed: failed, place: o.place()},

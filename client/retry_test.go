@@ -12,6 +12,8 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/belfrydb/belfry/client/internal/failure"
 )
 
 // ids gives the request ids of the calls of one method, in order of arrival.
@@ -269,20 +271,6 @@ func TestRetryWaitsAsLongAsTheServerSays(t *testing.T) {
 	})
 }
 
-func TestPauseGrowsAndIsBounded(t *testing.T) {
-	r := retrier{last: &Error{}}
-	for attempt, bound := range []time.Duration{50, 100, 200, 400, 800, 1600, 2000, 2000} {
-		r.attempts = attempt + 1
-		var longest time.Duration
-		for range 1000 {
-			longest = max(longest, r.pause())
-		}
-		if bound *= time.Millisecond; longest > bound || longest < bound*8/10 {
-			t.Errorf("after attempt %d the longest pause of many is %v, want nearly %v", attempt+1, longest, bound)
-		}
-	}
-}
-
 func TestEndpointsAreTriedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, draining, up := NewFake(), NewFake(), NewFake()
@@ -343,8 +331,44 @@ func TestErrorText(t *testing.T) {
 	if got, want := e.Error(), "QUEUE_FULL: queue q holds 10 jobs (outcome unknown)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	e = transportError(errors.New("reset"))
+	e = public(failure.Of(errors.New("reset")))
 	if got, want := e.Error(), "unknown (outcome unknown): reset"; got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestPublicFormHasTheCausesOfAttempts: a caller finds the reasons of earlier attempts, and no type
+// of an internal package.
+func TestPublicFormHasTheCausesOfAttempts(t *testing.T) {
+	attempt := &failure.Error{Reason: failure.NoLeader, Outcome: failure.NotApplied, Leader: "n2:7400"}
+	e := public(&failure.Error{Outcome: failure.Unknown, Causes: []error{context.Canceled, attempt}})
+	if !errors.Is(e, Reason("NO_LEADER")) || !errors.Is(e, context.Canceled) || !errors.Is(e, ErrUnknownOutcome) {
+		t.Errorf("%v lacks a cause", e)
+	}
+	if _, ok := errors.AsType[*failure.Error](e); ok {
+		t.Errorf("%v shows an internal error", e)
+	}
+	if cause, ok := errors.AsType[*Error](e.Unwrap()); !ok || cause.Leader != "n2:7400" {
+		t.Errorf("the cause is %v", cause)
+	}
+}
+
+// TestNamesAgree: the reasons and outcomes that callers see are those that the judgement knows.
+func TestNamesAgree(t *testing.T) {
+	for public, judged := range map[Reason]failure.Reason{
+		ErrStaleLease: failure.StaleLease, ErrJobExists: failure.JobExists, ErrJobNotFound: failure.JobNotFound,
+		ErrJobReserved: failure.JobReserved, ErrTooFewVoters: failure.TooFewVoters,
+		ErrUnknownOutcome: failure.UnknownOutcome,
+	} {
+		if string(public) != string(judged) {
+			t.Errorf("%s is judged as %s", public, judged)
+		}
+	}
+	for public, judged := range map[Outcome]failure.Outcome{
+		OutcomeApplied: failure.Applied, OutcomeNotApplied: failure.NotApplied, OutcomeUnknown: failure.Unknown,
+	} {
+		if string(public) != string(judged) {
+			t.Errorf("%s is judged as %s", public, judged)
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/portcheck"
@@ -179,7 +180,7 @@ func (c *Client) explore(ctx context.Context) {
 	if err != nil {
 		c.endpoints.routes.failed(err)
 		if !hasNoMap(err) {
-			c.endpoints.leave(asError(err), nil, n)
+			c.endpoints.leave(failure.Of(err), nil, n)
 		}
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -39,16 +40,6 @@ func sessionConfig(clock *requestid.Clock) *stream.CallerConfig {
 	}
 }
 
-// An unsentError says that no part of a call was sent, or that the server did not read what was
-// sent.
-type unsentError struct{ cause error }
-
-func (e *unsentError) Error() string { return e.cause.Error() }
-func (e *unsentError) Unwrap() error { return e.cause }
-
-// notSent makes an unsentError.
-func notSent(cause error) error { return &unsentError{lost(cause)} }
-
 // lost wraps the error that ended a call in an error with the Connect code for it.
 func lost(cause error) error {
 	code := connect.CodeUnavailable
@@ -72,7 +63,7 @@ func callInSession(
 	}
 	reply, err := s.Call(ctx, call)
 	if unsent, ok := errors.AsType[*stream.UnsentError](err); ok {
-		return notSent(unsent.Cause)
+		return failure.NotSent(lost(unsent.Cause))
 	}
 	if err != nil {
 		return lost(err)

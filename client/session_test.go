@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -237,10 +238,10 @@ func TestAServerThatLeaves(t *testing.T) {
 func TestWhatBecameOfCalls(t *testing.T) {
 	for name, tt := range map[string]struct {
 		end  func(s *serverSession)
-		want Outcome
+		want failure.Outcome
 	}{
-		"broken": {func(s *serverSession) { _ = s.conn.Close() }, OutcomeUnknown},
-		"bye":    {func(s *serverSession) { _ = s.send(stream.Header{Kind: stream.Bye}, nil) }, OutcomeNotApplied},
+		"broken": {func(s *serverSession) { _ = s.conn.Close() }, failure.Unknown},
+		"bye":    {func(s *serverSession) { _ = s.send(stream.Header{Kind: stream.Bye}, nil) }, failure.NotApplied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -261,7 +262,8 @@ func TestWhatBecameOfCalls(t *testing.T) {
 				synctest.Wait()
 				server.failAfter(nil)
 				tt.end(server.sessions()[0])
-				if e := asError(<-lost); e.Outcome != tt.want || e.Code != connect.CodeUnavailable || !retryable(e) || !leaves(e) {
+				if e := failure.Of(<-lost); e.Outcome != tt.want || e.Code != connect.CodeUnavailable || !failure.Retryable(e) ||
+					!failure.Leaves(e) {
 					t.Errorf("%+v", e)
 				}
 				if err := <-puts; err != nil {
@@ -292,7 +294,7 @@ func TestAMuteServer(t *testing.T) {
 		if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+backoffMin ||
+		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+failure.BackoffMin ||
 			pings.Load() != 1 || len(other.jobs) != 1 {
 			t.Errorf("after %v and %d pings, %d jobs", took, pings.Load(), len(other.jobs))
 		}

@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -111,7 +112,7 @@ func TestCallersShareAFailure(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if _, err := c.endpoints.all[0].sessions.get(t.Context()); asError(err).Outcome != OutcomeNotApplied {
+				if _, err := c.endpoints.all[0].sessions.get(t.Context()); failure.Of(err).Outcome != failure.NotApplied {
 					t.Errorf("%v", err)
 				}
 			})
@@ -145,7 +146,7 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 		n.serve(t, "n1:7400", &sessionServer{Fake: NewFake()})
 		time.Sleep(time.Second)
 		leave()
-		if err := <-gone; asError(err).Outcome != OutcomeNotApplied || !errors.Is(err, context.Canceled) {
+		if err := <-gone; failure.Of(err).Outcome != failure.NotApplied || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
 		if err := <-came; err != nil {
@@ -195,7 +196,7 @@ func TestCloseEndsSessions(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := <-results; !errors.Is(err, net.ErrClosed) || asError(err).Outcome != OutcomeUnknown {
+			if err := <-results; !errors.Is(err, net.ErrClosed) || failure.Of(err).Outcome != failure.Unknown {
 				t.Errorf("%v", err)
 			}
 		}

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -177,14 +176,4 @@ func authorize(header http.Header, token string) {
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-}
-
-// unsent reports whether an attempt ended before any part of it was sent: the connection failed, or
-// its TLS handshake did, or the port is not for clients.
-func unsent(err error) bool {
-	if _, ok := errors.AsType[*unsentError](err); ok {
-		return true
-	}
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && (op.Op == "dial" || op.Op == "proxyconnect") || portcheck.Unfit(err)
 }

@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 	"github.com/belfrydb/belfry/stream"
@@ -71,7 +72,7 @@ func (p *sessions) get(ctx context.Context) (*stream.Caller, error) {
 	}
 	s, err := p.dialer.Get(ctx)
 	if err != nil {
-		return nil, notSent(err)
+		return nil, failure.NotSent(lost(err))
 	}
 	return s, nil
 }
@@ -103,7 +104,7 @@ func (p *sessions) dial(ctx context.Context, token string) (*stream.Caller, erro
 		}
 		err = &askError{host: p.target.Host, cause: err}
 	}
-	if unsent(err) {
+	if failure.Unsent(err) {
 		return nil, err
 	}
 	return nil, &stream.RefusedError{Cause: err}

@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -104,7 +105,7 @@ func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte, le
 		}
 	}
 	if !known {
-		r.err = missingResult()
+		r.err = failure.MissingResult()
 	}
 	return nil
 }
@@ -148,10 +149,10 @@ func (a *ackBatchAnswer) decodeWire(data []byte) (err error) {
 }
 
 // wireEntryError decodes an EntryError. Errors are rare, so the generated code does it.
-func wireEntryError(data []byte) (*Error, error) {
+func wireEntryError(data []byte) (*failure.Error, error) {
 	var m belfryv1.EntryError
 	if err := proto.Unmarshal(data, &m); err != nil {
 		return nil, fmt.Errorf("decoding the error of an entry: %w", err)
 	}
-	return entryError(&m), nil
+	return failure.OfEntry(&m), nil
 }

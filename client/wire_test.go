@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -141,10 +142,10 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 				ack.Result = &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{Witness: maybe(t, "witness", drawWitness)}}
 			case 1:
 				e := drawEntryError(t)
-				put.Result, wantPut.err = &belfryv1.PutBatchResult_Error{Error: e}, entryError(e)
-				ack.Result, wantAck.err = &belfryv1.AckBatchResult_Error{Error: e}, entryError(e)
+				put.Result, wantPut.err = &belfryv1.PutBatchResult_Error{Error: e}, failure.OfEntry(e)
+				ack.Result, wantAck.err = &belfryv1.AckBatchResult_Error{Error: e}, failure.OfEntry(e)
 			case 2:
-				wantPut.err, wantAck.err = missingResult(), missingResult()
+				wantPut.err, wantAck.err = failure.MissingResult(), failure.MissingResult()
 			}
 			puts.Results, acks.Results = append(puts.Results, put), append(acks.Results, ack)
 			wantPuts, wantAcks = append(wantPuts, wantPut), append(wantAcks, wantAck)

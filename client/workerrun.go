@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
@@ -152,10 +153,10 @@ func (s *workerRun) poll(ctx context.Context) error {
 		case s.client.closed() != nil:
 			return closedError()
 		case permanent(err):
-			return err
+			return public(err)
 		}
-		s.worker.OnError(nil, err)
-		_ = sleep(ctx, backoffMax) // the end of ctx shows in takePermits
+		s.worker.OnError(nil, public(err))
+		_ = failure.Sleep(ctx, failure.BackoffMax) // the end of ctx shows in takePermits
 	}
 }
 
@@ -166,7 +167,7 @@ func (s *workerRun) poll(ctx context.Context) error {
 func (s *workerRun) warnOfUnknown(ctx context.Context) {
 	for _, queue := range s.worker.Queues {
 		switch _, err := s.client.Admin().Queue(ctx, queue); {
-		case errors.Is(err, reasonQueueNotFound):
+		case errors.Is(err, Reason(failure.QueueNotFound)):
 			s.client.logger.Warn("a worker's queue does not exist yet", "queue", queue)
 		case err != nil:
 			return
@@ -175,9 +176,9 @@ func (s *workerRun) warnOfUnknown(ctx context.Context) {
 }
 
 // permanent reports whether a further attempt to reserve would be refused again.
-func permanent(err *Error) bool {
+func permanent(err *failure.Error) bool {
 	switch err.Reason {
-	case reasonInvalid, reasonUnauthenticated, reasonForbidden, reasonUnimplemented:
+	case failure.Invalid, failure.Unauthenticated, failure.Forbidden, failure.Unimplemented:
 		return true
 	default:
 		return portcheck.Unfit(err) // but a proxy may recover
@@ -209,13 +210,13 @@ func (s *workerRun) takePermits(ctx context.Context) int {
 
 // reserve polls once. If ctx ends during the poll, the poll has pollGrace to return jobs that it
 // may have been granted. Jobs granted after that are collected and released.
-func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *Error) {
+func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *failure.Error) {
 	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pollGrace, cancel) })
 	defer stop()
 	o := ReserveOptions{Queues: s.worker.Queues, Max: n, Wait: pollWait, TTR: s.worker.TTR}
-	jobs, err := s.client.reserveMany(polling, o, func(err *Error) { s.worker.OnError(nil, err) })
+	jobs, err := s.client.reserveMany(polling, o, func(err *failure.Error) { s.worker.OnError(nil, public(err)) })
 	if err != nil {
 		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 		defer cancel()
