@@ -14,6 +14,9 @@ import (
 const (
 	// pendingMax is how many bytes may be pending before senders wait.
 	pendingMax = 4 << 20
+	// controlMax is how many more bytes may be pending in frames without a payload. A Cancel that finds
+	// no room is lost, and such frames are small and about calls that are under way.
+	controlMax = 1 << 20
 	// keptMax is the size up to which a buffer is reused.
 	keptMax = 1 << 20
 )
@@ -37,6 +40,7 @@ type Writer struct {
 	mu        sync.Mutex
 	pending   []byte
 	taken     uint64        // bytes that Run took before pending
+	control   int           // bytes in pending beyond pendingMax, of frames without a payload
 	withdrawn []Ticket      // frames in pending that are not to be written
 	emptied   chan struct{} // closed when Run takes pending; nil if no sender waits
 	err       error
@@ -93,8 +97,8 @@ func (w *Writer) Offer(h Header) error {
 
 var errFull = errors.New("too much waits to be written")
 
-// accept adds a frame to the pending bytes. If there are too many, it returns a channel that is
-// closed when Run takes them.
+// accept adds a frame to the pending bytes. If there are too many for it, it returns a channel that
+// is closed when Run takes them.
 func (w *Writer) accept(h Header, payload []byte) (t Ticket, emptied <-chan struct{}, err error) {
 	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
 	w.mu.Lock()
@@ -103,14 +107,18 @@ func (w *Writer) accept(h Header, payload []byte) (t Ticket, emptied <-chan stru
 	case w.err != nil:
 		return t, nil, w.err
 	case len(w.pending) == 0 || len(w.pending)+len(payload) <= pendingMax:
-		t = Ticket{w.taken + uint64(len(w.pending)), headerBytes + len(payload)}
-		w.pending = append(h.append(w.pending), payload...)
-		w.signal()
-		return t, nil, nil
-	case w.emptied == nil:
-		w.emptied = make(chan struct{})
+	case len(payload) == 0 && w.control < controlMax:
+		w.control += headerBytes
+	default:
+		if w.emptied == nil {
+			w.emptied = make(chan struct{})
+		}
+		return t, w.emptied, nil
 	}
-	return t, w.emptied, nil
+	t = Ticket{w.taken + uint64(len(w.pending)), headerBytes + len(payload)}
+	w.pending = append(h.append(w.pending), payload...)
+	w.signal()
+	return t, nil, nil
 }
 
 // Writing reports whether a write is in progress. The peer decides how long that takes.
@@ -143,7 +151,7 @@ func (w *Writer) take(next []byte) (batch []byte, end error) {
 	defer w.mu.Unlock()
 	first := w.taken
 	w.taken += uint64(len(w.pending))
-	batch, w.pending = w.pending, next
+	batch, w.pending, w.control = w.pending, next, 0
 	if len(w.withdrawn) > 0 {
 		batch, w.withdrawn = without(batch, first, w.withdrawn), nil
 	}
