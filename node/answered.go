@@ -13,7 +13,7 @@ import (
 // asks no server. The leader itself counts.
 func (n *Node) Answered(group string, servers []string, need int) error {
 	for _, g := range n.allGroups() {
-		if g.name != group {
+		if g.name() != group {
 			continue
 		}
 		i := g.instance()

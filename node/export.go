@@ -36,7 +36,7 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 	defer release()
 	captured()
 	if snapshot.Restoring() {
-		return fmt.Errorf("%s: %w", s.name, outcome.ErrRestoring)
+		return fmt.Errorf("%s: %w", s.name(), outcome.ErrRestoring)
 	}
 	err = snapshot.Export(shard, keep, func(r fsm.BackupRecord) error {
 		switch {
@@ -49,7 +49,7 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("exporting %s: %w", s.name, err)
+		return fmt.Errorf("exporting %s: %w", s.name(), err)
 	}
 	return nil
 }

@@ -47,10 +47,10 @@ const (
 // founds returns the first voters of a group that this node founds. It returns nil if this node
 // does not found the group, or if the group is known to be here or to have left.
 func (g *group) founds() []string {
-	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
+	if g.cfg.Known() {
 		return nil
 	}
-	return g.node.id.firstVoters(g.name)
+	return g.cfg.FirstVoters
 }
 
 // found writes the first voters into the log of a group without entries. Unlike Raft's own
@@ -84,7 +84,7 @@ func found(stores *storage.Stores, voters []string) error {
 // fail, and the next would come only an election timeout later. The other voters stand when they
 // miss a leader.
 func (g *group) standWhenFounded(ctx context.Context, voters []string) {
-	if voters[0] != g.node.id.serverID() {
+	if voters[0] != g.cfg.Self {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)

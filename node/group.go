@@ -43,23 +43,74 @@ const (
 	never       = 365 * 24 * time.Hour
 )
 
+// groupConfig is what a group gets from its node.
+type groupConfig struct {
+	Name string
+	// Dir holds the files of the group. ClusterID, Self, the server id of this node, and Name are in
+	// the mark of these files.
+	Dir, ClusterID, Self string
+	// Engine, FS and SegmentBytes configure the log store. Watchdog watches writes. DiskFailed ends
+	// the process because of a write that failed.
+	Engine       storage.Engine
+	FS           disk.FS
+	SegmentBytes int
+	Watchdog     *disk.Watchdog
+	DiskFailed   func(error)
+	// SnapshotBytes is the least amount of log between two snapshots, TrailingBytes about how much of
+	// the log before a snapshot is kept.
+	SnapshotBytes, TrailingBytes int64
+	Throttle                     *throttle
+	// Grown is called when a snapshot may be due, or files may be removed. SnapshotEnded is called
+	// after each snapshot, with its error.
+	Grown         func()
+	SnapshotEnded func(err error)
+
+	Logger *slog.Logger
+	// Transport returns the connections to the other members, for one start of Raft.
+	Transport func() *peer.Transport
+	// FirstVoters are the server ids of the first voters, if this node founds the group; else nil.
+	// Known reports that the group is known to be here, or to have been here: its files must exist,
+	// and it is not founded again.
+	FirstVoters []string
+	Known       func() bool
+	// SetAside reports whether the replica is in quarantine. Fatal ends the process because the group
+	// cannot go on.
+	SetAside func() bool
+	Fatal    func(error)
+
+	Machine Machine
+	// Renewal makes the machine anew; nil if a machine can only be made with the process.
+	Renewal *renewal
+	// After runs after each applied entry and each restored snapshot, Applied only after each applied
+	// entry. Both run under the lock of the machine, and may be nil.
+	After   func(Machine)
+	Applied func(log *raft.Log, m Machine)
+	// ApplySeconds receives how long each entry takes.
+	ApplySeconds *histogram.Histogram
+
+	// Lead runs in its own goroutine each time this node is elected, after every earlier entry is
+	// applied. ctx ends with the leadership. The next call waits until this one has returned.
+	Lead func(ctx context.Context, l *leadership)
+}
+
+// renewal makes the machine of a group anew, before a snapshot is restored or Raft begins again
+// with the first entry.
+type renewal struct {
+	// Fresh returns a machine in its first state.
+	Fresh func() Machine
+	// Restores counts the snapshots that are being restored in place of a state. Restored runs under
+	// the lock of the machine after a snapshot was restored.
+	Restores *atomic.Int32
+	Restored func(Machine)
+	// Stateless runs when a running group cannot restore a snapshot and has no state. It runs on a
+	// goroutine of Raft or of the group.
+	Stateless func(why error)
+}
+
 // group is one Raft group on this node: a replica, its stores and its transport.
 type group struct {
-	name    string
-	dir     string
-	node    *Node
+	cfg     groupConfig
 	replica *replica
-	logger  *slog.Logger
-	// onLead runs in its own goroutine each time this node is elected, after every earlier entry is
-	// applied. ctx ends with the leadership. The next call waits until this one has returned.
-	onLead func(ctx context.Context, l *leadership)
-	// onStateless runs when a running group cannot restore a snapshot and has no state. It runs on
-	// a goroutine of Raft or of the group. It is nil if that cannot happen.
-	onStateless func(ctx context.Context, why error)
-
-	// started is set once Raft has started. A snapshot that cannot be restored before then fails
-	// the start; later it costs only this group.
-	started atomic.Bool
 
 	mu       sync.Mutex // guards raft, which a restart replaces, and stopping
 	raft     *instance
@@ -86,32 +137,32 @@ type group struct {
 type leadership struct {
 	end  context.CancelFunc
 	over chan struct{} // closed when its duties have ended
-	term uint64        // known to the leader of a shard once its first entry is applied
 }
 
 // newGroup returns a group that is not started yet.
-func newGroup(n *Node, name, dir string, machine Machine) *group {
-	g := &group{
-		name: name, dir: dir, node: n, logger: n.cfg.Logger.With("group", name), done: make(chan struct{}),
-		submitting: disk.NewChannelMutex(), wedged: wakeup.New(),
-		replica: &replica{fatal: n.fatal, machine: machine, applySeconds: histogram.Seconds(), throttle: n.throttle},
+func newGroup(cfg groupConfig) *group {
+	return &group{
+		cfg: cfg, done: make(chan struct{}), submitting: disk.NewChannelMutex(), wedged: wakeup.New(),
+		replica: &replica{cfg: cfg, machine: cfg.Machine},
 	}
-	g.replica.grown, g.replica.pause = n.grown, g.pauseAfter
-	return g
 }
+
+// name returns the name of the group.
+func (g *group) name() string { return g.cfg.Name }
+
+// dir returns the directory of the group's files.
+func (g *group) dir() string { return g.cfg.Dir }
+
+// logger returns the logger of the group, whose messages carry its name.
+func (g *group) logger() *slog.Logger { return g.cfg.Logger }
 
 // start opens the stores, founds the group if it is new, and starts Raft. ctx is the parent of
 // every leadership's context. Its end does not stop the group; stop does.
 func (g *group) start(ctx context.Context) error {
-	g.replica.stateless = func(why error) {
-		if g.started.Load() {
-			g.onStateless(context.WithoutCancel(ctx), why)
-		}
-	}
 	notify := make(chan bool)
 	founds := g.founds()
 	if err := g.open(notify); err != nil {
-		return fmt.Errorf("starting %s: %w", g.name, err)
+		return fmt.Errorf("starting %s: %w", g.cfg.Name, err)
 	}
 	g.running.Go(func() { g.watch(context.WithoutCancel(ctx), notify) })
 	if len(founds) > 1 {
@@ -124,11 +175,11 @@ func (g *group) start(ctx context.Context) error {
 
 // open opens the stores and starts Raft on them.
 func (g *group) open(notify chan<- bool) error {
-	stores, err := storage.Open(g.dir, g.storeConfig())
+	stores, err := storage.Open(g.cfg.Dir, g.storeConfig())
 	if err != nil {
 		return err
 	}
-	trans := g.node.mux.Transport(g.name)
+	trans := g.cfg.Transport()
 	r, err := g.startRaft(stores, trans, notify)
 	if err != nil {
 		return errors.Join(err, trans.Close(), stores.Close())
@@ -150,14 +201,13 @@ func (g *group) open(notify chan<- bool) error {
 // to be here, or to have been here.
 func (g *group) storeConfig() storage.Config {
 	mode := storage.CreateIfMissing
-	if g.node.holds(g.name) || g.node.hasLeft(g.name) {
+	if g.cfg.Known() {
 		mode = storage.MustExist
 	}
 	return storage.Config{
-		Group: g.node.id.ClusterID + "/" + g.node.id.serverID() + "/" + g.name,
-		Mode:  mode, Engine: storage.Engine(g.node.id.Store), FS: g.node.cfg.FS, SegmentBytes: g.node.cfg.SegmentBytes,
-		Logger:   g.logger,
-		Watchdog: g.node.watchdog, OnFatal: g.node.diskFailed,
+		Group: g.cfg.ClusterID + "/" + g.cfg.Self + "/" + g.cfg.Name,
+		Mode:  mode, Engine: g.cfg.Engine, FS: g.cfg.FS, SegmentBytes: g.cfg.SegmentBytes,
+		Logger: g.cfg.Logger, Watchdog: g.cfg.Watchdog, OnFatal: g.cfg.DiskFailed,
 	}
 }
 
@@ -188,7 +238,7 @@ func (g *group) spawn(f func()) bool {
 func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify chan<- bool) (*raft.Raft, error) {
 	g.replica.stopped.Store(false)
 	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(g.node.id.serverID())
+	conf.LocalID = raft.ServerID(g.cfg.Self)
 	conf.HeartbeatTimeout = heartbeatTimeout + electNow
 	conf.ElectionTimeout = electionTimeout + electNow
 	conf.LeaderLeaseTimeout = leaseTimeout
@@ -198,7 +248,7 @@ func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 	conf.SnapshotInterval = never // the node decides, by bytes
 	conf.SnapshotThreshold = math.MaxUint64
 	conf.NotifyCh = notify
-	conf.Logger = newRaftLogger(g.logger)
+	conf.Logger = newRaftLogger(g.cfg.Logger)
 	if voters := g.founds(); voters != nil {
 		if err := found(stores, voters); err != nil {
 			return nil, fmt.Errorf("founding: %w", err)
@@ -209,7 +259,7 @@ func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
 	}
-	g.started.Store(true)
+	g.replica.started.Store(true)
 	trans.Attach(r)
 	return r, nil
 }
@@ -243,13 +293,13 @@ func (g *group) watch(ctx context.Context, notify chan bool) {
 
 // renew restarts the group. If that fails, it waits for the end of the group and returns false.
 func (g *group) renew(notify chan<- bool, reason string) bool {
-	g.logger.Warn("restarting the group", "reason", reason)
+	g.cfg.Logger.Warn("restarting the group", "reason", reason)
 	err := g.restart(notify)
 	if err == nil {
 		return true
 	}
-	if !errors.Is(err, outcome.ErrShuttingDown) && !g.node.setAside(g.name) {
-		g.node.fatal(fmt.Errorf("restarting %s because %s: %w", g.name, reason, err))
+	if !errors.Is(err, outcome.ErrShuttingDown) && !g.cfg.SetAside() {
+		g.cfg.Fatal(fmt.Errorf("restarting %s because %s: %w", g.cfg.Name, reason, err))
 	}
 	<-g.done
 	return false
@@ -262,7 +312,7 @@ func (g *group) restart(notify chan<- bool) error {
 		return err
 	}
 	// Raft begins with the newest snapshot, or with the first entry if there is none.
-	if g.replica.fresh != nil {
+	if g.cfg.Renewal != nil {
 		g.replica.rewind()
 	} else if _, ok := g.instance().stores.Snapshots.Newest(); !ok && g.replica.appliedIndex() > 0 {
 		return errors.New("there is no snapshot to begin with, and a machine can only be made with the process")
@@ -290,7 +340,7 @@ func (g *group) gain(ctx context.Context) {
 			}
 			return
 		}
-		g.onLead(ctx, l)
+		g.cfg.Lead(ctx, l)
 	})
 }
 
@@ -388,16 +438,16 @@ func (g *group) leader() (*leadership, error) {
 	if l := g.serving.Load(); l != nil {
 		return l, nil
 	}
-	if _, id := g.instance().LeaderWithID(); id != "" && string(id) != g.node.id.serverID() {
-		return nil, fmt.Errorf("%s: %w: server %q does", g.name, outcome.ErrNotLeader, id)
+	if _, id := g.instance().LeaderWithID(); id != "" && string(id) != g.cfg.Self {
+		return nil, fmt.Errorf("%s: %w: server %q does", g.cfg.Name, outcome.ErrNotLeader, id)
 	}
-	return nil, fmt.Errorf("%s: %w", g.name, outcome.ErrNoLeader)
+	return nil, fmt.Errorf("%s: %w", g.cfg.Name, outcome.ErrNoLeader)
 }
 
 // soleVoter reports whether this node is the only voter.
 func (g *group) soleVoter() bool {
 	voters, _ := g.members()
-	return len(voters) == 1 && voters[0] == g.node.id.serverID()
+	return len(voters) == 1 && voters[0] == g.cfg.Self
 }
 
 // members returns the server ids of the voters and of the nonvoters, from the latest configuration
@@ -422,14 +472,14 @@ func (g *group) confirm(ctx context.Context, l *leadership) error {
 		select {
 		case err := <-verified:
 			if err != nil {
-				return fmt.Errorf("%s: %w: %w", g.name, outcome.ErrNoLeader, err)
+				return fmt.Errorf("%s: %w: %w", g.cfg.Name, outcome.ErrNoLeader, err)
 			}
 		case <-ctx.Done():
 			return outcome.Canceled(ctx)
 		}
 	}
 	if g.serving.Load() != l {
-		return fmt.Errorf("%s: %w", g.name, outcome.ErrNoLeader)
+		return fmt.Errorf("%s: %w", g.cfg.Name, outcome.ErrNoLeader)
 	}
 	return nil
 }
@@ -446,9 +496,9 @@ func (g *group) note(doing string, err error) {
 	}
 	text := doing + ": " + err.Error()
 	g.lastError.Store(&text)
-	say := g.logger.Warn
+	say := g.cfg.Logger.Warn
 	if errors.Is(err, outcome.ErrNoLeader) || errors.Is(err, outcome.ErrUnknownOutcome) {
-		say = g.logger.Info
+		say = g.cfg.Logger.Info
 	}
 	say("the group is in trouble", "doing", doing, "error", err)
 }
@@ -474,7 +524,7 @@ func (g *group) close() error {
 		return nil
 	}
 	if err := i.shutDown(); err != nil {
-		return fmt.Errorf("stopping %s: %w", g.name, err)
+		return fmt.Errorf("stopping %s: %w", g.cfg.Name, err)
 	}
 	return nil
 }

@@ -112,8 +112,9 @@ func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
 	for _, order := range []string{"stop first", "together"} {
 		t.Run(order, func(t *testing.T) {
 			n := openNode(t, testConfig(t, t.TempDir()))
-			g := newGroup(n, "other", groupDir(n.cfg.Dir, "other"), &counter{})
-			g.onLead = func(ctx context.Context, _ *leadership) { <-ctx.Done() }
+			of := n.groupConfig("other", groupDir(n.cfg.Dir, "other"))
+			of.Machine, of.Lead = &counter{}, func(ctx context.Context, _ *leadership) { <-ctx.Done() }
+			g := newGroup(of)
 			notify := make(chan bool)
 			if err := g.open(notify); err != nil {
 				t.Fatal(err)
@@ -142,7 +143,7 @@ func TestRestartBesideStopLeavesNothingOpen(t *testing.T) {
 				t.Errorf("the stop ended with %v", err)
 			}
 			// Files that were left open could not be opened.
-			stores, err := storage.Open(g.dir, storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other",
+			stores, err := storage.Open(g.dir(), storage.Config{Group: n.id.ClusterID + "/" + n.id.serverID() + "/other",
 				Mode: storage.MustExist})
 			if err != nil {
 				t.Fatal(err)

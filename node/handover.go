@@ -55,7 +55,7 @@ func (g *group) handOverExcept(ctx context.Context, failed map[raft.ServerID]boo
 		heir, ok := g.heir(i, failed)
 		if !ok {
 			if !g.soleVoter() {
-				g.logger.Info("the leadership cannot be handed over", "reason", "no other voter answers that could lead")
+				g.cfg.Logger.Info("the leadership cannot be handed over", "reason", "no other voter answers that could lead")
 			}
 			return
 		}
@@ -66,11 +66,11 @@ func (g *group) handOverExcept(ctx context.Context, failed map[raft.ServerID]boo
 		select {
 		case err := <-transfer:
 			if err == nil {
-				g.logger.Info("the leadership was handed over", "to", string(heir), "seconds", time.Since(start).Seconds())
+				g.cfg.Logger.Info("the leadership was handed over", "to", string(heir), "seconds", time.Since(start).Seconds())
 				return
 			}
 			failed[heir] = true
-			g.logger.Info("handing the leadership over failed", "to", string(heir), "error", err)
+			g.cfg.Logger.Info("handing the leadership over failed", "to", string(heir), "error", err)
 		case <-ctx.Done():
 		}
 	}
@@ -81,7 +81,7 @@ func (g *group) heir(i *instance, failed map[raft.ServerID]bool) (heir raft.Serv
 	var candidates []raft.ServerID
 	voters, _ := g.members()
 	for _, voter := range voters {
-		if id := raft.ServerID(voter); voter != g.node.id.serverID() && !failed[id] {
+		if id := raft.ServerID(voter); voter != g.cfg.Self && !failed[id] {
 			candidates = append(candidates, id)
 		}
 	}

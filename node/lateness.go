@@ -42,7 +42,7 @@ func (g *group) followers() (all []FollowerStats) {
 	i, members := g.instance(), g.replica.committedMembers()
 	last, term := i.LastIndex(), i.CurrentTerm()
 	for _, server := range slices.Concat(members.Voters, members.Nonvoters) {
-		if server == g.node.id.serverID() {
+		if server == g.cfg.Self {
 			continue
 		}
 		f := i.transport.Follower(server)

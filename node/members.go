@@ -94,7 +94,7 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 		return outcome.ErrShuttingDown
 	}
 	all := n.allGroups()
-	at := slices.IndexFunc(all, func(g *group) bool { return g.name == name })
+	at := slices.IndexFunc(all, func(g *group) bool { return g.name() == name })
 	if at < 0 {
 		missing := outcome.ErrUnknownShard
 		for i := range n.shards {

@@ -75,20 +75,20 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 		return nil
 	}
 	s := newShard(n, number)
-	if n.setAside(s.name) {
+	if n.setAside(s.name()) {
 		return errQuarantined
 	}
-	if n.hasLeft(s.name) {
-		if err := storage.Retire(s.dir, s.storeConfig()); err != nil { // an earlier attempt may have failed midway
+	if n.hasLeft(s.name()) {
+		if err := storage.Retire(s.dir(), s.storeConfig()); err != nil { // an earlier attempt may have failed midway
 			return err
 		}
 	}
-	stores, err := storage.Open(s.dir, s.storeConfig())
+	stores, err := storage.Open(s.dir(), s.storeConfig())
 	if err == nil {
 		err = stores.Close()
 	}
 	if err == nil {
-		err = n.record(func() error { return n.id.enter(n.cfg.Dir, s.name) })
+		err = n.record(func() error { return n.id.enter(n.cfg.Dir, s.name()) })
 	}
 	if err == nil {
 		err = s.start(ctx)
@@ -133,24 +133,24 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	if err := removed(ctx); err != nil {
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
-	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name) }); err != nil {
+	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name()) }); err != nil {
 		if _, unsettled := errors.AsType[*disk.UnsettledError](err); unsettled {
 			return err // the next start decides
 		}
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
-	if err := storage.Retire(s.dir, s.storeConfig()); err != nil {
+	if err := storage.Retire(s.dir(), s.storeConfig()); err != nil {
 		return err
 	}
 	n.planSpace()
-	s.logger.Info("the replica has left this node")
+	s.logger().Info("the replica has left this node")
 	return nil
 }
 
 // resume restarts a shard that was just stopped, unless it was set aside while it stopped.
 func (n *Node) resume(ctx context.Context, number uint32) error {
 	s := newShard(n, number)
-	if n.setAside(s.name) {
+	if n.setAside(s.name()) {
 		return errQuarantined
 	}
 	if err := s.start(ctx); err != nil {
@@ -165,7 +165,7 @@ func (n *Node) resume(ctx context.Context, number uint32) error {
 // completeLeaving completes a stop that the end of the process may have interrupted. A failure
 // concerns only a later return of the shard, which then fails.
 func (n *Node) completeLeaving(s *shard) {
-	if err := storage.Retire(s.dir, s.storeConfig()); err != nil {
+	if err := storage.Retire(s.dir(), s.storeConfig()); err != nil {
 		s.note("removing what is left of the replica", err)
 	}
 }

@@ -24,7 +24,7 @@ func (n *Node) narrateStart() (end func()) {
 			}
 			for _, s := range n.here() {
 				if !s.serves() && s.soleVoter() {
-					s.logger.Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index",
+					s.logger().Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index",
 						s.instance().LastIndex())
 				}
 			}

@@ -16,9 +16,11 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/propose"
+	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/wakeup"
 )
@@ -158,11 +160,11 @@ func (n *Node) startShards(ctx context.Context) error {
 	for i := range n.shards {
 		s := newShard(n, uint32(i))
 		switch {
-		case n.setAside(s.name):
-			s.logger.Error("the replica stays set aside", "reason", errQuarantined)
-		case n.hasLeft(s.name):
+		case n.setAside(s.name()):
+			s.logger().Error("the replica stays set aside", "reason", errQuarantined)
+		case n.hasLeft(s.name()):
 			n.completeLeaving(s)
-		case n.id.firstVoters(s.name) != nil || n.holds(s.name):
+		case n.id.firstVoters(s.name()) != nil || n.holds(s.name()):
 			n.shards[i].Store(s)
 		}
 	}
@@ -171,7 +173,7 @@ func (n *Node) startShards(ctx context.Context) error {
 	failures := make([]error, len(here))
 	var starting sync.WaitGroup
 	for i, s := range here {
-		names[i] = s.name
+		names[i] = s.name()
 		starting.Go(func() { failures[i] = s.start(ctx) })
 	}
 	starting.Wait()
@@ -218,7 +220,7 @@ func (n *Node) await(ctx context.Context, s *shard, step <-chan struct{}) error 
 	case <-step:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for %s to begin: %w", s.name, context.Cause(ctx))
+		return fmt.Errorf("waiting for %s to begin: %w", s.name(), context.Cause(ctx))
 	}
 }
 
@@ -328,6 +330,19 @@ func (n *Node) releaseIfFull(err error) {
 	}
 	if err := n.space.Release(); err != nil {
 		n.cfg.Logger.Error("the disk is full", "error", err)
+	}
+}
+
+// groupConfig returns what all groups have in common, for the group of a name.
+func (n *Node) groupConfig(name, dir string) groupConfig {
+	return groupConfig{
+		Name: name, Dir: dir, ClusterID: n.id.ClusterID, Self: n.id.serverID(),
+		Engine: storage.Engine(n.id.Store), FS: n.cfg.FS, SegmentBytes: n.cfg.SegmentBytes, Watchdog: n.watchdog,
+		DiskFailed: n.diskFailed, SnapshotBytes: n.cfg.SnapshotBytes, TrailingBytes: n.cfg.TrailingBytes,
+		Throttle: n.throttle, Grown: n.grown, SnapshotEnded: n.snapshotEnded, Logger: n.cfg.Logger.With("group", name),
+		Transport: func() *peer.Transport { return n.mux.Transport(name) }, FirstVoters: n.id.firstVoters(name),
+		Known:    func() bool { return n.holds(name) || n.hasLeft(name) },
+		SetAside: func() bool { return n.setAside(name) }, Fatal: n.fatal, ApplySeconds: histogram.Seconds(),
 	}
 }
 

@@ -31,8 +31,10 @@ type GroupConfig struct {
 type Group struct {
 	group *group
 	lead  func(ctx context.Context, g *Group)
-	led   chan struct{}
-	once  sync.Once
+	// timeout is how long Propose waits for an outcome.
+	timeout time.Duration
+	led     chan struct{}
+	once    sync.Once
 }
 
 // GroupReply is the answer to an entry of a Group.
@@ -51,9 +53,10 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	if peer.Reserved(cfg.Name) || strings.HasPrefix(cfg.Name, founding.ShardPrefix) {
 		return nil, fmt.Errorf("group name %q is taken", cfg.Name)
 	}
-	g := &Group{group: newGroup(n, cfg.Name, groupDir(n.cfg.Dir, cfg.Name), cfg.Machine), lead: cfg.Lead,
-		led: make(chan struct{})}
-	g.group.onLead = g.onLead
+	g := &Group{lead: cfg.Lead, timeout: n.cfg.ProposeTimeout, led: make(chan struct{})}
+	of := n.groupConfig(cfg.Name, groupDir(n.cfg.Dir, cfg.Name))
+	of.Machine, of.Lead = cfg.Machine, g.onLead
+	g.group = newGroup(of)
 	if err := g.group.start(ctx); err != nil {
 		return nil, err
 	}
@@ -103,8 +106,9 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	if len(entry) > peer.EntryBytesMax {
-		return GroupReply{}, fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name, outcome.ErrTooLarge, len(entry),
-			peer.EntryBytesMax)
+		return GroupReply{},
+			fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name(), outcome.ErrTooLarge, len(entry),
+				peer.EntryBytesMax)
 	}
 	l, err := g.group.leader()
 	if err != nil {
@@ -112,28 +116,28 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 	}
 	future, err := g.group.submit(l, entry)
 	if err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, err)
+		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), err)
 	}
 	ended := make(chan error, 1)
 	if !g.group.spawn(func() { ended <- future.Error() }) {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, outcome.ErrShuttingDown)
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, outcome.ErrShuttingDown)
 	}
-	deadline := time.NewTimer(g.group.node.cfg.ProposeTimeout)
+	deadline := time.NewTimer(g.timeout)
 	defer deadline.Stop()
 	select {
 	case err = <-ended:
 	case <-deadline.C:
-		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name, outcome.ErrUnknownOutcome,
-			g.group.node.cfg.ProposeTimeout)
+		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name(), outcome.ErrUnknownOutcome,
+			g.timeout)
 	case <-ctx.Done():
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, context.Cause(ctx))
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 	if err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name, proposalError(err))
+		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), proposalError(err))
 	}
 	out := future.Response().(*appliedEntry)
 	if out.err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name, outcome.ErrUnknownOutcome, out.err)
+		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, out.err)
 	}
 	return GroupReply{Term: out.term, Index: out.index, Value: out.value}, nil
 }
@@ -147,7 +151,7 @@ func (g *Group) View(f func(m Machine)) {
 // configuration is never seen as applied.
 func (g *Group) Await(ctx context.Context, index uint64) error {
 	if err := g.group.replica.await(ctx, index); err != nil {
-		return fmt.Errorf("%s: %w", g.group.name, err)
+		return fmt.Errorf("%s: %w", g.group.name(), err)
 	}
 	return nil
 }

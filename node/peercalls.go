@@ -38,7 +38,7 @@ func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) 
 // elect it and keep it, because a leader sends and followers answer.
 func (n *Node) Abstain(group string) error {
 	for _, g := range n.allGroups() {
-		if g.name == group {
+		if g.name() == group {
 			g.instance().transport.Abstain()
 			return nil
 		}

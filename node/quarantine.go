@@ -62,12 +62,12 @@ func (r *replica) compared() (all []IndexDigest) {
 // it ends.
 func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) error {
 	for _, s := range n.here() {
-		if s.name == group {
+		if s.name() == group {
 			return n.move(ctx, s.number, "setting aside", func() error { return n.quarantineShard(ctx, s, right) })
 		}
 	}
 	for _, g := range n.allGroups() {
-		if g.name != group {
+		if g.name() != group {
 			continue
 		}
 		err := g.replica.differs(right)
@@ -108,7 +108,7 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 // that snapshot. abandon records this in the identity before it returns, whatever the node does
 // with the shard at that moment: the next start would fail at that snapshot. A stop of the shard
 // waits for the record. The process ends if the shard cannot be stopped.
-func (n *Node) abandon(ctx context.Context, s *shard, why error) {
+func (n *Node) abandon(s *shard, why error) {
 	if err := n.recordQuarantine(s, why); err != nil {
 		n.fatal(err)
 		return
@@ -116,7 +116,7 @@ func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 	n.spawn(func() {
 		n.moveMu.Lock() // a shard that is being started is here under this lock
 		defer n.moveMu.Unlock()
-		if err := n.isolate(ctx, s, why); err != nil && !errors.Is(err, outcome.ErrNotHere) {
+		if err := n.isolate(context.Background(), s, why); err != nil && !errors.Is(err, outcome.ErrNotHere) {
 			n.fatal(err)
 		}
 	})
@@ -124,13 +124,13 @@ func (n *Node) abandon(ctx context.Context, s *shard, why error) {
 
 // recordQuarantine records in the identity that no start may serve the shard's replica again.
 func (n *Node) recordQuarantine(s *shard, why error) error {
-	if n.setAside(s.name) {
+	if n.setAside(s.name()) {
 		return nil
 	}
-	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name) }); err != nil {
+	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name()) }); err != nil {
 		return err
 	}
-	s.logger.Error("the replica is set aside", "reason", why)
+	s.logger().Error("the replica is set aside", "reason", why)
 	return nil
 }
 
@@ -167,18 +167,18 @@ func (n *Node) quarantined() []string {
 // forget removes a shard for good that is not running here: it removes files that remain after a
 // quarantine or an interrupted stop.
 func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Context) error) error {
-	if n.setAside(s.name) {
+	if n.setAside(s.name()) {
 		if err := removed(ctx); err != nil {
 			return err
 		}
-		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name) }); err != nil {
+		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name()) }); err != nil {
 			return err
 		}
 	}
-	if !n.hasLeft(s.name) {
+	if !n.hasLeft(s.name()) {
 		return nil
 	}
-	return storage.Retire(s.dir, s.storeConfig())
+	return storage.Retire(s.dir(), s.storeConfig())
 }
 
 // errQuarantined is the answer to a start of a shard whose replica is set aside.

@@ -31,8 +31,10 @@ func TestDigestsAreKept(t *testing.T) {
 		}
 	}
 	newReplica := func() *replica {
-		r := &replica{fatal: func(err error) { t.Error(err) }, machine: newShardMachine(fsm.Config{}),
-			applySeconds: histogram.Seconds(), grown: func() {}}
+		r := newGroup(groupConfig{
+			Fatal: func(err error) { t.Error(err) }, Grown: func() {}, Throttle: &throttle{},
+			Machine: newShardMachine(fsm.Config{}), ApplySeconds: histogram.Seconds(),
+		}).replica
 		r.snapshotAt.Store(1 << 40)
 		return r
 	}

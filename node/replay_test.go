@@ -23,13 +23,12 @@ import (
 func stall(t *testing.T, s *shard) (release func()) {
 	t.Helper()
 	held := make(chan struct{})
-	s.replica.mu.Lock()
-	after := s.replica.after
-	s.replica.after = func(m Machine) {
-		<-held
-		after(m)
-	}
-	s.replica.mu.Unlock()
+	s.replica.view(func(Machine, uint64, uint64) { // no entry is being applied
+		s.applying = func(m Machine) {
+			<-held
+			s.follow(m)
+		}
+	})
 	entry := codec.AppendEntry(nil, s.clock.Stamp(),
 		[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "x", time.Hour)}})})
 	for range 10_000 {
@@ -89,7 +88,10 @@ func TestLeadIsLoggedOnceRaftTakesIt(t *testing.T) {
 		}
 		release := stall(t, s)
 		ended := make(chan error, 1)
-		go func() { ended <- s.logLead(t.Context(), l) }()
+		go func() {
+			_, err := s.logLead(t.Context(), l)
+			ended <- err
+		}()
 		time.Sleep(3 * submitTimeout)
 		if len(ended) > 0 {
 			t.Errorf("the attempt ended with %v although Raft is busy", <-ended)

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
@@ -42,12 +41,11 @@ type MachineSnapshot interface {
 
 // replica adapts a Machine to raft.FSM and guards it with a read-write lock.
 type replica struct {
-	fatal func(error)
-	// after runs under the lock after each applied entry.
-	after func(Machine)
-	// applied runs under the lock after each applied entry; it may be nil.
-	applied func(log *raft.Log, m Machine)
+	cfg groupConfig
 
+	// started is set once Raft has started. A snapshot that cannot be restored before then fails
+	// the start; later it costs only this group.
+	started atomic.Bool
 	// stopped is set before Raft is stopped, and cleared before Raft starts again. While it is set,
 	// no entry is applied and no state is captured. Entries on their way to the machine have an
 	// unknown outcome.
@@ -57,9 +55,6 @@ type replica struct {
 	// machine would get entries without their predecessors, callers would get results that never
 	// were, and a snapshot would hold a state that no other replica has.
 	stopped atomic.Bool
-	// throttle counts each entry. pause spreads the writing of snapshots. Both may be nil.
-	throttle *throttle
-	pause    func(worked time.Duration) bool
 
 	mu          sync.RWMutex
 	machine     Machine
@@ -75,23 +70,11 @@ type replica struct {
 	captured   volume           // the part of logged that is in the snapshot in progress
 	capturedAt uint64           // the index of that snapshot, 0 while there is none
 	capture    *replicaSnapshot // the snapshot in progress, nil once it is released
-	snapshotAt atomic.Int64     // if logged is above these bytes, each entry calls grown
-	grown      func()
+	snapshotAt atomic.Int64     // if logged is above these bytes, each entry calls Grown
 	// snapshotBytes is the size of the newest snapshot.
 	snapshotBytes atomic.Int64
 	replacement   atomic.Pointer[snapshotDigest]
-	// fresh returns a machine in its first state. It is nil if a machine can only be made with the
-	// process.
-	fresh func() Machine
-	// restores counts the snapshots that are being restored in place of a state. stateless is
-	// called with the error of a snapshot that cannot be restored. Neither is nil if fresh is not
-	// nil.
-	restores  *atomic.Int32
-	stateless func(error)
-	// restored runs under the lock after a snapshot was restored; it may be nil.
-	restored func(Machine)
 
-	applySeconds *histogram.Histogram
 	persistError atomic.Pointer[error]
 	awaiting     []awaitedIndex
 }
@@ -148,7 +131,7 @@ func (r *replica) Apply(log *raft.Log) any {
 	if err != nil {
 		r.broken = fmt.Errorf("applying entry %d: %w", log.Index, err)
 		out.err = r.broken
-		go r.fatal(r.broken) // fatal may wait for this goroutine
+		go r.cfg.Fatal(r.broken) // Fatal may wait for this goroutine
 		return out
 	}
 	before := r.index
@@ -157,19 +140,17 @@ func (r *replica) Apply(log *raft.Log) any {
 	r.logged.bytes += int64(len(log.Data)) + entryOverheadBytes
 	r.logged.entries++
 	if r.logged.bytes > r.snapshotAt.Load() {
-		r.grown()
+		r.cfg.Grown()
 	}
 	r.wake()
-	if r.throttle != nil {
-		r.throttle.applied.Add(1)
+	r.cfg.Throttle.applied.Add(1)
+	if r.cfg.After != nil {
+		r.cfg.After(r.machine)
 	}
-	if r.after != nil {
-		r.after(r.machine)
+	if r.cfg.Applied != nil {
+		r.cfg.Applied(log, r.machine)
 	}
-	if r.applied != nil {
-		r.applied(log, r.machine)
-	}
-	r.applySeconds.Observe(time.Since(start))
+	r.cfg.ApplySeconds.Observe(time.Since(start))
 	return out
 }
 
@@ -180,7 +161,7 @@ func (r *replica) rewind() Machine {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rewound = max(r.rewound, r.index)
-	r.machine, r.index, r.term, r.digests = r.fresh(), 0, 0, nil
+	r.machine, r.index, r.term, r.digests = r.cfg.Renewal.Fresh(), 0, 0, nil
 	r.logged, r.captured = volume{}, volume{}
 	if c := r.capture; c != nil && !c.writing { // Raft begins to write only after the restore
 		c.release()
@@ -306,23 +287,25 @@ func (r *replica) Snapshot() (raft.FSMSnapshot, error) {
 }
 
 // Restore replaces the machine by the one read from source once that is complete and its digest is
-// right. If fresh is set, the old machine is dropped before the read. If the read then fails, the
-// replica applies no more entries: they would be applied to an empty state.
+// right. If there is a Renewal, the old machine is dropped before the read. If the read then fails,
+// the replica applies no more entries: they would be applied to an empty state.
 func (r *replica) Restore(source io.ReadCloser) error {
 	r.mu.RLock()
-	prototype, replaces := r.machine, r.index > 0 && r.fresh != nil
+	prototype, replaces := r.machine, r.index > 0 && r.cfg.Renewal != nil
 	r.mu.RUnlock()
 	if replaces {
-		r.restores.Add(1)
-		defer r.restores.Add(-1)
+		r.cfg.Renewal.Restores.Add(1)
+		defer r.cfg.Renewal.Restores.Add(-1)
 		prototype = r.rewind()
 	}
 	machine, err := r.read(prototype, source)
-	if err != nil && r.fresh != nil {
+	if err != nil && r.cfg.Renewal != nil {
 		r.mu.Lock()
 		r.broken = err
 		r.mu.Unlock()
-		r.stateless(err)
+		if r.started.Load() {
+			r.cfg.Renewal.Stateless(err)
+		}
 	}
 	if err != nil {
 		return err
@@ -361,14 +344,12 @@ func (r *replica) replace(machine Machine) {
 	}
 	r.logged, r.captured, r.digests = volume{}, volume{}, nil
 	r.wake()
-	if r.grown != nil {
-		r.grown() // runSnapshots then removes the files that an installed snapshot has replaced
+	r.cfg.Grown() // the files that an installed snapshot has replaced are then removed
+	if r.cfg.Renewal != nil {
+		r.cfg.Renewal.Restored(machine)
 	}
-	if r.restored != nil {
-		r.restored(machine)
-	}
-	if r.after != nil {
-		r.after(machine)
+	if r.cfg.After != nil {
+		r.cfg.After(machine)
 	}
 }
 
@@ -390,10 +371,7 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	if d, ok := sink.(storage.DigestSetter); ok {
 		d.SetDigest(snapshot.Digest())
 	}
-	var w io.Writer = sink
-	if s.replica.pause != nil {
-		w = &throttledWriter{Writer: sink, pause: s.replica.pause, resumedAt: time.Now()}
-	}
+	w := &throttledWriter{Writer: sink, pause: s.replica.pauseAfter, resumedAt: time.Now()}
 	_, err := snapshot.WriteTo(w)
 	s.Release() // the rest, syncing and truncating the log, does not need it
 	if err != nil {

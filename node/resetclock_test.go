@@ -101,12 +101,12 @@ func TestNoStampOfTheOldTimeFollowsAReset(t *testing.T) {
 	// A replica that has not stamped it follows when it is applied.
 	other := &shard{clock: clock.NewShard(hand, clock.DefaultBound)}
 	other.clock.Begin(old)
-	other.follow(old)
-	other.follow(to)
+	other.followClock(old)
+	other.followClock(to)
 	if now := other.clock.Stamp(); now >= old {
 		t.Errorf("a replica stamps %d after it applied a reset to %d", now, to)
 	}
-	other.follow(to.Add(time.Second))
+	other.followClock(to.Add(time.Second))
 	if now := other.clock.Stamp(); now >= old {
 		t.Errorf("and %d after the next entry", now)
 	}

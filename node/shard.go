@@ -24,17 +24,20 @@ import (
 // leader.
 type shard struct {
 	*group
+	node      *Node
 	number    uint32
 	cfg       Config
 	clock     *clock.Shard
 	proposer  *propose.Queue
 	calls     *longpoll.Calls
 	admission *admit.Admission
+	queues    *admit.QueueLimit
 	pacer     *propose.Pacer
 	stats     *shardCounters
 	memory    admit.MachineMemory
-	// raftSubmit is group.submit; tests replace it.
+	// raftSubmit is group.submit, applying is follow; tests replace them.
 	raftSubmit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
+	applying   func(m Machine)
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed
 	// entry, led when it then serves. Between the two, the node closes gate once it has compared its
@@ -59,26 +62,32 @@ type shard struct {
 // newShard returns a shard that start has to start.
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
-		number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
+		node: n, number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
 		stats: newShardCounters(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
-	s.group = newGroup(n, founding.ShardGroup(number), shardDir(n.cfg.Dir, number), machine)
-	s.group.onLead, s.raftSubmit = s.lead, s.group.submit
-	s.replica.fresh = func() Machine {
-		n.memory.Follow(&s.memory, fsm.Memory{})
-		return newShardMachine(n.cfg.Machine)
+	of := n.groupConfig(founding.ShardGroup(number), shardDir(n.cfg.Dir, number))
+	of.Machine, of.ApplySeconds, of.Lead, of.After = machine, s.stats.apply, s.lead, func(m Machine) { s.applying(m) }
+	of.Renewal = &renewal{
+		Fresh: func() Machine {
+			n.memory.Follow(&s.memory, fsm.Memory{})
+			return newShardMachine(n.cfg.Machine)
+		},
+		Restores:  n.memory.Replacing(),
+		Restored:  func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) },
+		Stateless: func(why error) { n.abandon(s, why) },
 	}
-	s.replica.restores = n.memory.Replacing()
-	s.replica.restored = func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) }
-	s.onStateless = func(ctx context.Context, why error) { n.abandon(ctx, s, why) }
-	s.replica.applySeconds = s.stats.apply
-	queues := admit.NewQueueLimit(machine.m, &n.noAutoCreate, s.machineView())
+	if n.cfg.Applied != nil {
+		of.Applied = appliedTo(n.cfg.Applied, number, n.openings.Add(1))
+	}
+	s.group = newGroup(of)
+	s.raftSubmit, s.applying = s.group.submit, s.follow
+	s.queues = admit.NewQueueLimit(machine.m, &n.noAutoCreate, s.machineView())
 	s.proposer = propose.New(propose.Config{
 		Shard: number, QueueRequestsMax: n.cfg.QueueRequestsMax, QueueBytesMax: n.cfg.QueueBytesMax,
 		EntryBytesMax: n.cfg.EntryBytesMax, EntriesInFlight: n.cfg.EntriesInFlight, ProposeTimeout: n.cfg.ProposeTimeout,
-		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: queues, Applied: s.applied, Failed: s.stats.failed, Fatal: n.fatal,
-		AnsweredLate: func() { s.calls.Recheck() },
+		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: s.queues, Applied: s.applied, Failed: s.stats.failed,
+		Fatal: n.fatal, AnsweredLate: func() { s.calls.Recheck() },
 	})
 	s.admission = s.newAdmission()
 	s.calls = longpoll.New(longpoll.Config{
@@ -87,29 +96,33 @@ func newShard(n *Node, number uint32) *shard {
 		NotApplied: func() { s.stats.notApplied.Add(1) }, Failed: s.stats.failed, Note: s.note, Spawn: s.spawn,
 	})
 	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
-	s.replica.after = func(m Machine) {
-		machine := m.(shardMachine).m
-		n.memory.Follow(&s.memory, machine.Memory())
-		s.follow(machine.Clock())
-		s.admission.SetLeases(machine.Leases())
-		s.pacer.Moved(s.dutyOf(machine))
-		queues.SetQueues(machine)
-	}
-	if n.cfg.Applied != nil {
-		opening := n.openings.Add(1)
-		s.replica.applied = func(log *raft.Log, m Machine) {
-			n.cfg.Applied(AppliedEntry{Shard: number, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data,
-				Digest: m.Digest()})
-		}
-	}
 	return s
+}
+
+// appliedTo passes applied entries of a shard to Config.Applied.
+func appliedTo(to func(AppliedEntry), shard, opening uint32) func(*raft.Log, Machine) {
+	return func(log *raft.Log, m Machine) {
+		to(AppliedEntry{Shard: shard, Opening: opening, Term: log.Term, Index: log.Index, Entry: log.Data,
+			Digest: m.Digest()})
+	}
+}
+
+// follow tells the parts of the shard of the machine's state after each entry. The machine is
+// locked.
+func (s *shard) follow(m Machine) {
+	machine := m.(shardMachine).m
+	s.node.memory.Follow(&s.memory, machine.Memory())
+	s.followClock(machine.Clock())
+	s.admission.SetLeases(machine.Leases())
+	s.pacer.Moved(s.dutyOf(machine))
+	s.queues.SetQueues(machine)
 }
 
 // newAdmission returns the admission of the shard, whose proposer exists.
 func (s *shard) newAdmission() *admit.Admission {
 	n := s.node
 	return admit.New(admit.Config{
-		Name: s.name, Leads: s.serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
+		Name: s.name(), Leads: s.serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
 		HandsOver: func() bool { return n.relieved() && !s.soleVoter() },
 		Space:     n.space, Memory: n.memory,
 		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error {
@@ -123,13 +136,13 @@ func (s *shard) refusal(err error) error {
 	if errors.Is(err, outcome.ErrNoLeader) {
 		_, named := s.leader()
 		if held := s.withheld(); held != nil && errors.Is(named, outcome.ErrNoLeader) {
-			return fmt.Errorf("%s: %w", s.name, held)
+			return fmt.Errorf("%s: %w", s.name(), held)
 		}
 		if named != nil {
 			return named
 		}
 	}
-	return fmt.Errorf("%s: %w", s.name, err)
+	return fmt.Errorf("%s: %w", s.name(), err)
 }
 
 // leads returns nil if this node leads the shard and serves, else the error for callers.
@@ -139,7 +152,7 @@ func (s *shard) leads() error {
 }
 
 // lead runs the duties of a new leader, once every entry of earlier terms is applied. See
-// group.onLead.
+// groupConfig.Lead.
 func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
 	select {
@@ -153,21 +166,22 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 		return
 	}
 	s.clock.Begin(s.machineClock())
-	if err := s.logLead(ctx, l); err != nil {
+	term, err := s.logLead(ctx, l)
+	if err != nil {
 		if ctx.Err() == nil {
 			s.note("logging the leader's first entry", err)
 		}
 		return
 	}
 	s.stats.measures.clear()
-	s.admission.Quotas.Reset(l.term)
+	s.admission.Quotas.Reset(term)
 	defer s.admission.Quotas.Reset(0)
 	s.calls.Begin()
 	if !s.serve(l) {
 		s.calls.End(outcome.ErrNoLeader)
 		return
 	}
-	s.logger.Info("leading", "term", l.term)
+	s.logger().Info("leading", "term", term)
 	s.watchTime() // before a call that waited can reset it
 	s.ledOnce.Do(func() { close(s.led) })
 
@@ -208,10 +222,10 @@ func (f shardFuture) Wait() (*propose.Applied, error) {
 	return did, nil
 }
 
-// logLead logs the first entry of a term.
-func (s *shard) logLead(ctx context.Context, l *leadership) error {
+// logLead logs the first entry of a term, and returns the term.
+func (s *shard) logLead(ctx context.Context, l *leadership) (term uint64, err error) {
 	lead := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
-	return insist(ctx, func() error {
+	err = insist(ctx, func() error {
 		future, err := s.submit(l, codec.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
@@ -220,9 +234,10 @@ func (s *shard) logLead(ctx context.Context, l *leadership) error {
 			return proposalError(err)
 		}
 		out := future.Response().(*appliedEntry)
-		l.term = out.term
+		term = out.term
 		return out.err
 	})
+	return term, err
 }
 
 // applied passes on the results of an applied entry of this leader.
@@ -292,7 +307,7 @@ func (s *shard) machineView() admit.View {
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) {
 	w = s.view(func(m *machine.Machine, now fsm.Time) {
 		if s.replica.lacks() {
-			err = fmt.Errorf("%s gets its state again: %w", s.name, outcome.ErrNotHere)
+			err = fmt.Errorf("%s gets its state again: %w", s.name(), outcome.ErrNotHere)
 			return
 		}
 		r = m.Answer(q, now)

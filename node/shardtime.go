@@ -154,10 +154,11 @@ func (s *shard) watchTime() {
 	ahead := s.timeAhead()
 	switch alarm := ahead > s.cfg.ClockBound; {
 	case alarm && !s.alarmed.Swap(true):
-		s.logger.Error("CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back",
+		s.logger().Error(
+			"CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back",
 			"ahead", ahead.Round(time.Millisecond))
 	case !alarm && s.alarmed.Swap(false):
-		s.logger.Info("the shard's time is no longer ahead of the clocks")
+		s.logger().Info("the shard's time is no longer ahead of the clocks")
 	}
 }
 
@@ -189,11 +190,11 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 		voters, _ := s.members()
 		c, err := s.node.clocks.Compare(ctx, voters)
 		if err != nil {
-			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name, outcome.ErrClockAhead, err)
+			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name(), outcome.ErrClockAhead, err)
 		}
 		if n := c.NearMedian(); n <= len(voters)/2 {
 			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait "+
-				"for them", s.name, outcome.ErrClockAhead, n, len(voters))
+				"for them", s.name(), outcome.ErrClockAhead, n, len(voters))
 		}
 		to = c.Median + fsm.Time(s.node.clock.Monotonic())
 	}
@@ -201,7 +202,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	if from.Sub(to) <= s.cfg.ClockBound {
 		return ClockReset{From: from, To: from}, nil
 	}
-	s.logger.Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
+	s.logger().Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
 		"to", instant(to))
 	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{
 		To: to, Grace: 2 * s.cfg.ClockBound,
@@ -226,9 +227,9 @@ func (s *shard) stamped(batch []*propose.Proposal) {
 	}
 }
 
-// follow receives the machine's clock after each entry. If the clock was moved back, this replica's
-// timestamps follow.
-func (s *shard) follow(clock fsm.Time) {
+// followClock receives the machine's clock after each entry. If the clock was moved back, this
+// replica's timestamps follow.
+func (s *shard) followClock(clock fsm.Time) {
 	if before := s.appliedClock.Swap(int64(clock)); int64(clock) < before {
 		s.clock.Lower(clock)
 	}

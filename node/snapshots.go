@@ -35,8 +35,18 @@ func (g *group) snapshotDue(now time.Time) bool {
 // replays at most about as much as it restores.
 func (g *group) planSnapshot() {
 	newest, _ := g.instance().stores.Snapshots.Newest()
-	g.replica.snapshotAt.Store(max(g.node.cfg.SnapshotBytes, newest.Size))
+	g.replica.snapshotAt.Store(max(g.cfg.SnapshotBytes, newest.Size))
 	g.replica.snapshotBytes.Store(newest.Size)
+}
+
+// snapshotEnded makes room if a snapshot found the disk full, and otherwise keeps room for the next
+// one.
+func (n *Node) snapshotEnded(err error) {
+	if err != nil {
+		n.releaseIfFull(err)
+		return
+	}
+	n.planSpace()
 }
 
 // planSpace reports the size of the largest snapshot to the disk space check. Snapshots are taken
@@ -75,27 +85,27 @@ func (g *group) takeSnapshot() error {
 	}
 	captured := g.replica.snapshotEnded(err == nil)
 	if err != nil && i.stopped() {
-		return fmt.Errorf("taking a snapshot of %s: %w", g.name, raft.ErrRaftShutdown)
+		return fmt.Errorf("taking a snapshot of %s: %w", g.cfg.Name, raft.ErrRaftShutdown)
 	}
 	newest, _ := i.stores.Snapshots.Newest()
 	overtaken := err != nil && captured > 0 && newest.Index > captured && i.stores.Err() == nil
 	g.snapshots.mu.Lock()
 	defer g.snapshots.mu.Unlock()
 	if err != nil && !overtaken {
-		g.node.releaseIfFull(err)
 		g.snapshots.stats.Failed++
 		g.snapshots.retryAt = time.Now().Add(snapshotRetry)
-		return fmt.Errorf("taking a snapshot of %s: %w", g.name, err)
+		g.cfg.SnapshotEnded(err)
+		return fmt.Errorf("taking a snapshot of %s: %w", g.cfg.Name, err)
 	}
 	g.planSnapshot()
-	g.node.planSpace()
+	g.cfg.SnapshotEnded(nil)
 	if overtaken {
 		return nil
 	}
 	st := &g.snapshots.stats
 	st.Duration = time.Since(start)
 	st.Taken++
-	g.logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
+	g.cfg.Logger.Info("snapshot taken", "seconds", st.Duration.Seconds())
 	return nil
 }
 
@@ -114,7 +124,7 @@ func (i *instance) stopped() bool {
 }
 
 // tidy removes the files that the group no longer needs.
-func (g *group) tidy() { g.instance().stores.Tidy(g.pauseAfter) }
+func (g *group) tidy() { g.instance().stores.Tidy(g.replica.pauseAfter) }
 
 // setTrailing makes Raft keep about TrailingBytes of log before the next snapshot for followers
 // that lag. It converts bytes to entries with the mean size of the entries since the last snapshot.
@@ -124,7 +134,7 @@ func (g *group) setTrailing() error {
 	if !g.soleVoter() {
 		logged := g.replica.loggedVolume()
 		mean := max(1, logged.bytes/max(1, logged.entries))
-		kept = uint64(max(trailingEntriesMin, g.node.cfg.TrailingBytes/mean))
+		kept = uint64(max(trailingEntriesMin, g.cfg.TrailingBytes/mean))
 	}
 	if err := g.reload(func(rc *raft.ReloadableConfig) { rc.TrailingLogs = kept }); err != nil {
 		return fmt.Errorf("setting how much log is kept: %w", err)

@@ -36,7 +36,10 @@ func TestRestoreThatFailsChangesNothing(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			before := IndexDigest{Index: 5, Digest: 5}
-			r := &replica{machine: &counter{count: 6}, index: 6, term: 2, digests: []IndexDigest{before}}
+			r := &replica{
+				cfg: groupConfig{Grown: func() {}}, machine: &counter{count: 6}, index: 6, term: 2,
+				digests: []IndexDigest{before},
+			}
 			r.replacement.Store(&snapshotDigest{id: "s", index: 30, term: 4, digest: 9, known: true})
 			if err := r.Restore(io.NopCloser(tt.source)); err == nil || !strings.Contains(err.Error(), tt.problem) {
 				t.Errorf("error is %v, want one that says %q", err, tt.problem)
@@ -67,13 +70,14 @@ func TestRestoreMakesRoomFirst(t *testing.T) {
 	released := 0
 	old := &counter{count: 6, released: &released}
 	was := weak.Make(old)
-	r := &replica{machine: old, index: 6, term: 2, restores: new(atomic.Int32)}
+	renewal := &renewal{Restores: new(atomic.Int32), Restored: func(Machine) {}}
+	r := &replica{cfg: groupConfig{Grown: func() {}, Renewal: renewal}, machine: old, index: 6, term: 2}
 	own, err := r.Snapshot() // Raft writes it when the restore has ended
 	if err != nil {
 		t.Fatal(err)
 	}
 	asked := false
-	r.fresh = func() Machine {
+	renewal.Fresh = func() Machine {
 		return &witness{before: func() {
 			asked = true
 			runtime.GC()
@@ -111,7 +115,7 @@ func TestShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 		}
 		synctest.Wait()
 		expectHere(t, n, 0)
-		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name()}) {
 			t.Errorf("%v are set aside", got)
 		}
 		do(t, n, 0, put("orders", "y", 0))
@@ -127,7 +131,7 @@ func TestDrainingNodeRemembersWhatCannotBeRestored(t *testing.T) {
 	if err := s.replica.Restore(io.NopCloser(strings.NewReader("rot"))); err == nil {
 		t.Fatal("it was restored")
 	}
-	if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+	if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name()}) {
 		t.Errorf("%v are set aside", got)
 	}
 	closeNode(t, n)
@@ -154,7 +158,7 @@ func TestFirstSnapshotThatCannotBeRestoredSetsAside(t *testing.T) {
 		closeNode(t, n)
 		n = openJoined(t, dir)
 		expectHere(t, n)
-		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name()}) {
 			t.Errorf("%v are set aside", got)
 		}
 	})
@@ -176,7 +180,7 @@ func TestRestartWithWhatCannotBeRestoredSetsAside(t *testing.T) {
 		closeNode(t, n)
 		n = openNode(t, testConfig(t, dir))
 		expectHere(t, n, 0)
-		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name}) {
+		if got := n.Status().Quarantined; !slices.Equal(got, []string{s.name()}) {
 			t.Errorf("%v are set aside", got)
 		}
 	})
@@ -202,16 +206,16 @@ func TestStoppingShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 			}
 		}
 		err := n.StopShard(t.Context(), 1, func(context.Context) error { // it has been taken off the node
-			s.replica.stateless(errors.New("the snapshot is rotten"))
+			s.replica.cfg.Renewal.Stateless(errors.New("the snapshot is rotten"))
 			return refused
 		})
 		if !errors.Is(err, refused) || !errors.Is(err, errQuarantined) {
 			t.Errorf("the stop ended with %v", err)
 		}
-		expectAside(s.name)
+		expectAside(s.name())
 		closeNode(t, n)
 		n = openJoined(t, dir)
-		expectAside(s.name)
+		expectAside(s.name())
 		if err := n.StopShard(t.Context(), 1, wasRemoved); err != nil {
 			t.Error(err)
 		}

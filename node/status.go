@@ -13,7 +13,7 @@ func (g *group) status() GroupStatus {
 		members.Voters, members.Nonvoters = g.members() // a start without a leader: what people may still be shown
 	}
 	st := GroupStatus{
-		Group: g.name, Serving: g.serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
+		Group: g.cfg.Name, Serving: g.serves(), Leader: string(leader), Voters: members.Voters, Nonvoters: members.Nonvoters,
 		MembersIndex: members.Index,
 		Term:         r.CurrentTerm(), CommitIndex: r.CommitIndex(), AppliedIndex: r.AppliedIndex(), LastIndex: r.LastIndex(),
 		SnapshotIndex: g.snapshotStats().Index,

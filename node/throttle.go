@@ -51,11 +51,11 @@ func (p *throttle) pauseFor(worked time.Duration) time.Duration {
 
 // pauseAfter pauses after background work of a duration and returns true. If the group is being
 // stopped, it returns false at once.
-func (g *group) pauseAfter(worked time.Duration) bool {
-	if g.replica.stopped.Load() {
+func (r *replica) pauseAfter(worked time.Duration) bool {
+	if r.stopped.Load() {
 		return false
 	}
-	if pause := g.node.throttle.pauseFor(worked); pause > 0 {
+	if pause := r.cfg.Throttle.pauseFor(worked); pause > 0 {
 		time.Sleep(pause)
 	}
 	return true

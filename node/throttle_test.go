@@ -73,9 +73,8 @@ func (*slowSink) Close() error { return nil }
 
 // pacedGroup returns a group in which something is applied all the time.
 func pacedGroup() *group {
-	g := &group{node: &Node{throttle: &throttle{urgent: func() bool { return false }}}, replica: &replica{}}
-	g.replica.pause = g.pauseAfter
-	g.node.throttle.applied.Add(1)
+	g := newGroup(groupConfig{Throttle: &throttle{urgent: func() bool { return false }}})
+	g.cfg.Throttle.applied.Add(1)
 	return g
 }
 
