@@ -291,6 +291,13 @@ var importTable = []importRow{
 		reason:   "the description comes from the protobuf sources and not from the code generated from them",
 	},
 	{
+		dir: "rpc/admin",
+		may: []string{"access/tokens", "fsm", "fsm/backup", "node", "rpc/backend", "rpc/belfry/...", "rpc/check", "rpc/codec",
+			"rpc/drain", "rpc/fault", "rpc/inbound", "rpc/shardcall", "rpc/wire"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
+		reason:   "the methods of an administrator need the rooms of the edge, and no server",
+	},
+	{
 		dir:      "rpc/check",
 		may:      []string{"access/tokens", "fsm", "rpc/auth", "rpc/belfry/...", "rpc/fault", "rpc/wire"},
 		external: []string{"google.golang.org/protobuf"},

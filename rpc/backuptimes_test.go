@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/belfrydb/belfry/rpc/admin"
 )
 
 // backupTimes is a BackupTimes in memory.
@@ -43,7 +45,7 @@ func shownBackups(t *testing.T, registry *prometheus.Registry) (all []float64) {
 // TestLastBackupShows: nothing is said of backups before there was one, whether or not it could be
 // kept.
 func TestLastBackupShows(t *testing.T) {
-	for name, kept := range map[string]BackupTimes{
+	for name, kept := range map[string]admin.BackupTimes{
 		"nowhere": nil, "in a file": &backupTimes{}, "not, for want of a disk": &backupTimes{broken: errors.New("no disk")},
 	} {
 		registry := prometheus.NewRegistry()

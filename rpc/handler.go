@@ -20,6 +20,7 @@ import (
 	"connectrpc.com/grpcreflect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/admin"
 	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -56,7 +57,7 @@ type Config struct {
 	Authenticator auth.Authenticator
 	// Backups keeps the time of the node's last complete backup over restarts. If it is nil, the
 	// time is lost when the process ends.
-	Backups BackupTimes
+	Backups admin.BackupTimes
 	// Name is the node's name, shown in the Belfry-Served-By header. Address is where clients reach
 	// the node. Version is the version that it runs.
 	Name, Address, Version string
@@ -173,10 +174,6 @@ func newHandler(cfg Config) (*handler, error) {
 	if err := cfg.Registry.Register(metrics.NewNamespaceCollector(cfg.Node, cfg.Cluster.Namespaces)); err != nil {
 		return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
 	}
-	backups, err := newBackups(cfg)
-	if err != nil {
-		return nil, err
-	}
 	failures, err := auth.NewFailures(cfg.Logger, cfg.Audit, cfg.Registry)
 	if err != nil {
 		return nil, err
@@ -198,11 +195,13 @@ func newHandler(cfg Config) (*handler, error) {
 		}, limits: cfg.Limits, now: cfg.Now,
 		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer,
 	}
-	admin := &adminService{
-		Router:  h.queues.Router,
-		rules:   &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer},
-		drain:   h.drain,
-		cluster: cfg.Cluster, logger: cfg.Logger, backups: backups,
+	administration, err := admin.New(admin.Config{
+		Router: h.queues.Router, Cluster: cfg.Cluster,
+		Rules: &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer},
+		Drain: h.drain, Logger: cfg.Logger, Registry: cfg.Registry, Backups: cfg.Backups,
+	})
+	if err != nil {
+		return nil, err
 	}
 	h.interceptor, h.buffers = &interceptor{
 		logger: cfg.Logger, traffic: watch, authorizer: h.authorizer,
@@ -210,7 +209,7 @@ func newHandler(cfg Config) (*handler, error) {
 	}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)
-	h.mountServices(admin, options)
+	h.mountServices(administration, options)
 	h.mountOperations(cfg, options)
 	return h, nil
 }
@@ -239,9 +238,9 @@ func connectOptions(cfg Config, e *interceptor, binary codec.Binary) []connect.H
 const compressBytesMin = 1 << 10
 
 // mountServices routes the methods of the contract under their own and their short paths.
-func (h *handler) mountServices(admin *adminService, options []connect.HandlerOption) {
+func (h *handler) mountServices(administration *admin.Service, options []connect.HandlerOption) {
 	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
-	_, admins := belfryv1connect.NewAdminServiceHandler(admin, options...)
+	_, admins := belfryv1connect.NewAdminServiceHandler(administration, options...)
 	fast := h.queues.fastPathHandlers(options)
 	for _, m := range methodsOfContract() {
 		service := queues

@@ -18,7 +18,7 @@ func availabilityBugs() []Bug {
 		{
 			Name: "conditions-untold", What: "status is silent about a node whose disk is nearly full",
 			Claims: []string{"I39"}, Workloads: puts, Nemeses: []string{"disk-low"},
-			Edits: []Edit{after("rpc/clusterproblems.go", `for _, c := range v.members[i].Conditions {`,
+			Edits: []Edit{after("rpc/admin/clusterproblems.go", `for _, c := range v.members[i].Conditions {`,
 				`if planted("conditions-untold") {
 			break
 		}`)},

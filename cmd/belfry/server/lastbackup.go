@@ -19,7 +19,7 @@ import (
 // on an old backup with it.
 const lastBackupFile = "last-backup"
 
-// lastBackup reads and writes lastBackupFile. It implements rpc.BackupTimes.
+// lastBackup reads and writes lastBackupFile. It implements admin.BackupTimes.
 type lastBackup struct {
 	name   string
 	logger *slog.Logger
@@ -31,7 +31,7 @@ func newLastBackup(cfg Config) *lastBackup {
 	return &lastBackup{name: filepath.Join(cfg.Dir, lastBackupFile), logger: cfg.Logger}
 }
 
-// Last implements rpc.BackupTimes. An unreadable file does not prevent a start.
+// Last implements admin.BackupTimes. An unreadable file does not prevent a start.
 func (b *lastBackup) Last() time.Time {
 	at, err := readTime(b.name)
 	if err != nil {
@@ -56,7 +56,7 @@ func readTime(name string) (time.Time, error) {
 	return at, nil
 }
 
-// Keep implements rpc.BackupTimes.
+// Keep implements admin.BackupTimes.
 func (b *lastBackup) Keep(at time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,8 +1,7 @@
-package rpc
+package admin
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -12,30 +11,18 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/rpc/backend"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/codec"
-	"github.com/belfrydb/belfry/rpc/drain"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// adminService answers belfry.v1.AdminService.
-type adminService struct {
-	shardcall.Router
-	rules   *check.Rules
-	drain   *drain.Signal
-	cluster backend.Cluster
-	logger  *slog.Logger
-	backups *backups
-}
-
 // CreateQueue implements AdminService.
-func (s *adminService) CreateQueue(ctx context.Context,
+func (s *Service) CreateQueue(ctx context.Context,
 	req *belfryv1.CreateQueueRequest) (*belfryv1.CreateQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
-	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.Node.ShardCount()))
+	partitions := c.Count("partitions", req.GetPartitions(), 1, uint32(s.router.Node.ShardCount()))
 	change := c.Settings("settings", req.GetSettings(), partitions)
 	requestID := c.RequestID(req.GetRequestId())
 	if c.Err != nil {
@@ -66,12 +53,12 @@ func (s *adminService) CreateQueue(ctx context.Context,
 // call. In the second case the shards are updated only if the record has not changed since. The
 // change itself is made: unreachable shards are pending, which does not fail the call. Neither does
 // a later deletion.
-func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig,
+func (s *Service) reconcile(ctx context.Context, config backend.QueueConfig,
 	remembers bool) (witnesses []*belfryv1.Witness, pending []uint32, err error) {
-	if held, ok := s.Catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
+	if held, ok := s.router.Catalog.Queue(config.Name); remembers && (!ok || held.Version != config.Version) {
 		return nil, nil, nil
 	}
-	witnesses, pending, err = s.Configure(ctx, config.Name)
+	witnesses, pending, err = s.router.Configure(ctx, config.Name)
 	if err == nil {
 		return witnesses, pending, nil
 	}
@@ -79,14 +66,14 @@ func (s *adminService) reconcile(ctx context.Context, config backend.QueueConfig
 		return nil, nil, f
 	}
 	for p := range max(1, config.Partitions) {
-		pending = append(pending, s.Shard(config.Name, p))
+		pending = append(pending, s.router.Shard(config.Name, p))
 	}
 	return nil, pending, nil
 }
 
 // mustNotExist returns QUEUE_EXISTS if the catalog or the home shard knows a queue.
-func (s *adminService) mustNotExist(ctx context.Context, queue string) error {
-	if config, ok := s.Catalog.Queue(queue); ok {
+func (s *Service) mustNotExist(ctx context.Context, queue string) error {
+	if config, ok := s.router.Catalog.Queue(queue); ok {
 		if config.Deleting() {
 			return shardcall.BeingDeleted(queue)
 		}
@@ -107,7 +94,7 @@ func existing(queue string) *fault.Error {
 }
 
 // UpdateQueue implements AdminService.
-func (s *adminService) UpdateQueue(ctx context.Context,
+func (s *Service) UpdateQueue(ctx context.Context,
 	req *belfryv1.UpdateQueueRequest) (*belfryv1.UpdateQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
@@ -117,14 +104,14 @@ func (s *adminService) UpdateQueue(ctx context.Context,
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := s.Refresh(ctx); err != nil { // limits are checked against the number of partitions
+	if err := s.router.Refresh(ctx); err != nil { // limits are checked against the number of partitions
 		return nil, err
 	}
-	change := c.Settings("settings", req.GetSettings(), s.Partitions(queue))
+	change := c.Settings("settings", req.GetSettings(), s.router.Partitions(queue))
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if s.Deleting(queue) {
+	if s.router.Deleting(queue) {
 		return nil, shardcall.BeingDeleted(queue)
 	}
 	if err := s.mustExist(ctx, queue); err != nil {
@@ -148,10 +135,10 @@ func (s *adminService) UpdateQueue(ctx context.Context,
 // createdIn returns the format in which a queue was created; its default retry delays are those of
 // that format. Only the shards of a queue know it. If the home shard cannot be asked, or need not
 // be, createdIn returns the format of the cluster.
-func (s *adminService) createdIn(ctx context.Context, config *backend.QueueConfig, pending []uint32) fsm.Format {
-	home := s.Shard(config.Name, 0)
+func (s *Service) createdIn(ctx context.Context, config *backend.QueueConfig, pending []uint32) fsm.Format {
+	home := s.router.Shard(config.Name, 0)
 	if len(config.Settings.RetryDelays) == 0 && !slices.Contains(pending, home) {
-		if r, _, err := s.Node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {
+		if r, _, err := s.router.Node.Query(ctx, home, &fsm.QueueQuery{Queue: config.Name}); err == nil && len(r.Queues) > 0 {
 			return r.Queues[0].Format
 		}
 	}
@@ -159,8 +146,8 @@ func (s *adminService) createdIn(ctx context.Context, config *backend.QueueConfi
 }
 
 // mustExist returns QUEUE_NOT_FOUND if neither the catalog nor the home shard knows a queue.
-func (s *adminService) mustExist(ctx context.Context, queue string) error {
-	if _, ok := s.Catalog.Queue(queue); ok {
+func (s *Service) mustExist(ctx context.Context, queue string) error {
+	if _, ok := s.router.Catalog.Queue(queue); ok {
 		return nil
 	}
 	exists, err := s.existsUnrecorded(ctx, queue)
@@ -174,18 +161,18 @@ func (s *adminService) mustExist(ctx context.Context, queue string) error {
 }
 
 // GetQueue implements AdminService.
-func (s *adminService) GetQueue(ctx context.Context,
+func (s *Service) GetQueue(ctx context.Context,
 	req *belfryv1.GetQueueRequest) (*belfryv1.GetQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.View)
 	queue := c.Queue("queue", req.GetQueue())
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	from := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}
+	from := shardcall.Reader{Router: s.router, Stale: req.GetStale()}
 	if err := from.Learn(ctx, queue); err != nil {
 		return nil, err
 	}
-	shards := s.Shards(queue)
+	shards := s.router.Shards(queue)
 	readings, witnesses, err := from.ReadAll(ctx, shards, func(int) fsm.Query { return &fsm.QueueQuery{Queue: queue} })
 	if err != nil {
 		return nil, err
@@ -223,7 +210,7 @@ func queueParts(readings []fsm.Reading) (parts []queuePart) {
 }
 
 // wireQueue adds up the parts of a queue. It leaves out when the jobs fall due.
-func (s *adminService) wireQueue(parts []queuePart) *belfryv1.Queue {
+func (s *Service) wireQueue(parts []queuePart) *belfryv1.Queue {
 	first := &parts[0]
 	out := &belfryv1.Queue{
 		Name: first.Name, Partitions: first.Partitions, Settings: wireSettings(&first.Settings, first.Format),
@@ -286,7 +273,7 @@ func addTotals(t *belfryv1.QueueTotals, c *fsm.Counters) {
 }
 
 // PurgeQueue implements AdminService.
-func (s *adminService) PurgeQueue(ctx context.Context,
+func (s *Service) PurgeQueue(ctx context.Context,
 	req *belfryv1.PurgeQueueRequest) (*belfryv1.PurgeQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue := c.Queue("queue", req.GetQueue())
@@ -310,10 +297,10 @@ func (s *adminService) PurgeQueue(ctx context.Context,
 	if left == 0 {
 		left = 1 << 62
 	}
-	if err := (shardcall.Reader{Router: s.Router}).Learn(ctx, queue); err != nil {
+	if err := (shardcall.Reader{Router: s.router}).Learn(ctx, queue); err != nil {
 		return nil, err
 	}
-	done, err := s.InShards(ctx, s.Shards(queue), requestID, left, func(most uint32) fsm.Command {
+	done, err := s.router.InShards(ctx, s.router.Shards(queue), requestID, left, func(most uint32) fsm.Command {
 		return &fsm.Purge{Queue: queue, States: states, Max: most}
 	})
 	if err != nil {

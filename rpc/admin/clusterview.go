@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"cmp"
@@ -44,8 +44,8 @@ type groupView struct {
 }
 
 // look asks all nodes for their state.
-func (s *adminService) look(ctx context.Context) *clusterView {
-	status := s.Node.Status()
+func (s *Service) look(ctx context.Context) *clusterView {
+	status := s.router.Node.Status()
 	v := &clusterView{
 		id: status.ClusterID, answeredBy: status.Name, settings: s.cluster.Settings(), format: s.cluster.Format(),
 		byServer: map[string]*backend.Member{},
@@ -65,7 +65,7 @@ func (s *adminService) look(ctx context.Context) *clusterView {
 			groups[g.Group], held[g.Group][m.ServerID] = append(groups[g.Group], m), g
 		}
 	}
-	for shard := range s.Node.ShardCount() {
+	for shard := range s.router.Node.ShardCount() {
 		name := backend.ShardGroup(shard)
 		g := newGroupView(groups[name], held[name])
 		g.Shard = uint32(shard)

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 	var said belfryv1.Reason
 	for {
 		copied := *c
-		reply, err := r.admin.Node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&copied}})
+		reply, err := r.service.router.Node.Do(ctx, shard, &fsm.Request{Commands: []fsm.Command{&copied}})
 		if err == nil {
 			return reply.Results[0], nil
 		}
@@ -31,7 +31,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 		}
 		if f.Reason != said {
 			said = f.Reason
-			r.admin.logger.Warn("a restore waits", slog.Uint64("shard", uint64(shard)), slog.String("for", importStep(c)),
+			r.service.logger.Warn("a restore waits", slog.Uint64("shard", uint64(shard)), slog.String("for", importStep(c)),
 				slog.String("because", f.Error()))
 		}
 		pause := time.NewTimer(restorePause)
@@ -41,7 +41,7 @@ func (r *restorer) send(ctx context.Context, shard uint32, c *fsm.Import) (fsm.R
 		case <-deadline.C:
 			f.Message += fmt.Sprintf("; the restore waited %s for shard %d to take %s", wire.FormatDuration(restoreInsists),
 				shard, importStep(c))
-		case <-r.admin.drain.Started:
+		case <-r.service.drain.Started:
 			f.Message += fmt.Sprintf("; the restore waited for shard %d to take %s, and this server is stopping", shard,
 				importStep(c))
 		case <-ctx.Done():

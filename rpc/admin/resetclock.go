@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // ResetClock implements AdminService. It does what it can: a shard that cannot be asked keeps no
 // other from being moved back.
-func (s *adminService) ResetClock(ctx context.Context,
+func (s *Service) ResetClock(ctx context.Context,
 	req *belfryv1.ResetClockRequest) (*belfryv1.ResetClockResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
@@ -42,7 +42,7 @@ func (s *adminService) ResetClock(ctx context.Context,
 }
 
 // resetShard moves the time of a shard back, if it is ahead, and leaves a trace of it.
-func (s *adminService) resetShard(ctx context.Context, g *groupView) (*belfryv1.ShardClock, error) {
+func (s *Service) resetShard(ctx context.Context, g *groupView) (*belfryv1.ShardClock, error) {
 	if g.leader == nil {
 		f := fault.New(belfryv1.Reason_REASON_NO_LEADER)
 		f.Shard = &g.Shard

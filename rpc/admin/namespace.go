@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const (
 )
 
 // SetNamespace implements AdminService.
-func (s *adminService) SetNamespace(ctx context.Context,
+func (s *Service) SetNamespace(ctx context.Context,
 	req *belfryv1.SetNamespaceRequest) (*belfryv1.SetNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
@@ -69,7 +69,7 @@ func wireNamespace(n *backend.Namespace) *belfryv1.Namespace {
 }
 
 // GetNamespace implements AdminService.
-func (s *adminService) GetNamespace(ctx context.Context,
+func (s *Service) GetNamespace(ctx context.Context,
 	req *belfryv1.GetNamespaceRequest) (*belfryv1.GetNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())
@@ -102,7 +102,7 @@ func (s *adminService) GetNamespace(ctx context.Context,
 }
 
 // ListNamespaces implements AdminService.
-func (s *adminService) ListNamespaces(context.Context,
+func (s *Service) ListNamespaces(context.Context,
 	*belfryv1.ListNamespacesRequest) (*belfryv1.ListNamespacesResponse, error) {
 	out := &belfryv1.ListNamespacesResponse{}
 	for _, n := range s.cluster.Namespaces() {
@@ -112,7 +112,7 @@ func (s *adminService) ListNamespaces(context.Context,
 }
 
 // DeleteNamespace implements AdminService.
-func (s *adminService) DeleteNamespace(ctx context.Context,
+func (s *Service) DeleteNamespace(ctx context.Context,
 	req *belfryv1.DeleteNamespaceRequest) (*belfryv1.DeleteNamespaceResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	name := c.Namespace("name", req.GetName())

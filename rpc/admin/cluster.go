@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 )
 
 // GetCluster implements AdminService.
-func (s *adminService) GetCluster(ctx context.Context,
+func (s *Service) GetCluster(ctx context.Context,
 	_ *belfryv1.GetClusterRequest) (*belfryv1.GetClusterResponse, error) {
 	return s.look(ctx).wire(), nil
 }
 
 // DrainNode implements AdminService.
-func (s *adminService) DrainNode(ctx context.Context,
+func (s *Service) DrainNode(ctx context.Context,
 	req *belfryv1.DrainNodeRequest) (*belfryv1.DrainNodeResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
@@ -48,7 +48,7 @@ func (s *adminService) DrainNode(ctx context.Context,
 
 // drainNode starts to drain a node, if the others can take its replicas, and can hold as many
 // voters of each shard as there can be now. With forced, fewer voters are enough.
-func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend.Member, forced bool) error {
+func (s *Service) drainNode(ctx context.Context, v *clusterView, m *backend.Member, forced bool) error {
 	left, keep := v.others(m)
 	switch {
 	case left == 0:
@@ -66,7 +66,7 @@ func (s *adminService) drainNode(ctx context.Context, v *clusterView, m *backend
 }
 
 // RemoveNode implements AdminService.
-func (s *adminService) RemoveNode(ctx context.Context,
+func (s *Service) RemoveNode(ctx context.Context,
 	req *belfryv1.RemoveNodeRequest) (*belfryv1.RemoveNodeResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
@@ -95,13 +95,13 @@ func (s *adminService) RemoveNode(ctx context.Context,
 }
 
 // TransferLeader implements AdminService.
-func (s *adminService) TransferLeader(ctx context.Context,
+func (s *Service) TransferLeader(ctx context.Context,
 	req *belfryv1.TransferLeaderRequest) (*belfryv1.TransferLeaderResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())
 	shard := req.GetShard()
-	if int64(shard) >= int64(s.Node.ShardCount()) {
-		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.Node.ShardCount()-1))
+	if int64(shard) >= int64(s.router.Node.ShardCount()) {
+		c.Fail(fault.Invalid("shard", "there is no shard %d; the shards are 0 to %d", shard, s.router.Node.ShardCount()-1))
 	}
 	if c.Err != nil {
 		return nil, c.Err

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -15,18 +15,18 @@ import (
 // queue without a record has only jobs. The catalog then marks the record, removes the jobs that
 // were put meanwhile, and deletes the record. The mark stops further puts, so the deletion
 // terminates.
-func (s *adminService) DeleteQueue(ctx context.Context,
+func (s *Service) DeleteQueue(ctx context.Context,
 	req *belfryv1.DeleteQueueRequest) (*belfryv1.DeleteQueueResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	queue, requestID := c.Queue("queue", req.GetQueue()), c.RequestID(req.GetRequestId())
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	if err := s.Refresh(ctx); err != nil { // the record, if there is one, decides what to delete
+	if err := s.router.Refresh(ctx); err != nil { // the record, if there is one, decides what to delete
 		return nil, err
 	}
-	config, recorded := s.Catalog.Queue(queue)
-	done, err := s.InShards(ctx, s.Shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
+	config, recorded := s.router.Catalog.Queue(queue)
+	done, err := s.router.InShards(ctx, s.router.Shards(queue), requestID, 1<<62, func(uint32) fsm.Command {
 		return &fsm.DeleteQueue{Queue: queue}
 	})
 	var f *fault.Error
@@ -43,7 +43,7 @@ func (s *adminService) DeleteQueue(ctx context.Context,
 		}
 	}
 	if recorded && !newer {
-		if err := s.Catalog.DeleteQueue(ctx, queue); err != nil {
+		if err := s.router.Catalog.DeleteQueue(ctx, queue); err != nil {
 			return nil, fault.Of(err)
 		}
 	}
@@ -53,9 +53,9 @@ func (s *adminService) DeleteQueue(ctx context.Context,
 // existsUnrecorded reports whether the home shard holds a queue. A repeated deletion whose answer
 // came from memory must not delete such a queue: it was created after the first deletion, which
 // empties the home shard before it removes the record.
-func (s *adminService) existsUnrecorded(ctx context.Context, queue string) (exists bool, err error) {
-	home := s.Shard(queue, 0)
-	r, _, err := s.Node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
+func (s *Service) existsUnrecorded(ctx context.Context, queue string) (exists bool, err error) {
+	home := s.router.Shard(queue, 0)
+	r, _, err := s.router.Node.Query(ctx, home, &fsm.QueueQuery{Queue: queue})
 	if err != nil {
 		return false, fault.OfShard(home, err)
 	}

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -61,10 +61,10 @@ func TestRestoreWaitsNoLongerThanItSays(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				log := &safeBuffer{}
+				var log strings.Builder
 				router, stopping := shardcall.Router{Node: &stubbornNode{err: tt.err}}, drain.New()
-				r := &restorer{admin: &adminService{
-					Router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(log, nil)),
+				r := &restorer{service: &Service{
+					router: router, drain: stopping, logger: slog.New(slog.NewTextHandler(&log, nil)),
 				}}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

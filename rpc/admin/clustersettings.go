@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // UpdateCluster implements AdminService.
-func (s *adminService) UpdateCluster(ctx context.Context,
+func (s *Service) UpdateCluster(ctx context.Context,
 	req *belfryv1.UpdateClusterRequest) (*belfryv1.UpdateClusterResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	c.RequestID(req.GetRequestId())

@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ const (
 )
 
 // Restore implements AdminService.
-func (s *adminService) Restore(ctx context.Context,
+func (s *Service) Restore(ctx context.Context,
 	stream *connect.ClientStream[belfryv1.RestoreRequest]) (*belfryv1.RestoreResponse, error) {
 	return s.restore(ctx, stream)
 }
@@ -46,7 +46,7 @@ type restoreStream interface {
 	Err() error
 }
 
-func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belfryv1.RestoreResponse, error) {
+func (s *Service) restore(ctx context.Context, stream restoreStream) (*belfryv1.RestoreResponse, error) {
 	body := inbound.StreamOf(ctx)
 	stop := context.AfterFunc(ctx, body.Cut)
 	defer stop()
@@ -57,7 +57,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 		}
 		return nil, inbound.StreamFault(in.err)
 	}
-	r := &restorer{admin: s, shards: make([]restoredShard, s.Node.ShardCount())}
+	r := &restorer{service: s, shards: make([]restoredShard, s.router.Node.ShardCount())}
 	c := s.rules.Request(ctx, tokens.Admin)
 	r.beginImport = c.RestoreOptions(stream.Msg().GetOverdue())
 	if c.Err != nil {
@@ -82,7 +82,7 @@ func (s *adminService) restore(ctx context.Context, stream restoreStream) (*belf
 
 // speaks refuses a backup whose format is later than that of this cluster. It runs before any
 // record is imported.
-func (s *adminService) speaks(format fsm.Format) error {
+func (s *Service) speaks(format fsm.Format) error {
 	if spoken := s.cluster.Format(); format > spoken {
 		return fault.Invalid("data",
 			"the backup has format %d and this cluster speaks %d: have all nodes run the version that made the backup, or a "+
@@ -126,7 +126,7 @@ func (in *restoreInput) Read(p []byte) (int, error) {
 
 // restorer restores one backup into the cluster.
 type restorer struct {
-	admin       *adminService
+	service     *Service
 	in          *backup.Reader
 	beginImport fsm.Import
 	shards      []restoredShard
@@ -199,7 +199,7 @@ func (r *restorer) run(ctx context.Context) error {
 	}
 	for _, q := range r.queues {
 		config := backend.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings}
-		if err := r.admin.Catalog.RestoreQueue(ctx, config); err != nil {
+		if err := r.service.router.Catalog.RestoreQueue(ctx, config); err != nil {
 			return fmt.Errorf("restoring the catalog: %w", err)
 		}
 	}
@@ -212,7 +212,7 @@ func (r *restorer) setQuotas(ctx context.Context) error {
 	if len(r.namespaces) == 0 {
 		return nil
 	}
-	if err := r.admin.cluster.RestoreNamespaces(ctx, r.namespaces); err != nil {
+	if err := r.service.cluster.RestoreNamespaces(ctx, r.namespaces); err != nil {
 		return fmt.Errorf("restoring the quotas: %w", err)
 	}
 	return nil
@@ -257,7 +257,7 @@ func (r *restorer) readNamespace(ctx context.Context, record *fsm.BackupRecord) 
 	if err != nil {
 		return err
 	}
-	c := r.admin.rules.Request(ctx, tokens.Admin)
+	c := r.service.rules.Request(ctx, tokens.Admin)
 	n := backend.Namespace{Name: c.Namespace("data", q.Name), Quota: node.Amounts{
 		node.JobsLimit: q.MaxJobs, node.BytesLimit: q.MaxBytes, node.LeasesLimit: q.MaxInFlight, node.PutRate: q.PutRate,
 	}}
@@ -355,7 +355,7 @@ func (r *restorer) occupied(ctx context.Context, shard uint32, result *fsm.Resul
 		f.Message = "data: another restore, or this one with other options, has begun and not ended"
 		return f
 	}
-	reading, _, err := r.admin.Node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
+	reading, _, err := r.service.router.Node.Query(ctx, shard, &fsm.QueuesQuery{Max: 3})
 	if err != nil {
 		return fault.OfShard(shard, err)
 	}
@@ -386,7 +386,7 @@ func (r *restorer) addRecord(ctx context.Context, record fsm.BackupRecord) error
 			return fault.Invalid("data", "partition %d of %d of queue %s has no place in %d shards", q.Partition, q.Partitions,
 				fault.Quote([]byte(q.Name)), len(r.shards))
 		}
-		shard = r.admin.Shard(q.Name, q.Partition)
+		shard = r.service.router.Shard(q.Name, q.Partition)
 		r.where[q.Name] = shard
 	case fsm.BackupJob, fsm.BackupTombstone:
 		name, err := backup.OwnerOf(&record)

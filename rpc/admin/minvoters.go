@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func (v *clusterView) advice() (all []string) {
 }
 
 // changeMinVoters carries out what an UpdateCluster asks for beside what Configure does.
-func (s *adminService) changeMinVoters(ctx context.Context, raise, lower int) (backend.ClusterSettings, error) {
+func (s *Service) changeMinVoters(ctx context.Context, raise, lower int) (backend.ClusterSettings, error) {
 	if lower > 0 {
 		return s.cluster.LowerMinVoters(ctx, lower)
 	}

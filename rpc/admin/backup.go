@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -23,7 +23,7 @@ import (
 const backupChunkBytes = 512 << 10
 
 // Backup implements AdminService.
-func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest,
+func (s *Service) Backup(ctx context.Context, _ *belfryv1.BackupRequest,
 	stream *connect.ServerStream[belfryv1.BackupResponse]) error {
 	body := inbound.StreamOf(ctx)
 	body.Arrived() // else the time limit of an arriving request would end the call
@@ -36,13 +36,14 @@ func (s *adminService) Backup(ctx context.Context, _ *belfryv1.BackupRequest,
 	for i := range v.shards {
 		sink.expected += uint64(max(0, v.shards[i].Jobs))
 	}
-	shards := uint32(s.Node.ShardCount()) //nolint:gosec // bounded by node
+	shards := uint32(s.router.Node.ShardCount()) //nolint:gosec // bounded by node
 	header := &backup.Header{
 		ClusterID: v.id, Format: v.format, Time: fsm.Time(s.rules.Now().UnixNano()), Shards: shards, Parts: shards,
 	}
 	_, _ = rand.Read(header.ID[:]) // never fails
 	b := &backupCall{
-		source: s.Node, queues: s.Catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header, sink: sink,
+		source: s.router.Node, queues: s.router.Catalog.Queues(), namespaces: s.cluster.Namespaces(), header: header,
+		sink: sink,
 	}
 	err := s.backUp(ctx, b)
 	if err != nil && s.drain.HasStarted() {
@@ -114,7 +115,7 @@ type backupCall struct {
 // backUp writes a backup. The catalog comes first, and decides: a queue that is created or deleted
 // on purpose during the export is in the backup as the catalog had it at the beginning, or not at
 // all.
-func (s *adminService) backUp(ctx context.Context, b *backupCall) error {
+func (s *Service) backUp(ctx context.Context, b *backupCall) error {
 	partitions := map[string]uint32{}
 	out := backup.NewWriter(b.sink, b.header)
 	for i := range b.queues {

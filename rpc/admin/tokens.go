@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // CreateToken implements AdminService.
-func (s *adminService) CreateToken(ctx context.Context,
+func (s *Service) CreateToken(ctx context.Context,
 	req *belfryv1.CreateTokenRequest) (*belfryv1.CreateTokenResponse, error) {
 	open, f := s.rules.Authorizer.OpenAccess()
 	switch {
@@ -43,14 +43,14 @@ func (s *adminService) CreateToken(ctx context.Context,
 	}
 	var text string
 	text, record.ID, record.Hash = tokens.New()
-	if err := s.Catalog.AddToken(ctx, record); err != nil {
+	if err := s.router.Catalog.AddToken(ctx, record); err != nil {
 		return nil, err
 	}
 	return &belfryv1.CreateTokenResponse{Token: text, Record: wireToken(&record)}, nil
 }
 
 // ListTokens implements AdminService.
-func (s *adminService) ListTokens(ctx context.Context,
+func (s *Service) ListTokens(ctx context.Context,
 	req *belfryv1.ListTokensRequest) (*belfryv1.ListTokensResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	most := c.Page("pageSize", req.GetPageSize())
@@ -61,7 +61,7 @@ func (s *adminService) ListTokens(ctx context.Context,
 		return nil, c.Err
 	}
 	out := &belfryv1.ListTokensResponse{}
-	for _, record := range s.Catalog.Tokens() {
+	for _, record := range s.router.Catalog.Tokens() {
 		if record.ID <= req.GetPageToken() {
 			continue
 		}
@@ -76,7 +76,7 @@ func (s *adminService) ListTokens(ctx context.Context,
 
 // DeleteToken implements AdminService. It needs no request id: a repeat finds the token gone, as
 // the caller wants.
-func (s *adminService) DeleteToken(ctx context.Context,
+func (s *Service) DeleteToken(ctx context.Context,
 	req *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {
 	c := s.rules.Request(ctx, tokens.Admin)
 	if !tokens.ValidID(req.GetId()) {
@@ -89,7 +89,7 @@ func (s *adminService) DeleteToken(ctx context.Context,
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	found, err := s.Catalog.EndToken(ctx, req.GetId(), end)
+	found, err := s.router.Catalog.EndToken(ctx, req.GetId(), end)
 	if err != nil {
 		return nil, fmt.Errorf("ending a token: %w", err)
 	}

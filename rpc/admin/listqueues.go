@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 )
 
 // ListQueues implements AdminService.
-func (s *adminService) ListQueues(ctx context.Context,
+func (s *Service) ListQueues(ctx context.Context,
 	req *belfryv1.ListQueuesRequest) (*belfryv1.ListQueuesResponse, error) {
 	c := s.rules.Request(ctx, tokens.View)
 	most := c.Page("pageSize", req.GetPageSize())
@@ -26,7 +26,7 @@ func (s *adminService) ListQueues(ctx context.Context,
 	if c.Err != nil {
 		return nil, c.Err
 	}
-	all := make([]uint32, s.Node.ShardCount())
+	all := make([]uint32, s.router.Node.ShardCount())
 	for i := range all {
 		all[i] = uint32(i)
 	}
@@ -37,7 +37,7 @@ func (s *adminService) ListQueues(ctx context.Context,
 		if names.One {
 			query.Max = 1 // the queue comes first, if it exists
 		}
-		readings, _, err := shardcall.Reader{Router: s.Router, Stale: req.GetStale()}.ReadAll(ctx, all, func(int) fsm.Query {
+		readings, _, err := shardcall.Reader{Router: s.router, Stale: req.GetStale()}.ReadAll(ctx, all, func(int) fsm.Query {
 			return query
 		})
 		if err != nil {
@@ -65,7 +65,7 @@ func (s *adminService) ListQueues(ctx context.Context,
 
 // listed sums up the parts of a queue for a list. It adds the due times of the queue's jobs to all,
 // which has those of all queues in the list.
-func (s *adminService) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
+func (s *Service) listed(parts []queuePart, all *fsm.Due) *belfryv1.Queue {
 	var due fsm.Due
 	for i := range parts {
 		wire.AddDueSums(&due, &parts[i].Due)

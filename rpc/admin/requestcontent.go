@@ -1,4 +1,4 @@
-package rpc
+package admin
 
 import (
 	"crypto/sha256"
@@ -11,11 +11,11 @@ import (
 
 // forRequest returns the catalog for a call with a request id. remembers is false without an id: a
 // repeat is then another call.
-func (s *adminService) forRequest(id string, req proto.Message) (catalog backend.Catalog, remembers bool) {
+func (s *Service) forRequest(id string, req proto.Message) (catalog backend.Catalog, remembers bool) {
 	if id == "" {
-		return s.Catalog, false
+		return s.router.Catalog, false
 	}
-	return s.Catalog.ForRequest(id, contentOf(req)), true
+	return s.router.Catalog.ForRequest(id, contentOf(req)), true
 }
 
 // contentOf returns a hash of all that a request says. It is compared with hashes of other nodes,
