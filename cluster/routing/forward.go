@@ -245,7 +245,7 @@ func (p *Peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 		}
 	}()
 	reply, err := host.withBudget(r).Reserve(r.Context(), shard, req, wait)
-	if err == nil && isClosed(closing) && !isClosed(enough) && !granted(&reply) {
+	if err == nil && isClosed(closing) && !isClosed(enough) && !decided(&reply) {
 		err = node.ErrShuttingDown // its time was not over
 	}
 	if err != nil {
@@ -255,8 +255,8 @@ func (p *Peers) answerReserve(w http.ResponseWriter, r *http.Request, host waiti
 	writeReply(w, &reply, heldBy(&reply), fsm.FirstFormat)
 }
 
-// granted reports whether a reply has jobs, or the reason why it has none.
-func granted(reply *node.Reply) bool {
+// decided reports whether a reply has jobs, or the reason why it has none.
+func decided(reply *node.Reply) bool {
 	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return r.Code != fsm.OK || len(r.Grants) > 0 })
 }
 

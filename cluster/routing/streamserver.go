@@ -133,7 +133,7 @@ func (s *streamHost) execute(ctx context.Context, t *stream.Task) (_ node.Reply,
 	}
 	wait := node.Wait{For: time.Duration(fields[2]), Stop: t.Stop} //nolint:gosec // checked above
 	reply, err := host.Reserve(ctx, shard, req, wait)
-	if err == nil && wait.For > 0 && t.CutShort() && !granted(&reply) {
+	if err == nil && wait.For > 0 && t.CutShort() && !decided(&reply) {
 		err = node.ErrShuttingDown // its wait was cut short
 	}
 	return reply, err

@@ -41,7 +41,7 @@ type MemoryError struct {
 
 // Error implements error.
 func (e *MemoryError) Error() string {
-	return fmt.Sprintf("%s: %d MiB of %d MiB are spoken for", outcome.ErrMemoryFull, e.Used>>20, e.Limit>>20)
+	return fmt.Sprintf("%s: %d MiB of %d MiB are in use or reserved", outcome.ErrMemoryFull, e.Used>>20, e.Limit>>20)
 }
 
 // Unwrap returns ErrMemoryFull.
@@ -207,8 +207,8 @@ func (m *Memory) FullFigures() *MemoryError {
 // Pressure describes the effect of a full memory.
 func (m *Memory) Pressure() string {
 	used, _ := m.used()
-	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are spoken for, the mark is %d MiB: puts are "+
-		"refused", used>>20, m.limit>>20, m.fullAt>>20)
+	text := fmt.Sprintf("%d MiB of the %d MiB of memory that it may take are in use or reserved, the mark is %d MiB: "+
+		"puts are refused", used>>20, m.limit>>20, m.fullAt>>20)
 	if m.critical.Load() {
 		text += fmt.Sprintf(", and a shard has at most %d jobs reserved at a time", CriticalLeases)
 	}

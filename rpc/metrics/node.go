@@ -71,11 +71,11 @@ func NewNodeCollector(n Node, votersWanted func() int, version string) *nodeColl
 		memoryLimit: desc("memory_limit_bytes", "What the process may take of memory; 0 without a limit."),
 		memoryMark:  desc("memory_mark_bytes", "The used bytes at which puts are refused; 0 without a limit."),
 		memoryUsed: desc("memory_used_bytes",
-			"What is spoken for: what is held, what the held jobs may come to take until they end, and what the next snapshot "+
-				"may copy."),
+			"What is in use or reserved: what is held, what the held jobs may come to take until they end, and what the "+
+				"next snapshot may copy."),
 		memoryHeld: desc("memory_held_bytes",
 			"What jobs, indexes, tombstones and remembered answers take, and all else that the collector found alive."),
-		memoryFull:     desc("memory_full", "1 while puts are refused because too much memory is spoken for."),
+		memoryFull:     desc("memory_full", "1 while puts are refused because too much memory is in use or reserved."),
 		memoryCritical: desc("memory_critical", "1 while so much memory is held that a shard hands out few jobs at a time."),
 		peersChanged: desc("peer_changed_total",
 			"Connections of other nodes that were ended because bytes were changed on the way."),
