@@ -133,6 +133,12 @@ var importTable = []importRow{
 		reason:   "connections carry what groups and calls say, and know neither",
 	},
 	{
+		dir:      "node/raftgroup",
+		may:      []string{"node/outcome"},
+		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},
+		reason:   "the parts of a Raft group know neither shards nor nodes",
+	},
+	{
 		dir:     "node/propose",
 		may:     []string{"fsm", "fsm/codec", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
 		testMay: []string{"fsm/machine", "node/storage", "node/storage/disk"},

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
+	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/wakeup"
@@ -248,13 +249,13 @@ func (g *group) startRaft(stores *storage.Stores, trans *peer.Transport, notify 
 	conf.SnapshotInterval = never // the node decides, by bytes
 	conf.SnapshotThreshold = math.MaxUint64
 	conf.NotifyCh = notify
-	conf.Logger = newRaftLogger(g.cfg.Logger)
+	conf.Logger = raftgroup.NewLogger(g.cfg.Logger)
 	if voters := g.founds(); voters != nil {
 		if err := found(stores, voters); err != nil {
 			return nil, fmt.Errorf("founding: %w", err)
 		}
 	}
-	r, err := raft.NewRaft(conf, g.replica, &recentLog{monotonicLog: stores.Log}, stores.Stable,
+	r, err := raft.NewRaft(conf, g.replica, raftgroup.NewRecentLog(stores.Log), stores.Stable,
 		snapshotStore{stores.Snapshots, g.replica}, trans)
 	if err != nil {
 		return nil, fmt.Errorf("starting raft: %w", err)
@@ -357,7 +358,7 @@ func (g *group) catchUp(ctx context.Context) error {
 		if errors.Is(err, raft.ErrLeadershipTransferInProgress) && time.Since(begun) > transferMax {
 			g.wedged.Send()
 		}
-		return proposalError(err)
+		return raftgroup.ProposalError(err)
 	})
 }
 

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // AddNonvoter has a group, which this node must lead, send its log to a server that does not vote
@@ -66,7 +68,7 @@ func (n *Node) TransferLeader(ctx context.Context, name, serverID string) error 
 		if err := n.Answered(name, []string{string(to)}, 1); err != nil {
 			return err
 		}
-		return proposalError(i.outcome(i.LeadershipTransferToServer(to, raft.ServerAddress(to))))
+		return raftgroup.ProposalError(i.outcome(i.LeadershipTransferToServer(to, raft.ServerAddress(to))))
 	})
 }
 
@@ -82,7 +84,7 @@ func (n *Node) changeMembers(ctx context.Context, name string, after uint64,
 		if err != nil {
 			return err
 		}
-		return proposalError(i.outcome(future))
+		return raftgroup.ProposalError(i.outcome(future))
 	})
 }
 

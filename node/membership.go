@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // Membership is a committed configuration of a group.
@@ -41,7 +43,7 @@ func (n *Node) Members(ctx context.Context, name string) (Membership, error) {
 	read := make(chan Membership, 1)
 	err := n.asLeader(ctx, name, "reading the members of", func(g *group, i *instance) error {
 		// Only a leader commits an entry in its term, and what comes before it is applied then.
-		if err := proposalError(i.outcome(i.Barrier(submitTimeout))); err != nil {
+		if err := raftgroup.ProposalError(i.outcome(i.Barrier(submitTimeout))); err != nil {
 			return err
 		}
 		read <- g.replica.committedMembers()

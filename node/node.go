@@ -20,6 +20,7 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/propose"
+	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/node/wakeup"
@@ -120,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n.mux = peer.New(peer.Config{
 		ClusterID: n.id.ClusterID, Self: n.id.serverID(), Shards: n.id.Shards, Founding: n.id.Founding,
 		Room: n.snapshotRoom, Full: n.space.Exhausted, Listener: cfg.Peers, Dial: cfg.Dial, Resolve: cfg.Resolve,
-		Logger: cfg.Logger, RaftLogger: newRaftLogger(cfg.Logger),
+		Logger: cfg.Logger, RaftLogger: raftgroup.NewLogger(cfg.Logger),
 	})
 	n.speaks(n.id.Speaks)
 	n.minVoters.Store(int32(n.id.MinVoters)) //nolint:gosec // at most 7

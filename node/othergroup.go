@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // GroupConfig describes a Raft group beside the shards.
@@ -133,7 +134,7 @@ func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
 		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, context.Cause(ctx))
 	}
 	if err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), proposalError(err))
+		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), raftgroup.ProposalError(err))
 	}
 	out := future.Response().(*appliedEntry)
 	if out.err != nil {

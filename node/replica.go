@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/storage"
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/raftgroup"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // Machine is a deterministic state machine that a Raft group replicates. The group calls it from
@@ -110,9 +112,6 @@ var (
 	_ raft.ConfigurationStore = (*replica)(nil)
 )
 
-// entryOverheadBytes is about the size that a log store adds to the data of an entry.
-const entryOverheadBytes = 64
-
 // Apply applies one entry. The result is an *appliedEntry.
 func (r *replica) Apply(log *raft.Log) any {
 	start := time.Now()
@@ -137,7 +136,7 @@ func (r *replica) Apply(log *raft.Log) any {
 	before := r.index
 	out.value, r.index, r.term = value, log.Index, log.Term
 	r.keepDigest(before)
-	r.logged.bytes += int64(len(log.Data)) + entryOverheadBytes
+	r.logged.bytes += int64(len(log.Data)) + raftgroup.EntryOverheadBytes
 	r.logged.entries++
 	if r.logged.bytes > r.snapshotAt.Load() {
 		r.cfg.Grown()

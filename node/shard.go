@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
@@ -17,7 +19,7 @@ import (
 	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its
@@ -211,7 +213,7 @@ type shardFuture struct{ raft.ApplyFuture }
 // Wait implements entryFuture.
 func (f shardFuture) Wait() (*propose.Applied, error) {
 	if err := f.Error(); err != nil {
-		return nil, proposalError(err)
+		return nil, raftgroup.ProposalError(err)
 	}
 	out := f.Response().(*appliedEntry)
 	if out.err != nil {
@@ -231,7 +233,7 @@ func (s *shard) logLead(ctx context.Context, l *leadership) (term uint64, err er
 			return err
 		}
 		if err := future.Error(); err != nil {
-			return proposalError(err)
+			return raftgroup.ProposalError(err)
 		}
 		out := future.Response().(*appliedEntry)
 		term = out.term

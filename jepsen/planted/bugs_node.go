@@ -18,9 +18,9 @@ func answerBugs() []Bug {
 		{
 			Name: "lost-is-refused", What: "an entry whose leader lost its leadership is taken for refused",
 			Claims: []string{"I3"}, Workloads: []string{"puts", "partitions", "stall"}, Nemeses: []string{"one-way"},
-			Edits: []Edit{before("node/outcome.go", `return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)`,
+			Edits: []Edit{before("node/raftgroup/outcome.go", `return fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, err)`,
 				`if planted("lost-is-refused") {
-			return fmt.Errorf("%w: %w", ErrOverloaded, err)
+			return fmt.Errorf("%w: %w", outcome.ErrOverloaded, err)
 		}`)},
 		},
 		{

@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 func TestRaftLogsAtDebugLevel(t *testing.T) {
 	var out bytes.Buffer
 	to := slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	l := newRaftLogger(to)
+	l := NewLogger(to)
 	l.Trace("t")
 	l.Debug("d")
 	l.Info("i", "servers", hclog.Fmt("%d of %s", 3, "four"))
@@ -39,7 +39,7 @@ func TestRaftLogsAtDebugLevel(t *testing.T) {
 // says.
 func TestRaftKeysAreNotTwice(t *testing.T) {
 	var out bytes.Buffer
-	l := newRaftLogger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	l := NewLogger(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	l.Warn("failed to contact", "server-id", "n2", "time", "2s", "level", 1, "msg", "time")
 	for _, key := range []string{`"time":`, `"level":`, `"msg":`, `"raft_time":"2s"`, `"raft_msg":"time"`} {
 		if strings.Count(out.String(), key) != 1 {
@@ -50,7 +50,7 @@ func TestRaftKeysAreNotTwice(t *testing.T) {
 
 func TestRaftIsSilentAboveDebugLevel(t *testing.T) {
 	var out bytes.Buffer
-	l := newRaftLogger(slog.New(slog.NewTextHandler(&out, nil)))
+	l := NewLogger(slog.New(slog.NewTextHandler(&out, nil)))
 	l.SetLevel(hclog.Trace)
 	l.Error("e")
 	if l.IsError() || l.GetLevel() != hclog.Off || out.Len() > 0 {
@@ -59,7 +59,7 @@ func TestRaftIsSilentAboveDebugLevel(t *testing.T) {
 }
 
 func TestRaftLoggerKeepsNameAndArguments(t *testing.T) {
-	l := newRaftLogger(slog.New(slog.DiscardHandler)).Named("raft").With("a", 1).With("b", 2)
+	l := NewLogger(slog.New(slog.DiscardHandler)).Named("raft").With("a", 1).With("b", 2)
 	if l.Name() != "raft" || len(l.ImpliedArgs()) != 4 {
 		t.Errorf("name %q, arguments %v", l.Name(), l.ImpliedArgs())
 	}

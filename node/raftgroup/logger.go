@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type raftLogger struct {
 	args []any
 }
 
-// newRaftLogger returns an hclog.Logger that writes to logger at debug level.
-func newRaftLogger(logger *slog.Logger) hclog.Logger { return raftLogger{to: logger} }
+// NewLogger returns an hclog.Logger that writes to logger at debug level.
+func NewLogger(logger *slog.Logger) hclog.Logger { return raftLogger{to: logger} }
 
 // Log writes msg; level becomes an attribute.
 func (l raftLogger) Log(level hclog.Level, msg string, args ...any) {

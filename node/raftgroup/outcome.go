@@ -1,17 +1,18 @@
-package node
+package raftgroup
 
 import (
 	"errors"
 	"fmt"
 
-	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// proposalError translates the error of a Raft proposal. It alone decides which errors mean that
+// ProposalError translates the error of a Raft proposal. It alone decides which errors mean that
 // the entry was never logged; outcome_test.go has a row for each. All others mean an unknown
 // outcome.
-func proposalError(err error) error {
+func ProposalError(err error) error {
 	switch {
 	case err == nil:
 		return nil

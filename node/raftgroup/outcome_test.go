@@ -1,12 +1,13 @@
-package node
+package raftgroup
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/hashicorp/raft"
+
+	"github.com/belfrydb/belfry/node/outcome"
 )
 
 func TestProposalErrors(t *testing.T) {
@@ -28,7 +29,7 @@ func TestProposalErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := proposalError(tt.raft)
+			err := ProposalError(tt.raft)
 			if !errors.Is(err, tt.want) {
 				t.Errorf("error is %v, want %v", err, tt.want)
 			}

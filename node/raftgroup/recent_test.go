@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func (l *countedLog) StoreLogs(logs []*raft.Log) error {
 // TestRecentLog: what was stored last is read from memory, and never what is not in the log.
 func TestRecentLog(t *testing.T) {
 	below := &countedLog{InmemStore: raft.NewInmemStore()}
-	log := &recentLog{monotonicLog: below}
+	log := &RecentLog{monotonicLog: below}
 	store := func(first, n, term uint64, size int) error {
 		t.Helper()
 		var logs []*raft.Log
@@ -103,7 +103,7 @@ func TestRecentLogKeepsEntriesOnly(t *testing.T) {
 		log    raft.Log
 		answer []byte
 	}
-	log := &recentLog{monotonicLog: &discardLog{}}
+	log := &RecentLog{monotonicLog: &discardLog{}}
 	f := &future{log: raft.Log{Index: 1, Term: 7, Data: []byte("data")}, answer: make([]byte, 1<<20)}
 	whole := weak.Make(f)
 	if err := log.StoreLogs([]*raft.Log{&f.log}); err != nil {

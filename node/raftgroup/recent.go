@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"sync"
@@ -10,16 +10,19 @@ import (
 // for a follower that is slightly behind.
 const recentBytesMax = 2 << 20
 
+// EntryOverheadBytes is about the size that a log store adds to the data of an entry.
+const EntryOverheadBytes = 64
+
 // monotonicLog is the log that Raft needs for a group.
 type monotonicLog interface {
 	raft.LogStore
 	raft.MonotonicLogStore
 }
 
-// recentLog keeps the newest entries in memory, because Raft reads each entry again: for every
+// RecentLog keeps the newest entries in memory, because Raft reads each entry again: for every
 // follower, for the term before the next entry, and to apply it. A caller that stores an entry must
 // not change its data afterwards. The store reads and checks older entries.
-type recentLog struct {
+type RecentLog struct {
 	monotonicLog
 
 	mu      sync.RWMutex
@@ -27,8 +30,11 @@ type recentLog struct {
 	bytes   int
 }
 
+// NewRecentLog returns a log that keeps the newest entries of log in memory.
+func NewRecentLog(log monotonicLog) *RecentLog { return &RecentLog{monotonicLog: log} }
+
 // GetLog implements raft.LogStore. Callers share the data of a recent entry and must not change it.
-func (c *recentLog) GetLog(index uint64, l *raft.Log) error {
+func (c *RecentLog) GetLog(index uint64, l *raft.Log) error {
 	if c.recent(index, l) {
 		return nil
 	}
@@ -36,7 +42,7 @@ func (c *recentLog) GetLog(index uint64, l *raft.Log) error {
 }
 
 // recent copies the entry at index to l if it is in memory.
-func (c *recentLog) recent(index uint64, l *raft.Log) bool {
+func (c *RecentLog) recent(index uint64, l *raft.Log) bool {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if n := len(c.entries); n == 0 || index < c.entries[0].Index || index > c.entries[n-1].Index {
@@ -47,10 +53,10 @@ func (c *recentLog) recent(index uint64, l *raft.Log) bool {
 }
 
 // StoreLog implements raft.LogStore.
-func (c *recentLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
+func (c *RecentLog) StoreLog(l *raft.Log) error { return c.StoreLogs([]*raft.Log{l}) }
 
 // StoreLogs implements raft.LogStore. It keeps only durable entries.
-func (c *recentLog) StoreLogs(logs []*raft.Log) error {
+func (c *RecentLog) StoreLogs(logs []*raft.Log) error {
 	if err := c.monotonicLog.StoreLogs(logs); err != nil {
 		return err
 	}
@@ -72,7 +78,7 @@ func (c *recentLog) StoreLogs(logs []*raft.Log) error {
 }
 
 // DeleteRange implements raft.LogStore.
-func (c *recentLog) DeleteRange(first, last uint64) error {
+func (c *RecentLog) DeleteRange(first, last uint64) error {
 	c.mu.Lock()
 	if n := len(c.entries); n > 0 && first <= c.entries[n-1].Index && last >= c.entries[0].Index {
 		c.forget()
@@ -82,7 +88,7 @@ func (c *recentLog) DeleteRange(first, last uint64) error {
 }
 
 // forget drops all kept entries. mu is held.
-func (c *recentLog) forget() { c.entries, c.bytes = nil, 0 }
+func (c *RecentLog) forget() { c.entries, c.bytes = nil, 0 }
 
 // entryBytes returns about the memory that an entry takes.
-func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + entryOverheadBytes }
+func entryBytes(l *raft.Log) int { return len(l.Data) + len(l.Extensions) + EntryOverheadBytes }
