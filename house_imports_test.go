@@ -133,6 +133,11 @@ var importTable = []importRow{
 		reason:   "connections carry what groups and calls say, and know neither",
 	},
 	{
+		dir:    "node/conditions",
+		may:    []string{"node/storage/disk"},
+		reason: "a condition is judged from measurements, without groups",
+	},
+	{
 		dir:      "node/raftgroup",
 		may:      []string{"node/outcome"},
 		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},

@@ -1,55 +1,11 @@
 package node
 
 import (
-	"log/slog"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
-)
 
-// TestConditionsEndLate: a condition ends only when its cause has been gone for a while, so that
-// leaderships do not go back and forth.
-func TestConditionsEndLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newConditions(slog.New(slog.DiscardHandler))
-		c.clear(SlowDisk)
-		if all := c.present(); len(all) > 0 {
-			t.Errorf("what was never raised is there: %+v", all)
-		}
-		begun := time.Now()
-		c.raise(Unreachable, "first")
-		c.raise(DiskPressure, "full")
-		time.Sleep(time.Second)
-		c.raise(Unreachable, "second")
-		all := c.present()
-		if len(all) != 2 || all[0].Kind != DiskPressure || all[1].Kind != Unreachable {
-			t.Fatalf("raised are %+v", all)
-		}
-		if got := all[1]; got.Message != "second" || !got.Since.Equal(begun) {
-			t.Errorf("raised again it is %+v", got)
-		}
-		for range 5 { // it comes and goes
-			c.clear(Unreachable)
-			time.Sleep(conditionHold - time.Second)
-			c.clear(Unreachable) // the first counts
-			c.raise(Unreachable, "third")
-		}
-		if all := c.present(); len(all) != 2 {
-			t.Errorf("one that comes and goes has ended: %+v", all)
-		}
-		c.clear(Unreachable)
-		time.Sleep(conditionHold - time.Nanosecond)
-		if all := c.present(); len(all) != 2 {
-			t.Errorf("it ended too soon: %+v", all)
-		}
-		c.clear(Unreachable)
-		time.Sleep(time.Nanosecond)
-		if all := c.present(); len(all) != 1 || all[0].Kind != DiskPressure {
-			t.Errorf("afterwards there are %+v", all)
-		}
-	})
-}
+	"github.com/belfrydb/belfry/node/conditions"
+)
 
 // TestDiskPressure: the condition comes before puts are refused, and says what is.
 func TestDiskPressure(t *testing.T) {
@@ -60,19 +16,41 @@ func TestDiskPressure(t *testing.T) {
 	}{{1000, ""}, {289, ""}, {287, "below it puts are refused"}, {255, "puts are refused"}, {63, "puts are refused"},
 		{31, "all but acks, cancels and purges is refused"},
 		{15, "all that changes something is refused, and its replicas take no entries"}} {
-		n.conditions.mu.Lock()
-		clear(n.conditions.byKind)
-		n.conditions.mu.Unlock()
 		f.set(t, n, 1000)
 		f.set(t, n, step.free)
-		n.observeSpace()
-		all := n.Status().Conditions
-		switch {
-		case step.says == "" && len(all) > 0:
-			t.Errorf("%d MiB free: %+v", step.free, all)
-		case step.says != "" && (len(all) != 1 || all[0].Kind != DiskPressure ||
-			!strings.HasSuffix(all[0].Message, ": "+step.says)):
-			t.Errorf("%d MiB free: %+v, want one that ends with %q", step.free, all, step.says)
+		fresh := conditions.NewSet(n.cfg.Logger)
+		fresh.ObserveSpace(n.space.Stats())
+		all := fresh.Present()
+		if step.says == "" {
+			if len(all) > 0 {
+				t.Errorf("%d MiB free: %+v", step.free, all)
+			}
+			continue
 		}
+		want := n.space.Stats().Shortage() + ": " + step.says
+		n.observeSpace()
+		for _, all := range [][]Condition{all, n.Status().Conditions} {
+			if len(all) != 1 || all[0].Kind != DiskPressure || all[0].Message != want {
+				t.Errorf("%d MiB free: %+v, want one that says %q", step.free, all, want)
+			}
+		}
+	}
+}
+
+// TestSlowDiskIsACondition: a node whose log is slow says so.
+func TestSlowDiskIsACondition(t *testing.T) {
+	n := openNode(t, testConfig(t, t.TempDir()))
+	do(t, n, 0, put("orders", "x", 0))
+	var times conditions.AppendTimes
+	for range 3 {
+		// Each append since then has taken long.
+		times.Observe(n.conditions, conditions.Appends{Took: -time.Hour})
+		if all := n.Conditions(); len(all) > 0 {
+			t.Errorf("its conditions are %+v before three looks in a row were slow", all)
+		}
+		n.observeAppends(&times)
+	}
+	if all := n.Conditions(); len(all) != 1 || all[0].Kind != SlowDisk {
+		t.Fatalf("its conditions are %+v, want SLOW_DISK", all)
 	}
 }

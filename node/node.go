@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/conditions"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -36,7 +37,7 @@ type Node struct {
 	mux        *peer.Mux
 	clock      *clock.Node
 	clocks     *clock.Comparer
-	conditions *conditions
+	conditions *conditions.Set
 	// shards has an element for each shard of the cluster. It is nil unless a replica of the shard
 	// is here.
 	shards []atomic.Pointer[shard]
@@ -92,7 +93,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(),
 		snapshotMutex: disk.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
 		closed: make(chan struct{})}
-	n.conditions = newConditions(cfg.Logger)
+	n.conditions = conditions.NewSet(cfg.Logger)
 	n.throttle = &throttle{urgent: n.snapshotsUrgent}
 	n.memory = admit.NewMemory(cfg.MemoryBytes, cfg.HeapLive, cfg.Logger)
 	n.active.Store(1)

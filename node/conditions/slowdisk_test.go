@@ -1,6 +1,7 @@
-package node
+package conditions
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 )
@@ -25,11 +26,11 @@ func TestSlowDisk(t *testing.T) {
 		"one of many": {{1000, fast + slow/1000, false, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var d slowDisk
-			var now appends
+			var d AppendTimes
+			var now Appends
 			for i, l := range looks {
-				now.count += l.count
-				now.took += time.Duration(l.count) * l.each //nolint:gosec // small
+				now.Count += l.count
+				now.Took += time.Duration(l.count) * l.each //nolint:gosec // small
 				if slow, known := d.look(now); slow != l.slow || known != l.known {
 					t.Errorf("look %d: slow %t, known %t; want %t, %t", i, slow, known, l.slow, l.known)
 				}
@@ -37,30 +38,32 @@ func TestSlowDisk(t *testing.T) {
 		})
 	}
 	t.Run("a log that began anew", func(t *testing.T) {
-		d := slowDisk{last: appends{100, time.Second}}
-		if _, known := d.look(appends{3, time.Hour}); known {
+		d := AppendTimes{last: Appends{100, time.Second}}
+		if _, known := d.look(Appends{3, time.Hour}); known {
 			t.Error("fewer appends than before are compared with them")
 		}
 	})
 }
 
-// TestSlowDiskIsACondition: a node whose log is slow says so, and no more when it has been fast
-// again.
-func TestSlowDiskIsACondition(t *testing.T) {
-	n := openNode(t, testConfig(t, t.TempDir()))
-	do(t, n, 0, put("orders", "x", 0))
-	slow := slowDisk{slow: slowDiskLooks}
-	slow.last.took = -time.Hour // each append since has taken long
-	n.observeAppends(&slow)
-	if all := n.Conditions(); len(all) != 1 || all[0].Kind != SlowDisk {
-		t.Fatalf("its conditions are %+v, want SLOW_DISK", all)
+// TestSlowDiskBeginsAndEnds: SlowDisk is raised while appends are slow, and cleared when they are
+// fast again.
+func TestSlowDiskBeginsAndEnds(t *testing.T) {
+	set := NewSet(slog.New(slog.DiscardHandler))
+	var times AppendTimes
+	var now Appends
+	for range slowDiskLooks {
+		if all := set.Present(); len(all) > 0 {
+			t.Fatalf("there are %+v too soon", all)
+		}
+		now.Count, now.Took = now.Count+1, now.Took+slowDiskMean
+		times.Observe(set, now)
 	}
-	do(t, n, 0, put("orders", "y", 0))
-	slow.last.took += time.Hour // each append since has taken no time
-	n.observeAppends(&slow)
-	n.conditions.mu.Lock()
-	defer n.conditions.mu.Unlock()
-	if n.conditions.byKind[SlowDisk].clearedAt.IsZero() {
-		t.Error("its log is fast again, and the condition goes on")
+	if all := set.Present(); len(all) != 1 || all[0].Kind != SlowDisk {
+		t.Fatalf("there are %+v, want SLOW_DISK", all)
+	}
+	now.Count++
+	times.Observe(set, now)
+	if set.byKind[SlowDisk].clearedAt.IsZero() {
+		t.Error("appends are fast again, and the condition goes on")
 	}
 }
