@@ -1,7 +1,6 @@
 package inbound
 
 import (
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -352,7 +351,7 @@ func TestHold(t *testing.T) {
 
 // TestWithoutAStream: a context without a stream has a body without limits.
 func TestWithoutAStream(t *testing.T) {
-	b := StreamOf(context.Background())
+	b := StreamOf(t.Context())
 	b.Arrived()
 	b.Sending()
 	b.Sent()
