@@ -348,9 +348,9 @@ var importTable = []importRow{
 	},
 	{
 		dir: "client",
-		may: []string{"access/tokens", "client/internal/batching", "client/internal/failure",
-			"client/internal/placement", "client/internal/requestid", "client/internal/tracing", "client/internal/wire",
-			"rpc/belfry/...", "rpc/portcheck", "stream"},
+		may: []string{"access/tokens", "client/internal/batching", "client/internal/coalesce",
+			"client/internal/failure", "client/internal/placement", "client/internal/requestid",
+			"client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -362,6 +362,11 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/batching",
 		reason: "slots, gates and broadcasts need goroutines and a clock, and no call",
+	},
+	{
+		dir:    "client/internal/coalesce",
+		may:    []string{"client/internal/batching", "client/internal/failure"},
+		reason: "who shares a round trip is decided without a server or a message",
 	},
 	{
 		dir:      "client/internal/failure",

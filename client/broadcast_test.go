@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/belfrydb/belfry/client/internal/batching"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -70,40 +69,4 @@ func TestBroadcastForOtherPolls(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestAnswerClosesTheGroup: a caller that arrives after an answer waits for another broadcast, even
-// if no poll has left since.
-func TestAnswerClosesTheGroup(t *testing.T) {
-	p := &poller{}
-	w := &caller{wake: p.arrivals.Join(2)}
-	p.answer(w, polled{})
-	if p.arrivals.Join(2) == w.wake {
-		t.Error("the next caller shares the broadcast of an answered one")
-	}
-}
-
-// TestWithdrawAfterRenew: a caller with an answer does not use its place in the batch, which may
-// have shrunk.
-func TestWithdrawAfterRenew(t *testing.T) {
-	q := &coalescer[int, int]{}
-	e := &entry[int, int]{place: 1}
-	b := &batch[int, int]{entries: []*entry[int, int]{{}, e}, reqs: []int{1, 2}, open: 2}
-	e.batch = b
-	b.answer(e, reply[int]{})
-	b.renew("another")
-	if err := q.withdraw(t.Context(), e); err != nil {
-		t.Errorf("it has its answer, and this: %v", err)
-	}
-}
-
-// TestPollCountsCallersOfOtherQueues: what is expected to leave together are the callers of all
-// pollers.
-func TestPollCountsCallersOfOtherQueues(t *testing.T) {
-	c := &Client{limits: Coalescing{MaxJobs: 1000}}
-	c.polls.eager.Store(batching.GateMinCalls)
-	p := newPoller(c, pollKey{}, ReserveOptions{})
-	if source := p.source(); source.Gate != &c.gate || source.Expected() != batching.GateMinCalls {
-		t.Errorf("the poll expects %d callers", source.Expected())
-	}
 }

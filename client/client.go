@@ -10,8 +10,8 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/client/internal/batching"
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
-	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 )
@@ -26,10 +26,10 @@ type Client struct {
 	sessions  openSessions
 	idle      interface{ CloseIdleConnections() } // nil with a transport of the caller
 	limits    Coalescing
-	puts      *coalescer[encodedPut, PutResult]
-	acks      *coalescer[string, struct{}]
+	puts      *coalesce.Calls[encodedPut, PutResult, destination]
+	acks      *coalesce.Calls[string, struct{}, destination]
 	gate      batching.Gate
-	polls     pollers
+	polls     *coalesce.Polls[*Job]
 	tracer    *tracing.Tracer        // nil without a provider
 	scratches sync.Pool              // of *putScratch
 	lifetime  func() context.Context // for batches and polls, which outlive single calls; ends at Close
@@ -75,7 +75,6 @@ func New(addrs string, opts ...Option) (*Client, error) {
 
 		lifetime: func() context.Context { return ctx },
 		cancel:   cancel,
-		polls:    pollers{byKey: make(map[pollKey]*poller)},
 	}
 	var transport *http.Transport
 	if cfg.http == nil {
@@ -97,8 +96,7 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))
 	})
 	c.tracer = newTracer(&cfg, c.clock.Ahead)
-	c.puts = newCoalescer(c, c.clock.NewID, sendPuts, func(put encodedPut) placement.Place { return put.place })
-	c.acks = newCoalescer(c, func() string { return "" }, sendAcks, placement.OfLease)
+	c.startCoalescing()
 	return c, nil
 }
 

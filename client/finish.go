@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -35,8 +36,10 @@ func (c *Client) ack(ctx context.Context, lease string) error {
 		return invalidError("the lease is not valid UTF-8")
 	}
 	if !c.limits.Off {
-		_, err := c.acks.do(ctx, lease, ackBytes+len(lease))
-		return err
+		if _, err := c.acks.Do(ctx, lease, ackBytes+len(lease)); err != nil {
+			return public(err)
+		}
+		return nil
 	}
 	_, err := call(ctx, c, callKind{place: placement.OfLease(lease)},
 		func(ctx context.Context, ep *endpoint) (*belfryv1.AckResponse, error) {
@@ -62,9 +65,9 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 	errs := make([]error, len(leases))
 	for from := 0; from < len(leases); from += batchJobsMax {
 		chunk := leases[from:min(from+batchJobsMax, len(leases))]
-		c.acks.doAll(ctx, chunk, func(i int, r reply[struct{}]) {
-			if r.err != nil {
-				errs[from+i] = public(r.err)
+		c.acks.DoAll(ctx, chunk, func(i int, r coalesce.Reply[struct{}]) {
+			if r.Err != nil {
+				errs[from+i] = public(r.Err)
 			}
 		})
 	}
@@ -73,7 +76,7 @@ func (c *Client) ackBatch(ctx context.Context, leases []string) ([]error, error)
 
 // sendAcks sends a batch of acks once, without a request id. An ack may be repeated without one,
 // and the servers' memory for answers is better kept for calls that need it.
-func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]reply[struct{}], error) {
+func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]coalesce.Reply[struct{}], error) {
 	size := 0
 	for _, lease := range leases {
 		size += ackBytes + len(lease)

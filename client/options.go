@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/belfrydb/belfry/client/internal/batching"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -133,11 +132,6 @@ func (o Coalescing) checked() (Coalescing, error) {
 		return o, invalidError("Coalescing.MaxDelay is %v, must be 0 to 1s", o.MaxDelay)
 	}
 	return o, nil
-}
-
-// batches returns the limits of batches.
-func (o Coalescing) batches() batching.Limits {
-	return batching.Limits{InFlight: o.InFlight, MaxCalls: o.MaxJobs}
 }
 
 // The limits of a batch. batchBytesMax is below the server's 4 MiB: the difference is room for what

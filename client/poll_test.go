@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/batching"
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -76,10 +77,6 @@ func TestCallersShareParkedPolls(t *testing.T) {
 		if sizes := fake.sizes("Reserve"); len(sizes) > 5 {
 			t.Errorf("handing out 100 jobs took polls for %v", sizes)
 		}
-		synctest.Wait()
-		if len(c.polls.byKey) != 0 {
-			t.Error("a poller without callers is kept")
-		}
 	})
 }
 
@@ -114,7 +111,7 @@ func TestWaitEndsOnTime(t *testing.T) {
 						time.Sleep(time.Duration(i) * 7 * time.Millisecond)
 						began := time.Now()
 						jobs, err := c.Reserve(t.Context(), o)
-						if after := time.Since(began); err != nil || len(jobs) > 0 || after < wait-deadlineSlack ||
+						if after := time.Since(began); err != nil || len(jobs) > 0 || after < wait-coalesce.DeadlineSlack ||
 							after > wait+5*time.Millisecond {
 							t.Errorf("caller %d: %v, %v after %v", i, jobs, err, after)
 						}
@@ -163,7 +160,7 @@ func TestPollWithoutCallersEnds(t *testing.T) {
 		if r := <-answers; !errors.Is(r.err, context.Canceled) || errors.Is(r.err, ErrUnknownOutcome) {
 			t.Errorf("the caller got %v", r.err)
 		}
-		time.Sleep(2 * idleAfter)
+		time.Sleep(2 * coalesce.IdleAfter)
 		fake.mu.Lock()
 		parked := fake.parked
 		fake.mu.Unlock()
@@ -177,7 +174,7 @@ func TestPollWithoutCallersEnds(t *testing.T) {
 		cancel()
 		<-answers
 		answers = reserveAll(t.Context(), c, 1, orders)
-		time.Sleep(2 * idleAfter)
+		time.Sleep(2 * coalesce.IdleAfter)
 		if _, err := c.Put(t.Context(), "orders", nil); err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -161,7 +162,11 @@ func (c *Client) put(ctx context.Context, scratch *putScratch, req *belfryv1.Put
 	if err != nil {
 		return PutResult{}, invalidError("encoding the put: %v", err)
 	}
-	return c.puts.do(ctx, put, bytes)
+	res, failed := c.puts.Do(ctx, put, bytes)
+	if failed != nil {
+		return PutResult{}, public(failed)
+	}
+	return res, nil
 }
 
 // putAlone sends a put in a call of its own.
@@ -246,10 +251,10 @@ func (p *putChunk) send(ctx context.Context) {
 	if len(p.puts) == 0 {
 		return
 	}
-	p.client.puts.doAll(ctx, p.puts, func(i int, r reply[PutResult]) {
-		p.results[p.places[i]] = r.res
-		if r.err != nil {
-			p.results[p.places[i]] = PutResult{Err: public(r.err)}
+	p.client.puts.DoAll(ctx, p.puts, func(i int, r coalesce.Reply[PutResult]) {
+		p.results[p.places[i]] = r.Result
+		if r.Err != nil {
+			p.results[p.places[i]] = PutResult{Err: public(r.Err)}
 		}
 	})
 	p.clear()
@@ -294,7 +299,7 @@ func putResult(res *belfryv1.PutResponse) PutResult {
 }
 
 // sendPuts sends a batch of puts once.
-func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) ([]reply[PutResult], error) {
+func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) ([]coalesce.Reply[PutResult], error) {
 	size := 64
 	for i := range puts {
 		size += len(puts[i].wire)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -48,9 +49,12 @@ func (c *Client) Reserve(ctx context.Context, o ReserveOptions) ([]*Job, error) 
 		return nil, invalidError("the names of queues must be valid UTF-8")
 	}
 	if o.Max == 1 && !c.limits.Off {
-		job, err := c.reserveOne(ctx, o)
-		if job == nil {
-			return nil, err
+		job, err := c.polls.Reserve(ctx, coalesce.Poll(o))
+		switch {
+		case err != nil:
+			return nil, public(err)
+		case job == nil:
+			return nil, nil
 		}
 		return []*Job{job}, nil
 	}
@@ -82,6 +86,25 @@ func (o ReserveOptions) request(id string) *belfryv1.ReserveRequest {
 		req.Ttr = durationpb.New(o.TTR)
 	}
 	return req
+}
+
+// releaseTimeout bounds the attempts to release a job that has no caller left.
+const releaseTimeout = 10 * time.Second
+
+// poll reserves jobs for the callers that share a poll.
+func (c *Client) poll(ctx context.Context, o coalesce.Poll, failed func(*failure.Error)) ([]*Job, *failure.Error) {
+	jobs, err := c.reserveMany(ctx, ReserveOptions(o), failed)
+	if err != nil {
+		c.collectLater(ReserveOptions(o), err) //nolint:contextcheck // it goes on after the poll
+	}
+	return jobs, err
+}
+
+// giveBack releases a job that has no caller left. If that fails, its lease expires.
+func (c *Client) giveBack(job *Job) {
+	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
+	defer cancel()
+	_, _, _ = c.release(ctx, job.Lease, 0)
 }
 
 // collectLater runs collect in the background, unless the client is closed.

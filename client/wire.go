@@ -5,6 +5,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -51,7 +52,7 @@ func (codec) Unmarshal(data []byte, message any) error {
 }
 
 // A putBatchAnswer is the answer to PutBatch.
-type putBatchAnswer struct{ replies []reply[PutResult] }
+type putBatchAnswer struct{ replies []coalesce.Reply[PutResult] }
 
 func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
 	var d putDecoder
@@ -60,12 +61,12 @@ func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
 }
 
 // decodeReplies decodes the answer to a batch. set decodes the result of an entry that succeeded.
-func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) error) ([]reply[R], error) {
+func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) error) ([]coalesce.Reply[R], error) {
 	n, err := wire.Count(data, 1)
 	if err != nil {
 		return nil, err
 	}
-	replies := make([]reply[R], 0, n)
+	replies := make([]coalesce.Reply[R], 0, n)
 	for len(data) > 0 {
 		var f wire.Field
 		if f, data, err = wire.Next(data); err != nil {
@@ -74,7 +75,7 @@ func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) err
 		if f.Number != 1 {
 			continue
 		}
-		replies = append(replies, reply[R]{})
+		replies = append(replies, coalesce.Reply[R]{})
 		last := len(replies) - 1
 		if err := decodeReply(&replies[last], f.Bytes, set, n-last); err != nil {
 			return replies, err
@@ -85,7 +86,8 @@ func decodeReplies[R any](data []byte, set func(r *R, data []byte, left int) err
 
 // decodeReply decodes an entry of such an answer. If it has several results, the last counts, as in
 // the generated code.
-func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte, left int) error, left int) (err error) {
+func decodeReply[R any](r *coalesce.Reply[R], data []byte, set func(r *R, data []byte, left int) error,
+	left int) (err error) {
 	known := false
 	for len(data) > 0 {
 		var f wire.Field
@@ -94,18 +96,18 @@ func decodeReply[R any](r *reply[R], data []byte, set func(r *R, data []byte, le
 		}
 		switch f.Number {
 		case 1:
-			*r, known = reply[R]{}, true
-			err = set(&r.res, f.Bytes, left)
+			*r, known = coalesce.Reply[R]{}, true
+			err = set(&r.Result, f.Bytes, left)
 		case 2:
 			known = true
-			r.err, err = wireEntryError(f.Bytes)
+			r.Err, err = wireEntryError(f.Bytes)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	if !known {
-		r.err = failure.MissingResult()
+		r.Err = failure.MissingResult()
 	}
 	return nil
 }
@@ -141,7 +143,7 @@ func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 }
 
 // An ackBatchAnswer is the answer to AckBatch.
-type ackBatchAnswer struct{ replies []reply[struct{}] }
+type ackBatchAnswer struct{ replies []coalesce.Reply[struct{}] }
 
 func (a *ackBatchAnswer) decodeWire(data []byte) (err error) {
 	a.replies, err = decodeReplies(data, func(*struct{}, []byte, int) error { return nil })

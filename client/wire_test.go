@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
+	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -128,24 +129,24 @@ func drawEntryError(t *rapid.T) *belfryv1.EntryError {
 func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		puts, acks := &belfryv1.PutBatchResponse{}, &belfryv1.AckBatchResponse{}
-		wantPuts, wantAcks := []reply[PutResult]{}, []reply[struct{}]{}
+		wantPuts, wantAcks := []coalesce.Reply[PutResult]{}, []coalesce.Reply[struct{}]{}
 		for range rapid.IntRange(0, 4).Draw(t, "entries") {
 			put, ack := &belfryv1.PutBatchResult{}, &belfryv1.AckBatchResult{}
-			wantPut, wantAck := reply[PutResult]{}, reply[struct{}]{}
+			wantPut, wantAck := coalesce.Reply[PutResult]{}, coalesce.Reply[struct{}]{}
 			switch rapid.IntRange(0, 2).Draw(t, "result") {
 			case 0:
 				res := &belfryv1.PutResponse{
 					Id: drawText(t, "id"), DueAt: maybe(t, "due", drawTime), Created: rapid.Bool().Draw(t, "created"),
 					State: belfryv1.JobState(rapid.Int32Range(0, 9).Draw(t, "state")), Witness: maybe(t, "witness", drawWitness),
 				}
-				put.Result, wantPut.res = &belfryv1.PutBatchResult_Put{Put: res}, putResult(res)
+				put.Result, wantPut.Result = &belfryv1.PutBatchResult_Put{Put: res}, putResult(res)
 				ack.Result = &belfryv1.AckBatchResult_Ack{Ack: &belfryv1.AckResponse{Witness: maybe(t, "witness", drawWitness)}}
 			case 1:
 				e := drawEntryError(t)
-				put.Result, wantPut.err = &belfryv1.PutBatchResult_Error{Error: e}, failure.OfEntry(e)
-				ack.Result, wantAck.err = &belfryv1.AckBatchResult_Error{Error: e}, failure.OfEntry(e)
+				put.Result, wantPut.Err = &belfryv1.PutBatchResult_Error{Error: e}, failure.OfEntry(e)
+				ack.Result, wantAck.Err = &belfryv1.AckBatchResult_Error{Error: e}, failure.OfEntry(e)
 			case 2:
-				wantPut.err, wantAck.err = failure.MissingResult(), failure.MissingResult()
+				wantPut.Err, wantAck.Err = failure.MissingResult(), failure.MissingResult()
 			}
 			puts.Results, acks.Results = append(puts.Results, put), append(acks.Results, ack)
 			wantPuts, wantAcks = append(wantPuts, wantPut), append(wantAcks, wantAck)
@@ -156,10 +157,10 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 			(codec{}).Unmarshal(encoded(t, acks), &gotAcks)); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(wantPuts, gotPuts.replies, cmp.AllowUnexported(reply[PutResult]{}, Error{})); diff != "" {
+		if diff := cmp.Diff(wantPuts, gotPuts.replies); diff != "" {
 			t.Fatalf("puts (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(wantAcks, gotAcks.replies, cmp.AllowUnexported(reply[struct{}]{}, Error{})); diff != "" {
+		if diff := cmp.Diff(wantAcks, gotAcks.replies); diff != "" {
 			t.Fatalf("acks (-want +got):\n%s", diff)
 		}
 	})

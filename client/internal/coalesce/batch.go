@@ -1,4 +1,4 @@
-package client
+package coalesce
 
 import (
 	"context"
@@ -27,14 +27,14 @@ func (b *batch[Q, R]) refused(ctx context.Context, err error) int {
 }
 
 // answered gives each entry its reply. It returns how many entries wait for renew.
-func (b *batch[Q, R]) answered(ctx context.Context, replies []reply[R]) int {
+func (b *batch[Q, R]) answered(ctx context.Context, replies []Reply[R]) int {
 	expired := 0
 	for i, e := range b.entries {
 		switch {
 		case e == nil:
-		case replies[i].err != nil:
-			replies[i].err.RequestID = b.id
-			expired += b.note(ctx, e, replies[i].err)
+		case replies[i].Err != nil:
+			replies[i].Err.RequestID = b.id
+			expired += b.note(ctx, e, replies[i].Err)
 		default:
 			b.answer(e, replies[i])
 		}
@@ -48,14 +48,14 @@ func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *failure.Err
 	if ctx.Err() != nil && err.Reason == "" {
 		ended := e.history.Ended(ctx, failure.SentBy(err))
 		ended.RequestID = b.id
-		b.answer(e, reply[R]{err: ended})
+		b.answer(e, Reply[R]{Err: ended})
 		return 0
 	}
 	if err.Reason == failure.RequestExpired && e.history.Attempts() == 0 && !b.final {
 		return 1
 	}
 	if !e.history.Failed(err) {
-		b.answer(e, reply[R]{err: e.history.Settled()})
+		b.answer(e, Reply[R]{Err: e.history.Settled()})
 		return 0
 	}
 	if b.history.Last() == nil {
@@ -65,7 +65,7 @@ func (b *batch[Q, R]) note(ctx context.Context, e *entry[Q, R], err *failure.Err
 }
 
 // answer gives an entry its reply.
-func (b *batch[Q, R]) answer(e *entry[Q, R], r reply[R]) {
+func (b *batch[Q, R]) answer(e *entry[Q, R], r Reply[R]) {
 	b.close(e)
 	e.reply = r
 	if e.wake != nil {
@@ -94,7 +94,7 @@ func (b *batch[Q, R]) end(ctx context.Context) {
 		if e != nil {
 			err := e.history.Ended(ctx, failure.NothingSent)
 			err.RequestID = b.id
-			b.answer(e, reply[R]{err: err})
+			b.answer(e, Reply[R]{Err: err})
 		}
 	}
 }
@@ -108,7 +108,7 @@ func (b *batch[Q, R]) renew(id string) {
 	if b.history.Last() != nil {
 		for _, e := range b.entries {
 			if e != nil && e.history.Attempts() == 0 {
-				b.answer(e, reply[R]{err: failure.ClockBehind(b.id)})
+				b.answer(e, Reply[R]{Err: failure.ClockBehind(b.id)})
 			}
 		}
 		return

@@ -1,4 +1,4 @@
-package client
+package coalesce
 
 import (
 	"context"
@@ -12,19 +12,56 @@ import (
 	"github.com/belfrydb/belfry/client/internal/failure"
 )
 
+// A Poll asks for jobs.
+type Poll struct {
+	Queues []string
+	// Max is how many jobs to reserve at most. It is 1 in the call of one caller.
+	Max int
+	// Wait is how long to wait for a first job.
+	Wait time.Duration
+	// TTR is the length of the leases; 0 for each job's own.
+	TTR time.Duration
+}
+
+// A PollConfig says how the polls of a client are sent. J is a job.
+type PollConfig[J any] struct {
+	Shared
+	// Reserve makes one poll, and repeats it until it is answered. It calls failed after each
+	// attempt that another one will follow.
+	Reserve func(ctx context.Context, poll Poll, failed func(*failure.Error)) ([]J, *failure.Error)
+	// GiveBack releases a job that has no caller left.
+	GiveBack func(job J)
+}
+
+// Polls turn concurrent calls that each reserve one job into polls for many. The callers that ask
+// for the same share a poller.
+type Polls[J any] struct {
+	config PollConfig[J]
+	pool   sync.Pool    // of *caller that nothing refers to
+	eager  atomic.Int64 // callers that do not wait for a first job
+
+	mu    sync.Mutex
+	byKey map[pollKey]*poller[J] // those that have callers or polls
+}
+
+// NewPolls returns the polls of a client.
+func NewPolls[J any](config PollConfig[J]) *Polls[J] {
+	return &Polls[J]{config: config, byKey: make(map[pollKey]*poller[J])}
+}
+
 // A poller serves concurrent calls that each reserve one job from the same queues. A poll asks for
 // one job for each caller that no other poll asks for. Jobs go to the callers in the order of their
 // arrival. A poll that waits at the server is not bound to the callers it was made for: if one
 // leaves, the next caller to arrive takes its place.
 //
-// Lock order: pollers.mu, then poller.mu, then Client.mu.
-type poller struct {
-	client  *Client
+// Lock order: Polls.mu, then poller.mu.
+type poller[J any] struct {
+	polls   *Polls[J]
 	key     pollKey
-	options ReserveOptions // of a poll, apart from Max and Wait
+	options Poll // of a poll, apart from Max and Wait
 
 	mu       sync.Mutex
-	callers  []*caller           // those without an answer, oldest first and so in order of their deadlines
+	callers  []*caller[J]        // those without an answer, oldest first and so in order of their deadlines
 	arrivals batching.Group      // of the callers that arrive
 	toWake   batching.Broadcasts // of the callers answered since unlock
 	serial   uint64              // of the newest caller
@@ -50,59 +87,49 @@ type pollKey struct {
 }
 
 // A caller waits for one job.
-type caller struct {
+type caller[J any] struct {
 	serial   uint64
 	deadline time.Time
 	wake     *batching.Broadcast // sent after answered is set; guarded by poller.mu
-	got      polled
+	got      polled[J]
 	answered atomic.Bool // got is set, and the memory the caller's again
 }
 
 // polled is the answer to a caller: a job, an error, or neither if the wait ended.
-type polled struct {
-	job *Job
+type polled[J any] struct {
+	job J
 	err *failure.Error
-}
-
-// pollers holds a client's pollers that have callers or polls.
-type pollers struct {
-	pool  sync.Pool    // of *caller that nothing refers to
-	eager atomic.Int64 // callers that do not wait for a first job
-
-	mu    sync.Mutex
-	byKey map[pollKey]*poller
 }
 
 const (
 	// timerMinWait is the shortest wait that a timer ends. A shorter wait may be over before a server
 	// can answer at all, so it ends with a poll that waits as long.
 	timerMinWait = time.Second
-	// idleAfter is how long a poll that has no caller left waits for the next one.
-	idleAfter = 50 * time.Millisecond
-	// deadlineSlack: a poll that ends so shortly before a caller's deadline answers the caller, since
+	// IdleAfter is how long a poll that has no caller left waits for the next one.
+	IdleAfter = 50 * time.Millisecond
+	// DeadlineSlack: a poll that ends so shortly before a caller's deadline answers the caller, since
 	// another poll would have no time to find a job.
-	deadlineSlack = 2 * time.Millisecond
-	// releaseTimeout bounds the attempts to release a job that has no caller left.
-	releaseTimeout = 10 * time.Second
+	DeadlineSlack = 2 * time.Millisecond
 )
 
-// reserveOne reserves one job by way of a poller. Job and error are nil if no job came before the
-// wait ended.
-func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error) {
+// Reserve reserves one job by way of a poller. The job is the zero value, without an error, if none
+// came before the wait ended.
+func (all *Polls[J]) Reserve(ctx context.Context, o Poll) (J, *failure.Error) {
+	var none J
 	if ctx.Err() != nil {
-		return nil, public((&failure.History{}).Ended(ctx, failure.NothingSent))
+		return none, (&failure.History{}).Ended(ctx, failure.NothingSent)
 	}
-	w, ok := c.polls.pool.Get().(*caller)
+	w, ok := all.pool.Get().(*caller[J])
 	if !ok {
-		w = new(caller)
+		w = new(caller[J])
 	}
 	if o.Wait == 0 {
-		c.polls.eager.Add(1)
-		defer c.polls.eager.Add(-1)
+		all.eager.Add(1)
+		defer all.eager.Add(-1)
 	}
-	p, wake, err := c.join(w, o)
+	p, wake, err := all.join(w, o)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	for wake != nil {
 		select {
@@ -110,23 +137,20 @@ func (c *Client) reserveOne(ctx context.Context, o ReserveOptions) (*Job, error)
 			wake = p.waitAgain(w)
 		case <-ctx.Done():
 			if left, err := p.withdraw(ctx, w); left {
-				return nil, err
+				return none, err
 			}
 			wake = nil
 		}
 	}
 	got := w.got
-	*w = caller{}
-	c.polls.pool.Put(w)
-	if got.err != nil {
-		return nil, public(got.err)
-	}
-	return got.job, nil
+	*w = caller[J]{}
+	all.pool.Put(w)
+	return got.job, got.err
 }
 
 // waitAgain returns nil if a caller that was woken has its answer. Otherwise the broadcast was for
 // other callers, and waitAgain returns a new one to wait for.
-func (p *poller) waitAgain(w *caller) *batching.Broadcast {
+func (p *poller[J]) waitAgain(w *caller[J]) *batching.Broadcast {
 	if w.answered.Load() {
 		return nil
 	}
@@ -140,7 +164,7 @@ func (p *poller) waitAgain(w *caller) *batching.Broadcast {
 }
 
 // unlock unlocks mu and wakes the callers that were answered.
-func (p *poller) unlock() {
+func (p *poller[J]) unlock() {
 	answered := p.toWake
 	p.toWake = nil
 	p.mu.Unlock()
@@ -148,7 +172,7 @@ func (p *poller) unlock() {
 }
 
 // answer gives a caller its answer. Called with mu held; unlock must follow.
-func (p *poller) answer(w *caller, got polled) {
+func (p *poller[J]) answer(w *caller[J], got polled[J]) {
 	w.got = got
 	p.toWake.Add(w.wake)
 	p.arrivals.Close() // later callers must not join a broadcast that is about to be sent
@@ -156,23 +180,23 @@ func (p *poller) answer(w *caller, got polled) {
 }
 
 // join adds a caller to the poller of its options and returns the broadcast to wait for.
-func (c *Client) join(w *caller, o ReserveOptions) (*poller, *batching.Broadcast, error) {
+func (all *Polls[J]) join(w *caller[J], o Poll) (*poller[J], *batching.Broadcast, *failure.Error) {
 	key := pollKey{queues: strings.Join(o.Queues, "\n"), wait: o.Wait, ttr: o.TTR}
-	c.polls.mu.Lock()
-	defer c.polls.mu.Unlock()
-	p := c.polls.byKey[key]
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	p := all.byKey[key]
 	if p == nil {
 		o.Queues = slices.Clone(o.Queues)
-		p = newPoller(c, key, o)
-		c.polls.byKey[key] = p
+		p = newPoller(all, key, o)
+		all.byKey[key] = p
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.slots.Expect() {
-		return nil, nil, closedError()
+		return nil, nil, failure.Closed()
 	}
 	p.serial++
-	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.Join(c.limits.MaxJobs)
+	w.serial, w.deadline, w.wake = p.serial, time.Now().Add(o.Wait), p.arrivals.Join(all.config.Limits.MaxCalls)
 	p.callers = append(p.callers, w)
 	if len(p.callers) == 1 && o.Wait >= timerMinWait {
 		p.setTimer(o.Wait)
@@ -180,9 +204,9 @@ func (c *Client) join(w *caller, o ReserveOptions) (*poller, *batching.Broadcast
 	return p, w.wake, nil
 }
 
-// newPoller returns a poller of a client.
-func newPoller(c *Client, key pollKey, o ReserveOptions) *poller {
-	p := &poller{client: c, key: key, options: o, running: make(map[*poll]struct{})}
+// newPoller returns a poller.
+func newPoller[J any](all *Polls[J], key pollKey, o Poll) *poller[J] {
+	p := &poller[J]{polls: all, key: key, options: o, running: make(map[*poll]struct{})}
 	p.slots = batching.NewSlots(p.source())
 	return p
 }
@@ -190,22 +214,22 @@ func newPoller(c *Client, key pollKey, o ReserveOptions) *poller {
 // source describes the callers and polls of a poller. A poll that waits at the server does not pass
 // the gate: it would hold up the round. For other polls the callers of other pollers count, since
 // their polls leave in the same round.
-func (p *poller) source() batching.Source {
+func (p *poller[J]) source() batching.Source {
 	source := batching.Source{
-		Limits: p.client.limits.batches(), Mu: &p.mu, Start: p.client.start,
+		Limits: p.polls.config.Limits.batches(), Mu: &p.mu, Start: p.polls.config.Start,
 		Pending: func() int { return len(p.callers) - p.asked }, Take: p.take, Ended: p.retire,
 	}
 	if p.options.Wait > 0 {
 		source.Waits = true
 		return source
 	}
-	source.Gate = &p.client.gate
-	source.Expected = func() int { return int(p.client.polls.eager.Load()) }
+	source.Gate = p.polls.config.Gate
+	source.Expected = func() int { return int(p.polls.eager.Load()) }
 	return source
 }
 
 // withdraw removes a caller whose context ended. It reports false if its answer came first.
-func (p *poller) withdraw(ctx context.Context, w *caller) (bool, error) {
+func (p *poller[J]) withdraw(ctx context.Context, w *caller[J]) (bool, *failure.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(p.callers, w)
@@ -219,15 +243,15 @@ func (p *poller) withdraw(ctx context.Context, w *caller) (bool, error) {
 	if p.trouble != nil {
 		history.Failed(p.trouble)
 	}
-	return true, public(history.Ended(ctx, failure.NothingSent))
+	return true, history.Ended(ctx, failure.NothingSent)
 }
 
-// idleSoon cancels the polls if no caller comes within idleAfter. Called with mu held.
-func (p *poller) idleSoon() {
+// idleSoon cancels the polls if no caller comes within IdleAfter. Called with mu held.
+func (p *poller[J]) idleSoon() {
 	if len(p.callers) > 0 || len(p.running) == 0 {
 		return
 	}
-	time.AfterFunc(idleAfter, func() {
+	time.AfterFunc(IdleAfter, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.callers) > 0 {
@@ -240,21 +264,18 @@ func (p *poller) idleSoon() {
 }
 
 // send makes a poll, and gives its callers the answer.
-func (p *poller) send(ctx context.Context, poll *poll) {
+func (p *poller[J]) send(ctx context.Context, poll *poll) {
 	o := p.options
 	o.Max, o.Wait = poll.asked, poll.wait
-	jobs, err := p.client.reserveMany(ctx, o, p.noteTrouble)
+	jobs, err := p.polls.config.Reserve(ctx, o, p.noteTrouble)
 	poll.cancel()
-	if err != nil {
-		p.client.collectLater(o, err) //nolint:contextcheck // it goes on after the poll
-	}
 	p.deliver(poll, jobs, err) //nolint:contextcheck // jobs are given back after the poll
 }
 
 // take makes a poll for the callers that no other poll asks for, and returns what sends it.
-func (p *poller) take() (send func(), callers int) {
-	n := min(len(p.callers)-p.asked, p.client.limits.MaxJobs)
-	ctx, cancel := context.WithCancel(p.client.lifetime())
+func (p *poller[J]) take() (send func(), callers int) {
+	n := min(len(p.callers)-p.asked, p.polls.config.Limits.MaxCalls)
+	ctx, cancel := context.WithCancel(p.polls.config.Lifetime())
 	poll := &poll{asked: n, upTo: p.serial, cancel: cancel, wait: p.options.Wait}
 	if poll.wait < timerMinWait {
 		poll.wait = max(0, min(poll.wait, time.Until(p.callers[0].deadline)))
@@ -266,8 +287,8 @@ func (p *poller) take() (send func(), callers int) {
 }
 
 // retire forgets a poller that has neither callers nor polls.
-func (p *poller) retire() {
-	all := &p.client.polls
+func (p *poller[J]) retire() {
+	all := p.polls
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	p.mu.Lock()
@@ -282,7 +303,7 @@ func (p *poller) retire() {
 }
 
 // deliver gives the jobs or the error of a poll to the callers.
-func (p *poller) deliver(poll *poll, jobs []*Job, err *failure.Error) {
+func (p *poller[J]) deliver(poll *poll, jobs []J, err *failure.Error) {
 	p.mu.Lock()
 	defer p.unlock()
 	delete(p.running, poll)
@@ -292,39 +313,39 @@ func (p *poller) deliver(poll *poll, jobs []*Job, err *failure.Error) {
 	}
 	served := min(len(jobs), len(p.callers))
 	for i, job := range jobs[:served] {
-		p.answer(p.callers[i], polled{job: job})
+		p.answer(p.callers[i], polled[J]{job: job})
 	}
 	p.drop(served)
 	for _, job := range jobs[served:] {
-		p.client.start(func() { p.client.giveBack(job) })
+		p.polls.config.Start(func() { p.polls.config.GiveBack(job) })
 	}
 	done := 0
-	now := time.Now().Add(deadlineSlack)
+	now := time.Now().Add(DeadlineSlack)
 	for _, w := range p.callers {
 		if w.serial > poll.upTo || err == nil && w.deadline.After(now) {
 			break // the callers after it arrived later
 		}
-		p.answer(w, polled{err: err})
+		p.answer(w, polled[J]{err: err})
 		done++
 	}
 	p.drop(done)
 }
 
 // drop removes the n oldest callers. Called with mu held.
-func (p *poller) drop(n int) {
+func (p *poller[J]) drop(n int) {
 	p.callers = slices.Delete(p.callers, 0, n)
 	p.idleSoon()
 }
 
 // noteTrouble keeps the error of an attempt for callers that leave during the poll.
-func (p *poller) noteTrouble(err *failure.Error) {
+func (p *poller[J]) noteTrouble(err *failure.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trouble = err
 }
 
 // setTimer calls endWaits after d. Called with mu held.
-func (p *poller) setTimer(d time.Duration) {
+func (p *poller[J]) setTimer(d time.Duration) {
 	if p.timer != nil {
 		p.timer.Reset(d)
 		return
@@ -334,7 +355,7 @@ func (p *poller) setTimer(d time.Duration) {
 
 // endWaits answers the callers whose wait is over and sets the timer again. While no server
 // answers, the callers wait on, as a call without a poller does.
-func (p *poller) endWaits() {
+func (p *poller[J]) endWaits() {
 	p.mu.Lock()
 	defer p.unlock()
 	if len(p.callers) == 0 {
@@ -347,18 +368,11 @@ func (p *poller) endWaits() {
 	now := time.Now()
 	done := 0
 	for done < len(p.callers) && !p.callers[done].deadline.After(now) {
-		p.answer(p.callers[done], polled{})
+		p.answer(p.callers[done], polled[J]{})
 		done++
 	}
 	p.drop(done)
 	if len(p.callers) > 0 {
 		p.setTimer(p.callers[0].deadline.Sub(now))
 	}
-}
-
-// giveBack releases a job that has no caller left. If that fails, its lease expires.
-func (c *Client) giveBack(job *Job) {
-	ctx, cancel := context.WithTimeout(c.lifetime(), releaseTimeout)
-	defer cancel()
-	_, _, _ = c.release(ctx, job.Lease, 0)
 }
