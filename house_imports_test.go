@@ -348,10 +348,10 @@ var importTable = []importRow{
 	},
 	{
 		dir: "client",
-		may: []string{"access/tokens", "client/internal/batching", "client/internal/coalesce",
+		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/placement", "client/internal/requestid",
 			"client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
-		testMay: []string{"client/belfrytest"},
+		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
 			"go.opentelemetry.io/otel/attribute", "go.opentelemetry.io/otel/codes", "go.opentelemetry.io/otel/propagation",
@@ -362,6 +362,11 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/batching",
 		reason: "slots, gates and broadcasts need goroutines and a clock, and no call",
+	},
+	{
+		dir:    "client/internal/bearer",
+		may:    []string{"access/tokens"},
+		reason: "a token is held without a connection",
 	},
 	{
 		dir:    "client/internal/coalesce",

@@ -52,10 +52,10 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := cfg.token.check(); err != nil {
+	if err := cfg.checkToken(); err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(urls, cfg.token.exposes); i >= 0 {
+	if i := slices.IndexFunc(urls, cfg.token.Exposes); i >= 0 {
 		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://",
 			urls[i])
 	}
@@ -90,7 +90,7 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	}
 	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token}
 	c.endpoints = newEndpoints(urls, func(base string) *endpoint {
-		if cfg.token.exposes(base) {
+		if cfg.token.Exposes(base) {
 			return nil // it was named by a server
 		}
 		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))

@@ -3,12 +3,16 @@ package client
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/belfrydb/belfry/client/internal/bearer"
 )
 
 // An Option configures a [Client]. Only this package makes them.
@@ -20,13 +24,26 @@ type Option interface {
 type config struct {
 	http       connect.HTTPClient // nil: our own transport
 	tls        *tls.Config        // nil for the system's
-	token      *heldToken         // nil for none
+	token      *bearer.Token      // nil for none
 	dial       dialFunc           // nil for TCP
 	coalescing Coalescing
 	logger     *slog.Logger // nil for the process's
 
 	tracers        trace.TracerProvider // nil: no spans
 	parentIfWithin time.Duration
+}
+
+// checkToken returns an error if the token cannot be one.
+func (c *config) checkToken() error {
+	err := c.token.Check()
+	switch {
+	case err == nil:
+		return nil
+	case c.token.FileName() != "":
+		return fmt.Errorf("WithTokenFile: %s: %w", c.token.FileName(), err)
+	default:
+		return invalidError("WithToken: %s", err)
+	}
 }
 
 type optionFunc func(c *config)
@@ -46,6 +63,21 @@ func WithHTTPClient(h connect.HTTPClient) Option {
 // effect together with [WithHTTPClient], which has settings of its own.
 func WithTLS(t *tls.Config) Option {
 	return optionFunc(func(c *config) { c.tls = t })
+}
+
+// WithToken sends a bearer token with each call, as 'belfry token create' makes it. [New] then
+// refuses http:// addresses, unless they are on this machine: on the way to others an eavesdropper
+// could take the token.
+func WithToken(token string) Option {
+	return optionFunc(func(c *config) { c.token = bearer.New("", strings.TrimSpace(token)) })
+}
+
+// WithTokenFile is [WithToken] for a token in a file. The client reads the file again within a
+// second of a change, so a token can be replaced without a restart: write its successor, and then
+// revoke the old one. [New] fails if the file has no token. Later the last token read stays in use,
+// whatever else the file holds.
+func WithTokenFile(name string) Option {
+	return optionFunc(func(c *config) { c.token = bearer.New(name, "") })
 }
 
 // WithLogger makes workers log to l at level warn. The default is [slog.Default]; a logger with

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
+	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -64,7 +65,9 @@ func TestCallsCarryTheToken(t *testing.T) {
 	two, _, _ := tokens.New()
 	three, _, _ := tokens.New()
 	write(one + "\n")
-	c, err := New(h.URL, WithTokenFile(file), WithTokenFile(file))
+	var held *bearer.Token
+	seen := optionFunc(func(c *config) { held = c.token })
+	c, err := New(h.URL, WithTokenFile(file), WithTokenFile(file), seen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,14 +90,13 @@ func TestCallsCarryTheToken(t *testing.T) {
 		}
 	}
 	call(one, 1)
-	token := c.endpoints.all[0].sessions.token
 	for i, text := range []string{two, "garbage", two[:len(two)-1], three} {
 		write(text)
 		changed := time.Now().Add(time.Duration(i+1) * time.Hour) // also on a file system with coarse times
 		if err := os.Chtimes(file, changed, changed); err != nil {
 			t.Fatal(err)
 		}
-		token.next.Store(0) // a second later
+		held.CheckFileNow() // a second later
 		want, sessions := two, 2
 		if text == three {
 			want, sessions = three, 3
@@ -104,7 +106,7 @@ func TestCallsCarryTheToken(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	token.next.Store(0)
+	held.CheckFileNow()
 	call(three, 3)
 }
 
@@ -113,7 +115,7 @@ func TestWrongTokens(t *testing.T) {
 	right, _, _ := tokens.New()
 	empty := filepath.Join(t.TempDir(), "empty")
 	large := filepath.Join(t.TempDir(), "large")
-	for name, text := range map[string]string{empty: "\n", large: strings.Repeat("x", tokenBytesMax+1)} {
+	for name, text := range map[string]string{empty: "\n", large: strings.Repeat("x", bearer.BytesMax+1)} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/portcheck"
@@ -147,13 +148,13 @@ func newTransport(secure *tls.Config) *http.Transport {
 type observer struct {
 	http  connect.HTTPClient
 	clock *requestid.Clock
-	token *heldToken
+	token *bearer.Token
 }
 
 // Do implements connect.HTTPClient. It returns a *portcheck.ForeignResponse as the error of a
 // response that did not come from Belfry.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
-	authorize(req.Header, o.token.get())
+	authorize(req.Header, o.token.Get())
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {

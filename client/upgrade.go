@@ -14,6 +14,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/rpc/portcheck"
@@ -26,7 +27,7 @@ type sessions struct {
 	target    *url.URL
 	transport *http.Transport
 	tls       *tls.Config // not the transport's, which the transport changes
-	token     *heldToken
+	token     *bearer.Token
 	clock     *requestid.Clock
 	open      *openSessions
 	dialer    *stream.Dialer
@@ -42,7 +43,7 @@ const (
 // newSessions returns the sessions of the server at a base URL. secure is the TLS configuration for
 // https, nil for the system's. Without a token calls carry none.
 func newSessions(
-	base string, transport *http.Transport, secure *tls.Config, token *heldToken, clock *requestid.Clock,
+	base string, transport *http.Transport, secure *tls.Config, token *bearer.Token, clock *requestid.Clock,
 	open *openSessions,
 ) *sessions {
 	if transport == nil {
@@ -59,7 +60,7 @@ func newSessions(
 	}
 	p := &sessions{target: target, transport: transport, tls: secure, token: token, clock: clock, open: open}
 	p.dialer = stream.NewDialer(&open.Callers, stream.DialerConfig{
-		Dial: p.dial, Key: token.get, BarMin: sessionBarMin, BarMax: sessionBarMax,
+		Dial: p.dial, Key: token.Get, BarMin: sessionBarMin, BarMax: sessionBarMax,
 	})
 	return p
 }
