@@ -77,7 +77,7 @@ func newShard(n *Node, number uint32) *shard {
 		},
 		Restores:  n.memory.Replacing(),
 		Restored:  func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) },
-		Stateless: func(why error) { n.abandon(s, why) },
+		Stateless: s.abandon,
 	}
 	if n.cfg.Applied != nil {
 		of.Applied = appliedTo(n.cfg.Applied, number, n.openings.Add(1))
