@@ -349,7 +349,7 @@ var importTable = []importRow{
 	{
 		dir: "client",
 		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
-			"client/internal/failure", "client/internal/placement", "client/internal/requestid",
+			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
@@ -378,6 +378,10 @@ var importTable = []importRow{
 		may:      []string{"rpc/belfry/...", "rpc/portcheck"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/genproto"},
 		reason:   "an error is judged without a connection",
+	},
+	{
+		dir:    "client/internal/lease",
+		reason: "leases need a clock, and no client",
 	},
 	{
 		dir:    "client/internal/placement",

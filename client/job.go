@@ -88,7 +88,7 @@ type Job struct {
 
 	client   *Client
 	received time.Time     // when the answer came, on this machine's clock
-	age      time.Duration // how long before received the lease may have begun, beyond the margin of a leaseRenewer
+	age      time.Duration // how long before received the lease may have begun, beyond the margin of a lease.Renewer
 	lease    time.Duration // its length
 }
 

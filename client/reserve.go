@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/lease"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
@@ -135,7 +136,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *failure.Err
 	if failure != nil {
 		return
 	}
-	for some := range slices.Chunk(res.jobs, extendsMax) {
+	for some := range slices.Chunk(res.jobs, lease.ExtendsMax) {
 		var all sync.WaitGroup
 		for _, job := range some {
 			all.Go(func() { _, _, _ = c.release(ctx, job.Lease, 0) })

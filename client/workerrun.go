@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/lease"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
@@ -20,11 +21,11 @@ type workerRun struct {
 	client  *Client
 	worker  Worker
 	handler Handler
-	leases  *leaseRenewer
+	leases  *lease.Renewer[*Job]
 	trouble *trouble
-	looking sync.WaitGroup // for queues that do not exist
-	jobs    chan *held     // reserved, without a handler yet; has room for every permit
-	permits chan struct{}  // one value for each further job that may be reserved
+	looking sync.WaitGroup         // for queues that do not exist
+	jobs    chan *lease.Held[*Job] // reserved, without a handler yet; has room for every permit
+	permits chan struct{}          // one value for each further job that may be reserved
 }
 
 var (
@@ -43,12 +44,34 @@ func newWorkerRun(c *Client, w Worker, h Handler) *workerRun {
 		tell(job, err)
 	}
 	s := &workerRun{
-		client: c, worker: w, handler: h, leases: newLeaseRenewer(c, w), trouble: lost,
-		jobs:    make(chan *held, w.Concurrency+w.Prefetch),
+		client: c, worker: w, handler: h, leases: newRenewer(c, w), trouble: lost,
+		jobs:    make(chan *lease.Held[*Job], w.Concurrency+w.Prefetch),
 		permits: make(chan struct{}, w.Concurrency+w.Prefetch),
 	}
 	s.permit(cap(s.permits))
 	return s
+}
+
+// newRenewer returns what extends the leases of a worker.
+func newRenewer(c *Client, w Worker) *lease.Renewer[*Job] {
+	return lease.NewRenewer(lease.Config[*Job]{
+		MaxLease: w.MaxLease, OnError: w.OnError, Stale: ErrStaleLease,
+		Extend: func(ctx context.Context, job *Job) error {
+			_, err := c.Extend(ctx, job.Lease, w.TTR)
+			return err
+		},
+		Lost:     func(err error) bool { return errors.Is(err, ErrStaleLease) || errors.Is(err, ErrJobNotFound) },
+		Describe: func(job *Job) string { return fmt.Sprintf("job %s in queue %s", job.ID, job.Queue) },
+	})
+}
+
+// grant returns what is known of the lease of a job that was just reserved.
+func (j *Job) grant() lease.Grant {
+	length := j.lease
+	if length <= 0 {
+		length = j.TTR // the server did not say when it granted the lease
+	}
+	return lease.Grant{Received: j.received, Age: j.age, Length: length}
 }
 
 // permit allows n more jobs to be reserved.
@@ -69,7 +92,7 @@ func (s *workerRun) run(ctx context.Context) error {
 	keep, stopKeeping := context.WithCancel(detached)
 
 	var keeping sync.WaitGroup
-	keeping.Go(func() { s.leases.run(keep) })
+	keeping.Go(func() { s.leases.Run(keep) })
 	polling, stopPolling := context.WithCancel(ctx)
 	done := s.startHandlers(polling, work, finish)
 
@@ -228,17 +251,17 @@ func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *failure.Error)
 // secureLeases adds jobs to the lease renewer. A lease has normally just begun. If the poll was
 // repeated or its answer was delayed, the lease may be about to end: secureLeases extends it first,
 // and releases the job if that fails.
-func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*held {
-	all := make([]*held, len(jobs))
+func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*lease.Held[*Job] {
+	all := make([]*lease.Held[*Job], len(jobs))
 	var extending sync.WaitGroup
 	for i, job := range jobs {
-		h, doubtful := s.leases.add(job)
+		h, doubtful := s.leases.Add(job, job.grant())
 		all[i] = h
 		if !doubtful {
 			continue
 		}
-		extending.Go(func() { // extendsMax bounds how many at a time
-			if err := s.leases.extend(ctx, h); err != nil {
+		extending.Go(func() { // lease.ExtendsMax bounds how many at a time
+			if err := s.leases.Extend(ctx, h); err != nil {
 				all[i] = nil
 				s.worker.OnError(job, err)
 				s.giveBack(context.WithoutCancel(ctx), h)
@@ -247,29 +270,29 @@ func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*held {
 		})
 	}
 	extending.Wait()
-	return slices.DeleteFunc(all, func(h *held) bool { return h == nil })
+	return slices.DeleteFunc(all, func(h *lease.Held[*Job]) bool { return h == nil })
 }
 
 // handle runs the handler for one job and acks, nacks or releases the job.
-func (s *workerRun) handle(work, finish context.Context, h *held) {
-	defer s.leases.remove(h)
+func (s *workerRun) handle(work, finish context.Context, h *lease.Held[*Job]) {
+	defer s.leases.Remove(h)
 	ctx, cancel := context.WithCancelCause(work)
 	defer cancel(nil)
-	if err := s.leases.startHandler(ctx, h, cancel); err != nil {
-		s.worker.OnError(h.job, err)
+	if err := s.leases.StartHandler(ctx, h, cancel); err != nil {
+		s.worker.OnError(h.Job, err)
 		if !errors.Is(err, ErrStaleLease) {
 			s.giveBack(finish, h)
 		}
 		return
 	}
-	ctx, op := s.client.tracer.Process(ctx, h.job.traced())
-	result := protected(ctx, s.handler, h.job)
+	ctx, op := s.client.tracer.Process(ctx, h.Job.traced())
+	result := protected(ctx, s.handler, h.Job)
 	op.End(failureOf(result))
 	if failed := (*attemptError)(nil); errors.As(result, &failed) {
-		s.worker.OnError(h.job, failed)
+		s.worker.OnError(h.Job, failed)
 	}
 	if err := s.finish(work, op.In(finish), h, result); err != nil && finish.Err() == nil {
-		s.worker.OnError(h.job, err)
+		s.worker.OnError(h.Job, err)
 	}
 }
 
@@ -284,19 +307,19 @@ func protected(ctx context.Context, h Handler, job *Job) (err error) {
 }
 
 // finish acks, nacks or releases a job, as the handler's result asks.
-func (s *workerRun) finish(work, finish context.Context, h *held, result error) error {
-	if err := s.leases.startFinish(h); err != nil {
+func (s *workerRun) finish(work, finish context.Context, h *lease.Held[*Job], result error) error {
+	if err := s.leases.StartFinish(h); err != nil {
 		return err // the server would refuse any of them
 	}
 	ctx, cancel := context.WithTimeout(finish, finishTimeout)
 	defer cancel()
 	switch kind := resultOf(result).kind; {
 	case kind == resultDone:
-		return h.job.Ack(ctx)
+		return h.Job.Ack(ctx)
 	case kind == resultRetry && work.Err() != nil:
-		return h.job.Release(ctx, 0) // the worker ended the attempt
+		return h.Job.Release(ctx, 0) // the worker ended the attempt
 	}
-	return h.job.Nack(ctx, result)
+	return h.Job.Nack(ctx, result)
 }
 
 // giveBackUnbegun releases the jobs without a handler.
@@ -309,15 +332,15 @@ func (s *workerRun) giveBackUnbegun(finish context.Context) {
 }
 
 // giveBack releases a job without counting the attempt.
-func (s *workerRun) giveBack(ctx context.Context, h *held) {
-	defer s.leases.remove(h)
-	if s.leases.startFinish(h) != nil {
+func (s *workerRun) giveBack(ctx context.Context, h *lease.Held[*Job]) {
+	defer s.leases.Remove(h)
+	if s.leases.StartFinish(h) != nil {
 		return // the lease is lost
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
 	defer cancel()
-	if _, _, err := s.client.release(ctx, h.job.Lease, 0); err != nil {
-		s.worker.OnError(h.job, err)
+	if _, _, err := s.client.release(ctx, h.Job.Lease, 0); err != nil {
+		s.worker.OnError(h.Job, err)
 	}
 }
 
@@ -325,7 +348,7 @@ func (s *workerRun) giveBack(ctx context.Context, h *held) {
 func (s *workerRun) releaseStuck(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopGrace)
 	defer cancel()
-	left := s.leases.all()
+	left := s.leases.All()
 	var all sync.WaitGroup
 	for _, h := range left {
 		all.Go(func() { s.giveBack(ctx, h) })
