@@ -338,6 +338,14 @@ var importTable = []importRow{
 		reason:   "calls reach shards through the node's interface; which command is proposed is a method's",
 	},
 	{
+		dir: "rpc/queue",
+		may: []string{"access/tokens", "fsm", "fsm/codec", "node", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
+			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/shardcall", "rpc/wire"},
+		testMay:  []string{"fsm/machine", "rpc/backend/backendtest"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
+		reason:   "the methods of queues know the interfaces of a node, and no path or socket",
+	},
+	{
 		dir:    "rpc/drain",
 		reason: "a signal knows nothing of what it stops",
 	},

@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/wire"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -464,8 +465,10 @@ func TestHealthTakesLittle(t *testing.T) {
 // TestAMissingCallerHasNoPermissions: where calls need a token, a call that bypassed authentication
 // may do nothing.
 func TestAMissingCallerHasNoPermissions(t *testing.T) {
-	s := &queueService{authorizer: &auth.Authorizer{Authenticator: newTokenMemory(), Now: time.Now}, now: time.Now}
-	c := s.checker(t.Context(), tokens.Put)
+	rules := &check.Rules{
+		Now: time.Now, Authorizer: &auth.Authorizer{Authenticator: newTokenMemory(), Now: time.Now},
+	}
+	c := rules.Request(t.Context(), tokens.Put)
 	if c.Err == nil || c.Err.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED || c.Permissions.Allows("q") ||
 		c.Another().Permissions.Allows("q") {
 		t.Errorf("%v, %+v", c.Err, c.Permissions)

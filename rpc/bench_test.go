@@ -2,7 +2,6 @@ package rpc
 
 import (
 	"bytes"
-	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -13,28 +12,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/codec"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// instantNode answers every put at once: what is left is the cost of the edge.
-type instantNode struct{ *backendtest.Node }
-
-func (instantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
-	results := make([]fsm.Result, len(req.Commands))
-	for i := range results {
-		results[i] = fsm.Result{State: fsm.Ready, Created: true, Serial: 1, Due: 1}
-	}
-	return node.Reply{Witness: node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1}, Results: results}, nil
-}
-
 // BenchmarkPut is one put of 100 bytes through the whole edge, without a socket.
 func BenchmarkPut(b *testing.B) {
 	s, err := newTestServer(Config{
-		Node: instantNode{backendtest.NewNode(6)}, Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler),
+		Node: benchNode(), Catalog: backendtest.NewCatalog(), Logger: slog.New(slog.DiscardHandler),
 		Registry: prometheus.NewRegistry(), Now: time.Now,
 	})
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 )
@@ -39,32 +38,6 @@ func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	}
 	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "wide", Id: "x"}); err != nil {
 		t.Errorf("a put after the deletion: %v", err)
-	}
-}
-
-// TestALateRepairOpensNothing: a put that was refused because its shard was emptied brings a record
-// only if it still counts.
-func TestALateRepairOpensNothing(t *testing.T) {
-	s := serve(t)
-	config, err := s.catalog.CreateQueue(t.Context(), "wide", 3, fsm.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := &fsm.Put{Queue: "wide", Partitions: 3}
-	queues := s.server.handler.queues
-	s.catalog.MarkDeleting("wide")
-	if _, _, err := queues.Configure(t.Context(),
-		config.Name); fault.Of(err).Reason != belfryv1.Reason_REASON_QUEUE_CHANGED || s.node.Holders("wide") != 0 {
-		t.Errorf("%v; %d shards hold it", err, s.node.Holders("wide"))
-	}
-	if queues.reconcileForPut(t.Context(), put) || s.node.Holders("wide") != 0 {
-		t.Errorf("repaired; %d shards hold it", s.node.Holders("wide"))
-	}
-	if err := s.catalog.DeleteQueue(t.Context(), "wide"); err != nil {
-		t.Fatal(err)
-	}
-	if !queues.reconcileForPut(t.Context(), put) || s.node.Holders("wide") != 0 {
-		t.Errorf("a put by a record that is gone is not routed again; %d shards hold it", s.node.Holders("wide"))
 	}
 }
 

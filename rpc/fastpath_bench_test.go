@@ -30,16 +30,10 @@ import (
 // directory, all that there is counts.
 const benchJobs = 100
 
-// Reserve grants jobs at once that were made beforehand.
-func (n instantNode) Reserve(_ context.Context, shard uint32, req *fsm.Request, _ node.Wait) (node.Reply, error) {
-	w := node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1}
-	return node.Reply{
-		Witness: w, Results: []fsm.Result{{Grants: benchGrants()}},
-		Jobs: benchReserved(req.Commands[0].(*fsm.Reserve).Queues[0]),
-	}, nil
+// benchNode returns an instant node.
+func benchNode() backend.Node {
+	return backendtest.InstantNode{Node: backendtest.NewNode(6), Grant: benchReserved}
 }
-
-func benchGrants() []fsm.Grant { return []fsm.Grant{{Queue: "bench", Attempt: 1}} }
 
 // benchReserved are the jobs of a Reserve as a node answers them.
 func benchReserved(queue string) []fsm.Job {
@@ -122,11 +116,11 @@ func benchPuts(id func(i int) string) *belfryv1.PutBatchRequest {
 
 func BenchmarkPutBatch(b *testing.B) {
 	b.Run("plain", func(b *testing.B) {
-		benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "PutBatch", benchPuts(nil))
+		benchmarkHot(b, benchServer(b, benchNode()), "PutBatch", benchPuts(nil))
 	})
 	b.Run("ids", func(b *testing.B) {
 		ids := benchPuts(func(i int) string { return "order-" + strconv.Itoa(i) })
-		benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "PutBatch", ids)
+		benchmarkHot(b, benchServer(b, benchNode()), "PutBatch", ids)
 	})
 }
 
@@ -135,14 +129,14 @@ func BenchmarkAckBatch(b *testing.B) {
 	for i := range uint64(benchJobs) {
 		batch.Leases = append(batch.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
-	benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "AckBatch", batch)
+	benchmarkHot(b, benchServer(b, benchNode()), "AckBatch", batch)
 }
 
 func BenchmarkReserveMany(b *testing.B) {
 	req := &belfryv1.ReserveRequest{
 		Queues: []string{"bench"}, MaxJobs: benchJobs, Ttr: durationpb.New(time.Minute), RequestId: "r",
 	}
-	benchmarkHot(b, benchServer(b, instantNode{backendtest.NewNode(6)}), "Reserve", req)
+	benchmarkHot(b, benchServer(b, benchNode()), "Reserve", req)
 }
 
 // BenchmarkBytes is the same from bytes to bytes, without Connect.
@@ -151,15 +145,15 @@ func BenchmarkBytes(b *testing.B) {
 	for i := range uint64(benchJobs) {
 		leases.Leases = append(leases.Leases, wire.FormatLease(fsm.Ref{Queue: "bench", Serial: 1<<20 + i, Fence: 1<<21 + i}))
 	}
-	s := benchServer(b, instantNode{backendtest.NewNode(6)}).handler.queues
+	s := benchServer(b, benchNode()).handler.queues
 	for _, c := range []struct {
 		name    string
 		request proto.Message
 		call    func(ctx context.Context, request, dst []byte) ([]byte, error)
 	}{
-		{"put", benchPuts(nil), s.putBatchBytes},
-		{"reserve", &belfryv1.ReserveRequest{Queues: []string{"bench"}, MaxJobs: benchJobs}, s.reserveBytes},
-		{"ack", leases, s.ackBatchBytes},
+		{"put", benchPuts(nil), s.PutBatchBytes},
+		{"reserve", &belfryv1.ReserveRequest{Queues: []string{"bench"}, MaxJobs: benchJobs}, s.ReserveBytes},
+		{"ack", leases, s.AckBatchBytes},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			_, body := binaryRequest(b, "", c.request)

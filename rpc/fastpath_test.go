@@ -10,9 +10,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
@@ -175,10 +177,14 @@ func TestBytesInEveryProtocol(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := belfryv1connect.NewQueueServiceClient(http.DefaultClient, s.url, options...)
-			batch := &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)}
-			for _, put := range batch.GetJobs() {
-				put.Id = "" // else the next protocol would put the same
-			}
+			batch := &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{
+				{Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: []byte{0xff, 0}}, Priority: proto.Int32(-3)},
+				{}, // refused: it names no queue
+				{Queue: "other", Body: &belfryv1.PutRequest_Text{Text: "zwei €"}},
+				{Queue: "orders", Ttr: durationpb.New(time.Minute)},
+				{Queue: "orders", Headers: map[string]string{"a": "b"}}, // read by the generated code
+				{Queue: "orders", RetryDelays: []*durationpb.Duration{durationpb.New(1), durationpb.New(2)}},
+			}}
 			put, err := c.PutBatch(t.Context(), batch)
 			if err != nil || len(put.GetResults()) != len(batch.GetJobs()) || put.GetResults()[0].GetPut().GetId() == "" ||
 				put.GetResults()[1].GetError() == nil {

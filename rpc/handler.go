@@ -32,6 +32,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/metrics"
 	"github.com/belfrydb/belfry/rpc/openapi"
+	"github.com/belfrydb/belfry/rpc/queue"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -112,10 +113,11 @@ func (c *Config) validate() error {
 // handler is the whole public edge of a node: every protocol and path on one port.
 type handler struct {
 	limits  check.Limits
+	now     func() time.Time
 	name    string
 	logger  *slog.Logger
 	drain   *drain.Signal
-	queues  *queueService
+	queues  *queue.Service
 	errors  *connect.ErrorWriter
 	origins *http.CrossOriginProtection
 	// local says that only callers on this machine are expected. They may call it localName.
@@ -181,7 +183,7 @@ func newHandler(cfg Config) (*handler, error) {
 	h := &handler{
 		limits: cfg.Limits, authorizer: &auth.Authorizer{
 			Authenticator: cfg.Authenticator, Now: cfg.Now, Failures: failures,
-		}, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
+		}, now: cfg.Now, name: cfg.Name, logger: cfg.Logger, drain: drain.New(),
 		errors: connect.NewErrorWriter(), origins: http.NewCrossOriginProtection(), local: cfg.Local,
 		localName: cfg.LocalName,
 		routes:    map[string]http.Handler{}, calls: map[string]call{}, others: map[string]http.Handler{},
@@ -189,16 +191,12 @@ func newHandler(cfg Config) (*handler, error) {
 	}
 	h.bodies = &inbound.Limiter{Limits: &h.limits, InFlight: &h.bodyBytesInFlight, Observe: sizes.observe}
 	binary := codec.Binary{Bounds: codec.NewBounds(&cfg.Limits), Buffers: &codec.Buffers{}}
-	h.queues = &queueService{
-		Router: shardcall.Router{
-			Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce,
-		}, limits: cfg.Limits, now: cfg.Now,
-		drain: h.drain, fastPath: fastPath{codec: binary}, authorizer: h.authorizer,
-	}
+	rules := &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer}
+	router := shardcall.Router{Node: cfg.Node, Catalog: cfg.Catalog, PartsAtOnce: shardcall.PartsAtOnce}
+	h.queues = queue.New(queue.Config{Router: router, Rules: rules, Drain: h.drain, Codec: binary})
 	administration, err := admin.New(admin.Config{
-		Router: h.queues.Router, Cluster: cfg.Cluster,
-		Rules: &check.Rules{Limits: cfg.Limits, Now: cfg.Now, Authorizer: h.authorizer},
-		Drain: h.drain, Logger: cfg.Logger, Registry: cfg.Registry, Backups: cfg.Backups,
+		Router: router, Cluster: cfg.Cluster, Rules: rules, Drain: h.drain, Logger: cfg.Logger,
+		Registry: cfg.Registry, Backups: cfg.Backups,
 	})
 	if err != nil {
 		return nil, err
@@ -241,7 +239,7 @@ const compressBytesMin = 1 << 10
 func (h *handler) mountServices(administration *admin.Service, options []connect.HandlerOption) {
 	_, queues := belfryv1connect.NewQueueServiceHandler(h.queues, options...)
 	_, admins := belfryv1connect.NewAdminServiceHandler(administration, options...)
-	fast := h.queues.fastPathHandlers(options)
+	fast := h.queues.FastPathHandlers(options)
 	for _, m := range methodsOfContract() {
 		service := queues
 		if strings.HasPrefix(m.procedure, "/"+belfryv1connect.AdminServiceName+"/") {
@@ -280,7 +278,7 @@ func (h *handler) mountOperations(cfg Config, options []connect.HandlerOption) {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Belfry-Served-By", h.name)
-	w.Header().Set("Date", h.queues.now().UTC().Format(http.TimeFormat)) // clients check request ids against it
+	w.Header().Set("Date", h.now().UTC().Format(http.TimeFormat)) // clients check request ids against it
 	id := correlation(r.Header.Get(auth.CallIDHeader))
 	r.Header.Set(auth.CallIDHeader, id)
 	w.Header().Set(auth.CallIDHeader, id)

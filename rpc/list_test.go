@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/wire"
 )
@@ -154,7 +155,7 @@ func TestFiguresAreOfNow(t *testing.T) {
 		"oldest_ready_timestamp_seconds": float64(logged.Add(time.Minute).Unix()),
 		"dedup_window_seconds":           fsm.DefaultDedupWindow.Seconds(),
 	} {
-		want := fmt.Sprintf(`belfry_queue_%s{queue="a",shard="%d"} %v`, name, s.server.handler.queues.Shard("a", 0), value)
+		want := fmt.Sprintf(`belfry_queue_%s{queue="a",shard="%d"} %v`, name, node.ShardOf("a", 0, s.node.ShardCount()), value)
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in the metrics", want)
 		}

@@ -272,7 +272,7 @@ func TestPausedQueuesShow(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry = registry })
 	s.post("/v1/create-queue", `{"queue":"a","settings":{"paused":true}}`)
-	want := fmt.Sprintf("belfry_queue_paused{queue=\"a\",shard=\"%d\"} 1\n", s.server.handler.queues.Shard("a", 0))
+	want := fmt.Sprintf("belfry_queue_paused{queue=\"a\",shard=\"%d\"} 1\n", node.ShardOf("a", 0, s.node.ShardCount()))
 	if got := s.send("GET", "/metrics", "").body; !strings.Contains(got, want) {
 		t.Errorf("%s is not in the metrics", want)
 	}

@@ -14,18 +14,13 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
 // queueIn returns a queue's name whose home is a shard.
 func (s *served) queueIn(shard uint32, stem string) string {
-	for i := 0; ; i++ {
-		if name := stem + strconv.Itoa(i); node.ShardOf(name, 0, s.node.ShardCount()) == shard {
-			return name
-		}
-	}
+	return s.node.QueueIn(shard, stem)
 }
 
 func TestLongPollGetsJobWhenDue(t *testing.T) {
@@ -135,36 +130,6 @@ func TestRepeatedReserveCollectsGrants(t *testing.T) {
 			third.GetJobs()[0].GetLease() == first.GetJobs()[0].GetLease() {
 			t.Errorf("%s: with nothing held the repeat got %v, %v", name, third, err)
 		}
-	}
-}
-
-// TestConcurrentGrantsAreGivenBack: two shards grant at the same moment; what is too much is
-// released, not lost.
-func TestConcurrentGrantsAreGivenBack(t *testing.T) {
-	s := serve(t)
-	q := s.server.handler.queues
-	queues := []string{s.queueIn(0, "x"), s.queueIn(1, "y")}
-	p := &poll{service: q, queues: queues, jobsMax: 1}
-	for _, queue := range queues {
-		if got := s.post("/v1/put", `{"queue":"`+queue+`"}`); got.status != 200 {
-			t.Fatal(got.body)
-		}
-	}
-	for _, st := range p.parkSteps() {
-		if err := p.reserveStep(t.Context(), st, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(p.jobs) != 2 {
-		t.Fatalf("%d jobs", len(p.jobs))
-	}
-	p.giveBack(t.Context())
-	if len(p.jobs) != 1 {
-		t.Fatalf("%d jobs", len(p.jobs))
-	}
-	res, err := q.Reserve(t.Context(), &belfryv1.ReserveRequest{Queues: queues})
-	if err != nil || len(res.GetJobs()) != 1 || res.GetJobs()[0].GetAttempt() != 1 {
-		t.Errorf("what was given back: %v, %v", res, err)
 	}
 }
 

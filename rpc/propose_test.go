@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -167,26 +166,6 @@ func pollUntilDeadline(ctx context.Context, c belfryv1connect.QueueServiceClient
 		err = fmt.Errorf("it got %v", res)
 	}
 	return err
-}
-
-func TestWithinDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		if got := withinDeadline(t.Context(), time.Minute); got != time.Minute {
-			t.Errorf("without a deadline %v", got)
-		}
-		for _, c := range []struct{ left, wait, want time.Duration }{
-			{time.Hour, time.Minute, time.Minute}, {time.Minute, time.Minute, 59750 * time.Millisecond},
-			{500 * time.Millisecond, 5 * time.Second, 450 * time.Millisecond},
-			{20 * time.Millisecond, time.Second, 15 * time.Millisecond},
-			{time.Millisecond, time.Second, 0}, {time.Minute, 0, 0},
-		} {
-			ctx, cancel := context.WithTimeout(t.Context(), c.left)
-			if got := withinDeadline(ctx, c.wait); got != c.want {
-				t.Errorf("%v with %v left: %v, want %v", c.wait, c.left, got, c.want)
-			}
-			cancel()
-		}
-	})
 }
 
 // TestAClientThatLeftIsNoOverload: a call that its client ended does not count as refused.

@@ -119,7 +119,7 @@ func (h *handler) rawReserve(w http.ResponseWriter, r *http.Request, queue strin
 	setWitness(header, job.GetWitness())
 	header.Set("Content-Length", strconv.Itoa(len(job.GetData())))
 	if err := send(w, job.GetData()); err != nil && requestID == "" { // with an id, a repeat may collect it
-		h.queues.releaseAll(r.Context(), wire.JobRefs(res.GetJobs()))
+		h.queues.ReleaseUnsent(r.Context(), res.GetJobs())
 	}
 	return nil
 }

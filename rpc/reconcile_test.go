@@ -73,26 +73,12 @@ func TestCatalogReconciles(t *testing.T) {
 	}
 }
 
-// lateCatalog knows less than other nodes until it is refreshed.
-type lateCatalog struct {
-	*backendtest.Catalog
-	later backend.QueueConfig
-	away  error // if its leader cannot be asked
-}
-
-func (c *lateCatalog) Refresh(context.Context) error {
-	if c.away == nil {
-		c.Record(c.later)
-	}
-	return c.away
-}
-
 // TestLimitsAreCheckedAgainstAllPartitions: also those of a queue that this node has not heard of
 // yet.
 func TestLimitsAreCheckedAgainstAllPartitions(t *testing.T) {
-	catalog := &lateCatalog{
+	catalog := &backendtest.LateCatalog{
 		Catalog: backendtest.NewCatalog(),
-		later:   backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}},
+		Later:   backend.QueueConfig{Name: "wide", Partitions: 3, Version: 1, Settings: fsm.Settings{}},
 	}
 	s := serve(t, func(c *Config) { c.Catalog = catalog })
 	got := s.post("/v1/update-queue", `{"queue":"wide","settings":{"maxJobs":2}}`)

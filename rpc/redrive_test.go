@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/fault"
@@ -103,7 +104,7 @@ func TestRedriveThatStopsHalfway(t *testing.T) {
 		ids = append(ids, put.GetId())
 	}
 	killAll(t, q, "wide")
-	last := s.server.handler.queues.Shard("wide", 2)
+	last := node.ShardOf("wide", 2, s.node.ShardCount())
 	s.node.Fail = func(shard uint32) error {
 		if shard == last {
 			return nodeNoLeader()

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -25,7 +26,7 @@ func TestRepeatsAreNotHandedOutAgain(t *testing.T) {
 				t.Fatalf("%s: %v, %v", name, res, err)
 			}
 		}
-		r, _, err := q.Node.Query(t.Context(), q.Shard(last, 0), &fsm.QueueQuery{Queue: last})
+		r, _, err := s.node.Query(t.Context(), node.ShardOf(last, 0, s.node.ShardCount()), &fsm.QueueQuery{Queue: last})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func TestGetRouting(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	for _, body := range []string{`{"queues":["a b"]}`,
-		`{"queues":["` + strings.Repeat(`a","`, routingQueuesMax) + `a"]}`} {
+		`{"queues":["` + strings.Repeat(`a","`, 64) + `a"]}`} {
 		if got := s.post("/v1/get-routing", body); got.status != http.StatusBadRequest ||
 			!strings.Contains(got.body, "queues") {
 			t.Errorf("%d %s", got.status, got.body)

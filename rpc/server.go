@@ -122,5 +122,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err := s.handler.sessions.Wait(ctx); err != nil {
 		return fmt.Errorf("ending sessions: %w", err)
 	}
-	return s.handler.queues.polls.wait(ctx)
+	return s.handler.queues.Wait(ctx)
 }

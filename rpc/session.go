@@ -37,13 +37,13 @@ type sessionMethod struct {
 // mountSessions names the methods that sessions carry, and what bounds them.
 func (h *handler) mountSessions() {
 	h.sessionMethods = map[stream.Method]sessionMethod{
-		stream.PutBatch: {belfryv1connect.QueueServicePutBatchProcedure, h.queues.putBatchBytes},
-		stream.AckBatch: {belfryv1connect.QueueServiceAckBatchProcedure, h.queues.ackBatchBytes},
-		stream.Reserve:  {belfryv1connect.QueueServiceReserveProcedure, h.queues.reserveBytes},
+		stream.PutBatch: {belfryv1connect.QueueServicePutBatchProcedure, h.queues.PutBatchBytes},
+		stream.AckBatch: {belfryv1connect.QueueServiceAckBatchProcedure, h.queues.AckBatchBytes},
+		stream.Reserve:  {belfryv1connect.QueueServiceReserveProcedure, h.queues.ReserveBytes},
 	}
 	h.sessions = stream.NewServer(&stream.ServerConfig{
 		Protocol: stream.SessionProtocol, Headers: []string{"Belfry-Served-By", auth.CallIDHeader},
-		Leaving: h.drain.Started, Now: h.queues.now,
+		Leaving: h.drain.Started, Now: h.now,
 		Silence: sessionSilence, RequestWait: h.limits.BodyWait, Write: stream.Limit{Wait: h.limits.ResponseWait},
 		CallsMax: sessionCallsMax, RequestBytesMax: h.limits.MessageBytesMax, UnwrittenBytesMax: inbound.BytesInFlightMax,
 	})

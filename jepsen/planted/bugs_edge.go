@@ -15,7 +15,7 @@ func edgeBugs() []Bug {
 		{
 			Name: "wrong-partition", What: "a put with an id goes to any partition of its queue",
 			Claims: []string{"I30"}, Workloads: []string{"partitions"},
-			Edits: []Edit{after("rpc/put.go", `put.Partition = node.PartitionOf(put.ID, int(put.Partitions))`,
+			Edits: []Edit{after("rpc/queue/put.go", `put.Partition = node.PartitionOf(put.ID, int(put.Partitions))`,
 				`if planted("wrong-partition") {
 			put.Partition = (put.Partition + s.putRotation.Add(1)) % put.Partitions
 		}`)},

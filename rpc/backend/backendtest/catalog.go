@@ -186,3 +186,20 @@ func (c *Catalog) EndToken(context.Context, string, time.Time) (bool, error) {
 
 // Tokens implements backend.Catalog. There are none.
 func (c *Catalog) Tokens() []*tokens.Record { return nil }
+
+// LateCatalog is a Catalog that knows less than those of other nodes until it is refreshed.
+type LateCatalog struct {
+	*Catalog
+	// Later is the record that a refresh adds.
+	Later backend.QueueConfig
+	// Away is the error of a refresh; nil if the leader of the catalog can be asked.
+	Away error
+}
+
+// Refresh implements backend.Catalog.
+func (c *LateCatalog) Refresh(context.Context) error {
+	if c.Away == nil {
+		c.Record(c.Later)
+	}
+	return c.Away
+}

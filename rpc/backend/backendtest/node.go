@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -310,4 +311,43 @@ func (m *Node) AddQueues(t testing.TB, jobs int, queues ...string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// QueueIn returns the name of a queue whose home is a shard. The name begins with stem.
+func (m *Node) QueueIn(shard uint32, stem string) string {
+	for i := 0; ; i++ {
+		if name := stem + strconv.Itoa(i); node.ShardOf(name, 0, len(m.shards)) == shard {
+			return name
+		}
+	}
+}
+
+// InstantNode is a Node that answers every request at once, and applies none: what is left is the
+// cost of the edge.
+type InstantNode struct {
+	*Node
+	// Grant returns the jobs that a Reserve of a queue is granted. It is required for Reserve.
+	Grant func(queue string) []fsm.Job
+}
+
+// Reserve implements backend.Node.
+func (n InstantNode) Reserve(_ context.Context, shard uint32, req *fsm.Request, _ node.Wait) (node.Reply, error) {
+	reserve, ok := req.Commands[0].(*fsm.Reserve)
+	if !ok {
+		return node.Reply{}, fmt.Errorf("backendtest: not a Reserve: %T", req.Commands[0])
+	}
+	queue := reserve.Queues[0]
+	return node.Reply{
+		Witness: node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1},
+		Results: []fsm.Result{{Grants: []fsm.Grant{{Queue: queue, Attempt: 1}}}}, Jobs: n.Grant(queue),
+	}, nil
+}
+
+// Do implements backend.Node.
+func (InstantNode) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply, error) {
+	results := make([]fsm.Result, len(req.Commands))
+	for i := range results {
+		results[i] = fsm.Result{State: fsm.Ready, Created: true, Serial: 1, Due: 1}
+	}
+	return node.Reply{Witness: node.Witness{Shard: shard, Term: 1, Index: 1, Time: 1}, Results: results}, nil
 }
