@@ -107,8 +107,8 @@ const (
 	timerMinWait = time.Second
 	// IdleAfter is how long a poll that has no caller left waits for the next one.
 	IdleAfter = 50 * time.Millisecond
-	// DeadlineSlack: a poll that ends so shortly before a caller's deadline answers the caller, since
-	// another poll would have no time to find a job.
+	// DeadlineSlack is how shortly before a caller's deadline a poll may end and still answer that
+	// caller: another poll would have no time to find a job.
 	DeadlineSlack = 2 * time.Millisecond
 )
 
@@ -269,7 +269,7 @@ func (p *poller[J]) send(ctx context.Context, poll *poll) {
 	o.Max, o.Wait = poll.asked, poll.wait
 	jobs, err := p.polls.config.Reserve(ctx, o, p.noteTrouble)
 	poll.cancel()
-	p.deliver(poll, jobs, err) //nolint:contextcheck // jobs are given back after the poll
+	p.deliver(poll, jobs, err)
 }
 
 // take makes a poll for the callers that no other poll asks for, and returns what sends it.
