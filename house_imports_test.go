@@ -358,7 +358,8 @@ var importTable = []importRow{
 		dir: "client",
 		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
-			"client/internal/tracing", "client/internal/wire", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/tracing", "client/internal/wire", "client/internal/work", "rpc/belfry/...",
+			"rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -390,6 +391,11 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/lease",
 		reason: "leases need a clock, and no client",
+	},
+	{
+		dir:    "client/internal/work",
+		may:    []string{"client/internal/failure", "client/internal/lease"},
+		reason: "the order of polls, handlers and a stop needs no server: a Queue has the calls",
 	},
 	{
 		dir:    "client/internal/placement",

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/belfrydb/belfry/client/internal/work"
 )
 
 // A Queue is a handle for one queue whose jobs are Go values. Make one with [NewQueue].
@@ -67,7 +69,7 @@ func (q *Queue[T]) Work(ctx context.Context, w Worker, handle func(ctx context.C
 	return w.Run(ctx, q.client, func(ctx context.Context, job *Job) error {
 		decoded, err := q.decode(job)
 		if err != nil {
-			return &attemptError{err}
+			return &work.AttemptError{Err: err}
 		}
 		return handle(ctx, decoded)
 	})

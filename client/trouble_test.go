@@ -62,29 +62,6 @@ func TestWorkerOfAServerThatIsDown(t *testing.T) {
 	})
 }
 
-// TestTroubleThatEnds is logged when it begins and when it ends, and is no error of Run.
-func TestTroubleThatEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		l := &trouble{logger: slog.New(slog.NewTextHandler(&log, nil)), addresses: "http://n1:7400"}
-		l.succeeded()
-		l.failed(errors.New("refused"))
-		time.Sleep(troubleRepeat - time.Nanosecond)
-		l.failed(errors.New("refused"))
-		time.Sleep(time.Nanosecond)
-		l.failed(errors.New("still refused"))
-		if err := l.never(); err != nil {
-			t.Errorf("an answer came, and yet: %v", err)
-		}
-		l.succeeded()
-		l.succeeded()
-		if got := strings.Count(log.String(), "\n"); got != 3 || !strings.Contains(log.String(), "after=1m0s") ||
-			!strings.Contains(log.String(), "still refused") {
-			t.Errorf("the log has:\n%s", log.String())
-		}
-	})
-}
-
 // TestPanicsAreReported to OnError and to the log, and retried.
 func TestPanicsAreReported(t *testing.T) {
 	inBench(t, func(b *bench) {

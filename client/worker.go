@@ -55,10 +55,6 @@ const (
 	// can then be released. If its answer is cut off, the job stays reserved until the lease
 	// expires, and the attempt counts.
 	pollGrace = 100 * time.Millisecond
-	// stopGrace is how long handlers may take to return after their contexts ended.
-	stopGrace = time.Second
-	// finishTimeout bounds the attempts to tell the server what became of a job.
-	finishTimeout = 30 * time.Second
 )
 
 // Run consumes jobs until ctx ends, and then stops in good order. It reserves no more, releases

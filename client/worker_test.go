@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/belfrydb/belfry/client/internal/work"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -202,7 +203,7 @@ func TestStopReportsHandlersThatHang(t *testing.T) {
 		time.Sleep(time.Second)
 		b.stop()
 		err := <-b.done
-		if !errors.Is(err, errNotStopped) || !strings.HasPrefix(err.Error(), "1 handlers") {
+		if !errors.Is(err, work.ErrNotStopped) || !strings.HasPrefix(err.Error(), "1 handlers") {
 			t.Errorf("the worker ended with %v", err)
 		}
 		b.want("a", jobState{state: "DELAYED"})

@@ -1,186 +1,84 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/lease"
+	"github.com/belfrydb/belfry/client/internal/work"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
-// A workerRun is one run of a worker. One goroutine polls, one extends the leases, and
-// Worker.Concurrency goroutines run handlers.
+// A workerRun is one run of a worker at a server. It implements [work.Queue].
 type workerRun struct {
 	client  *Client
 	worker  Worker
 	handler Handler
-	leases  *lease.Renewer[*Job]
-	trouble *trouble
-	looking sync.WaitGroup         // for queues that do not exist
-	jobs    chan *lease.Held[*Job] // reserved, without a handler yet; has room for every permit
-	permits chan struct{}          // one value for each further job that may be reserved
+	trouble *work.Trouble
+	looked  bool           // for queues that do not exist
+	looking sync.WaitGroup // until it has looked
 }
-
-var (
-	errRunOver    = errors.New("the worker stopped")
-	errNotStopped = errors.New("handlers did not return after their contexts ended; their jobs were given back")
-)
 
 func newWorkerRun(c *Client, w Worker, h Handler) *workerRun {
-	lost, tell := &trouble{logger: c.logger, addresses: c.addresses}, w.OnError
-	w.OnError = func(job *Job, err error) {
-		if job == nil {
-			lost.failed(err)
-		} else {
-			c.logger.Warn("a worker's job", "queue", job.Queue, "id", job.ID, "attempt", job.Attempt, "error", err)
-		}
-		tell(job, err)
-	}
-	s := &workerRun{
-		client: c, worker: w, handler: h, leases: newRenewer(c, w), trouble: lost,
-		jobs:    make(chan *lease.Held[*Job], w.Concurrency+w.Prefetch),
-		permits: make(chan struct{}, w.Concurrency+w.Prefetch),
-	}
-	s.permit(cap(s.permits))
-	return s
-}
-
-// newRenewer returns what extends the leases of a worker.
-func newRenewer(c *Client, w Worker) *lease.Renewer[*Job] {
-	return lease.NewRenewer(lease.Config[*Job]{
-		MaxLease: w.MaxLease, OnError: w.OnError, Stale: ErrStaleLease,
-		Extend: func(ctx context.Context, job *Job) error {
-			_, err := c.Extend(ctx, job.Lease, w.TTR)
-			return err
-		},
-		Lost:     func(err error) bool { return errors.Is(err, ErrStaleLease) || errors.Is(err, ErrJobNotFound) },
-		Describe: func(job *Job) string { return fmt.Sprintf("job %s in queue %s", job.ID, job.Queue) },
-	})
-}
-
-// grant returns what is known of the lease of a job that was just reserved.
-func (j *Job) grant() lease.Grant {
-	length := j.lease
-	if length <= 0 {
-		length = j.TTR // the server did not say when it granted the lease
-	}
-	return lease.Grant{Received: j.received, Age: j.age, Length: length}
-}
-
-// permit allows n more jobs to be reserved.
-func (s *workerRun) permit(n int) {
-	for range n {
-		s.permits <- struct{}{}
-	}
+	return &workerRun{client: c, worker: w, handler: h, trouble: work.NewTrouble(c.logger, c.addresses)}
 }
 
 // run consumes jobs until ctx ends or the server refuses for good; see [Worker.Run] for how it
 // stops.
 func (s *workerRun) run(ctx context.Context) error {
-	detached := context.WithoutCancel(ctx)
-	work, stopWork := context.WithCancelCause(detached) // for the handlers
-	defer stopWork(nil)
-	finish, stopFinish := context.WithCancelCause(detached) // for acks, nacks and releases
-	defer stopFinish(errRunOver)
-	keep, stopKeeping := context.WithCancel(detached)
-
-	var keeping sync.WaitGroup
-	keeping.Go(func() { s.leases.Run(keep) })
-	polling, stopPolling := context.WithCancel(ctx)
-	done := s.startHandlers(polling, work, finish)
-
-	err := s.poll(polling)
-	stopPolling() // also if the server refused: no further handler runs
-	s.looking.Wait()
-	close(s.jobs)
-	s.giveBackUnbegun(finish)
-	if !within(done, s.worker.ShutdownTimeout) {
-		stopWork(errRunOver)
-		if !within(done, stopGrace) {
-			stopFinish(errRunOver)
-			err = errors.Join(err, s.releaseStuck(detached))
-		}
-	}
-	stopKeeping()
-	keeping.Wait()
-	return cmp.Or(err, s.trouble.never())
+	defer s.looking.Wait()
+	return work.Run(ctx, work.Config[*Job]{
+		Concurrency: s.worker.Concurrency, Prefetch: s.worker.Prefetch, BatchMax: batchJobsMax,
+		ShutdownTimeout: s.worker.ShutdownTimeout, Queue: s, Trouble: s.trouble, OnError: s.failed, OnRefusal: s.refused,
+		Lease: lease.Config[*Job]{
+			MaxLease: s.worker.MaxLease, OnError: s.failed, Stale: ErrStaleLease,
+			Extend: func(ctx context.Context, job *Job) error {
+				_, err := s.client.Extend(ctx, job.Lease, s.worker.TTR)
+				return err
+			},
+			Lost:     func(err error) bool { return errors.Is(err, ErrStaleLease) || errors.Is(err, ErrJobNotFound) },
+			Describe: func(job *Job) string { return fmt.Sprintf("job %s in queue %s", job.ID, job.Queue) },
+		},
+	})
 }
 
-// startHandlers starts the goroutines that run handlers. They return after jobs is closed; the
-// channel is closed when all have returned.
-func (s *workerRun) startHandlers(polling, work, finish context.Context) <-chan struct{} {
-	var handlers sync.WaitGroup
-	for range s.worker.Concurrency {
-		handlers.Go(func() {
-			for h := range s.jobs {
-				if polling.Err() != nil {
-					s.giveBack(finish, h)
-				} else {
-					s.handle(work, finish, h)
-				}
-				s.permit(1)
-			}
-		})
-	}
-	done := make(chan struct{})
-	go func() {
-		handlers.Wait()
-		close(done)
-	}()
-	return done
+// failed reports a failure that concerns a job.
+func (s *workerRun) failed(job *Job, err error) {
+	s.client.logger.Warn("a worker's job", "queue", job.Queue, "id", job.ID, "attempt", job.Attempt, "error", err)
+	s.worker.OnError(job, err)
 }
 
-// within waits for done, but not longer than d.
-func within(done <-chan struct{}, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
+// refused reports a failed attempt to reserve.
+func (s *workerRun) refused(err *failure.Error) {
+	s.trouble.Failed(public(err))
+	s.worker.OnError(nil, public(err))
 }
 
-// poll reserves jobs until ctx ends. It returns early with an error that a further attempt would
-// get again.
-func (s *workerRun) poll(ctx context.Context) error {
-	looked := false
-	for {
-		n := s.takePermits(ctx)
-		if n == 0 {
-			return nil
-		}
-		jobs, err := s.reserve(ctx, n)
-		s.permit(max(0, n-len(jobs)))
-		for _, h := range s.secureLeases(ctx, jobs) {
-			s.jobs <- h
-		}
-		switch {
-		case err == nil:
-			s.trouble.succeeded()
-			if !looked && (len(jobs) == 0 || len(s.worker.Queues) > 1) {
-				looked = true
-				s.looking.Go(func() { s.warnOfUnknown(ctx) })
-			}
-			continue
-		case ctx.Err() != nil:
-			return nil
-		case s.client.closed() != nil:
-			return closedError()
-		case permanent(err):
-			return public(err)
-		}
-		s.worker.OnError(nil, public(err))
-		_ = failure.Sleep(ctx, failure.BackoffMax) // the end of ctx shows in takePermits
+// Reserve implements [work.Queue] by a long poll. If ctx ends during the poll, the poll has
+// pollGrace to return jobs that it may have been granted. Jobs granted after that are collected and
+// released.
+func (s *workerRun) Reserve(ctx context.Context, n int) ([]*Job, *failure.Error) {
+	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pollGrace, cancel) })
+	defer stop()
+	o := ReserveOptions{Queues: s.worker.Queues, Max: n, Wait: pollWait, TTR: s.worker.TTR}
+	jobs, err := s.client.reserveMany(polling, o, s.refused)
+	if err != nil {
+		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), work.StopGrace)
+		defer cancel()
+		s.client.collect(collecting, o, err)
+		return jobs, err
 	}
+	if !s.looked && (len(jobs) == 0 || len(s.worker.Queues) > 1) {
+		s.looked = true
+		s.looking.Go(func() { s.warnOfUnknown(ctx) })
+	}
+	return jobs, nil
 }
 
 // warnOfUnknown logs which of the worker's queues do not exist: a worker with a mistyped name would
@@ -198,161 +96,54 @@ func (s *workerRun) warnOfUnknown(ctx context.Context) {
 	}
 }
 
-// permanent reports whether a further attempt to reserve would be refused again.
-func permanent(err *failure.Error) bool {
+// Final implements [work.Queue].
+func (s *workerRun) Final(err *failure.Error) error {
+	if s.client.closed() != nil {
+		return closedError()
+	}
 	switch err.Reason {
 	case failure.Invalid, failure.Unauthenticated, failure.Forbidden, failure.Unimplemented:
-		return true
+		return public(err)
 	default:
-		return portcheck.Unfit(err) // but a proxy may recover
-	}
-}
-
-// takePermits waits for a permit and takes all that are free, up to a full batch. It returns 0 if
-// ctx ended.
-func (s *workerRun) takePermits(ctx context.Context) int {
-	if ctx.Err() != nil {
-		return 0
-	}
-	select {
-	case <-s.permits:
-	case <-ctx.Done():
-		return 0
-	}
-	n := 1
-	for n < batchJobsMax {
-		select {
-		case <-s.permits:
-			n++
-		default:
-			return n
+		if portcheck.Unfit(err) { // but a proxy may recover
+			return public(err)
 		}
+		return nil
 	}
-	return n
 }
 
-// reserve polls once. If ctx ends during the poll, the poll has pollGrace to return jobs that it
-// may have been granted. Jobs granted after that are collected and released.
-func (s *workerRun) reserve(ctx context.Context, n int) ([]*Job, *failure.Error) {
-	polling, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(pollGrace, cancel) })
-	defer stop()
-	o := ReserveOptions{Queues: s.worker.Queues, Max: n, Wait: pollWait, TTR: s.worker.TTR}
-	jobs, err := s.client.reserveMany(polling, o, func(err *failure.Error) { s.worker.OnError(nil, public(err)) })
-	if err != nil {
-		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
-		defer cancel()
-		s.client.collect(collecting, o, err)
+// Lease implements [work.Queue].
+func (s *workerRun) Lease(job *Job) lease.Grant {
+	length := job.lease
+	if length <= 0 {
+		length = job.TTR // the server did not say when it granted the lease
 	}
-	return jobs, err
+	return lease.Grant{Received: job.received, Age: job.age, Length: length}
 }
 
-// secureLeases adds jobs to the lease renewer. A lease has normally just begun. If the poll was
-// repeated or its answer was delayed, the lease may be about to end: secureLeases extends it first,
-// and releases the job if that fails.
-func (s *workerRun) secureLeases(ctx context.Context, jobs []*Job) []*lease.Held[*Job] {
-	all := make([]*lease.Held[*Job], len(jobs))
-	var extending sync.WaitGroup
-	for i, job := range jobs {
-		h, doubtful := s.leases.Add(job, job.grant())
-		all[i] = h
-		if !doubtful {
-			continue
-		}
-		extending.Go(func() { // lease.ExtendsMax bounds how many at a time
-			if err := s.leases.Extend(ctx, h); err != nil {
-				all[i] = nil
-				s.worker.OnError(job, err)
-				s.giveBack(context.WithoutCancel(ctx), h)
-				s.permit(1)
-			}
-		})
-	}
-	extending.Wait()
-	return slices.DeleteFunc(all, func(h *lease.Held[*Job]) bool { return h == nil })
-}
-
-// handle runs the handler for one job and acks, nacks or releases the job.
-func (s *workerRun) handle(work, finish context.Context, h *lease.Held[*Job]) {
-	defer s.leases.Remove(h)
-	ctx, cancel := context.WithCancelCause(work)
-	defer cancel(nil)
-	if err := s.leases.StartHandler(ctx, h, cancel); err != nil {
-		s.worker.OnError(h.Job, err)
-		if !errors.Is(err, ErrStaleLease) {
-			s.giveBack(finish, h)
-		}
-		return
-	}
-	ctx, op := s.client.tracer.Process(ctx, h.Job.traced())
-	result := protected(ctx, s.handler, h.Job)
+// Handle implements [work.Queue].
+func (s *workerRun) Handle(ctx context.Context, job *Job) (
+	within func(context.Context) context.Context, result error,
+) {
+	ctx, op := s.client.tracer.Process(ctx, job.traced())
+	result = work.Protected(ctx, s.handler, job)
 	op.End(failureOf(result))
-	if failed := (*attemptError)(nil); errors.As(result, &failed) {
-		s.worker.OnError(h.Job, failed)
-	}
-	if err := s.finish(work, op.In(finish), h, result); err != nil && finish.Err() == nil {
-		s.worker.OnError(h.Job, err)
-	}
+	return op.In, result
 }
 
-// protected calls a handler. It returns a panic as an error with the stack.
-func protected(ctx context.Context, h Handler, job *Job) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			err = &attemptError{fmt.Errorf("panic: %v\n%s", value, debug.Stack())}
-		}
-	}()
-	return h(ctx, job)
-}
-
-// finish acks, nacks or releases a job, as the handler's result asks.
-func (s *workerRun) finish(work, finish context.Context, h *lease.Held[*Job], result error) error {
-	if err := s.leases.StartFinish(h); err != nil {
-		return err // the server would refuse any of them
-	}
-	ctx, cancel := context.WithTimeout(finish, finishTimeout)
-	defer cancel()
+// Finish implements [work.Queue].
+func (s *workerRun) Finish(ctx context.Context, job *Job, result error, interrupted bool) error {
 	switch kind := resultOf(result).kind; {
 	case kind == resultDone:
-		return h.Job.Ack(ctx)
-	case kind == resultRetry && work.Err() != nil:
-		return h.Job.Release(ctx, 0) // the worker ended the attempt
+		return job.Ack(ctx)
+	case kind == resultRetry && interrupted:
+		return job.Release(ctx, 0)
 	}
-	return h.Job.Nack(ctx, result)
+	return job.Nack(ctx, result)
 }
 
-// giveBackUnbegun releases the jobs without a handler.
-func (s *workerRun) giveBackUnbegun(finish context.Context) {
-	var all sync.WaitGroup
-	for h := range s.jobs {
-		all.Go(func() { s.giveBack(finish, h) })
-	}
-	all.Wait()
-}
-
-// giveBack releases a job without counting the attempt.
-func (s *workerRun) giveBack(ctx context.Context, h *lease.Held[*Job]) {
-	defer s.leases.Remove(h)
-	if s.leases.StartFinish(h) != nil {
-		return // the lease is lost
-	}
-	ctx, cancel := context.WithTimeout(ctx, finishTimeout)
-	defer cancel()
-	if _, _, err := s.client.release(ctx, h.Job.Lease, 0); err != nil {
-		s.worker.OnError(h.Job, err)
-	}
-}
-
-// releaseStuck releases the jobs of handlers that do not return.
-func (s *workerRun) releaseStuck(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopGrace)
-	defer cancel()
-	left := s.leases.All()
-	var all sync.WaitGroup
-	for _, h := range left {
-		all.Go(func() { s.giveBack(ctx, h) })
-	}
-	all.Wait()
-	return fmt.Errorf("%d %w", len(left), errNotStopped)
+// Release implements [work.Queue].
+func (s *workerRun) Release(ctx context.Context, job *Job) error {
+	_, _, err := s.client.release(ctx, job.Lease, 0)
+	return err
 }

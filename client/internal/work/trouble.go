@@ -1,4 +1,4 @@
-package client
+package work
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 // troubleRepeat is how often a worker logs that the server is still out of reach.
 const troubleRepeat = time.Minute
 
-// trouble is what a worker knows about its connection to the server. It logs when failures begin,
+// Trouble is what a worker knows about its connection to the server. It logs when failures begin,
 // once a minute while they last, and when they end. Several goroutines may use it.
-type trouble struct {
+type Trouble struct {
 	logger    *slog.Logger
 	addresses string
 
@@ -23,8 +23,14 @@ type trouble struct {
 	told    time.Time // when it was logged last
 }
 
-// failed records that a reserve failed.
-func (t *trouble) failed(err error) {
+// NewTrouble returns what a worker knows before its first call. The addresses are those of the
+// server, for people.
+func NewTrouble(logger *slog.Logger, addresses string) *Trouble {
+	return &Trouble{logger: logger, addresses: addresses}
+}
+
+// Failed records that a reserve failed.
+func (t *Trouble) Failed(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -39,8 +45,8 @@ func (t *trouble) failed(err error) {
 	}
 }
 
-// succeeded records that the server answered.
-func (t *trouble) succeeded() {
+// Succeeded records that the server answered.
+func (t *Trouble) Succeeded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reached = true; t.last != nil {
@@ -49,8 +55,8 @@ func (t *trouble) succeeded() {
 	}
 }
 
-// never returns the last error if no call has ever succeeded, nil if one did or none failed.
-func (t *trouble) never() error {
+// Never returns the last error if no call has ever succeeded, nil if one did or none failed.
+func (t *Trouble) Never() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.reached || t.last == nil {
@@ -58,11 +64,3 @@ func (t *trouble) never() error {
 	}
 	return fmt.Errorf("the worker never got an answer from %s: %w", t.addresses, t.last)
 }
-
-// An attemptError is an attempt that failed before the handler returned a result: the handler
-// panicked, or the body could not be decoded.
-type attemptError struct{ err error }
-
-func (e *attemptError) Error() string { return e.err.Error() }
-
-func (e *attemptError) Unwrap() error { return e.err }
