@@ -353,6 +353,17 @@ func TestPublicFormHasTheCausesOfAttempts(t *testing.T) {
 	}
 }
 
+// TestOnlyServersAnswer: an [Error] that comes from elsewhere says nothing of the call. It may be the
+// cause of the call's context, as in a handler that lost its lease, or come from the caller's own
+// transport.
+func TestOnlyServersAnswer(t *testing.T) {
+	lost := &Error{Reason: ErrStaleLease, Code: connect.CodeFailedPrecondition, Outcome: OutcomeNotApplied}
+	e := public(failure.Of(fmt.Errorf("putting a job: %w", lost)))
+	if e.Reason != "" || e.Outcome != OutcomeUnknown || !errors.Is(e, ErrStaleLease) {
+		t.Errorf("got %q, %s, %v", e.Reason, e.Outcome, e)
+	}
+}
+
 // TestNamesAgree: the reasons and outcomes that callers see are those that the judgement knows.
 func TestNamesAgree(t *testing.T) {
 	for public, judged := range map[Reason]failure.Reason{

@@ -2,17 +2,16 @@ package client
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/belfrydb/belfry/access/tokens"
-	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
@@ -46,68 +45,64 @@ func (c *carried) take() (all []string) {
 // TestCallsCarryTheToken: calls by Connect and requests for sessions carry the token, and after its
 // file has changed the next one, in a session of its own.
 func TestCallsCarryTheToken(t *testing.T) {
-	fake := &sessionServer{Fake: NewFake()}
-	server := &carried{inner: fake, tokens: map[string]bool{}}
-	h := httptest.NewUnstartedServer(server)
-	h.Config.Protocols = new(http.Protocols)
-	h.Config.Protocols.SetHTTP1(true)
-	h.Config.Protocols.SetUnencryptedHTTP2(true)
-	h.Start()
-	t.Cleanup(h.Close)
-	file := filepath.Join(t.TempDir(), "token")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		fake := &sessionServer{Fake: NewFake()}
+		server := &carried{inner: fake, tokens: map[string]bool{}}
+		n := newPipeNet()
+		n.serve(t, "127.0.0.1:7400", server)
+		file := filepath.Join(t.TempDir(), "token")
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one, _, _ := tokens.New()
+		two, _, _ := tokens.New()
+		three, _, _ := tokens.New()
+		write(one + "\n")
+		c, err := New("http://127.0.0.1:7400", WithDialer(n.dial), WithTokenFile(file), WithTokenFile(file))
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	one, _, _ := tokens.New()
-	two, _, _ := tokens.New()
-	three, _, _ := tokens.New()
-	write(one + "\n")
-	var held *bearer.Token
-	seen := optionFunc(func(c *config) { held = c.token })
-	c, err := New(h.URL, WithTokenFile(file), WithTokenFile(file), seen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	call := func(token string, sessions int) {
-		t.Helper()
-		server.take() // what the client does by itself may still come with the token before
-		if _, err := c.Put(t.Context(), "q", nil); err != nil {
+		t.Cleanup(func() { _ = c.Close() })
+		call := func(token string, sessions int) {
+			t.Helper()
+			server.take() // what the client does by itself may still come with the token before
+			if _, err := c.Put(t.Context(), "q", nil); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.Get(t.Context(), "q", "nobody"); err == nil {
+				t.Error("there is a job of nobody's")
+			}
+			if came := server.take(); !slices.Contains(came, belfryv1connect.QueueServiceGetProcedure+" Bearer "+token) {
+				t.Errorf("calls carried %q, want %s", came, token)
+			}
+			if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.dialer.Carries() != token {
+				carries := c.endpoints.all[0].sessions.dialer.Carries()
+				t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, carries, sessions, token)
+			}
+		}
+		call(one, 1)
+		for i, text := range []string{two, "garbage", two[:len(two)-1], three} {
+			write(text)
+			changed := time.Now().Add(time.Duration(i+1) * time.Hour) // also on a file system with coarse times
+			if err := os.Chtimes(file, changed, changed); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			want, sessions := two, 2
+			if text == three {
+				want, sessions = three, 3
+			}
+			call(want, sessions)
+		}
+		if err := os.Remove(file); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Get(t.Context(), "q", "nobody"); err == nil {
-			t.Error("there is a job of nobody's")
-		}
-		if came := server.take(); !slices.Contains(came, belfryv1connect.QueueServiceGetProcedure+" Bearer "+token) {
-			t.Errorf("calls carried %q, want %s", came, token)
-		}
-		if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.dialer.Carries() != token {
-			carries := c.endpoints.all[0].sessions.dialer.Carries()
-			t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, carries, sessions, token)
-		}
-	}
-	call(one, 1)
-	for i, text := range []string{two, "garbage", two[:len(two)-1], three} {
-		write(text)
-		changed := time.Now().Add(time.Duration(i+1) * time.Hour) // also on a file system with coarse times
-		if err := os.Chtimes(file, changed, changed); err != nil {
-			t.Fatal(err)
-		}
-		held.CheckFileNow() // a second later
-		want, sessions := two, 2
-		if text == three {
-			want, sessions = three, 3
-		}
-		call(want, sessions)
-	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	held.CheckFileNow()
-	call(three, 3)
+		time.Sleep(time.Second)
+		call(three, 3)
+	})
 }
 
 // TestWrongTokens: what can be no token is refused before anything is sent.
@@ -115,7 +110,7 @@ func TestWrongTokens(t *testing.T) {
 	right, _, _ := tokens.New()
 	empty := filepath.Join(t.TempDir(), "empty")
 	large := filepath.Join(t.TempDir(), "large")
-	for name, text := range map[string]string{empty: "\n", large: strings.Repeat("x", bearer.BytesMax+1)} {
+	for name, text := range map[string]string{empty: "\n", large: strings.Repeat("x", 4<<10+1)} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

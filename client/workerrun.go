@@ -53,9 +53,10 @@ func (s *workerRun) failed(job *Job, err error) {
 }
 
 // refused reports a failed attempt to reserve.
-func (s *workerRun) refused(err *failure.Error) {
-	s.trouble.Failed(public(err))
-	s.worker.OnError(nil, public(err))
+func (s *workerRun) refused(failed *failure.Error) {
+	err := public(failed)
+	s.trouble.Failed(err)
+	s.worker.OnError(nil, err)
 }
 
 // Reserve implements [work.Queue] by a long poll. If ctx ends during the poll, the poll has

@@ -18,8 +18,8 @@ import (
 const (
 	// lookEvery is the shortest time between two checks of a token's file.
 	lookEvery = time.Second
-	// BytesMax is the size from which a file cannot be that of a token.
-	BytesMax = 4 << 10
+	// bytesMax is the size from which a file cannot be that of a token.
+	bytesMax = 4 << 10
 )
 
 // A Token is a token, or the file that holds it. Nil means no token.
@@ -93,7 +93,7 @@ func (h *Token) readLocked() error {
 	if err != nil || info.Size() == h.size && info.ModTime().Equal(h.time) {
 		return err
 	}
-	if info.Size() > BytesMax {
+	if info.Size() > bytesMax {
 		return errors.New("the file is too large for a token")
 	}
 	data, err := os.ReadFile(h.file)
@@ -118,6 +118,3 @@ func (h *Token) Exposes(base string) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
 }
-
-// CheckFileNow makes the next call of Get check the file.
-func (h *Token) CheckFileNow() { h.next.Store(0) }

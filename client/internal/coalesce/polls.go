@@ -15,7 +15,7 @@ import (
 // A Poll asks for jobs.
 type Poll struct {
 	Queues []string
-	// Max is how many jobs to reserve at most. It is 1 in the call of one caller.
+	// Max is how many jobs to reserve at most. Polls.Reserve takes one job, whatever it says.
 	Max int
 	// Wait is how long to wait for a first job.
 	Wait time.Duration
