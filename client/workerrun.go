@@ -124,7 +124,7 @@ func (s *workerRun) Lease(job *Job) lease.Grant {
 
 // Handle implements [work.Queue].
 func (s *workerRun) Handle(ctx context.Context, job *Job) (
-	within func(context.Context) context.Context, result error,
+	finishing func(context.Context) context.Context, result error,
 ) {
 	ctx, op := s.client.tracer.Process(ctx, job.traced())
 	result = work.Protected(ctx, s.handler, job)

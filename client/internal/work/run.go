@@ -25,8 +25,9 @@ type Queue[J any] interface {
 	Final(err *failure.Error) error
 	// Lease returns what is known of the lease of a job that was just reserved.
 	Lease(job J) lease.Grant
-	// Handle runs the handler of a job. The calls that finish the job get their context from within.
-	Handle(ctx context.Context, job J) (within func(context.Context) context.Context, result error)
+	// Handle runs the handler of a job. The run passes its context for Finish through finishing, which
+	// may add a span.
+	Handle(ctx context.Context, job J) (finishing func(context.Context) context.Context, result error)
 	// Finish finishes a job as the result of its handler asks. If the run ended the attempt
 	// (interrupted), a plain failure does not count.
 	Finish(ctx context.Context, job J, result error, interrupted bool) error
@@ -246,11 +247,11 @@ func (r *run[J]) handle(work, finish context.Context, h *lease.Held[J]) {
 		}
 		return
 	}
-	within, result := r.Queue.Handle(ctx, h.Job)
+	finishing, result := r.Queue.Handle(ctx, h.Job)
 	if failed, ok := errors.AsType[*AttemptError](result); ok {
 		r.OnError(h.Job, failed)
 	}
-	if err := r.finish(work, within(finish), h, result); err != nil && finish.Err() == nil {
+	if err := r.finish(work, finishing(finish), h, result); err != nil && finish.Err() == nil {
 		r.OnError(h.Job, err)
 	}
 }
