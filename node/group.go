@@ -47,8 +47,8 @@ const (
 // groupConfig is what a group gets from its node.
 type groupConfig struct {
 	Name string
-	// Dir holds the files of the group. ClusterID, Self, the server id of this node, and Name are in
-	// the mark of these files.
+	// Dir holds the files of the group. Their mark has ClusterID, Self and Name. Self is the server id
+	// of this node.
 	Dir, ClusterID, Self string
 	// Engine, FS and SegmentBytes configure the log store. Watchdog watches writes. DiskFailed ends
 	// the process because of a write that failed.
@@ -60,7 +60,8 @@ type groupConfig struct {
 	// SnapshotBytes is the least amount of log between two snapshots, TrailingBytes about how much of
 	// the log before a snapshot is kept.
 	SnapshotBytes, TrailingBytes int64
-	Throttle                     *throttle
+	// Throttle counts the entries of all groups, and spreads the writing of snapshots.
+	Throttle *throttle
 	// Grown is called when a snapshot may be due, or files may be removed. SnapshotEnded is called
 	// after each snapshot, with its error.
 	Grown         func()

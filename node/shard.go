@@ -109,8 +109,8 @@ func appliedTo(to func(AppliedEntry), shard, opening uint32) func(*raft.Log, Mac
 	}
 }
 
-// follow tells the parts of the shard of the machine's state after each entry. The machine is
-// locked.
+// follow passes the state of the machine on to the other parts of the shard, after each applied entry
+// and each restored snapshot. The machine is locked.
 func (s *shard) follow(m Machine) {
 	machine := m.(shardMachine).m
 	s.node.memory.Follow(&s.memory, machine.Memory())

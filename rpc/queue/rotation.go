@@ -6,10 +6,9 @@ import "sync"
 // have one, and those were created on purpose.
 const rotationQueuesMax = 10_000
 
-// rotation says which partition of a queue a poll asks first: the next one each time, so
-// that a full partition does not starve the others. Each queue has a rotation of its own, or the
-// polls of other queues would decide which partitions its polls ask first. The zero value is ready
-// for use.
+// rotation says which partition of a queue a poll asks first: the next one each time, so that a full
+// partition does not starve the others. Each queue has a rotation of its own, or the polls of other
+// queues would decide which partitions its polls ask first. The zero value is ready for use.
 type rotation struct {
 	mu      sync.Mutex
 	byQueue map[string]uint32
