@@ -358,8 +358,8 @@ var importTable = []importRow{
 		dir: "client",
 		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
-			"client/internal/tracing", "client/internal/wire", "client/internal/work", "rpc/belfry/...",
-			"rpc/portcheck", "stream"},
+			"client/internal/session", "client/internal/tracing", "client/internal/wire", "client/internal/work",
+			"rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -391,6 +391,13 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/lease",
 		reason: "leases need a clock, and no client",
+	},
+	{
+		dir: "client/internal/session",
+		may: []string{"client/internal/bearer", "client/internal/failure", "client/internal/requestid",
+			"rpc/portcheck", "stream"},
+		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
+		reason:   "a session carries bytes: the messages are the client's",
 	},
 	{
 		dir:    "client/internal/work",

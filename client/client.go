@@ -13,6 +13,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 )
 
@@ -23,7 +24,7 @@ type Client struct {
 	addresses string // as they were given
 	logger    *slog.Logger
 	clock     *requestid.Clock
-	sessions  openSessions
+	sessions  session.Set
 	idle      interface{ CloseIdleConnections() } // nil with a transport of the caller
 	limits    Coalescing
 	puts      *coalesce.Calls[encodedPut, PutResult, destination]
@@ -93,7 +94,9 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		if cfg.token.Exposes(base) {
 			return nil // it was named by a server
 		}
-		return newEndpoint(base, h, newSessions(base, transport, cfg.tls, cfg.token, c.clock, &c.sessions))
+		return newEndpoint(base, h, session.New(base, session.Config{
+			Transport: transport, TLS: cfg.tls, Token: cfg.token, Clock: c.clock, Set: &c.sessions, WriteWait: attemptTimeout,
+		}))
 	})
 	c.tracer = newTracer(&cfg, c.clock.Ahead)
 	c.startCoalescing()

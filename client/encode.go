@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -48,7 +49,7 @@ func (c *Client) free(s *putScratch) {
 	s.data.Data = nil
 	s.chunk.clear()
 	s.chunk.client, s.chunk.results = nil, nil
-	if cap(s.coded) > requestBytesKept {
+	if cap(s.coded) > session.RequestBytesKept {
 		s.coded = nil
 	}
 	c.scratches.Put(s)

@@ -81,7 +81,7 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]c
 	for _, lease := range leases {
 		size += ackBytes + len(lease)
 	}
-	request := ep.sessions.request(size)
+	request := ep.sessions.Request(size)
 	for _, lease := range leases {
 		*request = appendEntry(*request, lease)
 	}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/belfrydb/belfry/client/internal/session"
 )
 
 // listenSecure serves a fake with TLS, and returns its host and port, and a pool with its
@@ -136,8 +138,8 @@ func TestASwallowedQuestion(t *testing.T) {
 			call    func(context.Context, *Client) error
 			timeout time.Duration
 		}{
-			"get": {get, dialTimeout / 2}, "get in a hurry": {get, dialTimeout / 10},
-			"put": {put, dialTimeout / 2}, // of several callers together, whose patience is not known
+			"get": {get, session.DialTimeout / 2}, "get in a hurry": {get, session.DialTimeout / 10},
+			"put": {put, session.DialTimeout / 2}, // of several callers together, whose patience is not known
 		} {
 			c, err := New("http://n1:7400", WithDialer(network.dial))
 			if err != nil {
@@ -149,7 +151,8 @@ func TestASwallowedQuestion(t *testing.T) {
 			}
 			cancel()
 			began := time.Now()
-			if err := errors.Join(get(t.Context(), c), put(t.Context(), c)); err != nil || time.Since(began) >= meetWait {
+			if err := errors.Join(get(t.Context(), c), put(t.Context(), c)); err != nil ||
+				time.Since(began) >= session.MeetWait {
 				t.Errorf("after %s, in %v: %v", name, time.Since(began), err)
 			}
 			_ = c.Close()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
@@ -265,7 +266,7 @@ func (p *putChunk) send(ctx context.Context) {
 func (p *putChunk) clear() {
 	clear(p.puts)
 	p.puts, p.places, p.wire, p.bytes = p.puts[:0], p.places[:0], p.wire[:0], 0
-	if cap(p.wire) > requestBytesKept {
+	if cap(p.wire) > session.RequestBytesKept {
 		p.wire = nil
 	}
 }
@@ -304,7 +305,7 @@ func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) (
 	for i := range puts {
 		size += len(puts[i].wire)
 	}
-	request := ep.sessions.request(size)
+	request := ep.sessions.Request(size)
 	for i := range puts {
 		*request = append(*request, puts[i].wire...)
 	}

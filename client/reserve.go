@@ -147,7 +147,7 @@ func (c *Client) collect(ctx context.Context, o ReserveOptions, err *failure.Err
 
 // sendReserve sends a Reserve once.
 func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest) (*reserveAnswer, error) {
-	request := ep.sessions.request(0)
+	request := ep.sessions.Request(0)
 	var err error
 	if *request, err = (proto.MarshalOptions{}).MarshalAppend(*request, req); err != nil {
 		return nil, fmt.Errorf("encoding a reserve: %w", err)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -37,7 +38,7 @@ func TestInTakesOnePiece(t *testing.T) {
 // piece is kept.
 func TestPutBatchKeepsNothing(t *testing.T) {
 	c := serveSocket(t, NewFake().Handler())
-	for _, size := range []int{100, requestBytesKept + 1} {
+	for _, size := range []int{100, session.RequestBytesKept + 1} {
 		s := c.scratch()
 		s.chunk.client, s.chunk.results = c, make([]PutResult, 1)
 		s.chunk.wire = make([]byte, size)
@@ -48,7 +49,7 @@ func TestPutBatchKeepsNothing(t *testing.T) {
 			left[0].wire != nil || left[0].place != (placement.Place{}) {
 			t.Errorf("it keeps %+v, %+v", s.chunk, left)
 		}
-		if len(s.chunk.wire) != 0 || cap(s.chunk.wire) > requestBytesKept {
+		if len(s.chunk.wire) != 0 || cap(s.chunk.wire) > session.RequestBytesKept {
 			t.Errorf("%d of %d bytes are kept", len(s.chunk.wire), cap(s.chunk.wire))
 		}
 	}
@@ -168,26 +169,5 @@ func TestAnswersWithTooFewResults(t *testing.T) {
 		if e := new(Error); !errors.As(result.Err, &e) || e.Outcome != OutcomeUnknown {
 			t.Errorf("entry %d: %v", i, result.Err)
 		}
-	}
-}
-
-// TestRequestsInSessionsUseMemoryAgain, and those by Connect do not: an attempt that was given up
-// may still read them.
-func TestRequestsInSessionsUseMemoryAgain(t *testing.T) {
-	var none *sessions
-	first, second := none.request(10), none.request(10)
-	if first == second || cap(*first) < 10 {
-		t.Error("memory without sessions is shared")
-	}
-	s := &sessions{open: &openSessions{}}
-	large, small := s.request(requestBytesKept+1), s.request(10)
-	s.free(large)
-	if s.open.requests.Get() != nil {
-		t.Error("a large piece is kept")
-	}
-	*small = append(*small, "abc"...)
-	s.free(small)
-	if again := s.request(20); len(*again) != 0 || cap(*again) < 20 {
-		t.Errorf("%d of %d bytes", len(*again), cap(*again))
 	}
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -123,7 +124,7 @@ func TestWithoutSessions(t *testing.T) {
 				t.Errorf("%d: asked again after %v, want %v", status, asked, want)
 			}
 			server.set(func(s *sessionServer) { s.refuse = 0 })
-			time.Sleep(sessionBarMax)
+			time.Sleep(session.BarMax)
 			before := plain.count()
 			if useAll(t, c); plain.count() != before || server.count() != 6 {
 				t.Errorf("%d: once there are sessions, %d calls went by Connect, asked %d times", status, plain.count()-before,
@@ -149,12 +150,12 @@ func TestOtherWaysHaveNoSessions(t *testing.T) {
 		"broken": func(*http.Request) (*url.URL, error) { return nil, errors.New("broken") },
 	} {
 		transport.Proxy = proxy
-		if newSessions("http://n1:7400", transport, nil, nil, nil, &openSessions{}) != nil {
+		if session.New("http://n1:7400", session.Config{Transport: transport, Set: &session.Set{}}) != nil {
 			t.Error(name)
 		}
 	}
 	transport.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	if newSessions("http://n1:7400", transport, nil, nil, nil, &openSessions{}) == nil {
+	if session.New("http://n1:7400", session.Config{Transport: transport, Set: &session.Set{}}) == nil {
 		t.Error("no session without a proxy")
 	}
 }
@@ -249,12 +250,12 @@ func TestWhatBecameOfCalls(t *testing.T) {
 				c := startSessions(t, newPipeNet(), nil, server)
 				release := holding(server)
 				defer release()
-				s, err := c.endpoints.all[0].sessions.get(t.Context())
+				s, err := c.endpoints.all[0].sessions.Get(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				lost, puts := make(chan error, 1), make(chan error, 1)
-				go func() { lost <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
+				go func() { lost <- session.Call(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 				go func() {
 					_, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}})
 					puts <- err
@@ -294,7 +295,8 @@ func TestAMuteServer(t *testing.T) {
 		if _, err := c.PutBatch(t.Context(), []Put{{Queue: "q"}}); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(began); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+failure.BackoffMin ||
+		if took := time.Since(began); took < session.PingAfter+session.PingTimeout ||
+			took > session.PingAfter+session.PingTimeout+failure.BackoffMin ||
 			pings.Load() != 1 || len(other.jobs) != 1 {
 			t.Errorf("after %v and %d pings, %d jobs", took, pings.Load(), len(other.jobs))
 		}
@@ -305,7 +307,7 @@ func TestAMuteServer(t *testing.T) {
 // 45 s, whatever it answers there meanwhile.
 func TestAClientThatOnlyHears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const calls, every, silence = 20, pingAfter - time.Second, 45 * time.Second
+		const calls, every, silence = 20, session.PingAfter - time.Second, 45 * time.Second
 		server := &sessionServer{Fake: NewFake()}
 		c := startSessions(t, newPipeNet(), nil, server)
 		began := time.Now()
@@ -320,13 +322,13 @@ func TestAClientThatOnlyHears(t *testing.T) {
 			<-rest.C
 			return nil
 		})
-		s, err := c.endpoints.all[0].sessions.get(t.Context())
+		s, err := c.endpoints.all[0].sessions.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		answered := make(chan error, calls)
 		for range calls {
-			go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
+			go func() { answered <- session.Call(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		}
 		for range calls {
 			if err := <-answered; err != nil {
@@ -346,7 +348,7 @@ func TestAServerThatIsSlow(t *testing.T) {
 		s, theirs := pipedSession(t)
 		answered := make(chan error, 1)
 		request := make([]byte, 100)
-		go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, request, &putBatchAnswer{}) }()
+		go func() { answered <- session.Call(t.Context(), s, stream.PutBatch, request, &putBatchAnswer{}) }()
 		for range 20 + len(request) { // in 24 seconds
 			time.Sleep(200 * time.Millisecond)
 			if _, err := readSlowly(theirs); err != nil {
@@ -376,7 +378,7 @@ func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 		answer := []byte{byte(stream.Answer), 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0}
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 2)
-		go func() { left <- callInSession(ctx, s, stream.PutBatch, nil, &putBatchAnswer{}) }()
+		go func() { left <- session.Call(ctx, s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		synctest.Wait()
 		if _, err := theirs.Write(answer[:len(answer)-1]); err != nil {
 			t.Fatal(err)
@@ -386,7 +388,7 @@ func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 		if err := <-left; !errors.Is(err, context.Canceled) || time.Since(began) > 0 {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		go func() { left <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
+		go func() { left <- session.Call(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
 		synctest.Wait()
 		next := append(answer[len(answer)-1:len(answer):len(answer)], answer...)
 		next[8] = 2
@@ -404,14 +406,14 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &sessionServer{Fake: NewFake()}
 		c := startSessions(t, newPipeNet(), nil, server)
-		s, err := c.endpoints.all[0].sessions.get(t.Context())
+		s, err := c.endpoints.all[0].sessions.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		hold := holding(server)
 		answered := make(chan error, 1)
-		go func() { answered <- callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
-		time.Sleep(2 * sessionIdle)
+		go func() { answered <- session.Call(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{}) }()
+		time.Sleep(2 * session.Idle)
 		if !s.Takes() {
 			t.Error("a session that waits for an answer was closed")
 		}
@@ -419,7 +421,7 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 		if err := <-answered; err != nil {
 			t.Error(err)
 		}
-		time.Sleep(sessionIdle)
+		time.Sleep(session.Idle)
 		if s.Takes() || c.sessions.Len() != 0 {
 			t.Error("the session is still open")
 		}
@@ -433,11 +435,10 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 func pipedSession(t testing.TB) (s *stream.Caller, theirs net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	var open openSessions
+	var open session.Set
 	t.Cleanup(open.Close)
-	s, err := open.Open(t.Context(), ours, sessionConfig(&requestid.Clock{}), func(net.Conn, *bufio.Reader) error {
-		return nil
-	})
+	cfg := session.Config{Clock: &requestid.Clock{}, WriteWait: attemptTimeout}
+	s, err := open.Open(t.Context(), ours, cfg.Callers(), func(net.Conn, *bufio.Reader) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -112,13 +113,13 @@ func TestCallersShareAFailure(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if _, err := c.endpoints.all[0].sessions.get(t.Context()); failure.Of(err).Outcome != failure.NotApplied {
+				if _, err := c.endpoints.all[0].sessions.Get(t.Context()); failure.Of(err).Outcome != failure.NotApplied {
 					t.Errorf("%v", err)
 				}
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took != dialTimeout || n.dialed() != 1 {
+		if took := time.Since(began); took != session.DialTimeout || n.dialed() != 1 {
 			t.Errorf("%d connections were tried in %v", n.dialed(), took)
 		}
 	})
@@ -133,7 +134,7 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		gone, came := make(chan error, 1), make(chan error, 1)
 		get := func(ctx context.Context, result chan error) {
-			s, err := c.endpoints.all[0].sessions.get(ctx)
+			s, err := c.endpoints.all[0].sessions.Get(ctx)
 			if err == nil && s == nil {
 				err = errors.New("no session")
 			}
@@ -166,9 +167,9 @@ func TestCloseEndsSessions(t *testing.T) {
 		defer release()
 		results := make(chan error, 2)
 		put := func(at *endpoint) {
-			s, err := at.sessions.get(t.Context())
+			s, err := at.sessions.Get(t.Context())
 			if err == nil {
-				err = callInSession(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{})
+				err = session.Call(t.Context(), s, stream.PutBatch, nil, &putBatchAnswer{})
 			}
 			results <- err
 		}
@@ -188,7 +189,7 @@ func TestCloseEndsSessions(t *testing.T) {
 		n.mu.Unlock()
 		dialing := make(chan error, 1)
 		go func() {
-			_, err := c.endpoints.at("n8:7400").sessions.get(t.Context())
+			_, err := c.endpoints.at("n8:7400").sessions.Get(t.Context())
 			dialing <- err
 		}()
 		synctest.Wait()
@@ -217,7 +218,7 @@ func TestCloseEndsSessions(t *testing.T) {
 		if c.sessions.Len() != 0 {
 			t.Errorf("%d sessions are open", c.sessions.Len())
 		}
-		if s, err := c.endpoints.all[0].sessions.get(t.Context()); s != nil || err != nil {
+		if s, err := c.endpoints.all[0].sessions.Get(t.Context()); s != nil || err != nil {
 			t.Errorf("a session after Close: %v", err)
 		}
 	})
@@ -232,7 +233,7 @@ func TestBrokenRulesOfServers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
 			c := startSessions(t, newPipeNet(), nil, server)
-			s, err := c.endpoints.all[0].sessions.get(t.Context())
+			s, err := c.endpoints.all[0].sessions.Get(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -271,8 +272,8 @@ func FuzzSessionAnswers(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, theirs := pipedSession(t)
 		var calls sync.WaitGroup
-		for _, answer := range []wireDecoder{&putBatchAnswer{}, &reserveAnswer{}} {
-			calls.Go(func() { _ = callInSession(t.Context(), s, stream.PutBatch, nil, answer) })
+		for _, answer := range []session.Answer{&putBatchAnswer{}, &reserveAnswer{}} {
+			calls.Go(func() { _ = session.Call(t.Context(), s, stream.PutBatch, nil, answer) })
 		}
 		var reading sync.WaitGroup
 		reading.Go(func() { _, _ = io.Copy(io.Discard, theirs) })

@@ -26,7 +26,7 @@ func TestSessionsHaveTheirOwnTLS(t *testing.T) {
 		endpoint, _ := c.endpoints.pick()
 		var both sync.WaitGroup
 		both.Go(func() {
-			conn, err := endpoint.sessions.connect(t.Context())
+			conn, err := endpoint.sessions.Connect(t.Context())
 			if err != nil {
 				t.Error(err)
 				return

@@ -78,8 +78,8 @@ func TestCallsCarryTheToken(t *testing.T) {
 			if came := server.take(); !slices.Contains(came, belfryv1connect.QueueServiceGetProcedure+" Bearer "+token) {
 				t.Errorf("calls carried %q, want %s", came, token)
 			}
-			if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.dialer.Carries() != token {
-				carries := c.endpoints.all[0].sessions.dialer.Carries()
+			if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.Carries() != token {
+				carries := c.endpoints.all[0].sessions.Carries()
 				t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, carries, sessions, token)
 			}
 		}

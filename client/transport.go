@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
@@ -24,21 +25,12 @@ import (
 // mostly an empty list is a forgotten setting.
 const defaultAddress = "http://127.0.0.1:7400"
 
-const (
-	dialTimeout = 5 * time.Second
-	// A peer that is silent for pingAfter gets a ping, and is given up after pingTimeout more. A
-	// host that vanished breaks its connections in no other way for many minutes.
-	pingAfter   = 10 * time.Second
-	pingTimeout = 5 * time.Second
-)
-
 // An endpoint is one server address.
 type endpoint struct {
 	queue belfryv1connect.QueueServiceClient
 	admin belfryv1connect.AdminServiceClient
 	// The calls of the hot path, with answers that decode themselves.
-	sessions *sessions
-	met      atomic.Bool // meet has asked it for a session, and found no wrong port
+	sessions *session.Server
 	putBatch *connect.Client[rawRequest, putBatchAnswer]
 	ackBatch *connect.Client[rawRequest, ackBatchAnswer]
 	reserve  *connect.Client[rawRequest, reserveAnswer]
@@ -106,7 +98,7 @@ func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpo
 }
 
 // newEndpoint makes the connect clients for one address.
-func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
+func newEndpoint(u string, h connect.HTTPClient, s *session.Server) *endpoint {
 	plain := connect.WithAcceptCompression("gzip", nil, nil)
 	hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
 	return &endpoint{
@@ -124,19 +116,19 @@ func newEndpoint(u string, h connect.HTTPClient, s *sessions) *endpoint {
 // All calls to a server, except those of its session, share a connection. Another connection is
 // opened only while the first is being made, or when the first has no stream left.
 func newTransport(secure *tls.Config) *http.Transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}
+	dialer := &net.Dialer{Timeout: session.DialTimeout, KeepAlive: 15 * time.Second}
 	t := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer.DialContext,
 		TLSClientConfig:     secure.Clone(),
-		TLSHandshakeTimeout: dialTimeout,
+		TLSHandshakeTimeout: session.DialTimeout,
 		MaxConnsPerHost:     2,
 		IdleConnTimeout:     2 * time.Minute,
 		DisableCompression:  true,
 		Protocols:           new(http.Protocols),
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: pingAfter,
-			PingTimeout:     pingTimeout,
+			SendPingTimeout: session.PingAfter,
+			PingTimeout:     session.PingTimeout,
 		},
 	}
 	t.Protocols.SetHTTP2(true)
@@ -154,7 +146,7 @@ type observer struct {
 // Do implements connect.HTTPClient. It returns a *portcheck.ForeignResponse as the error of a
 // response that did not come from Belfry.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
-	authorize(req.Header, o.token.Get())
+	bearer.Authorize(req.Header, o.token.Get())
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {
@@ -170,11 +162,4 @@ func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	}
 	o.clock.Observe(sent, res.Header)
 	return res, nil
-}
-
-// authorize adds a token, if there is one, to a request.
-func authorize(header http.Header, token string) {
-	if token != "" {
-		header.Set("Authorization", "Bearer "+token)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -14,9 +15,6 @@ import (
 // The answers to PutBatch, AckBatch and Reserve are decoded here, directly into what callers get.
 // The generated code would decode them into messages of which most are thrown away: at 100,000
 // calls a second those are most of a client's garbage.
-
-// A wireDecoder is an answer that decodes itself. It does not keep data.
-type wireDecoder interface{ decodeWire(data []byte) error }
 
 // codec is the binary protobuf encoding, for messages and for answers that decode themselves.
 type codec struct{}
@@ -42,8 +40,8 @@ func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
 // Unmarshal implements connect.Codec.
 func (codec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
-	case wireDecoder:
-		return m.decodeWire(data)
+	case session.Answer:
+		return m.DecodeWire(data)
 	case proto.Message:
 		return proto.Unmarshal(data, m)
 	default:
@@ -54,7 +52,8 @@ func (codec) Unmarshal(data []byte, message any) error {
 // A putBatchAnswer is the answer to PutBatch.
 type putBatchAnswer struct{ replies []coalesce.Reply[PutResult] }
 
-func (a *putBatchAnswer) decodeWire(data []byte) (err error) {
+// DecodeWire implements [session.Answer].
+func (a *putBatchAnswer) DecodeWire(data []byte) (err error) {
 	var d putDecoder
 	a.replies, err = decodeReplies(data, d.decode)
 	return err
@@ -145,7 +144,8 @@ func (d *putDecoder) decode(r *PutResult, data []byte, left int) (err error) {
 // An ackBatchAnswer is the answer to AckBatch.
 type ackBatchAnswer struct{ replies []coalesce.Reply[struct{}] }
 
-func (a *ackBatchAnswer) decodeWire(data []byte) (err error) {
+// DecodeWire implements [session.Answer].
+func (a *ackBatchAnswer) DecodeWire(data []byte) (err error) {
 	a.replies, err = decodeReplies(data, func(*struct{}, []byte, int) error { return nil })
 	return err
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -179,8 +180,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(seed)
 	f.Add([]byte("\x0a\x05\x0a\x03\x0a\x01x"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		for _, answer := range []wireDecoder{&reserveAnswer{}, &putBatchAnswer{}, &ackBatchAnswer{}} {
-			_ = answer.decodeWire(data) // whatever came, it must not panic
+		for _, answer := range []session.Answer{&reserveAnswer{}, &putBatchAnswer{}, &ackBatchAnswer{}} {
+			_ = answer.DecodeWire(data) // whatever came, it must not panic
 		}
 	})
 }
@@ -191,7 +192,7 @@ func TestTruncatedAnswersAreErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for cut := 1; cut < len(data); cut++ {
-		if err := (&reserveAnswer{}).decodeWire(data[:cut]); !errors.Is(err, wire.ErrTruncated) {
+		if err := (&reserveAnswer{}).DecodeWire(data[:cut]); !errors.Is(err, wire.ErrTruncated) {
 			t.Errorf("%d of %d bytes: %v", cut, len(data), err)
 		}
 	}

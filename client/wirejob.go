@@ -11,7 +11,8 @@ import (
 // A reserveAnswer is the answer to Reserve.
 type reserveAnswer struct{ jobs []*Job }
 
-func (a *reserveAnswer) decodeWire(data []byte) error {
+// DecodeWire implements [session.Answer].
+func (a *reserveAnswer) DecodeWire(data []byte) error {
 	n, err := wire.Count(data, 1)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -56,7 +57,7 @@ func TestJobsStandApart(t *testing.T) {
 	for _, size := range []int{0, 1, 100, bodyBytesAlone - 1, bodyBytesAlone, 1000} {
 		data := reservedJobs(t, 30, size)
 		var a reserveAnswer
-		if err := a.decodeWire(data); err != nil {
+		if err := a.DecodeWire(data); err != nil {
 			t.Fatal(err)
 		}
 		clear(data)
@@ -114,14 +115,14 @@ func TestAnswersTakeFewPieces(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		data   []byte
-		answer wireDecoder
+		answer session.Answer
 		most   float64
 	}{
 		"puts": {put, &putBatchAnswer{}, 6},
 		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 4*entries/jobsTogether + 10},
 	} {
 		if n := testing.AllocsPerRun(20, func() {
-			err = errors.Join(err, c.answer.decodeWire(c.data))
+			err = errors.Join(err, c.answer.DecodeWire(c.data))
 		}); n > c.most || err != nil {
 			t.Errorf("%s: %v pieces of memory, want %v at most; %v", name, n, c.most, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -117,4 +118,11 @@ func (h *Token) Exposes(base string) bool {
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+}
+
+// Authorize adds a token, if there is one, to a request.
+func Authorize(header http.Header, token string) {
+	if token != "" {
+		header.Set("Authorization", "Bearer "+token)
+	}
 }
