@@ -123,13 +123,11 @@ func (s *workerRun) Lease(job *Job) lease.Grant {
 }
 
 // Handle implements [work.Queue].
-func (s *workerRun) Handle(ctx context.Context, job *Job) (
-	finishing func(context.Context) context.Context, result error,
-) {
+func (s *workerRun) Handle(ctx context.Context, job *Job) (span work.Span, result error) {
 	ctx, op := s.client.tracer.Process(ctx, job.traced())
 	result = work.Protected(ctx, s.handler, job)
 	op.End(failureOf(result))
-	return op.In, result
+	return op, result
 }
 
 // Finish implements [work.Queue].

@@ -25,14 +25,19 @@ type Queue[J any] interface {
 	Final(err *failure.Error) error
 	// Lease returns what is known of the lease of a job that was just reserved.
 	Lease(job J) lease.Grant
-	// Handle runs the handler of a job. The run passes its context for Finish through finishing, which
-	// may add a span.
-	Handle(ctx context.Context, job J) (finishing func(context.Context) context.Context, result error)
+	// Handle runs the handler of a job in a span, to which the call that finishes the job belongs.
+	Handle(ctx context.Context, job J) (span Span, result error)
 	// Finish finishes a job as the result of its handler asks. If the run ended the attempt
 	// (interrupted), a plain failure does not count.
 	Finish(ctx context.Context, job J, result error, interrupted bool) error
 	// Release gives a job back without counting the attempt.
 	Release(ctx context.Context, job J) error
+}
+
+// A Span is what traces say of the work of one job.
+type Span interface {
+	// In returns ctx with the span in it.
+	In(ctx context.Context) context.Context
 }
 
 // Config says how a run works. J is a job.
@@ -247,11 +252,11 @@ func (r *run[J]) handle(work, finish context.Context, h *lease.Held[J]) {
 		}
 		return
 	}
-	finishing, result := r.Queue.Handle(ctx, h.Job)
+	span, result := r.Queue.Handle(ctx, h.Job)
 	if failed, ok := errors.AsType[*AttemptError](result); ok {
 		r.OnError(h.Job, failed)
 	}
-	if err := r.finish(work, finishing(finish), h, result); err != nil && finish.Err() == nil {
+	if err := r.finish(work, span.In(finish), h, result); err != nil && finish.Err() == nil {
 		r.OnError(h.Job, err)
 	}
 }
