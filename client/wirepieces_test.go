@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/belfrydb/belfry/client/internal/session"
+	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -54,7 +55,7 @@ func reservedJobs(tb testing.TB, n, size int) []byte {
 // TestJobsStandApart: jobs that share memory do not share what callers may change, and nothing is
 // of the answer, whose memory is used again.
 func TestJobsStandApart(t *testing.T) {
-	for _, size := range []int{0, 1, 100, bodyBytesAlone - 1, bodyBytesAlone, 1000} {
+	for _, size := range []int{0, 1, 100, wire.BytesAlone - 1, wire.BytesAlone, 1000} {
 		data := reservedJobs(t, 30, size)
 		var a reserveAnswer
 		if err := a.DecodeWire(data); err != nil {
@@ -79,23 +80,8 @@ func TestJobsStandApart(t *testing.T) {
 		}
 	}
 	var d jobDecoder
-	if d.body(make([]byte, bodyBytesAlone), 8); d.bodies != nil {
-		t.Error("a body that is not small shares memory")
-	}
 	if d.next(8, jobBytesTogether+1); d.free != nil {
 		t.Error("a job that is not small shares memory")
-	}
-	long := &belfryv1.Job{}
-	for range delaysTogether + 1 {
-		long.RetryDelays = append(long.RetryDelays, durationpb.New(time.Second))
-	}
-	data, err := proto.Marshal(long)
-	if err != nil {
-		t.Fatal(err)
-	}
-	job := &Job{}
-	if err := d.decode(job, data, 8); err != nil || len(job.RetryDelays) != delaysTogether+1 || d.delays.free != nil {
-		t.Errorf("a job with many retry delays shares memory for %d more; %v", len(d.delays.free), err)
 	}
 }
 
@@ -119,7 +105,7 @@ func TestAnswersTakeFewPieces(t *testing.T) {
 		most   float64
 	}{
 		"puts": {put, &putBatchAnswer{}, 6},
-		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 4*entries/jobsTogether + 10},
+		"jobs": {reservedJobs(t, entries, 100), &reserveAnswer{}, 4*entries/wire.Together + 10},
 	} {
 		if n := testing.AllocsPerRun(20, func() {
 			err = errors.Join(err, c.answer.DecodeWire(c.data))
