@@ -358,8 +358,8 @@ var importTable = []importRow{
 		dir: "client",
 		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
-			"client/internal/session", "client/internal/tracing", "client/internal/wire", "client/internal/work",
-			"rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/routes", "client/internal/session", "client/internal/tracing", "client/internal/wire",
+			"client/internal/work", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -391,6 +391,12 @@ var importTable = []importRow{
 	{
 		dir:    "client/internal/lease",
 		reason: "leases need a clock, and no client",
+	},
+	{
+		dir:      "client/internal/routes",
+		may:      []string{"client/internal/placement", "rpc/belfry/...", "rpc/portcheck"},
+		external: []string{"connectrpc.com/connect"},
+		reason:   "a table needs no connection: the calls that fill it are the client's",
 	},
 	{
 		dir: "client/internal/session",

@@ -48,7 +48,7 @@ func sendOnce[Q, R any](c *Client, send sendFunc[Q, R], placeOf func(req Q) plac
 		ep, got.At.n = c.endpoints.pick()
 		about := placeOf(reqs[0])
 		// most batches are about one queue; the server there forwards the rest
-		got.At.direct = c.endpoints.routes.leader(about)
+		got.At.direct = c.endpoints.routes.Leader(about)
 		if got.At.direct != nil {
 			ep = got.At.direct
 		}

@@ -53,7 +53,7 @@ func callCounted[Res any](
 			return nil, r.Attempts(), r.Ended(ctx, failure.NothingSent)
 		}
 		ep, n := c.endpoints.pick()
-		direct := c.endpoints.routes.leader(kind.place)
+		direct := c.endpoints.routes.Leader(kind.place)
 		if direct != nil {
 			ep = direct
 		}
@@ -104,7 +104,7 @@ func (e *endpoints) leave(err *failure.Error, direct *endpoint, n uint32) {
 	switch {
 	case !failure.Leaves(err):
 	case direct != nil:
-		e.routes.doubt(direct)
+		e.routes.Doubt(direct)
 	default:
 		e.moveOn(n)
 	}

@@ -18,6 +18,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/routes"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
@@ -170,7 +171,7 @@ func TestALeaderThatFails(t *testing.T) {
 		h.mu.Lock()
 		h.all["b:2"] = gone
 		h.mu.Unlock()
-		pause := time.NewTimer(routesFresh + time.Second)
+		pause := time.NewTimer(routes.Fresh + time.Second)
 		<-pause.C
 		use(t, c) // has it found again
 		h.take()
@@ -189,7 +190,7 @@ func TestManyQueues(t *testing.T) {
 		asked := make(chan int, 1000)
 		h.all["a:1"].asked = asked
 		round := func() (questions, queues int) {
-			for i := range 5 * routesAskMax {
+			for i := range 5 * routes.AskMax {
 				if _, err := c.Put(t.Context(), fmt.Sprint("q", i), []byte("x")); err != nil {
 					t.Fatal(err)
 				}
@@ -197,7 +198,7 @@ func TestManyQueues(t *testing.T) {
 			}
 			for len(asked) > 0 {
 				n := <-asked
-				if n > routesAskMax {
+				if n > routes.AskMax {
 					t.Errorf("a question is about %d queues", n)
 				}
 				questions, queues = questions+1, queues+n
@@ -209,7 +210,7 @@ func TestManyQueues(t *testing.T) {
 				if questions, _ := round(); questions > 1 {
 					t.Errorf("%d questions at a time", questions)
 				}
-				<-time.NewTimer(routesGap).C
+				<-time.NewTimer(routes.Gap).C
 			}
 		}
 		learn()
@@ -220,7 +221,7 @@ func TestManyQueues(t *testing.T) {
 		if calls := h.take(); calls["a:1"] > 0 {
 			t.Errorf("once all are known: %v", calls)
 		}
-		<-time.NewTimer(routesFresh).C
+		<-time.NewTimer(routes.Fresh).C
 		learn() // anew
 		if calls := h.take(); calls["a:1"] > 0 {
 			t.Errorf("while they are asked for again: %v", calls)
@@ -238,10 +239,10 @@ func TestTheMapOutlivesItsServer(t *testing.T) {
 		h, c := newHosts(t, func(string, *belfryv1.GetRoutingResponse) {})
 		use(t, c)
 		h.remove("a:1")
-		ctx, cancel := context.WithTimeout(t.Context(), 10*routesFresh)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*routes.Fresh)
 		defer cancel()
 		for range 10 {
-			<-time.NewTimer(routesFresh / 2).C
+			<-time.NewTimer(routes.Fresh / 2).C
 			h.take()
 			if _, err := c.Put(ctx, "q", []byte("x")); err != nil {
 				t.Fatal(err)
@@ -273,7 +274,7 @@ func TestAQueueThatIsRefused(t *testing.T) {
 			if got := h.all["a:1"].refused.Load(); got > 0 == byPut {
 				t.Errorf("a queue that a put was refused for: %v, %d questions about it", byPut, got)
 			}
-			<-time.NewTimer(routesPause).C
+			<-time.NewTimer(routes.Pause).C
 			use(t, c)
 			h.take()
 			use(t, c)

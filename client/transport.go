@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/routes"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/portcheck"
@@ -43,7 +44,7 @@ type endpoints struct {
 	current atomic.Uint32
 	urls    []string
 	make    func(base string) *endpoint
-	routes  routes
+	routes  routes.Table[*endpoint]
 
 	mu    sync.Mutex
 	named map[string]*endpoint // by the address that a server named
