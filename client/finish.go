@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
@@ -85,7 +86,7 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]c
 	for _, lease := range leases {
 		*request = appendEntry(*request, lease)
 	}
-	answer, err := hot(ctx, ep, stream.AckBatch, ep.ackBatch, request)
+	answer, err := session.Do(ctx, ep.sessions, stream.AckBatch, ep.ackBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("acking %d jobs: %w", len(leases), err)
 	}

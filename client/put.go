@@ -313,7 +313,7 @@ func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) (
 		*request = protowire.AppendTag(*request, fieldRequestID, protowire.BytesType)
 		*request = protowire.AppendString(*request, id)
 	}
-	answer, err := hot(ctx, ep, stream.PutBatch, ep.putBatch, request)
+	answer, err := session.Do(ctx, ep.sessions, stream.PutBatch, ep.putBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("putting %d jobs: %w", len(puts), err)
 	}

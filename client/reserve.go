@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/lease"
 	"github.com/belfrydb/belfry/client/internal/placement"
+	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -152,7 +153,7 @@ func sendReserve(ctx context.Context, ep *endpoint, req *belfryv1.ReserveRequest
 	if *request, err = (proto.MarshalOptions{}).MarshalAppend(*request, req); err != nil {
 		return nil, fmt.Errorf("encoding a reserve: %w", err)
 	}
-	return hot(ctx, ep, stream.Reserve, ep.reserve, request)
+	return session.Do(ctx, ep.sessions, stream.Reserve, ep.reserve, request)
 }
 
 // reserveMany makes one Reserve call of its own. If failed is not nil, it is called after each

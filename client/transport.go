@@ -32,9 +32,9 @@ type endpoint struct {
 	admin belfryv1connect.AdminServiceClient
 	// The calls of the hot path, with answers that decode themselves.
 	sessions *session.Server
-	putBatch *connect.Client[rawRequest, putBatchAnswer]
-	ackBatch *connect.Client[rawRequest, ackBatchAnswer]
-	reserve  *connect.Client[rawRequest, reserveAnswer]
+	putBatch *connect.Client[session.RawRequest, putBatchAnswer]
+	ackBatch *connect.Client[session.RawRequest, ackBatchAnswer]
+	reserve  *connect.Client[session.RawRequest, reserveAnswer]
 }
 
 // endpoints are the servers of a cluster. Any of them takes any call. Calls stay with one until a
@@ -88,8 +88,7 @@ func parseAddresses(addrs string) ([]string, error) {
 	return urls, nil
 }
 
-// newEndpoints makes a connect client for each address. Compression is off: bodies are opaque, and
-// it makes small messages over a local network slower.
+// newEndpoints makes an endpoint for each address.
 func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpoints {
 	e := &endpoints{urls: urls, make: newEndpoint}
 	for _, u := range urls {
@@ -100,16 +99,24 @@ func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpo
 
 // newEndpoint makes the connect clients for one address.
 func newEndpoint(u string, h connect.HTTPClient, s *session.Server) *endpoint {
-	plain := connect.WithAcceptCompression("gzip", nil, nil)
-	hot := connect.WithClientOptions(plain, connect.WithCodec(codec{}))
+	plain := uncompressed()
 	return &endpoint{
 		queue:    belfryv1connect.NewQueueServiceClient(h, u, plain),
 		admin:    belfryv1connect.NewAdminServiceClient(h, u, plain),
 		sessions: s,
-		putBatch: connect.NewClient[rawRequest, putBatchAnswer](h, u+belfryv1connect.QueueServicePutBatchProcedure, hot),
-		ackBatch: connect.NewClient[rawRequest, ackBatchAnswer](h, u+belfryv1connect.QueueServiceAckBatchProcedure, hot),
-		reserve:  connect.NewClient[rawRequest, reserveAnswer](h, u+belfryv1connect.QueueServiceReserveProcedure, hot),
+		putBatch: newCall[putBatchAnswer](h, u, belfryv1connect.QueueServicePutBatchProcedure),
+		ackBatch: newCall[ackBatchAnswer](h, u, belfryv1connect.QueueServiceAckBatchProcedure),
+		reserve:  newCall[reserveAnswer](h, u, belfryv1connect.QueueServiceReserveProcedure),
 	}
+}
+
+// uncompressed turns compression off: bodies are opaque, and it makes small messages over a local
+// network slower.
+func uncompressed() connect.ClientOption { return connect.WithAcceptCompression("gzip", nil, nil) }
+
+// newCall makes the connect client of a call whose answer decodes itself.
+func newCall[A any](h connect.HTTPClient, u, procedure string) *connect.Client[session.RawRequest, A] {
+	return connect.NewClient[session.RawRequest, A](h, u+procedure, uncompressed(), connect.WithCodec(session.Codec{}))
 }
 
 // newTransport makes the package's own transport: HTTP/2 on both schemes, without TLS for http://.

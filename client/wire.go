@@ -7,7 +7,6 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
-	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/wire"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
@@ -15,39 +14,6 @@ import (
 // The answers to PutBatch, AckBatch and Reserve are decoded here, directly into what callers get.
 // The generated code would decode them into messages of which most are thrown away: at 100,000
 // calls a second those are most of a client's garbage.
-
-// codec is the binary protobuf encoding, for messages and for answers that decode themselves.
-type codec struct{}
-
-// Name implements connect.Codec.
-func (codec) Name() string { return "proto" }
-
-// Marshal implements connect.Codec.
-func (c codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
-
-// MarshalAppend lets Connect reuse its buffers.
-func (codec) MarshalAppend(dst []byte, message any) ([]byte, error) {
-	if raw, ok := message.(*rawRequest); ok {
-		return append(dst, *raw...), nil
-	}
-	m, ok := message.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("%T is no message", message)
-	}
-	return proto.MarshalOptions{}.MarshalAppend(dst, m)
-}
-
-// Unmarshal implements connect.Codec.
-func (codec) Unmarshal(data []byte, message any) error {
-	switch m := message.(type) {
-	case session.Answer:
-		return m.DecodeWire(data)
-	case proto.Message:
-		return proto.Unmarshal(data, m)
-	default:
-		return fmt.Errorf("%T is no message", message)
-	}
-}
 
 // A putBatchAnswer is the answer to PutBatch.
 type putBatchAnswer struct{ replies []coalesce.Reply[PutResult] }

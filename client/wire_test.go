@@ -104,7 +104,7 @@ func TestJobsDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 			m.Jobs = append(m.Jobs, drawJob(t))
 		}
 		var got reserveAnswer
-		if err := (codec{}).Unmarshal(encoded(t, m), &got); err != nil {
+		if err := (session.Codec{}).Unmarshal(encoded(t, m), &got); err != nil {
 			t.Fatal(err)
 		}
 		var want reserveAnswer
@@ -154,8 +154,8 @@ func TestBatchAnswersDecodeAsTheGeneratedCodeDoes(t *testing.T) {
 		}
 		var gotPuts putBatchAnswer
 		var gotAcks ackBatchAnswer
-		if err := errors.Join((codec{}).Unmarshal(encoded(t, puts), &gotPuts),
-			(codec{}).Unmarshal(encoded(t, acks), &gotAcks)); err != nil {
+		if err := errors.Join((session.Codec{}).Unmarshal(encoded(t, puts), &gotPuts),
+			(session.Codec{}).Unmarshal(encoded(t, acks), &gotAcks)); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(wantPuts, gotPuts.replies); diff != "" {
@@ -199,7 +199,7 @@ func TestTruncatedAnswersAreErrors(t *testing.T) {
 }
 
 func TestCodecRefusesWhatIsNoMessage(t *testing.T) {
-	var c connect.Codec = codec{}
+	var c connect.Codec = session.Codec{}
 	if _, err := c.Marshal("text"); err == nil || !strings.Contains(err.Error(), "string is no message") {
 		t.Errorf("marshal: %v", err)
 	}
