@@ -359,7 +359,7 @@ var importTable = []importRow{
 		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/session", "client/internal/tracing", "client/internal/wire",
-			"client/internal/work", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/consume", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -406,7 +406,7 @@ var importTable = []importRow{
 		reason:   "a session carries bytes: the messages are the client's",
 	},
 	{
-		dir:    "client/internal/work",
+		dir:    "client/internal/consume",
 		may:    []string{"client/internal/failure", "client/internal/lease"},
 		reason: "the order of polls, handlers and a stop needs no server: a Queue has the calls",
 	},

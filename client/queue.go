@@ -8,7 +8,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/belfrydb/belfry/client/internal/work"
+	"github.com/belfrydb/belfry/client/internal/consume"
 )
 
 // A Queue is a handle for one queue whose jobs are Go values. Make one with [NewQueue].
@@ -69,7 +69,7 @@ func (q *Queue[T]) Work(ctx context.Context, w Worker, handle func(ctx context.C
 	return w.Run(ctx, q.client, func(ctx context.Context, job *Job) error {
 		decoded, err := q.decode(job)
 		if err != nil {
-			return &work.AttemptError{Err: err}
+			return &consume.AttemptError{Err: err}
 		}
 		return handle(ctx, decoded)
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/belfrydb/belfry/client/internal/work"
+	"github.com/belfrydb/belfry/client/internal/consume"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
@@ -203,7 +203,7 @@ func TestStopReportsHandlersThatHang(t *testing.T) {
 		time.Sleep(time.Second)
 		b.stop()
 		err := <-b.done
-		if !errors.Is(err, work.ErrNotStopped) || !strings.HasPrefix(err.Error(), "1 handlers") {
+		if !errors.Is(err, consume.ErrNotStopped) || !strings.HasPrefix(err.Error(), "1 handlers") {
 			t.Errorf("the worker ended with %v", err)
 		}
 		b.want("a", jobState{state: "DELAYED"})

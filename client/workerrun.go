@@ -7,31 +7,31 @@ import (
 	"sync"
 	"time"
 
+	"github.com/belfrydb/belfry/client/internal/consume"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/lease"
-	"github.com/belfrydb/belfry/client/internal/work"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
 
-// A workerRun is one run of a worker at a server. It implements [work.Queue].
+// A workerRun is one run of a worker at a server. It implements [consume.Queue].
 type workerRun struct {
 	client  *Client
 	worker  Worker
 	handler Handler
-	trouble *work.Trouble
+	trouble *consume.Trouble
 	looked  bool           // for queues that do not exist
 	looking sync.WaitGroup // until it has looked
 }
 
 func newWorkerRun(c *Client, w Worker, h Handler) *workerRun {
-	return &workerRun{client: c, worker: w, handler: h, trouble: work.NewTrouble(c.logger, c.addresses)}
+	return &workerRun{client: c, worker: w, handler: h, trouble: consume.NewTrouble(c.logger, c.addresses)}
 }
 
 // run consumes jobs until ctx ends or the server refuses for good; see [Worker.Run] for how it
 // stops.
 func (s *workerRun) run(ctx context.Context) error {
 	defer s.looking.Wait()
-	return work.Run(ctx, work.Config[*Job]{
+	return consume.Run(ctx, consume.Config[*Job]{
 		Concurrency: s.worker.Concurrency, Prefetch: s.worker.Prefetch, BatchMax: batchJobsMax,
 		ShutdownTimeout: s.worker.ShutdownTimeout, Queue: s, Trouble: s.trouble, OnError: s.failed, OnRefusal: s.refused,
 		Lease: lease.Config[*Job]{
@@ -59,7 +59,7 @@ func (s *workerRun) refused(failed *failure.Error) {
 	s.worker.OnError(nil, err)
 }
 
-// Reserve implements [work.Queue] by a long poll. If ctx ends during the poll, the poll has
+// Reserve implements [consume.Queue] by a long poll. If ctx ends during the poll, the poll has
 // pollGrace to return jobs that it may have been granted. Jobs granted after that are collected and
 // released.
 func (s *workerRun) Reserve(ctx context.Context, n int) ([]*Job, *failure.Error) {
@@ -70,7 +70,7 @@ func (s *workerRun) Reserve(ctx context.Context, n int) ([]*Job, *failure.Error)
 	o := ReserveOptions{Queues: s.worker.Queues, Max: n, Wait: pollWait, TTR: s.worker.TTR}
 	jobs, err := s.client.reserveMany(polling, o, s.refused)
 	if err != nil {
-		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), work.StopGrace)
+		collecting, cancel := context.WithTimeout(context.WithoutCancel(ctx), consume.StopGrace)
 		defer cancel()
 		s.client.collect(collecting, o, err)
 		return jobs, err
@@ -97,7 +97,7 @@ func (s *workerRun) warnOfUnknown(ctx context.Context) {
 	}
 }
 
-// Final implements [work.Queue].
+// Final implements [consume.Queue].
 func (s *workerRun) Final(err *failure.Error) error {
 	if s.client.closed() != nil {
 		return closedError()
@@ -113,7 +113,7 @@ func (s *workerRun) Final(err *failure.Error) error {
 	}
 }
 
-// Lease implements [work.Queue].
+// Lease implements [consume.Queue].
 func (s *workerRun) Lease(job *Job) lease.Grant {
 	length := job.lease
 	if length <= 0 {
@@ -122,15 +122,15 @@ func (s *workerRun) Lease(job *Job) lease.Grant {
 	return lease.Grant{Received: job.received, Age: job.age, Length: length}
 }
 
-// Handle implements [work.Queue].
-func (s *workerRun) Handle(ctx context.Context, job *Job) (span work.Span, result error) {
+// Handle implements [consume.Queue].
+func (s *workerRun) Handle(ctx context.Context, job *Job) (span consume.Span, result error) {
 	ctx, op := s.client.tracer.Process(ctx, job.traced())
-	result = work.Protected(ctx, s.handler, job)
+	result = consume.Protected(ctx, s.handler, job)
 	op.End(failureOf(result))
 	return op, result
 }
 
-// Finish implements [work.Queue].
+// Finish implements [consume.Queue].
 func (s *workerRun) Finish(ctx context.Context, job *Job, result error, interrupted bool) error {
 	switch kind := resultOf(result).kind; {
 	case kind == resultDone:
@@ -141,7 +141,7 @@ func (s *workerRun) Finish(ctx context.Context, job *Job, result error, interrup
 	return job.Nack(ctx, result)
 }
 
-// Release implements [work.Queue].
+// Release implements [consume.Queue].
 func (s *workerRun) Release(ctx context.Context, job *Job) error {
 	_, _, err := s.client.release(ctx, job.Lease, 0)
 	return err

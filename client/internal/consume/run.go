@@ -1,6 +1,6 @@
-// Package work runs handlers for jobs: it reserves jobs, keeps their leases while handlers run,
+// Package consume runs handlers for jobs: it reserves jobs, keeps their leases while handlers run,
 // finishes them, and stops in good order. It knows no server.
-package work
+package consume
 
 import (
 	"cmp"
