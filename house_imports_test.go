@@ -279,7 +279,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "rpc/wire",
-		may:      []string{"fsm", "node", "rpc/belfry/..."},
+		may:      []string{"fsm", "node", "rpc/belfry/...", "rpc/protofield"},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "conversions between the machine's values and the contract's need no server",
 	},
@@ -350,13 +350,19 @@ var importTable = []importRow{
 		reason: "a signal knows nothing of what it stops",
 	},
 	{
+		dir:      "rpc/protofield",
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "the server and the SDK write fields alike, so it knows no message and drags in neither",
+	},
+	{
 		dir:      "rpc/portcheck",
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto"},
 		reason:   "what answers at an address is told by the SDK too, so the probes of a node come as functions",
 	},
 	{
 		dir: "client",
-		may: []string{"client/internal/batching", "client/internal/bearer", "client/internal/coalesce",
+		may: []string{"client/internal/batchcodec", "client/internal/batching", "client/internal/bearer",
+			"client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
 			"client/internal/routes", "client/internal/session", "client/internal/tracing", "client/internal/wire",
 			"client/internal/consume", "rpc/belfry/...", "rpc/portcheck", "stream"},
@@ -367,6 +373,13 @@ var importTable = []importRow{
 			"go.opentelemetry.io/otel/trace",
 		},
 		reason: "a user of the SDK must not link the server",
+	},
+	{
+		dir: "client/internal/batchcodec",
+		may: []string{"client/internal/coalesce", "client/internal/failure", "client/internal/wire", "rpc/belfry/...",
+			"rpc/protofield"},
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "bytes are written and read: who sends them, and who shares a batch, is decided elsewhere",
 	},
 	{
 		dir:    "client/internal/batching",

@@ -3,9 +3,7 @@ package client
 import (
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
-
+	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
@@ -19,12 +17,6 @@ type encodedPut struct {
 	wire  []byte // with its tag and length
 	place placement.Place
 }
-
-// The fields of PutBatchRequest and AckBatchRequest.
-const (
-	fieldEntries   protowire.Number = 1
-	fieldRequestID protowire.Number = 2
-)
 
 // A putScratch is the memory in which options are applied before a put is encoded.
 type putScratch struct {
@@ -89,58 +81,8 @@ func (s *putScratch) request(p Put) (*belfryv1.PutRequest, int, error) {
 // encode appends a put to dst as an entry of a batch.
 func (s *putScratch) encode(dst []byte, req *belfryv1.PutRequest) ([]byte, error) {
 	var err error
-	if s.coded, err = appendPut(s.coded[:0], req); err != nil {
+	if s.coded, err = batchcodec.AppendPut(s.coded[:0], req); err != nil {
 		return dst, err
 	}
-	dst = protowire.AppendTag(dst, fieldEntries, protowire.BytesType)
-	return protowire.AppendBytes(dst, s.coded), nil
-}
-
-// appendPut encodes a put: one with the usual fields by hand, any other by the generated code.
-func appendPut(dst []byte, req *belfryv1.PutRequest) ([]byte, error) {
-	usual := req.Ttr == nil && req.Priority == nil && len(req.Headers) == 0 && req.MaxAttempts == nil &&
-		len(req.RetryDelays) == 0 &&
-		req.Ttl == nil && req.RequestId == "" && !req.Again
-	data, ok := req.Body.(*belfryv1.PutRequest_Data)
-	if !usual || !ok {
-		return proto.MarshalOptions{}.MarshalAppend(dst, req)
-	}
-	if req.Queue != "" {
-		dst = protowire.AppendTag(dst, 1, protowire.BytesType)
-		dst = protowire.AppendString(dst, req.Queue)
-	}
-	if req.Id != "" {
-		dst = protowire.AppendTag(dst, 2, protowire.BytesType)
-		dst = protowire.AppendString(dst, req.Id)
-	}
-	switch when := req.When.(type) {
-	case *belfryv1.PutRequest_Delay:
-		dst = appendSeconds(dst, 3, when.Delay.GetSeconds(), when.Delay.GetNanos())
-	case *belfryv1.PutRequest_DueAt:
-		dst = appendSeconds(dst, 4, when.DueAt.GetSeconds(), when.DueAt.GetNanos())
-	}
-	dst = protowire.AppendTag(dst, 8, protowire.BytesType)
-	return protowire.AppendBytes(dst, data.Data), nil
-}
-
-// appendSeconds encodes a field that is a Duration or a Timestamp.
-func appendSeconds(dst []byte, field protowire.Number, seconds int64, nanos int32) []byte {
-	var b [2 * (1 + 10)]byte
-	message := b[:0]
-	if seconds != 0 {
-		message = protowire.AppendTag(message, 1, protowire.VarintType)
-		message = protowire.AppendVarint(message, uint64(seconds)) //nolint:gosec // the same bits
-	}
-	if nanos != 0 {
-		message = protowire.AppendTag(message, 2, protowire.VarintType)
-		message = protowire.AppendVarint(message, uint64(nanos)) //nolint:gosec // negative ones are extended to 64 bits
-	}
-	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	return protowire.AppendBytes(dst, message)
-}
-
-// appendEntry encodes a text as an entry of a batch.
-func appendEntry(dst []byte, text string) []byte {
-	dst = protowire.AppendTag(dst, fieldEntries, protowire.BytesType)
-	return protowire.AppendString(dst, text)
+	return batchcodec.AppendEntry(dst, s.coded), nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
@@ -84,7 +85,7 @@ func sendAcks(ctx context.Context, ep *endpoint, _ string, leases []string) ([]c
 	}
 	request := ep.sessions.Request(size)
 	for _, lease := range leases {
-		*request = appendEntry(*request, lease)
+		*request = batchcodec.AppendEntry(*request, lease)
 	}
 	answer, err := session.Do(ctx, ep.sessions, stream.AckBatch, ep.ackBatch, request)
 	if err != nil {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
@@ -309,10 +309,7 @@ func sendPuts(ctx context.Context, ep *endpoint, id string, puts []encodedPut) (
 	for i := range puts {
 		*request = append(*request, puts[i].wire...)
 	}
-	if id != "" {
-		*request = protowire.AppendTag(*request, fieldRequestID, protowire.BytesType)
-		*request = protowire.AppendString(*request, id)
-	}
+	*request = batchcodec.AppendRequestID(*request, id)
 	answer, err := session.Do(ctx, ep.sessions, stream.PutBatch, ep.putBatch, request)
 	if err != nil {
 		return nil, fmt.Errorf("putting %d jobs: %w", len(puts), err)

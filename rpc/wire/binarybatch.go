@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/protofield"
 )
 
 // These are the fields of the messages in answers to batches.
@@ -34,9 +35,6 @@ const (
 	fieldWitnessIndex protowire.Number = 3
 	fieldWitnessEntry protowire.Number = 4
 	fieldWitnessTime  protowire.Number = 5
-
-	fieldSeconds protowire.Number = 1 // of Duration and Timestamp
-	fieldNanos   protowire.Number = 2
 )
 
 // These are the tags of results and of their contents.
@@ -75,16 +73,16 @@ func (w *PutWriter) Append(dst []byte, id string, result *fsm.Result, request *n
 
 // put returns a PutResponse, which is valid until the next call.
 func (w *PutWriter) put(id string, result *fsm.Result, request *node.Witness, entry uint32) []byte {
-	dst := appendText(w.scratch[:0], fieldPutID, id)
+	dst := protofield.AppendText(w.scratch[:0], fieldPutID, id)
 	if id == "" {
-		dst = openShort(dst, fieldPutID)
+		dst = protofield.OpenShort(dst, fieldPutID)
 		start := len(dst)
 		dst = appendGeneratedID(dst, result.Partition, result.Serial)
-		closeShort(dst, start)
+		protofield.CloseShort(dst, start)
 	}
 	dst = w.due.append(dst, fieldPutDueAt, result.Due, setCeilTime)
-	dst = appendNumber(dst, fieldPutCreated, protowire.EncodeBool(result.Created))
-	dst = appendNumber(dst, fieldPutState, uint64(State(result.State))) //nolint:gosec // states are above 0
+	dst = protofield.AppendNumber(dst, fieldPutCreated, protowire.EncodeBool(result.Created))
+	dst = protofield.AppendNumber(dst, fieldPutState, uint64(State(result.State))) //nolint:gosec // states are above 0
 	w.scratch = w.witness.append(dst, fieldPutWitness, request, entry)
 	return w.scratch
 }
@@ -97,13 +95,13 @@ type AckWriter struct{ witness witnessWriter }
 // the request that carried the ack, nil if no entry was logged, and entry is the index of the ack
 // in that request. The answers to one request are written faster if they share one pointer.
 func (w *AckWriter) Append(dst []byte, request *node.Witness, entry uint32) []byte {
-	dst = openShort(dst, fieldResults)
+	dst = protofield.OpenShort(dst, fieldResults)
 	outer := len(dst)
-	dst = openShort(dst, fieldAck)
+	dst = protofield.OpenShort(dst, fieldAck)
 	inner := len(dst)
 	dst = w.witness.append(dst, fieldAckWitness, request, entry)
-	closeShort(dst, inner)
-	closeShort(dst, outer)
+	protofield.CloseShort(dst, inner)
+	protofield.CloseShort(dst, outer)
 	return dst
 }
 
@@ -128,17 +126,17 @@ func (w *witnessWriter) append(dst []byte, field protowire.Number, request *node
 	}
 	if request != w.of {
 		w.of = request
-		w.head = appendNumber(w.head[:0], fieldWitnessShard, uint64(w.of.Shard))
-		w.head = appendNumber(w.head, fieldWitnessTerm, w.of.Term)
-		w.head = appendNumber(w.head, fieldWitnessIndex, w.of.Index)
+		w.head = protofield.AppendNumber(w.head[:0], fieldWitnessShard, uint64(w.of.Shard))
+		w.head = protofield.AppendNumber(w.head, fieldWitnessTerm, w.of.Term)
+		w.head = protofield.AppendNumber(w.head, fieldWitnessIndex, w.of.Index)
 		w.tail = appendTimestamp(w.tail[:0], fieldWitnessTime, ExactTime(w.of.Time))
 	}
-	dst = openShort(dst, field)
+	dst = protofield.OpenShort(dst, field)
 	start := len(dst)
 	dst = append(dst, w.head...)
-	dst = appendNumber(dst, fieldWitnessEntry, uint64(w.of.Entry+entry))
+	dst = protofield.AppendNumber(dst, fieldWitnessEntry, uint64(w.of.Entry+entry))
 	dst = append(dst, w.tail...)
-	closeShort(dst, start)
+	protofield.CloseShort(dst, start)
 	return dst
 }
 
@@ -163,19 +161,20 @@ func (w *timeWriter) append(dst []byte, field protowire.Number, t fsm.Time,
 	return append(dst, w.text...)
 }
 
-// appendWitness appends a Witness unless it is nil.
+// appendWitness appends a Witness unless it is nil. A Witness has at most 58 bytes, because it holds
+// only numbers.
 func appendWitness(dst []byte, field protowire.Number, w *belfryv1.Witness) []byte {
 	if w == nil {
 		return dst
 	}
-	dst = openShort(dst, field)
+	dst = protofield.OpenShort(dst, field)
 	start := len(dst)
-	dst = appendNumber(dst, fieldWitnessShard, uint64(w.Shard))
-	dst = appendNumber(dst, fieldWitnessTerm, w.Term)
-	dst = appendNumber(dst, fieldWitnessIndex, w.Index)
-	dst = appendNumber(dst, fieldWitnessEntry, uint64(w.Entry))
+	dst = protofield.AppendNumber(dst, fieldWitnessShard, uint64(w.Shard))
+	dst = protofield.AppendNumber(dst, fieldWitnessTerm, w.Term)
+	dst = protofield.AppendNumber(dst, fieldWitnessIndex, w.Index)
+	dst = protofield.AppendNumber(dst, fieldWitnessEntry, uint64(w.Entry))
 	dst = appendTimestamp(dst, fieldWitnessTime, w.Time)
-	closeShort(dst, start)
+	protofield.CloseShort(dst, start)
 	return dst
 }
 
@@ -184,41 +183,5 @@ func appendTimestamp(dst []byte, field protowire.Number, t *timestamppb.Timestam
 	if t == nil {
 		return dst
 	}
-	return appendSeconds(dst, field, t.Seconds, t.Nanos)
+	return protofield.AppendSeconds(dst, field, t.Seconds, t.Nanos)
 }
-
-// appendSeconds appends a Timestamp or a Duration.
-func appendSeconds(dst []byte, field protowire.Number, seconds int64, nanos int32) []byte {
-	dst = openShort(dst, field)
-	start := len(dst)
-	dst = appendNumber(dst, fieldSeconds, uint64(seconds))
-	dst = appendNumber(dst, fieldNanos, uint64(nanos))
-	closeShort(dst, start)
-	return dst
-}
-
-// appendText appends a string unless it is empty.
-func appendText(dst []byte, field protowire.Number, text string) []byte {
-	if text == "" {
-		return dst
-	}
-	dst = binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.BytesType))
-	return append(binary.AppendUvarint(dst, uint64(len(text))), text...)
-}
-
-// appendNumber appends a number unless it is 0, as proto3 requires.
-func appendNumber(dst []byte, field protowire.Number, v uint64) []byte {
-	if v == 0 {
-		return dst
-	}
-	return binary.AppendUvarint(binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.VarintType)), v)
-}
-
-// openShort begins a message of less than 128 bytes, whose length takes one byte. A Timestamp has
-// at most 22 bytes and a Witness 58, because they hold only numbers.
-func openShort(dst []byte, field protowire.Number) []byte {
-	return append(binary.AppendUvarint(dst, protowire.EncodeTag(field, protowire.BytesType)), 0)
-}
-
-// closeShort ends the message that starts at start.
-func closeShort(dst []byte, start int) { dst[start-1] = byte(len(dst) - start) }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/protofield"
 )
 
 // These are the fields of ReserveResponse and of Job.
@@ -100,20 +101,20 @@ func (w *jobWriter) plain(job *fsm.Job) bool {
 
 // job writes a plain job without its body to the scratch memory.
 func (w *jobWriter) job(job *Grant) {
-	dst := appendText(w.scratch[:0], fieldJobQueue, job.Queue)
-	dst = appendText(dst, fieldJobID, job.ID)
+	dst := protofield.AppendText(w.scratch[:0], fieldJobQueue, job.Queue)
+	dst = protofield.AppendText(dst, fieldJobID, job.ID)
 	w.lease = w.leases.append(w.lease[:0], Ref(job.Job))
 	dst = protowire.AppendBytes(protowire.AppendTag(dst, fieldJobLease, protowire.BytesType), w.lease)
-	dst = appendNumber(dst, fieldJobFence, job.Fence)
-	dst = appendNumber(dst, fieldJobAttempt, uint64(job.Attempt))
+	dst = protofield.AppendNumber(dst, fieldJobFence, job.Fence)
+	dst = protofield.AppendNumber(dst, fieldJobAttempt, uint64(job.Attempt))
 	dst = w.due.append(dst, fieldJobDueAt, job.Due, setCeilTime)
 	if job.State == fsm.Reserved {
 		dst = w.until.append(dst, fieldJobLeaseUntil, job.Until, setFloorTime)
 	}
-	dst = appendNumber(dst, fieldJobState, uint64(State(job.State))) //nolint:gosec // states are above 0
-	dst = appendNumber(dst, fieldJobPriority, uint64(job.Priority))  //nolint:gosec // as protobuf has it
+	dst = protofield.AppendNumber(dst, fieldJobState, uint64(State(job.State))) //nolint:gosec // states are above 0
+	dst = protofield.AppendNumber(dst, fieldJobPriority, uint64(job.Priority))  //nolint:gosec // as protobuf has it
 	dst = appendDurationField(dst, fieldJobTTR, job.TTR)
-	dst = appendNumber(dst, fieldJobMaxAttempts, uint64(job.MaxAttempts))
+	dst = protofield.AppendNumber(dst, fieldJobMaxAttempts, uint64(job.MaxAttempts))
 	if !slices.Equal(job.RetryDelays, w.delays) {
 		w.delays, w.delayFields = job.RetryDelays, w.delayFields[:0]
 		for _, d := range w.delays {
@@ -124,10 +125,10 @@ func (w *jobWriter) job(job *Grant) {
 	if job.TTL != 0 {
 		dst = appendTimestamp(dst, fieldJobExpiresAt, FloorTime(job.TTL))
 	}
-	dst = appendText(dst, fieldJobLastError, job.LastError)
+	dst = protofield.AppendText(dst, fieldJobLastError, job.LastError)
 	dst = w.created.append(dst, fieldJobCreatedAt, job.Created, setFloorTime)
 	dst = w.first.append(dst, fieldJobFirstDueAt, job.FirstDue, setCeilTime)
-	dst = appendNumber(dst, fieldJobBodyBytes, uint64(job.BodyBytes))
+	dst = protofield.AppendNumber(dst, fieldJobBodyBytes, uint64(job.BodyBytes))
 	if job.Witness != w.granted {
 		w.granted, w.witness = job.Witness, appendWitness(w.witness[:0], fieldJobWitness, job.Witness)
 	}
@@ -136,5 +137,6 @@ func (w *jobWriter) job(job *Grant) {
 
 // appendDurationField appends a Duration.
 func appendDurationField(dst []byte, field protowire.Number, d time.Duration) []byte {
-	return appendSeconds(dst, field, int64(d/time.Second), int32(d%time.Second)) //nolint:gosec // below a second
+	seconds, nanos := int64(d/time.Second), int32(d%time.Second) //nolint:gosec // below a second
+	return protofield.AppendSeconds(dst, field, seconds, nanos)
 }
