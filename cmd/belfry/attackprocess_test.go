@@ -155,13 +155,14 @@ func (s *siege) readToken(file string) string {
 func (s *siege) suffer(round []attack) {
 	s.t.Helper()
 	var group sync.WaitGroup
-	got := make([]string, len(round))
+	got, took := make([]string, len(round)), make([]time.Duration, len(round))
+	begun := time.Now()
 	for i, a := range round {
-		group.Go(func() { got[i] = a.try(s) })
+		group.Go(func() { got[i], took[i] = a.try(s), time.Since(begun) })
 	}
 	group.Wait()
 	for i, a := range round {
-		s.t.Logf("%-60s %s", a.name, cut(got[i], 120))
+		s.t.Logf("%-60s %6.1f s  %s", a.name, took[i].Seconds(), cut(got[i], 120))
 		if !strings.Contains(got[i], a.want) || a.want == "" {
 			s.t.Errorf("%s: %q, want %q", a.name, cut(got[i], 1000), a.want)
 		}
