@@ -12,6 +12,7 @@ import (
 
 	"github.com/belfrydb/belfry/client/internal/batchcodec"
 	"github.com/belfrydb/belfry/client/internal/coalesce"
+	"github.com/belfrydb/belfry/client/internal/consume"
 	"github.com/belfrydb/belfry/client/internal/placement"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
@@ -108,8 +109,8 @@ func (c *Client) Nack(ctx context.Context, lease string, cause error) (State, ti
 
 // tracedNack is Nack of a job that may be known.
 func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job *Job) (State, time.Time, error) {
-	if result := resultOf(cause); result.kind == resultSnooze {
-		return c.tracedRelease(ctx, lease, result.delay, job)
+	if result := consume.ResultOf(cause); result.Kind == consume.ResultSnooze {
+		return c.tracedRelease(ctx, lease, result.Delay, job)
 	}
 	ctx, op := c.tracer.Settle(ctx, tracing.Nack, lease, job.traced())
 	state, due, err := c.nack(ctx, lease, cause)
@@ -119,16 +120,16 @@ func (c *Client) tracedNack(ctx context.Context, lease string, cause error, job 
 
 func (c *Client) nack(ctx context.Context, lease string, cause error) (State, time.Time, error) {
 	req := &belfryv1.NackRequest{Lease: lease, RequestId: c.clock.NewID()}
-	result := resultOf(cause)
+	result := consume.ResultOf(cause)
 	if cause != nil {
 		req.Error = shortened(cause.Error())
 	}
-	switch result.kind {
-	case resultRetryAfter:
-		req.Delay = durationpb.New(result.delay)
-	case resultDead:
+	switch result.Kind {
+	case consume.ResultRetryAfter:
+		req.Delay = durationpb.New(result.Delay)
+	case consume.ResultDead:
 		req.Dead = true
-	case resultDone, resultRetry, resultSnooze:
+	case consume.ResultDone, consume.ResultRetry, consume.ResultSnooze:
 	}
 	res, err := call(ctx, c, callKind{
 		id: &req.RequestId, place: placement.OfLease(lease),

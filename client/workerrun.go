@@ -126,16 +126,16 @@ func (s *workerRun) Lease(job *Job) lease.Grant {
 func (s *workerRun) Handle(ctx context.Context, job *Job) (span consume.Span, result error) {
 	ctx, op := s.client.tracer.Process(ctx, job.traced())
 	result = consume.Protected(ctx, s.handler, job)
-	op.End(failureOf(result))
+	op.End(consume.FailureOf(result))
 	return op, result
 }
 
 // Finish implements [consume.Queue].
 func (s *workerRun) Finish(ctx context.Context, job *Job, result error, interrupted bool) error {
-	switch kind := resultOf(result).kind; {
-	case kind == resultDone:
+	switch kind := consume.ResultOf(result).Kind; {
+	case kind == consume.ResultDone:
 		return job.Ack(ctx)
-	case kind == resultRetry && interrupted:
+	case kind == consume.ResultRetry && interrupted:
 		return job.Release(ctx, 0)
 	}
 	return job.Nack(ctx, result)
