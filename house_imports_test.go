@@ -364,8 +364,8 @@ var importTable = []importRow{
 		may: []string{"client/internal/batchcodec", "client/internal/batching", "client/internal/bearer",
 			"client/internal/coalesce",
 			"client/internal/failure", "client/internal/lease", "client/internal/placement", "client/internal/requestid",
-			"client/internal/routes", "client/internal/session", "client/internal/tracing", "client/internal/wire",
-			"client/internal/consume", "rpc/belfry/...", "rpc/portcheck", "stream"},
+			"client/internal/routes", "client/internal/servers", "client/internal/session", "client/internal/tracing",
+			"client/internal/wire", "client/internal/consume", "rpc/belfry/...", "rpc/portcheck", "stream"},
 		testMay: []string{"access/tokens", "client/belfrytest"},
 		external: []string{
 			"connectrpc.com/connect", "google.golang.org/protobuf", "google.golang.org/genproto",
@@ -410,6 +410,11 @@ var importTable = []importRow{
 		may:      []string{"client/internal/placement", "rpc/belfry/...", "rpc/portcheck"},
 		external: []string{"connectrpc.com/connect"},
 		reason:   "a table needs no connection: the calls that fill it are the client's",
+	},
+	{
+		dir:    "client/internal/servers",
+		may:    []string{"client/internal/failure"},
+		reason: "addresses are read and servers picked without a connection",
 	},
 	{
 		dir: "client/internal/session",

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/belfrydb/belfry/client/internal/coalesce"
 	"github.com/belfrydb/belfry/client/internal/failure"
 	"github.com/belfrydb/belfry/client/internal/requestid"
+	"github.com/belfrydb/belfry/client/internal/servers"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/client/internal/tracing"
 )
@@ -49,7 +51,10 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	for _, opt := range opts {
 		opt.apply(&cfg)
 	}
-	urls, err := parseAddresses(addrs)
+	urls, err := servers.Parse(addrs)
+	if wrong, ok := errors.AsType[*failure.Error](err); ok {
+		return nil, public(wrong)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -90,14 +95,14 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		c.idle = transport
 	}
 	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token}
-	c.endpoints = newEndpoints(urls, func(base string) *endpoint {
+	c.endpoints = &endpoints{List: servers.NewList(urls, func(base string) *endpoint {
 		if cfg.token.Exposes(base) {
 			return nil // it was named by a server
 		}
 		return newEndpoint(base, h, session.New(base, session.Config{
 			Transport: transport, TLS: cfg.tls, Token: cfg.token, Clock: c.clock, Set: &c.sessions, WriteWait: attemptTimeout,
 		}))
-	})
+	})}
 	c.tracer = newTracer(&cfg, c.clock.Ahead)
 	c.startCoalescing()
 	return c, nil

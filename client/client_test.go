@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -158,14 +157,6 @@ func TestNewRefusesWhatCannotWork(t *testing.T) {
 		t.Error(err)
 	} else if err := c.Close(); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestAddresses(t *testing.T) {
-	got, err := parseAddresses(" n1:7400, http://n2:7400/ ,http://n3/base")
-	want := []string{"http://n1:7400", "http://n2:7400", "http://n3/base"}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
 

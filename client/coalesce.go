@@ -45,7 +45,7 @@ func sendOnce[Q, R any](c *Client, send sendFunc[Q, R], placeOf func(req Q) plac
 	string, []Q) coalesce.Attempt[R, destination] {
 	return func(ctx context.Context, id string, reqs []Q) (got coalesce.Attempt[R, destination]) {
 		var ep *endpoint
-		ep, got.At.n = c.endpoints.pick()
+		ep, got.At.n = c.endpoints.Pick()
 		about := placeOf(reqs[0])
 		// most batches are about one queue; the server there forwards the rest
 		got.At.direct = c.endpoints.routes.Leader(about)

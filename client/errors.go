@@ -2,7 +2,6 @@ package client
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -138,8 +137,5 @@ func publicCause(causes []error) error {
 
 // invalidError is the error of a call that the client refuses to send.
 func invalidError(format string, args ...any) *Error {
-	return &Error{
-		Reason: Reason(failure.Invalid), Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...),
-		Outcome: OutcomeNotApplied,
-	}
+	return public(failure.Invalidf(format, args...))
 }

@@ -52,7 +52,7 @@ func callCounted[Res any](
 		if ctx.Err() != nil {
 			return nil, r.Attempts(), r.Ended(ctx, failure.NothingSent)
 		}
-		ep, n := c.endpoints.pick()
+		ep, n := c.endpoints.Pick()
 		direct := c.endpoints.routes.Leader(kind.place)
 		if direct != nil {
 			ep = direct
@@ -106,6 +106,6 @@ func (e *endpoints) leave(err *failure.Error, direct *endpoint, n uint32) {
 	case direct != nil:
 		e.routes.Doubt(direct)
 	default:
-		e.moveOn(n)
+		e.MoveOn(n)
 	}
 }

@@ -3,9 +3,7 @@ package client
 import (
 	"context"
 	"net"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,12 +13,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-const (
-	// routesWait bounds the time to get a map and to try the leaders in it.
-	routesWait = 5 * time.Second
-	// namedMax is how many addresses named by servers a client remembers.
-	namedMax = 64
-)
+// routesWait bounds the time to get a map and to try the leaders in it.
+const routesWait = 5 * time.Second
 
 // answered records that a call was answered, and asks for a map of the shards when it is time. So
 // no map is requested before a server has answered at all.
@@ -35,7 +29,7 @@ func (c *Client) explore(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, routesWait)
 	defer cancel()
 	queues := c.endpoints.routes.Questions()
-	ep, n := c.endpoints.pick()
+	ep, n := c.endpoints.Pick()
 	m, err := ep.queue.GetRouting(ctx, &belfryv1.GetRoutingRequest{Queues: queues})
 	if err != nil {
 		c.endpoints.routes.Failed(err)
@@ -44,11 +38,11 @@ func (c *Client) explore(ctx context.Context) {
 		}
 		return
 	}
-	var mu sync.Mutex // guards servers
-	servers := map[string]*endpoint{}
+	var mu sync.Mutex // guards found
+	found := map[string]*endpoint{}
 	var trying sync.WaitGroup
 	for _, address := range slices.Compact(slices.Sorted(slices.Values(m.GetLeaders()))) {
-		at := c.endpoints.at(address)
+		at := c.endpoints.Named(address)
 		if at == nil {
 			continue
 		}
@@ -57,33 +51,10 @@ func (c *Client) explore(ctx context.Context) {
 			if err == nil && said.GetClusterId() == m.GetClusterId() {
 				mu.Lock()
 				defer mu.Unlock()
-				servers[address] = at
+				found[address] = at
 			}
 		})
 	}
 	trying.Wait()
-	c.endpoints.routes.Learn(m, queues, servers)
-}
-
-// at returns the endpoint of an address that a server named, nil if the address makes no sense
-// here.
-func (e *endpoints) at(address string) *endpoint {
-	host, _, err := net.SplitHostPort(address)
-	if ip := net.ParseIP(host); err != nil || host == "" || ip != nil && ip.IsUnspecified() {
-		return nil
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if ep := e.named[address]; ep != nil {
-		return ep
-	}
-	u, err := url.Parse(e.urls[0])
-	if err != nil || strings.Trim(u.Path, "/") != "" {
-		return nil // there is a gateway before the servers
-	}
-	if e.named == nil || len(e.named) >= namedMax {
-		e.named = map[string]*endpoint{}
-	}
-	e.named[address] = e.make(u.Scheme + "://" + address)
-	return e.named[address]
+	c.endpoints.routes.Learn(m, queues, found)
 }

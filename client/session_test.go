@@ -50,6 +50,12 @@ func (h *byConnect) count() int {
 	return h.calls
 }
 
+// inUse returns the server that calls go to.
+func inUse(c *Client) *endpoint {
+	ep, _ := c.endpoints.Pick()
+	return ep
+}
+
 // useAll puts, reserves and acks three jobs, by calls of each form.
 func useAll(t *testing.T, c *Client) {
 	t.Helper()
@@ -250,7 +256,7 @@ func TestWhatBecameOfCalls(t *testing.T) {
 				c := startSessions(t, newPipeNet(), nil, server)
 				release := holding(server)
 				defer release()
-				s, err := c.endpoints.all[0].sessions.Get(t.Context())
+				s, err := inUse(c).sessions.Get(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -322,7 +328,7 @@ func TestAClientThatOnlyHears(t *testing.T) {
 			<-rest.C
 			return nil
 		})
-		s, err := c.endpoints.all[0].sessions.Get(t.Context())
+		s, err := inUse(c).sessions.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,7 +412,7 @@ func TestAnIdleSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &sessionServer{Fake: NewFake()}
 		c := startSessions(t, newPipeNet(), nil, server)
-		s, err := c.endpoints.all[0].sessions.Get(t.Context())
+		s, err := inUse(c).sessions.Get(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

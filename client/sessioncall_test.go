@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/belfrydb/belfry/client/internal/failure"
+	"github.com/belfrydb/belfry/client/internal/servers"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/stream"
 )
@@ -113,7 +115,7 @@ func TestCallersShareAFailure(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				if _, err := c.endpoints.all[0].sessions.Get(t.Context()); failure.Of(err).Outcome != failure.NotApplied {
+				if _, err := inUse(c).sessions.Get(t.Context()); failure.Of(err).Outcome != failure.NotApplied {
 					t.Errorf("%v", err)
 				}
 			})
@@ -134,7 +136,7 @@ func TestADialersContextEndsItsCallOnly(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		gone, came := make(chan error, 1), make(chan error, 1)
 		get := func(ctx context.Context, result chan error) {
-			s, err := c.endpoints.all[0].sessions.Get(ctx)
+			s, err := inUse(c).sessions.Get(ctx)
 			if err == nil && s == nil {
 				err = errors.New("no session")
 			}
@@ -173,23 +175,28 @@ func TestCloseEndsSessions(t *testing.T) {
 			}
 			results <- err
 		}
-		go put(c.endpoints.all[0])
+		go put(inUse(c))
 		synctest.Wait()
 		if err := server.sessions()[0].send(stream.Header{Kind: stream.Leave}, nil); err != nil { // it does not say Bye
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		forgotten := c.endpoints.at("n9:7400")
+		forgotten := c.endpoints.Named("n9:7400")
 		go put(forgotten)
 		synctest.Wait()
-		c.endpoints.named = nil
+		for i := range servers.NamedMax {
+			c.endpoints.Named(fmt.Sprintf("m%d:7400", i))
+		}
+		if c.endpoints.Named("n9:7400") == forgotten {
+			t.Error("the server is not forgotten")
+		}
 		n.mu.Lock()
 		n.servers["n8:7400"] = &pipeListener{closed: make(chan struct{}), conns: make(chan net.Conn)}
 		late := n.servers["n8:7400"]
 		n.mu.Unlock()
 		dialing := make(chan error, 1)
 		go func() {
-			_, err := c.endpoints.at("n8:7400").sessions.Get(t.Context())
+			_, err := c.endpoints.Named("n8:7400").sessions.Get(t.Context())
 			dialing <- err
 		}()
 		synctest.Wait()
@@ -218,7 +225,7 @@ func TestCloseEndsSessions(t *testing.T) {
 		if c.sessions.Len() != 0 {
 			t.Errorf("%d sessions are open", c.sessions.Len())
 		}
-		if s, err := c.endpoints.all[0].sessions.Get(t.Context()); s != nil || err != nil {
+		if s, err := inUse(c).sessions.Get(t.Context()); s != nil || err != nil {
 			t.Errorf("a session after Close: %v", err)
 		}
 	})
@@ -233,7 +240,7 @@ func TestBrokenRulesOfServers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
 			c := startSessions(t, newPipeNet(), nil, server)
-			s, err := c.endpoints.all[0].sessions.Get(t.Context())
+			s, err := inUse(c).sessions.Get(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -23,7 +23,7 @@ func TestSessionsHaveTheirOwnTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		endpoint, _ := c.endpoints.pick()
+		endpoint := inUse(c)
 		var both sync.WaitGroup
 		both.Go(func() {
 			conn, err := endpoint.sessions.Connect(t.Context())

@@ -78,8 +78,8 @@ func TestCallsCarryTheToken(t *testing.T) {
 			if came := server.take(); !slices.Contains(came, belfryv1connect.QueueServiceGetProcedure+" Bearer "+token) {
 				t.Errorf("calls carried %q, want %s", came, token)
 			}
-			if got := fake.count(); got != sessions || c.endpoints.all[0].sessions.Carries() != token {
-				carries := c.endpoints.all[0].sessions.Carries()
+			if got := fake.count(); got != sessions || inUse(c).sessions.Carries() != token {
+				carries := inUse(c).sessions.Carries()
 				t.Errorf("%d sessions were asked for, the last with %s, want %d and %s", got, carries, sessions, token)
 			}
 		}
@@ -135,7 +135,7 @@ func TestWrongTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	if c.endpoints.at("10.0.0.1:7400") != nil || c.endpoints.at("127.0.0.1:7410") == nil {
+	if c.endpoints.Named("10.0.0.1:7400") != nil || c.endpoints.Named("127.0.0.1:7410") == nil {
 		t.Error("a server that another one names beyond this machine gets the token in the clear")
 	}
 }

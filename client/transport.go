@@ -1,15 +1,9 @@
 package client
 
 import (
-	"cmp"
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -17,14 +11,11 @@ import (
 	"github.com/belfrydb/belfry/client/internal/bearer"
 	"github.com/belfrydb/belfry/client/internal/requestid"
 	"github.com/belfrydb/belfry/client/internal/routes"
+	"github.com/belfrydb/belfry/client/internal/servers"
 	"github.com/belfrydb/belfry/client/internal/session"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/portcheck"
 )
-
-// defaultAddress is where `belfry serve` listens by default. An empty list does not stand for it:
-// mostly an empty list is a forgotten setting.
-const defaultAddress = "http://127.0.0.1:7400"
 
 // An endpoint is one server address.
 type endpoint struct {
@@ -37,64 +28,10 @@ type endpoint struct {
 	reserve  *connect.Client[session.RawRequest, reserveAnswer]
 }
 
-// endpoints are the servers of a cluster. Any of them takes any call. Calls stay with one until a
-// call fails there.
+// endpoints are the servers of a cluster, and what is known of who leads which shard.
 type endpoints struct {
-	all     []*endpoint
-	current atomic.Uint32
-	urls    []string
-	make    func(base string) *endpoint
-	routes  routes.Table[*endpoint]
-
-	mu    sync.Mutex
-	named map[string]*endpoint // by the address that a server named
-}
-
-// pick returns the endpoint in use and its number for moveOn.
-func (e *endpoints) pick() (*endpoint, uint32) {
-	n := e.current.Load()
-	return e.all[int(n)%len(e.all)], n
-}
-
-// moveOn switches to the endpoint after n, unless another call already did.
-func (e *endpoints) moveOn(n uint32) { e.current.CompareAndSwap(n, n+1) }
-
-// parseAddresses reads a comma-separated list of base URLs.
-func parseAddresses(addrs string) ([]string, error) {
-	if strings.TrimSpace(addrs) == "" {
-		return nil, invalidError(
-			"there is no address: want http://host:port or https://host:port, %s for a server on this machine", defaultAddress)
-	}
-	var urls []string
-	scheme := ""
-	for addr := range strings.SplitSeq(addrs, ",") {
-		addr = strings.TrimSpace(addr)
-		if !strings.Contains(addr, "://") {
-			addr = "http://" + addr
-		}
-		u, err := url.Parse(addr)
-		if err != nil {
-			return nil, fmt.Errorf("reading the address %q: %w", addr, err)
-		}
-		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return nil, invalidError("the address %q is not of the form http://host:port or https://host:port", addr)
-		}
-		urls = append(urls, strings.TrimRight(addr, "/"))
-		if scheme = cmp.Or(scheme, u.Scheme); scheme != u.Scheme {
-			return nil, invalidError(
-				"the addresses %s and %s differ in http and https: the servers of a cluster are reached in one way", urls[0], addr)
-		}
-	}
-	return urls, nil
-}
-
-// newEndpoints makes an endpoint for each address.
-func newEndpoints(urls []string, newEndpoint func(base string) *endpoint) *endpoints {
-	e := &endpoints{urls: urls, make: newEndpoint}
-	for _, u := range urls {
-		e.all = append(e.all, newEndpoint(u))
-	}
-	return e
+	*servers.List[*endpoint]
+	routes routes.Table[*endpoint]
 }
 
 // newEndpoint makes the connect clients for one address.

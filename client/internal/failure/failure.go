@@ -89,6 +89,13 @@ func (e *Error) Error() string {
 // Unwrap returns the causes.
 func (e *Error) Unwrap() []error { return e.Causes }
 
+// Invalidf is the error of a call that the client refuses to send.
+func Invalidf(format string, args ...any) *Error {
+	return &Error{
+		Reason: Invalid, Code: connect.CodeInvalidArgument, Message: fmt.Sprintf(format, args...), Outcome: NotApplied,
+	}
+}
+
 // Closed is the error of a call to a closed client.
 func Closed() *Error {
 	return &Error{
