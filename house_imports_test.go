@@ -138,10 +138,13 @@ var importTable = []importRow{
 		reason: "a condition is judged from measurements, without groups",
 	},
 	{
-		dir:      "node/raftgroup",
-		may:      []string{"node/outcome"},
+		dir: "node/raftgroup",
+		may: []string{
+			"node/histogram", "node/outcome", "node/peer", "node/storage", "node/storage/disk", "node/wakeup",
+		},
+		testMay:  []string{"node/storage/diskfault"},
 		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},
-		reason:   "the parts of a Raft group know neither shards nor nodes",
+		reason:   "a Raft group runs any machine, and knows neither shards nor nodes",
 	},
 	{
 		dir:     "node/propose",

@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/propose"
+	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 )
 
@@ -63,60 +64,40 @@ type Status struct {
 	Groups []GroupStatus
 }
 
-// Role is the role of a node in a group.
-type Role uint8
-
-// The roles.
-const (
-	Follower Role = iota
-	Candidate
-	// Leader has been elected; it serves once GroupStatus.Serving is set.
-	Leader
-	Stopped
+// The names of package raftgroup that callers of this package meet.
+type (
+	// Machine is a deterministic state machine that a Raft group replicates.
+	Machine = raftgroup.Machine
+	// MachineSnapshot is the state of a machine at one index.
+	MachineSnapshot = raftgroup.MachineSnapshot
+	// IndexDigest is the digest of a group's machine after the entry at an index.
+	IndexDigest = raftgroup.IndexDigest
+	// RaftStatus is the state of one Raft group on this node, whatever its machine.
+	RaftStatus = raftgroup.Status
+	// Role is the role of a node in a group.
+	Role = raftgroup.Role
+	// SnapshotStats describe the snapshots of one group.
+	SnapshotStats = raftgroup.SnapshotStats
+	// FollowerStats are the leader's knowledge of a follower.
+	FollowerStats = raftgroup.FollowerStats
 )
 
-// String returns the name of the role in lower case.
-func (r Role) String() string {
-	switch r {
-	case Follower:
-		return "follower"
-	case Candidate:
-		return "candidate"
-	case Leader:
-		return "leader"
-	default:
-		return "stopped"
-	}
-}
+// The roles. A Leader has been elected; it serves once RaftStatus.Serving is set.
+const (
+	Follower  = raftgroup.Follower
+	Candidate = raftgroup.Candidate
+	Leader    = raftgroup.Leader
+	Stopped   = raftgroup.Stopped
+)
 
-// GroupStatus is the state of one Raft group on this node.
+// GroupStatus is the state of one Raft group on this node, and of the shard if it is one.
 type GroupStatus struct {
-	// Group is the group's name: "shard-<number>" or "catalog".
-	Group string
+	RaftStatus
+	// Shard is the number of the shard; 0 for groups that are not shards, as all that follows.
 	Shard uint32
-	Role  Role
-	// Serving tells that this node leads the group and has finished the duties that precede
-	// serving.
-	Serving bool
-	// Leader is the server id of the leader; empty if none is known.
-	Leader string
-	// Voters are the server ids of the voting members, Nonvoters those of members that only
-	// replicate the log. They come from the newest configuration that this node knows to be
-	// committed. MembersIndex is the position of that configuration in the log. If it is 0, no
-	// committed configuration is known, and the members come from the newest one in the log.
-	Voters, Nonvoters []string
-	MembersIndex      uint64
-	Term              uint64
-	// CommitIndex, AppliedIndex, LastIndex and SnapshotIndex are positions in the group's log.
-	CommitIndex, AppliedIndex, LastIndex, SnapshotIndex uint64
-	// Digest is the machine's digest at DigestIndex.
-	Digest, DigestIndex uint64
-	// Digests are the digests of the last entries that replicas compare. The present digest is the
-	// last.
-	Digests []IndexDigest
-	// Clock is the machine's clock; zero for groups that are not shards.
+	// Clock is the machine's clock.
 	Clock fsm.Time
-	// Jobs is the number of held jobs at Clock; zero for groups that are not shards.
+	// Jobs is the number of held jobs at Clock.
 	Jobs int
 	// Restoring tells that a restore of the shard has begun and not ended. Until it ends, the shard
 	// does no other work.
@@ -126,9 +107,6 @@ type GroupStatus struct {
 	// is the difference.
 	ClockAhead   bool
 	ClockAheadBy time.Duration
-	// LastError is a text for people: the last failure of the group that was not a caller's. It is
-	// empty if there was none.
-	LastError string
 }
 
 // Stats are measurements of a node since its start.
@@ -142,17 +120,6 @@ type Stats struct {
 	// PeersChanged counts the connections of peers that were closed because bytes had been changed
 	// in transit.
 	PeersChanged uint64
-}
-
-// FollowerStats are the leader's knowledge of a follower.
-type FollowerStats struct {
-	Server string
-	// Lag is the number of the leader's entries that the follower has not confirmed in this
-	// leadership.
-	Lag uint64
-	// Heard is the time of the follower's last answer in this leadership; zero if it has not
-	// answered.
-	Heard time.Time
 }
 
 // QueueStats are the leader's measurements of a queue besides its jobs, since it leads the shard.
@@ -223,23 +190,6 @@ type ShardStats struct {
 	// Machine holds the machine's own figures, Storage those of its files.
 	Machine fsm.Stats
 	Storage storage.Stats
-}
-
-// SnapshotStats describe the snapshots of one group.
-type SnapshotStats struct {
-	// Index is the index of the newest snapshot on the disk, taken here or received from another
-	// node. At is the time when it was written. For a snapshot found at the start, At is the time
-	// of its file. It is zero if there is no snapshot.
-	Index uint64
-	At    time.Time
-	// Bytes is its size.
-	Bytes int64
-	// Duration is how long the last snapshot took that was taken here since the start. Taken and
-	// Failed count those attempts.
-	Duration      time.Duration
-	Taken, Failed uint64
-	// LoggedBytes is the amount logged since. The next snapshot is due when it reaches DueBytes.
-	LoggedBytes, DueBytes int64
 }
 
 // Histogram counts values in buckets.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // TestComparisonThatOutlivesItsLeadership: what is found out about a leader's clock when it leads
@@ -13,7 +14,10 @@ import (
 func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 	n := openNode(t, testConfig(t, t.TempDir()))
 	s := n.shards[0].Load()
-	l := s.serving.Load()
+	l, err := s.Leadership()
+	if err != nil {
+		t.Fatal(err)
+	}
 	const far = fsm.Time(time.Hour)
 	ahead := clock.Judge(map[string]clock.Reckoned{n.id.serverID(): {Stamp: far, Wall: far}, "b": {}, "c": {}},
 		3, clock.DefaultBound)
@@ -29,7 +33,7 @@ func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 	heed("while it leads", true)
 	s.forgetComparison()
 	heed("when its leadership has ended", false)
-	s.beginComparing(&leadership{})
+	s.beginComparing(&raftgroup.Leadership{})
 	heed("in its next leadership", false)
 	s.hold(l, clock.ErrNoMajority)
 	if s.held.Load() != nil {

@@ -77,7 +77,7 @@ func (n *Node) observeSpace() { n.conditions.ObserveSpace(n.space.Stats()) }
 func (n *Node) observeAppends(times *conditions.AppendTimes) {
 	var now conditions.Appends
 	for _, g := range n.allGroups() {
-		stats := g.storageStats()
+		stats := g.StorageStats()
 		now.Count += stats.Log.Append.Count
 		now.Took += stats.Log.Append.Sum
 	}

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/fsm/snapshot"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -25,18 +24,19 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 	}
 	captured := sync.OnceFunc(done)
 	defer captured()
-	l, err := s.leader()
+	l, err := s.Leadership()
 	if err != nil {
 		return err
 	}
-	if err := s.confirm(ctx, l); err != nil { // see query
+	if err := s.Confirm(ctx, l); err != nil { // see query
 		return err
 	}
-	snapshot, release := s.capture()
+	state, release := s.Replica().Capture()
 	defer release()
+	snapshot := state.(shardSnapshot).Snapshot
 	captured()
 	if snapshot.Restoring() {
-		return fmt.Errorf("%s: %w", s.name(), outcome.ErrRestoring)
+		return fmt.Errorf("%s: %w", s.Name(), outcome.ErrRestoring)
 	}
 	err = snapshot.Export(shard, keep, func(r fsm.BackupRecord) error {
 		switch {
@@ -49,20 +49,7 @@ func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRec
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("exporting %s: %w", s.name(), err)
+		return fmt.Errorf("exporting %s: %w", s.Name(), err)
 	}
 	return nil
-}
-
-// capture takes a snapshot of the machine. The caller must call release.
-func (s *shard) capture() (snapshot *snapshot.Snapshot, release func()) {
-	s.replica.mu.Lock()
-	defer s.replica.mu.Unlock()
-	m := s.replica.machine.(shardMachine).m
-	snapshot = m.Snapshot()
-	return snapshot, func() {
-		s.replica.mu.Lock()
-		defer s.replica.mu.Unlock()
-		m.Release(snapshot)
-	}
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/belfrydb/belfry/node/peer"
-	"github.com/google/go-cmp/cmp"
 )
 
 // machineFormat returns the format of what shard 0 has applied.

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/belfrydb/belfry/node/peer"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/belfrydb/belfry/node/peer"
 )
 
 func testFounding(servers ...string) *Founding {

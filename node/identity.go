@@ -331,3 +331,11 @@ func randomHex(n int) string {
 	_, _ = rand.Read(b) // never fails
 	return hex.EncodeToString(b)
 }
+
+// shardDir returns the directory of a shard below the data directory.
+func shardDir(dir string, shard uint32) string {
+	return filepath.Join(dir, shardsDir, fmt.Sprintf("%04d", shard))
+}
+
+// groupDir returns the directory of a group that is not a shard.
+func groupDir(dir, group string) string { return filepath.Join(dir, groupsDir, group) }

@@ -1,9 +1,6 @@
 package node
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/belfrydb/belfry/fsm"
 )
 
@@ -35,23 +32,4 @@ func noteParked(all map[string]QueueStats, queue string, calls int) {
 	}
 	st.Waiting += calls
 	all[queue] = st
-}
-
-// followers returns the progress of the other voters and nonvoters of a group that this node leads.
-func (g *group) followers() (all []FollowerStats) {
-	i, members := g.instance(), g.replica.committedMembers()
-	last, term := i.LastIndex(), i.CurrentTerm()
-	for _, server := range slices.Concat(members.Voters, members.Nonvoters) {
-		if server == g.cfg.Self {
-			continue
-		}
-		f := i.transport.Follower(server)
-		st := FollowerStats{Server: server, Lag: last}
-		if f.Term == term {
-			st.Lag, st.Heard = last-min(last, f.Index), f.At
-		}
-		all = append(all, st)
-	}
-	slices.SortFunc(all, func(a, b FollowerStats) int { return strings.Compare(a.Server, b.Server) })
-	return all
 }

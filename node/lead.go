@@ -15,7 +15,7 @@ const yieldPoll = 2 * time.Millisecond
 // does not serve yet.
 func (n *Node) Serves(shard uint32) bool {
 	s, err := n.replicaOf(shard)
-	return err == nil && s.serves()
+	return err == nil && s.Serves()
 }
 
 // Offers reports whether a Reserve of these queues that does not wait would be granted a job, as
@@ -26,7 +26,7 @@ func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
 		return false, err
 	}
 	defer done()
-	if _, err := s.leader(); err != nil {
+	if _, err := s.Leadership(); err != nil {
 		return false, err
 	}
 	return s.calls.HasFreeJobs(queues), nil
@@ -42,7 +42,7 @@ func (n *Node) HandOver(ctx context.Context) {
 	defer cancel()
 	var all sync.WaitGroup
 	for _, s := range n.here() {
-		if s.serves() && !s.soleVoter() {
+		if s.Serves() && !s.SoleVoter() {
 			all.Go(func() { s.yield(ctx) })
 		}
 	}
@@ -50,7 +50,7 @@ func (n *Node) HandOver(ctx context.Context) {
 	groups := n.groups
 	n.mu.Unlock()
 	for _, g := range groups {
-		all.Go(func() { g.group.handOver(ctx) })
+		all.Go(func() { g.group.HandOver(ctx) })
 	}
 	all.Wait()
 }
@@ -73,12 +73,6 @@ func (s *shard) yield(ctx context.Context) {
 			waited = true
 		}
 	}
-	s.handOver(ctx)
-	// Under this lock the leadership cannot end between the check and the opening: the goroutine that
-	// ends it closes both afterwards.
-	s.submitting.Lock()
-	defer s.submitting.Unlock()
-	if s.serves() { // the transfer failed
-		s.calls.Resume()
-	}
+	s.HandOver(ctx)
+	s.IfServing(s.calls.Resume) // the transfer failed; the goroutine that ends a leadership closes both afterwards
 }

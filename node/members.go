@@ -3,21 +3,39 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
-
-	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
+// Membership is a committed configuration of a group.
+type Membership = raftgroup.Membership
+
+// Members returns the members of a group, which this node must lead, and still lead when the call
+// began: every change that was begun before is in the answer or will never be committed. It logs an
+// entry.
+func (n *Node) Members(ctx context.Context, name string) (Membership, error) {
+	read := make(chan Membership, 1)
+	err := n.asLeader(ctx, name, "reading the members of", func(g *raftgroup.Group) error {
+		members, err := g.ReadMembers()
+		if err == nil {
+			read <- members
+		}
+		return err
+	})
+	if err != nil {
+		return Membership{}, err
+	}
+	return <-read, nil
+}
+
 // AddNonvoter has a group, which this node must lead, send its log to a server that does not vote
 // yet. The server's node must run the group. Adding a member that is there changes nothing. For
 // after see RemoveServer.
 func (n *Node) AddNonvoter(ctx context.Context, group, serverID string, after uint64) error {
-	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
-		return r.AddNonvoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
+	return n.asLeader(ctx, group, changingMembers, func(g *raftgroup.Group) error {
+		return g.AddNonvoter(serverID, after)
 	})
 }
 
@@ -25,11 +43,8 @@ func (n *Node) AddNonvoter(ctx context.Context, group, serverID string, after ui
 // commit at once, so the caller must have seen it catch up, and must change one member at a time. A
 // server that is no member is refused with ErrOvertaken. For after see RemoveServer.
 func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint64) error {
-	return n.changeMembers(ctx, group, after, func(m Membership, r *raft.Raft) (raft.Future, error) {
-		if !m.Has(serverID) {
-			return nil, fmt.Errorf("%w: %s is no member that could become a voter", outcome.ErrOvertaken, serverID)
-		}
-		return r.AddVoter(raft.ServerID(serverID), raft.ServerAddress(serverID), after, submitTimeout), nil
+	return n.asLeader(ctx, group, changingMembers, func(g *raftgroup.Group) error {
+		return g.AddVoter(serverID, after)
 	})
 }
 
@@ -39,8 +54,8 @@ func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after ui
 	if serverID == n.id.serverID() {
 		return fmt.Errorf("%w: %s would take its own vote in %s", outcome.ErrCanceled, serverID, group)
 	}
-	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
-		return r.DemoteVoter(raft.ServerID(serverID), after, submitTimeout), nil
+	return n.asLeader(ctx, group, changingMembers, func(g *raftgroup.Group) error {
+		return g.DemoteVoter(serverID, after)
 	})
 }
 
@@ -50,8 +65,8 @@ func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after ui
 // ErrUnknownOutcome. 0 stands for any configuration; two callers with 0 may together take away a
 // majority.
 func (n *Node) RemoveServer(ctx context.Context, group, serverID string, after uint64) error {
-	return n.changeMembers(ctx, group, after, func(_ Membership, r *raft.Raft) (raft.Future, error) {
-		return r.RemoveServer(raft.ServerID(serverID), after, submitTimeout), nil
+	return n.asLeader(ctx, group, changingMembers, func(g *raftgroup.Group) error {
+		return g.RemoveServer(serverID, after)
 	})
 }
 
@@ -60,44 +75,45 @@ func (n *Node) RemoveServer(ctx context.Context, group, serverID string, after u
 // ErrSilent if the other has not answered in the last half second: the group would be without a
 // leader while it is waited for, and Raft might go on waiting for ever.
 func (n *Node) TransferLeader(ctx context.Context, name, serverID string) error {
-	return n.asLeader(ctx, name, "handing over the leadership of", func(g *group, i *instance) error {
-		to := raft.ServerID(serverID)
-		if to == "" {
-			to, _ = g.heir(i, nil)
-		}
-		if err := n.Answered(name, []string{string(to)}, 1); err != nil {
-			return err
-		}
-		return raftgroup.ProposalError(i.outcome(i.LeadershipTransferToServer(to, raft.ServerAddress(to))))
+	return n.asLeader(ctx, name, "handing over the leadership of", func(g *raftgroup.Group) error {
+		return g.TransferLeader(serverID)
 	})
 }
 
-// changeMembers carries out one change. If ctx ends first, it may be carried out all the same.
-func (n *Node) changeMembers(ctx context.Context, name string, after uint64,
-	change func(Membership, *raft.Raft) (raft.Future, error)) error {
-	return n.asLeader(ctx, name, "changing the members of", func(g *group, i *instance) error {
-		m := g.replica.committedMembers()
-		if after != 0 && m.Index != after {
-			return fmt.Errorf("%w: they were changed at %d, after %d", outcome.ErrOvertaken, m.Index, after)
-		}
-		future, err := change(m, i.Raft)
-		if err != nil {
-			return err
-		}
-		return raftgroup.ProposalError(i.outcome(future))
-	})
+// Answered returns nil if at least need of the servers have answered this node as the leader of a
+// group within the last half second. Else it returns ErrSilent with the servers that have not. It
+// asks no server. The leader itself counts.
+func (n *Node) Answered(group string, servers []string, need int) error {
+	g := n.groupNamed(group)
+	if g == nil {
+		return fmt.Errorf("%s: %w", group, outcome.ErrNotHere)
+	}
+	return g.Answered(servers, need)
 }
 
-// asLeader runs f on a group, which this node must lead. f may go on when ctx has ended.
-func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, *instance) error) error {
+// groupNamed returns the group of a name that is here, else nil.
+func (n *Node) groupNamed(name string) *raftgroup.Group {
+	for _, g := range n.allGroups() {
+		if g.Name() == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// changingMembers is what asLeader does when it changes the members of a group.
+const changingMembers = "changing the members of"
+
+// asLeader runs f on a group, which this node must lead. f may go on when ctx has ended; a change
+// may then be carried out all the same.
+func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*raftgroup.Group) error) error {
 	n.active.Add(1)
 	defer n.end()
 	if n.draining.Load() {
 		return outcome.ErrShuttingDown
 	}
-	all := n.allGroups()
-	at := slices.IndexFunc(all, func(g *group) bool { return g.name() == name })
-	if at < 0 {
+	g := n.groupNamed(name)
+	if g == nil {
 		missing := outcome.ErrUnknownShard
 		for i := range n.shards {
 			if founding.ShardGroup(uint32(i)) == name {
@@ -106,12 +122,11 @@ func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*group, 
 		}
 		return fmt.Errorf("%s %s: %w", doing, name, missing)
 	}
-	g := all[at]
-	if _, err := g.leader(); err != nil {
+	if _, err := g.Leadership(); err != nil {
 		return err
 	}
-	ended, i := make(chan error, 1), g.instance()
-	if !n.spawn(func() { ended <- f(g, i) }) {
+	ended := make(chan error, 1)
+	if !n.spawn(func() { ended <- f(g) }) {
 		return outcome.ErrShuttingDown
 	}
 	select {

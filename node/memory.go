@@ -63,7 +63,7 @@ func (n *Node) NotePeerMemory(server string, full *admit.MemoryError, err error)
 func (n *Node) voters() map[string]bool {
 	voters := map[string]bool{}
 	for _, s := range n.here() {
-		for _, server := range s.replica.committedMembers().Voters {
+		for _, server := range s.Replica().CommittedMembers().Voters {
 			voters[server] = true
 		}
 	}
@@ -73,7 +73,7 @@ func (n *Node) voters() map[string]bool {
 // judgePeers stores for each shard here which voter has the least memory left.
 func (n *Node) judgePeers(fullest func(voters []string) *admit.MemoryError) {
 	for _, s := range n.here() {
-		s.admission.SetFullVoter(fullest(s.replica.committedMembers().Voters))
+		s.admission.SetFullVoter(fullest(s.Replica().CommittedMembers().Voters))
 		s.watchForgetting()
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // fakeHeap is a heap of which a test says how much is alive.
@@ -147,7 +148,7 @@ func TestRestoreInAFullMemory(t *testing.T) {
 	before := n.Status().Memory
 	s := n.shards[0].Load()
 	var state bytes.Buffer
-	s.replica.view(func(m Machine, _, _ uint64) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) {
 		if _, err := m.Snapshot().WriteTo(&state); err != nil {
 			t.Error(err)
 		}
@@ -159,7 +160,7 @@ func TestRestoreInAFullMemory(t *testing.T) {
 		}
 		h.set(n, before.HeldBytes>>20)
 	}}
-	if err := s.replica.Restore(io.NopCloser(source)); err != nil {
+	if err := s.Replica().Restore(io.NopCloser(source)); err != nil {
 		t.Fatal(err)
 	}
 	if st := n.Status().Memory; !st.Full || st.Critical || st.UsedBytes > before.UsedBytes*11/10 {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // forgetSlack is how long the pacer lets old records gather while memory is full, before it
@@ -28,7 +29,7 @@ func (s *shard) dutyOf(m *machine.Machine) fsm.Time {
 
 // nextDuty is dutyOf of the shard's machine.
 func (s *shard) nextDuty() (at fsm.Time) {
-	s.replica.view(func(m Machine, _, _ uint64) { at = s.dutyOf(m.(shardMachine).m) })
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { at = s.dutyOf(m.(shardMachine).m) })
 	return at
 }
 
@@ -38,7 +39,7 @@ func (s *shard) forgetsMore() (more bool) {
 	if !s.admission.MemoryFull() {
 		return false
 	}
-	s.replica.view(func(m Machine, _, _ uint64) {
+	s.Replica().View(func(m Machine, _ raftgroup.Position) {
 		machine := m.(shardMachine).m
 		at, ok := machine.NextForget()
 		more = ok && at <= machine.Clock()
@@ -49,7 +50,7 @@ func (s *shard) forgetsMore() (more bool) {
 // watchForgetting makes the pacer look for records to forget if memory is full. It may have become
 // full since the last entry.
 func (s *shard) watchForgetting() {
-	if s.admission.MemoryFull() && s.serves() {
+	if s.admission.MemoryFull() && s.Serves() {
 		s.pacer.Moved(s.nextDuty())
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/hashicorp/raft"
-
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
@@ -75,29 +73,29 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 		return nil
 	}
 	s := newShard(n, number)
-	if n.setAside(s.name()) {
+	if n.setAside(s.Name()) {
 		return errQuarantined
 	}
-	if n.hasLeft(s.name()) {
-		if err := storage.Retire(s.dir(), s.storeConfig()); err != nil { // an earlier attempt may have failed midway
+	if n.hasLeft(s.Name()) {
+		if err := storage.Retire(s.Dir(), s.StoreConfig()); err != nil { // an earlier attempt may have failed midway
 			return err
 		}
 	}
-	stores, err := storage.Open(s.dir(), s.storeConfig())
+	stores, err := storage.Open(s.Dir(), s.StoreConfig())
 	if err == nil {
 		err = stores.Close()
 	}
 	if err == nil {
-		err = n.record(func() error { return n.id.enter(n.cfg.Dir, s.name()) })
+		err = n.record(func() error { return n.id.enter(n.cfg.Dir, s.Name()) })
 	}
 	if err == nil {
-		err = s.start(ctx)
+		err = s.Start(ctx)
 	}
 	if err != nil {
 		return err
 	}
 	if !n.place(s) {
-		return errors.Join(outcome.ErrShuttingDown, s.stop())
+		return errors.Join(outcome.ErrShuttingDown, s.Stop())
 	}
 	n.planSpace()
 	return nil
@@ -123,41 +121,41 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	if s == nil {
 		return n.forget(ctx, newShard(n, number), removed)
 	}
-	if s.instance().State() == raft.Leader || s.soleVoter() {
+	if s.IsLeader() || s.SoleVoter() {
 		return outcome.ErrLeads
 	}
 	n.shards[number].Store(nil)
-	if err := s.stop(); err != nil {
+	if err := s.Stop(); err != nil {
 		return err // the files may still be in use
 	}
 	if err := removed(ctx); err != nil {
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
-	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name()) }); err != nil {
+	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.Name()) }); err != nil {
 		if _, unsettled := errors.AsType[*disk.UnsettledError](err); unsettled {
 			return err // the next start decides
 		}
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
-	if err := storage.Retire(s.dir(), s.storeConfig()); err != nil {
+	if err := storage.Retire(s.Dir(), s.StoreConfig()); err != nil {
 		return err
 	}
 	n.planSpace()
-	s.logger().Info("the replica has left this node")
+	s.Logger().Info("the replica has left this node")
 	return nil
 }
 
 // resume restarts a shard that was just stopped, unless it was set aside while it stopped.
 func (n *Node) resume(ctx context.Context, number uint32) error {
 	s := newShard(n, number)
-	if n.setAside(s.name()) {
+	if n.setAside(s.Name()) {
 		return errQuarantined
 	}
-	if err := s.start(ctx); err != nil {
+	if err := s.Start(ctx); err != nil {
 		return err
 	}
 	if !n.place(s) {
-		return s.stop()
+		return s.Stop()
 	}
 	return nil
 }
@@ -165,8 +163,8 @@ func (n *Node) resume(ctx context.Context, number uint32) error {
 // completeLeaving completes a stop that the end of the process may have interrupted. A failure
 // concerns only a later return of the shard, which then fails.
 func (n *Node) completeLeaving(s *shard) {
-	if err := storage.Retire(s.dir(), s.storeConfig()); err != nil {
-		s.note("removing what is left of the replica", err)
+	if err := storage.Retire(s.Dir(), s.StoreConfig()); err != nil {
+		s.Note("removing what is left of the replica", err)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestStartThatWasCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openJoined(t, dir)
 		s := newShard(n, 1)
-		stores, err := storage.Open(s.dir(), s.storeConfig())
+		stores, err := storage.Open(s.Dir(), s.StoreConfig())
 		if err != nil {
 			t.Fatal(err)
 		}

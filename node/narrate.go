@@ -23,9 +23,9 @@ func (n *Node) narrateStart() (end func()) {
 				return
 			}
 			for _, s := range n.here() {
-				if !s.serves() && s.soleVoter() {
-					s.logger().Info("replaying the log", "applied_index", s.replica.appliedIndex(), "last_index",
-						s.instance().LastIndex())
+				if !s.Serves() && s.SoleVoter() {
+					s.Logger().Info("replaying the log", "applied_index", s.Replica().AppliedIndex(), "last_index",
+						s.LastIndex())
 				}
 			}
 		}

@@ -50,7 +50,7 @@ type Node struct {
 
 	clockChecked  chan struct{}
 	fatalOnce     sync.Once
-	throttle      *throttle
+	throttle      *raftgroup.Throttle
 	snapshotMutex disk.ChannelMutex // held while a snapshot is taken
 	moveMu        sync.Mutex        // held while a shard is started or stopped
 	snapshotWake  wakeup.Signal
@@ -94,7 +94,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		snapshotMutex: disk.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
 		closed: make(chan struct{})}
 	n.conditions = conditions.NewSet(cfg.Logger)
-	n.throttle = &throttle{urgent: n.snapshotsUrgent}
+	n.throttle = raftgroup.NewThrottle(n.snapshotsUrgent)
 	n.memory = admit.NewMemory(cfg.MemoryBytes, cfg.HeapLive, cfg.Logger)
 	n.active.Store(1)
 	if n.lock, err = lockDir(cfg); err != nil {
@@ -162,11 +162,11 @@ func (n *Node) startShards(ctx context.Context) error {
 	for i := range n.shards {
 		s := newShard(n, uint32(i))
 		switch {
-		case n.setAside(s.name()):
-			s.logger().Error("the replica stays set aside", "reason", errQuarantined)
-		case n.hasLeft(s.name()):
+		case n.setAside(s.Name()):
+			s.Logger().Error("the replica stays set aside", "reason", errQuarantined)
+		case n.hasLeft(s.Name()):
 			n.completeLeaving(s)
-		case n.id.firstVoters(s.name()) != nil || n.holds(s.name()):
+		case n.id.firstVoters(s.Name()) != nil || n.holds(s.Name()):
 			n.shards[i].Store(s)
 		}
 	}
@@ -175,8 +175,8 @@ func (n *Node) startShards(ctx context.Context) error {
 	failures := make([]error, len(here))
 	var starting sync.WaitGroup
 	for i, s := range here {
-		names[i] = s.name()
-		starting.Go(func() { failures[i] = s.start(ctx) })
+		names[i] = s.Name()
+		starting.Go(func() { failures[i] = s.Start(ctx) })
 	}
 	starting.Wait()
 	if err := errors.Join(failures...); err != nil {
@@ -192,7 +192,7 @@ func (n *Node) awaitLeading(ctx context.Context) error {
 	var own []*shard
 	var newest fsm.Time
 	for _, s := range n.here() {
-		if !s.soleVoter() {
+		if !s.SoleVoter() {
 			continue
 		}
 		own = append(own, s)
@@ -222,7 +222,7 @@ func (n *Node) await(ctx context.Context, s *shard, step <-chan struct{}) error 
 	case <-step:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("waiting for %s to begin: %w", s.name(), context.Cause(ctx))
+		return fmt.Errorf("waiting for %s to begin: %w", s.Name(), context.Cause(ctx))
 	}
 }
 
@@ -271,12 +271,12 @@ func (n *Node) replicaOf(number uint32) (*shard, error) {
 }
 
 // allGroups returns every group of this node.
-func (n *Node) allGroups() []*group {
+func (n *Node) allGroups() []*raftgroup.Group {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []*group
+	var all []*raftgroup.Group
 	for _, s := range n.here() {
-		all = append(all, s.group)
+		all = append(all, s.Group)
 	}
 	for _, g := range n.groups {
 		all = append(all, g.group)
@@ -336,8 +336,8 @@ func (n *Node) releaseIfFull(err error) {
 }
 
 // groupConfig returns what all groups have in common, for the group of a name.
-func (n *Node) groupConfig(name, dir string) groupConfig {
-	return groupConfig{
+func (n *Node) groupConfig(name, dir string) raftgroup.Config {
+	return raftgroup.Config{
 		Name: name, Dir: dir, ClusterID: n.id.ClusterID, Self: n.id.serverID(),
 		Engine: storage.Engine(n.id.Store), FS: n.cfg.FS, SegmentBytes: n.cfg.SegmentBytes, Watchdog: n.watchdog,
 		DiskFailed: n.diskFailed, SnapshotBytes: n.cfg.SnapshotBytes, TrailingBytes: n.cfg.TrailingBytes,
@@ -421,7 +421,7 @@ func (n *Node) shutDown() error {
 	}
 	var problems []error
 	for _, g := range n.allGroups() {
-		problems = append(problems, g.stop())
+		problems = append(problems, g.Stop())
 	}
 	if n.mux != nil {
 		n.mux.Close()
@@ -444,19 +444,18 @@ func (n *Node) Leader(shard uint32) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, id := s.instance().LeaderWithID()
-	return string(id), nil
+	return s.LeaderID(), nil
 }
 
 // Follows reports whether this node takes calls, but its replica of the shard names another leader.
 // Calls for the shard would then only be refused with ErrNotLeader.
 func (n *Node) Follows(shard uint32) bool {
 	s, err := n.replicaOf(shard)
-	if err != nil || s.serves() || n.draining.Load() {
+	if err != nil || s.Serves() || n.draining.Load() {
 		return false
 	}
-	_, id := s.instance().LeaderWithID()
-	return id != "" && string(id) != n.id.serverID()
+	id := s.LeaderID()
+	return id != "" && id != n.id.serverID()
 }
 
 // Do proposes a request to a shard and waits for its results. See OutcomeOf for the meaning of an

@@ -257,9 +257,12 @@ func TestStatusAndStats(t *testing.T) {
 	}
 	got := st.Shards[1]
 	want := GroupStatus{
-		Group: "shard-1", Shard: 1, Role: Leader, Serving: true, Leader: st.ServerID, Voters: []string{st.ServerID},
-		MembersIndex: 1, Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
-		Digest: got.Digest, DigestIndex: w.Index, Digests: []IndexDigest{{w.Index, got.Digest}}, Clock: w.Time, Jobs: 2,
+		RaftStatus: RaftStatus{
+			Group: "shard-1", Role: Leader, Serving: true, Leader: st.ServerID, Voters: []string{st.ServerID},
+			MembersIndex: 1, Term: w.Term, CommitIndex: w.Index, AppliedIndex: w.Index, LastIndex: w.Index,
+			Digest: got.Digest, DigestIndex: w.Index, Digests: []IndexDigest{{Index: w.Index, Digest: got.Digest}},
+		},
+		Shard: 1, Clock: w.Time, Jobs: 2,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || got.Digest == 0 {
 		t.Errorf("status of shard 1 (-want +got):\n%s", diff)

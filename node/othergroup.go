@@ -30,7 +30,7 @@ type GroupConfig struct {
 // Group is a Raft group beside the shards, such as the catalog. Its methods may be called from any
 // goroutine. It ends with its node.
 type Group struct {
-	group *group
+	group *raftgroup.Group
 	lead  func(ctx context.Context, g *Group)
 	// timeout is how long Propose waits for an outcome.
 	timeout time.Duration
@@ -39,11 +39,7 @@ type Group struct {
 }
 
 // GroupReply is the answer to an entry of a Group.
-type GroupReply struct {
-	Term, Index uint64
-	// Value is what Machine.Apply returned.
-	Value any
-}
+type GroupReply = raftgroup.Reply
 
 // StartGroup starts a group. It founds the group if this node founded the cluster and the group is
 // new. If this node is the only voter, it waits until the group serves, or ctx ends.
@@ -57,17 +53,17 @@ func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) 
 	g := &Group{lead: cfg.Lead, timeout: n.cfg.ProposeTimeout, led: make(chan struct{})}
 	of := n.groupConfig(cfg.Name, groupDir(n.cfg.Dir, cfg.Name))
 	of.Machine, of.Lead = cfg.Machine, g.onLead
-	g.group = newGroup(of)
-	if err := g.group.start(ctx); err != nil {
+	g.group = raftgroup.New(of)
+	if err := g.group.Start(ctx); err != nil {
 		return nil, err
 	}
 	if !n.adopt(g) {
-		return nil, errors.Join(outcome.ErrShuttingDown, g.group.stop())
+		return nil, errors.Join(outcome.ErrShuttingDown, g.group.Stop())
 	}
 	if err := n.founded(cfg.Name); err != nil {
 		return nil, err
 	}
-	if !g.group.soleVoter() {
+	if !g.group.SoleVoter() {
 		return g, nil
 	}
 	select {
@@ -91,8 +87,8 @@ func (n *Node) adopt(g *Group) bool {
 }
 
 // onLead serves until ctx ends.
-func (g *Group) onLead(ctx context.Context, l *leadership) {
-	if !g.group.serve(l) {
+func (g *Group) onLead(ctx context.Context, l *raftgroup.Leadership) {
+	if !g.group.Serve(l) {
 		return
 	}
 	g.once.Do(func() { close(g.led) })
@@ -106,53 +102,19 @@ func (g *Group) onLead(ctx context.Context, l *leadership) {
 // The entry must not be changed until Propose returns; after an unknown outcome it must never be
 // changed.
 func (g *Group) Propose(ctx context.Context, entry []byte) (GroupReply, error) {
-	if len(entry) > peer.EntryBytesMax {
-		return GroupReply{},
-			fmt.Errorf("%s: %w: %d bytes, %d are the most", g.group.name(), outcome.ErrTooLarge, len(entry),
-				peer.EntryBytesMax)
-	}
-	l, err := g.group.leader()
-	if err != nil {
-		return GroupReply{}, err
-	}
-	future, err := g.group.submit(l, entry)
-	if err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), err)
-	}
-	ended := make(chan error, 1)
-	if !g.group.spawn(func() { ended <- future.Error() }) {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, outcome.ErrShuttingDown)
-	}
-	deadline := time.NewTimer(g.timeout)
-	defer deadline.Stop()
-	select {
-	case err = <-ended:
-	case <-deadline.C:
-		return GroupReply{}, fmt.Errorf("%s: %w: no outcome within %v", g.group.name(), outcome.ErrUnknownOutcome,
-			g.timeout)
-	case <-ctx.Done():
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, context.Cause(ctx))
-	}
-	if err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w", g.group.name(), raftgroup.ProposalError(err))
-	}
-	out := future.Response().(*appliedEntry)
-	if out.err != nil {
-		return GroupReply{}, fmt.Errorf("%s: %w: %w", g.group.name(), outcome.ErrUnknownOutcome, out.err)
-	}
-	return GroupReply{Term: out.term, Index: out.index, Value: out.value}, nil
+	return g.group.Propose(ctx, entry, g.timeout)
 }
 
 // View runs f on the machine as it is on this node, under a shared lock.
 func (g *Group) View(f func(m Machine)) {
-	g.group.replica.view(func(m Machine, _, _ uint64) { f(m) })
+	g.group.Replica().View(func(m Machine, _ raftgroup.Position) { f(m) })
 }
 
 // Await waits until the entry at index is applied on this node. An entry of the members'
 // configuration is never seen as applied.
 func (g *Group) Await(ctx context.Context, index uint64) error {
-	if err := g.group.replica.await(ctx, index); err != nil {
-		return fmt.Errorf("%s: %w", g.group.name(), err)
+	if err := g.group.Replica().Await(ctx, index); err != nil {
+		return fmt.Errorf("%s: %w", g.group.Name(), err)
 	}
 	return nil
 }
@@ -160,34 +122,31 @@ func (g *Group) Await(ctx context.Context, index uint64) error {
 // Confirm returns an index that this node has applied, and that covers every entry that was
 // answered before the call. This node must lead the group.
 func (g *Group) Confirm(ctx context.Context) (uint64, error) {
-	l, err := g.group.leader()
+	l, err := g.group.Leadership()
 	if err != nil {
 		return 0, err
 	}
-	index := g.group.replica.appliedIndex()
-	if err := g.group.confirm(ctx, l); err != nil {
+	index := g.group.Replica().AppliedIndex()
+	if err := g.group.Confirm(ctx, l); err != nil {
 		return 0, err
 	}
 	return index, nil
 }
 
 // AppliedIndex returns the index of the last entry that was applied on this node.
-func (g *Group) AppliedIndex() uint64 { return g.group.replica.appliedIndex() }
+func (g *Group) AppliedIndex() uint64 { return g.group.Replica().AppliedIndex() }
 
 // Spread tells the followers at once how far this node has committed. Without it, they learn that
 // with the next entry, or within a second. This node should lead the group. Spread does not wait
 // for a follower.
-func (g *Group) Spread() { g.group.instance().Barrier(submitTimeout) }
+func (g *Group) Spread() { g.group.Spread() }
 
 // Leader returns the server id of the group's leader as far as this node knows; empty if it knows
 // none.
-func (g *Group) Leader() string {
-	_, id := g.group.instance().LeaderWithID()
-	return string(id)
-}
+func (g *Group) Leader() string { return g.group.LeaderID() }
 
 // Alone reports whether this node is the only voter.
-func (g *Group) Alone() bool { return g.group.soleVoter() }
+func (g *Group) Alone() bool { return g.group.SoleVoter() }
 
 // Serving reports whether this node leads the group and serves.
-func (g *Group) Serving() bool { return g.group.serving.Load() != nil }
+func (g *Group) Serving() bool { return g.group.Serves() }

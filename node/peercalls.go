@@ -37,11 +37,9 @@ func (n *Node) DialPeer(ctx context.Context, serverID string) (net.Conn, error) 
 // It is for a node that other nodes cannot connect to while its own connections work. Raft would
 // elect it and keep it, because a leader sends and followers answer.
 func (n *Node) Abstain(group string) error {
-	for _, g := range n.allGroups() {
-		if g.name() == group {
-			g.instance().transport.Abstain()
-			return nil
-		}
+	if g := n.groupNamed(group); g != nil {
+		g.Abstain()
+		return nil
 	}
 	return fmt.Errorf("abstaining in %s: %w", group, outcome.ErrNotHere)
 }

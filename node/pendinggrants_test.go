@@ -42,13 +42,13 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 				do(t, n, 0, put("orders", "x", 0))
 				held := make(chan struct{})
 				s := n.shards[0].Load()
-				submit := s.raftSubmit
+				submit := s.submit
 				holdEntry(s, held)
 				first := startRequest(t, n, Wait{For: wait}, reserveOrder())
 				let := sync.OnceFunc(func() {
 					close(held)
 					synctest.Wait()
-					s.raftSubmit = submit
+					s.submit = submit
 					s.calls.Pending() // its lock makes the change visible to release
 				})
 				t.Cleanup(let)
@@ -155,12 +155,12 @@ func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
 		held := make(chan struct{})
-		submit := o.shard.raftSubmit
+		submit := o.shard.submit
 		holdEntry(o.shard, held)
 		o.shard.calls.Pending() // as above
 		time.Sleep(longpoll.RepeatWait)
 		synctest.Wait()
-		o.shard.raftSubmit = submit
+		o.shard.submit = submit
 		r, _, err := o.node.Query(t.Context(), 0, codec.RecallOf(reserveOrder()))
 		if err != nil || len(r.Jobs) != 0 {
 			t.Errorf("the recall found %+v, %v", r.Jobs, err)
@@ -227,12 +227,12 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 			whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 				o.let()
 				held := make(chan struct{})
-				submit := o.shard.raftSubmit
+				submit := o.shard.submit
 				holdEntry(o.shard, held)
 				o.shard.calls.Pending() // its lock makes the change visible to release
 				time.Sleep(longpoll.RepeatWait)
 				synctest.Wait()
-				o.shard.raftSubmit = submit
+				o.shard.submit = submit
 				o.shard.calls.Pending()
 				time.Sleep(defaultProposeTimeout)
 				synctest.Wait()
@@ -263,13 +263,13 @@ func TestReleaseOfUnknownOutcomeIsRepeated(t *testing.T) {
 func TestRepeatDuringADoubtedRelease(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
-		submit := o.shard.raftSubmit
+		submit := o.shard.submit
 		release, repeat := make(chan struct{}), make(chan struct{})
 		holdEntry(o.shard, release)
 		o.shard.calls.Pending() // its lock makes the change visible to release
 		time.Sleep(longpoll.RepeatWait)
 		synctest.Wait()
-		o.shard.raftSubmit = submit
+		o.shard.submit = submit
 		o.shard.calls.Pending()
 		time.Sleep(defaultProposeTimeout)
 		synctest.Wait() // the release is doubted
@@ -280,7 +280,7 @@ func TestRepeatDuringADoubtedRelease(t *testing.T) {
 		synctest.Wait()
 		second.cancel()
 		<-second.ended
-		o.shard.raftSubmit = submit
+		o.shard.submit = submit
 		o.shard.calls.Pending()
 		close(repeat)
 		synctest.Wait()

@@ -10,48 +10,6 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-const (
-	// digestEvery is the number of entries of a group's log between two digests that all replicas
-	// keep for comparison.
-	digestEvery = 512
-	// digestsKept is the number of digests that a replica keeps: those of the last 16,384 entries.
-	digestsKept = 32
-)
-
-// IndexDigest is the digest of a group's machine after the entry at Index.
-type IndexDigest struct {
-	Index  uint64 `json:"index"`
-	Digest uint64 `json:"digest,string"`
-}
-
-// keepDigest keeps the digest of the machine if the entry just applied is the first at or after a
-// multiple of digestEvery. The log alone decides which entries those are, so all replicas keep
-// digests of the same entries. mu is held.
-func (r *replica) keepDigest(before uint64) {
-	if r.index/digestEvery == before/digestEvery {
-		return
-	}
-	if len(r.digests) == digestsKept {
-		r.digests = slices.Delete(r.digests, 0, 1)
-	}
-	r.digests = append(r.digests, IndexDigest{r.index, r.machine.Digest()})
-}
-
-// compared returns the digests to compare with other replicas: the kept digests, and the present
-// one.
-func (r *replica) compared() (all []IndexDigest) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if r.index == 0 {
-		return nil
-	}
-	all = slices.Clone(r.digests)
-	if len(all) == 0 || all[len(all)-1].Index != r.index {
-		all = append(all, IndexDigest{r.index, r.machine.Digest()})
-	}
-	return all
-}
-
 // Quarantine takes a replica out of service whose state differs from that of most replicas.
 // right.Digest is their digest at right.Index. If this replica has the same digest at that index,
 // or no longer knows its own, nothing changes and the error is ErrDisproved.
@@ -62,32 +20,20 @@ func (r *replica) compared() (all []IndexDigest) {
 // it ends.
 func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) error {
 	for _, s := range n.here() {
-		if s.name() == group {
+		if s.Name() == group {
 			return n.move(ctx, s.number, "setting aside", func() error { return n.quarantineShard(ctx, s, right) })
 		}
 	}
-	for _, g := range n.allGroups() {
-		if g.name() != group {
-			continue
-		}
-		err := g.replica.differs(right)
-		if err == nil {
-			n.fatal(fmt.Errorf("the replica of %s on this node differs from the others': %w. Remove the data directory and "+
-				"start the node as a new one", group, divergence(right)))
-		}
-		return err
+	g := n.groupNamed(group)
+	if g == nil {
+		return fmt.Errorf("%s: %w", group, outcome.ErrNotHere)
 	}
-	return fmt.Errorf("%s: %w", group, outcome.ErrNotHere)
-}
-
-// differs returns nil if the digest of the replica at right.Index differs from right.
-func (r *replica) differs(right IndexDigest) error {
-	all := r.compared()
-	i := slices.IndexFunc(all, func(d IndexDigest) bool { return d.Index == right.Index })
-	if i < 0 || all[i].Digest == right.Digest {
-		return outcome.ErrDisproved
+	err := g.Replica().Differs(right)
+	if err == nil {
+		n.fatal(fmt.Errorf("the replica of %s on this node differs from the others': %w. Remove the data directory and "+
+			"start the node as a new one", group, divergence(right)))
 	}
-	return nil
+	return err
 }
 
 // divergence returns an error that describes the difference.
@@ -97,7 +43,7 @@ func divergence(right IndexDigest) error {
 
 // quarantineShard sets aside a shard that differs.
 func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest) error {
-	if err := s.replica.differs(right); err != nil {
+	if err := s.Replica().Differs(right); err != nil {
 		return err
 	}
 	return n.isolate(ctx, s, divergence(right))
@@ -125,13 +71,13 @@ func (s *shard) abandon(why error) {
 
 // recordQuarantine records in the identity that no start may serve the shard's replica again.
 func (n *Node) recordQuarantine(s *shard, why error) error {
-	if n.setAside(s.name()) {
+	if n.setAside(s.Name()) {
 		return nil
 	}
-	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.name()) }); err != nil {
+	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.Name()) }); err != nil {
 		return err
 	}
-	s.logger().Error("the replica is set aside", "reason", why)
+	s.Logger().Error("the replica is set aside", "reason", why)
 	return nil
 }
 
@@ -143,12 +89,12 @@ func (n *Node) isolate(ctx context.Context, s *shard, why error) error {
 	if err := n.recordQuarantine(s, why); err != nil {
 		return err
 	}
-	s.lose()
+	s.EndLeadership()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), handoverTimeout)
 	defer cancel()
-	s.handOver(ctx)
+	s.HandOver(ctx)
 	n.shards[s.number].Store(nil)
-	return s.stop()
+	return s.Stop()
 }
 
 // setAside reports whether a group is in quarantine.
@@ -168,18 +114,18 @@ func (n *Node) quarantined() []string {
 // forget removes a shard for good that is not running here: it removes files that remain after a
 // quarantine or an interrupted stop.
 func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Context) error) error {
-	if n.setAside(s.name()) {
+	if n.setAside(s.Name()) {
 		if err := removed(ctx); err != nil {
 			return err
 		}
-		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.name()) }); err != nil {
+		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.Name()) }); err != nil {
 			return err
 		}
 	}
-	if !n.hasLeft(s.name()) {
+	if !n.hasLeft(s.Name()) {
 		return nil
 	}
-	return storage.Retire(s.dir(), s.storeConfig())
+	return storage.Retire(s.Dir(), s.StoreConfig())
 }
 
 // errQuarantined is the answer to a start of a shard whose replica is set aside.

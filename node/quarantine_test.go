@@ -10,63 +10,8 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
-	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/hashicorp/raft"
 )
-
-// TestDigestsAreKept has two replicas apply the same entries, one from the beginning and one from a
-// snapshot.
-func TestDigestsAreKept(t *testing.T) {
-	apply := func(r *replica, from, to uint64) {
-		for index := from; index <= to; index++ {
-			if index%digestEvery == 0 && index/digestEvery%2 == 0 {
-				continue // an entry of Raft's own, which the machine does not see
-			}
-			entry := codec.AppendEntry(nil, fsm.Time(index),
-				[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})})
-			if out := r.Apply(&raft.Log{Index: index, Term: 1, Data: entry}).(*appliedEntry); out.err != nil {
-				t.Fatal(out.err)
-			}
-		}
-	}
-	newReplica := func() *replica {
-		r := newGroup(groupConfig{
-			Fatal: func(err error) { t.Error(err) }, Grown: func() {}, Throttle: &throttle{},
-			Machine: newShardMachine(fsm.Config{}), ApplySeconds: histogram.Seconds(),
-		}).replica
-		r.snapshotAt.Store(1 << 40)
-		return r
-	}
-	if promised := uint64(1024); digestEvery > promised {
-		t.Errorf("replicas can be compared every %d entries, promised are %d", digestEvery, promised)
-	}
-	whole := newReplica()
-	apply(whole, 1, 3*digestEvery+5)
-	got := whole.compared()
-	var at []uint64
-	for _, d := range got {
-		at = append(at, d.Index)
-	}
-	if want := []uint64{digestEvery, 2*digestEvery + 1, 3 * digestEvery, 3*digestEvery + 5}; !slices.Equal(at, want) {
-		t.Fatalf("digests are kept of the entries %v, want %v", at, want)
-	}
-	for _, d := range got[:3] {
-		if err := whole.differs(d); !errors.Is(err, outcome.ErrDisproved) {
-			t.Errorf("the replica's own digest at %d is taken for another: %v", d.Index, err)
-		}
-		if err := whole.differs(IndexDigest{d.Index, d.Digest + 1}); err != nil {
-			t.Errorf("another digest at %d is taken for the replica's: %v", d.Index, err)
-		}
-	}
-	if err := whole.differs(IndexDigest{Index: 7}); !errors.Is(err, outcome.ErrDisproved) {
-		t.Errorf("a digest that is not kept is known to differ: %v", err)
-	}
-	apply(whole, 3*digestEvery+6, (digestsKept+9)*digestEvery)
-	if got := whole.compared(); len(got) > digestsKept+1 {
-		t.Errorf("%d digests are kept", len(got))
-	}
-}
 
 func TestQuarantine(t *testing.T) {
 	dir := t.TempDir()
@@ -75,7 +20,7 @@ func TestQuarantine(t *testing.T) {
 		n := openNode(t, cfg)
 		do(t, n, 1, put("orders", "x", 0))
 		st := n.Status().Shards[1]
-		own := IndexDigest{st.DigestIndex, st.Digest}
+		own := IndexDigest{Index: st.DigestIndex, Digest: st.Digest}
 		if err := n.Quarantine(t.Context(), st.Group, own); !errors.Is(err, outcome.ErrDisproved) {
 			t.Errorf("a replica that does not differ: %v", err)
 		}
@@ -83,7 +28,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("a group that is not here: %v", err)
 		}
 		expectHere(t, n, 0, 1)
-		if err := n.Quarantine(t.Context(), st.Group, IndexDigest{own.Index, own.Digest + 1}); err != nil {
+		if err := n.Quarantine(t.Context(), st.Group, IndexDigest{Index: own.Index, Digest: own.Digest + 1}); err != nil {
 			t.Fatal(err)
 		}
 		aside := func(what string) {
@@ -136,7 +81,8 @@ func TestGroupThatDiffersEndsTheNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := n.Status().Groups[0]
-		if err := n.Quarantine(t.Context(), "catalog", IndexDigest{st.DigestIndex, st.Digest + 1}); err != nil {
+		wrong := IndexDigest{Index: st.DigestIndex, Digest: st.Digest + 1}
+		if err := n.Quarantine(t.Context(), "catalog", wrong); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/google/go-cmp/cmp"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // expectJobs fails the test unless a reply hands out jobs with these bodies, one for each grant.
@@ -102,8 +104,7 @@ func TestNoPeekAtAReplicaWithoutItsState(t *testing.T) {
 	do(t, n, 0, put("orders", "x", 0))
 	s := n.shards[0].Load()
 	var state bytes.Buffer
-	s.replica.view(func(m Machine, term, index uint64) {
-		s.replica.replacement.Store(&snapshotDigest{term: term, index: index})
+	s.Replica().View(func(m Machine, _ raftgroup.Position) {
 		if _, err := m.Snapshot().WriteTo(&state); err != nil {
 			t.Error(err)
 		}
@@ -117,9 +118,10 @@ func TestNoPeekAtAReplicaWithoutItsState(t *testing.T) {
 			t.Errorf("a peek meanwhile ended with %v", err)
 		}
 	}}
-	if err := s.replica.Restore(io.NopCloser(source)); err != nil {
+	if err := s.Replica().Restore(io.NopCloser(source)); err != nil {
 		t.Fatal(err)
 	}
+	do(t, n, 0, put("orders", "y", 0)) // tells the replica where it stands, as the opening of a snapshot does
 	if err := peek(); err != nil {
 		t.Errorf("a peek afterwards ended with %v", err)
 	}

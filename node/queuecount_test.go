@@ -143,7 +143,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 		if err := n.RefuseNewQueues(); err != nil {
 			t.Fatal(err)
 		}
-		index := n.shards[0].Load().replica.appliedIndex()
+		index := n.shards[0].Load().Replica().AppliedIndex()
 		for _, queues := range [][]string{{"mistyped"}, {"old", "mistyped"}} {
 			err := tryPut(t, n, named(queues...)...)
 			none, ok := errors.AsType[*admit.NoQueueError](err)
@@ -152,7 +152,7 @@ func TestPutsMakeNoQueues(t *testing.T) {
 				t.Errorf("a put into %q ended with %v", queues, err)
 			}
 		}
-		if got := n.shards[0].Load().replica.appliedIndex(); got != index || queuesHeld(n) != 1 {
+		if got := n.shards[0].Load().Replica().AppliedIndex(); got != index || queuesHeld(n) != 1 {
 			t.Errorf("something was logged: entry %d, before %d; %d queues", got, index, queuesHeld(n))
 		}
 		expectCode(t, n, "first", put("old", "", 0), fsm.OK, 1)

@@ -23,7 +23,7 @@ func (n *Node) SetShardQuotas(shard uint32, term uint64,
 // of namespaces. The term is 0 if the shard is not served here.
 func (n *Node) QuotaUse(shard uint32) (term uint64, all map[string]admit.NamespaceUse) {
 	s, err := n.replicaOf(shard)
-	if err != nil || !s.serves() {
+	if err != nil || !s.Serves() {
 		return 0, nil
 	}
 	return s.admission.Quotas.Use()

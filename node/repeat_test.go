@@ -8,7 +8,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // The first attempt is applied when the repetition waits already, and leaves no job to be had.
@@ -95,9 +95,9 @@ func TestReserveWithOtherContentDoesNotWait(t *testing.T) {
 
 // holdEntry has the entries of a shard reach Raft only once held is closed. None may be under way.
 func holdEntry(s *shard, held chan struct{}) {
-	submit := s.raftSubmit
-	s.raftSubmit = func(l *leadership, entry []byte) (raft.ApplyFuture, error) {
-		return &heldFuture{held: held, submit: func() (raft.ApplyFuture, error) {
+	submit := s.submit
+	s.submit = func(l *raftgroup.Leadership, entry []byte) (propose.Future, error) {
+		return &heldFuture{held: held, submit: func() (propose.Future, error) {
 			return submit(l, append([]byte(nil), entry...))
 		}}, nil
 	}
@@ -105,20 +105,18 @@ func holdEntry(s *shard, held chan struct{}) {
 
 // heldFuture is an entry that reaches Raft only once held is closed.
 type heldFuture struct {
-	raft.ApplyFuture
 	held   chan struct{}
-	submit func() (raft.ApplyFuture, error)
+	submit func() (propose.Future, error)
 }
 
-// Error implements raft.Future.
-func (f *heldFuture) Error() error {
+// Wait implements propose.Future.
+func (f *heldFuture) Wait() (*propose.Applied, error) {
 	<-f.held
 	future, err := f.submit()
 	if err != nil {
-		return err
+		return nil, raftgroup.ProposalError(err)
 	}
-	f.ApplyFuture = future
-	return future.Error()
+	return future.Wait()
 }
 
 // What a request with an id is granted after its caller left is the repeat's: if it were given

@@ -54,7 +54,7 @@ func (n *Node) RequireVoters(least int) error {
 
 // lacksVoters returns the shortage of voters; nil if the shard has enough.
 func (s *shard) lacksVoters() *admit.VotersError {
-	if least, have := s.node.MinVoters(), int(s.replica.voters.Load()); have < least {
+	if least, have := s.node.MinVoters(), s.Replica().VoterCount(); have < least {
 		return &admit.VotersError{Have: have, Want: least}
 	}
 	return nil

@@ -7,7 +7,7 @@ import "context"
 // with a running clock it is not needed. It may be repeated after an error.
 func (n *Node) Settle(ctx context.Context) error {
 	for _, s := range n.here() {
-		if !s.serves() {
+		if !s.Serves() {
 			continue
 		}
 		if err := s.settle(ctx); err != nil {

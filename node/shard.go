@@ -25,7 +25,7 @@ import (
 // shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its
 // leader.
 type shard struct {
-	*group
+	*raftgroup.Group
 	node      *Node
 	number    uint32
 	cfg       Config
@@ -37,9 +37,9 @@ type shard struct {
 	pacer     *propose.Pacer
 	stats     *shardCounters
 	memory    admit.MachineMemory
-	// raftSubmit is group.submit, applying is follow; tests replace them.
-	raftSubmit func(l *leadership, entry []byte) (raft.ApplyFuture, error)
-	applying   func(m Machine)
+	// submit gives an entry to Raft, applying is follow; tests replace them.
+	submit   func(l *raftgroup.Leadership, entry []byte) (propose.Future, error)
+	applying func(m Machine)
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed
 	// entry, led when it then serves. Between the two, the node closes gate once it has compared its
@@ -53,7 +53,7 @@ type shard struct {
 	// comparison, and held, the reason why this leader stamps no entries. gaveAway is when a
 	// leadership that was held because of clocks last ended.
 	comparing    sync.Mutex
-	comparedIn   *leadership
+	comparedIn   *raftgroup.Leadership
 	gaveAway     time.Time
 	medianOff    atomic.Int64
 	held         atomic.Pointer[error]
@@ -70,7 +70,7 @@ func newShard(n *Node, number uint32) *shard {
 	machine := newShardMachine(n.cfg.Machine)
 	of := n.groupConfig(founding.ShardGroup(number), shardDir(n.cfg.Dir, number))
 	of.Machine, of.ApplySeconds, of.Lead, of.After = machine, s.stats.apply, s.lead, func(m Machine) { s.applying(m) }
-	of.Renewal = &renewal{
+	of.Renewal = &raftgroup.Renewal{
 		Fresh: func() Machine {
 			n.memory.Follow(&s.memory, fsm.Memory{})
 			return newShardMachine(n.cfg.Machine)
@@ -82,8 +82,8 @@ func newShard(n *Node, number uint32) *shard {
 	if n.cfg.Applied != nil {
 		of.Applied = appliedTo(n.cfg.Applied, number, n.openings.Add(1))
 	}
-	s.group = newGroup(of)
-	s.raftSubmit, s.applying = s.group.submit, s.follow
+	s.Group = raftgroup.New(of)
+	s.submit, s.applying = s.submitEntry, s.follow
 	s.queues = admit.NewQueueLimit(machine.m, &n.noAutoCreate, s.machineView())
 	s.proposer = propose.New(propose.Config{
 		Shard: number, QueueRequestsMax: n.cfg.QueueRequestsMax, QueueBytesMax: n.cfg.QueueBytesMax,
@@ -95,7 +95,7 @@ func newShard(n *Node, number uint32) *shard {
 	s.calls = longpoll.New(longpoll.Config{
 		WaitersMax: n.cfg.WaitersMax, ProposeTimeout: n.cfg.ProposeTimeout, Queue: s.proposer, Admission: s.admission,
 		Clock: s.clock, View: s.machineView(), Format: n.Format, Leads: s.leads, Refusal: s.refusal,
-		NotApplied: func() { s.stats.notApplied.Add(1) }, Failed: s.stats.failed, Note: s.note, Spawn: s.spawn,
+		NotApplied: func() { s.stats.notApplied.Add(1) }, Failed: s.stats.failed, Note: s.Note, Spawn: s.Spawn,
 	})
 	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
 	return s
@@ -109,8 +109,8 @@ func appliedTo(to func(AppliedEntry), shard, opening uint32) func(*raft.Log, Mac
 	}
 }
 
-// follow passes the state of the machine on to the other parts of the shard, after each applied entry
-// and each restored snapshot. The machine is locked.
+// follow passes the state of the machine on to the other parts of the shard, after each applied
+// entry and each restored snapshot. The machine is locked.
 func (s *shard) follow(m Machine) {
 	machine := m.(shardMachine).m
 	s.node.memory.Follow(&s.memory, machine.Memory())
@@ -124,8 +124,8 @@ func (s *shard) follow(m Machine) {
 func (s *shard) newAdmission() *admit.Admission {
 	n := s.node
 	return admit.New(admit.Config{
-		Name: s.name(), Leads: s.serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
-		HandsOver: func() bool { return n.relieved() && !s.soleVoter() },
+		Name: s.Name(), Leads: s.Serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
+		HandsOver: func() bool { return n.relieved() && !s.SoleVoter() },
 		Space:     n.space, Memory: n.memory,
 		NodeLimited: &n.namespacesLimited, AskForMore: n.askForMoreQuota, NoLeader: func() error {
 			return s.refusal(outcome.ErrNoLeader)
@@ -136,26 +136,26 @@ func (s *shard) newAdmission() *admit.Admission {
 // refusal wraps err with the name of the shard. For ErrNoLeader it adds the known leader.
 func (s *shard) refusal(err error) error {
 	if errors.Is(err, outcome.ErrNoLeader) {
-		_, named := s.leader()
+		_, named := s.Leadership()
 		if held := s.withheld(); held != nil && errors.Is(named, outcome.ErrNoLeader) {
-			return fmt.Errorf("%s: %w", s.name(), held)
+			return fmt.Errorf("%s: %w", s.Name(), held)
 		}
 		if named != nil {
 			return named
 		}
 	}
-	return fmt.Errorf("%s: %w", s.name(), err)
+	return fmt.Errorf("%s: %w", s.Name(), err)
 }
 
 // leads returns nil if this node leads the shard and serves, else the error for callers.
 func (s *shard) leads() error {
-	_, err := s.leader()
+	_, err := s.Leadership()
 	return err
 }
 
 // lead runs the duties of a new leader, once every entry of earlier terms is applied. See
-// groupConfig.Lead.
-func (s *shard) lead(ctx context.Context, l *leadership) {
+// raftgroup.Config.Lead.
+func (s *shard) lead(ctx context.Context, l *raftgroup.Leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
 	select {
 	case <-s.gate:
@@ -171,7 +171,7 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	term, err := s.logLead(ctx, l)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.note("logging the leader's first entry", err)
+			s.Note("logging the leader's first entry", err)
 		}
 		return
 	}
@@ -179,17 +179,17 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	s.admission.Quotas.Reset(term)
 	defer s.admission.Quotas.Reset(0)
 	s.calls.Begin()
-	if !s.serve(l) {
+	if !s.Serve(l) {
 		s.calls.End(outcome.ErrNoLeader)
 		return
 	}
-	s.logger().Info("leading", "term", term)
+	s.Logger().Info("leading", "term", term)
 	s.watchTime() // before a call that waited can reset it
 	s.ledOnce.Do(func() { close(s.led) })
 
 	var duties sync.WaitGroup
 	duties.Go(func() {
-		s.proposer.Run(ctx, func(entry []byte) (propose.Future, error) { return s.submitEntry(l, entry) })
+		s.proposer.Run(ctx, func(entry []byte) (propose.Future, error) { return s.submit(l, entry) })
 	})
 	duties.Go(func() { s.calls.Run(ctx) })
 	duties.Go(func() { s.pacer.Run(ctx) })
@@ -198,9 +198,9 @@ func (s *shard) lead(ctx context.Context, l *leadership) {
 	duties.Wait()
 }
 
-// submitEntry gives an entry to Raft in a leadership. See group.submit.
-func (s *shard) submitEntry(l *leadership, entry []byte) (propose.Future, error) {
-	future, err := s.raftSubmit(l, entry)
+// submitEntry gives an entry to Raft in a leadership. See raftgroup.Group.Submit.
+func (s *shard) submitEntry(l *raftgroup.Leadership, entry []byte) (propose.Future, error) {
+	future, err := s.Submit(l, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -208,36 +208,30 @@ func (s *shard) submitEntry(l *leadership, entry []byte) (propose.Future, error)
 }
 
 // shardFuture is the future of an entry of a shard.
-type shardFuture struct{ raft.ApplyFuture }
+type shardFuture struct{ *raftgroup.Future }
 
-// Wait implements entryFuture.
+// Wait implements propose.Future.
 func (f shardFuture) Wait() (*propose.Applied, error) {
-	if err := f.Error(); err != nil {
-		return nil, raftgroup.ProposalError(err)
+	reply, err := f.Future.Wait()
+	if err != nil {
+		return nil, err
 	}
-	out := f.Response().(*appliedEntry)
-	if out.err != nil {
-		return nil, fmt.Errorf("%w: %w", outcome.ErrUnknownOutcome, out.err)
-	}
-	did := out.value.(*propose.Applied)
-	did.Term, did.Index = out.term, out.index
+	did := reply.Value.(*propose.Applied)
+	did.Term, did.Index = reply.Term, reply.Index
 	return did, nil
 }
 
 // logLead logs the first entry of a term, and returns the term.
-func (s *shard) logLead(ctx context.Context, l *leadership) (term uint64, err error) {
+func (s *shard) logLead(ctx context.Context, l *raftgroup.Leadership) (term uint64, err error) {
 	lead := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
-	err = insist(ctx, func() error {
-		future, err := s.submit(l, codec.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
+	err = raftgroup.Insist(ctx, func() error {
+		future, err := s.Submit(l, codec.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
 		}
-		if err := future.Error(); err != nil {
-			return raftgroup.ProposalError(err)
-		}
-		out := future.Response().(*appliedEntry)
-		term = out.term
-		return out.err
+		reply, err := future.Wait()
+		term = reply.Term
+		return err
 	})
 	return term, err
 }
@@ -272,13 +266,13 @@ func (s *shard) expire(ctx context.Context) (more bool, err error) {
 
 // machineClock returns the shard's time as of the last entry applied here.
 func (s *shard) machineClock() (clock fsm.Time) {
-	s.replica.view(func(m Machine, _, _ uint64) { clock = m.(shardMachine).m.Clock() })
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { clock = m.(shardMachine).m.Clock() })
 	return clock
 }
 
 // nextDeadline returns the machine's next deadline, 0 if there is none.
 func (s *shard) nextDeadline() (deadline fsm.Time) {
-	s.replica.view(func(m Machine, _, _ uint64) { deadline, _ = m.(shardMachine).m.NextDeadline() })
+	s.Replica().View(func(m Machine, _ raftgroup.Position) { deadline, _ = m.(shardMachine).m.NextDeadline() })
 	return deadline
 }
 
@@ -286,15 +280,20 @@ func (s *shard) nextDeadline() (deadline fsm.Time) {
 // keep memory of the machine. now is the time for reads: the clock of the timestamps on the leader,
 // else the node's own clock, because a wrong clock of the timestamps is corrected only when the
 // node leads.
-func (s *shard) view(f func(m *machine.Machine, now fsm.Time)) (w propose.Witness) {
+func (s *shard) view(f func(m *machine.Machine, now fsm.Time)) propose.Witness {
+	return s.viewAt(func(m *machine.Machine, now fsm.Time, _ raftgroup.Position) { f(m, now) })
+}
+
+// viewAt is view with the position of the machine in the group's log.
+func (s *shard) viewAt(f func(m *machine.Machine, now fsm.Time, at raftgroup.Position)) (w propose.Witness) {
 	now := s.node.clock.Wall()
-	if s.serves() {
+	if s.Serves() {
 		now = s.clock.Now()
 	}
-	s.replica.view(func(m Machine, term, _ uint64) {
+	s.Replica().View(func(m Machine, at raftgroup.Position) {
 		machine := m.(shardMachine).m
-		w = propose.Witness{Shard: s.number, Term: term, Index: machine.Index(), Time: machine.Clock()}
-		f(machine, max(now, machine.Clock()))
+		w = propose.Witness{Shard: s.number, Term: at.Term, Index: machine.Index(), Time: machine.Clock()}
+		f(machine, max(now, machine.Clock()), at)
 	})
 	return w
 }
@@ -307,9 +306,9 @@ func (s *shard) machineView() admit.View {
 // peek answers a query from this node's copy of the machine. While the replica is catching up to
 // what it had applied before, peek returns ErrNotHere.
 func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) {
-	w = s.view(func(m *machine.Machine, now fsm.Time) {
-		if s.replica.lacks() {
-			err = fmt.Errorf("%s gets its state again: %w", s.name(), outcome.ErrNotHere)
+	w = s.viewAt(func(m *machine.Machine, now fsm.Time, at raftgroup.Position) {
+		if at.Behind {
+			err = fmt.Errorf("%s gets its state again: %w", s.Name(), outcome.ErrNotHere)
 			return
 		}
 		r = m.Answer(q, now)
@@ -319,14 +318,14 @@ func (s *shard) peek(q fsm.Query) (r fsm.Reading, w propose.Witness, err error) 
 
 // query is a linearizable peek: the answer shows every request that was answered before.
 func (s *shard) query(ctx context.Context, q fsm.Query) (fsm.Reading, propose.Witness, error) {
-	l, err := s.leader()
+	l, err := s.Leadership()
 	if err != nil {
 		return fsm.Reading{}, propose.Witness{}, err
 	}
 	// Confirmed first: this node leads at some moment after the call, so it has applied every request
 	// that was answered before the call. Entries applied between the confirmation and the read only
 	// make the answer newer.
-	if err := s.confirm(ctx, l); err != nil {
+	if err := s.Confirm(ctx, l); err != nil {
 		return fsm.Reading{}, propose.Witness{}, err
 	}
 	of, ok := q.(*fsm.RecallQuery)
@@ -354,8 +353,7 @@ func (s *shard) granted(results []fsm.Result) ([]fsm.Job, error) {
 
 // status returns the state of the shard's group.
 func (s *shard) status() GroupStatus {
-	st := s.group.status()
-	st.Shard = s.number
+	st := GroupStatus{RaftStatus: s.Group.Status(), Shard: s.number}
 	s.view(func(m *machine.Machine, _ fsm.Time) {
 		mark := m.Restored()
 		st.Clock, st.Jobs, st.Restoring = m.Clock(), m.Stats().Jobs, mark.Open()
@@ -376,12 +374,12 @@ func (s *shard) statistics() ShardStats {
 		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.apply.Value(),
 		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),
 		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
-		LeaderChanges: s.leaderChanges.Load(), Snapshot: s.group.snapshotStats(), Storage: s.group.storageStats(),
+		LeaderChanges: s.LeaderChanges(), Snapshot: s.Group.SnapshotStats(), Storage: s.Group.StorageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
 	st.QuotaRefusals = c.quotas.Value()
-	if s.serves() {
-		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.followers(), s.admission.Quotas.Usage()
+	if s.Serves() {
+		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.Followers(), s.admission.Quotas.Usage()
 		s.calls.ParkedByQueue(func(queue string, calls int) { noteParked(st.Queues, queue, calls) })
 	}
 	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine = m.Stats() })

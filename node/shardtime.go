@@ -12,16 +12,16 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/hashicorp/raft"
+	"github.com/belfrydb/belfry/node/raftgroup"
 )
 
 // agree waits until this leader may stamp entries: a majority of the voters has told the time, and
 // its own clock is near their median. A leader with a wrong clock transfers the leadership to a
 // voter whose clock is right. An error means that the leadership ended first.
-func (s *shard) agree(ctx context.Context, l *leadership) error {
+func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 	began := time.Now()
 	for {
-		voters, _ := s.members()
+		voters := s.Voters()
 		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.serverID() })
 		if !others {
 			s.compared(l, func() { s.medianOff.Store(0) })
@@ -54,7 +54,7 @@ func (s *shard) agree(ctx context.Context, l *leadership) error {
 // leadership back. Readings stay valid for a second, so the leadership would go back and forth for
 // that long. It would never settle if the two nodes cannot ask the same voters. So a leader that
 // gave the leadership away within that second keeps it, and goes on comparing.
-func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bool {
+func (s *shard) heed(ctx context.Context, l *raftgroup.Leadership, c *clock.Comparison) bool {
 	self := s.node.id.serverID()
 	off, fits := c.Off(self), c.Fits(self)
 	handedBack := false
@@ -63,7 +63,7 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bo
 		if fits {
 			s.held.Store(nil)
 		}
-		handedBack = !s.serves() && time.Since(s.gaveAway) < clock.Fresh
+		handedBack = !s.Serves() && time.Since(s.gaveAway) < clock.Fresh
 	})
 	if !current || fits {
 		return current
@@ -73,27 +73,26 @@ func (s *shard) heed(ctx context.Context, l *leadership, c *clock.Comparison) bo
 	if handedBack {
 		return false
 	}
-	unfit := map[raft.ServerID]bool{}
-	voters, _ := s.members()
-	for _, voter := range voters {
+	var unfit []string
+	for _, voter := range s.Voters() {
 		if !c.Fits(voter) {
-			unfit[raft.ServerID(voter)] = true
+			unfit = append(unfit, voter)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, handoverTimeout)
 	defer cancel()
-	s.handOverExcept(ctx, unfit)
+	s.HandOver(ctx, unfit...)
 	return false
 }
 
 // hold records why this leader stamps no entries, for callers and for the log.
-func (s *shard) hold(l *leadership, err error) {
+func (s *shard) hold(l *raftgroup.Leadership, err error) {
 	var before *error
 	if !s.compared(l, func() { before = s.held.Swap(&err) }) {
 		return
 	}
 	if before == nil || errors.Is(*before, outcome.ErrClockAhead) != errors.Is(err, outcome.ErrClockAhead) {
-		s.note("comparing clocks", err)
+		s.Note("comparing clocks", err)
 	}
 }
 
@@ -107,7 +106,7 @@ func (s *shard) withheld() error {
 }
 
 // beginComparing makes the comparisons of a leadership count.
-func (s *shard) beginComparing(l *leadership) {
+func (s *shard) beginComparing(l *raftgroup.Leadership) {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
 	s.comparedIn = l
@@ -115,7 +114,7 @@ func (s *shard) beginComparing(l *leadership) {
 
 // compared records the result of a comparison, unless the leadership in which the comparison began
 // has ended: a question for the time may take seconds. It reports whether that leadership goes on.
-func (s *shard) compared(l *leadership, note func()) bool {
+func (s *shard) compared(l *raftgroup.Leadership, note func()) bool {
 	s.comparing.Lock()
 	defer s.comparing.Unlock()
 	if s.comparedIn != l {
@@ -154,11 +153,11 @@ func (s *shard) watchTime() {
 	ahead := s.timeAhead()
 	switch alarm := ahead > s.cfg.ClockBound; {
 	case alarm && !s.alarmed.Swap(true):
-		s.logger().Error(
+		s.Logger().Error(
 			"CLOCK_AHEAD: the shard's time is ahead of the clocks; 'belfry cluster reset-clock' moves it back",
 			"ahead", ahead.Round(time.Millisecond))
 	case !alarm && s.alarmed.Swap(false):
-		s.logger().Info("the shard's time is no longer ahead of the clocks")
+		s.Logger().Info("the shard's time is no longer ahead of the clocks")
 	}
 }
 
@@ -182,19 +181,19 @@ func (n *Node) ResetClock(ctx context.Context, shard uint32) (ClockReset, error)
 }
 
 func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
-	if _, err := s.leader(); err != nil {
+	if _, err := s.Leadership(); err != nil {
 		return ClockReset{}, err
 	}
 	to := s.node.clock.Wall()
-	if !s.soleVoter() {
-		voters, _ := s.members()
+	if !s.SoleVoter() {
+		voters := s.Voters()
 		c, err := s.node.clocks.Compare(ctx, voters)
 		if err != nil {
-			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.name(), outcome.ErrClockAhead, err)
+			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.Name(), outcome.ErrClockAhead, err)
 		}
 		if n := c.NearMedian(); n <= len(voters)/2 {
 			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait "+
-				"for them", s.name(), outcome.ErrClockAhead, n, len(voters))
+				"for them", s.Name(), outcome.ErrClockAhead, n, len(voters))
 		}
 		to = c.Median + fsm.Time(s.node.clock.Monotonic())
 	}
@@ -202,7 +201,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	if from.Sub(to) <= s.cfg.ClockBound {
 		return ClockReset{From: from, To: from}, nil
 	}
-	s.logger().Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
+	s.Logger().Warn("the shard's time is moved back, because an operator asked for it", "from", instant(from),
 		"to", instant(to))
 	reply, err := s.calls.Do(ctx, &fsm.Request{Commands: []fsm.Command{&fsm.ResetClock{
 		To: to, Grace: 2 * s.cfg.ClockBound,
@@ -273,13 +272,13 @@ func (n *Node) runClocks(ctx context.Context) {
 func (n *Node) compareLed(ctx context.Context) {
 	var comparing sync.WaitGroup
 	for _, s := range n.here() {
-		l := s.serving.Load()
-		if l == nil {
+		l, err := s.Leadership()
+		if err != nil {
 			continue
 		}
 		comparing.Go(func() {
-			if !s.soleVoter() {
-				voters, _ := s.members()
+			if !s.SoleVoter() {
+				voters := s.Voters()
 				if c, err := n.clocks.Compare(ctx, voters); err == nil {
 					s.heed(ctx, l, &c)
 				}
@@ -294,7 +293,7 @@ func (n *Node) compareLed(ctx context.Context) {
 // the node's clock is anchored at it anew. Then it checks the shards that this node leads.
 func (n *Node) compareOnce(ctx context.Context) {
 	for _, s := range n.here() {
-		if voters, _ := s.members(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
+		if voters := s.Voters(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
 			if c, err := n.clocks.Compare(ctx, voters); err == nil && c.Follows(n.id.serverID()) {
 				n.cfg.Logger.Warn("the clock was anchored anew at the wall clock, with which the others agree")
 			}
@@ -307,7 +306,7 @@ func (n *Node) compareOnce(ctx context.Context) {
 // alone reports whether this node is the only voter of each shard that it runs.
 func (n *Node) alone() bool {
 	for _, s := range n.here() {
-		if s.instance() == nil || !s.soleVoter() {
+		if !s.SoleVoter() { // as before its start
 			return false
 		}
 	}

@@ -10,15 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/outcome"
+	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
-	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/raft"
 )
 
 // digests returns the digests of the shards.
@@ -239,7 +241,7 @@ func TestGroupIsReplicatedAndRestored(t *testing.T) {
 			t.Fatalf("entry %d was answered %+v, %v", want, reply, err)
 		}
 		if want == 4 {
-			if err := g.group.takeSnapshot(); err != nil {
+			if err := g.group.TakeSnapshot(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -268,35 +270,13 @@ func TestGroupThatDoesNotRestoreIsRefused(t *testing.T) {
 	if _, err := g.Propose(t.Context(), []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.group.takeSnapshot(); err != nil {
+	if err := g.group.TakeSnapshot(); err != nil {
 		t.Fatal(err)
 	}
 	closeNode(t, n)
 	n = openNode(t, testConfig(t, dir))
 	if _, err := n.StartGroup(t.Context(), GroupConfig{Name: "counter", Machine: &counter{badDigest: true}}); err == nil {
 		t.Error("a snapshot whose restored state has another digest was accepted")
-	}
-}
-
-func TestSnapshotFailureIsNamedAndHarmless(t *testing.T) {
-	n := openNode(t, testConfig(t, t.TempDir()))
-	broken := errors.New("no paper left")
-	released := 0
-	g := openCounter(t, n, &counter{writeErr: broken, released: &released})
-	if _, err := g.Propose(t.Context(), []byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if err := g.group.takeSnapshot(); !errors.Is(err, broken) {
-		t.Errorf("error is %v, want the writer's own", err)
-	}
-	if st := g.group.snapshotStats(); st.Failed != 1 || st.Taken != 0 || released != 1 || g.group.snapshotDue(time.Now()) {
-		t.Errorf("after a failure the stats are %+v, released %d", st, released)
-	}
-	if covered := g.group.replica.captured; covered != (volume{}) {
-		t.Errorf("the snapshot that failed covers %+v", covered)
-	}
-	if reply, err := g.Propose(t.Context(), []byte("x")); err != nil || reply.Value != uint64(2) {
-		t.Errorf("after a failed snapshot an entry was answered %+v, %v", reply, err)
 	}
 }
 
@@ -315,36 +295,8 @@ func TestMachineThatCannotApplyStopsTheNode(t *testing.T) {
 	if _, err := g.Propose(t.Context(), []byte("x")); outcome.Of(err) != outcome.Unknown {
 		t.Errorf("an entry after that ended with %v: the machine must not go on without the one before", err)
 	}
-	if err := g.group.takeSnapshot(); err == nil {
+	if err := g.group.TakeSnapshot(); err == nil {
 		t.Error("a broken replica wrote a snapshot")
-	}
-}
-
-// From the stop of its Raft on a replica takes no entry and gives no state: Raft may leave entries
-// out before those that still come. Once Raft runs again it does.
-func TestStoppedReplicaAppliesNothing(t *testing.T) {
-	n := openNode(t, testConfig(t, t.TempDir()))
-	g := openCounter(t, n, &counter{released: new(int)})
-	reply, err := g.Propose(t.Context(), []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := g.group.replica
-	if err := g.group.instance().shutDown(); err != nil {
-		t.Fatal(err)
-	}
-	out := r.Apply(&raft.Log{Index: reply.Index + 2, Term: reply.Term, Data: []byte("x")}).(*appliedEntry)
-	if !errors.Is(out.err, raft.ErrRaftShutdown) || out.value != nil || r.appliedIndex() != reply.Index {
-		t.Errorf("an entry was answered with %v, %v; the last one applied is %d", out.value, out.err, r.appliedIndex())
-	}
-	if _, err := r.Snapshot(); !errors.Is(err, raft.ErrRaftShutdown) {
-		t.Errorf("a snapshot: %v", err)
-	}
-	if err := g.group.open(make(chan bool, 10)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.await(t.Context(), reply.Index); err != nil || r.stopped.Load() {
-		t.Errorf("started again: %v", err)
 	}
 }
 
@@ -388,15 +340,15 @@ func TestRestoredReplicaKnowsItsPosition(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.group.takeSnapshot(); err != nil {
+	if err := g.group.TakeSnapshot(); err != nil {
 		t.Fatal(err)
 	}
 	closeNode(t, n)
 	n = openNode(t, testConfig(t, dir))
 	g = openCounter(t, n, &counter{released: new(int)})
-	g.group.replica.view(func(_ Machine, term, index uint64) {
-		if term != reply.Term || index != reply.Index {
-			t.Errorf("the replica stands at %d in term %d, want %d, %d", index, term, reply.Index, reply.Term)
+	g.group.Replica().View(func(_ Machine, at raftgroup.Position) {
+		if at.Term != reply.Term || at.Index != reply.Index {
+			t.Errorf("the replica stands at %+v, want %d, %d", at, reply.Index, reply.Term)
 		}
 	})
 	if st := n.Status().Groups[0]; st.Digest != 1 || st.DigestIndex != reply.Index {

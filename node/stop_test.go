@@ -7,10 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/google/go-cmp/cmp"
 )
 
 // expectReleased fails the test unless exactly want jobs of the queue were given back so far.

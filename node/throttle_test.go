@@ -1,110 +1,12 @@
 package node
 
 import (
-	"bytes"
-	"errors"
-	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/belfrydb/belfry/node/storage/diskfault"
-	"github.com/hashicorp/raft"
 )
-
-func TestRestAfterWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		urgent := false
-		p := &throttle{urgent: func() bool { return urgent }}
-		expect := func(what string, worked, want time.Duration) {
-			t.Helper()
-			if got := p.pauseFor(worked); got != want {
-				t.Errorf("%s: after %v of work the pause is %v, want %v", what, worked, got, want)
-			}
-		}
-		expect("nothing was ever applied", time.Millisecond, 0)
-		p.applied.Add(1)
-		expect("an entry was applied", time.Millisecond, pauseFactor*time.Millisecond)
-		time.Sleep(idleAfter)
-		expect("a second ago", time.Second, pauseMax)
-		urgent = true
-		expect("it is urgent", time.Millisecond, 0)
-		urgent = false
-		time.Sleep(time.Nanosecond)
-		expect("more than a second ago", time.Millisecond, 0)
-		p.applied.Add(1)
-		expect("and again", time.Millisecond, pauseFactor*time.Millisecond)
-	})
-}
-
-// pieces is a snapshot of so many pieces.
-type pieces int
-
-func (n pieces) WriteTo(w io.Writer) (int64, error) {
-	for range n {
-		if _, err := w.Write(make([]byte, pieceBytes)); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nil
-}
-
-func (pieces) Digest() uint64 { return 0 }
-
-func (pieces) Release() {}
-
-// slowSink takes ten milliseconds for each write, by its ticker.
-type slowSink struct {
-	bytes.Buffer
-	disk *time.Ticker
-}
-
-func (s *slowSink) Write(p []byte) (int, error) {
-	s.disk.Reset(10 * time.Millisecond)
-	<-s.disk.C
-	return s.Buffer.Write(p)
-}
-
-func (*slowSink) ID() string { return "s" }
-
-func (*slowSink) Cancel() error { return nil }
-
-func (*slowSink) Close() error { return nil }
-
-// pacedGroup returns a group in which something is applied all the time.
-func pacedGroup() *group {
-	g := newGroup(groupConfig{Throttle: &throttle{urgent: func() bool { return false }}})
-	g.cfg.Throttle.applied.Add(1)
-	return g
-}
-
-func TestSnapshotIsWrittenWithRests(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, sink, start := pacedGroup(), &slowSink{disk: time.NewTicker(time.Hour)}, time.Now()
-		if err := (&replicaSnapshot{replica: g.replica, snapshot: pieces(5)}).Persist(sink); err != nil {
-			t.Fatal(err)
-		}
-		if took, want := time.Since(start), 5*(1+pauseFactor)*10*time.Millisecond; took != want ||
-			sink.Len() != 5*pieceBytes {
-			t.Errorf("%d bytes took %v, want %v", sink.Len(), took, want)
-		}
-	})
-}
-
-// Raft's stop waits for the goroutine that writes.
-func TestStopEndsASnapshot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g, sink := pacedGroup(), &slowSink{disk: time.NewTicker(time.Hour)}
-		ended := make(chan error, 1)
-		go func() { ended <- (&replicaSnapshot{replica: g.replica, snapshot: pieces(1000)}).Persist(sink) }()
-		time.Sleep(time.Second)
-		g.replica.stopped.Store(true)
-		start := time.Now()
-		if err := <-ended; !errors.Is(err, raft.ErrRaftShutdown) || time.Since(start) > pauseMax+20*time.Millisecond {
-			t.Errorf("after %v it ended with %v", time.Since(start), err)
-		}
-	})
-}
 
 // What must not wait, or would let the log grow without end, is written without pauses.
 func TestUrgentSnapshots(t *testing.T) {
@@ -112,31 +14,16 @@ func TestUrgentSnapshots(t *testing.T) {
 		free := uint64(1 << 40)
 		cfg := testConfig(t, "/data")
 		cfg.FS = diskfault.New()
+		cfg.SnapshotBytes = 60_000
 		cfg.diskFree = func(string) (uint64, error) { return free, nil }
 		n := openNode(t, cfg)
 		synctest.Wait() // else what the start has logged may have a snapshot taken meanwhile, and the low-water mark raised
-		r := n.shards[1].Load().replica
 		expect := func(what string, want bool) {
 			t.Helper()
 			if got := n.snapshotsUrgent(); got != want {
 				t.Errorf("%s: snapshotsUrgent is %v", what, got)
 			}
 		}
-		logged := func(bytes, captured int64) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.logged.bytes, r.captured.bytes = bytes, captured
-		}
-		least := r.snapshotAt.Load()
-		logged(3*least/2, 0)
-		expect("a snapshot is due and waits for its turn", false)
-		logged(3*least/2+1, 0)
-		expect("half as much again is logged", true)
-		logged(3*least/2+1, least)
-		expect("most of that is in the snapshot under way", false)
-		r.snapshotEnded(false)
-		expect("which failed", true)
-		logged(0, 0)
 		for _, left := range []struct {
 			what   string
 			free   uint64
@@ -151,6 +38,22 @@ func TestUrgentSnapshots(t *testing.T) {
 			}
 			expect(left.what, left.urgent)
 		}
+		if free = 1 << 40; n.space.Check() != nil {
+			t.Fatal("the space cannot be looked at")
+		}
+		n.snapshotMutex.Lock() // as while another group's snapshot is taken
+		puts := func(bytes int) {
+			for range bytes / 1000 {
+				do(t, n, 1, put("orders", strings.Repeat("x", 1000), 0))
+			}
+		}
+		puts(55_000)
+		expect("a snapshot is due and waits for its turn", false)
+		puts(40_000)
+		expect("half as much again is logged", true)
+		n.snapshotMutex.Unlock()
+		synctest.Wait()
+		expect("it was taken", false)
 		closeNode(t, n)
 	})
 }

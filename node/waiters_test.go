@@ -9,11 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/google/go-cmp/cmp"
 )
 
 // poll is a Reserve that runs in its own goroutine.
@@ -74,7 +75,7 @@ func startRequest(t *testing.T, n *Node, wait Wait, req *fsm.Request) *poll {
 }
 
 // lastIndex returns the index of the last entry in the log of shard 0.
-func lastIndex(n *Node) uint64 { return n.shards[0].Load().instance().LastIndex() }
+func lastIndex(n *Node) uint64 { return n.shards[0].Load().LastIndex() }
 
 // expectEntries fails the test unless exactly want entries were logged since before.
 func expectEntries(t *testing.T, n *Node, before, want uint64) {

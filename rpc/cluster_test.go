@@ -116,13 +116,14 @@ func healthyCluster() *fakeCluster {
 		}
 		for shard := range 3 {
 			m.Groups = append(m.Groups, node.GroupStatus{
-				Group: fmt.Sprintf("shard-%d", shard), Serving: n == 1, Term: 4, Voters: voters, DigestIndex: 100, Digest: 0xab,
+				RaftStatus: node.RaftStatus{Group: fmt.Sprintf("shard-%d", shard), Serving: n == 1, Term: 4, Voters: voters,
+					DigestIndex: 100, Digest: 0xab},
 				Jobs: 5, Clock: fsm.Time(1e9),
 			})
 		}
-		m.Groups = append(m.Groups, node.GroupStatus{
+		m.Groups = append(m.Groups, node.GroupStatus{RaftStatus: node.RaftStatus{
 			Group: "catalog", Serving: n == 1, Term: 2, Voters: voters, DigestIndex: 9, Digest: 0xcd,
-		})
+		}})
 		f.members = append(f.members, m)
 	}
 	return f

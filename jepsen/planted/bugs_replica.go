@@ -36,7 +36,7 @@ func believing(edits ...Edit) []Edit {
 	return append(edits,
 		skipping("fsm/machine/restore.go", `got != want`, names...),
 		skipping("fsm/machine/restore.go", `got != rs.digest`, names...),
-		skipping("node/replica.go", `want != nil && want.known && want.digest != machine.Digest()`, names...),
+		skipping("node/raftgroup/restore.go", `want != nil && want.known && want.digest != machine.Digest()`, names...),
 	)
 }
 
@@ -51,7 +51,7 @@ func replicaBugs() []Bug {
 		{
 			Name: "follower-reads", What: "a read is answered as current by whichever replica was asked",
 			Claims: []string{"I34"}, Workloads: []string{"puts", "reads"},
-			Edits: []Edit{before("node/shard.go", `l, err := s.leader()`,
+			Edits: []Edit{before("node/shard.go", `l, err := s.Leadership()`,
 				`if _, recalls := q.(*fsm.RecallQuery); !recalls && planted("follower-reads") {
 		return s.peek(q)
 	}`)},

@@ -1,3 +1,4 @@
-// Package raftgroup holds what a Raft group needs besides its machine and its files: the memory of its
-// newest entries, its log messages, and the meaning of its errors. It knows neither shards nor nodes.
+// Package raftgroup runs one Raft group of a node: a machine, its log and snapshots, its
+// connections to the other members, and the leadership. It knows neither shards nor nodes. See
+// DESIGN.md beside this file.
 package raftgroup

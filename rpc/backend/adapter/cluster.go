@@ -114,9 +114,11 @@ func member(m cluster.MemberStatus) backend.Member {
 	for i := range m.Report.Groups {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{
-			Group: g.Group, Serving: g.Serving, Voters: g.Voters, Nonvoters: g.Nonvoters, Term: g.Term, CommitIndex: g.Commit,
-			AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex, Clock: g.Clock, Jobs: int(g.Jobs),
-			Restoring:  g.Restoring,
+			RaftStatus: node.RaftStatus{
+				Group: g.Group, Serving: g.Serving, Voters: g.Voters, Nonvoters: g.Nonvoters, Term: g.Term,
+				CommitIndex: g.Commit, AppliedIndex: g.Applied, Digest: g.Digest, DigestIndex: g.DigestIndex,
+			},
+			Clock: g.Clock, Jobs: int(g.Jobs), Restoring: g.Restoring,
 			ClockAhead: g.ClockAhead > 0, ClockAheadBy: g.ClockAhead,
 		})
 	}

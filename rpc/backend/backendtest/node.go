@@ -73,8 +73,9 @@ func NewNode(n int) *Node {
 	m.status = node.Status{ClusterID: "c1", Name: "n1", ServerID: "n1.00000000000000ff", DiskFreeBytes: 1 << 40}
 	for i := range n {
 		m.status.Shards = append(m.status.Shards, node.GroupStatus{
-			Group: fmt.Sprintf("shard-%d", i), Shard: uint32(i), Role: node.Leader, Serving: true, Leader: m.status.ServerID,
-			Voters: []string{m.status.ServerID}, Term: 2, Jobs: 10 + i,
+			RaftStatus: node.RaftStatus{Group: fmt.Sprintf("shard-%d", i), Role: node.Leader, Serving: true,
+				Leader: m.status.ServerID, Voters: []string{m.status.ServerID}, Term: 2},
+			Shard: uint32(i), Jobs: 10 + i,
 		})
 	}
 	return m

@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"io"
@@ -18,14 +18,11 @@ const (
 	idleAfter = time.Second
 	// pieceBytes is how much of a snapshot is written between two pauses.
 	pieceBytes = 256 << 10
-	// urgentSpaceFactor: background work pauses only if the free space is at least this multiple of
-	// the low-water mark, below which puts are refused.
-	urgentSpaceFactor = 2
 )
 
-// throttle slows background work down while entries are applied: snapshots, and the removal of what
+// Throttle slows background work down while entries are applied: snapshots, and the removal of what
 // they replace. At full speed they use a whole processor and compete with the log for the disk.
-type throttle struct {
+type Throttle struct {
 	// urgent reports whether background work must run without pauses.
 	urgent  func() bool
 	applied atomic.Uint64 // entries, of all groups
@@ -35,8 +32,12 @@ type throttle struct {
 	at   time.Time // when applied became seen
 }
 
+// NewThrottle returns a throttle for all groups of a node. urgent reports whether background work
+// must run without pauses; any goroutine may call it.
+func NewThrottle(urgent func() bool) *Throttle { return &Throttle{urgent: urgent} }
+
 // pauseFor returns how long to pause after background work of a duration.
-func (p *throttle) pauseFor(worked time.Duration) time.Duration {
+func (p *Throttle) pauseFor(worked time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
@@ -51,7 +52,7 @@ func (p *throttle) pauseFor(worked time.Duration) time.Duration {
 
 // pauseAfter pauses after background work of a duration and returns true. If the group is being
 // stopped, it returns false at once.
-func (r *replica) pauseAfter(worked time.Duration) bool {
+func (r *Replica) pauseAfter(worked time.Duration) bool {
 	if r.stopped.Load() {
 		return false
 	}
@@ -80,19 +81,4 @@ func (w *throttledWriter) Write(p []byte) (int, error) {
 	}
 	w.resumedAt, w.bytes = time.Now(), 0
 	return n, nil
-}
-
-// snapshotsUrgent reports whether snapshots must run without pauses: the disk is filling, and only
-// snapshots free space before puts are refused; or a group's log has grown to one and a half times
-// what it logs between snapshots, besides what the running snapshot covers.
-func (n *Node) snapshotsUrgent() bool {
-	if space := n.space.Stats(); space.Low || space.FreeBytes < urgentSpaceFactor*space.LowWaterBytes {
-		return true
-	}
-	for _, g := range n.allGroups() {
-		if g.replica.overdue() {
-			return true
-		}
-	}
-	return false
 }

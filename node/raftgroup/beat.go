@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import "github.com/hashicorp/raft"
 
@@ -8,7 +8,7 @@ import "github.com/hashicorp/raft"
 const beatTimeout = 2 * heartbeatTimeout
 
 // reload changes the configuration of Raft as it runs.
-func (g *group) reload(change func(rc *raft.ReloadableConfig)) error {
+func (g *Group) reload(change func(rc *raft.ReloadableConfig)) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	r := g.instance()
@@ -18,7 +18,7 @@ func (g *group) reload(change func(rc *raft.ReloadableConfig)) error {
 }
 
 // beat sets Raft's timeouts to those of a leader or of a follower.
-func (g *group) beat(leads bool) {
+func (g *Group) beat(leads bool) {
 	heartbeat, election := heartbeatTimeout, electionTimeout
 	if leads {
 		heartbeat, election = beatTimeout, beatTimeout
@@ -26,6 +26,6 @@ func (g *group) beat(leads bool) {
 	if err := g.reload(func(rc *raft.ReloadableConfig) {
 		rc.HeartbeatTimeout, rc.ElectionTimeout = heartbeat, election
 	}); err != nil {
-		g.note("setting how often followers hear of their leader", err)
+		g.Note("setting how often followers hear of their leader", err)
 	}
 }

@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"math/rand/v2"
@@ -20,7 +20,7 @@ const (
 
 // stand makes a replica that has heard of no leader since its start stand for election. Voters that
 // hear a leader refuse the pre-vote, and nothing changes.
-func (g *group) stand() error {
+func (g *Group) stand() error {
 	return g.reload(func(rc *raft.ReloadableConfig) {
 		if rc.HeartbeatTimeout == heartbeatTimeout+electNow { // else it has led or stood before
 			rc.HeartbeatTimeout = heartbeatTimeout
@@ -29,13 +29,13 @@ func (g *group) stand() error {
 }
 
 // standSoon calls stand within standWithin.
-func (g *group) standSoon() {
+func (g *Group) standSoon() {
 	pause := time.NewTimer(rand.N(standWithin))
 	defer pause.Stop()
 	select {
 	case <-pause.C:
 		if err := g.stand(); err != nil {
-			g.note("standing for election", err)
+			g.Note("standing for election", err)
 		}
 	case <-g.done:
 	}

@@ -1,4 +1,4 @@
-package node
+package raftgroup
 
 import (
 	"errors"
@@ -6,9 +6,10 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
-	"github.com/hashicorp/raft"
 )
 
 // instance is Raft and its stores from one start of a group to its stop. A restart makes a new
@@ -16,7 +17,7 @@ import (
 type instance struct {
 	*raft.Raft
 	stores  *storage.Stores
-	replica *replica // the replica that applies Raft's entries
+	replica *Replica // the replica that applies Raft's entries
 	// transport knows how far the followers are while this node leads.
 	transport *peer.Transport
 	ended     chan struct{} // closed when all goroutines of Raft have ended
@@ -74,12 +75,3 @@ func endOf(future raft.Future) reflect.Value {
 	}
 	return v.Elem().FieldByName("ShutdownCh")
 }
-
-// boundFuture is the future of an entry. The wait for it ends with its instance.
-type boundFuture struct {
-	raft.ApplyFuture
-	instance *instance
-}
-
-// Error implements raft.Future.
-func (f boundFuture) Error() error { return f.instance.outcome(f.ApplyFuture) }
