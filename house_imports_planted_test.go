@@ -65,6 +65,7 @@ var plantedImports = []planted{
 			"mirror/lmstfy/a.go":   importing("github.com/redis/go-redis/v9"),
 			"mirror/redisson/a.go": importing("strings", "github.com/redis/go-redis/v9"),
 			"mirror/youzan/a.go":   importing("github.com/vmihailenco/msgpack/v5"),
+			"rpc/a.go":             importing("math/rand/v2", "math/rand"),
 		},
 		want: []string{
 			"client/a.go:3: imports/external",
@@ -75,6 +76,7 @@ var plantedImports = []planted{
 			"mirror/redisson/a.go:4: imports/external",
 			"mirror/youzan/a.go:3: imports/external",
 			"node/a.go:3: imports/external", "node/a.go:4: imports/external",
+			"rpc/a.go:4: imports/external",
 		},
 	},
 	{

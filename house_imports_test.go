@@ -768,6 +768,8 @@ func (row importRow) refuses(f *sourceFile, imported string) (rule, why string) 
 		if !f.test && !support {
 			return ruleTestSupport, "for tests only"
 		}
+	case imported == "math/rand":
+		return ruleExternal, "math/rand/v2 needs no seed and no lock"
 	case !strings.Contains(strings.Split(imported, "/")[0], "."): // the standard library
 	case !hasPrefixIn(row.external, imported):
 		return ruleExternal, row.reason

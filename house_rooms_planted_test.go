@@ -6,6 +6,11 @@ import (
 	"testing"
 )
 
+// lines returns a source of so many lines after head.
+func lines(head string, count int) string {
+	return head + strings.Repeat("//\n", count-strings.Count(head, "\n"))
+}
+
 // folder returns so many files of a package, each of so many lines.
 func folder(dir string, files, each int) map[string]string {
 	all := map[string]string{}

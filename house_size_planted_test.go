@@ -1,42 +1,8 @@
 package belfry_test
 
-import (
-	"strings"
-	"testing"
-)
-
-// lines returns a source of so many lines after head.
-func lines(head string, count int) string {
-	return head + strings.Repeat("//\n", count-strings.Count(head, "\n"))
-}
-
-// function returns a function with so many lines between its braces.
-func function(name string, count int) string {
-	return "func " + name + "() {\n" + strings.Repeat("\t_ = 0\n", count) + "}\n"
-}
+import "testing"
 
 var plantedSize = []planted{
-	{
-		name: "as long as allowed",
-		files: map[string]string{
-			"node/b.go":          "package node\n\n" + function("f", functionLinesMax),
-			"rpc/belfry/v1/a.go": generatedHead + "package v1\n\n" + function("f", functionLinesMax+1),
-		},
-	},
-	{
-		name: "one line too long",
-		files: map[string]string{
-			"node/b.go": "package node\n\n" + function("f", functionLinesMax+1),
-		},
-		want: []string{"node/b.go:3: size/function"},
-	},
-	{
-		name: "init",
-		files: map[string]string{
-			"node/a.go": "package node\n\nfunc init() {}\n\ntype t struct{}\n\nfunc (t) init() {}\n",
-		},
-		want: []string{"node/a.go:3: size/init"},
-	},
 	{
 		name: "bool parameters",
 		files: map[string]string{

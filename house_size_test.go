@@ -8,20 +8,16 @@ import (
 	"slices"
 )
 
-// The rules about how much a reader must hold in mind, and about tests that hide or wait.
+// The rules about names and parameters that say nothing, and about tests that hide or wait. How long
+// a function is, and that there is no init, golangci-lint judges.
 const (
-	ruleFunctionSize = "size/function"
-	ruleBoolParam    = "size/bool-parameter"
-	ruleFolderName   = "size/folder-name"
-	ruleInit         = "size/init"
-	ruleSleep        = "tests/sleep"
-	ruleSkip         = "tests/skip"
+	ruleBoolParam  = "size/bool-parameter"
+	ruleFolderName = "size/folder-name"
+	ruleSleep      = "tests/sleep"
+	ruleSkip       = "tests/skip"
 )
 
-var sizeRuleNames = []string{ruleFunctionSize, ruleBoolParam, ruleFolderName, ruleInit, ruleSleep, ruleSkip}
-
-// functionLinesMax is how many lines a function has at most between its braces, as funlen counts.
-const functionLinesMax = 70
+var sizeRuleNames = []string{ruleBoolParam, ruleFolderName, ruleSleep, ruleSkip}
 
 // emptyNames say nothing about what a package is for.
 var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared", "lib"}
@@ -30,8 +26,8 @@ var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc"
 // prescribes, with the reason.
 var boolParamsAllowed = map[string]string{}
 
-// checkSize reports functions that are too long, and what hides in tests. Generated code is
-// nobody's to read.
+// checkSize reports names of folders and parameters that say nothing, and what hides in tests.
+// Generated code is nobody's to read.
 func checkSize(t *tree) []finding {
 	var found []finding
 	bubbles := bubblesByDir(t)
@@ -45,7 +41,7 @@ func checkSize(t *tree) []finding {
 		}
 		for _, decl := range f.syntax.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok {
-				found = append(found, checkFunction(f, fn)...)
+				found = append(found, checkParameters(f, fn)...)
 			}
 		}
 		if f.test {
@@ -55,17 +51,8 @@ func checkSize(t *tree) []finding {
 	return found
 }
 
-func checkFunction(f *sourceFile, fn *ast.FuncDecl) []finding {
+func checkParameters(f *sourceFile, fn *ast.FuncDecl) []finding {
 	var found []finding
-	if fn.Recv == nil && fn.Name.Name == "init" {
-		found = append(found, f.finding(fn.Pos(), ruleInit, "init runs in every importer; build values where they are used"))
-	}
-	if fn.Body != nil {
-		if lines := f.line(fn.Body.Rbrace) - f.line(fn.Body.Lbrace) - 1; lines > functionLinesMax {
-			found = append(found,
-				f.finding(fn.Pos(), ruleFunctionSize, "%s has %d lines, at most %d", fn.Name.Name, lines, functionLinesMax))
-		}
-	}
 	if f.test || !exported(fn) || boolParamsAllowed[f.dir+"."+fn.Name.Name] != "" {
 		return found
 	}
