@@ -153,6 +153,11 @@ var importTable = []importRow{
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
+		dir:    "node/measure",
+		may:    []string{"fsm", "node/admit", "node/histogram", "node/outcome"},
+		reason: "counting needs no shard",
+	},
+	{
 		dir: "node/longpoll",
 		may: []string{
 			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "node/wakeup",

@@ -8,6 +8,7 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/longpoll"
+	"github.com/belfrydb/belfry/node/measure"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
@@ -123,21 +124,11 @@ type Stats struct {
 }
 
 // QueueStats are the leader's measurements of a queue besides its jobs, since it leads the shard.
-type QueueStats struct {
-	// LatenessSeconds runs from a job's due time to the timestamp of the grant of its first
-	// attempt.
-	LatenessSeconds histogram.Values
-	// JobSeconds runs from a job's put to its ack, in shard time.
-	JobSeconds histogram.Values
-	// Attempts counts the attempts at a job until it was acked or died.
-	Attempts histogram.Values
-	// Waiting is the number of parked calls of Reserve that name the queue.
-	Waiting int
-}
+type QueueStats = measure.QueueStats
 
 // OtherQueues is the name for all queues of a shard that have no QueueStats of their own, because
 // there are too many. A queue of this name is counted here too.
-const OtherQueues = "_other"
+const OtherQueues = measure.OtherQueues
 
 // ShardStats are measurements of one shard since the start of the node.
 type ShardStats struct {

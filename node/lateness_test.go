@@ -8,6 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/measure"
 )
 
 // expectLateness compares the two parts of the lateness of jobs with what they should be, to the
@@ -118,34 +119,14 @@ func TestWaitingIsCountedByQueue(t *testing.T) {
 		if got := n.Stats().Shards[0].Queues["b"].Waiting; got != 1 {
 			t.Errorf("%d wait after one has left, want 1", got)
 		}
-		for i := range 2*measuredQueuesMax + 10 {
+		for i := range 2*measure.QueuesMax + 10 {
 			startPoll(t, n, time.Hour, 1, fmt.Sprint("made-up-", i))
 		}
 		got := n.Stats().Shards[0].Queues
-		if len(got) > 2*measuredQueuesMax+1 || got[OtherQueues].Waiting < 10 {
+		if len(got) > 2*measure.QueuesMax+1 || got[OtherQueues].Waiting < 10 {
 			t.Errorf("%d queues, %d wait for others", len(got), got[OtherQueues].Waiting)
 		}
 	})
-}
-
-func TestQueueMeasuresAreBounded(t *testing.T) {
-	l := newQueueMeasures()
-	for i := range measuredQueuesMax + 5 {
-		l.late(fmt.Sprint(i), time.Second)
-	}
-	l.late("0", time.Second)
-	l.ended([]fsm.Ending{{Queue: "0", State: fsm.Acked}, {Queue: "new", State: fsm.Dead}, {Queue: "0", State: fsm.Acked}})
-	got := l.value()
-	if got["0"].Attempts.Count != 2 || got[OtherQueues].Attempts.Count != 1 {
-		t.Errorf("%+v and %+v ended", got["0"].Attempts, got[OtherQueues].Attempts)
-	}
-	if len(got) != measuredQueuesMax+1 || got[OtherQueues].LatenessSeconds.Count != 5 ||
-		got["0"].LatenessSeconds.Count != 2 {
-		t.Errorf("%d queues, %+v, %+v", len(got), got[OtherQueues], got["0"])
-	}
-	if l.clear(); len(l.value()) != 0 {
-		t.Error("something is left")
-	}
 }
 
 // pass lets time pass.

@@ -16,10 +16,13 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/longpoll"
+	"github.com/belfrydb/belfry/node/measure"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/raftgroup"
+	"github.com/belfrydb/belfry/node/storage"
 )
 
 // shard is one shard on this node: a Raft group around an machine.Machine, and the duties of its
@@ -35,7 +38,7 @@ type shard struct {
 	admission *admit.Admission
 	queues    *admit.QueueLimit
 	pacer     *propose.Pacer
-	stats     *shardCounters
+	stats     *measure.Counters
 	memory    admit.MachineMemory
 	// submit gives an entry to Raft, applying is follow; tests replace them.
 	submit   func(l *raftgroup.Leadership, entry []byte) (propose.Future, error)
@@ -65,11 +68,11 @@ type shard struct {
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
 		node: n, number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
-		stats: newShardCounters(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
+		stats: measure.New(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
 	of := n.groupConfig(founding.ShardGroup(number), shardDir(n.cfg.Dir, number))
-	of.Machine, of.ApplySeconds, of.Lead, of.After = machine, s.stats.apply, s.lead, func(m Machine) { s.applying(m) }
+	of.Machine, of.ApplySeconds, of.Lead, of.After = machine, s.stats.Apply, s.lead, func(m Machine) { s.applying(m) }
 	of.Renewal = &raftgroup.Renewal{
 		Fresh: func() Machine {
 			n.memory.Follow(&s.memory, fsm.Memory{})
@@ -88,14 +91,14 @@ func newShard(n *Node, number uint32) *shard {
 	s.proposer = propose.New(propose.Config{
 		Shard: number, QueueRequestsMax: n.cfg.QueueRequestsMax, QueueBytesMax: n.cfg.QueueBytesMax,
 		EntryBytesMax: n.cfg.EntryBytesMax, EntriesInFlight: n.cfg.EntriesInFlight, ProposeTimeout: n.cfg.ProposeTimeout,
-		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: s.queues, Applied: s.applied, Failed: s.stats.failed,
+		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: s.queues, Applied: s.applied, Failed: s.stats.Failed,
 		Fatal: n.fatal, AnsweredLate: func() { s.calls.Recheck() },
 	})
 	s.admission = s.newAdmission()
 	s.calls = longpoll.New(longpoll.Config{
 		WaitersMax: n.cfg.WaitersMax, ProposeTimeout: n.cfg.ProposeTimeout, Queue: s.proposer, Admission: s.admission,
 		Clock: s.clock, View: s.machineView(), Format: n.Format, Leads: s.leads, Refusal: s.refusal,
-		NotApplied: func() { s.stats.notApplied.Add(1) }, Failed: s.stats.failed, Note: s.Note, Spawn: s.Spawn,
+		NotApplied: func() { s.stats.NotApplied.Add(1) }, Failed: s.stats.Failed, Note: s.Note, Spawn: s.Spawn,
 	})
 	s.pacer = propose.NewPacer(s.clock.Now, s.nextDuty, s.expire)
 	return s
@@ -175,7 +178,7 @@ func (s *shard) lead(ctx context.Context, l *raftgroup.Leadership) {
 		}
 		return
 	}
-	s.stats.measures.clear()
+	s.stats.Queues.Clear()
 	s.admission.Quotas.Reset(term)
 	defer s.admission.Quotas.Reset(0)
 	s.calls.Begin()
@@ -244,13 +247,13 @@ func (s *shard) applied(batch []*propose.Proposal, did *propose.Applied) {
 		results = results[len(own):]
 		for i, c := range pr.Request.Commands {
 			if c.Kind() == fsm.KindReserve {
-				s.stats.granted(pr.Came, &own[i], did.Clock)
+				s.stats.Granted(pr.Came, &own[i], did.Clock)
 			}
 		}
 		s.admission.NoteResults(pr.Request.Commands, own)
 	}
 	s.admission.Quotas.EntryApplied(propose.Requests(batch))
-	s.stats.measures.ended(did.Endings)
+	s.stats.Queues.Ended(did.Endings)
 	s.calls.EntryApplied(batch)
 }
 
@@ -367,22 +370,34 @@ func (s *shard) status() GroupStatus {
 func (s *shard) statistics() ShardStats {
 	c, p := s.stats, s.proposer.Stats()
 	st := ShardStats{
-		Shard: s.number, Applied: p.Requests, NotApplied: c.notApplied.Load(), Unknown: c.unknown.Load(),
-		Overloaded: c.overloaded.Load(), DiskFull: c.diskFull.Load(), MemoryFull: c.memoryFull.Load(),
-		TooFewVoters: c.tooFewVoters.Load(), NoLeader: c.noLeader.Load(),
+		Shard: s.number, Applied: p.Requests, NotApplied: c.NotApplied.Load(), Unknown: c.Unknown.Load(),
+		Overloaded: c.Overloaded.Load(), DiskFull: c.DiskFull.Load(), MemoryFull: c.MemoryFull.Load(),
+		TooFewVoters: c.TooFewVoters.Load(), NoLeader: c.NoLeader.Load(),
 		Entries: p.Entries, Commands: p.Commands, EntryCommands: p.EntryCommands, EntryBytes: p.EntryBytes,
-		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.apply.Value(),
-		ServerLateSeconds: c.serverLate.Value(), WorkerLateSeconds: c.workerLate.Value(), Redelivered: c.redelivered.Load(),
+		ProposeSeconds: p.ProposeSeconds, CommitSeconds: p.CommitSeconds, ApplySeconds: c.Apply.Value(),
+		ServerLateSeconds: c.ServerLate.Value(), WorkerLateSeconds: c.WorkerLate.Value(), Redelivered: c.Redelivered.Load(),
 		InFlight: p.InFlight, QueuedRequests: p.QueuedRequests, QueuedBytes: p.QueuedBytes, Waiters: s.calls.Parked(),
 		LeaderChanges: s.LeaderChanges(), Snapshot: s.Group.SnapshotStats(), Storage: s.Group.StorageStats(),
 	}
 	st.LogSyncSeconds = histogramOf(&st.Storage.Log.Append)
-	st.QuotaRefusals = c.quotas.Value()
+	st.QuotaRefusals = c.QuotaRefusals.Value()
 	if s.Serves() {
-		st.Queues, st.Followers, st.Spaces = c.measures.value(), s.Followers(), s.admission.Quotas.Usage()
-		s.calls.ParkedByQueue(func(queue string, calls int) { noteParked(st.Queues, queue, calls) })
+		st.Queues, st.Followers, st.Spaces = c.Queues.Value(), s.Followers(), s.admission.Quotas.Usage()
+		s.calls.ParkedByQueue(func(queue string, calls int) { measure.AddWaiting(st.Queues, queue, calls) })
 	}
 	w := s.view(func(m *machine.Machine, _ fsm.Time) { st.Machine = m.Stats() })
 	st.AppliedIndex = w.Index
 	return st
+}
+
+// histogramOf returns the latencies of a store in seconds.
+func histogramOf(l *storage.Latency) histogram.Values {
+	h := histogram.Values{Counts: l.Buckets[:], Sum: l.Sum.Seconds()}
+	for i := range storage.LatencyBuckets - 1 {
+		h.Bounds = append(h.Bounds, storage.LatencyBound(i).Seconds())
+	}
+	for _, n := range h.Counts { // not l.Count, which may have been read a moment before
+		h.Count += n
+	}
+	return h
 }

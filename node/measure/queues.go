@@ -1,4 +1,4 @@
-package node
+package measure
 
 import (
 	"sync"
@@ -8,14 +8,31 @@ import (
 	"github.com/belfrydb/belfry/node/histogram"
 )
 
-// measuredQueuesMax bounds the queues of a shard that are measured separately, at about 600 bytes
-// each.
-const measuredQueuesMax = 1000
+// QueueStats are the leader's measurements of a queue besides its jobs, since it leads the shard.
+type QueueStats struct {
+	// LatenessSeconds runs from a job's due time to the timestamp of the grant of its first
+	// attempt.
+	LatenessSeconds histogram.Values
+	// JobSeconds runs from a job's put to its ack, in shard time.
+	JobSeconds histogram.Values
+	// Attempts counts the attempts at a job until it was acked or died.
+	Attempts histogram.Values
+	// Waiting is the number of parked calls of Reserve that name the queue.
+	Waiting int
+}
 
-// queueMeasures hold the lateness and the endings of the jobs of each queue, for the first queues
+// OtherQueues is the name for all queues of a shard that have no QueueStats of their own, because
+// there are too many. A queue of this name is counted here too.
+const OtherQueues = "_other"
+
+// QueuesMax bounds the queues of a shard that are measured separately, at about 600 bytes
+// each.
+const QueuesMax = 1000
+
+// Queues have the lateness and the endings of the jobs of each queue, for the first queues
 // that have any. They start empty with each leadership, because they lack what another leader did
 // meanwhile, and because deleted queues must not keep their entries for ever.
-type queueMeasures struct {
+type Queues struct {
 	mu     sync.Mutex
 	queues map[string]*queueMeasure
 }
@@ -23,8 +40,8 @@ type queueMeasures struct {
 // queueMeasure holds the measurements of one queue. A histogram is nil until it has a value.
 type queueMeasure struct{ late, took, attempts *histogram.Histogram }
 
-func newQueueMeasures() *queueMeasures {
-	return &queueMeasures{queues: map[string]*queueMeasure{}}
+func newQueues() *Queues {
+	return &Queues{queues: map[string]*queueMeasure{}}
 }
 
 // The bounds are coarse, because there are so many of these histograms.
@@ -44,9 +61,9 @@ func tookBounds() []float64 {
 func attemptsBounds() []float64 { return []float64{1, 2, 3, 5, 16} }
 
 // of returns the measure of a queue. m.mu is held.
-func (m *queueMeasures) of(queue string) *queueMeasure {
+func (m *Queues) of(queue string) *queueMeasure {
 	q := m.queues[queue]
-	if q == nil && len(m.queues) >= measuredQueuesMax {
+	if q == nil && len(m.queues) >= QueuesMax {
 		queue = OtherQueues
 		q = m.queues[queue]
 	}
@@ -58,7 +75,7 @@ func (m *queueMeasures) of(queue string) *queueMeasure {
 }
 
 // late counts the lateness of one grant.
-func (m *queueMeasures) late(queue string, late time.Duration) {
+func (m *Queues) late(queue string, late time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	q := m.of(queue)
@@ -68,8 +85,8 @@ func (m *queueMeasures) late(queue string, late time.Duration) {
 	q.late.Observe(late)
 }
 
-// ended counts jobs that were acked or died.
-func (m *queueMeasures) ended(endings []fsm.Ending) {
+// Ended counts jobs that were acked or died.
+func (m *Queues) Ended(endings []fsm.Ending) {
 	if len(endings) == 0 {
 		return
 	}
@@ -95,15 +112,15 @@ func (m *queueMeasures) ended(endings []fsm.Ending) {
 	}
 }
 
-// clear drops all measurements.
-func (m *queueMeasures) clear() {
+// Clear drops all measurements.
+func (m *Queues) Clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.queues)
 }
 
-// value returns the measurements. The caller may add to the map.
-func (m *queueMeasures) value() map[string]QueueStats {
+// Value returns the measurements. The caller may add to the map.
+func (m *Queues) Value() map[string]QueueStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make(map[string]QueueStats, len(m.queues))
@@ -119,4 +136,16 @@ func valueOf(h *histogram.Histogram) histogram.Values {
 		return histogram.Values{}
 	}
 	return h.Value()
+}
+
+// AddWaiting adds parked calls that name a queue to what [Queues.Value] returned. It bounds the
+// queues in it to twice QueuesMax.
+func AddWaiting(all map[string]QueueStats, queue string, calls int) {
+	st, known := all[queue]
+	if !known && len(all) >= 2*QueuesMax {
+		queue = OtherQueues
+		st = all[queue]
+	}
+	st.Waiting += calls
+	all[queue] = st
 }

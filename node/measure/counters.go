@@ -1,0 +1,83 @@
+// Package measure counts what becomes of the requests and jobs of a shard.
+package measure
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node/admit"
+	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/outcome"
+)
+
+// Counters are the counters that the parts of a shard share. Any goroutine may use them.
+type Counters struct {
+	// NotApplied and Unknown count requests by what became of them. The others count those of
+	// NotApplied that were refused for one reason.
+	NotApplied, Unknown            atomic.Uint64
+	Overloaded, DiskFull, NoLeader atomic.Uint64
+	MemoryFull, TooFewVoters       atomic.Uint64
+	// QuotaRefusals counts those that a quota refused.
+	QuotaRefusals admit.NamespaceRefusals
+	// Redelivered counts grants after the first one of a job.
+	Redelivered atomic.Uint64
+	// Apply receives how long each entry takes to apply.
+	Apply *histogram.Histogram
+	// WorkerLate and ServerLate divide the lateness of first grants at the moment when somebody was
+	// there to take the job.
+	WorkerLate, ServerLate *histogram.Histogram
+	// Queues has the measurements of single queues.
+	Queues *Queues
+}
+
+// New returns counters at zero.
+func New() *Counters {
+	return &Counters{
+		Apply: histogram.Seconds(), ServerLate: histogram.Seconds(), WorkerLate: histogram.Seconds(), Queues: newQueues(),
+	}
+}
+
+// Failed counts requests that ended with err.
+func (c *Counters) Failed(err error, requests int) {
+	n := uint64(requests)
+	if outcome.Of(err) == outcome.Unknown {
+		c.Unknown.Add(n)
+		return
+	}
+	c.NotApplied.Add(n)
+	switch {
+	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrShareUnknown):
+		// callers get the same reason for both
+		c.Overloaded.Add(n)
+	case errors.Is(err, outcome.ErrDiskFull):
+		c.DiskFull.Add(n)
+	case errors.Is(err, outcome.ErrMemoryFull):
+		c.MemoryFull.Add(n)
+	case errors.Is(err, outcome.ErrTooFewVoters):
+		c.TooFewVoters.Add(n)
+	case errors.Is(err, outcome.ErrNoLeader), errors.Is(err, outcome.ErrNotLeader):
+		c.NoLeader.Add(n)
+	case errors.Is(err, outcome.ErrQuota), errors.Is(err, outcome.ErrRateLimited):
+		c.QuotaRefusals.Note(err, n)
+	}
+}
+
+// Granted counts the grants of a Reserve at clock. came is when the Reserve could first have been
+// granted: its caller waited, and its queue withheld no jobs.
+func (c *Counters) Granted(came fsm.Time, result *fsm.Result, clock fsm.Time) {
+	if result.Replayed {
+		return // counted at the first reply
+	}
+	for i := range result.Grants {
+		g := &result.Grants[i]
+		if g.Attempt > 1 {
+			c.Redelivered.Add(1)
+			continue
+		}
+		had := min(max(g.Due, came), clock) // timestamps need not follow the clock that gave came
+		c.WorkerLate.Observe(had.Sub(g.Due))
+		c.ServerLate.Observe(clock.Sub(had))
+		c.Queues.late(g.Queue, clock.Sub(g.Due))
+	}
+}
