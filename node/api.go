@@ -9,6 +9,7 @@ import (
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/measure"
+	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
@@ -185,3 +186,79 @@ type ShardStats struct {
 
 // Histogram counts values in buckets.
 type Histogram = histogram.Values
+
+// Outcome is what is known about a request when its call ends. See package outcome.
+type Outcome = outcome.Outcome
+
+// The three outcomes.
+const (
+	Applied    = outcome.Applied
+	NotApplied = outcome.NotApplied
+	Unknown    = outcome.Unknown
+)
+
+// OutcomeOf returns the outcome that err stands for: Applied for nil, and Unknown for an error that
+// is not of this package.
+func OutcomeOf(err error) Outcome { return outcome.Of(err) }
+
+// The errors that callers branch on, with errors.Is. Package outcome says what each means.
+var (
+	ErrNotLeader      = outcome.ErrNotLeader
+	ErrNoLeader       = outcome.ErrNoLeader
+	ErrOverloaded     = outcome.ErrOverloaded
+	ErrShuttingDown   = outcome.ErrShuttingDown
+	ErrQuota          = outcome.ErrQuota
+	ErrRateLimited    = outcome.ErrRateLimited
+	ErrShareUnknown   = outcome.ErrShareUnknown
+	ErrDiskFull       = outcome.ErrDiskFull
+	ErrMemoryFull     = outcome.ErrMemoryFull
+	ErrTooFewVoters   = outcome.ErrTooFewVoters
+	ErrNoQueue        = outcome.ErrNoQueue
+	ErrClockAhead     = outcome.ErrClockAhead
+	ErrCanceled       = outcome.ErrCanceled
+	ErrRestoring      = outcome.ErrRestoring
+	ErrTooLarge       = outcome.ErrTooLarge
+	ErrUnknownShard   = outcome.ErrUnknownShard
+	ErrNotHere        = outcome.ErrNotHere
+	ErrLeads          = outcome.ErrLeads
+	ErrDisproved      = outcome.ErrDisproved
+	ErrOvertaken      = outcome.ErrOvertaken
+	ErrSilent         = outcome.ErrSilent
+	ErrUnknownOutcome = outcome.ErrUnknownOutcome
+)
+
+// Callers of this package meet these values and errors of package admit.
+type (
+	// Limit names one of the limits of a namespace.
+	Limit = admit.Limit
+	// Amounts holds one amount for each limit.
+	Amounts = admit.Amounts
+	// ShardQuota is the part of a namespace's quota that one shard may use.
+	ShardQuota = admit.ShardQuota
+	// NamespaceUse is what a namespace uses in one shard.
+	NamespaceUse = admit.NamespaceUse
+	// MemoryStatus is a node's use of memory.
+	MemoryStatus = admit.MemoryStatus
+	// QuotaError refuses a request beyond the quota of its namespace.
+	QuotaError = admit.QuotaError
+	// QueuesError refuses a queue beyond the number that a namespace may create in a shard.
+	QueuesError = admit.QueuesError
+	// NoQueueError refuses a put into a queue that does not exist and may not be created.
+	NoQueueError = admit.NoQueueError
+	// MemoryError refuses a put because a voter's memory is full.
+	MemoryError = admit.MemoryError
+	// VotersError refuses a request because the shard has too few voters.
+	VotersError = admit.VotersError
+)
+
+// The limits of a namespace. PutRate is in thousandths of a put per second.
+const (
+	JobsLimit   = admit.JobsLimit
+	BytesLimit  = admit.BytesLimit
+	LeasesLimit = admit.LeasesLimit
+	PutRate     = admit.PutRate
+	Limits      = admit.Limits
+)
+
+// MemoryBytesMin is the least limit of memory with which a node can work.
+const MemoryBytesMin = admit.MemoryBytesMin
