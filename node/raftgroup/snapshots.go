@@ -55,7 +55,7 @@ func (g *Group) planSnapshot() {
 	g.replica.snapshotBytes.Store(newest.Size)
 }
 
-// TakeSnapshot takes a snapshot now and truncates the log before it. tidy should follow. Only one
+// TakeSnapshot takes a snapshot now and truncates the log before it. Tidy should follow. Only one
 // goroutine at a time may call it. The error is raft.ErrRaftShutdown if a stop of the group ended
 // it. There is no error if a newer snapshot was installed meanwhile.
 func (g *Group) TakeSnapshot() error {
