@@ -126,6 +126,12 @@ var importTable = []importRow{
 		reason: "a plan is data that nodes exchange",
 	},
 	{
+		dir:     "node/identity",
+		may:     []string{"fsm", "node/founding", "node/storage/disk"},
+		testMay: []string{"node/storage/diskfault"},
+		reason:  "what a directory says of itself is read before any group",
+	},
+	{
 		dir:      "node/peer",
 		may:      []string{"access/connlimit", "fsm", "node/founding", "node/outcome"},
 		testMay:  []string{"node/clock/clocktest", "node/nodetest/pipetest"},
@@ -197,7 +203,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "cluster/catalog",
-		may:    []string{"fsm", "node", "cluster/quota", "access/tokens"},
+		may:    []string{"fsm", "node", "node/identity", "cluster/quota", "access/tokens"},
 		reason: "the catalog knows other nodes and the shards by interfaces; its leader logs the machine's commands",
 	},
 	{

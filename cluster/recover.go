@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // gossipFile is the file of gossip in a data directory. It has addresses of the old cluster's
@@ -27,7 +28,7 @@ type Recovery struct {
 // OpenRecovery opens the data directory of a stopped node for recovery; see node.OpenRecovery. It
 // refuses a directory without a catalog.
 func OpenRecovery(dir string, logger *slog.Logger) (*Recovery, error) {
-	var self node.Identity
+	var self identity.Identity
 	inner, err := node.OpenRecovery(
 		node.RecoveryConfig{Dir: dir, Logger: logger, Others: func(group, clusterID string) (node.Machine, error) {
 			if group != catalog.GroupName {

@@ -6,6 +6,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/measure"
@@ -27,6 +28,12 @@ type RequestMutex = propose.RequestMutex
 
 // Wait says how long a call of Reserve stays parked.
 type Wait = longpoll.Wait
+
+// Founding describes the start of a cluster that several nodes found together.
+type Founding = founding.Plan
+
+// Founding returns the founding of this node's cluster; nil if one node founded it.
+func (n *Node) Founding() *Founding { return n.id.Founding }
 
 // Status is what a node knows about itself and its groups.
 type Status struct {

@@ -19,7 +19,7 @@ func TestComparisonThatOutlivesItsLeadership(t *testing.T) {
 		t.Fatal(err)
 	}
 	const far = fsm.Time(time.Hour)
-	ahead := clock.Judge(map[string]clock.Reckoned{n.id.serverID(): {Stamp: far, Wall: far}, "b": {}, "c": {}},
+	ahead := clock.Judge(map[string]clock.Reckoned{n.id.ServerID(): {Stamp: far, Wall: far}, "b": {}, "c": {}},
 		3, clock.DefaultBound)
 	heed := func(when string, counts bool) {
 		t.Helper()

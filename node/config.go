@@ -12,6 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/propose"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
@@ -29,7 +30,8 @@ type Config struct {
 	// defaults to the name with which the data directory was made, else to "node". A name other
 	// than the directory's is refused.
 	Name string
-	// Incarnation is the other half of the server id of a new data directory, from NewIncarnation.
+	// Incarnation is the other half of the server id of a new data directory, from
+	// identity.NewIncarnation.
 	// Open makes one if it is empty. An existing data directory keeps its own.
 	Incarnation string
 	// Shards is the number of shards, 1 to 1,024. It defaults to the number with which the data
@@ -137,9 +139,9 @@ const ShardsMax = founding.ShardsMax
 
 // The defaults of Config.
 const (
-	DefaultShards           = 6
+	DefaultShards           = identity.DefaultShards
 	defaultStore            = "wal"
-	DefaultName             = "node"
+	DefaultName             = identity.DefaultName
 	defaultQueueRequestsMax = 16 << 10
 	defaultQueueBytesMax    = 32 << 20
 	defaultEntryBytesMax    = 512 << 10
@@ -149,8 +151,6 @@ const (
 	defaultSnapshotBytes    = 64 << 20
 	defaultTrailingBytes    = 64 << 20
 	defaultDiskLowBytes     = 256 << 20
-
-	nameBytesMax = 64
 )
 
 // withDefaults returns cfg with every zero replaced by its default.
@@ -189,6 +189,12 @@ func (cfg Config) portion(part uint64, least, most int64) int64 {
 	return max(least, min(most, int64(min(cfg.MemoryBytes/part, 1<<62))))
 }
 
+// identity returns the part of the configuration that is about the data directory's identity.
+func (cfg Config) identity() identity.Config {
+	return identity.Config{Dir: cfg.Dir, FS: cfg.FS, Name: cfg.Name, Shards: cfg.Shards, Join: cfg.Join,
+		Incarnation: cfg.Incarnation, Store: cfg.Store, Founding: cfg.Founding}
+}
+
 // setDefault sets *field to value if it is zero.
 func setDefault[T comparable](field *T, value T) {
 	var zero T
@@ -206,8 +212,8 @@ func (cfg Config) validate() error {
 		}
 	}
 	check(cfg.Dir != "", "Dir is empty")
-	check(cfg.Name == "" || ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name,
-		nameBytesMax)
+	check(cfg.Name == "" || identity.ValidName(cfg.Name), "Name %q is not 1 to %d characters of [A-Za-z0-9_-]",
+		cfg.Name, identity.NameBytesMax)
 	check(cfg.Shards >= 0 && cfg.Shards <= ShardsMax, "Shards is %d, not 1 to %d", cfg.Shards, ShardsMax)
 	check(cfg.Store == "wal" || cfg.Store == "bolt", "Store %q is neither wal nor bolt", cfg.Store)
 	check(cfg.ClockBound > 0, "ClockBound is %v, not positive", cfg.ClockBound)
@@ -228,19 +234,4 @@ func (cfg Config) validate() error {
 		return fmt.Errorf("node configuration: %w", errors.Join(problems...))
 	}
 	return nil
-}
-
-// ValidName reports whether name may be a node's name. A dot is not allowed, because a server id is
-// name.incarnation.
-func ValidName(name string) bool {
-	if name == "" || len(name) > nameBytesMax {
-		return false
-	}
-	for _, c := range []byte(name) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/nodetest/pipetest"
 	"github.com/belfrydb/belfry/node/peer"
 )
@@ -73,14 +74,14 @@ func TestFormatThatANodeCannotSpeak(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
-		before, err := os.ReadFile(filepath.Join(dir, identityFile))
+		before, err := os.ReadFile(filepath.Join(dir, identity.File))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := n.Speak(fsm.LatestFormat + 1); !errors.Is(err, fsm.ErrVersion) || n.Format() != fsm.FirstFormat {
 			t.Errorf("told a format that it does not read, the node speaks %d, %v", n.Format(), err)
 		}
-		after, err := os.ReadFile(filepath.Join(dir, identityFile))
+		after, err := os.ReadFile(filepath.Join(dir, identity.File))
 		if diff := cmp.Diff(string(before), string(after)); err != nil || diff != "" {
 			t.Errorf("%v (-before +after):\n%s", err, diff)
 		}

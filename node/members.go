@@ -51,7 +51,7 @@ func (n *Node) AddVoter(ctx context.Context, group, serverID string, after uint6
 // DemoteVoter takes a server its vote in a group, which this node must lead; it follows on. The
 // leader cannot be demoted: it hands over first. For after see RemoveServer.
 func (n *Node) DemoteVoter(ctx context.Context, group, serverID string, after uint64) error {
-	if serverID == n.id.serverID() {
+	if serverID == n.id.ServerID() {
 		return fmt.Errorf("%w: %s would take its own vote in %s", outcome.ErrCanceled, serverID, group)
 	}
 	return n.asLeader(ctx, group, changingMembers, func(g *raftgroup.Group) error {

@@ -237,7 +237,7 @@ func TestFullVoterStopsPuts(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		n, _ := openInMemory(t, dir, 1024)
-		voter := n.id.serverID() // the only one there is
+		voter := n.id.ServerID() // the only one there is
 		puts := func(want error) {
 			t.Helper()
 			_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})
@@ -270,7 +270,7 @@ func TestFullVoterIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, dir))
 		n.NotePeerMemory("n9.1", &admit.MemoryError{Used: 99, Limit: 100}, nil) // no voter
-		n.NotePeerMemory(n.id.serverID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
+		n.NotePeerMemory(n.id.ServerID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
 		time.Sleep(memoryInterval)
 		synctest.Wait()
 		_, err := n.Do(t.Context(), 0, &fsm.Request{Commands: []fsm.Command{put("orders", "", 0)}})

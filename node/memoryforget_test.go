@@ -23,7 +23,7 @@ func TestFullMemoryForgets(t *testing.T) {
 			again := time.NewTicker((10 * time.Second) / 2)
 			defer again.Stop()
 			for ctx.Err() == nil {
-				n.NotePeerMemory(n.id.serverID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
+				n.NotePeerMemory(n.id.ServerID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
 				select {
 				case <-again.C:
 				case <-ctx.Done():
@@ -191,6 +191,6 @@ func TestRepeatsPassAFullMemory(t *testing.T) {
 	}
 	check("critical")
 	h.set(n, 100)
-	n.NotePeerMemory(n.id.serverID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
+	n.NotePeerMemory(n.id.ServerID(), &admit.MemoryError{Used: 90, Limit: 100}, nil)
 	check("a voter is full")
 }

@@ -86,7 +86,7 @@ func (n *Node) startShard(ctx context.Context, number uint32) error {
 		err = stores.Close()
 	}
 	if err == nil {
-		err = n.record(func() error { return n.id.enter(n.cfg.Dir, s.Name()) })
+		err = n.record(func() error { return n.id.Enter(s.Name()) })
 	}
 	if err == nil {
 		err = s.Start(ctx)
@@ -131,7 +131,7 @@ func (n *Node) stopShard(ctx context.Context, number uint32, removed func(contex
 	if err := removed(ctx); err != nil {
 		return errors.Join(err, n.resume(context.WithoutCancel(ctx), number))
 	}
-	if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.Name()) }); err != nil {
+	if err := n.record(func() error { return n.id.Leave(s.Name()) }); err != nil {
 		if _, unsettled := errors.AsType[*disk.UnsettledError](err); unsettled {
 			return err // the next start decides
 		}

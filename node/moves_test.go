@@ -9,10 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
@@ -162,10 +161,10 @@ func TestStopThatWasCutOff(t *testing.T) {
 				n := openNode(t, cfg)
 				do(t, n, 1, put("orders", "x", 0))
 				closeNode(t, n)
-				if err := n.id.leave(dir, founding.ShardGroup(1)); err != nil {
+				if err := n.id.Leave(founding.ShardGroup(1)); err != nil {
 					t.Fatal(err)
 				}
-				tt.cut(t, shardDir(dir, 1))
+				tt.cut(t, identity.ShardDir(dir, 1))
 
 				n = openNode(t, cfg) // the founder of shard 1, which must not found it again
 				expectHere(t, n, 0)
@@ -218,7 +217,7 @@ func TestShardThatForgotItsVoteStaysAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		closeNode(t, n)
-		if err := os.RemoveAll(shardDir(dir, 1)); err != nil {
+		if err := os.RemoveAll(identity.ShardDir(dir, 1)); err != nil {
 			t.Fatal(err)
 		}
 		n = openJoined(t, dir)
@@ -228,48 +227,6 @@ func TestShardThatForgotItsVoteStaysAway(t *testing.T) {
 		}
 		expectHere(t, n, 0)
 	})
-}
-
-func TestIdentityRecordsWhoLeft(t *testing.T) {
-	cfg := Config{Dir: t.TempDir()}.withDefaults()
-	id, err := loadIdentity(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	steps := []struct {
-		do         func() error
-		here, left []string
-		format     int
-	}{
-		{func() error { return id.founded(cfg.Dir, "a", "b", "c") }, []string{"a", "b", "c"}, nil, dataFormat},
-		{func() error { return id.leave(cfg.Dir, "b") }, []string{"a", "c"}, []string{"b"}, dataFormatLeft},
-		{func() error { return id.leave(cfg.Dir, "c") }, []string{"a"}, []string{"b", "c"}, dataFormatLeft},
-		{func() error { return id.enter(cfg.Dir, "b") }, []string{"a", "b"}, []string{"c"}, dataFormatLeft},
-		{func() error { return id.enter(cfg.Dir, "d") }, []string{"a", "b", "d"}, []string{"c"}, dataFormatLeft},
-	}
-	for i, step := range steps {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
-		again, err := loadIdentity(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(again.Groups, step.here) || !slices.Equal(again.Left, step.left) || again.Format != step.format {
-			t.Errorf("step %d: %v are here, %v left, in format %d", i, again.Groups, again.Left, again.Format)
-		}
-		if diff := cmp.Diff(id.format(), again.format()); diff != "" {
-			t.Errorf("step %d: memory and file differ:\n%s", i, diff)
-		}
-	}
-	id.Left = nil
-	if err := os.Remove(filepath.Join(cfg.Dir, identityFile)); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Dir = filepath.Join(cfg.Dir, "missing")
-	if err := id.leave(cfg.Dir, "a"); err == nil || !slices.Contains(id.Groups, "a") || len(id.Left) != 0 {
-		t.Errorf("a change that was not saved gives %v and %+v", err, id)
-	}
 }
 
 // Where it is not known which identity is on the disk the process ends: the next start may retire a
@@ -282,8 +239,8 @@ func TestIdentityThatCannotBeWritten(t *testing.T) {
 		inTheWay string
 		ends     bool
 	}{
-		{"before the file was replaced", identityFile + ".tmp", false},
-		{"when it was replaced", identityFile, true},
+		{"before the file was replaced", identity.File + ".tmp", false},
+		{"when it was replaced", identity.File, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node/conditions"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/propose"
@@ -43,7 +44,7 @@ type Node struct {
 	shards []atomic.Pointer[shard]
 
 	mu       sync.Mutex // guards id.Groups, id.Left, id.Quarantined, groups, calls and stopping
-	id       *identity
+	id       *identity.Record
 	groups   []*Group
 	calls    net.Listener // nil before PeerListener
 	stopping bool         // nothing new is started
@@ -105,7 +106,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			err = errors.Join(err, n.shutDown())
 		}
 	}()
-	if n.id, err = loadIdentity(cfg); err != nil {
+	if n.id, err = identity.Load(cfg.identity()); err != nil {
 		return nil, err
 	}
 	n.space, err = disk.OpenSpace(disk.SpaceConfig{Dir: cfg.Dir, FS: cfg.FS, LowWaterBytes: cfg.DiskLowBytes,
@@ -118,9 +119,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	})
 	n.shards = make([]atomic.Pointer[shard], n.id.Shards)
 	n.clock = clock.NewNode(cfg.Clock, cfg.ClockBound, n.alone)
-	n.clocks = clock.NewComparer(n.id.serverID(), n.clock, cfg.ClockBound, cfg.Clocks)
+	n.clocks = clock.NewComparer(n.id.ServerID(), n.clock, cfg.ClockBound, cfg.Clocks)
 	n.mux = peer.New(peer.Config{
-		ClusterID: n.id.ClusterID, Self: n.id.serverID(), Shards: n.id.Shards, Founding: n.id.Founding,
+		ClusterID: n.id.ClusterID, Self: n.id.ServerID(), Shards: n.id.Shards, Founding: n.id.Founding,
 		Room: n.snapshotRoom, Full: n.space.Exhausted, Listener: cfg.Peers, Dial: cfg.Dial, Resolve: cfg.Resolve,
 		Logger: cfg.Logger, RaftLogger: raftgroup.NewLogger(cfg.Logger),
 	})
@@ -166,7 +167,7 @@ func (n *Node) startShards(ctx context.Context) error {
 			s.Logger().Error("the replica stays set aside", "reason", errQuarantined)
 		case n.hasLeft(s.Name()):
 			n.completeLeaving(s)
-		case n.id.firstVoters(s.Name()) != nil || n.holds(s.Name()):
+		case n.id.FirstVoters(s.Name()) != nil || n.holds(s.Name()):
 			n.shards[i].Store(s)
 		}
 	}
@@ -244,7 +245,7 @@ func (n *Node) hasLeft(group string) bool {
 func (n *Node) founded(groups ...string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.id.founded(n.cfg.Dir, groups...)
+	return n.id.Found(groups...)
 }
 
 // here returns the shards that have a replica here, in order of their number.
@@ -338,11 +339,11 @@ func (n *Node) releaseIfFull(err error) {
 // groupConfig returns what all groups have in common, for the group of a name.
 func (n *Node) groupConfig(name, dir string) raftgroup.Config {
 	return raftgroup.Config{
-		Name: name, Dir: dir, ClusterID: n.id.ClusterID, Self: n.id.serverID(),
+		Name: name, Dir: dir, ClusterID: n.id.ClusterID, Self: n.id.ServerID(),
 		Engine: storage.Engine(n.id.Store), FS: n.cfg.FS, SegmentBytes: n.cfg.SegmentBytes, Watchdog: n.watchdog,
 		DiskFailed: n.diskFailed, SnapshotBytes: n.cfg.SnapshotBytes, TrailingBytes: n.cfg.TrailingBytes,
 		Throttle: n.throttle, Grown: n.grown, SnapshotEnded: n.snapshotEnded, Logger: n.cfg.Logger.With("group", name),
-		Transport: func() *peer.Transport { return n.mux.Transport(name) }, FirstVoters: n.id.firstVoters(name),
+		Transport: func() *peer.Transport { return n.mux.Transport(name) }, FirstVoters: n.id.FirstVoters(name),
 		Known:    func() bool { return n.holds(name) || n.hasLeft(name) },
 		SetAside: func() bool { return n.setAside(name) }, Fatal: n.fatal, ApplySeconds: histogram.Seconds(),
 	}
@@ -455,7 +456,7 @@ func (n *Node) Follows(shard uint32) bool {
 		return false
 	}
 	id := s.LeaderID()
-	return id != "" && id != n.id.serverID()
+	return id != "" && id != n.id.ServerID()
 }
 
 // Do proposes a request to a shard and waits for its results. See OutcomeOf for the meaning of an

@@ -16,6 +16,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
@@ -36,11 +37,11 @@ func TestOpenRefuses(t *testing.T) {
 	}{
 		{"a node of another name", func(_ *testing.T, cfg *Config) { cfg.Name = "other" },
 			`belongs to node "node", not "other"`},
-		{"a lost shard", remove(shardsDir, "0001"), "no group in this directory"},
-		{"lost shards", remove(shardsDir), "no group in this directory"},
-		{"a lost identity", remove(identityFile), "restore that file"},
+		{"a lost shard", remove("shards", "0001"), "no group in this directory"},
+		{"lost shards", remove("shards"), "no group in this directory"},
+		{"a lost identity", remove(identity.File), "restore that file"},
 		{"a foreign shard", func(t *testing.T, cfg *Config) {
-			one, two := filepath.Join(cfg.Dir, shardsDir, "0000"), filepath.Join(cfg.Dir, shardsDir, "0001")
+			one, two := filepath.Join(cfg.Dir, "shards", "0000"), filepath.Join(cfg.Dir, "shards", "0001")
 			if err := errors.Join(os.RemoveAll(one), os.Rename(two, one)); err != nil {
 				t.Fatal(err)
 			}
@@ -165,13 +166,13 @@ func TestOpenWithAnAcceptedClockGoesOnFromTheStamp(t *testing.T) {
 
 func TestOpenCompletesAnInterruptedFounding(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
-	id, err := loadIdentity(cfg.withDefaults())
+	id, err := identity.Load(cfg.withDefaults().identity())
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The process ended when one shard had a term and no configuration, and the other no files.
-	stores, err := storage.Open(shardDir(cfg.Dir, 0),
-		storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/shard-0"})
+	stores, err := storage.Open(identity.ShardDir(cfg.Dir, 0),
+		storage.Config{Group: id.ClusterID + "/" + id.ServerID() + "/shard-0"})
 	if err != nil {
 		t.Fatal(err)
 	}

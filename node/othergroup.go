@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/raftgroup"
@@ -44,14 +45,14 @@ type GroupReply = raftgroup.Reply
 // StartGroup starts a group. It founds the group if this node founded the cluster and the group is
 // new. If this node is the only voter, it waits until the group serves, or ctx ends.
 func (n *Node) StartGroup(ctx context.Context, cfg GroupConfig) (*Group, error) {
-	if !ValidName(cfg.Name) {
-		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, nameBytesMax)
+	if !identity.ValidName(cfg.Name) {
+		return nil, fmt.Errorf("group name %q is not 1 to %d characters of [A-Za-z0-9_-]", cfg.Name, identity.NameBytesMax)
 	}
 	if peer.Reserved(cfg.Name) || strings.HasPrefix(cfg.Name, founding.ShardPrefix) {
 		return nil, fmt.Errorf("group name %q is taken", cfg.Name)
 	}
 	g := &Group{lead: cfg.Lead, timeout: n.cfg.ProposeTimeout, led: make(chan struct{})}
-	of := n.groupConfig(cfg.Name, groupDir(n.cfg.Dir, cfg.Name))
+	of := n.groupConfig(cfg.Name, identity.GroupDir(n.cfg.Dir, cfg.Name))
 	of.Machine, of.Lead = cfg.Machine, g.onLead
 	g.group = raftgroup.New(of)
 	if err := g.group.Start(ctx); err != nil {

@@ -74,7 +74,7 @@ func (n *Node) recordQuarantine(s *shard, why error) error {
 	if n.setAside(s.Name()) {
 		return nil
 	}
-	if err := n.record(func() error { return n.id.quarantine(n.cfg.Dir, s.Name()) }); err != nil {
+	if err := n.record(func() error { return n.id.Quarantine(s.Name()) }); err != nil {
 		return err
 	}
 	s.Logger().Error("the replica is set aside", "reason", why)
@@ -118,7 +118,7 @@ func (n *Node) forget(ctx context.Context, s *shard, removed func(context.Contex
 		if err := removed(ctx); err != nil {
 			return err
 		}
-		if err := n.record(func() error { return n.id.leave(n.cfg.Dir, s.Name()) }); err != nil {
+		if err := n.record(func() error { return n.id.Leave(s.Name()) }); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
@@ -48,7 +49,7 @@ func TestQuarantine(t *testing.T) {
 		closeNode(t, n)
 		n = openNode(t, cfg)
 		aside("after a restart")
-		if left, err := filepath.Glob(filepath.Join(shardDir(dir, 1), "log", "*")); err != nil || len(left) == 0 {
+		if left, err := filepath.Glob(filepath.Join(identity.ShardDir(dir, 1), "log", "*")); err != nil || len(left) == 0 {
 			t.Errorf("the files are gone: %v, %v", left, err)
 		}
 		if err := n.StopShard(t.Context(), 1, wasRemoved); err != nil {

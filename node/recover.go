@@ -1,7 +1,6 @@
 package node
 
 import (
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
@@ -43,7 +43,7 @@ type RecoveryConfig struct {
 type Recovery struct {
 	cfg    RecoveryConfig
 	lock   *disk.DirLock
-	id     *identity
+	id     *identity.Record
 	next   string // the id of the new cluster
 	groups []RecoveryGroup
 }
@@ -63,7 +63,7 @@ type RecoveryGroup struct {
 // OpenRecovery locks a data directory and inspects its groups. It makes no changes but the repairs
 // of every start.
 func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
-	if _, ok, err := Identify(cfg.Dir); err != nil || !ok {
+	if _, ok, err := identity.Identify(cfg.Dir); err != nil || !ok {
 		return nil, errors.Join(err, notThere(cfg.Dir, ok))
 	}
 	r := &Recovery{cfg: cfg}
@@ -75,15 +75,9 @@ func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
 			err = errors.Join(err, r.lock.Close())
 		}
 	}()
-	path := filepath.Join(cfg.Dir, identityFile)
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the node's identity: %w", err)
-	}
-	if r.id, err = parseIdentity(path, data); err != nil {
+	if r.id, err = identity.Read(disk.OSFS{}, cfg.Dir); err != nil {
 		return nil, err
 	}
-	r.id.FS = disk.OSFS{}
 	if r.next, err = pendingRecovery(cfg.Dir, r.id.ClusterID); err != nil {
 		return nil, err
 	}
@@ -101,7 +95,7 @@ func notThere(dir string, there bool) error {
 	if there {
 		return nil
 	}
-	return fmt.Errorf("%s is no data directory: there is no %s in it", dir, identityFile)
+	return fmt.Errorf("%s is no data directory: there is no %s in it", dir, identity.File)
 }
 
 // pendingRecovery returns the id of the cluster that an earlier attempt began to make, or a new id.
@@ -109,25 +103,23 @@ func notThere(dir string, there bool) error {
 func pendingRecovery(dir, present string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, recoveryFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return randomHex(clusterIDBytes), nil
+		return identity.NewClusterID(), nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading how far an earlier recovery has come: %w", err)
 	}
 	id := strings.TrimSpace(string(data))
 	if id == present {
-		return randomHex(clusterIDBytes), nil
+		return identity.NewClusterID(), nil
 	}
-	if raw, err := hex.DecodeString(id); err != nil || len(raw) != clusterIDBytes {
+	if !identity.ValidClusterID(id) {
 		return "", fmt.Errorf("%s holds no cluster id; remove it if no recovery was begun", filepath.Join(dir, recoveryFile))
 	}
 	return id, nil
 }
 
 // Identity returns the identity of the directory's node.
-func (r *Recovery) Identity() Identity {
-	return Identity{ClusterID: r.id.ClusterID, Name: r.id.Name, ServerID: r.id.serverID(), Shards: r.id.Shards}
-}
+func (r *Recovery) Identity() identity.Identity { return r.id.Identity() }
 
 // NextCluster returns the id of the cluster that Run makes.
 func (r *Recovery) NextCluster() string { return r.next }
@@ -153,15 +145,15 @@ func (r *Recovery) Close() error { return r.lock.Close() }
 func (r *Recovery) dirOf(name string) string {
 	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
 		if founding.ShardGroup(i) == name {
-			return shardDir(r.cfg.Dir, i)
+			return identity.ShardDir(r.cfg.Dir, i)
 		}
 	}
-	return groupDir(r.cfg.Dir, name)
+	return identity.GroupDir(r.cfg.Dir, name)
 }
 
 // tag returns the mark of a group's files in a cluster.
 func (r *Recovery) tag(clusterID, name string) string {
-	return clusterID + "/" + r.id.serverID() + "/" + name
+	return clusterID + "/" + r.id.ServerID() + "/" + name
 }
 
 func (r *Recovery) open(name string) (*storage.Stores, error) {
@@ -249,7 +241,7 @@ func (r *Recovery) Run() error {
 			return fmt.Errorf("making room for shard %d: %w", shard, err)
 		}
 	}
-	if err := next.save(r.cfg.Dir); err != nil {
+	if err := next.Save(); err != nil {
 		return err
 	}
 	r.id = &next
@@ -263,7 +255,7 @@ func (r *Recovery) Run() error {
 // in a cluster that has ended. The files of a shard that was set aside are kept for people to
 // inspect.
 func (r *Recovery) clear(shard uint32) error {
-	dir := shardDir(r.cfg.Dir, shard)
+	dir := identity.ShardDir(r.cfg.Dir, shard)
 	if slices.Contains(r.id.Quarantined, founding.ShardGroup(shard)) {
 		err := os.Rename(dir, dir+"."+r.id.ClusterID)
 		if errors.Is(err, fs.ErrNotExist) { // an earlier attempt did it
@@ -341,8 +333,8 @@ func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Ma
 
 // persist stores the machine as a snapshot of which this server is the only member.
 func (r *Recovery) persist(g *RecoveryGroup, stores *storage.Stores, machine Machine) error {
-	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.serverID()),
-		Address: raft.ServerAddress(r.id.serverID())}
+	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.ServerID()),
+		Address: raft.ServerAddress(r.id.ServerID())}
 	sink, err := stores.Snapshots.Create(1, g.LastIndex, g.LastTerm,
 		raft.Configuration{Servers: []raft.Server{self}}, 1, nil)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
@@ -74,7 +75,7 @@ func checkRecovered(t *testing.T, dir, old string, jobs ...int) {
 // segmentFiles lists the files of a shard's log, except for their list.
 func segmentFiles(t *testing.T, dir string, shard uint32) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(shardDir(dir, shard), "log", "*.wal"))
+	files, err := filepath.Glob(filepath.Join(identity.ShardDir(dir, shard), "log", "*.wal"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
@@ -146,20 +147,14 @@ func TestRecoveryWithoutAShard(t *testing.T) {
 	for _, aside := range []bool{false, true} {
 		dir := t.TempDir()
 		old := filled(t, dir, 3)
-		path := filepath.Join(dir, identityFile)
-		data, err := os.ReadFile(path)
+		id, err := identity.Read(disk.OSFS{}, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		id, err := parseIdentity(path, data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id.FS = disk.OSFS{}
 		if aside {
-			err = id.quarantine(dir, founding.ShardGroup(1))
+			err = id.Quarantine(founding.ShardGroup(1))
 		} else {
-			err = id.leave(dir, founding.ShardGroup(1))
+			err = id.Leave(founding.ShardGroup(1))
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -175,7 +170,7 @@ func TestRecoveryWithoutAShard(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkRecovered(t, dir, old, 3, 0)
-		kept, err := filepath.Glob(filepath.Join(dir, shardsDir, "0001."+old))
+		kept, err := filepath.Glob(filepath.Join(dir, "shards", "0001."+old))
 		if err != nil || (len(kept) == 1) != aside {
 			t.Errorf("aside %t: kept %v, %v", aside, kept, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
@@ -146,8 +147,8 @@ func longLog(t *testing.T, group string) Config {
 		t.Fatal(err)
 	}
 	closeNode(t, n)
-	st, err := storage.Open(groupDir(cfg.Dir, group), storage.Config{
-		Group: n.id.ClusterID + "/" + n.id.serverID() + "/" + group, Mode: storage.MustExist,
+	st, err := storage.Open(identity.GroupDir(cfg.Dir, group), storage.Config{
+		Group: n.id.ClusterID + "/" + n.id.ServerID() + "/" + group, Mode: storage.MustExist,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,11 @@ func (n *Node) setNoAutoCreate(refuse bool) error {
 	if refuse == n.NoAutoCreate() {
 		return nil
 	}
-	if err := n.record(func() error { return n.id.setNoAutoCreate(n.cfg.Dir, refuse) }); err != nil {
+	change := n.id.MakeNewQueues
+	if refuse {
+		change = n.id.RefuseNewQueues
+	}
+	if err := n.record(change); err != nil {
 		return err
 	}
 	n.cfg.Logger.Info("whether puts into queues that do not exist are refused has changed", "no_auto_create", refuse)
@@ -43,7 +47,7 @@ func (n *Node) RequireVoters(least int) error {
 	if least == n.MinVoters() {
 		return nil
 	}
-	if err := n.record(func() error { return n.id.requireVoters(n.cfg.Dir, least) }); err != nil {
+	if err := n.record(func() error { return n.id.RequireVoters(least) }); err != nil {
 		return err
 	}
 	n.cfg.Logger.Info("the least number of voters with which shards take mutations has changed", "min_voters", least,
@@ -77,7 +81,7 @@ func (n *Node) Speak(format fsm.Format) error {
 	if err := format.Readable(); err != nil {
 		return fmt.Errorf("writing the log: %w", err)
 	}
-	if err := n.record(func() error { return n.id.speak(n.cfg.Dir, format) }); err != nil {
+	if err := n.record(func() error { return n.id.Speak(format) }); err != nil {
 		return err
 	}
 	n.speaks(format)

@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/node/clock"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/histogram"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/longpoll"
 	"github.com/belfrydb/belfry/node/measure"
 	"github.com/belfrydb/belfry/node/outcome"
@@ -71,7 +72,7 @@ func newShard(n *Node, number uint32) *shard {
 		stats: measure.New(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
-	of := n.groupConfig(founding.ShardGroup(number), shardDir(n.cfg.Dir, number))
+	of := n.groupConfig(founding.ShardGroup(number), identity.ShardDir(n.cfg.Dir, number))
 	of.Machine, of.ApplySeconds, of.Lead, of.After = machine, s.stats.Apply, s.lead, func(m Machine) { s.applying(m) }
 	of.Renewal = &raftgroup.Renewal{
 		Fresh: func() Machine {

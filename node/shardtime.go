@@ -22,7 +22,7 @@ func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 	began := time.Now()
 	for {
 		voters := s.Voters()
-		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.serverID() })
+		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.ServerID() })
 		if !others {
 			s.compared(l, func() { s.medianOff.Store(0) })
 			return nil
@@ -55,7 +55,7 @@ func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 // that long. It would never settle if the two nodes cannot ask the same voters. So a leader that
 // gave the leadership away within that second keeps it, and goes on comparing.
 func (s *shard) heed(ctx context.Context, l *raftgroup.Leadership, c *clock.Comparison) bool {
-	self := s.node.id.serverID()
+	self := s.node.id.ServerID()
 	off, fits := c.Off(self), c.Fits(self)
 	handedBack := false
 	current := s.compared(l, func() {
@@ -293,8 +293,8 @@ func (n *Node) compareLed(ctx context.Context) {
 // the node's clock is anchored at it anew. Then it checks the shards that this node leads.
 func (n *Node) compareOnce(ctx context.Context) {
 	for _, s := range n.here() {
-		if voters := s.Voters(); slices.Contains(voters, n.id.serverID()) && len(voters) > 1 {
-			if c, err := n.clocks.Compare(ctx, voters); err == nil && c.Follows(n.id.serverID()) {
+		if voters := s.Voters(); slices.Contains(voters, n.id.ServerID()) && len(voters) > 1 {
+			if c, err := n.clocks.Compare(ctx, voters); err == nil && c.Follows(n.id.ServerID()) {
 				n.cfg.Logger.Warn("the clock was anchored anew at the wall clock, with which the others agree")
 			}
 			break

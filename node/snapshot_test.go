@@ -17,6 +17,7 @@ import (
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/node/founding"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
@@ -113,12 +114,12 @@ func peek(t *testing.T, n *Node, g fsm.Grant) (job fsm.Job, ok bool) {
 // its last restart.
 func digestsBeforeLead(t *testing.T, dir string, number uint32) uint64 {
 	t.Helper()
-	id, err := loadIdentity(Config{Dir: dir}.withDefaults())
+	id, err := identity.Load(Config{Dir: dir}.withDefaults().identity())
 	if err != nil {
 		t.Fatal(err)
 	}
-	stores, err := storage.Open(shardDir(dir, number),
-		storage.Config{Group: id.ClusterID + "/" + id.serverID() + "/" + founding.ShardGroup(number)})
+	stores, err := storage.Open(identity.ShardDir(dir, number),
+		storage.Config{Group: id.ClusterID + "/" + id.ServerID() + "/" + founding.ShardGroup(number)})
 	if err != nil {
 		t.Fatal(err)
 	}

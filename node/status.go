@@ -5,7 +5,7 @@ func (n *Node) Status() Status {
 	space := n.space.Stats()
 	st := Status{
 		ClusterID: n.id.ClusterID, MinVoters: n.MinVoters(), ShardCount: len(n.shards), Name: n.id.Name,
-		ServerID:    n.id.serverID(),
+		ServerID:    n.id.ServerID(),
 		Quarantined: n.quarantined(), Draining: n.draining.Load(), Leaving: n.leaving.Load(), DiskFull: space.Low,
 		DiskFreeBytes: space.FreeBytes, DiskLowBytes: space.LowWaterBytes,
 		DiskFreeInodes: space.FreeFiles, DiskLowInodes: space.LowWaterFiles, DiskShortage: space.Shortage(),

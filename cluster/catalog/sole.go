@@ -4,19 +4,20 @@ import (
 	"io"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // soleMachine is the catalog's machine for a recovery. Its snapshots know only one node and the new
 // id of the cluster.
 type soleMachine struct {
 	*machine
-	self      node.Identity
+	self      identity.Identity
 	clusterID string
 }
 
 // NewSoleMachine returns the catalog's machine for the recovery of a node as a cluster of its own,
 // with a new id.
-func NewSoleMachine(self node.Identity, clusterID string) node.Machine {
+func NewSoleMachine(self identity.Identity, clusterID string) node.Machine {
 	return &soleMachine{machine: newMachine(), self: self, clusterID: clusterID}
 }
 

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // TestRecoveredQuotas: a recovery keeps the quotas of namespaces and drops those of shards. Their
@@ -12,7 +12,7 @@ import (
 func TestRecoveredQuotas(t *testing.T) {
 	m := newMachine()
 	apply(t, m, limitJobs(100), changeJobsQuota(1, 57, 0, 0))
-	sole := &soleMachine{machine: m, self: node.Identity{Shards: 3}, clusterID: "new"}
+	sole := &soleMachine{machine: m, self: identity.Identity{Shards: 3}, clusterID: "new"}
 	var b bytes.Buffer
 	if _, err := sole.Snapshot().WriteTo(&b); err != nil {
 		t.Fatal(err)

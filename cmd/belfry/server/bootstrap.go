@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/peer"
 )
 
@@ -72,7 +73,7 @@ func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity
 		cfg: cfg, logger: cfg.Logger, shards: cfg.Shards, directory: cluster.NewDirectory(), notReady: notReady,
 		credentials: credentials,
 	}
-	known, exists, err := node.Identify(cfg.Dir)
+	known, exists, err := identity.Identify(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("opening the data directory %s: %w", cfg.Dir, err)
 	}
@@ -129,7 +130,7 @@ func startBootstrap(ctx context.Context, cfg Config, credentials *certs.Identity
 }
 
 // introduce sets what this node tells others about itself.
-func (b *bootstrap) introduce(known node.Identity, exists bool, client net.Addr) (err error) {
+func (b *bootstrap) introduce(known identity.Identity, exists bool, client net.Addr) (err error) {
 	b.self = gossip.Info{
 		Cluster: known.ClusterID, Name: known.Name, ServerID: known.ServerID, Shards: uint32(known.Shards),
 		//nolint:gosec // at most 1,024
@@ -139,7 +140,7 @@ func (b *bootstrap) introduce(known node.Identity, exists bool, client net.Addr)
 	if exists {
 		return nil
 	}
-	b.incarnation = node.NewIncarnation()
+	b.incarnation = identity.NewIncarnation()
 	if b.cfg.BootstrapExpect > 1 {
 		if b.incarnation, err = keepIncarnation(b.cfg.Dir, b.name); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster/gossip"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // checkListen refuses to expose an unprotected server to a network unless the operator allows it.
@@ -58,7 +58,7 @@ func (cfg *Config) missing() (missing []string) {
 // checkNames refuses invalid names and addresses, an invalid --bootstrap-expect and an unreadable
 // file of gossip keys. Its errors name the flags.
 func checkNames(cfg *Config) error {
-	if cfg.NodeID != "" && !node.ValidName(cfg.NodeID) {
+	if cfg.NodeID != "" && !identity.ValidName(cfg.NodeID) {
 		return &ConfigError{fmt.Sprintf("--node-id: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -",
 			cfg.NodeID)}
 	}

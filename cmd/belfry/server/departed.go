@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
@@ -51,7 +51,7 @@ func checkDeparted(dir string) error {
 	if json.Unmarshal(data, &r) != nil {
 		return nil
 	}
-	who, _, err := node.Identify(dir)
+	who, _, err := identity.Identify(dir)
 	if err != nil {
 		return nil //nolint:nilerr // the open of the directory reports what is wrong with it
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/belfrydb/belfry/cluster/catalog"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // TestDepartedServerStaysDown: what the cluster said ends the server, is kept in the data
@@ -46,13 +46,13 @@ func TestDepartedServerStaysDown(t *testing.T) {
 			}
 		}
 	}
-	identity, err := os.ReadFile(filepath.Join(cfg.Dir, departedFile))
+	record, err := os.ReadFile(filepath.Join(cfg.Dir, departedFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{
-		"another cluster":     strings.ReplaceAll(string(identity), st.ClusterID, "c0"),
-		"another incarnation": strings.ReplaceAll(string(identity), st.ServerID, "n1.0"), "nothing": "",
+		"another cluster":     strings.ReplaceAll(string(record), st.ClusterID, "c0"),
+		"another incarnation": strings.ReplaceAll(string(record), st.ServerID, "n1.0"), "nothing": "",
 	} {
 		if err := os.WriteFile(filepath.Join(cfg.Dir, departedFile), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -61,7 +61,7 @@ func TestDepartedServerStaysDown(t *testing.T) {
 			t.Errorf("a record of %s counts: %v", name, err)
 		}
 	}
-	if _, exists, err := node.Identify(cfg.Dir); err != nil || !exists {
+	if _, exists, err := identity.Identify(cfg.Dir); err != nil || !exists {
 		t.Errorf("the directory is no node's any more: %v", err)
 	}
 }

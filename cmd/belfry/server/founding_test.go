@@ -13,7 +13,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/peer"
 )
 
@@ -171,7 +171,7 @@ func TestIncarnationIsKept(t *testing.T) {
 	keep := func(name string) string {
 		t.Helper()
 		incarnation, err := keepIncarnation(dir, name)
-		if err != nil || !node.ValidIncarnation(incarnation) {
+		if err != nil || !identity.ValidIncarnation(incarnation) {
 			t.Fatalf("%q: %v", incarnation, err)
 		}
 		return incarnation

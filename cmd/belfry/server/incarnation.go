@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
@@ -26,10 +26,10 @@ func keepIncarnation(dir, name string) (string, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("reading the incarnation that an earlier start made: %w", err)
 	}
-	if kept, ok := strings.CutPrefix(strings.TrimSpace(string(data)), name+"."); ok && node.ValidIncarnation(kept) {
+	if kept, ok := strings.CutPrefix(strings.TrimSpace(string(data)), name+"."); ok && identity.ValidIncarnation(kept) {
 		return kept, nil
 	}
-	made := node.NewIncarnation()
+	made := identity.NewIncarnation()
 	if err := disk.ReplaceFile(fsys, path, []byte(name+"."+made+"\n")); err != nil {
 		return "", fmt.Errorf("keeping the incarnation for the next start: %w", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/belfrydb/belfry/access/certs"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	"github.com/belfrydb/belfry/node/peer"
 )
 
@@ -74,7 +74,7 @@ func warnOfEnd(ctx context.Context, logger *slog.Logger, credentials *certs.Iden
 }
 
 // checkCredentials refuses the certificate of another node: no node would connect to this one.
-func (b *bootstrap) checkCredentials(known node.Identity) error {
+func (b *bootstrap) checkCredentials(known identity.Identity) error {
 	if b.credentials == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 )
 
 // The files that `cert` makes besides those of each node.
@@ -160,7 +160,7 @@ func wantedCerts(f *certFlags) (wanted []madeCert, err error) {
 	}
 	for _, text := range f.nodes {
 		name, hosts, given := strings.Cut(text, "=")
-		if !node.ValidName(name) {
+		if !identity.ValidName(name) {
 			return nil, cli.Usagef(
 				"--node: have %q, want NAME or NAME=HOST,…; a name is 1 to 64 letters of a to z and A to Z, digits, _ and -", text)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
-	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/node/identity"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/check"
 )
@@ -379,7 +379,7 @@ nodes and send SIGHUP, and later the same without the old one's line.`,
 
 // makeRootToken makes a token and adds what is kept of it to the file for the nodes.
 func makeRootToken(dir, name string) (*MadeRoot, error) {
-	if !node.ValidName(name) {
+	if !identity.ValidName(name) {
 		return nil, cli.Usagef("--name: have %q, want 1 to 64 letters of a to z and A to Z, digits, _ and -", name)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the token in it is for its owner only
