@@ -159,6 +159,12 @@ var importTable = []importRow{
 		reason:  "requests become entries without Raft and without a shard",
 	},
 	{
+		dir:      "node/recovery",
+		may:      []string{"node/founding", "node/identity", "node/raftgroup", "node/storage", "node/storage/disk"},
+		external: []string{"github.com/hashicorp"},
+		reason:   "a recovery works on the files of a stopped node",
+	},
+	{
 		dir:    "node/measure",
 		may:    []string{"fsm", "node/admit", "node/histogram", "node/outcome"},
 		reason: "counting needs no shard",

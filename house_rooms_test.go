@@ -28,10 +28,6 @@ const (
 	columnsMax   = 120
 )
 
-// unfinishedRooms are larger than a room may be: they are being split. The list may not grow, and a
-// room that is no longer too large is reported.
-var unfinishedRooms = []string{"node"}
-
 // checkRooms reports packages that are too large, lines that are too wide, and circles of imports
 // among the folders at the root. The compiler refuses a circle among packages; it allows one among
 // folders.
@@ -61,12 +57,6 @@ func checkRooms(t *tree) []finding {
 		}
 	}
 	for dir := range files {
-		if slices.Contains(unfinishedRooms, dir) {
-			if files[dir] <= roomFilesMax && lines[dir] <= roomLinesMax {
-				found = append(found, finding{dir, 0, ruleRoomFiles, "the package is no longer too large; take it off the list"})
-			}
-			continue
-		}
 		if files[dir] > roomFilesMax {
 			found = append(found, finding{dir, 0, ruleRoomFiles,
 				fmt.Sprintf("the package has %d files, at most %d", files[dir], roomFilesMax)})

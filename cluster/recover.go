@@ -12,16 +12,17 @@ import (
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/identity"
+	"github.com/belfrydb/belfry/node/recovery"
 )
 
 // gossipFile is the file of gossip in a data directory. It has addresses of the old cluster's
 // nodes.
 const gossipFile = "gossip-addresses.json"
 
-// Recovery is node.Recovery with an adapted catalog: its one node is this one, which runs all
+// Recovery is recovery.Recovery with an adapted catalog: its one node is this one, which runs all
 // shards.
 type Recovery struct {
-	*node.Recovery
+	*recovery.Recovery
 	dir string
 }
 
@@ -40,7 +41,7 @@ func OpenRecovery(dir string, logger *slog.Logger) (*Recovery, error) {
 		return nil, err
 	}
 	self = inner.Identity()
-	has := func(g node.RecoveryGroup) bool { return g.Group == catalog.GroupName && (g.LastIndex > 0 || g.Done) }
+	has := func(g recovery.Group) bool { return g.Group == catalog.GroupName && (g.LastIndex > 0 || g.Done) }
 	if !slices.ContainsFunc(inner.Groups(), has) {
 		return nil, errors.Join(fmt.Errorf("%s holds nothing of the catalog: this node had only just joined", dir),
 			inner.Close())
@@ -48,7 +49,7 @@ func OpenRecovery(dir string, logger *slog.Logger) (*Recovery, error) {
 	return &Recovery{Recovery: inner, dir: dir}, nil
 }
 
-// Run makes the recovery; see node.Recovery.
+// Run makes the recovery; see recovery.Recovery.
 func (r *Recovery) Run() error {
 	if err := os.Remove(filepath.Join(r.dir, gossipFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the addresses of the other nodes: %w", err)

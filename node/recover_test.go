@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -11,11 +12,12 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/identity"
+	"github.com/belfrydb/belfry/node/recovery"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
 // openRecovery opens the recovery of a directory of shards alone.
-func openRecovery(t *testing.T, dir string) *Recovery {
+func openRecovery(t *testing.T, dir string) *recovery.Recovery {
 	t.Helper()
 	r, err := OpenRecovery(RecoveryConfig{Dir: dir, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -88,17 +90,23 @@ func TestRecoveryGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	old := filled(t, dir, 5)
-	r := openRecovery(t, dir)
-	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(dir, recoveryFile),
-		[]byte(r.NextCluster()+"\n")); err != nil {
+	cutOff := errors.New("cut off")
+	r, err := recovery.Open(recovery.Config{Dir: dir, Logger: slog.New(slog.DiscardHandler),
+		Machine: func(group, _ string) (Machine, error) {
+			if group == founding.ShardGroup(1) {
+				return nil, cutOff
+			}
+			return newShardMachine(fsm.Config{}), nil
+		}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	next := r.NextCluster()
-	before := segmentFiles(t, dir, 1)
-	if err := r.recover(&r.groups[1]); err != nil {
-		t.Fatal(err)
+	before := segmentFiles(t, dir, 0)
+	if err := r.Run(); !errors.Is(err, cutOff) {
+		t.Fatalf("a recovery that is cut off in the second group ends with %v", err)
 	}
-	if after := segmentFiles(t, dir, 1); len(after) != 1 || slices.Contains(before, after[0]) {
+	if after := segmentFiles(t, dir, 0); len(after) != 1 || slices.Contains(before, after[0]) {
 		t.Errorf("of the log of a recovered group there were %v, there are %v", before, after)
 	}
 	if err := r.Close(); err != nil {
@@ -110,7 +118,7 @@ func TestRecoveryGoesOn(t *testing.T) {
 	}
 
 	r = openRecovery(t, dir)
-	done := slices.ContainsFunc(r.Groups(), func(g RecoveryGroup) bool { return g.Done })
+	done := slices.ContainsFunc(r.Groups(), func(g recovery.Group) bool { return g.Done })
 	if r.NextCluster() != next || !done || len(r.Missing()) != 0 {
 		t.Errorf("the second attempt makes %s, the first began %s; groups %+v", r.NextCluster(), next, r.Groups())
 	}
@@ -124,7 +132,7 @@ func TestRecoveryGoesOn(t *testing.T) {
 
 	// The last step is cut off: the file that says that a recovery is under way stays. Another
 	// recovery makes another cluster.
-	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(dir, recoveryFile), []byte(next+"\n")); err != nil {
+	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(dir, recovery.File), []byte(next+"\n")); err != nil {
 		t.Fatal(err)
 	}
 	r = openRecovery(t, dir)
@@ -195,7 +203,7 @@ func TestRecoveryRefuses(t *testing.T) {
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, recoveryFile), []byte("nonsense"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, recovery.File), []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := OpenRecovery(RecoveryConfig{Dir: dir}); err == nil || !strings.Contains(err.Error(), "no cluster id") {

@@ -2,12 +2,16 @@ package node
 
 import (
 	"io"
+	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/machine"
 	"github.com/belfrydb/belfry/fsm/snapshot"
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/propose"
+	"github.com/belfrydb/belfry/node/recovery"
 )
 
 // shardMachine adapts machine.Machine to Machine.
@@ -52,3 +56,26 @@ type shardSnapshot struct {
 
 // Release implements MachineSnapshot.
 func (s shardSnapshot) Release() { s.m.Release(s.Snapshot) }
+
+// RecoveryConfig names the data directory to recover. All fields but Logger are required.
+type RecoveryConfig struct {
+	Dir string
+	// Machine configures the machines of the shards, as Config.Machine does.
+	Machine fsm.Config
+	// Others returns the machine of a group besides the shards, in its first state. The state must
+	// suit a cluster with the given id of which this server is the only node.
+	Others func(group, clusterID string) (Machine, error)
+	Logger *slog.Logger
+}
+
+// OpenRecovery is [recovery.Open] with the machines of shards.
+func OpenRecovery(cfg RecoveryConfig) (*recovery.Recovery, error) {
+	return recovery.Open(recovery.Config{
+		Dir: cfg.Dir, Logger: cfg.Logger, Machine: func(group, clusterID string) (Machine, error) {
+			if strings.HasPrefix(group, founding.ShardPrefix) {
+				return newShardMachine(cfg.Machine), nil
+			}
+			return cfg.Others(group, clusterID)
+		},
+	})
+}

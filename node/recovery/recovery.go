@@ -1,4 +1,6 @@
-package node
+// Package recovery lets the data directory of one node go on alone when too few of the other nodes
+// are left.
+package recovery
 
 import (
 	"errors"
@@ -13,26 +15,25 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/identity"
+	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// recoveryFile holds the id of the new cluster while a recovery is in progress. It is removed when
+// File is the name of the file that holds the id of the new cluster while a recovery is in progress. It is removed when
 // the recovery is complete.
-const recoveryFile = "recovering"
+const File = "recovering"
 
-// RecoveryConfig names the data directory to recover. All fields but Logger are required.
-type RecoveryConfig struct {
+// Config names the data directory to recover. All fields are required but Logger, which is
+// slog.Default if it is nil.
+type Config struct {
 	Dir string
-	// Machine configures the machines of the shards, as Config.Machine does.
-	Machine fsm.Config
-	// Others returns the machine of a group besides the shards, in its first state. The state must
-	// suit a cluster with the given id of which this server is the only node.
-	Others func(group, clusterID string) (Machine, error)
-	Logger *slog.Logger
+	// Machine returns the machine of a group in its first state. The state must suit a cluster with
+	// the given id of which this server is the only node.
+	Machine func(group, clusterID string) (raftgroup.Machine, error)
+	Logger  *slog.Logger
 }
 
 // Recovery is the data directory of a stopped node that goes on without the other nodes of its
@@ -41,15 +42,15 @@ type RecoveryConfig struct {
 // received are lost. Entries in its log that were not acknowledged then count as acknowledged. The
 // directory stays locked until Close.
 type Recovery struct {
-	cfg    RecoveryConfig
+	cfg    Config
 	lock   *disk.DirLock
 	id     *identity.Record
 	next   string // the id of the new cluster
-	groups []RecoveryGroup
+	groups []Group
 }
 
-// RecoveryGroup is one group in the directory.
-type RecoveryGroup struct {
+// Group is one group in the directory.
+type Group struct {
 	Group string
 	// LastIndex and LastTerm are the end of its log. Of several survivors, the one with the higher
 	// term, then the higher index, has more entries.
@@ -60,9 +61,9 @@ type RecoveryGroup struct {
 	Done bool
 }
 
-// OpenRecovery locks a data directory and inspects its groups. It makes no changes but the repairs
+// Open locks a data directory and inspects its groups. It makes no changes but the repairs
 // of every start.
-func OpenRecovery(cfg RecoveryConfig) (_ *Recovery, err error) {
+func Open(cfg Config) (_ *Recovery, err error) {
 	if _, ok, err := identity.Identify(cfg.Dir); err != nil || !ok {
 		return nil, errors.Join(err, notThere(cfg.Dir, ok))
 	}
@@ -101,7 +102,7 @@ func notThere(dir string, there bool) error {
 // pendingRecovery returns the id of the cluster that an earlier attempt began to make, or a new id.
 // An attempt that has made the present cluster is complete.
 func pendingRecovery(dir, present string) (string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, recoveryFile))
+	data, err := os.ReadFile(filepath.Join(dir, File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return identity.NewClusterID(), nil
 	}
@@ -113,7 +114,7 @@ func pendingRecovery(dir, present string) (string, error) {
 		return identity.NewClusterID(), nil
 	}
 	if !identity.ValidClusterID(id) {
-		return "", fmt.Errorf("%s holds no cluster id; remove it if no recovery was begun", filepath.Join(dir, recoveryFile))
+		return "", fmt.Errorf("%s holds no cluster id; remove it if no recovery was begun", filepath.Join(dir, File))
 	}
 	return id, nil
 }
@@ -125,12 +126,12 @@ func (r *Recovery) Identity() identity.Identity { return r.id.Identity() }
 func (r *Recovery) NextCluster() string { return r.next }
 
 // Groups returns the groups of the directory.
-func (r *Recovery) Groups() []RecoveryGroup { return r.groups }
+func (r *Recovery) Groups() []Group { return r.groups }
 
 // Missing returns the shards without data here. After Run they begin empty.
 func (r *Recovery) Missing() (shards []uint32) {
 	for i := range uint32(r.id.Shards) { //nolint:gosec // bounded by ShardsMax
-		has := func(g RecoveryGroup) bool { return g.Group == founding.ShardGroup(i) && (g.LastIndex > 0 || g.Done) }
+		has := func(g Group) bool { return g.Group == founding.ShardGroup(i) && (g.LastIndex > 0 || g.Done) }
 		if !slices.ContainsFunc(r.groups, has) {
 			shards = append(shards, i)
 		}
@@ -163,7 +164,7 @@ func (r *Recovery) open(name string) (*storage.Stores, error) {
 }
 
 // inspect reads the end and the members of a group.
-func (r *Recovery) inspect(name string) (g RecoveryGroup, err error) {
+func (r *Recovery) inspect(name string) (g Group, err error) {
 	g.Group = name
 	tag, err := storage.Named(r.dirOf(name), disk.OSFS{})
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *Recovery) inspect(name string) (g RecoveryGroup, err error) {
 }
 
 // replay applies the log after the newest snapshot, and records its end and the voters in g.
-func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) error) error {
+func replay(stores *storage.Stores, g *Group, apply func(*raft.Log) error) error {
 	var members raft.Configuration
 	newest, ok := stores.Snapshots.Newest()
 	if ok {
@@ -217,7 +218,7 @@ func replay(stores *storage.Stores, g *RecoveryGroup, apply func(*raft.Log) erro
 // changes, and the identity last. After a crash in between, the node does not start, and Run
 // continues where it was.
 func (r *Recovery) Run() error {
-	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(r.cfg.Dir, recoveryFile),
+	if err := disk.ReplaceFile(disk.OSFS{}, filepath.Join(r.cfg.Dir, File),
 		[]byte(r.next+"\n")); err != nil {
 		return fmt.Errorf("noting that a recovery begins: %w", err)
 	}
@@ -245,7 +246,7 @@ func (r *Recovery) Run() error {
 		return err
 	}
 	r.id = &next
-	if err := os.Remove(filepath.Join(r.cfg.Dir, recoveryFile)); err != nil {
+	if err := os.Remove(filepath.Join(r.cfg.Dir, File)); err != nil {
 		return fmt.Errorf("noting that the recovery is complete: %w", err)
 	}
 	return disk.OSFS{}.SyncDir(r.cfg.Dir)
@@ -268,7 +269,7 @@ func (r *Recovery) clear(shard uint32) error {
 
 // recover makes this server the only voter of a group. It writes a snapshot of the whole log that
 // says so, then removes the log.
-func (r *Recovery) recover(g *RecoveryGroup) (err error) {
+func (r *Recovery) recover(g *Group) (err error) {
 	stores, err := r.open(g.Group)
 	if err != nil {
 		return err
@@ -303,10 +304,8 @@ func (r *Recovery) recover(g *RecoveryGroup) (err error) {
 }
 
 // rebuild returns the machine of a group after its whole log.
-func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Machine, err error) {
-	if strings.HasPrefix(g.Group, founding.ShardPrefix) {
-		machine = newShardMachine(r.cfg.Machine)
-	} else if machine, err = r.cfg.Others(g.Group, r.next); err != nil {
+func (r *Recovery) rebuild(g *Group, stores *storage.Stores) (machine raftgroup.Machine, err error) {
+	if machine, err = r.cfg.Machine(g.Group, r.next); err != nil {
 		return nil, err
 	}
 	if newest, ok := stores.Snapshots.Newest(); ok {
@@ -332,7 +331,7 @@ func (r *Recovery) rebuild(g *RecoveryGroup, stores *storage.Stores) (machine Ma
 }
 
 // persist stores the machine as a snapshot of which this server is the only member.
-func (r *Recovery) persist(g *RecoveryGroup, stores *storage.Stores, machine Machine) error {
+func (r *Recovery) persist(g *Group, stores *storage.Stores, machine raftgroup.Machine) error {
 	self := raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(r.id.ServerID()),
 		Address: raft.ServerAddress(r.id.ServerID())}
 	sink, err := stores.Snapshots.Create(1, g.LastIndex, g.LastTerm,
