@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/belfrydb/belfry/node/founding"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
@@ -35,6 +36,13 @@ func TestShardThatCannotBeRestoredIsSetAside(t *testing.T) {
 			t.Errorf("%v are set aside", got)
 		}
 		do(t, n, 0, put("orders", "y", 0))
+		// A restart of the group that fails now must not end the process; see
+		// TestRestartWithWhatCannotBeRestored of raftgroup.
+		for shard, want := range []bool{false, true} {
+			if got := n.groupConfig(founding.ShardGroup(uint32(shard)), "").SetAside(); got != want {
+				t.Errorf("the group of shard %d is told that it is set aside: %v, want %v", shard, got, want)
+			}
+		}
 	})
 }
 
@@ -195,6 +203,30 @@ func TestRemovalFollowsTheSnapshot(t *testing.T) {
 			t.Errorf("snapshots were removed when %v had been taken, want one after the third", taken)
 		}
 		disk.SetHook(nil)
+		closeNode(t, n)
+	})
+}
+
+// TestRemovalFollowsASnapshotByVolume: nobody asks for these snapshots, and what they replace is
+// removed as well.
+func TestRemovalFollowsASnapshotByVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := diskfault.New()
+		cfg := testConfig(t, "/data")
+		cfg.FS, cfg.SnapshotBytes = disk, 5000
+		n := openNode(t, cfg)
+		for range 60 { // a snapshot is due when as much was logged as the last one has
+			do(t, n, 0, put("orders", strings.Repeat("x", 1000), 0))
+			synctest.Wait()
+		}
+		if taken := n.Stats().Shards[0].Snapshot.Taken; taken < 3 {
+			t.Fatalf("%d snapshots were taken, want 3 or more", taken)
+		}
+		for _, name := range disk.Files() {
+			if strings.HasSuffix(name, ".snap.tmp") {
+				t.Errorf("%s is there", name)
+			}
+		}
 		closeNode(t, n)
 	})
 }
