@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -44,6 +45,9 @@ func filled(t *testing.T, dir string, jobs int) (clusterID string) {
 			}
 		}
 	}
+	if err := n.RequireVoters(2); err != nil {
+		t.Fatal(err)
+	}
 	clusterID = n.Status().ClusterID
 	if err := n.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -63,6 +67,12 @@ func checkRecovered(t *testing.T, dir, old string, jobs ...int) {
 	st := n.Status()
 	if st.ClusterID == old {
 		t.Error("it is the old cluster still")
+	}
+	if st.MinVoters != 1 {
+		t.Errorf("it wants %d voters, and there is one", st.MinVoters)
+	}
+	if _, err := os.Stat(filepath.Join(dir, recovery.File)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a recovery seems to be in progress: %v", err)
 	}
 	for i, want := range jobs {
 		if g := st.Shards[i]; g.Jobs != want || !g.Serving || len(g.Voters) != 1 {

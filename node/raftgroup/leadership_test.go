@@ -53,27 +53,28 @@ func TestReadIsBoundToItsLeadership(t *testing.T) {
 // Raft reports each gain and each loss, so two gains in a row are a leadership lost and regained:
 // duties begin anew.
 func TestTwoGainsAreALossAndAGain(t *testing.T) {
-	g := openCounter(t, &counter{})
-	first, err := g.Leadership()
-	if err != nil {
-		t.Fatal(err)
-	}
-	before := propose(t, g, "x")
-	g.EndLeadership()
-	g.gain(t.Context())
-	deadline := time.Now().Add(time.Minute)
-	second := g.serving.Load()
-	for ; second == nil && time.Now().Before(deadline); second = g.serving.Load() { // ends as soon as the duties are done
-		<-time.NewTimer(time.Millisecond).C
-	}
-	if second == nil || second == first {
-		t.Fatalf("the leadership is %p after %p", second, first)
-	}
-	<-first.over
-	// Between them lie the barrier of the new leadership.
-	if after := propose(t, g, "x"); after.Index != before.Index+2 {
-		t.Errorf("the put at %d is followed by one at %d, want 2 later", before.Index, after.Index)
-	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		g := openGroup(t, testConfig(t, dir, &counter{}))
+		first, err := g.Leadership()
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := propose(t, g, "x")
+		notify := make(chan bool)
+		g.running.Go(func() { g.watch(t.Context(), notify) })
+		notify <- true
+		synctest.Wait()
+		second := g.serving.Load()
+		if second == nil || second == first {
+			t.Fatalf("the leadership is %p after %p", second, first)
+		}
+		<-first.over
+		// Between them lies the barrier of the new leadership.
+		if after := propose(t, g, "x"); after.Index != before.Index+2 {
+			t.Errorf("the put at %d is followed by one at %d, want 2 later", before.Index, after.Index)
+		}
+	})
 }
 
 func TestDutiesOfTwoLeadershipsDoNotOverlap(t *testing.T) {

@@ -26,8 +26,8 @@ import (
 // the recovery is complete.
 const File = "recovering"
 
-// Config names the data directory to recover. All fields are required but Logger, which is
-// slog.Default if it is nil.
+// Config names the data directory to recover. Without a Logger nothing is logged; the other fields
+// are required.
 type Config struct {
 	Dir string
 	// Machine returns the machine of a group in its first state. The state must suit a cluster with
