@@ -256,6 +256,8 @@ func TestIdentityRecordsWhoLeft(t *testing.T) {
 		{func() error { return id.Leave("c") }, []string{"a"}, []string{"b", "c"}, formatLeft},
 		{func() error { return id.Enter("b") }, []string{"a", "b"}, []string{"c"}, formatLeft},
 		{func() error { return id.Enter("d") }, []string{"a", "b", "d"}, []string{"c"}, formatLeft},
+		{func() error { return id.Quarantine("d") }, []string{"a", "b"}, []string{"c"}, formatQuarantined},
+		{func() error { return id.Leave("b") }, []string{"a"}, []string{"c", "b"}, formatQuarantined},
 	}
 	for i, step := range steps {
 		if err := step.do(); err != nil {
@@ -279,6 +281,26 @@ func TestIdentityRecordsWhoLeft(t *testing.T) {
 	id.Dir = filepath.Join(cfg.Dir, "missing")
 	if err := id.Leave("a"); err == nil || !slices.Contains(id.Groups, "a") || len(id.Left) != 0 {
 		t.Errorf("a change that was not saved gives %v and %+v", err, id)
+	}
+}
+
+// TestIncompleteIdentityIsRefused although its checksum is right.
+func TestIncompleteIdentityIsRefused(t *testing.T) {
+	for name, spoil := range map[string]func(id *Record){
+		"nothing":                func(*Record) {},
+		"the cluster":            func(id *Record) { id.ClusterID = "" },
+		"the name":               func(id *Record) { id.Name = "a.b" },
+		"the incarnation":        func(id *Record) { id.Incarnation = "" },
+		"shards, too few":        func(id *Record) { id.Shards = 0 },
+		"shards, too many":       func(id *Record) { id.Shards = founding.ShardsMax + 1 },
+		"the format, too old":    func(id *Record) { id.Format = formatFirst - 1 },
+		"the format, of another": func(id *Record) { id.Format = formatQuarantined + 1 },
+	} {
+		id := Record{Format: formatFirst, ClusterID: "c", Name: "n", Incarnation: "i", Shards: 1}
+		spoil(&id)
+		if _, err := parse(File, id.format()); (err == nil) != (name == "nothing") {
+			t.Errorf("%s is wrong: %v", name, err)
+		}
 	}
 }
 
