@@ -62,10 +62,10 @@ const (
 // contexts of those that still run, and releases the jobs that they do not finish. No attempt
 // counts for a released job.
 //
-// Run returns nil when all handlers have returned, else an error that says how many have not. If no
-// call got an answer before ctx ended, for example because the server was out of reach, Run returns
-// an error that wraps the last reason. Failures after a first answer are logged and reported to
-// OnError, but Run does not return them.
+// Run returns nil if all handlers have returned, otherwise an error that says how many have not. If
+// no call got an answer before ctx ended, for example because the server was out of reach, Run
+// returns an error that wraps the last reason. Failures after a first answer are logged and
+// reported to OnError, but Run does not return them.
 //
 // Run also stops, and returns an error, if the configuration is wrong or the server permanently
 // refuses to reserve jobs.

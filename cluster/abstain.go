@@ -49,14 +49,14 @@ func (m *members) others() (all []string) {
 	return slices.DeleteFunc(all, func(server string) bool { return server == m.record.ServerID })
 }
 
-// abstainIfUnreached makes this node abstain from the elections of each group of which a majority
-// of the voters does not reach it. It raises the condition that makes the node shed its
+// abstainIfUnreached makes this node abstain from the elections of a group if a majority of the
+// group's voters does not reach it. It also raises the condition that makes the node shed its
 // leaderships. Without this, a node that no other node can connect to, because of a firewall or a
-// wrong address, would be elected and keep leading: a leader sends, and followers answer. The
-// calls of other nodes would not arrive.
+// wrong address, would be elected and keep leading: a leader sends, and followers answer. The calls
+// of other nodes would not arrive.
 //
-// Each of these voters reported it itself, lately. Where no voter can be asked, and at the start,
-// this node knows no such reports, and Raft decides alone.
+// Only recent reports of these voters themselves count. If no voter can be asked, and at the start,
+// this node has no such reports, and Raft decides alone.
 func (m *members) abstainIfUnreached() {
 	objectors := m.peers.Reachability().Objectors()
 	if len(objectors) == 0 {

@@ -1,11 +1,10 @@
-// Package fsm has the vocabulary of one Belfry shard: the commands that its log carries and what
-// they answer, the queries and their readings, settings, records, times and formats. DESIGN.md has
-// the rules.
+// Package fsm has the vocabulary of one Belfry shard: the commands in its log and their results,
+// the queries and their readings, settings, records, times and formats. DESIGN.md has the rules.
 //
-// The rooms below it are pure like this one: fsm/machine carries the commands out, fsm/store has
-// the records, fsm/snapshot the stream of a snapshot, fsm/codec the bytes of commands, fsm/digest
-// the hashes, fsm/backup the stream of a backup. None has a clock, randomness, a goroutine, a lock,
-// a log or I/O, and none ranges over a map. A test walks the syntax trees for all of these.
+// The packages below it are pure like this one: fsm/machine carries out the commands, fsm/store has
+// the records, fsm/snapshot the stream of a snapshot, fsm/codec the encodings, fsm/digest the
+// hashes, fsm/backup the stream of a backup. None has a clock, randomness, a goroutine, a lock, a
+// log or I/O, and none ranges over a map. A test walks the syntax trees for all of these.
 //
 // # Life of a job
 //
@@ -24,7 +23,7 @@
 //
 // # Adding a query
 //
-// Give it the next free [QueryKind], a struct here, a case in Machine.read of fsm/machine that puts
-// nothing into the [Reading] that aliases the machine, its encoding, and a golden file. New fields
-// of a Reading, a job or a queue need a new version of the encoding.
+// Give it the next free [QueryKind], a struct here, a case in Machine.read of fsm/machine whose
+// [Reading] shares no memory with the machine, its encoding, and a golden file. New fields of a
+// Reading, a job or a queue need a new version of the encoding.
 package fsm

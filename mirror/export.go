@@ -84,7 +84,7 @@ type exporter struct {
 	batch    int    // how many entries the next script takes
 	counts   ExportCounts
 	checks   []pair.Check
-	claimed  int64 // what was on its way to Belfry when it began
+	claimed  int64 // entries that were on their way to Belfry when it began
 }
 
 // Export moves the jobs of a queue of Belfry back to Redisson's delayed queue. Jobs that came from
@@ -93,14 +93,14 @@ type exporter struct {
 // bridge, and an import that follows, release the queue for it and then wait. Export waits for any
 // other process. No other program should change jobs of the queue meanwhile; puts are moved too.
 //
-// Errors: a format that disagrees with the entries in Redis, or an unknown one where Redis and the
-// jobs show none or both; a body that the codec cannot encode; a permanent refusal of Redis or
+// Errors: a format that disagrees with the entries in Redis; no format is given, and the entries
+// and jobs show none or both; a body that the codec cannot encode; a permanent refusal of Redis or
 // Belfry; the error of ctx.
 func Export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions) (ExportCounts, error) {
 	return export(ctx, r, c, o, false)
 }
 
-// export is Export, and takes along what was set aside if asked to.
+// export is Export. If aside is true, it also returns the entries that were set aside.
 func export(ctx context.Context, r redis.UniversalClient, c *client.Client, o ExportOptions,
 	aside bool) (ExportCounts, error) {
 	e := &exporter{link: newLink(r, c, pair.Options{

@@ -8,9 +8,10 @@ import (
 // claimScript moves entries from Redisson's keys into the hand-over key: up to ARGV[4] entries, or
 // a few more than ARGV[5] bytes of them. It takes them from the head of the list; when the list is
 // empty it takes entries that are only in the timer. A member without a score goes to the orphans,
-// unless it is the second place of a claimed entry. KEYS: state, timer, list, hand-over, orphans.
-// It returns the number of places of the list and ghosts that it took, the number of orphans, the
-// numbers of entries in the hand-over key and in the timer, and the entries as member and score.
+// unless it is the second occurrence of a claimed entry. KEYS: state, timer, list, hand-over,
+// orphans. It returns the number of list elements or ghosts that it took, the number of orphans,
+// the numbers of entries in the hand-over key and in the timer, and the entries as member and
+// score.
 var claimScript = redis.NewScript(pair.Guard + `
 local limit, room = tonumber(ARGV[4]), tonumber(ARGV[5])
 local reply, taken, orphans = {0, 0, 0, 0}, 0, 0

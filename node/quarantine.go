@@ -10,14 +10,14 @@ import (
 	"github.com/belfrydb/belfry/node/storage"
 )
 
-// Quarantine takes a replica out of service whose state differs from that of most replicas.
-// right.Digest is their digest at right.Index. If this replica has the same digest at that index,
-// or no longer knows its own, nothing changes and the error is ErrDisproved.
+// Quarantine takes a replica out of service because its state differs from that of most replicas.
+// right.Digest is the majority's digest at right.Index. If this replica has the same digest at that
+// index, or no longer knows its own, nothing changes and the error is ErrDisproved.
 //
-// Quarantine transfers the leadership of a shard that this node leads, and stops the replica, also
-// for later starts of the node. Its files stay. Once the shard's leader has removed the member,
-// StopShard makes room for a new replica. A node cannot run without its replica of any other group:
-// it ends.
+// If this node leads the shard, Quarantine first transfers the leadership. It stops the replica,
+// also for later starts of the node. The files stay. Once the shard's leader has removed the
+// member, StopShard makes room for a new replica. If the group is not a shard, the node cannot run
+// without the replica, and ends.
 func (n *Node) Quarantine(ctx context.Context, group string, right IndexDigest) error {
 	for _, s := range n.here() {
 		if s.Name() == group {

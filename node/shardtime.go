@@ -50,10 +50,10 @@ func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 // heed reports whether a comparison allows this node to lead. If not, it transfers the leadership
 // to another voter, if there is one.
 //
-// The new leader may know fewer clocks, find its own clock wrong by those, and transfer the
-// leadership back. Readings stay valid for a second, so the leadership would go back and forth for
-// that long. It would never settle if the two nodes cannot ask the same voters. So a leader that
-// gave the leadership away within that second keeps it, and goes on comparing.
+// The new leader may know fewer clocks, find its own clock wrong compared with those, and transfer
+// the leadership back. Readings stay valid for a second, so the leadership would go back and forth
+// for that long, or for ever if the two nodes cannot ask the same voters. So a node that gets the
+// leadership back within a second keeps it, and goes on comparing.
 func (s *shard) heed(ctx context.Context, l *raftgroup.Leadership, c *clock.Comparison) bool {
 	self := s.node.id.ServerID()
 	off, fits := c.Off(self), c.Fits(self)

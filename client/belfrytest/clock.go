@@ -49,12 +49,12 @@ func (s *Server) Now() time.Time {
 
 // Advance moves the time of a server with StoppedAt forward by d in one jump; d must not be
 // negative. When Advance returns, everything that fell due meanwhile has happened, as of the new
-// time. Jobs are ready, in the order in which they leave any queue (by priority, then by due time),
-// first for the calls that wait for them. Leases that are over have expired, retries are due, and
-// jobs whose time to live is over are gone. No job is handed out before its due time.
+// time. Due jobs are ready, in the usual order of a queue (by priority, then by due time); waiting
+// calls have got the first of them. Leases that are over have expired, retries are due, and jobs
+// whose time to live is over are gone. No job is handed out before its due time.
 //
-// It is one jump: if a call is granted a lease of 30 seconds within it, that lease begins at the
-// end of the jump. To see what happens on the way, advance in steps.
+// It is one jump: a lease that is granted within it begins at the end of the jump. To see what
+// happens on the way, advance in steps.
 //
 // Advance panics if the server's clock runs by itself. It also panics if the server cannot go on,
 // for example because it was closed.

@@ -11,7 +11,7 @@ import (
 	"slices"
 )
 
-// What travels between nodes. Every message of the library is sealed in a frame:
+// Every message of the library is sealed in a frame. Between nodes there are:
 //
 //	packet     'B' 'G' version 'p' | nonce, ciphertext, tag
 //	stream     'B' 'G' version 's' length(4, big endian) | nonce, ciphertext, tag
@@ -24,14 +24,14 @@ import (
 // receiver, 16 bytes and the port, so that no other node accepts it.
 //
 // The side that dials a stream knocks, and the other side answers with a challenge, new for each
-// stream. Frames of the first side are sealed with the challenge, frames of the second with it and
-// the nonce of the question (binding), so that none of them opens on another stream. A join address
-// may lead to a web server by mistake: the empty lines of a knock make it answer at once. A caller
-// that does not knock gets no challenge.
+// stream. The first side seals its frames with the challenge, the second with the challenge and the
+// nonce of the question (binding). So no frame opens on another stream. A join address may lead to
+// a web server by mistake: the empty lines of a knock make it answer at once. A caller that does
+// not knock gets no challenge.
 //
 // "refused" answers a stream that could not be opened, so that the node with the wrong key learns
-// of it. It is not authenticated, and nothing but a report follows from it. "hello" asks what the
-// port is for, without a key, and is answered with the same.
+// why. It is not authenticated, so its only effect is a report. "hello" asks what the port is for,
+// without a key, and is answered with the same.
 const (
 	// frameVersion is 2 since streams begin with a knock and packets name their receiver.
 	frameVersion = 2

@@ -15,15 +15,14 @@ import (
 //	blocks   4 bytes length of the content, 8 bytes number of the block from 0, content, 4 bytes CRC32C
 //	         of these three; little-endian
 //
-// The content of the blocks, taken together, is records: byte BackupKind, uvarint length, so many
-// bytes; none lies in two blocks. The first record is the header, the last the trailer, alone in
-// its block, with the SHA-256 of all before that block. Between them come the queues of the catalog
-// and the quotas of namespaces, then each shard: its head, its queues, jobs and tombstones, and its
-// end. A queue comes before what it holds. Records name their queue and so mean the same in every
-// shard.
+// A block has whole records: byte BackupKind, uvarint length, and that many bytes. The first record
+// is the header. The last is the trailer, alone in its block, with the SHA-256 of all bytes before
+// that block. Between them come the queues of the catalog and the quotas of namespaces, then each
+// shard: its head, its queues, jobs and tombstones, and its end. A queue comes before its jobs and
+// tombstones. Records name their queue and so mean the same in every shard.
 const magic = "BELFBK\x00"
 
-// Header says what a backup is of.
+// Header says what a backup contains.
 type Header struct {
 	// ID is random; it names the restore.
 	ID        [16]byte

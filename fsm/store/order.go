@@ -6,14 +6,14 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// Order keeps the indexes of records by key. Only its first keys, the front, are sorted and kept as
-// keys. The rest is in slices, each with the indexes of one range of keys, unsorted. So a record
-// costs a few bytes here, and adding one touches one slice, however many there are. A slice is
-// sorted when it has become the first. The keys are read from the records: the key of a record that
-// is in an order must not change.
+// Order keeps the indexes of records by key. Only the front, the first keys, is sorted and stored
+// as keys. The rest is in slices; each has the unsorted indexes of one range of keys. So a record
+// costs a few bytes here, and adding one touches one slice, however many there are. An empty front
+// is filled with the least keys of the first slice, sorted. Keys are read from the records, so the
+// key of a record must not change while the record is in an order.
 //
 // front holds every key below the first slice. It is empty only if the order is empty, so that
-// readers have the first key at hand.
+// readers find the first key there.
 type Order struct {
 	in     *orders
 	kind   OrderKind

@@ -46,8 +46,8 @@ return reply
 // elements, or a few more than ARGV[5] bytes of values. ARGV[6] is the prefix of job keys, ARGV[7]
 // the kind. If an element cannot be read, or its value is not a text, the script moves it to
 // KEYS[4] if ARGV[8] is 1; otherwise it ends. KEYS: state, hand-over, list, elements set aside. It
-// returns the number of elements that it took, that it could not read and that are left, and job
-// key, record and value of the jobs.
+// returns the numbers of elements that it took, that it could not read and that are left, and for
+// each job its key, record and value.
 var listScript = redis.NewScript(pair.Guard + `
 local room, reply = tonumber(ARGV[5]), {0, 0, 0}
 while reply[1] < tonumber(ARGV[4]) and room > 0 do

@@ -9,8 +9,8 @@
 //	m/ns, m/ns/<namespace>         HASH     the namespaces, and the queues of one
 //
 // A reserved job is in timer_set too, at the end of its lease and with its remaining tries. Its
-// member looks like that of a delayed job, but its score differs. A job that was never handed out
-// has as its score the second in which it was published, or the next, plus its delay; ParseID
-// returns both. The score of a reserved job is later by at least the length of its lease. A job is
-// finished when its value is gone, even if lists still name it.
+// member looks like that of a delayed job, but its score differs. The score of a job that was never
+// handed out is the second in which it was published, or the next, plus its delay; ParseID returns
+// both. The score of a reserved job is later by at least the length of its lease. A job is finished
+// when its value is gone, even if lists still name it.
 package lmstfy

@@ -2,11 +2,11 @@ package pair
 
 import "github.com/redis/go-redis/v9"
 
-// Guard begins every script that changes something. It refuses three kinds of scripts: those of a
-// process that was overtaken, a script that the network delayed until after a later one, and a
-// script for another cluster or queue than the one that mirrors the Redis queue. KEYS[1] is the
-// state. ARGV[1..3] are the cluster, the queue, and a turn: the fence, and a direction with a
-// number that grows from script to script. A script's own ARGV begin with the fourth.
+// Guard begins every script that changes something. It refuses scripts of a process that was
+// overtaken, scripts that the network delayed until after a later one, and scripts for another
+// cluster or queue than the one that mirrors the Redis queue. KEYS[1] is the state. ARGV[1..3] are
+// the cluster, the queue, and a turn: the fence, and a direction with a number that grows from
+// script to script. A script's own ARGV begin with the fourth.
 //
 // Redis does not undo a script that fails halfway. So each script writes an entry first, and then
 // the record that the entry exists.

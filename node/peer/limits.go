@@ -15,7 +15,7 @@ const progressBytes = 256 << 10
 //
 //   - the first byte of a message may take for ever, because the peer keeps connections for later
 //     use; the rest of the message has rpcTimeout;
-//   - messageScan finds what is too large before it is decoded;
+//   - messageScan finds a message that is too large before it is decoded;
 //   - a snapshot, which follows its message, has rpcTimeout for each progressBytes, and may be as
 //     large as the room on the disk;
 //   - a write has rpcTimeout, so that a peer that does not read cannot hold a goroutine.

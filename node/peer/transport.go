@@ -103,17 +103,17 @@ var errOutdated = errors.New("the entries are of a later term than the message")
 
 // outdated reports whether entries are of a later term than the message that carries them. A leader
 // may lose its leadership while it waits for this follower, and be elected again. It may then send
-// what it logs now in the name of its earlier term: the library chooses at random between the news
-// that the leadership is over and the next message. A follower that took the entries would have a
-// term in its log that it never made durable. At the next start, storage rightly takes that for an
-// old copy of its term and vote.
+// its new entries in a message of its earlier term, because the library chooses at random between
+// ending the old leadership and sending the next message. A follower that accepted the entries
+// would have a term in its log that it never made durable. At the next start, storage would take
+// its term and vote for an old copy.
 func outdated(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	return ok && len(req.Entries) > 0 && req.Entries[len(req.Entries)-1].Term > req.Term
 }
 
 // brings reports whether a message carries entries. On a disk without room, writing them would fail
-// and end the process. A replica that takes no entries lags, but it still votes, hears its leader
+// and end the process. A replica that takes no entries lags, but it still votes, follows its leader
 // and directs its callers to it.
 func brings(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
@@ -137,8 +137,8 @@ func (t *Transport) Consumer() <-chan raft.RPC { return t.inbox }
 // steps down. It is not synchronised with the main loop, which may be about to log, vote or lead in
 // another term. Then entries of two leaders carry one term (hashicorp/raft issue 695), or a term
 // that was promised to a candidate is taken back. So only a heartbeat of the current term to a
-// follower goes this way: it changes neither the term nor the role. All others wait for the main
-// loop. If the role changes in between, the stable store refuses a lower term.
+// follower is answered that way: it changes neither the term nor the role. All others wait for the
+// main loop. If the role changes in between, the stable store refuses a lower term.
 func (t *Transport) SetHeartbeatHandler(beside func(raft.RPC)) {
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
 		if req, ok := rpc.Command.(*raft.AppendEntriesRequest); ok && t.follows(req.Term) {

@@ -28,12 +28,12 @@ type requestLock struct {
 	count int
 }
 
-// Lock waits until no other attempt runs at the request of this name, which is made of its id and
-// content. It tells earlier attempts that there is a newer one, most likely because their callers
-// have given up: a waiting one fails, so that at most one waits, and a running one should wait for
-// nothing more. newer is closed when that happens to this attempt. The caller must call unlock when
-// the attempt has ended. After wait, or when ctx ends, Lock fails with ErrUnknownOutcome, because
-// the outcome of the running attempt is not known.
+// Lock waits until no other attempt at the request runs. name is made of the request's id and
+// content. The callers of earlier attempts have most likely given up, so Lock tells these attempts
+// that there is a newer one. A waiting attempt then fails, so that at most one waits; a running
+// attempt should end its waits. newer is closed when a newer attempt than this one arrives. The
+// caller must call unlock when the attempt has ended. After wait, or when ctx ends, Lock fails with
+// ErrUnknownOutcome, because the outcome of the running attempt is not known.
 func (a *RequestMutex) Lock(ctx context.Context, name string, wait time.Duration) (newer <-chan struct{},
 	unlock func(), err error) {
 	r, newer := a.addAttempt(name)

@@ -21,14 +21,14 @@ type Replica struct {
 	// started is set once Raft has started. A snapshot that cannot be restored before then fails
 	// the start; later it costs only this group.
 	started atomic.Bool
-	// stopped is set before Raft is stopped, and cleared before Raft starts again. While it is set,
-	// no entry is applied and no state is captured. Entries on their way to the machine have an
-	// unknown outcome.
+	// stopped is set before Raft is stopped, and cleared before Raft starts again. While it is set, no
+	// entry is applied and no state is captured. Entries on their way to the machine have an unknown
+	// outcome.
 	//
 	// When Raft is being stopped, its main loop either puts a batch into the queue of the machine's
-	// goroutine or drops it, at random, and goes on with the next batch. Without stopped, the
-	// machine would get entries without their predecessors, callers would get results that never
-	// were, and a snapshot would hold a state that no other replica has.
+	// goroutine or drops it, at random, and goes on with the next batch. Without stopped, the machine
+	// would get entries without their predecessors, callers would get wrong results, and a snapshot
+	// would hold a state that no other replica has.
 	stopped atomic.Bool
 
 	mu          sync.RWMutex

@@ -11,16 +11,16 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// The high-water file holds two slots, 4 KiB apart, of which the valid one with the higher sequence
-// counts:
+// The high-water file holds two slots, 4 KiB apart. Of the valid ones, the one with the higher
+// sequence counts:
 //
 //	0       4     12    20         28               36
 //	| magic | seq | log | snapshot | zeros to 508   | CRC32C |
 //
-// It says: at least up to these indexes the log and the snapshots were durable. A log that ends
-// before its mark was damaged, not torn. Raising the mark is a plain write after the sync of the
-// append: if a power cut loses it, the mark is only lower than it could be. Lowering it is synced
-// first, so a mark is never too high.
+// The log and the snapshots were durable at least up to these indexes. A log that ends before its
+// mark was damaged, not torn. Raising the mark is a plain write after the sync of the append: if a
+// power cut loses it, the mark is only lower than it could be. Lowering it is synced first, so a
+// mark is never too high.
 const (
 	marksMagic      = 0x4d594c42
 	markSlotBytes   = 512

@@ -18,7 +18,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// heldStream is the server's side of a Work stream, whose client sends one message and then listens
+// heldStream is the server's side of a Work stream. Its client sends one message and then reads
 // until over is closed.
 type heldStream struct {
 	first   *belfryv1.WorkRequest
@@ -51,7 +51,7 @@ func (m *tokenMemory) Token(id string) (*tokens.Record, error) {
 	return t, nil
 }
 
-// make makes a token.
+// make creates a token.
 func (m *tokenMemory) make(t testing.TB, scope string) (text, id string) {
 	t.Helper()
 	text, id, hash := tokens.New()
@@ -73,8 +73,8 @@ func (s *Service) as(t testing.TB, token string) context.Context {
 	return r.Context()
 }
 
-// TestTokenEndsStreams: a stream hands out jobs as long as its token is good; the poll that is
-// under way when it ends is the last.
+// TestTokenEndsStreams: a stream hands out jobs as long as its token is valid. The poll that runs
+// when the token ends is the last.
 func TestTokenEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &tokenMemory{}
@@ -90,7 +90,7 @@ func TestTokenEndsStreams(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- s.work(ctx, stream) }()
 		for job := range 3 {
-			synctest.Wait() // a poll is under way, unless the stream has ended
+			synctest.Wait() // a poll is running, unless the stream has ended
 			if job == 1 {
 				keeper.records.Delete(id)
 			}
@@ -110,8 +110,8 @@ func TestTokenEndsStreams(t *testing.T) {
 	})
 }
 
-// TestTokenEndsIdleStreams: a stream that asks for no jobs ends soon after its token; acks of other
-// queues' leases are refused before that.
+// TestTokenEndsIdleStreams: a stream that asks for no jobs ends soon after its token. Before that,
+// it refuses acks of other queues' leases.
 func TestTokenEndsIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keeper := &tokenMemory{}
@@ -145,7 +145,7 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		keeper.records.Delete(id)
 		time.Sleep(streamLook)
 		synctest.Wait()
-		close(over) // the stream is cut then, as far as there is one
+		close(over) // this ends the stream if the server has not
 		if f, ok := errors.AsType[*fault.Error](<-ended); !ok || f.Reason != belfryv1.Reason_REASON_UNAUTHENTICATED {
 			t.Errorf("the stream ended with %v", f)
 		}

@@ -53,7 +53,8 @@ func TestAttemptLastsUntilLateGrantsAreReleased(t *testing.T) {
 	})
 }
 
-// TestOnlyTheSamePollIsItsRepeat: a poll with the request id of another ends nobody's wait.
+// TestOnlyTheSamePollIsItsRepeat: a poll with the request id of another poll, but other content,
+// does not end the wait of that poll.
 func TestOnlyTheSamePollIsItsRepeat(t *testing.T) {
 	for name, change := range map[string]func(c *twoShardPoll, req *belfryv1.ReserveRequest){
 		"queues":  func(c *twoShardPoll, req *belfryv1.ReserveRequest) { req.Queues = []string{c.fast, c.slow} },

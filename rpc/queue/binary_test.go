@@ -24,7 +24,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// fullPut has every field that is read by hand, and alternatives the first of each kind.
+// fullPut has every field that is decoded by hand, and of alternative fields the first.
 func fullPut() *belfryv1.PutRequest {
 	return &belfryv1.PutRequest{
 		Queue: "mail:orders", Id: "order-ä", When: &belfryv1.PutRequest_Delay{Delay: durationpb.New(90*time.Second + 1)},
@@ -32,7 +32,7 @@ func fullPut() *belfryv1.PutRequest {
 	}
 }
 
-// plainPuts are jobs that are read by hand.
+// plainPuts are jobs that are decoded by hand.
 func plainPuts() []*belfryv1.PutRequest {
 	return []*belfryv1.PutRequest{
 		fullPut(),
@@ -54,7 +54,7 @@ func plainPuts() []*belfryv1.PutRequest {
 	}
 }
 
-// rarePuts are jobs with fields that are not read by hand.
+// rarePuts are jobs with fields that are not decoded by hand.
 func rarePuts() []*belfryv1.PutRequest {
 	return []*belfryv1.PutRequest{
 		{Queue: "orders", Headers: map[string]string{"a": "b"}},
@@ -75,38 +75,37 @@ func encode(t testing.TB, m proto.Message) []byte {
 	return data
 }
 
-// bytesField appends a field of bytes.
+// bytesField appends a field of type bytes.
 func bytesField(dst []byte, number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(dst, number, protowire.BytesType), value)
 }
 
-// varintField appends a field of kind varint.
+// varintField appends a field of type varint.
 func varintField(dst []byte, field protowire.Number, value uint64) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(dst, field, protowire.VarintType), value)
 }
 
-// pair is two services that have had the same calls. One takes the fast path, the other the slow
-// path.
+// pair is two services that get the same calls. One uses the fast path, the other the slow path.
 type pair struct {
 	testing.TB
 	fast, plain *Service
 }
 
-// newPair returns a pair whose time stands still.
+// newPair returns a pair whose clocks stand still.
 func newPair(t testing.TB) *pair {
 	t.Helper()
 	limits := check.DefaultLimits()
 	return pairOf(t, codec.NewBounds(&limits))
 }
 
-// pairOf is newPair with bounds that are there.
+// pairOf is newPair with the given bounds.
 func pairOf(t testing.TB, b codec.Bounds) *pair {
 	t.Helper()
 	service := func() *Service {
 		n, now := backendtest.NewNode(3), func() time.Time { return time.Unix(1900000000, 123456789) }
 		n.Now = now
 		s := newService(t, n, func(cfg *Config) { cfg.Rules.Now, cfg.Codec = now, codec.Binary{Bounds: b} })
-		s.router.PartsAtOnce = 1 // so that both do everything in the same order
+		s.router.PartsAtOnce = 1 // so that both work in the same order
 		return s
 	}
 	return &pair{t, service(), service()}
@@ -151,8 +150,8 @@ func fastPathMethods(ctx context.Context) map[string]fastPathMethod {
 	}
 }
 
-// same makes a call of both services, and fails unless they answer the same and hold the same
-// afterwards. It returns the answer; nil after an error.
+// same calls both services. It fails the test unless both give the same answer and have the same
+// jobs afterwards. It returns the answer, nil after an error.
 func (p *pair) same(method string, request []byte) proto.Message {
 	p.Helper()
 	m := fastPathMethods(p.Context())[method]
@@ -160,7 +159,7 @@ func (p *pair) same(method string, request []byte) proto.Message {
 	buffer := slices.Clone(request)
 	got, err := m.fast(p.fast, buffer)
 	for i := range buffer {
-		buffer[i] = 0xa5 // as when its memory is used again
+		buffer[i] = 0xa5 // as if the buffer were reused
 	}
 	if diff := cmp.Diff(faultText(wantErr), faultText(err)); diff != "" {
 		p.Fatalf("%s %x: the errors differ (-slow +fast):\n%s", method, request, diff)
@@ -190,7 +189,7 @@ func machineOf(s *Service, shard int) *machine.Machine {
 	return n.Machine(uint32(shard))
 }
 
-// faultText returns all that a caller is told by an error.
+// faultText returns all that a caller learns from an error.
 func faultText(err error) string {
 	if err == nil {
 		return ""
@@ -216,7 +215,7 @@ func FuzzBatchWire(f *testing.F) {
 		p.same("Reserve", encode(t, &belfryv1.ReserveRequest{
 			Queues: []string{"mail:orders", "orders", "other"}, MaxJobs: 1000,
 		}))
-		// nobody would end the wait
+		// no event would end the wait
 		if req := (&belfryv1.ReserveRequest{}); proto.Unmarshal(data, req) != nil || req.GetWait() == nil {
 			p.same("Reserve", data)
 		}

@@ -37,7 +37,7 @@ func (p *pair) reserved() (leases []string) {
 	return leases
 }
 
-// TestAckBatchBytes acks what the generated code acks.
+// TestAckBatchBytes acks the same as the generated code.
 func TestAckBatchBytes(t *testing.T) {
 	for name, data := range map[string]func(leases []string) []byte{
 		"nothing": func([]string) []byte { return nil },
@@ -80,8 +80,8 @@ func TestAckBatchBytes(t *testing.T) {
 	}
 }
 
-// TestAcksGoToTheirShards: neighbours of one queue are of different partitions, and of one
-// partition of different queues.
+// TestAcksGoToTheirShards: the batch has neighbours of one queue in different partitions, and
+// neighbours of different queues in one partition.
 func TestAcksGoToTheirShards(t *testing.T) {
 	s := newPair(t).fast
 	acks, shards := &belfryv1.AckBatchRequest{}, []uint32{}
@@ -108,7 +108,8 @@ func TestAcksGoToTheirShards(t *testing.T) {
 	}
 }
 
-// TestReserveBytes: refusals are the same, and jobs of all kinds are taken in reserved.
+// TestReserveBytes: both paths refuse alike. The helper reserved compares how they hand out jobs of
+// all kinds.
 func TestReserveBytes(t *testing.T) {
 	p := newPair(t)
 	leases := p.reserved()
@@ -127,7 +128,7 @@ func TestReserveBytes(t *testing.T) {
 	}
 	p.same("Reserve", []byte{0xff})
 	fields := (&belfryv1.Job{}).ProtoReflect().Descriptor().Fields()
-	// endedAt, attemptUnknown and leaseSince are of jobs that nobody is handed
+	// endedAt, attemptUnknown and leaseSince are fields of jobs that are not handed out
 	if got, want := fields.Len(), 24; got != want {
 		t.Errorf("a job has %d fields, of which this code knows %d", got, want)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// wrongPuts are jobs in which something is wrong, or at a limit.
+// wrongPuts are jobs with an error, or with a value at a limit.
 func wrongPuts() []*belfryv1.PutRequest {
 	limits := check.DefaultLimits()
 	delay := func(d *durationpb.Duration) *belfryv1.PutRequest {
@@ -60,8 +60,7 @@ func wrongPuts() []*belfryv1.PutRequest {
 	return puts
 }
 
-// TestPutBatchBytes puts what the generated code puts, and answers and refuses it in the same
-// words.
+// TestPutBatchBytes: both paths put the same jobs, and give the same answers and refusals.
 func TestPutBatchBytes(t *testing.T) {
 	put := encode(t, fullPut())
 	batch := bytesField(nil, 1, put)
@@ -71,15 +70,14 @@ func TestPutBatchBytes(t *testing.T) {
 	big := bytesField(nil, 1, encode(t, &belfryv1.PutRequest{
 		Queue: "orders", Body: &belfryv1.PutRequest_Data{Data: make([]byte, 1<<20-100)},
 	}))
-	// Values of other types are empty, since those could be taken for values of the right one.
+	// Values of other types are empty, since others could look like values of the right type.
 	for _, c := range []struct {
 		name string
 		data []byte
 	}{
 		{"nothing", nil},
 		{"plain jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: plainPuts(), RequestId: "r"})},
-		// In one shard those of several namespaces are logged in any order, so that the pair would not be
-		// the same.
+		// The jobs of several namespaces in one shard are logged in any order, so the pair would differ.
 		{"jobs of a namespace", bytes.Repeat(bytesField(nil, 1, encode(t, &belfryv1.PutRequest{Queue: "mail/orders"})), 3)},
 		{"plain and rare jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(plainPuts(), rarePuts()...)})},
 		{"wrong jobs", encode(t, &belfryv1.PutBatchRequest{Jobs: append(wrongPuts(), plainPuts()...)})},
@@ -133,7 +131,7 @@ func TestPutBatchBytes(t *testing.T) {
 	}
 }
 
-// TestJobsByHand says which jobs the generated code has to read.
+// TestJobsByHand: plain jobs are decoded by hand; the generated code decodes the others.
 func TestJobsByHand(t *testing.T) {
 	s := newPair(t).fast
 	for byHand, puts := range map[bool][]*belfryv1.PutRequest{
@@ -142,7 +140,7 @@ func TestJobsByHand(t *testing.T) {
 		for _, put := range puts {
 			r := putReader{batch: &putBatch{}, check: s.rules.Request(t.Context(), tokens.Put)}
 			if put.GetWhen() != nil && put.GetDelay().GetSeconds() < 0 || put.GetDueAt().GetSeconds() < 0 {
-				continue // wrong, or before 1970
+				continue // has an error, or a time before 1970
 			}
 			if _, got := r.plain(encode(t, put), &fsm.Put{}); got != byHand {
 				t.Errorf("%v: by hand: %v, want %v", put, got, byHand)
@@ -151,8 +149,8 @@ func TestJobsByHand(t *testing.T) {
 	}
 }
 
-// TestPutBatchBytesOfPartitions: puts are routed one by one, refused in a queue that is being
-// deleted, and offered elsewhere.
+// TestPutBatchBytesOfPartitions: puts are routed one by one, refused if the queue is being deleted,
+// and offered to other partitions.
 func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p := newPair(t)
 	for _, s := range []*Service{p.fast, p.plain} {
@@ -191,8 +189,8 @@ func TestPutBatchBytesOfPartitions(t *testing.T) {
 	p.same("PutBatch", encode(t, batch))
 }
 
-// TestBatchMemoryIsUsedAgain: batches after one another, of which some fail, have nothing of each
-// other; and the common ones make little.
+// TestBatchMemoryIsUsedAgain: successive batches, some of which fail, share no data. The common
+// ones allocate little.
 func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	p := newPair(t)
 	bare := &belfryv1.PutRequest{Queue: "orders"}
@@ -214,7 +212,7 @@ func TestBatchMemoryIsUsedAgain(t *testing.T) {
 	s, request := newService(t, backendtest.InstantNode{Node: backendtest.NewNode(1)}),
 		encode(t, &belfryv1.PutBatchRequest{Jobs: jobs})
 	dst := make([]byte, 0, 1<<16)
-	// Nothing is made for each job. Under the race detector memory is not always used again.
+	// There is no allocation for each job. With the race detector, memory is not always reused.
 	if got := testing.AllocsPerRun(10, func() {
 		if _, err := s.PutBatchBytes(t.Context(), request, dst); err != nil {
 			t.Fatal(err)

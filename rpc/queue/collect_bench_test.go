@@ -10,8 +10,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// BenchmarkCollect is what becomes of the grants of one Reserve, from the reading of the jobs to
-// the messages of the answer: jobs of 100 bytes with generated ids.
+// BenchmarkCollect turns the grants of one Reserve into an answer: it reads the jobs and makes the
+// messages. The jobs have 100 bytes and generated ids.
 func BenchmarkCollect(b *testing.B) {
 	for _, jobs := range []int{1, 100} {
 		b.Run("jobs="+strconv.Itoa(jobs), func(b *testing.B) { benchmarkCollect(b, jobs) })

@@ -28,8 +28,8 @@ func (n *silentNode) Query(ctx context.Context, _ uint32, _ fsm.Query) (fsm.Read
 	return fsm.Reading{}, node.Witness{}, node.ErrCanceled
 }
 
-// TestConflictsKeepNobodyWaiting: the reads of a batch's conflicts share one short wait, and a call
-// that has hardly any time left makes none.
+// TestConflictsKeepNobodyWaiting: the reads of a batch's conflicts share one short wait. A call
+// with hardly any time left makes no such read.
 func TestConflictsKeepNobodyWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &silentNode{}

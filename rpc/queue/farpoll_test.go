@@ -16,16 +16,16 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// farNode is a node whose shards are all elsewhere: each call is a while on its way there, and as
-// long on its way back.
+// farNode is a node whose shards are all on other nodes: each call takes a while to get there, and
+// as long to return.
 type farNode struct {
 	*backendtest.Node
 	oneWay time.Duration
-	// leaderless are shards that nobody leads.
+	// leaderless are shards without a leader.
 	leaderless map[uint32]bool
 }
 
-// travel takes a call there, or back.
+// travel waits for the time of one way.
 func (n *farNode) travel(ctx context.Context, shard uint32) error {
 	trip := time.NewTimer(n.oneWay)
 	defer trip.Stop()
@@ -74,11 +74,11 @@ const (
 	farShards = 6
 	farOneWay = 25 * time.Millisecond
 	farQueue  = "wide"
-	// otherQueue has as many partitions.
+	// otherQueue is a second queue with as many partitions.
 	otherQueue = "other"
 )
 
-// serveFar serves a queue with a partition in each of six shards far away.
+// serveFar returns a service with two queues, each with a partition in each of six distant shards.
 func serveFar(t *testing.T) (*farNode, *Service) {
 	t.Helper()
 	n, catalog := &farNode{
@@ -97,7 +97,7 @@ func serveFar(t *testing.T) (*farNode, *Service) {
 	return n, s
 }
 
-// do applies a command to a partition of the queue, where it is.
+// do applies a command to a partition of the queue, at its shard.
 func (n *farNode) do(t *testing.T, partition uint32, c fsm.Command) fsm.Result {
 	t.Helper()
 	reply, err := n.Node.Do(t.Context(), node.ShardOf(farQueue, partition, farShards),
@@ -109,8 +109,8 @@ func (n *farNode) do(t *testing.T, partition uint32, c fsm.Command) fsm.Result {
 }
 
 // TestPollOverShardsFarAway: a job that is put while a poll is about to wait is handed out soon,
-// whatever the number of shards: they are asked side by side. One after the other, a poll with a
-// request id was under way for eighteen round trips before it waited.
+// whatever the number of shards, because the poll asks them at the same time. If it asked one after
+// the other, a poll with a request id would take eighteen round trips before it waits.
 func TestPollOverShardsFarAway(t *testing.T) {
 	for _, id := range []string{"", "r-1"} {
 		for _, after := range []time.Duration{0, 60 * time.Millisecond, 110 * time.Millisecond, time.Second} {
@@ -125,8 +125,8 @@ func TestPollOverShardsFarAway(t *testing.T) {
 					res, err := queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
 						Queues: []string{farQueue}, Wait: durationpb.New(time.Minute), RequestId: id,
 					})
-					// Of the three rounds (recall, look, wait) it may have missed two, and its answer is on its
-					// way.
+					// Of the three rounds (recall, offers, wait) the job may have missed two, and the answer takes
+					// its time.
 					if late := time.Since(came); err != nil || len(res.GetJobs()) != 1 || late > 6*farOneWay {
 						t.Errorf("after %v: %v, %v", late, res, err)
 					}
@@ -136,7 +136,7 @@ func TestPollOverShardsFarAway(t *testing.T) {
 	}
 }
 
-// TestPollWithOneShardLeaderless goes on in the others.
+// TestPollWithOneShardLeaderless: the poll goes on in the other shards.
 func TestPollWithOneShardLeaderless(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, queues := serveFar(t)
@@ -150,7 +150,7 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 			took > 11*time.Second {
 			t.Errorf("after %v: %v, %v", took, res, err)
 		}
-		// Nothing is there, but it cannot be told.
+		// No shard has a job, but an answer without jobs would claim that all were asked.
 		for _, wait := range []time.Duration{0, time.Second} {
 			res, err = queues.Reserve(t.Context(), &belfryv1.ReserveRequest{
 				Queues: []string{farQueue}, Wait: durationpb.New(wait),
@@ -162,8 +162,8 @@ func TestPollWithOneShardLeaderless(t *testing.T) {
 	})
 }
 
-// TestPollsRotatePartitions: the head of each partition is handed out within as many polls as there
-// are partitions. That holds however full one partition is, and whatever else the node does between
+// TestPollsRotatePartitions: the first job of each partition is handed out within as many polls as
+// there are partitions, however full one partition is, and whatever else the node does between
 // polls.
 func TestPollsRotatePartitions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

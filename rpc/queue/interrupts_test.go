@@ -15,7 +15,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// watchedCatalog tells of queues that are created.
+// watchedCatalog reports the queues that are created.
 type watchedCatalog struct {
 	*backendtest.Catalog
 
@@ -39,9 +39,9 @@ func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partition
 	return config, err
 }
 
-// TestPollHearsOfNewPartitions: who waits for a queue before it is created, or at a node that has
-// not heard of it, gets what is put into any of its partitions at once; who waits for other queues
-// waits on.
+// TestPollHearsOfNewPartitions: a poll may wait for a queue before it is created, or at a node that
+// does not know it yet. It gets a job that is put into any of its partitions at once. Polls for
+// other queues go on waiting.
 func TestPollHearsOfNewPartitions(t *testing.T) {
 	for name, queues := range map[string][]string{"one queue": {"new"}, "one of two": {"another", "new"}} {
 		for _, id := range []string{"", "r-1"} {

@@ -15,8 +15,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// TestGrantsOfSeveralQueuesAreCollected: each job has its own fields and its own queue's defaults,
-// and one that is not held any more is left out.
+// TestGrantsOfSeveralQueuesAreCollected: each job has its own fields and its own queue's defaults.
+// A job that is no longer held is left out.
 func TestGrantsOfSeveralQueuesAreCollected(t *testing.T) {
 	n, catalog := backendtest.NewNode(3), backendtest.NewCatalog()
 	q := newService(t, n, func(cfg *Config) { cfg.Router.Catalog = catalog })

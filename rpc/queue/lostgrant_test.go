@@ -16,8 +16,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and what the
-// leader of shard 1 answers does not arrive.
+// cutNode is a node that was cut off while a poll waited: shard 0 has no leader, and the answers of
+// shard 1's leader do not arrive.
 type cutNode struct{ *backendtest.Node }
 
 func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
@@ -33,8 +33,8 @@ func (n *cutNode) Reserve(ctx context.Context, shard uint32, req *fsm.Request, w
 	}
 }
 
-// TestPollThatIsCutOffIsUnknown: a poll over several shards of which one refuses and another does
-// not answer may have been granted jobs there.
+// TestPollThatIsCutOffIsUnknown: if one shard refuses a poll and another does not answer, the
+// latter may have granted jobs.
 func TestPollThatIsCutOffIsUnknown(t *testing.T) {
 	for _, id := range []string{"", "request"} {
 		synctest.Test(t, func(t *testing.T) {

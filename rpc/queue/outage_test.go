@@ -18,7 +18,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// failingNode answers Reserve as its rule says; where that says nothing, as the node beneath.
+// failingNode answers Reserve as its rule says, or like the embedded node if the rule has no
+// answer.
 type failingNode struct {
 	*backendtest.Node
 	rule func(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (*node.Reply, error)
@@ -34,14 +35,14 @@ func (n *failingNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reques
 	return n.Node.Reserve(ctx, shard, req, wait)
 }
 
-// newOutage returns a service over a node of two shards that fails.
+// newOutage returns a service over a failing node with two shards.
 func newOutage(t *testing.T, n *failingNode) *twoShardPoll {
 	t.Helper()
 	return &twoShardPoll{T: t, queues: newService(t, n), slow: n.QueueIn(1, "slow"), fast: n.QueueIn(0, "quick")}
 }
 
-// TestUnknownOutcomeOfOneShardIsThePolls: that another shard did nothing does not make the call one
-// that was not applied.
+// TestUnknownOutcomeOfOneShardIsThePolls: if one shard refuses and the outcome of another is
+// unknown, the outcome of the poll is unknown.
 func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 	for unknown := range uint32(2) {
 		t.Run(fmt.Sprintf("shard %d", unknown), func(t *testing.T) {
@@ -68,8 +69,8 @@ func TestUnknownOutcomeOfOneShardIsThePolls(t *testing.T) {
 	}
 }
 
-// TestDrainTellsWhatIsUnderWay: the answer to a poll whose reservation is being logged when the
-// server begins to stop is what becomes of that, never an empty answer in its place.
+// TestDrainTellsWhatIsUnderWay: if the reservation of a poll is being logged when the server begins
+// to stop, the answer is the outcome of that reservation, never an empty answer.
 func TestDrainTellsWhatIsUnderWay(t *testing.T) {
 	for _, shards := range []int{1, 2} {
 		for _, wait := range []time.Duration{0, time.Minute} {
@@ -82,8 +83,8 @@ func TestDrainTellsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// drainUnderWay drains while a reservation in shard 0 is under way, which has an outcome a second
-// later.
+// drainUnderWay drains while a reservation in shard 0 is in flight. The reservation has an outcome
+// a second later.
 func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) {
 	m := backendtest.NewNode(2)
 	c := newOutage(t, &failingNode{m,
@@ -116,8 +117,8 @@ func drainUnderWay(t *testing.T, shards int, wait time.Duration, outcome error) 
 	}
 }
 
-// TestRecallThatFailsHandsOutNothing: a part of what an earlier attempt was granted is not the
-// answer to its repeat, nor more jobs than were asked for.
+// TestRecallThatFailsHandsOutNothing: the answer to a repeat is never a part of the jobs that the
+// earlier attempt was granted, nor more jobs than it asked for.
 func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 	for _, draining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("draining %v", draining), func(t *testing.T) {
@@ -148,17 +149,17 @@ func TestRecallThatFailsHandsOutNothing(t *testing.T) {
 	}
 }
 
-// TestShardWithoutLeaderStopsNoOther: consumers of several shards go on with the others, and come
-// back to it when it serves.
+// TestShardWithoutLeaderStopsNoOther: consumers of several shards go on with the other shards, and
+// return to this one when it serves.
 func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		wait        time.Duration
 		dead        func(shard uint32, after time.Duration) bool
-		now, later  string // the queues that jobs are put into before the poll, and a minute after it began
-		want        string // whose job the poll gets
+		now, later  string // the queues that get a job before the poll, and a minute after its beginning
+		want        string // the queue whose job the poll gets
 		reason      belfryv1.Reason
-		least, most time.Duration // of the poll
+		least, most time.Duration // the duration of the poll
 	}{
 		{name: "a job is there", dead: only(0), now: "S", want: "S"},
 		{name: "a job comes", wait: time.Hour, dead: only(0), later: "S", want: "S", least: time.Minute, most: time.Minute},
@@ -191,7 +192,7 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 						asked.Add(1)
 						return nil, node.ErrNoLeader
 					}
-					n.Fail = func(shard uint32) error { // of queries
+					n.Fail = func(shard uint32) error { // the rule for queries
 						if tt.dead(shard, time.Since(start)) {
 							return node.ErrNoLeader
 						}
@@ -223,10 +224,10 @@ func TestShardWithoutLeaderStopsNoOther(t *testing.T) {
 	}
 }
 
-// every is the rule by which no shard serves.
+// every is the rule under which no shard serves.
 func every(uint32, time.Duration) bool { return true }
 
-// only returns a rule by which one shard never serves.
+// only returns a rule under which one shard never serves.
 func only(dead uint32) func(uint32, time.Duration) bool {
 	return func(shard uint32, _ time.Duration) bool { return shard == dead }
 }

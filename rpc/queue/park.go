@@ -32,8 +32,8 @@ const outcomeTimeMax = 30 * time.Second
 // jobs asked for. The excess is released without counting an attempt. So the jobs that came first
 // are never released in favour of later ones: a repeat may have returned them already.
 //
-// Jobs that come too late are released: by the node if the poll has no request id, else by
-// afterAnswer, since the node keeps them for a repeat.
+// Jobs that come too late are released. The node does so if the poll has no request id. Otherwise
+// the node keeps them for a repeat, and afterAnswer releases them.
 func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error {
 	lasting := ctx
 	if p.requestID != "" {

@@ -118,7 +118,7 @@ const attemptWaitMin = 2 * inFlightWaitMax
 // run fills p.jobs. One shard needs one call: the machine itself tries the queues in order and
 // remembers the grants of a request. Several shards are asked in the order of the queues without
 // waiting; if none has a job, the poll waits for all of them together. Before that, a repeat waits
-// for the end of the attempts before it, and collects what they were granted.
+// for the end of the earlier attempts, and gets the jobs that they were granted.
 //
 // If the number of partitions of a queue changes while a poll waits, or this node learns of a
 // change, the poll goes on waiting in the current shards. A poll that has waited ends empty, not

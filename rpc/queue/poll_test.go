@@ -30,7 +30,7 @@ func TestWithinDeadline(t *testing.T) {
 	})
 }
 
-// TestConcurrentGrantsAreGivenBack: two shards grant at the same moment; what is too much is
+// TestConcurrentGrantsAreGivenBack: if two shards grant at the same moment, the excess jobs are
 // released, not lost.
 func TestConcurrentGrantsAreGivenBack(t *testing.T) {
 	n := backendtest.NewNode(3)

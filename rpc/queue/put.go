@@ -114,12 +114,12 @@ func (s *Service) putAll(ctx context.Context, requestID string, b *putBatch) {
 // a queue, and once more if a shard did not know them yet after that.
 const reroutesMax = 2
 
-// reroutePuts routes puts once more and reports whether there were any. It routes those that this
-// node had routed by another number of partitions than the shard knows, or than the attempt that
-// the shard remembers. A shard refuses all puts into a queue for that reason or none, and remembers
-// none that it refused. So they keep the id of the call, which a repeat of the call will use. While
-// this node cannot learn the number, the outcome of an earlier attempt is unknown: it may have been
-// applied under that number.
+// reroutePuts routes puts once more and reports whether there were any. It does so for puts that
+// this node routed by a wrong number of partitions: the shard knows another number, or remembers an
+// attempt with another number. For that reason a shard refuses all puts into a queue or none, and
+// it does not remember the refused ones. So they keep the id of the call, which a repeat of the
+// call will use. While this node cannot learn the number, the outcome of the call is unknown: an
+// earlier attempt may have been applied under the right number.
 func (s *Service) reroutePuts(ctx context.Context, requestID string, b *putBatch) bool {
 	if !slices.ContainsFunc(b.commands, func(c shardcall.Command) bool { return maybeMisrouted(&b.answers[c.Position]) }) {
 		return false

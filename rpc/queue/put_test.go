@@ -23,8 +23,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// TestPutBatchAnswers writes the answers to puts one after the other: each keeps its own id, due
-// time and witness.
+// TestPutBatchAnswers: each answer to a put has its own id, due time and witness.
 func TestPutBatchAnswers(t *testing.T) {
 	second := func(s int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: s} }
 	at := func(s time.Duration) fsm.Time { return fsm.Time(s * time.Second) }
@@ -69,7 +68,7 @@ func TestPutBatchAnswers(t *testing.T) {
 	}
 }
 
-// servingNode is a node that serves some of its shards itself.
+// servingNode is a node that serves some shards itself.
 type servingNode struct {
 	*backendtest.Node
 	serves []uint32
@@ -77,8 +76,8 @@ type servingNode struct {
 
 func (n *servingNode) Serves(shard uint32) bool { return slices.Contains(n.serves, shard) }
 
-// TestPutsPreferLocalPartitions: a put that may go to any partition goes to one that this node
-// serves itself, and rotates over all of those.
+// TestPutsPreferLocalPartitions: puts that may go to any partition go to the partitions that this
+// node serves itself, in rotation.
 func TestPutsPreferLocalPartitions(t *testing.T) {
 	const shards = 6
 	n := &servingNode{Node: backendtest.NewNode(shards)}
@@ -89,7 +88,7 @@ func TestPutsPreferLocalPartitions(t *testing.T) {
 		for range 100 * localPartitionTries * shards {
 			got[s.router.Shard("wide", s.localPartition("wide", shards))]++
 		}
-		if len(serves) == 0 { // all are as far
+		if len(serves) == 0 { // no partition is nearer than another
 			serves = []uint32{0, 1, 2, 3, 4, 5}
 		}
 		if shards := slices.Sorted(maps.Keys(got)); !slices.Equal(shards, serves) {
@@ -102,7 +101,7 @@ func TestPutsPreferLocalPartitions(t *testing.T) {
 	}
 }
 
-// fickleCatalog begins to show a queue when a put into it has been routed.
+// fickleCatalog shows a queue only after a put into it has been routed.
 type fickleCatalog struct {
 	*backendtest.Catalog
 	hidden string
@@ -110,17 +109,17 @@ type fickleCatalog struct {
 }
 
 func (c *fickleCatalog) Queue(name string) (backend.QueueConfig, bool) {
-	if name == c.hidden && c.looks < 1 { // it is looked at once
+	if name == c.hidden && c.looks < 1 { // the first lookup
 		c.looks++
 		return backend.QueueConfig{}, false
 	}
 	return c.Catalog.Queue(name)
 }
 
-// TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of one queue yet
-// puts again what was refused for that, under the ids by which one that knows them finds it, and
-// finds what that has put; also where one shard has puts into another queue, and where it learns in
-// the middle of the call.
+// TestRepeatFindsWhatWasRoutedOtherwise: a node that does not know the partitions of a queue yet
+// routes refused puts again. Their ids are those of a node that knows the partitions, so each node
+// finds the puts of the other. This holds also if a shard has puts into another queue, and if the
+// node learns the partitions during the call.
 func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	for _, order := range [][]string{
@@ -172,8 +171,7 @@ func TestRepeatFindsWhatWasRoutedOtherwise(t *testing.T) {
 	}
 }
 
-// TestPutIsRoutedTwiceMore: by a node that does not know the partitions of a queue, to a shard that
-// has not heard of the queue either.
+// TestPutIsRoutedTwiceMore: neither the node nor the shard knows the partitions of the queue yet.
 func TestPutIsRoutedTwiceMore(t *testing.T) {
 	n, config := backendtest.NewNode(2), backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	late := newService(t, n)
@@ -193,9 +191,9 @@ func TestPutIsRoutedTwiceMore(t *testing.T) {
 	}
 }
 
-// TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node that knows another number of partitions
-// than the first attempt's, and cannot learn better, does not say that the request id was used for
-// something else, which would be the end of it for the caller.
+// TestRepeatIsUnknownWhereTheCatalogIsOutOfReach: a node knows another number of partitions than
+// the node of the first attempt, and cannot reach the catalog. It does not answer that the request
+// id was used for another request, because the caller would then give up.
 func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
 	n := backendtest.NewNode(2)
@@ -207,7 +205,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 		t.Fatal(pending, err)
 	}
 	req := &belfryv1.PutRequest{Queue: config.Name, RequestId: "r"}
-	for node.PartitionOf(req.GetRequestId()+"/0", 2) != 0 { // to the shard where a queue of one partition is
+	for node.PartitionOf(req.GetRequestId()+"/0", 2) != 0 { // to the home shard of a queue with one partition
 		req.RequestId += "r"
 	}
 	first, err := knows.Put(t.Context(), req)
@@ -237,7 +235,7 @@ func TestRepeatIsUnknownWhereTheCatalogIsOutOfReach(t *testing.T) {
 	}
 }
 
-// waveringCatalog tells at every second look that a queue is being deleted.
+// waveringCatalog reports at every second lookup that a queue is being deleted.
 type waveringCatalog struct {
 	*backendtest.Catalog
 	looks int
@@ -252,8 +250,8 @@ func (c *waveringCatalog) Queue(name string) (backend.QueueConfig, bool) {
 	return config, ok
 }
 
-// TestPutsIntoAQueueHaveOneFate: although it is marked as being deleted while the call is routed,
-// since a shard takes them for one request.
+// TestPutsIntoAQueueHaveOneFate: all puts of a call into one queue are refused or none, even if the
+// queue is marked as being deleted while the call is routed. To a shard they are one request.
 func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	s := newService(t, backendtest.NewNode(2))
 	config := backend.QueueConfig{Name: "wide", Partitions: 2, Version: 1}
@@ -278,8 +276,8 @@ func TestPutsIntoAQueueHaveOneFate(t *testing.T) {
 	}
 }
 
-// TestALateRepairOpensNothing: a put that was refused because its shard was emptied brings a record
-// only if it still counts.
+// TestALateRepairOpensNothing: after a put was refused because its shard was emptied, the record of
+// the queue is sent to the shard only if it is still valid.
 func TestALateRepairOpensNothing(t *testing.T) {
 	n, catalog := backendtest.NewNode(3), backendtest.NewCatalog()
 	s := newService(t, n, func(cfg *Config) { cfg.Router.Catalog = catalog })

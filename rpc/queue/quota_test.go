@@ -21,27 +21,27 @@ import (
 	"github.com/belfrydb/belfry/rpc/shardcall"
 )
 
-// usedUp is what a leader answers whose namespace has all of a limit that it may.
+// usedUp is the answer of a leader if the namespace has used up a limit.
 func usedUp(l node.Limit) error {
 	return fmt.Errorf("shard: %w", &node.QuotaError{
 		Namespace: "a", Limit: l, Max: 4, Used: 4, Share: 4, Wait: time.Second,
 	})
 }
 
-// TestQuotaEndsNoPollThatWaits: a namespace that has all the jobs in flight that it may have is one
-// that has nothing to hand out for now. Only who does not wait, and could have got something
-// nowhere, is told.
+// TestQuotaEndsNoPollThatWaits: a namespace whose quota of jobs in flight is used up counts as
+// empty for now. Only a poll that does not wait, and that all shards refuse for the quota, gets the
+// error.
 func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 	const quota, noLeader = belfryv1.Reason_REASON_QUOTA, belfryv1.Reason_REASON_NO_LEADER
 	for _, tt := range []struct {
 		name string
 		wait time.Duration
-		// full are the shards that are used up until a minute has passed, dead that which answers nobody.
+		// full are the shards whose quota is used up for the first minute, dead those that never answer.
 		full, dead  []uint32
-		queues, now string // to be asked for, and with jobs
-		want        string // whose job the poll gets
+		queues, now string // the queues of the poll, and those with jobs
+		want        string // the queue whose job the poll gets
 		reason      belfryv1.Reason
-		least, most time.Duration // of the poll
+		least, most time.Duration // the duration of the poll
 	}{
 		{name: "one of two, the other has a job", full: []uint32{0}, queues: "QS", now: "QS", want: "S"},
 		{name: "one of two, the other has none", full: []uint32{0}, queues: "QS", now: "Q"},
@@ -103,7 +103,7 @@ func TestQuotaEndsNoPollThatWaits(t *testing.T) {
 	}
 }
 
-// doingNode answers Do as its rule says; where that says nothing, as the node beneath.
+// doingNode answers Do as its rule says, or like the embedded node if the rule has no answer.
 type doingNode struct {
 	*backendtest.Node
 	rule func(shard uint32, req *fsm.Request) error
@@ -116,8 +116,8 @@ func (n *doingNode) Do(ctx context.Context, shard uint32, req *fsm.Request) (nod
 	return n.Node.Do(ctx, shard, req)
 }
 
-// TestPutBeyondAQuotaIsTriedOnce: a put that may go to any partition goes to no other one when its
-// namespace has used up what it may.
+// TestPutBeyondAQuotaIsTriedOnce: a put that may go to any partition is not offered to another one
+// if its namespace has used up its quota.
 func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 	for _, l := range []node.Limit{node.JobsLimit, node.BytesLimit, node.PutRate} {
 		t.Run(l.String(), func(t *testing.T) {
@@ -140,8 +140,8 @@ func TestPutBeyondAQuotaIsTriedOnce(t *testing.T) {
 	}
 }
 
-// TestPartsOfABatchAreBounded: a batch over many namespaces has a few requests under way at a time,
-// and all of them answered in their places.
+// TestPartsOfABatchAreBounded: a batch over many namespaces has only a few requests in flight at a
+// time. Each answer is at the position of its put.
 func TestPartsOfABatchAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const jobs = 1000
@@ -153,7 +153,7 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 					break
 				}
 			}
-			<-time.After(time.Millisecond) // all that would go at a time do
+			<-time.After(time.Millisecond) // as many requests as may be in flight have begun
 			now.Add(-1)
 			return nil
 		}}
@@ -177,12 +177,12 @@ func TestPartsOfABatchAreBounded(t *testing.T) {
 	})
 }
 
-// TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: the shard answers for what it has put, whatever
-// the quota is, so that no part of a repeat may be refused unasked.
+// TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent: a shard repeats its answer to earlier puts even
+// if the quota is used up. So every part of a repeat must be sent to its shard.
 func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 	n := &doingNode{Node: backendtest.NewNode(1)}
 	q := newService(t, n)
-	q.router.PartsAtOnce = 1 // in the order of the call
+	q.router.PartsAtOnce = 1 // parts are sent in the order of the call
 	put := map[string]bool{}
 	n.rule = func(_ uint32, req *fsm.Request) error {
 		queue := req.Commands[0].(*fsm.Put).Queue
@@ -216,7 +216,8 @@ func TestRepeatFindsWhatWasPutBeforeTheQuotaWasSpent(t *testing.T) {
 	}
 }
 
-// TestAPanicInAPartIsTheCalls, whichever goroutine it is in.
+// TestAPanicInAPartIsTheCalls: a panic in a part of a batch is a panic of the call, in whichever
+// goroutine it happens.
 func TestAPanicInAPartIsTheCalls(t *testing.T) {
 	var all atomic.Int64
 	n := &doingNode{Node: backendtest.NewNode(1), rule: func(_ uint32, req *fsm.Request) error {

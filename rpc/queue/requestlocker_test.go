@@ -13,7 +13,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// arbitratedNode is one of several nodes that keep attempts apart together.
+// arbitratedNode is one of several nodes that share a lock of requests.
 type arbitratedNode struct {
 	*inFlightNode
 	attempts *node.RequestMutex
@@ -24,8 +24,8 @@ func (n arbitratedNode) LockRequest(ctx context.Context, _ uint32, id string,
 	return n.attempts.Lock(ctx, id, wait)
 }
 
-// TestRepeatThroughAnotherNode: as with a repeat through the same node, it gets what the first
-// attempt keeps, and nothing that it releases.
+// TestRepeatThroughAnotherNode: like a repeat through the same node, it gets the jobs that the
+// first attempt keeps, and none that it releases.
 func TestRepeatThroughAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := &node.RequestMutex{}
@@ -33,7 +33,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		c := startPoll(t.Context(), t, 100*time.Millisecond, &belfryv1.ReserveRequest{MaxJobs: 1})
 		crossed := c.queues.router.Node.(*inFlightNode)
 		c.putTwo(c.fast)
-		c.wait() // that one was only for its nodes
+		c.wait() // only the nodes of this poll are needed
 		c.finish(c.attempt)
 		c.rest()
 		c.queues.router.Node = arbitratedNode{crossed, attempts}

@@ -18,9 +18,10 @@ import (
 	"github.com/belfrydb/belfry/rpc/wire"
 )
 
-// inFlightNode has the reservations of calls that wait in shard 1 under way when their wait is
-// stopped, and applies them a while later. If the caller has left by then, it does as a node does:
-// it releases what it granted, which takes as long again, unless the request has an id.
+// inFlightNode simulates reservations of shard 1 that are in flight when the wait of their calls is
+// stopped. It applies them a while later. If the caller has left by then, it releases the granted
+// jobs, as a node does; this takes as long again. It does not release them if the request has an
+// id.
 type inFlightNode struct {
 	*backendtest.Node
 	late time.Duration
@@ -40,7 +41,7 @@ func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reque
 	time.AfterFunc(n.late, func() {
 		reply, err := n.Do(context.WithoutCancel(ctx), shard, req)
 		if err != nil {
-			panic(err) // it has no way to fail
+			panic(err) // it cannot fail
 		}
 		select {
 		case applied <- reply:
@@ -59,7 +60,7 @@ func (n *inFlightNode) Reserve(ctx context.Context, shard uint32, req *fsm.Reque
 	}
 }
 
-// release gives back what a reply granted.
+// release gives back the jobs that a reply granted.
 func (n *inFlightNode) release(shard uint32, reply node.Reply) {
 	for _, g := range reply.Results[0].Grants {
 		ref := fsm.Ref{Queue: g.Queue, Partition: g.Partition, Serial: g.Serial, Fence: g.Fence}
@@ -70,8 +71,8 @@ func (n *inFlightNode) release(shard uint32, reply node.Reply) {
 	}
 }
 
-// twoShardPoll is a poll in two shards. If jobs are put into both queues its first grants come from
-// shard 0; grants of shard 1 are under way by then.
+// twoShardPoll is a poll in two shards. If jobs are put into both queues, its first grants come
+// from shard 0, while grants of shard 1 are in flight.
 type twoShardPoll struct {
 	*testing.T
 	*attempt
@@ -112,7 +113,7 @@ func startPoll(ctx context.Context, t *testing.T, late time.Duration, req *belfr
 	return c
 }
 
-// repeat starts one more attempt and lets it come as far as it can.
+// repeat starts one more attempt and lets it run until it blocks.
 func (c *twoShardPoll) repeat(ctx context.Context, req *belfryv1.ReserveRequest) *attempt {
 	a := &attempt{ended: make(chan struct{})}
 	go func() {
@@ -141,7 +142,7 @@ func (a *attempt) wait() {
 	a.after = time.Since(start)
 }
 
-// names returns the queues of jobs, and fails the test if one of them is not in its first attempt.
+// names returns the queues of jobs, and fails the test if a job is not in its first attempt.
 func (c *twoShardPoll) names(jobs []*belfryv1.Job) []string {
 	c.Helper()
 	var queues []string
@@ -154,7 +155,7 @@ func (c *twoShardPoll) names(jobs []*belfryv1.Job) []string {
 	return queues
 }
 
-// rest takes the jobs that nobody holds.
+// rest reserves the jobs that are free, and returns their queues.
 func (c *twoShardPoll) rest() []string {
 	c.Helper()
 	var queues []string
@@ -168,8 +169,8 @@ func (c *twoShardPoll) rest() []string {
 	return queues
 }
 
-// TestConcurrentGrantsAreAddedUp: the first grant ends a poll; what is on its way in another shard
-// then is added up to the number of jobs asked for, and the rest of it is released.
+// TestConcurrentGrantsAreAddedUp: the first grant ends a poll. Jobs that are in flight in another
+// shard then are added, up to the number of jobs asked for, and the rest is released.
 func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
@@ -199,7 +200,7 @@ func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 					if id != "" {
 						c.expectRepeat(req)
 					}
-					time.Sleep(2 * tt.late) // for the node to give back what came too late
+					time.Sleep(2 * tt.late) // the node releases the jobs that came too late
 					if diff := cmp.Diff(c.spell(tt.left), c.rest()); diff != "" {
 						t.Errorf("left were (-want +got):\n%s", diff)
 					}
@@ -209,7 +210,7 @@ func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 	}
 }
 
-// spell returns the queues that letters stand for.
+// spell returns the queues that the letters stand for.
 func (c *twoShardPoll) spell(letters string) []string {
 	var queues []string
 	for _, letter := range letters {
@@ -239,8 +240,8 @@ func leasesOf(jobs []*belfryv1.Job) map[string]bool {
 	return leases
 }
 
-// TestPollThatLeavesWhileGrantsCross: who has gone gets nothing, of the shard that granted first
-// either.
+// TestPollThatLeavesWhileGrantsCross: a caller that has left gets no jobs, not even those of the
+// shard that granted first.
 func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
@@ -256,8 +257,7 @@ func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 	})
 }
 
-// TestConcurrentGrantsKeepNoDeadline: a caller whose deadline is near is answered with what there
-// is.
+// TestConcurrentGrantsKeepNoDeadline: a caller whose deadline is near gets the jobs granted so far.
 func TestConcurrentGrantsKeepNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -272,8 +272,8 @@ func TestConcurrentGrantsKeepNoDeadline(t *testing.T) {
 	})
 }
 
-// TestRecalledGrantsAreNotTooMany: an attempt that ended before it gave back what was too much is
-// repeated.
+// TestRecalledGrantsAreNotTooMany: an attempt ended before it released its excess jobs. Its repeat
+// does so.
 func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 	n := backendtest.NewNode(3)
 	q := newService(t, n)
@@ -298,7 +298,7 @@ func TestRecalledGrantsAreNotTooMany(t *testing.T) {
 	}
 }
 
-// finish acks the jobs of an answer: whoever got it works on all of them.
+// finish acks all jobs of an answer, as its caller does.
 func (c *twoShardPoll) finish(a *attempt) {
 	c.Helper()
 	for _, job := range a.response.GetJobs() {
@@ -308,7 +308,7 @@ func (c *twoShardPoll) finish(a *attempt) {
 	}
 }
 
-// expectForgotten fails the test if requests are kept.
+// expectForgotten fails the test if the service still keeps requests.
 func (c *twoShardPoll) expectForgotten() {
 	c.Helper()
 	requests := c.queues.router.Node.(interface{ LockedRequests() int })
@@ -317,8 +317,8 @@ func (c *twoShardPoll) expectForgotten() {
 	}
 }
 
-// TestRepeatWhileGrantsCross: a repeat that comes while the first attempt has jobs already and
-// others are on their way gets what that attempt keeps, and nothing that it releases.
+// TestRepeatWhileGrantsCross: a repeat comes while the first attempt has some jobs and others are
+// in flight. It gets the jobs that the first attempt keeps, and none that it releases.
 func TestRepeatWhileGrantsCross(t *testing.T) {
 	for wait, name := range map[time.Duration]string{0: "at once", time.Minute: "with a wait"} {
 		t.Run(name, func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestRepeatWhileGrantsCross(t *testing.T) {
 }
 
 // TestRepeatEndsTheWait: the caller of the first attempt has most likely gone, although its
-// connection is still there. It must not keep the repeat from waiting in its place, nor get jobs.
+// connection is still open. The repeat waits in its place, and the first attempt gets no jobs.
 func TestRepeatEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		req := &belfryv1.ReserveRequest{MaxJobs: 3, RequestId: "r-1"}
@@ -368,8 +368,8 @@ func TestRepeatEndsTheWait(t *testing.T) {
 	})
 }
 
-// TestRepeatCollectsWhatIsUnderWay: what is on its way to the first attempt when the repeat comes
-// is not given back, however late it is, but goes to the repeat.
+// TestRepeatCollectsWhatIsUnderWay: jobs that are in flight to the first attempt when the repeat
+// comes are not released, however late they are. The repeat gets them.
 func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 	const late = 4 * inFlightWaitMax
 	synctest.Test(t, func(t *testing.T) {
@@ -390,14 +390,14 @@ func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 	})
 }
 
-// TestRepeatWaitsForTheAttemptBeforeWithinBounds: the first attempt cannot end, since a shard does
-// not answer. A repeat returns UNKNOWN_OUTCOME after a while, or when a newer one comes. That holds
+// TestRepeatWaitsForTheAttemptBeforeWithinBounds: the first attempt cannot end, because a shard
+// does not answer. A repeat returns UNKNOWN_OUTCOME after a while, or when a newer repeat comes,
 // also if the caller of the first attempt has gone.
 func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		wait, after time.Duration
-		leave       bool // the caller goes after a second
+		leave       bool // the caller leaves after a second
 		newer       bool // another repeat comes after a second
 	}{
 		{name: "no wait", after: attemptWaitMin},
@@ -445,7 +445,7 @@ func TestRepeatWaitsForTheAttemptBeforeWithinBounds(t *testing.T) {
 	}
 }
 
-// TestRepeatWithOtherContentIsRefused: in all shards alike, and nobody loses a job by it.
+// TestRepeatWithOtherContentIsRefused: all shards refuse it, and no other call loses a job by it.
 func TestRepeatWithOtherContentIsRefused(t *testing.T) {
 	n := backendtest.NewNode(3)
 	q := newService(t, n)

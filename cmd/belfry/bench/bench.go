@@ -1,11 +1,11 @@
 // Package bench measures a Belfry server from outside: how many jobs it takes and hands out, how
-// long a caller waits, how late jobs ring, and how much memory a pending job needs.
+// long a caller waits, how late jobs are handed out, and how much memory a pending job needs.
 //
 // Closed workloads have a fixed number of callers. Each makes its next call after the answer to the
 // last. Their percentiles are what such a caller sees; they hide the delay of callers that do not
-// wait. The workloads e2e and lateness are open: calls are made when they are due, and a slow
-// answer also counts against the calls that it delays. If the server or the consumers cannot keep
-// up with the rate, the result says so; its latencies are then those of a backlog.
+// wait. The workloads e2e and lateness are open: calls have a schedule, and a slow answer also
+// counts against the calls that it delays. If the server or the consumers cannot keep up with the
+// rate, the result says so; its latencies are then those of a backlog.
 //
 // A run uses queues of its own and deletes them at its end, also if it fails or is interrupted.
 //

@@ -55,15 +55,19 @@ type SpaceStats struct {
 	Pressure, Low, Scarce, Exhausted bool
 }
 
-// Space watches the free space below a data directory, so that writes are refused with a clear
-// answer while there is still room for what must not fail: votes, terms, truncations, a snapshot.
+// Space watches the free space below a data directory. Writes are refused with a clear answer while
+// there is still room for writes that must not fail: votes, terms, truncations, a snapshot.
 //
-// Pressure becomes true with less free than an eighth above the low-water mark, and false with a
-// quarter above it. Low becomes true below the low-water mark, and false again with an eighth more
-// than it, so that it does not flap. Below a quarter of the mark the reserve file is removed; it
-// comes back when there is room for it. Scarce is true below an eighth of the mark, until a quarter
-// is free. Exhausted is true below a sixteenth, until an eighth is free. All these parts are of
-// LowWaterBytes, without what SetSnapshotBytes adds to the mark.
+// The low-water mark is LowWaterBytes plus what SetSnapshotBytes adds. With L = LowWaterBytes:
+//
+//	flag       begins with less free than   ends with at least this free
+//	Pressure   mark + L/8                   mark + L/4
+//	Low        mark                         mark + L/8
+//	Scarce     L/8                          L/4
+//	Exhausted  L/16                         L/8
+//
+// With less than L/4 free the reserve file is removed. It comes back when there is room for it above
+// mark + L/8.
 //
 // A file system with a fixed number of inodes has them as a second resource. Their mark is 1,024 or
 // a quarter of them, whichever is less. The scarcer resource counts.
