@@ -24,8 +24,8 @@ type Counters struct {
 	Redelivered atomic.Uint64
 	// Apply receives how long each entry takes to apply.
 	Apply *histogram.Histogram
-	// WorkerLate and ServerLate divide the lateness of first grants at the moment when somebody was
-	// there to take the job.
+	// WorkerLate and ServerLate divide the lateness of first grants at the moment when a caller was
+	// ready to take the job.
 	WorkerLate, ServerLate *histogram.Histogram
 	// Queues has the measurements of single queues.
 	Queues *Queues

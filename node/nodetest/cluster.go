@@ -47,7 +47,7 @@ type Cluster struct {
 	members []*Member
 
 	mu    sync.Mutex
-	muted bool                  // nobody tells the time
+	muted bool                  // no node answers questions for its time
 	nodes map[string]*node.Node // that run, by name, for those who ask for their clocks
 }
 
@@ -138,7 +138,7 @@ func (c *Cluster) TryStart(m *Member) error {
 	}
 	n, err := node.Open(c.t.Context(), cfg)
 	if err != nil {
-		return errors.Join(err, cfg.Peers.Close()) // nobody waits behind it
+		return errors.Join(err, cfg.Peers.Close()) // no call waits for it
 	}
 	m.Node, m.ServerID = n, n.Status().ServerID
 	c.mu.Lock()
@@ -150,7 +150,7 @@ func (c *Cluster) TryStart(m *Member) error {
 // Name returns the member's name, which is in its configuration.
 func (m *Member) Name() string { return m.name }
 
-// Mute has nobody tell the time to others, until Unmute.
+// Mute makes all nodes refuse questions for their time, until Unmute.
 func (c *Cluster) Mute() { c.mute(true) }
 
 // Unmute ends Mute.

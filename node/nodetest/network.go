@@ -20,8 +20,8 @@ var errCut = errors.New("nodetest: the link is cut")
 type network struct {
 	mu        sync.Mutex
 	listeners map[string]*pipetest.Listener
-	cut       map[string]bool // nodes that reach nobody
-	unheard   map[string]bool // nodes that nobody can connect to
+	cut       map[string]bool // nodes that reach no other node
+	unheard   map[string]bool // nodes that no other node can connect to
 	links     map[*link]struct{}
 	random    *rand.Rand
 	flips     float64 // the probability of a write to have one bit flipped
@@ -98,7 +98,7 @@ func (n *network) isolate(name string) {
 	}
 }
 
-// shield has nobody connect to a node: the connections that others opened end, and its own go on.
+// shield refuses all connections to a node: those that others opened end, and its own go on.
 func (n *network) shield(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

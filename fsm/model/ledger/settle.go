@@ -47,7 +47,7 @@ func (b *Shard) step(q *Queue) (n uint64) {
 	return n
 }
 
-// lapse ends a lease that nobody ended.
+// lapse ends a lease that no command ended.
 func (b *Shard) lapse(a *Job) {
 	a.Queue.counters.Lapsed++
 	a.lift()

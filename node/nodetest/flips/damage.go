@@ -202,8 +202,8 @@ func (t *target) end() int64 {
 	return int64(written+7) / 8 * 8
 }
 
-// draw decides on damage to some of the targets. running leaves out what only happens to files that
-// nobody has open.
+// draw decides on damage to some of the targets. With running, it leaves out damage that only
+// happens to files that are not open.
 func draw(r *rand.Rand, disk *diskfault.Disk, among map[part][]target, running bool) *damage {
 	for {
 		d := &damage{wound: drawWound(r, running)}

@@ -98,7 +98,7 @@ func (g *group) restart() error { return errors.Join(g.close(), g.open()) }
 
 // end ends the life.
 func (g *group) end() error {
-	g.stores.Tidy(nil) // damage to a file that was given up is nobody's
+	g.stores.Tidy(nil) // a file that was given up is not damaged
 	waited := time.Duration(0)
 	if g.random.IntN(2) == 0 {
 		waited = time.Duration(g.random.IntN(2 * int(markSyncEvery)))
@@ -277,8 +277,8 @@ func (g *group) install() error {
 	return g.append()
 }
 
-// pass lets time pass, and what is due at its end be done: no time passes in a bubble while
-// somebody is at work.
+// pass lets time pass, and waits for the work that is due at its end: in a bubble no time passes
+// while a goroutine runs.
 func pass(d time.Duration) {
 	for _, d := range []time.Duration{d, 1} {
 		wait := time.NewTimer(d)

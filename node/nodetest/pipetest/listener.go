@@ -22,8 +22,8 @@ func Listen(name string) *Listener {
 	return &Listener{name: name, conns: make(chan net.Conn), done: make(chan struct{})}
 }
 
-// Conns returns the channel that takes the far end of a connection for each Accept. Whoever sends
-// must give up when Done is closed.
+// Conns returns the channel that takes the far end of a connection for each Accept. A sender must
+// give up when Done is closed.
 func (l *Listener) Conns() chan<- net.Conn { return l.conns }
 
 // Done returns the channel that Close closes.

@@ -175,7 +175,7 @@ func (c *client) consume(ctx context.Context) {
 			c.leases = append(c.leases, g)
 			c.work(ctx, g)
 		}
-		if len(c.leases) > 0 && c.chance(4) { // somebody who is too late
+		if len(c.leases) > 0 && c.chance(4) { // an ack that may be too late
 			c.do(ctx, &fsm.Ack{Ref: refOf(c.leases[c.random.IntN(len(c.leases))])}, 0)
 		}
 		if len(c.leases) > 50 {

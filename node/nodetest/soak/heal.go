@@ -51,8 +51,8 @@ func (w *World) heal(ctx context.Context) {
 	w.history.narrate("whole again after %v", time.Since(begun).Round(time.Millisecond))
 }
 
-// expel removes servers that nobody is any more: a change of members whose outcome was unknown may
-// come late.
+// expel removes server ids that no node has any more: a change of members with an unknown outcome
+// may take effect late.
 func (w *World) expel(ctx context.Context) {
 	known := map[string]bool{}
 	for _, m := range w.all() {

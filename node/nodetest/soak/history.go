@@ -123,15 +123,15 @@ func (h *history) count(what string) {
 	h.counts[what]++
 }
 
-// narrate keeps what was done to the cluster, for whoever reads of a violation.
+// narrate records an action on the cluster, for the reader of a violation.
 func (h *history) narrate(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.narrative = append(h.narrative, fmt.Sprintf("%10.3fs ", h.now().Seconds())+fmt.Sprintf(format, args...))
 }
 
-// applied is told each entry that a life applied. An index has one entry, and one state after it,
-// whoever applies it and how often.
+// applied gets each entry that a life applied. An index has one entry, and one state after it, on
+// all nodes and however often it is applied.
 func (h *history) applied(l *life, group string, e node.AppliedEntry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

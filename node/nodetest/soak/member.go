@@ -54,7 +54,7 @@ type member struct {
 	serverID string
 	// founder made the cluster, with this disk.
 	founder bool
-	// starting is set while a start is under way, held while nobody may start it.
+	// starting is set while a start is in progress, held while the member must not be started.
 	starting, held bool
 	// outside is set while the member is not a voter yet; leaving are the server ids that it had
 	// before and that are still to be removed. Only who has claimed the changes of members touches
@@ -73,7 +73,7 @@ type life struct {
 	number   int
 	listener *listener
 	gate     gate
-	over     chan struct{} // closed at the end; what the goroutines of a life that is over do is seen by nobody
+	over     chan struct{} // closed at the end; after that no node sees what the goroutines of this life do
 	opened   chan struct{} // closed when node is set, or could not be opened
 	ctx      context.Context
 	end      context.CancelFunc
@@ -122,9 +122,9 @@ type trap struct {
 	spring func()
 }
 
-// hook lets the disk of a life suffer. Only writes that Raft's main loop waits for, and those of
-// snapshots, are touched: others are made under locks of the libraries, and no virtual time passes
-// while somebody waits for a lock.
+// hook applies faults to the disk of a life. It touches only writes that Raft's main loop waits
+// for, and those of snapshots: others are made under locks of the libraries, and no virtual time
+// passes while a goroutine waits for a lock.
 func (l *life) hook(o diskfault.Op) error {
 	if t := l.trap.Load(); t != nil && o.Mutates() && !l.isOver() && t.left.Add(-1) == 0 {
 		t.spring()

@@ -121,7 +121,7 @@ func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
 	defer w.unclaim()
 	m := w.any(random)
 	if m.visits() {
-		w.leave(ctx, m) // a stranger in its place would be a member that nobody sends away
+		w.leave(ctx, m) // a new node in its place would be a member that no schedule removes
 		w.history.count("visitors sent away later")
 		return
 	}

@@ -157,7 +157,7 @@ func (w *network) dialer(from *life) func(ctx context.Context, to string) (net.C
 			if changed == nil {
 				return conn, err
 			}
-			select { // a packet that is lost is answered by nobody
+			select { // a lost packet gets no answer
 			case <-changed:
 			case <-ctx.Done():
 				return nil, errCut
