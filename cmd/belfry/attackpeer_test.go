@@ -222,18 +222,18 @@ func crowdAttacks() []attack {
 				return talk(s.gossip[2], nil, func(conn net.Conn) { _, _ = io.WriteString(conn, gossipHello) })
 			})
 		}, "and a node is answered 42470268"},
-		{"1,500 connections of HTTP/2 without a stream, and 1,500 that say nothing", func(s *siege) string {
+		{"a crowd of HTTP/2 connections without a stream, and one of connections that say nothing", func(s *siege) string {
 			var crowd []net.Conn
 			defer func() {
 				for _, conn := range crowd {
 					_ = conn.Close()
 				}
 			}()
-			for i := range 3000 {
+			for i := range 2 * attackFiles {
 				// Those that say nothing come last: they cost no handshake, so they are there all at one
 				// time, before any is closed for its silence, however busy the machine is.
 				var secure *tls.Config
-				if i < 1500 {
+				if i < attackFiles {
 					secure = s.client("h2")
 				}
 				conn, err := reach(s.procs[0].address, secure)

@@ -24,14 +24,9 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-const (
-	// attackFiles is how many files a node under attack may have open; half of that are connections of
-	// clients.
-	attackFiles = 1500
-	// attackTimeout is how long an attacker waits for the end of what it tries: only what hangs takes
-	// that long.
-	attackTimeout = 3 * time.Minute
-)
+// attackTimeout is how long an attacker waits for the end of what it tries: only what hangs takes
+// that long.
+const attackTimeout = 3 * time.Minute
 
 // secretText is how long the secret in a token is. It may have underscores.
 const secretText = 43

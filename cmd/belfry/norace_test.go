@@ -2,9 +2,10 @@
 
 package main
 
-// attackThinning is 1: floods are as large as they are said to be. attackMemory is what a node
-// under attack may take, in KiB.
+// Without the race detector attacks are as large as they are said to be; race_test.go says what
+// these are.
 const (
 	attackThinning = 1
+	attackFiles    = 1500
 	attackMemory   = 768 << 10
 )

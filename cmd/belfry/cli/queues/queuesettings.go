@@ -61,7 +61,8 @@ func (f *settingsFlags) add(flags *pflag.FlagSet) {
 	flags.Var(cli.Choice(&f.overdue, "fire", "spread", "drop"), flag.Overdue,
 		"what happens to jobs that fell due in an outage: fire, spread or drop")
 	flags.Var(&f.overduePeriod, flag.OverduePeriod, "over how long spread spreads them")
-	flags.Var(&f.overdueAfter, flag.OverdueAfter, "how long the outage must have lasted for that, from the first such job")
+	flags.Var(&f.overdueAfter, flag.OverdueAfter,
+		"how long an outage must last for spread or drop, from the first deadline that it missed")
 	flags.Var(cli.Choice(&f.expireTo, "gone", "dead"), flag.ExpireTo, "what becomes of a job whose TTL ends: gone or dead")
 }
 
