@@ -34,29 +34,33 @@ PKG ?= ./...
 TEST_TIMEOUT ?= 20m
 
 # What runs where. Every test runs; most run twice, in two ways that find different faults:
-#   race    with the race detector and in shuffled order
-#   single  at one processor, where goroutines meet in another order. The tests have one, and so have the servers that they start; the
-#           go command keeps all. Here the checks run in full that only count what one goroutine does, which under the race detector takes
-#           ten times as long and shows no more: there they run in part (race_*test.go hold how much; soak's planted_test.go not at all).
-#   trials  TRIALS as users run servers: on all processors and without the race detector, which would see their consumers only. Once.
-# The packages that take longest come first, or the last of them would run alone. Tests in parallel wait for processes and elections
-# most of the time; hence more of them than there are processors.
+#   race    with the race detector and in shuffled order: what has goroutines that share something
+#           (RACED). The state machine has none, but for two tests that write a snapshot beside
+#           commands (RACED_MACHINE); nor have the checks of the source text, in the root, and of the
+#           planted bugs.
+#   single  at one processor, where goroutines meet in another order: all but processes (SINGLE).
+#           Here the checks run in full that only count what one goroutine does, which under the race
+#           detector takes ten times as long and shows no more: there they run in part (race_*test.go
+#           hold how much; soak's planted_test.go not at all).
+#   trials  clusters of processes as users run them: on all processors and without the race detector,
+#           which would see the tests' own consumers only (TRIALS), or makes an attack smaller. Once.
+# The packages that take longest come first, or the last of them would run alone. Tests in parallel
+# wait for processes and elections most of the time; hence more of them than there are processors.
 TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial
-SLOW := ./cmd/belfry ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm/machine
-TESTED = $(SLOW) $$(go list ./... | grep -vE '/cmd/belfry/(clustertrial|crashtest|mirrortrial)$$')
-# RACED are the packages in which goroutines share something. The state machine has none, but for two
-# tests that write a snapshot beside commands, RACED_MACHINE; nor have the checks of the source text,
-# in the root, and of the planted bugs.
-RACED = $(filter-out ./fsm/%,$(SLOW)) $$(go list ./... | \
-	grep -vE '^github.com/belfrydb/belfry(/fsm.*|/jepsen/planted|/cmd/belfry/(clustertrial|crashtest|mirrortrial))?$$')
+SLOW := ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm/machine
+MODULE := github.com/belfrydb/belfry
+PROCESSES := cmd/belfry/(clustertrial|crashtest|mirrortrial)
+RACED = ./cmd/belfry $(filter-out ./fsm/%,$(SLOW)) \
+	$$(go list ./... | grep -vE '^$(MODULE)(/fsm.*|/jepsen/planted|/$(PROCESSES))?$$')
 RACED_MACHINE := SnapshotWhileApplying|ModelRandom
+SINGLE = $(SLOW) $$(go list ./... | grep -vE '^$(MODULE)/(cmd/belfry|$(PROCESSES))$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
 # CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
 # another package if that, or one that it imports, changed since the branch left BASE. CHECKSEEDS is
 # how many seeds the model of fsm tries; without it, and without the race detector, it tries 2,000.
 CHECKED := ./fsm ./fsm/codec ./fsm/backup ./fsm/machine ./fsm/model ./fsm/snapshot ./fsm/store ./rpc
-CHECKED_NEVER := $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen/sim ./node/nodetest/flips $(TRIALS)
+CHECKED_NEVER := ./cmd/belfry $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen/sim ./node/nodetest/flips $(TRIALS)
 BASE ?= main
 CHECKSEEDS ?= 400
 
@@ -204,12 +208,13 @@ race:
 .PHONY: single
 single:
 	$(call step,single,tests at one processor)
-	$(TEST) -exec 'env GOMAXPROCS=1' $(TESTED)
+	$(TEST) -exec 'env GOMAXPROCS=1' $(SINGLE)
 
 .PHONY: trials
 trials:
 	$(call step,trials,clusters of processes$(,) which are stopped and killed under load)
 	$(TEST) $(TRIALS)
+	$(TEST) -run '^TestAttacks$$' ./cmd/belfry
 
 # Faults that need no right and no device, so that it runs everywhere; the directory stays until the next time. The server that it builds has a tag of its
 # own, and so have that part's tests.
