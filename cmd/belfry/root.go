@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-
-	"github.com/belfrydb/belfry/cmd/belfry/bench"
-	"github.com/belfrydb/belfry/cmd/belfry/demo"
-	"github.com/belfrydb/belfry/cmd/belfry/doctor"
+	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/belfrydb/belfry/cmd/belfry/bench"
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/access"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/backup"
@@ -18,6 +16,8 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/migration"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/queues"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/top"
+	"github.com/belfrydb/belfry/cmd/belfry/demo"
+	"github.com/belfrydb/belfry/cmd/belfry/doctor"
 )
 
 // run carries out one command line and returns the exit code of the process. ctx ends when the
@@ -35,14 +35,14 @@ func newRoot(a *cli.App) *cobra.Command {
 		cli.Group{ID: "queues", Title: "Queues:", Commands: queues.Commands(a)},
 		cli.Group{
 			ID: "cluster", Title: "Cluster:",
-			Commands: append([]*cobra.Command{cluster.Command(a), top.Command(a)}, backup.Commands(a)...),
+			Commands: slices.Concat(cluster.Commands(a), top.Commands(a), backup.Commands(a)),
 		},
-		cli.Group{ID: "server", Title: "Server:", Commands: []*cobra.Command{
-			daemon.ServeCommand(a), access.CertCommand(a), access.TokenCommand(a), daemon.RecoverCommand(a), demo.Command(a),
-			bench.Command(a),
-			cluster.PlanCommand(a), cluster.HealthCommand(a), doctor.Command(a), versionCommand(a),
-		}},
-		cli.Group{ID: "migration", Title: "Migration:", Commands: []*cobra.Command{migration.Command(a)}},
+		cli.Group{ID: "server", Title: "Server:", Commands: slices.Concat(
+			slices.Insert(daemon.Commands(a), 1, access.Commands(a)...), // between serve and recover
+			demo.Commands(a), bench.Commands(a), cluster.ServerCommands(a), doctor.Commands(a),
+			[]*cobra.Command{versionCommand(a)},
+		)},
+		cli.Group{ID: "migration", Title: "Migration:", Commands: migration.Commands(a)},
 	)
 	root.SetCompletionCommandGroupID("server")
 	root.SetHelpCommandGroupID("server")

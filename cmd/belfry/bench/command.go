@@ -27,8 +27,8 @@ type benchFlags struct {
 // verbs is `bench`.
 type verbs struct{ *cli.App }
 
-// Command returns `bench`.
-func Command(a *cli.App) *cobra.Command { return verbs{a}.benchCommand() }
+// Commands returns `bench`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.benchCommand()} }
 
 func (a verbs) benchCommand() *cobra.Command {
 	f := &benchFlags{}

@@ -71,7 +71,7 @@ type Group struct {
 
 // Root returns the command tree.
 func (a *App) Root(groups ...Group) *cobra.Command {
-	root := &cobra.Command{
+	root := Parent(&cobra.Command{
 		Use:   "belfry",
 		Short: "Belfry: a durable delay queue",
 		Long: "Belfry keeps jobs until they are due and hands each to one consumer at a time.\n\n" +
@@ -79,8 +79,6 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 			"names; a flag wins over the environment, the environment over the file.\n\n" + ExitCodesText,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          SubcommandOnly,
-		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			warnOfVariables(c.Root(), a.System)
 			if err := Resolve(c, a.LookupEnv); c.Annotations[DespiteSettings] == "" {
@@ -88,7 +86,7 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 			}
 			return nil
 		},
-	}
+	})
 	root.SetIn(a.In)
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
@@ -111,16 +109,13 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 	return root
 }
 
-// Clients adds what every command has that talks to a server.
-func (a *App) Clients(commands ...*cobra.Command) []*cobra.Command {
-	for _, c := range commands {
-		flags := c.Flags()
-		a.ServerFlags(flags, "the server to talk to")
-		flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), flag.Timeout, "how long to wait for an answer")
-		a.OutputFlag(c)
-		Configurable(flags, flag.Timeout)
-	}
-	return commands
+// ClientFlags adds the flags of every command that calls a server.
+func (a *App) ClientFlags(c *cobra.Command) *cobra.Command {
+	flags := c.Flags()
+	a.ServerFlags(flags, "the server to talk to")
+	flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), flag.Timeout, "how long to wait for an answer")
+	Configurable(flags, flag.Timeout)
+	return a.OutputFlag(c)
 }
 
 // ServerFlags adds the flags that say how a server is reached.
@@ -156,8 +151,16 @@ func (a *App) OutputFlag(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// SubcommandOnly refuses what is not the name of a subcommand, and says which was probably meant.
-func SubcommandOnly(c *cobra.Command, args []string) error {
+// Parent adds the subcommands of a command that does nothing but show its help.
+func Parent(c *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	c.Args = subcommandOnly
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.AddCommand(subcommands...)
+	return c
+}
+
+// subcommandOnly refuses what is not the name of a subcommand, and says which was probably meant.
+func subcommandOnly(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 // verbs is `demo`.
 type verbs struct{ *cli.App }
 
-// Command returns `demo`.
-func Command(a *cli.App) *cobra.Command { return verbs{a}.demoCommand() }
+// Commands returns `demo`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.demoCommand()} }
 
 func (a verbs) demoCommand() *cobra.Command {
 	var seed uint64

@@ -9,7 +9,6 @@ import (
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
-	"github.com/spf13/cobra"
 )
 
 // TestDemoTitleFits beside the name and the clock on a terminal of 80 columns.
@@ -26,7 +25,7 @@ func TestDemoThatIsInterruptedEarly(t *testing.T) {
 	for terminal, want := range map[bool]string{true: "\n", false: "three nodes are becoming a cluster\n"} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(cli.Interruption{Signal: syscall.SIGINT})
-		h := clitest.New(t, clitest.Commands(func(a *cli.App) []*cobra.Command { return []*cobra.Command{Command(a)} }), nil)
+		h := clitest.New(t, clitest.Commands(Commands), nil)
 		h.System.OutTerminal = terminal
 		got := h.RunContext(ctx, "demo")
 		if got.Code != cli.CodeSignal+int(syscall.SIGINT) || !strings.HasSuffix(got.Out, want) || !terminal &&

@@ -36,10 +36,10 @@ type doctored struct {
 // verbs is `doctor`.
 type verbs struct{ *cli.App }
 
-// Command returns `doctor`.
-func Command(a *cli.App) *cobra.Command { return a.Clients(verbs{a}.command())[0] }
+// Commands returns `doctor`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.doctorCommand()} }
 
-func (a verbs) command() *cobra.Command {
+func (a verbs) doctorCommand() *cobra.Command {
 	f := &options{}
 	c := &cobra.Command{
 		Use:   "doctor",
@@ -73,7 +73,7 @@ keys there are the names. Names of queues are hashed, the same way in the whole 
 		}
 		return a.examine(c, conn, f)
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // examine makes the bundle, says what is in it, and writes it.

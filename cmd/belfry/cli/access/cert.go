@@ -64,8 +64,11 @@ type MadeCerts struct {
 // verbs are the commands of certificates and tokens.
 type verbs struct{ *cli.App }
 
-// CertCommand returns `cert`.
-func CertCommand(a *cli.App) *cobra.Command { return verbs{a}.certCommand() }
+// Commands returns `cert` and `token`.
+func Commands(a *cli.App) []*cobra.Command {
+	v := verbs{a}
+	return []*cobra.Command{v.certCommand(), v.tokenCommand()}
+}
 
 func (a verbs) certCommand() *cobra.Command {
 	f := &certFlags{}

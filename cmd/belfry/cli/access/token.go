@@ -32,11 +32,8 @@ const (
 	TokenSuffix    = ".token"
 )
 
-// TokenCommand returns `token`.
-func TokenCommand(a *cli.App) *cobra.Command { return verbs{a}.tokenCommand() }
-
 func (a verbs) tokenCommand() *cobra.Command {
-	c := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "token",
 		Short: "Make, list, replace and end the tokens that calls carry",
 		Long: `
@@ -48,13 +45,8 @@ names and *:
   consume  reserve jobs, end and look at them
   view     see numbers and settings of queues, of * also the cluster's state and metrics
   admin    everything, of * also nodes, settings of the cluster, backups and tokens`,
-		Args: cli.SubcommandOnly,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(a.Clients(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRotateCommand(),
-		a.tokenDeleteCommand())...)
-	c.AddCommand(a.tokenRootCommand())
-	return c
+	}, a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRotateCommand(), a.tokenDeleteCommand(),
+		a.tokenRootCommand())
 }
 
 func (a verbs) tokenCreateCommand() *cobra.Command {
@@ -95,7 +87,7 @@ nowhere else.`,
 		}
 		return a.showToken(response, out)
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // tokenSpan is a flag for how long a token lasts.
@@ -176,7 +168,7 @@ files of the nodes.`,
 			render.Rows(w, []string{"ID", "SCOPES", "ENDS", "MADE", "WITH", "ABOUT"}, lines)
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // listTokens reads all pages.
@@ -256,7 +248,7 @@ it when its file changes.`,
 		}
 		return nil
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // goodToken returns a token that has not ended.
@@ -313,7 +305,7 @@ which those are.`,
 			fmt.Fprintf(w, "ended %s\n", id)
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // idOf returns the id of a token, for which the token itself may be given: that is what one has of

@@ -56,7 +56,7 @@ type verbs struct{ *cli.App }
 // Commands returns `backup` and `restore`.
 func Commands(a *cli.App) []*cobra.Command {
 	v := verbs{a}
-	return a.Clients(v.backupCommand(), v.restoreCommand())
+	return []*cobra.Command{v.backupCommand(), v.restoreCommand()}
 }
 
 func (a verbs) backupCommand() *cobra.Command {
@@ -90,7 +90,7 @@ leases that ended, which matter for minutes only.`,
 		}
 		return a.ShowValue(summary, func(w io.Writer) { summary.render(w, "wrote "+args[0]+":") })
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // backUp writes a backup to a file, or to standard output.

@@ -78,7 +78,7 @@ it each queue's own policy counts.`,
 				render.Count(response.Remembered, "id"), response.ClusterId, response.Time.AsTime().Format(time.RFC3339))
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // ParseOverdue reads the value of --overdue; nil if it is empty.

@@ -80,11 +80,14 @@ func Left(code int, out, err string) Outcome { return Outcome{Code: code, Out: o
 type RunFunc func(ctx context.Context, sys *cli.System, args []string) int
 
 // Commands returns what carries out command lines of a tree that has some commands only.
-func Commands(commands func(*cli.App) []*cobra.Command) RunFunc {
+func Commands(commands ...func(*cli.App) []*cobra.Command) RunFunc {
 	return func(ctx context.Context, sys *cli.System, args []string) int {
 		a := cli.New(sys)
-		root := a.Root(cli.Group{ID: "all", Title: "All:", Commands: commands(a)})
-		return a.Run(ctx, root, args)
+		all := cli.Group{ID: "all", Title: "All:"}
+		for _, f := range commands {
+			all.Commands = append(all.Commands, f(a)...)
+		}
+		return a.Run(ctx, a.Root(all), args)
 	}
 }
 

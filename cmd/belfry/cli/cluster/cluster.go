@@ -18,25 +18,21 @@ import (
 // verbs are the commands of a cluster and its nodes.
 type verbs struct{ *cli.App }
 
-// Command returns `cluster`.
-func Command(a *cli.App) *cobra.Command { return verbs{a}.clusterCommand() }
+// Commands returns `cluster`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.clusterCommand()} }
 
-// HealthCommand returns `health`.
-func HealthCommand(a *cli.App) *cobra.Command { return a.Clients(verbs{a}.healthCommand())[0] }
-
-// PlanCommand returns `plan`.
-func PlanCommand(a *cli.App) *cobra.Command { return verbs{a}.planCommand() }
+// ServerCommands returns `plan` and `health`. The help lists them with the commands of a server.
+func ServerCommands(a *cli.App) []*cobra.Command {
+	v := verbs{a}
+	return []*cobra.Command{v.planCommand(), v.healthCommand()}
+}
 
 func (a verbs) clusterCommand() *cobra.Command {
-	c := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:   "cluster",
 		Short: "Show nodes and shards; drain and remove nodes; move leaderships; change settings; put time right",
-		Args:  cli.SubcommandOnly,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(a.Clients(a.clusterStatusCommand(), a.clusterDrainCommand(), a.clusterRemoveCommand(),
-		a.clusterTransferCommand(), a.clusterSettingsCommand(), a.clusterResetClockCommand())...)
-	return c
+	}, a.clusterStatusCommand(), a.clusterDrainCommand(), a.clusterRemoveCommand(), a.clusterTransferCommand(),
+		a.clusterSettingsCommand(), a.clusterResetClockCommand())
 }
 
 func (a verbs) clusterStatusCommand() *cobra.Command {
@@ -91,7 +87,7 @@ JOBS what it holds. A member with a question mark does not answer.`,
 			return show(c, args)
 		}
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) clusterTransferCommand() *cobra.Command {
@@ -125,7 +121,7 @@ node free of leaderships, drain it.`,
 			fmt.Fprintf(w, "shard %d: %s handed over to %s\n", request.Shard, response.Previous, response.Leader)
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // findNode returns the node of a name, and of an incarnation if one is given; nil if there is none,

@@ -49,7 +49,7 @@ stays, and a job that was ready too early waits again.`,
 			return a.Show(response, func(w io.Writer) { renderResets(w, response.Shards) })
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // renderResets says which shards' time was moved back, and by how much.

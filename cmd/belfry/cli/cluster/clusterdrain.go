@@ -66,7 +66,7 @@ NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 		}
 		return a.Show(response, func(w io.Writer) { renderDrain(w, response.Node) })
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // watchDrain shows how far a drain is until nothing is left on the node, and returns the node as it

@@ -5,15 +5,11 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
-	"github.com/spf13/cobra"
 )
 
 // newHarness returns a harness for the commands of cluster.
 func newHarness(t *testing.T, answer func(proto.Message) (proto.Message, error)) *clitest.Harness {
 	t.Helper()
-	return clitest.New(t, clitest.Commands(func(a *cli.App) []*cobra.Command {
-		return []*cobra.Command{Command(a), HealthCommand(a), PlanCommand(a)}
-	}), answer)
+	return clitest.New(t, clitest.Commands(Commands, ServerCommands), answer)
 }

@@ -73,7 +73,7 @@ NODE is a name, or NAME.INCARNATION if several nodes have the name.`,
 			})
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // checkRemoval says why the server would refuse to remove a node, before anybody is asked whether

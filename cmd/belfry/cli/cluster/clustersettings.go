@@ -80,7 +80,7 @@ only; --no-auto-create=false takes that back.`,
 		}
 		return a.showSettings(response)
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // showSettings shows the settings that hold.

@@ -60,7 +60,7 @@ better, or this one still sends its callers on.`,
 			}
 		}
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // readiness is /readyz?verbose as JSON.

@@ -47,7 +47,7 @@ func TestStorageFailed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				release = make(chan struct{})
 				text, began, ended := &bytes.Buffer{}, time.Now(), -1
-				a := serveVerbs{&cli.App{System: &cli.System{Err: tc.err(text), Exit: func(code int) {
+				a := verbs{&cli.App{System: &cli.System{Err: tc.err(text), Exit: func(code int) {
 					if ended = code; time.Since(began) != tc.wait || !strings.HasSuffix(text.String(), tc.said) || tc.said == "" &&
 						text.Len() > 0 {
 						t.Errorf("ended after %v having said %q, want %v and %q", time.Since(began), text, tc.wait, tc.said)
@@ -72,7 +72,7 @@ func TestAStopIsNoError(t *testing.T) {
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(cli.Interruption{Signal: syscall.SIGTERM})
 	waiting := errors.New("waiting for a cluster")
-	if err := (serveVerbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) ||
+	if err := (verbs{&cli.App{System: s}}).lastWords(ctx, logAuto, waiting); !errors.Is(err, waiting) ||
 		said.String() != "" {
 		t.Errorf("it ended with %v, and said %q", err, said)
 	}

@@ -88,7 +88,7 @@ func TestLogLevelIsTurned(t *testing.T) {
 	said := &bytes.Buffer{}
 	s := cli.NewSystem()
 	s.Err, s.ErrTerminal = said, false
-	a := serveVerbs{&cli.App{System: s}}
+	a := verbs{&cli.App{System: s}}
 	level := levelOf("warn")
 	log := a.logger(logAuto, level)
 	pages := debugHandler(a.logger(logAuto, slog.LevelInfo), level, nil)
@@ -143,7 +143,7 @@ func TestLogFormat(t *testing.T) {
 		said := &bytes.Buffer{}
 		s := cli.NewSystem()
 		s.Err, s.ErrTerminal = said, test.terminal
-		(serveVerbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello",
+		(verbs{&cli.App{System: s}}).logger(test.format, slog.LevelInfo).Info("hello",
 			slog.Duration("after", 2*time.Second))
 		if json.Valid(said.Bytes()) != test.json || !strings.Contains(said.String(), "hello") ||
 			!strings.Contains(said.String(), "2s") {

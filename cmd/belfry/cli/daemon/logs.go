@@ -39,12 +39,12 @@ func levelOf(word string) *slog.LevelVar {
 }
 
 // logsJSON reports whether logs of a format are JSON.
-func (a serveVerbs) logsJSON(format string) bool {
+func (a verbs) logsJSON(format string) bool {
 	return format == logJSON || format == logAuto && !a.ErrTerminal
 }
 
 // logger returns a logger to standard error.
-func (a serveVerbs) logger(format string, level slog.Leveler) *slog.Logger {
+func (a verbs) logger(format string, level slog.Leveler) *slog.Logger {
 	if a.logsJSON(format) {
 		return slog.New(slog.NewJSONHandler(a.Err, logOptions(level)))
 	}
@@ -53,7 +53,7 @@ func (a serveVerbs) logger(format string, level slog.Leveler) *slog.Logger {
 
 // lastWords says why a server ended, if it went wrong, which a signal is not, and its log is JSON:
 // then nothing is left for people but the exit code.
-func (a serveVerbs) lastWords(ctx context.Context, format string, err error) error {
+func (a verbs) lastWords(ctx context.Context, format string, err error) error {
 	code := cli.ExitCode(ctx, err)
 	if err == nil || code >= cli.CodeSignal || !a.logsJSON(format) {
 		return err

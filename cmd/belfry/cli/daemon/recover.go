@@ -16,10 +16,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 )
 
-// RecoverCommand returns `recover`.
-func RecoverCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.recoverCommand() }
-
-func (a serveVerbs) recoverCommand() *cobra.Command {
+func (a verbs) recoverCommand() *cobra.Command {
 	var data, sure string
 	c := &cobra.Command{
 		Use:   "recover",
@@ -73,7 +70,7 @@ empty one.`,
 }
 
 // confirmRecovery has the person type the id of the cluster that ends.
-func (a serveVerbs) confirmRecovery(id, sure string) error {
+func (a verbs) confirmRecovery(id, sure string) error {
 	if sure == "" && a.InTerminal {
 		fmt.Fprintf(a.Err, "\nThis cannot be undone. To go on, type the id of the cluster that ends, %s: ", id)
 		answer, err := bufio.NewReader(a.In).ReadString('\n')

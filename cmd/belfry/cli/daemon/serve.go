@@ -46,13 +46,16 @@ type serveFlags struct {
 	mirror         bridge.Settings
 }
 
-// serveVerbs are the commands that open a node's data.
-type serveVerbs struct{ *cli.App }
+// verbs are the commands that open a node's data.
+type verbs struct{ *cli.App }
 
-// ServeCommand returns `serve`.
-func ServeCommand(a *cli.App) *cobra.Command { return serveVerbs{a}.serveCommand() }
+// Commands returns `serve` and `recover`.
+func Commands(a *cli.App) []*cobra.Command {
+	v := verbs{a}
+	return []*cobra.Command{v.serveCommand(), v.recoverCommand()}
+}
 
-func (a serveVerbs) serveCommand() *cobra.Command {
+func (a verbs) serveCommand() *cobra.Command {
 	f := &serveFlags{}
 	c := &cobra.Command{
 		Use:   "serve",
@@ -205,7 +208,7 @@ func isAddress(host string) bool {
 }
 
 // serve runs a server until the command's context ends.
-func (a serveVerbs) serve(c *cobra.Command, f *serveFlags) error {
+func (a verbs) serve(c *cobra.Command, f *serveFlags) error {
 	ctx := c.Context()
 	cfg := f.config
 	if !c.Flags().Changed(flag.Shards) {
@@ -294,7 +297,7 @@ func reload(s *server.Server, cfg server.Config) error {
 }
 
 // untilStop says that the server is ready, once it is, and returns why it is to stop.
-func (a serveVerbs) untilStop(ctx context.Context, s *server.Server, f *serveFlags, log *slog.Logger) string {
+func (a verbs) untilStop(ctx context.Context, s *server.Server, f *serveFlags, log *slog.Logger) string {
 	status := s.Status()
 	ready := s.Ready()
 	select {
@@ -342,7 +345,7 @@ const lastWordsMax = 250 * time.Millisecond
 
 // storageLost ends the process and says why. The log may be on the disk that hangs, and so may
 // standard error, or it is a pipe without a reader. The end does not wait for it.
-func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
+func (a verbs) storageLost(log *slog.Logger, dir string, err error) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
@@ -362,7 +365,7 @@ func (a serveVerbs) storageLost(log *slog.Logger, dir string, err error) {
 }
 
 // printAddresses prints where the server is as a line for programs, if that is wanted.
-func (a serveVerbs) printAddresses(s *server.Server, f *serveFlags, debugAt string) error {
+func (a verbs) printAddresses(s *server.Server, f *serveFlags, debugAt string) error {
 	if !f.printAddresses {
 		return nil
 	}

@@ -35,7 +35,7 @@ end.`,
 		}
 		return a.Show(response, func(w io.Writer) { fmt.Fprintln(w, "acked") })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // ackBatch acks several leases. Each stands alone; the exit code is that of the first that failed.
@@ -91,7 +91,7 @@ when its attempts are used up, or with --dead, it is dead.`,
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) releaseCommand() *cobra.Command {
@@ -114,7 +114,7 @@ func (a verbs) releaseCommand() *cobra.Command {
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) extendCommand() *cobra.Command {
@@ -141,7 +141,7 @@ func (a verbs) extendCommand() *cobra.Command {
 			fmt.Fprintln(w, "held until", render.Moment(response.LeaseUntil, a.Now()))
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // entryCode returns the exit code for the error of one entry of a batch.

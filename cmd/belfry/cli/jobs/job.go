@@ -39,7 +39,7 @@ Cancel removes a job that is delayed, ready or dead; with --force also one that 
 			fmt.Fprintf(w, "cancelled %s of %s; it was %s\n", request.Id, request.Queue, render.Word(response.State))
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) rescheduleCommand() *cobra.Command {
@@ -75,7 +75,7 @@ func (a verbs) rescheduleCommand() *cobra.Command {
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func errWhenTwice() error { return cli.Usagef("--delay and --at exclude each other") }
@@ -103,7 +103,7 @@ window, if the producer chose the id.`,
 		}
 		return a.Show(response, func(w io.Writer) { renderJob(w, response.Job, a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) listCommand() *cobra.Command {
@@ -144,7 +144,7 @@ func (a verbs) listCommand() *cobra.Command {
 			renderJobs(w, response, a.Now())
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // listJobs reads pages until there are enough jobs. The answer is as of one page: the last page's
@@ -197,5 +197,5 @@ first. Their attempts start anew.`,
 		}
 		return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s made ready\n", render.Count(response.Moved, "job")) })
 	})
-	return c
+	return a.ClientFlags(c)
 }

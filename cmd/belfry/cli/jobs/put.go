@@ -33,9 +33,10 @@ type verbs struct{ *cli.App }
 // Commands returns the commands that put, take, end and look at jobs.
 func Commands(a *cli.App) []*cobra.Command {
 	v := verbs{a}
-	return a.Clients(v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(),
-		v.extendCommand(),
-		v.cancelCommand(), v.rescheduleCommand(), v.runNowCommand(), v.getCommand(), v.listCommand(), v.redriveCommand())
+	return []*cobra.Command{
+		v.putCommand(), v.reserveCommand(), v.ackCommand(), v.nackCommand(), v.releaseCommand(), v.extendCommand(),
+		v.cancelCommand(), v.rescheduleCommand(), v.runNowCommand(), v.getCommand(), v.listCommand(), v.redriveCommand(),
+	}
 }
 
 func (a verbs) putCommand() *cobra.Command {
@@ -96,7 +97,7 @@ func (a verbs) putCommand() *cobra.Command {
 			return a.put(ctx, conn, request)
 		})(c, args)
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // buildPut returns the request of the one job that the flags and the arguments describe.

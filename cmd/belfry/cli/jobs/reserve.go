@@ -58,7 +58,7 @@ exits with code 10.`,
 		}
 		return err
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // showBodies writes the bodies of jobs and nothing else.

@@ -37,7 +37,7 @@ what to do instead.`,
 		}
 		return a.Show(response, func(w io.Writer) { renderReturned(w, response.State, response.DueAt, a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // runNow reschedules a job, unless it is ready: a later due time would move it behind other ready

@@ -25,7 +25,7 @@ func replicasFlag(c *cobra.Command, replicas *int) {
 
 // serveMetrics serves metrics at an address until stop is called; nowhere if the address is empty.
 // It says where on standard error.
-func (a mirrorVerbs) serveMetrics(ctx context.Context, address string,
+func (a verbs) serveMetrics(ctx context.Context, address string,
 	c prometheus.Collector) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil

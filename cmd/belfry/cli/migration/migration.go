@@ -45,14 +45,14 @@ type mirrorFlags struct {
 	closing           string // what to know when it was interrupted; that of imports if empty
 }
 
-// mirrorVerbs are the commands of the mirror.
-type mirrorVerbs struct{ *cli.App }
+// verbs are the commands of the mirror.
+type verbs struct{ *cli.App }
 
-// Command returns `mirror`.
-func Command(a *cli.App) *cobra.Command { return mirrorVerbs{a}.command() }
+// Commands returns `mirror`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.mirrorCommand()} }
 
-func (a mirrorVerbs) command() *cobra.Command {
-	c := &cobra.Command{
+func (a verbs) mirrorCommand() *cobra.Command {
+	return cli.Parent(&cobra.Command{
 		Use:   "mirror",
 		Short: "Bring delayed jobs from Redis to Belfry and back, while both run",
 		Long: `
@@ -62,15 +62,8 @@ simply run again.
 
 REDIS is redis://user:password@host:6379/0, rediss:// for TLS, redis+cluster://host:6379 or
 redis+sentinel://host:26379?master_name=NAME.`,
-		Args: cli.SubcommandOnly,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	inspect := a.OutputFlag(a.mirrorInspectCommand())
-	c.AddCommand(inspect)
-	c.AddCommand(a.Clients(a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(),
-		a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(),
-		a.mirrorFinalizeCommand())...)
-	return c
+	}, a.mirrorInspectCommand(), a.mirrorImportCommand(), a.mirrorExportCommand(), a.mirrorRunCommand(),
+		a.mirrorCutoverCommand(), a.mirrorSettleCommand(), a.mirrorRollbackCommand(), a.mirrorFinalizeCommand())
 }
 
 // names adds the flags that say which queue is meant.
@@ -104,7 +97,7 @@ func (f *mirrorFlags) checked() error {
 	return nil
 }
 
-func (a mirrorVerbs) mirrorInspectCommand() *cobra.Command {
+func (a verbs) mirrorInspectCommand() *cobra.Command {
 	var queues []string
 	f := &sourceFlags{}
 	c := &cobra.Command{
@@ -140,10 +133,10 @@ Inspect looks for delayed queues of Redisson, queues of lmstfy and topics of ouq
 		}
 		return a.ShowValue(found, func(w io.Writer) { renderFound(w, found, a.Now()) })
 	}
-	return c
+	return a.OutputFlag(c)
 }
 
-func (a mirrorVerbs) mirrorImportCommand() *cobra.Command {
+func (a verbs) mirrorImportCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "import REDIS --queue NAME",
@@ -177,7 +170,7 @@ takes it too, once no server runs any more.`,
 	f.metered(c)
 	c.Flags().BoolVar(&f.dryRun, flag.DryRun, false, "say what would be done; changes nothing")
 	c.RunE = func(c *cobra.Command, args []string) error { return a.mirrorImport(c.Context(), f, args[0]) }
-	return c
+	return a.ClientFlags(c)
 }
 
 // incoming adds the flags of what brings entries to Belfry.
@@ -215,7 +208,7 @@ func (f *mirrorFlags) outgoing(c *cobra.Command) {
 }
 
 // mirrorImport carries out `mirror import`.
-func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url string) error {
+func (a verbs) mirrorImport(ctx context.Context, f *mirrorFlags, url string) error {
 	codec, err := redisson.ParseCodec(f.codec)
 	if err != nil {
 		return cli.Usagef("--codec: %s", err)
@@ -260,7 +253,7 @@ func (a mirrorVerbs) mirrorImport(ctx context.Context, f *mirrorFlags, url strin
 	})
 }
 
-func (a mirrorVerbs) mirrorExportCommand() *cobra.Command {
+func (a verbs) mirrorExportCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "export REDIS --queue NAME",
@@ -283,11 +276,11 @@ it would stop those processes.`,
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.mirrorExport(c.Context(), f, args[0], mirror.Export)
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // mirrorExport carries out `mirror export` and `mirror rollback`.
-func (a mirrorVerbs) mirrorExport(
+func (a verbs) mirrorExport(
 	ctx context.Context, f *mirrorFlags, url string,
 	export func(context.Context, redis.UniversalClient, *client.Client, mirror.ExportOptions) (mirror.ExportCounts, error),
 ) error {
@@ -335,7 +328,7 @@ type exported struct {
 
 // mirrored does work between a Redis and a server. If a signal ends it, it says in one line what
 // that means.
-func (a mirrorVerbs) mirrored(ctx context.Context, f *mirrorFlags, url string,
+func (a verbs) mirrored(ctx context.Context, f *mirrorFlags, url string,
 	work func(redis.UniversalClient, *client.Client) error) error {
 	err := a.between(ctx, f, url, work)
 	var stopped cli.Interruption
@@ -348,7 +341,7 @@ func (a mirrorVerbs) mirrored(ctx context.Context, f *mirrorFlags, url string,
 }
 
 // between is mirrored without its last word.
-func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string,
+func (a verbs) between(ctx context.Context, f *mirrorFlags, url string,
 	work func(redis.UniversalClient, *client.Client) error) error {
 	if err := f.checked(); err != nil {
 		return err
@@ -374,7 +367,7 @@ func (a mirrorVerbs) between(ctx context.Context, f *mirrorFlags, url string,
 }
 
 // reach returns an error, with its exit code, unless the Redis that a URL names answers.
-func (a mirrorVerbs) reach(ctx context.Context, r redis.UniversalClient) error {
+func (a verbs) reach(ctx context.Context, r redis.UniversalClient) error {
 	reaching, cancel := context.WithTimeout(ctx, a.Timeout)
 	defer cancel()
 	err := redisconn.Reach(reaching, r)
@@ -397,7 +390,7 @@ func (a mirrorVerbs) reach(ctx context.Context, r redis.UniversalClient) error {
 // servers returns the servers that --server names, one or several with commas between, once one of
 // them has answered. The work itself waits for servers that are away for a while; where none was
 // ever there it is a mistake.
-func (a mirrorVerbs) servers(ctx context.Context) (string, error) {
+func (a verbs) servers(ctx context.Context) (string, error) {
 	var urls []string
 	var answered bool
 	var last error

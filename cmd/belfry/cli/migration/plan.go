@@ -19,7 +19,7 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-func (a mirrorVerbs) mirrorRunCommand() *cobra.Command {
+func (a verbs) mirrorRunCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	var noIn, noOut bool
 	c := &cobra.Command{
@@ -74,10 +74,10 @@ all of them wait until 'belfry mirror import', 'cutover' or 'run --again'.`,
 			return err
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
-func (a mirrorVerbs) mirrorCutoverCommand() *cobra.Command {
+func (a verbs) mirrorCutoverCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	quiet := 10 * time.Minute
 	c := &cobra.Command{
@@ -133,7 +133,7 @@ rollback' goes back at any time, 'belfry mirror finalize' ends the migration.`,
 			}))
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // cutOver is what a cut-over shows: what it brought over, and what it saw at its last look.
@@ -156,7 +156,7 @@ func standing(checks []pair.Check, since, quiet time.Duration) string {
 	return fmt.Sprintf("drained; quiet for %v of %v", since.Truncate(max(time.Second, quiet/10)), quiet)
 }
 
-func (a mirrorVerbs) mirrorRollbackCommand() *cobra.Command {
+func (a verbs) mirrorRollbackCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "rollback REDIS --queue NAME",
@@ -174,10 +174,10 @@ later import starts anew: what went back is not taken for what was there before.
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return a.mirrorExport(c.Context(), f, args[0], mirror.Rollback)
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
-func (a mirrorVerbs) mirrorFinalizeCommand() *cobra.Command {
+func (a verbs) mirrorFinalizeCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "finalize REDIS --queue NAME",
@@ -215,5 +215,5 @@ set aside; give --dead as for the import. Dead letters that were left stay.`,
 			}))
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-func (a mirrorVerbs) mirrorSettleCommand() *cobra.Command {
+func (a verbs) mirrorSettleCommand() *cobra.Command {
 	f := &mirrorFlags{}
 	c := &cobra.Command{
 		Use:   "settle REDIS --queue NAME",
@@ -63,7 +63,7 @@ claimed.`,
 			return errors.Join(err, a.ShowValue(done, func(w io.Writer) { renderSettled(w, done) }))
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // renderUnsettled says what is half done.

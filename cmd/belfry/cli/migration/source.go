@@ -258,7 +258,7 @@ func (f *mirrorFlags) finalize(ctx context.Context, r redis.UniversalClient, c *
 }
 
 // importSource carries out `mirror import` from what is not Redisson.
-func (a mirrorVerbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client,
+func (a verbs) importSource(ctx context.Context, f *mirrorFlags, r redis.UniversalClient, c *client.Client,
 	meters *bridge.Meters) error {
 	if f.dryRun {
 		f.closing = "nothing was changed"

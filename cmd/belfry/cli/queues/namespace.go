@@ -15,19 +15,14 @@ import (
 )
 
 func (a verbs) namespaceCommand() *cobra.Command {
-	c := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:     "namespace",
 		Aliases: []string{"namespaces"},
 		Short:   "List, show, set and remove the quotas of namespaces",
 		Long: `
 A namespace is the first part of names such as billing/orders. Its quota bounds what all its queues
 have together, in all shards. A namespace needs none.`,
-		Args: cli.SubcommandOnly,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(a.Clients(a.namespaceListCommand(), a.namespaceShowCommand(), a.namespaceSetCommand(),
-		a.namespaceRemoveCommand())...)
-	return c
+	}, a.namespaceListCommand(), a.namespaceShowCommand(), a.namespaceSetCommand(), a.namespaceRemoveCommand())
 }
 
 func (a verbs) namespaceListCommand() *cobra.Command {
@@ -44,7 +39,7 @@ func (a verbs) namespaceListCommand() *cobra.Command {
 		}
 		return a.Show(response, func(w io.Writer) { renderNamespaces(w, response.Namespaces) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) namespaceShowCommand() *cobra.Command {
@@ -72,7 +67,7 @@ func (a verbs) namespaceShowCommand() *cobra.Command {
 			)
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // withoutQuota says that a namespace has no quota, and none is known of it if it has no queues
@@ -123,7 +118,7 @@ QUOTA, too many puts with RATE_LIMITED. What a namespace holds already stays.`,
 		}
 		return a.Show(response, func(w io.Writer) { renderNamespaces(w, []*belfryv1.Namespace{response.Namespace}) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) namespaceRemoveCommand() *cobra.Command {
@@ -145,7 +140,7 @@ func (a verbs) namespaceRemoveCommand() *cobra.Command {
 		}
 		return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s has no quota any more\n", args[0]) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // renderNamespaces shows quotas, one a line.

@@ -24,16 +24,12 @@ func Commands(a *cli.App) []*cobra.Command {
 }
 
 func (a verbs) queueCommand() *cobra.Command {
-	c := &cobra.Command{
+	return cli.Parent(&cobra.Command{
 		Use:     "queue",
 		Aliases: []string{"queues"},
 		Short:   "List, show, configure, pause, purge and delete queues",
-		Args:    cli.SubcommandOnly,
-		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(a.Clients(a.queueListCommand(), a.queueShowCommand(), a.queueCreateCommand(), a.queueSetCommand(),
-		a.queuePauseCommand(), a.queueResumeCommand(), a.queuePurgeCommand(), a.queueDeleteCommand())...)
-	return c
+	}, a.queueListCommand(), a.queueShowCommand(), a.queueCreateCommand(), a.queueSetCommand(),
+		a.queuePauseCommand(), a.queueResumeCommand(), a.queuePurgeCommand(), a.queueDeleteCommand())
 }
 
 func (a verbs) queueListCommand() *cobra.Command {
@@ -67,7 +63,7 @@ func (a verbs) queueListCommand() *cobra.Command {
 			}
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queueShowCommand() *cobra.Command {
@@ -85,7 +81,7 @@ func (a verbs) queueShowCommand() *cobra.Command {
 		}
 		return a.Show(response, func(w io.Writer) { renderQueue(w, response.Queue, a.Canvas(), a.Now()) })
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queueCreateCommand() *cobra.Command {
@@ -114,7 +110,7 @@ func (a verbs) queueCreateCommand() *cobra.Command {
 			renderSettings(w, response.Settings, a.Now())
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queueSetCommand() *cobra.Command {
@@ -143,7 +139,7 @@ func (a verbs) queueSetCommand() *cobra.Command {
 		}
 		return a.update(ctx, conn, &belfryv1.UpdateQueueRequest{Queue: args[0], Settings: change, RequestId: requestID})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queuePauseCommand() *cobra.Command {
@@ -171,7 +167,7 @@ func (a verbs) queuePauseCommand() *cobra.Command {
 		}
 		return a.update(ctx, conn, &belfryv1.UpdateQueueRequest{Queue: args[0], Settings: settings, RequestId: requestID})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queueResumeCommand() *cobra.Command {
@@ -190,7 +186,7 @@ func (a verbs) queueResumeCommand() *cobra.Command {
 			Queue: args[0], Settings: &belfryv1.QueueSettings{Paused: &paused}, RequestId: requestID,
 		})
 	})
-	return c
+	return a.ClientFlags(c)
 }
 
 // update changes settings and shows all that are in force then.

@@ -63,7 +63,7 @@ how many there are and asks; without a terminal it needs --yes.`,
 			},
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 func (a verbs) queueDeleteCommand() *cobra.Command {
@@ -100,7 +100,7 @@ shows how many jobs there are and asks; without a terminal it needs --yes.`,
 			},
 		})
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // removal is what a command that removes jobs says first and does then.

@@ -36,8 +36,8 @@ type topFlags struct {
 // verbs is `top`.
 type verbs struct{ *cli.App }
 
-// Command returns `top`.
-func Command(a *cli.App) *cobra.Command { return a.Clients(verbs{a}.topCommand())[0] }
+// Commands returns `top`.
+func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.topCommand()} }
 
 func (a verbs) topCommand() *cobra.Command {
 	f := &topFlags{interval: topInterval}
@@ -84,7 +84,7 @@ Without a terminal, and as JSON, it shows the state once.`,
 		}
 		return a.watch(c.Context(), conn, f)
 	}
-	return c
+	return a.ClientFlags(c)
 }
 
 // sight is what there is to see of a cluster at one moment.
