@@ -61,6 +61,7 @@ func newServed(t *testing.T, change ...func(*Config)) *served {
 	if s.server, err = newTestServer(cfg); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(s.server.Drain) // ends the goroutine that watches the catalog
 	return s
 }
 

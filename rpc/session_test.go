@@ -54,6 +54,10 @@ func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
 		Registry: k.registry,
 		Name:     "n1", Authenticator: auth,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.server.Drain) // ends the goroutine that watches the catalog
 	if token != "" {
 		known, f := k.server.handler.authorizer.Authenticate(
 			&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
@@ -61,9 +65,6 @@ func newTalkWith(t testing.TB, auth auth.Authenticator, token string) *talk {
 			t.Fatal(f)
 		}
 		k.ctx = known.Context()
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 	k.begin()
 	return k

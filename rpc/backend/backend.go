@@ -99,7 +99,7 @@ type Catalog interface {
 	// be repeated until it succeeds.
 	RestoreQueue(ctx context.Context, config QueueConfig) error
 	// Altered returns a channel that is closed when the record of a queue is added, changed or
-	// removed after this call. It is nil for a catalog that reports no changes.
+	// removed after this call.
 	Altered() <-chan struct{}
 	// Refresh returns when the catalog shows every change that any node acknowledged before the
 	// call.

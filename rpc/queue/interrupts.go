@@ -20,9 +20,6 @@ func (p *interrupts) next(catalog backend.Catalog, draining <-chan struct{}) <-c
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	altered := catalog.Altered()
-	if altered == nil {
-		return draining
-	}
 	if altered != p.altered {
 		interrupt := make(chan struct{})
 		p.altered, p.interrupt = altered, interrupt

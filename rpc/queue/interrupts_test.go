@@ -1,8 +1,6 @@
 package queue
 
 import (
-	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,34 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
-
-// watchedCatalog reports the queues that are created.
-type watchedCatalog struct {
-	*backendtest.Catalog
-
-	mu      sync.Mutex
-	altered chan struct{}
-}
-
-func (c *watchedCatalog) Altered() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.altered
-}
-
-func (c *watchedCatalog) CreateQueue(ctx context.Context, name string, partitions uint32,
-	settings fsm.Settings) (backend.QueueConfig, error) {
-	config, err := c.Catalog.CreateQueue(ctx, name, partitions, settings)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	close(c.altered)
-	c.altered = make(chan struct{})
-	return config, err
-}
 
 // TestPollHearsOfNewPartitions: a poll may wait for a queue before it is created, or at a node that
 // does not know it yet. It gets a job that is put into any of its partitions at once. Polls for
@@ -53,11 +26,7 @@ func TestPollHearsOfNewPartitions(t *testing.T) {
 }
 
 func pollHearsOfNewPartitions(t *testing.T, queues []string, id string) {
-	service := newService(t, backendtest.NewNode(4), func(cfg *Config) {
-		cfg.Router.Catalog = &watchedCatalog{Catalog: backendtest.NewCatalog(), altered: make(chan struct{})}
-	})
-	defer synctest.Wait()
-	defer service.drain.Start()
+	service := newService(t, backendtest.NewNode(4))
 	poll := func(queues ...string) *attempt {
 		a := &attempt{ended: make(chan struct{})}
 		go func() {

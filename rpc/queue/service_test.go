@@ -43,6 +43,7 @@ func newService(t testing.TB, n backend.Node, change ...func(*Config)) *Service 
 	if c, ok := cfg.Router.Catalog.(interface{ SetNode(n backend.Node) }); ok {
 		c.SetNode(n)
 	}
+	t.Cleanup(cfg.Drain.Start) // ends the goroutine that watches the catalog
 	return New(cfg)
 }
 

@@ -28,13 +28,26 @@ type Catalog struct {
 	// node has the shards that Reconcile updates.
 	node backend.Node
 
-	mu     sync.Mutex
-	queues map[string]backend.QueueConfig
+	mu      sync.Mutex
+	queues  map[string]backend.QueueConfig
+	altered chan struct{}
 }
 
 // NewCatalog returns an empty catalog. Reconcile needs a node: see SetNode.
 func NewCatalog() *Catalog {
-	return &Catalog{queues: map[string]backend.QueueConfig{}}
+	return &Catalog{queues: map[string]backend.QueueConfig{}, altered: make(chan struct{})}
+}
+
+// set records a queue and reports the change. The caller holds mu.
+func (c *Catalog) set(config backend.QueueConfig) {
+	c.queues[config.Name] = config
+	c.change()
+}
+
+// change reports a change. The caller holds mu.
+func (c *Catalog) change() {
+	close(c.altered)
+	c.altered = make(chan struct{})
 }
 
 // CreateQueue implements backend.Catalog.
@@ -45,7 +58,7 @@ func (c *Catalog) CreateQueue(_ context.Context, name string, partitions uint32,
 	if _, ok := c.queues[name]; ok {
 		return backend.QueueConfig{}, fault.New(belfryv1.Reason_REASON_QUEUE_EXISTS)
 	}
-	c.queues[name] = backend.QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings}
+	c.set(backend.QueueConfig{Name: name, Partitions: partitions, Version: 1, Settings: settings})
 	return c.queues[name], nil
 }
 
@@ -59,7 +72,7 @@ func (c *Catalog) UpdateQueue(_ context.Context, name string,
 		config = backend.QueueConfig{Name: name, Partitions: 1}
 	}
 	config.Version, config.Settings = config.Version+1, change(config.Settings)
-	c.queues[name] = config
+	c.set(config)
 	return config, nil
 }
 
@@ -75,6 +88,7 @@ func (c *Catalog) DeleteQueue(_ context.Context, name string) error {
 		}
 	}
 	delete(c.queues, name)
+	c.change()
 	return nil
 }
 
@@ -83,8 +97,8 @@ func (c *Catalog) MarkDeleting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	config := c.queues[name]
-	config.Version = 0
-	c.queues[name] = config
+	config.Name, config.Version = name, 0
+	c.set(config)
 }
 
 // Queue implements backend.Catalog.
@@ -162,14 +176,18 @@ func (c *Catalog) RestoreQueue(_ context.Context, config backend.QueueConfig) er
 func (c *Catalog) Record(config backend.QueueConfig) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.queues[config.Name] = config
+	c.set(config)
 }
 
 // ForRequest implements backend.Catalog. A repeat counts as another request.
 func (c *Catalog) ForRequest(string, string) backend.Catalog { return c }
 
-// Altered implements backend.Catalog. It reports no changes.
-func (c *Catalog) Altered() <-chan struct{} { return nil }
+// Altered implements backend.Catalog.
+func (c *Catalog) Altered() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.altered
+}
 
 // Refresh implements backend.Catalog.
 func (c *Catalog) Refresh(context.Context) error { return nil }
