@@ -228,3 +228,17 @@ func TestResolve(t *testing.T) {
 		}
 	}
 }
+
+// TestLookupIsBounded: a name server that says nothing holds up a call for 5 seconds.
+func TestLookupIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, err := resolve(t.Context(), func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "nodes:7402")
+		if took := time.Since(begin); err == nil || took != lookupTimeout {
+			t.Errorf("after %v: %v", took, err)
+		}
+	})
+}
