@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -81,23 +80,12 @@ func (p *page) step(t *testing.T, language, block string) {
 	t.Helper()
 	switch {
 	case language == "sh":
-		p.run(t, strings.ReplaceAll(block, "127.0.0.1:7490", freeAddress(t)))
+		p.run(t, strings.ReplaceAll(block, "127.0.0.1:7490", addresses.FreeRow(t, 3)))
 	case strings.HasPrefix(block, "package main\n"):
 		p.program(t, block)
 	default:
 		p.tests(t, block)
 	}
-}
-
-// freeAddress returns an address of the loopback interface that was free a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // program builds a program and runs it. A program that goes on until it is stopped is stopped once
