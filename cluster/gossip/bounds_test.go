@@ -46,8 +46,7 @@ func TestPacketsFromElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := listening(t, keys)
-	tr.allowFrom = []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}
+	tr := listening(t, keys, netip.MustParsePrefix("127.0.0.2/32"))
 	for n, from := range []string{"127.0.0.1:0", "127.0.0.2:0"} {
 		d := net.Dialer{LocalAddr: net.UDPAddrFromAddrPort(netip.MustParseAddrPort(from))}
 		packet, err := d.DialContext(t.Context(), "udp", tr.socket.Addr().String())

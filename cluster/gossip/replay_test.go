@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// listening returns a transport on a socket of this machine, which ends with the test.
-func listening(t *testing.T, keys *keyring) *transport {
+// listening returns a transport on a socket of this machine, which ends with the test. It takes only
+// what comes from the networks given, or from everywhere if none is.
+func listening(t *testing.T, keys *keyring, from ...netip.Prefix) *transport {
 	t.Helper()
 	socket, err := sockets{}.Listen(t.Context(), netip.MustParseAddrPort("127.0.0.1:0"))
 	if err != nil {
@@ -23,7 +24,7 @@ func listening(t *testing.T, keys *keyring) *transport {
 	}
 	tr := &transport{
 		socket: socket, advertise: socket.Addr(), keys: keys, logger: discard(), life: t.Context, failures: &failures{},
-		refused: func(netip.AddrPort, error) {},
+		allowFrom: from, refused: func(netip.AddrPort, error) {},
 	}
 	tr.start()
 	t.Cleanup(func() {
