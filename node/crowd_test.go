@@ -11,8 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// TestCrowdBeforeABacklog: an entry moves so many due jobs and no more, and whoever comes last in
-// it finds nothing. A caller is not told so while thousands of jobs are due.
+// TestCrowdBeforeABacklog: one entry moves a limited number of due jobs, and the last callers in it
+// find none. A caller is not told so while thousands of jobs are due.
 func TestCrowdBeforeABacklog(t *testing.T) {
 	const callers, each = 40, 500
 	dir := t.TempDir()

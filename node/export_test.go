@@ -38,8 +38,8 @@ func startExport(t *testing.T, n *Node) *exporting {
 	return e
 }
 
-// TestExportDelaysNoStop: a node that stops does not wait for who reads an export slowly, and the
-// export ends with an error when it goes on.
+// TestExportDelaysNoStop: a node that stops does not wait for a client that reads an export slowly.
+// If the client reads on, the export ends with an error.
 func TestExportDelaysNoStop(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

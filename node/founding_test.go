@@ -16,7 +16,7 @@ func testFounding(servers ...string) *Founding {
 		Settings: json.RawMessage(`{"a":1}`)}
 }
 
-// TestFoundingIsTold: who asks a node hears how its cluster was founded, together with the rest.
+// TestFoundingIsTold: a node's answer to a question includes how its cluster was founded.
 func TestFoundingIsTold(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -105,8 +105,8 @@ func TestRefusalsLookAtEachPut(t *testing.T) {
 	}
 }
 
-// TestFullQueueOfALeaderThatHandsOver: who takes nothing any more does not say that there is no
-// room, since its successor may have taken the put.
+// TestFullQueueOfALeaderThatHandsOver: a leader that accepts no more requests does not say that a
+// queue is full, since its successor may have taken the put.
 func TestFullQueueOfALeaderThatHandsOver(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

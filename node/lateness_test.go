@@ -26,8 +26,8 @@ func expectLateness(t *testing.T, n *Node, jobs uint64, server, worker time.Dura
 	}
 }
 
-// TestLatenessIsSplit: a job that falls due after a second is late by the server only for as long
-// as somebody waits for it.
+// TestLatenessIsSplit: if a job falls due after a second, the server's part of its lateness is only
+// the time for which a call waits for it.
 func TestLatenessIsSplit(t *testing.T) {
 	paused := &fsm.Configure{Queue: "orders", Partitions: 1, Version: 1, Settings: fsm.Settings{Paused: true}}
 	for name, tt := range map[string]struct {

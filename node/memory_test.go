@@ -192,8 +192,8 @@ func TestJobsFillTheMemory(t *testing.T) {
 	}
 }
 
-// TestPollsWaitWhileMemoryIsCritical: who waits goes on waiting while enough jobs are reserved, and
-// gets the job when one of those is acked, or when there is memory again.
+// TestPollsWaitWhileMemoryIsCritical: a parked poll keeps waiting while enough jobs are reserved.
+// It gets the job when one of those is acked, or when there is memory again.
 func TestPollsWaitWhileMemoryIsCritical(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,8 +263,8 @@ func TestFullVoterStopsPuts(t *testing.T) {
 	})
 }
 
-// TestFullVoterIsForgotten: what a node said of its memory ends to count also if nobody asks it any
-// more, as when it was removed, and on a leader without a limit of its own.
+// TestFullVoterIsForgotten: a node's report of its memory stops counting even if no node asks it
+// any more, as when it was removed, and on a leader without a limit of its own.
 func TestFullVoterIsForgotten(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -106,8 +106,8 @@ func TestOpenRefusesASecondProcess(t *testing.T) {
 	}
 }
 
-// TestLockOfTheCallerStaysHeld: whoever locked the directory for the node gives it back, after the
-// node's end too.
+// TestLockOfTheCallerStaysHeld: if the caller locked the directory for the node, the caller also
+// releases the lock, even after the node's end.
 func TestLockOfTheCallerStaysHeld(t *testing.T) {
 	cfg := testConfig(t, t.TempDir())
 	lock, err := disk.Lock(cfg.Dir)
@@ -219,7 +219,7 @@ func TestPeersAreListenedFor(t *testing.T) {
 		t.Errorf("the node listens at %q, want %q", got, listener.Addr())
 	}
 	closeNode(t, n)
-	// Its port may be another process's by now, so nobody dials it.
+	// Its port may be another process's by now, so the test does not dial it.
 	if conn, err := listener.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a closed node still listens: %v, %v", conn, err)
 	}

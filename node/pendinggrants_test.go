@@ -20,7 +20,7 @@ func reserveOrder() *fsm.Request {
 		TTR: time.Minute}}}
 }
 
-// ways are how a reservation may be made: at once, or by a caller who waits.
+// ways are how a reservation may be made: at once, or by a caller that waits.
 func ways() []time.Duration { return []time.Duration{0, time.Minute} }
 
 // abandonedOrder is a request for one order whose caller has left while its reservation was on its
@@ -66,7 +66,7 @@ func whileAbandoned(t *testing.T, test func(t *testing.T, o abandonedOrder)) {
 	}
 }
 
-// expectFree fails the test unless the job goes to the next who asks, in its first attempt.
+// expectFree fails the test unless the next caller gets the job, in its first attempt.
 func (o abandonedOrder) expectFree(t *testing.T, released uint64) {
 	t.Helper()
 	expectReleased(t, o.node, "orders", released)
@@ -104,7 +104,7 @@ func TestRepeatThatDoesNotWaitGetsWhatIsOnItsWay(t *testing.T) {
 	})
 }
 
-// Whoever is handed the grants before they went back keeps them, however it asked.
+// A caller that gets the grants before they are released keeps them, however it asked.
 func TestGrantThatIsCollectedStays(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -150,7 +150,8 @@ func TestRecallBeforeTheGrantTakesNothing(t *testing.T) {
 	})
 }
 
-// What is on its way back is handed to nobody, by a recall or to a repeat: it gets the job anew.
+// A grant that is being released is handed out neither by a recall nor to a repeat: the repeat gets
+// the job anew.
 func TestGrantOnItsWayBackIsHandedToNobody(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()
@@ -200,7 +201,7 @@ func TestRepeatThatLeavesToo(t *testing.T) {
 	})
 }
 
-// When the leadership ends, nothing is given back: who leads next may hand the grants out.
+// When the leadership ends, nothing is given back: the next leader may hand the grants out.
 func TestGrantOfAnEndedLeadershipStays(t *testing.T) {
 	whileAbandoned(t, func(t *testing.T, o abandonedOrder) {
 		o.let()

@@ -199,8 +199,8 @@ func TestRepeatsMakeNoQueue(t *testing.T) {
 	})
 }
 
-// TestNewLeaderKnowsItsQueues: who starts with queues from its log or from a snapshot refuses as
-// its predecessor did.
+// TestNewLeaderKnowsItsQueues: a node that starts with queues from its log or from a snapshot
+// refuses as its predecessor did.
 func TestNewLeaderKnowsItsQueues(t *testing.T) {
 	for name, snapshot := range map[string]bool{"log": false, "snapshot": true} {
 		t.Run(name, func(t *testing.T) {

@@ -95,8 +95,8 @@ func TestShareOfPuts(t *testing.T) {
 	})
 }
 
-// TestShareOfLeases: who does not wait is refused, who waits has a job as soon as one of the others
-// is given back.
+// TestShareOfLeases: a call that does not wait is refused. One that waits has a job as soon as one
+// of the others is given back.
 func TestShareOfLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 1))

@@ -37,8 +37,8 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 	})
 }
 
-// TestNodeThatHeardOfNoQuotas: who came before it was known that there are no quotas goes on as
-// soon as it is.
+// TestNodeThatHeardOfNoQuotas: a request that came before the node knew that there are no quotas
+// goes on as soon as it knows.
 func TestNodeThatHeardOfNoQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openNode(t, testConfig(t, t.TempDir()))
@@ -72,8 +72,8 @@ func TestOffersCountWhatMayBeGranted(t *testing.T) {
 	})
 }
 
-// TestLoweredShareSaysWhatIsUsed: whoever lowers a share hears what is used at that moment, and
-// nothing is let in above the share after it.
+// TestLoweredShareSaysWhatIsUsed: the call that lowers a share returns what is used at that moment,
+// and nothing is admitted above the share after it.
 func TestLoweredShareSaysWhatIsUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.JobsLimit, 100, 100))

@@ -86,7 +86,7 @@ func TestRateIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestRoomIsNoticed: who waits goes on when something ended in its namespace.
+// TestRoomIsNoticed: a waiting put goes on when something ended in its namespace.
 func TestRoomIsNoticed(t *testing.T) {
 	for name, end := range map[string]fsm.Command{"cancelled": &fsm.Cancel{Queue: "t/q", ID: "x"},
 		"queue deleted": &fsm.DeleteQueue{Queue: "t/q"}} {
@@ -107,8 +107,8 @@ func TestRoomIsNoticed(t *testing.T) {
 	}
 }
 
-// TestShortIsWhatAllLack: all who wait are told of together, for as long as they do; of those who
-// do not wait the one that lacked most, for a moment.
+// TestShortIsWhatAllLack: what all waiting requests lack is reported together, for as long as they
+// wait. Of the requests that do not wait, only the largest lack is reported, for a moment.
 func TestShortIsWhatAllLack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.JobsLimit, 100, 0))
@@ -144,8 +144,8 @@ func TestShortIsWhatAllLack(t *testing.T) {
 	})
 }
 
-// TestShortOfPolls: those who wait for jobs of a namespace that may have no more in entry lack as
-// many as there are for them.
+// TestShortOfPolls: polls of a namespace without free leases lack as many as there are jobs for
+// them.
 func TestShortOfPolls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.LeasesLimit, 100, 0))
@@ -162,9 +162,9 @@ func TestShortOfPolls(t *testing.T) {
 	})
 }
 
-// TestFullNamespaceHoldsUpItsOwnOnly: a poll that names a full namespace and another queue lets
-// those by who wait for that one after it; alone in the line of the full one it has its job as soon
-// as there is room.
+// TestFullNamespaceHoldsUpItsOwnOnly: a poll that names a full namespace and another queue does not
+// hold up later polls of that queue. If it is the only poll of the full namespace, it has its job
+// as soon as there is room.
 func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, limitOf(admit.LeasesLimit, 10, 0))
@@ -250,7 +250,7 @@ func TestNothingIsTakenOfNoQuota(t *testing.T) {
 	})
 }
 
-// TestNothingStaysTaken: whoever leaves at whatever moment, in the end nothing is on its way.
+// TestNothingStaysTaken: at whatever moment callers leave, in the end nothing is on its way.
 func TestNothingStaysTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.JobsLimit, 1000, 1000))
@@ -306,8 +306,8 @@ func TestFewWaitForAShare(t *testing.T) {
 	})
 }
 
-// TestShareIsAskedForSeldom: who waits asks for more at once, and then ever more seldom as long as
-// that changes nothing.
+// TestShareIsAskedForSeldom: a waiting request asks for more at once, and then less and less often
+// as long as that changes nothing.
 func TestShareIsAskedForSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := openLimited(t, moreOf(admit.LeasesLimit, 10, 0))

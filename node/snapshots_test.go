@@ -177,8 +177,8 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 	})
 }
 
-// What is removed behind a snapshot is no part of it: who asked for it does not wait, and it did
-// not take that long.
+// The removal of old snapshots is not part of a snapshot: the caller does not wait for it, and its
+// time does not count.
 func TestRemovalFollowsTheSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := diskfault.New()
@@ -207,7 +207,7 @@ func TestRemovalFollowsTheSnapshot(t *testing.T) {
 	})
 }
 
-// TestRemovalFollowsASnapshotByVolume: nobody asks for these snapshots, and what they replace is
+// TestRemovalFollowsASnapshotByVolume: no call asks for these snapshots, and what they replace is
 // removed as well.
 func TestRemovalFollowsASnapshotByVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

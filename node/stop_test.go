@@ -81,7 +81,7 @@ func whileGrantingTo(t *testing.T, id string, test func(t *testing.T, p granting
 	})
 }
 
-// What is under way when the wait is stopped goes to the caller, who is still there.
+// A grant that is under way when the wait is stopped goes to the caller, which is still there.
 func TestPollThatIsStoppedWhileItIsGranted(t *testing.T) {
 	whileGranting(t, func(t *testing.T, p granting) {
 		close(p.stop)

@@ -83,8 +83,8 @@ func TestTooFewVoters(t *testing.T) {
 	}
 }
 
-// TestPollsWaitWhileVotersAreTooFew: who waits already is granted nothing while there are too few
-// voters, and goes on waiting.
+// TestPollsWaitWhileVotersAreTooFew: while there are too few voters, a parked poll gets no jobs,
+// and goes on waiting.
 func TestPollsWaitWhileVotersAreTooFew(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,8 @@ func TestJudge(t *testing.T) {
 	tests := []struct {
 		name  string
 		known map[string]Reckoned
-		// off is how far a's stamps are from the median, fit who may lead, follow who anchors its clock
-		// anew.
+		// off is how far a's stamps are from the median, fit the nodes that may lead, follow the
+		// nodes that anchor their clocks anew.
 		off    time.Duration
 		fit    string
 		follow string

@@ -34,8 +34,8 @@ func grantsThatPropose(proposed *[]*propose.Proposal) *pendingGrants {
 	return pg
 }
 
-// TestCallerThatLeavesAfterItsRepeatReleasesNothing: the repeat is handed the grants while the
-// first caller, who is slow to leave, still seems to be there.
+// TestCallerThatLeavesAfterItsRepeatReleasesNothing: the repeat gets the grants while the first
+// caller, which is slow to leave, still seems to be there.
 func TestCallerThatLeavesAfterItsRepeatReleasesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var proposed []*propose.Proposal

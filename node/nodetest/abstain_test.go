@@ -36,8 +36,8 @@ func abstaining(t *testing.T, m *Member) (end func()) {
 	return end
 }
 
-// A leader that nobody can connect to leads on, for its own connections work, also while it
-// abstains; once it has handed over it stays a follower.
+// A leader that no node can connect to stays leader, because its own connections work, also while
+// it abstains. Once it has handed over it stays a follower.
 func TestLeaderThatAbstains(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,8 @@ func TestLeaderThatAbstains(t *testing.T) {
 	})
 }
 
-// A follower that nobody can connect to is elected when the leader ends, but not while it abstains.
+// A follower that no node can connect to is elected when the leader ends, but not while it
+// abstains.
 func TestFollowerThatAbstains(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -172,7 +172,7 @@ func checkGrants(t *testing.T, a, b event) {
 		t.Errorf("job %d was granted with fence %d at index %d and with %d at %d", a.serial, a.fence, a.witness.Index,
 			b.fence, b.witness.Index)
 	}
-	// Nobody gives jobs back here, so the first lease must have lapsed.
+	// No caller gives jobs back here, so the first lease must have lapsed.
 	if b.witness.Time < a.until {
 		t.Errorf("job %d was granted until %d and again at %d", a.serial, a.until, b.witness.Time)
 	}

@@ -109,7 +109,7 @@ func TestLeadershipIsNotTransferredToTheDead(t *testing.T) {
 	})
 }
 
-// With nobody to hand over to the leader stops all the same, soon.
+// A leader without a voter to hand over to stops all the same, soon.
 func TestLeaderThatNobodySucceedsStops(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

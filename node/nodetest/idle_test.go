@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestIdleGroupSaysLittle: what a group sends that nobody uses is bounded. It is most of what an
+// TestIdleGroupSaysLittle limits the messages that an idle group sends. They are most of what an
 // idle node does.
 func TestIdleGroupSaysLittle(t *testing.T) {
 	dir := t.TempDir()

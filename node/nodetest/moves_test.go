@@ -73,7 +73,7 @@ func (c *Cluster) removed(m *Member) func(context.Context) error {
 	}
 }
 
-// A removal that is only in the leader's log costs nobody a copy: the leader does not show it, and
+// A removal that is only in the leader's log removes no replica: the leader does not show it, and
 // the replica that asks goes on.
 func TestRemovalThatIsNotCommitted(t *testing.T) {
 	dir := t.TempDir()
@@ -86,8 +86,8 @@ func TestRemovalThatIsNotCommitted(t *testing.T) {
 		cutOff, removed := others[0], others[1]
 		c.Isolate(cutOff)
 		putJobs(t, c, 1) // acknowledged by the leader and the one that is to go
-		// Who is to go acknowledges no more: Raft counts its vote for the removal if that comes before
-		// the new members do.
+		// The removed server must acknowledge nothing more: Raft counts its vote for the removal if
+		// that comes before the new members do.
 		c.Isolate(removed)
 		ended := make(chan error, 1)
 		go func() { ended <- leader.Node.RemoveServer(t.Context(), "shard-0", removed.ServerID, 0) }()

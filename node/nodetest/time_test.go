@@ -119,7 +119,7 @@ func TestReadWhereTheClockWasWrong(t *testing.T) {
 	})
 }
 
-// A leader that stands still hears from nobody what time it is: it does not stamp.
+// A leader that is paused gets no answers about the time, so it stamps nothing.
 func TestLeaderWithoutAMajorityOfClocksStampsNothing(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -376,7 +376,7 @@ func TestFoundedInTheWrongYear(t *testing.T) {
 }
 
 // The time of a shard is moved back only to where a majority of the voters agrees that it is: not
-// while all clocks differ, nor while nobody tells the time.
+// while all clocks differ, nor while no node tells the time.
 func TestResetWithoutAMajorityIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

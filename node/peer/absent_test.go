@@ -157,7 +157,7 @@ func TestWaitsForFollowersEnd(t *testing.T) {
 	}
 }
 
-// What is sent in an earlier term waits for nobody.
+// A message of an earlier term does not wait for the follower.
 func TestEntriesOfAnEarlierTermDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)

@@ -50,7 +50,7 @@ func (r rude) Close() error {
 // Addr implements raft.StreamLayer.
 func (r rude) Addr() net.Addr { return serverAddr(r.hello.sender) }
 
-// Raft by itself takes entries from whoever sends them and throws its own away (RELIABILITY E7).
+// Raft by itself takes entries from any sender and throws its own away (RELIABILITY E7).
 func TestForeignLeaderChangesNothing(t *testing.T) {
 	const term = 99
 	tests := []struct {

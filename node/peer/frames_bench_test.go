@@ -48,7 +48,7 @@ func BenchmarkFrames(b *testing.B) {
 	}
 }
 
-// answerer returns a connection to one who answers each question of a size with 100 bytes.
+// answerer returns a connection to a peer that answers each question of a size with 100 bytes.
 func answerer(b *testing.B, size int, wrap func(net.Conn) net.Conn) net.Conn {
 	b.Helper()
 	l, err := (&net.ListenConfig{}).Listen(b.Context(), "tcp", "127.0.0.1:0")

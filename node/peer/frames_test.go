@@ -329,7 +329,7 @@ func (c *flipping) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestChangedBytesEndTheConnection, whichever way they went: the message reaches nobody, and it is
+// TestChangedBytesEndTheConnection: in both directions, a changed message is not delivered. It is
 // counted each time and logged once.
 func TestChangedBytesEndTheConnection(t *testing.T) {
 	for _, way := range []string{"there", "back"} {

@@ -211,7 +211,7 @@ func TestHelloToASilentServer(t *testing.T) {
 	})
 }
 
-// A peer that keeps connecting ends its own oldest connections, and nobody else's.
+// A peer that keeps connecting ends only its own oldest connections.
 func TestConnectionsPerPeerAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, l := startMux(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recorder is a raft.StreamLayer whose dials reach nobody and record what is sent.
+// recorder is a raft.StreamLayer whose dials reach no server and record what is sent.
 type recorder struct {
 	sent chan []byte
 	done chan struct{}
@@ -32,7 +32,7 @@ func (r *recorder) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return near, nil
 }
 
-// recorded returns what the library sends for a call on its transport, which nobody answers. It
+// recorded returns what the library sends for a call on its transport, which gets no answer. It
 // must run in a bubble.
 func recorded(t *testing.T, call func(trans *raft.NetworkTransport) error) []byte {
 	t.Helper()

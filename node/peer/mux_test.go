@@ -356,7 +356,7 @@ func (h *countingHandler) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Whoever closes the listener first, nothing is said about it.
+// If the listener is closed before the Mux, nothing is logged.
 func TestClosedListenerIsNoTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		listener, counts := pipetest.Listen("pipe"), &countingHandler{Handler: slog.DiscardHandler}

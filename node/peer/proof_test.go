@@ -36,7 +36,7 @@ func (l *provingListener) Accept() (net.Conn, error) {
 	return &provenConn{conn, l.name}, nil
 }
 
-// TestPeersAreHeldToTheirProof: whoever proved to be one node cannot speak for another.
+// TestPeersAreHeldToTheirProof: a peer that proved to be one node cannot speak for another.
 func TestPeersAreHeldToTheirProof(t *testing.T) {
 	for _, test := range []struct {
 		proven string
@@ -92,8 +92,8 @@ func TestDialIsHeldToItsProof(t *testing.T) {
 	}
 }
 
-// TestStrangersAreHeldToTheirProof: neither can who asks before there is a cluster, nor who
-// answers.
+// TestStrangersAreHeldToTheirProof: a node that asks before there is a cluster cannot speak for
+// another, nor can one that answers.
 func TestStrangersAreHeldToTheirProof(t *testing.T) {
 	for _, test := range []struct {
 		name, asker, answers string // what each proved

@@ -51,8 +51,8 @@ func TestRefusalsAreSaidOnceAMinute(t *testing.T) {
 	})
 }
 
-// TestRefusalLevels: what is ordinary while nodes start and stop is for debugging, what somebody
-// should mend is a warning.
+// TestRefusalLevels: refusals that are ordinary while nodes start and stop are logged at debug
+// level, those that an operator should fix as warnings.
 func TestRefusalLevels(t *testing.T) {
 	for _, test := range []struct {
 		err  error

@@ -91,7 +91,8 @@ func TestAnswerStrangers(t *testing.T) {
 	}
 }
 
-// TestAnswerStrangersEnds with its listener, and does not wait for who says nothing.
+// TestAnswerStrangersEnds: it ends with its listener, and does not wait for a peer that says
+// nothing.
 func TestAnswerStrangersEnds(t *testing.T) {
 	l := listenTCP(t)
 	silent, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())

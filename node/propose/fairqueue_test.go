@@ -81,7 +81,7 @@ func (b *bench) refuseRest(f *fakeFuture) {
 	f.fail(errors.New("enough"))
 }
 
-// TestOneOwnerHasWholeEntries: who is alone is not held back.
+// TestOneOwnerHasWholeEntries: a tenant that is alone is not held back.
 func TestOneOwnerHasWholeEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})

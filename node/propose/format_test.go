@@ -34,8 +34,8 @@ func TestFormatOfEntries(t *testing.T) {
 	})
 }
 
-// TestFormatsAreRefusedTogether: whoever waits is answered when a leadership ends, whatever the
-// format.
+// TestFormatsAreRefusedTogether: each waiting caller is answered when a leadership ends, whatever
+// the format.
 func TestFormatsAreRefusedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startProposer(t, Config{EntriesInFlight: 1})

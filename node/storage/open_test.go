@@ -17,7 +17,7 @@ import (
 	"github.com/belfrydb/belfry/node/storage/diskfault"
 )
 
-// TestMissingDirectory: what is gone is damage, whoever looks for it first.
+// TestMissingDirectory: a missing directory is damage, whichever store looks for it first.
 func TestMissingDirectory(t *testing.T) {
 	for _, name := range []string{"log", "snapshots"} {
 		dir := filepath.Join(t.TempDir(), "shard-1")

@@ -108,7 +108,7 @@ func TestSnapshotThatIsReadIsNotCut(t *testing.T) {
 	must(t, r.Close())
 }
 
-// Who has read to the end by the time that a snapshot is removed holds up nothing.
+// A reader that has read to the end when a snapshot is removed does not hold up the removal.
 func TestSnapshotThatWasReadIsCut(t *testing.T) {
 	s, err := storage.Open(filepath.Join(t.TempDir(), "shard-1"), testConfig(disk.OSFS{}, storage.EngineWAL))
 	must(t, err)

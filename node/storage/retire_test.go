@@ -91,7 +91,7 @@ func TestCrashAtEveryStepOfRetiring(t *testing.T) {
 	}
 }
 
-// Whoever opens a group that is half retired gets the group as it was, or is told.
+// An Open of a group that is half retired returns the group as it was, or an error.
 func TestHalfRetiredGroupIsNotTakenForWhole(t *testing.T) {
 	for n := 0; ; n++ {
 		d, kept := lived(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// How old the newest snapshot is does not depend on who wrote it: the store that is open, or one
-// before it.
+// How old the newest snapshot is does not depend on which store wrote it: the one that is open, or
+// one before it.
 func TestSnapshotAgeOutlivesTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk()

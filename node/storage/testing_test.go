@@ -170,7 +170,7 @@ func wantCorrupt(t *testing.T, err error, file string) {
 	_ = corruptIn(t, err, file)
 }
 
-// corruptIn is wantCorrupt for those who look at the error.
+// corruptIn is wantCorrupt for tests that look at the error.
 func corruptIn(t *testing.T, err error, file string) *disk.CorruptError {
 	t.Helper()
 	var corrupt *disk.CorruptError

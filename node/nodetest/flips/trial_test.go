@@ -64,7 +64,7 @@ func (w *world) die(m *nodetest.Member) (powerCut bool) {
 	}
 }
 
-// fork ends a member's life with what its disk holds now. Nobody hears what it does afterwards.
+// fork ends a member's life with what its disk holds now. No member hears what it does afterwards.
 func (w *world) fork(m *nodetest.Member, fate diskfault.Fate, names diskfault.Names) {
 	w.cluster.Isolate(m)
 	next := w.disk(m.Name()).Fork(fate, names)

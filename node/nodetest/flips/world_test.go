@@ -25,7 +25,7 @@ const (
 	queue     = "orders"
 	// dueMax is the longest delay of a job.
 	dueMax = 10 * time.Second
-	// silence is more than it takes a leader who hears nothing to give up.
+	// silence is longer than a leader that hears nothing takes to give up.
 	silence = 10 * time.Second
 	// stallMax is how long a world may take in real time.
 	stallMax = time.Minute
@@ -228,7 +228,7 @@ func (w *world) pass(d time.Duration) {
 	<-wait.C
 }
 
-// call sends a request to whoever leads until it is applied.
+// call sends a request to the current leader until it is applied.
 func (w *world) call(send func(n *node.Node, requestID string) (node.Reply, error)) node.Reply {
 	w.Helper()
 	w.calls++
@@ -351,7 +351,7 @@ func (w *world) check() {
 	}
 }
 
-// whole waits until all three members are voters, and nobody else, and checks what they hold.
+// whole waits until the three members, and only they, are voters, and checks what they hold.
 func (w *world) whole() {
 	w.Helper()
 	if len(w.wrong) > 0 {

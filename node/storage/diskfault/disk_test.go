@@ -277,7 +277,7 @@ func TestAllocatedSpace(t *testing.T) {
 	}
 }
 
-// Who has a disk open goes on after Fork, and the next life sees nothing of it.
+// A program that has a disk open goes on after Fork, and the next life sees nothing of it.
 func TestForkLeavesTheDeadBehind(t *testing.T) {
 	for _, tc := range []struct {
 		fate  diskfault.Fate
