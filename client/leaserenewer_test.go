@@ -161,7 +161,7 @@ func TestNoHandlerBeginsOnAShortLease(t *testing.T) {
 	})
 }
 
-// An extension that is on its way while the job is acked fails, and that is nobody's business.
+// An extension that is on its way while the job is acked fails, and this is not reported.
 func TestExtensionThatMeetsTheAck(t *testing.T) {
 	inBench(t, func(b *bench) {
 		b.put("a")

@@ -355,8 +355,8 @@ func TestCancelledReserveGivesBackWhatItGot(t *testing.T) {
 	}
 }
 
-// TestAStuckPollHoldsNobodyUp: who asks for a job without waiting while a poll takes long is served
-// by another, without a further call that comes.
+// TestAStuckPollHoldsNobodyUp: while a poll takes long, a call that asks for a job without waiting
+// is served by another poll, without a further call that comes.
 func TestAStuckPollHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := NewFake()

@@ -23,7 +23,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// hosts are servers by their addresses. Whoever calls one that is not there is refused.
+// hosts are servers by their addresses. A call to a missing one is refused.
 type hosts struct {
 	mu    sync.Mutex
 	all   map[string]*mapped

@@ -407,7 +407,7 @@ func TestWhoLeavesWhileAnAnswerComes(t *testing.T) {
 	})
 }
 
-// TestAnIdleSessionIsClosed when nobody has used it for long, and not while a call waits.
+// TestAnIdleSessionIsClosed when no call has used it for long, and not while a call waits.
 func TestAnIdleSessionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &sessionServer{Fake: NewFake()}

@@ -104,8 +104,8 @@ func TestAnAnswerThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// TestCallersShareAFailure: those who waited for a connection that did not come about do not try
-// one after the other.
+// TestCallersShareAFailure: calls that waited for a connection that failed do not try one after the
+// other.
 func TestCallersShareAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newPipeNet()
@@ -245,7 +245,7 @@ func TestBrokenRulesOfServers(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			// in order, even if nobody waits
+			// in order, even if no call waits
 			for _, own := range []stream.Header{{Kind: stream.Ping}, {Kind: stream.Pong}, {Kind: stream.Answer, ID: 77}} {
 				if err := server.sessions()[0].send(own, nil); err != nil {
 					t.Fatal(err)

@@ -28,7 +28,7 @@ func remembersForever(t *testing.T, c *client.Client) bool {
 	return isSet(queue.Settings.DedupForever)
 }
 
-// importTo imports an empty Redis queue, on which somebody has worked before, into the queue all.
+// importTo imports an empty Redis queue, on which a bridge has worked before, into the queue all.
 func importTo(t *testing.T, r *redis.Client, c *client.Client, redisQueue string) {
 	t.Helper()
 	if err := r.HSet(t.Context(), keysOf(redisQueue).state, "fence", 0).Err(); err != nil {

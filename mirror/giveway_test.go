@@ -168,8 +168,8 @@ func TestRollbackHalfBegun(t *testing.T) {
 	}
 }
 
-// TestRollbackFirst: who decided to bring entries over, and was overtaken by a rollback while
-// waiting, does not undo it.
+// TestRollbackFirst: an import that decided to bring entries over, and was overtaken by a rollback
+// while waiting, does not undo the rollback.
 func TestRollbackFirst(t *testing.T) {
 	for name, work := range map[string]func(context.Context, redis.UniversalClient, *client.Client,
 		ImportOptions) (ImportCounts, error){

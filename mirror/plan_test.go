@@ -107,7 +107,7 @@ func TestFinalize(t *testing.T) {
 			forever() {
 			t.Errorf("finalize: %v, %v; ids are remembered: %v", checks, err, forever())
 		}
-		// The fence stays for a while, so that whoever was overtaken stays refused.
+		// The fence stays for a while, so that a bridge that was overtaken stays refused.
 		state, left := r.HKeys(t.Context(), "belfry_mirror:{orders}").Val(), r.TTL(t.Context(),
 			"belfry_mirror:{orders}").Val()
 		if n := r.DBSize(t.Context()).Val(); n != 1 || !slices.Equal(slices.Sorted(slices.Values(state)),

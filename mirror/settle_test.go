@@ -39,9 +39,9 @@ func reserveOne(t *testing.T, c *client.Client) *client.Job {
 	return jobs[0]
 }
 
-// TestSettleRung: a bridge dies after it has put a job on the ready list and before it acks it.
-// Whoever comes next removes the job, be it reserved or not: an export does not make an entry of
-// it, and a finished migration does not wait for it.
+// TestSettleRung: a bridge dies after it has put a job on the ready list and before it acks it. The
+// next bridge removes the job, be it reserved or not: an export does not make an entry of it, and a
+// finished migration does not wait for it.
 func TestSettleRung(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		for name, next := range map[string]func(redis.UniversalClient, *client.Client) error{
@@ -88,8 +88,8 @@ func TestSettleRung(t *testing.T) {
 	}
 }
 
-// TestFence: who had the hold before is refused as soon as another has settled, also if that one
-// had nothing to write.
+// TestFence: the bridge that had the hold before is refused as soon as another has settled, also if
+// that one had nothing to write.
 func TestFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
@@ -126,8 +126,8 @@ func TestHoldLength(t *testing.T) {
 	}
 }
 
-// TestReadyClaimed: an import dies after it has claimed a payload of the ready list. Whoever comes
-// next takes it along, also if not asked for the ready list.
+// TestReadyClaimed: an import dies after it has claimed a payload of the ready list. The next
+// import takes it along, also if not asked for the ready list.
 func TestReadyClaimed(t *testing.T) {
 	for name, next := range map[string]func(redis.UniversalClient, *client.Client) error{
 		"export": func(r redis.UniversalClient, c *client.Client) error {

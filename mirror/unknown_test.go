@@ -20,8 +20,7 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestRefusesUnknownQueue: a name that nobody knows is wrong, and nothing is paused, made or ended
-// in it.
+// TestRefusesUnknownQueue: an unknown name is an error, and nothing is paused, made or ended in it.
 func TestRefusesUnknownQueue(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	if _, err := c.Put(t.Context(), "orders", []byte("own"), client.In(time.Hour)); err != nil {

@@ -226,8 +226,8 @@ func TestStreamsTakeAScope(t *testing.T) {
 	}
 }
 
-// TestOperatorsPagesTakeAScope: health is for everybody, the rest for those who may see the
-// cluster.
+// TestOperatorsPagesTakeAScope: every caller may read health. The rest needs a token that may see
+// the cluster.
 func TestOperatorsPagesTakeAScope(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	viewer, _ := keeper.make(t, "view:*")
@@ -438,8 +438,8 @@ func TestTokensThatCannotBeTold(t *testing.T) {
 	}
 }
 
-// TestNoTokensWhereNoneAreNeeded: where everybody may do everything nobody makes a token that would
-// be good later.
+// TestNoTokensWhereNoneAreNeeded: where every caller may do everything, no token can be made that
+// would be good later.
 func TestNoTokensWhereNoneAreNeeded(t *testing.T) {
 	keeper := newTokenMemory()
 	s := serve(t, func(cfg *Config) { cfg.Catalog = keeper })

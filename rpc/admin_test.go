@@ -358,7 +358,7 @@ func TestUpdateQueueListsPendingShards(t *testing.T) {
 	if err != nil || len(got.GetWitnesses()) != 2 || len(got.GetPendingShards()) != 1 || got.GetPendingShards()[0] != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
-	// The record is changed although nobody can be told: to say that nothing was applied would be
+	// The record is changed although no shard can be told: to say that nothing was applied would be
 	// wrong.
 	s.node.Fail = func(uint32) error { return nodeNoLeader() }
 	got, err = a.UpdateQueue(t.Context(), &belfryv1.UpdateQueueRequest{

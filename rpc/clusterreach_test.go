@@ -8,8 +8,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/backend"
 )
 
-// TestReachProblems: who cannot connect to whom is said with the address that was tried, and a node
-// that is gone is only gone.
+// TestReachProblems: a node that cannot connect to another is named with the address that was
+// tried, and a node that is gone is only gone.
 func TestReachProblems(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -58,8 +58,8 @@ func TestConflictNamesTheField(t *testing.T) {
 	}
 }
 
-// TestGetOfAnEndedJob: who asks for it is answered what became of the job, while its id is
-// remembered; others are told in the error.
+// TestGetOfAnEndedJob: a call that asks for ended jobs is answered what became of the job, while
+// its id is remembered. Those that do not ask are told in the error.
 func TestGetOfAnEndedJob(t *testing.T) {
 	s := serve(t)
 	post := func(path, body string, want ...string) answered {
@@ -104,8 +104,8 @@ func TestGetOfAnEndedJob(t *testing.T) {
 		`a job with this id and other content ended within the dedup window: it is CANCELLED since 20`)
 }
 
-// TestConflictsTellNoSecrets: who may put to a queue and not read from it is told when a job was
-// due at first, and nothing else of it.
+// TestConflictsTellNoSecrets: a caller that may put to a queue but not read from it learns when a
+// job was first due, and nothing else of it.
 func TestConflictsTellNoSecrets(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	producer, _ := keeper.make(t, "put:q", "consume:other")

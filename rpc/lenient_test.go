@@ -175,7 +175,7 @@ func TestRequestIDHeader(t *testing.T) {
 }
 
 // TestPagesWithTheirOwnNameForLoopback: a page whose name leads to this machine is of the same
-// origin, and reaches nothing; who has a token is no page.
+// origin, and reaches nothing. A caller with a token is no page.
 func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
 	keeper := newTokenMemory()
 	for _, c := range []struct {

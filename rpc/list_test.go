@@ -163,7 +163,7 @@ func TestFiguresAreOfNow(t *testing.T) {
 }
 
 // TestSinceWhenAJobIsHeld: its lease began its length before its end, and no later than the newest
-// reading. Jobs that nobody holds say nothing.
+// reading. Jobs that are not reserved say nothing.
 func TestSinceWhenAJobIsHeld(t *testing.T) {
 	second := fsm.Time(time.Second)
 	job := fsm.Job{State: fsm.Reserved, Until: 100 * second, LeaseTTR: 30 * time.Second}

@@ -48,9 +48,9 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// TestTenantLeavesQueuesToOthers: who makes queue after queue, of jobs that are gone in a moment,
-// is refused when he has half of them, one by one, raw and in batches; his queues go on, and his
-// neighbours make theirs.
+// TestTenantLeavesQueuesToOthers: a tenant that makes queue after queue, of jobs that are gone in a
+// moment, is refused when it has half of them, one by one, raw and in batches. Its queues go on,
+// and other tenants make theirs.
 func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	t.Parallel()
 	const most = 40

@@ -267,7 +267,7 @@ func TestMetricsOfTheBuild(t *testing.T) {
 	}
 }
 
-// TestPausedQueuesShow: alerts about jobs that nobody takes leave paused queues out.
+// TestPausedQueuesShow: alerts about jobs that no worker takes leave paused queues out.
 func TestPausedQueuesShow(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	s := serve(t, func(c *Config) { c.Registry = registry })
@@ -287,7 +287,7 @@ func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.NewInvalidMetric(prometheus.NewInvalidDesc(io.ErrUnexpectedEOF), io.ErrUnexpectedEOF)
 }
 
-// TestMetricsPacked: who takes gzip gets all in it, and an error as a text.
+// TestMetricsPacked: a client that accepts gzip gets everything in it, and an error as a text.
 func TestMetricsPacked(t *testing.T) {
 	n, registry := backendtest.NewNode(1), prometheus.NewRegistry()
 	n.AddQueues(t, 1, "orders")

@@ -51,8 +51,8 @@ func TestMinVotersInStatus(t *testing.T) {
 	}
 }
 
-// TestTooFewVotersOnTheWire: who is refused hears how many voters there are and must be, and may
-// try again.
+// TestTooFewVotersOnTheWire: a refused caller is told how many voters there are and must be, and
+// may try again.
 func TestTooFewVotersOnTheWire(t *testing.T) {
 	s := serve(t)
 	s.node.Fail = func(uint32) error { return &node.VotersError{Have: 1, Want: 2} }

@@ -72,7 +72,7 @@ func TestGetRouting(t *testing.T) {
 	}
 }
 
-// TestFaultNamesTheLeader: whoever went to the wrong node is told the right one.
+// TestFaultNamesTheLeader: a client that asked the wrong node is told the right one.
 func TestFaultNamesTheLeader(t *testing.T) {
 	s, _, there := serveSplit(t)
 	q, _ := s.bothClients()

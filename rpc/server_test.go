@@ -295,7 +295,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 	}
 }
 
-// TestBodiesAreNotLogged: what users put is nobody else's business.
+// TestBodiesAreNotLogged: what users put concerns nobody else.
 func TestBodiesAreNotLogged(t *testing.T) {
 	s := serve(t)
 	s.post("/v1/put", `{"queue":"a","text":"very-private"}`)
@@ -306,7 +306,7 @@ func TestBodiesAreNotLogged(t *testing.T) {
 	}
 }
 
-// TestCompression: answers are compressed for those who take it, and only where it pays.
+// TestCompression: answers are compressed for clients that accept it, and only where it pays.
 func TestCompression(t *testing.T) {
 	s := serve(t)
 	s.post("/v1/put", `{"queue":"a","id":"small","text":"x","delay":"1h"}`)

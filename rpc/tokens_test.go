@@ -93,8 +93,8 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 	}
 }
 
-// TestEndOfATokenMayBeRepeated: who asks again, because the first answer was lost, hears that the
-// token is gone.
+// TestEndOfATokenMayBeRepeated: a caller that asks again, because the first answer was lost, is
+// told that the token is gone.
 func TestEndOfATokenMayBeRepeated(t *testing.T) {
 	s, keeper := serveWithTokens(t)
 	root, _ := keeper.make(t, "admin:*")

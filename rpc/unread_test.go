@@ -190,8 +190,8 @@ func (r *windowed) wantEnd(began time.Time, how string, after time.Duration) {
 	}
 }
 
-// TestUnreadAnswersEnd: whoever lets nothing of an answer be sent over HTTP/2 has as long as over
-// HTTP/1, from where the answer begins; who has shown no token has less.
+// TestUnreadAnswersEnd: a client that reads nothing of an answer over HTTP/2 has as long as over
+// HTTP/1, counted from where the answer begins. A client that has shown no token has less.
 func TestUnreadAnswersEnd(t *testing.T) {
 	const (
 		put, health = belfryv1connect.QueueServicePutProcedure, "/grpc.health.v1.Health/Check"

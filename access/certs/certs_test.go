@@ -134,7 +134,7 @@ func greet(t *testing.T, server *Identity, client *tls.Config) (proven string, e
 	return proven, err
 }
 
-// TestStrangersAtThePeerPort: only who proves to be a node of the domain is heard.
+// TestStrangersAtThePeerPort: only a peer that proves to be a node of the domain is heard.
 func TestStrangersAtThePeerPort(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, ""), newAuthority(t, "")
@@ -187,7 +187,7 @@ func TestStrangersAtThePeerPort(t *testing.T) {
 	}
 }
 
-// TestDialAsksForProof: who dials refuses the same, before it says a word.
+// TestDialAsksForProof: the dialling side refuses the same peers, before it sends anything.
 func TestDialAsksForProof(t *testing.T) {
 	t.Parallel()
 	ours, foreign := newAuthority(t, ""), newAuthority(t, "")

@@ -149,7 +149,7 @@ func TestScopesOfNoQueue(t *testing.T) {
 	}
 }
 
-// TestRootFile: a file says who may do everything, and one that is wrong anywhere says nobody.
+// TestRootFile: a file lists the root tokens, and a file with any mistake gives none.
 func TestRootFile(t *testing.T) {
 	_, first, hash := New()
 	_, second, other := New()

@@ -116,7 +116,7 @@ func TestFollow(t *testing.T) {
 
 // TestFollowLooksOnceMoreWhereTheLeaderIsCutOff: a name that was kept of a leader long dead does
 // not fail the call while the others know the new leader, also of a call that has no time to wait.
-// Who is named again, or after another that is cut off, ends it at once.
+// A node that is named again, or after another that is cut off, ends it at once.
 func TestFollowLooksOnceMoreWhereTheLeaderIsCutOff(t *testing.T) {
 	cutOff := fmt.Errorf("%w: %w", node.ErrNoLeader, errCutOff)
 	for _, tt := range []struct {

@@ -70,7 +70,7 @@ func TestUnreadAnswers(t *testing.T) {
 		})
 		conn, _ := st.raw(t)
 		call := append([]byte{0, 0}, st.a.forwarded(aPut())...)
-		// A refusal that nobody reads may keep the other side from reading further calls.
+		// A refusal that is not read may keep the other side from reading further calls.
 		calls := make(chan []byte, 3*peerBytesMax/size)
 		go func() {
 			for data := range calls {

@@ -184,7 +184,7 @@ func unsealed(key, frame []byte) (string, error) {
 }
 
 // again is an attack of a packet that was recorded on its way to n3. It is opened once, and n3 says
-// so of each repeat; who is there stays as it was.
+// so of each repeat. The list of members stays as it was.
 func again(name string, message func(s *siege) string) attack {
 	var frame []byte
 	repeat := packet(name, func(s *siege) []byte {

@@ -89,8 +89,8 @@ func TestClusterOfProcesses(t *testing.T) {
 	})
 }
 
-// expectRefused starts a node that was removed on its old data. The second time it needs nobody to
-// tell it.
+// expectRefused starts a node that was removed on its old data. The second time the node knows by
+// itself that it was removed.
 func expectRefused(t *testing.T, dir, program, clusterID, join string) {
 	t.Helper()
 	for _, more := range [][]string{{"--join", join}, nil} {
@@ -134,7 +134,7 @@ func transferLeader(t *testing.T, p *process, program string) {
 	awaitCluster(t, p, to+" to lead", func(_ int, c *belfryv1.GetClusterResponse) bool { return c.Shards[1].Leader == to })
 }
 
-// votersOfAll reports whether every shard has so many voters and nobody else.
+// votersOfAll reports whether every shard has so many voters and no other members.
 func votersOfAll(c *belfryv1.GetClusterResponse, voters int) bool {
 	for _, s := range c.Shards {
 		if len(s.Voters) != voters || len(s.Nonvoters) > 0 {

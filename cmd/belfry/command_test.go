@@ -141,7 +141,7 @@ func reserveCases() []commandCase {
 	}
 }
 
-// holderCases are the commands of who holds a job.
+// holderCases are the commands of a worker that holds a job.
 func holderCases() []commandCase {
 	return []commandCase{
 		{

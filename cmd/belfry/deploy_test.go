@@ -140,8 +140,8 @@ func composeAll(t *testing.T) composeFile {
 	return file
 }
 
-// TestComposeMirror reads what the profile mirror adds: a Redis that nobody reaches from outside,
-// and a mirror between it and a node.
+// TestComposeMirror reads what the profile mirror adds: a Redis that cannot be reached from
+// outside, and a mirror between it and a node.
 func TestComposeMirror(t *testing.T) {
 	file := composeAll(t)
 	redis, mirror := file.Services["redis"], file.Services["mirror"]
@@ -250,7 +250,7 @@ func TestComposeChecksAndStopsNodes(t *testing.T) {
 }
 
 // checkHealthCommand checks a health check in exec form: the image has no shell. The command must
-// give up before whoever runs it does, so that it can say why.
+// give up before the program that runs it does, so that it can say why.
 func checkHealthCommand(t *testing.T, name string, test []string, timeout time.Duration) {
 	t.Helper()
 	if len(test) < 2 || test[0] != "CMD" || test[1] != "/belfry" {

@@ -80,7 +80,7 @@ func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
 	n1.refuses(cli.CodeUnavailable, "--tls-ca", "top", "--once", "--tls-ca", foreignAuthority(t))
 }
 
-// foreignAuthority returns a file with the certificate of an authority that nobody has to do with.
+// foreignAuthority returns a file with the certificate of an authority that signed nothing here.
 func foreignAuthority(t *testing.T) string {
 	t.Helper()
 	return makeCerts(t, t.TempDir(), "--node", "n1").CA

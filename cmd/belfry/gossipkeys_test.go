@@ -90,9 +90,9 @@ func TestGossipWithoutKeys(t *testing.T) {
 	}
 }
 
-// TestNodesFindEachOtherAfterASplit stops one of two nodes for longer than gossip remembers who is
-// silent, the other one meanwhile being started anew without a join address: they find each other
-// by what they have kept.
+// TestNodesFindEachOtherAfterASplit stops one of two nodes for longer than gossip remembers silent
+// nodes. Meanwhile the other one is started anew without a join address. They find each other by
+// what they have kept.
 func TestNodesFindEachOtherAfterASplit(t *testing.T) {
 	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir()}

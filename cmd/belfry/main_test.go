@@ -182,7 +182,7 @@ func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.exited:
 	default:
-		// Between the end of the process and exited there is a moment in which nobody is left.
+		// Between the end of the process and exited there is a moment in which no process is left.
 		if err := syscall.Kill(-p.command.Process.Pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
 			p.t.Errorf("sending %v: %v", sig, err)
 		}

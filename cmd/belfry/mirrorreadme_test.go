@@ -105,7 +105,7 @@ func (p *mirrorPage) step(t *testing.T, block string) string {
 		case "rollback":
 			p.want(t, 4)
 		case "finalize":
-			// What stays for a day has whoever was overtaken refused.
+			// The key that stays for a day keeps a bridge that was overtaken refused.
 			keys := p.redis.Client().Keys(t.Context(), "belfry_*").Val()
 			if left := p.redis.Client().TTL(t.Context(), "belfry_mirror:{orders}").Val(); len(keys) != 1 || left <= 0 {
 				t.Errorf("the keys %q are left, for %v", keys, left)

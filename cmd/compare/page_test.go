@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the pages of made-up samples to testdata")
 
-// madeUp are samples that nobody measured: round figures, in which Belfry is ahead in some and
+// madeUp are samples that were not measured: round figures, in which Belfry is ahead in some and
 // behind in others.
 func madeUp() record {
 	at := time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -124,7 +124,8 @@ func TestAims(t *testing.T) {
 	}
 }
 
-// TestLost: who is ahead is named with the factor and a star, and who is behind or early is not.
+// TestLost: a queue that is ahead is named with the factor and a star, and one that is behind or
+// early is not.
 func TestLost(t *testing.T) {
 	fewer := contest{of: func(r row) float64 { return r.half }}
 	rows := []row{{peer: one, half: 2}, {peer: three, half: 1}, {peer: reference, half: 0.5}, {peer: "nats-one", half: 1},

@@ -29,7 +29,8 @@ func fakeWork(name string, do func() ([]sample, error)) work {
 	return work{name: name, do: func(context.Context, *peer.Running, settings) ([]sample, error) { return do() }}
 }
 
-// TestPlay: whoever fails stops nobody, and after each peer the file has everything so far.
+// TestPlay: a peer that fails does not stop the others, and after each peer the file has everything
+// so far.
 func TestPlay(t *testing.T) {
 	s := fakeStage(t, 2)
 	var saved []int
@@ -72,7 +73,7 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// TestLimit: whoever takes too long fails, and the text says so.
+// TestLimit: a peer that takes too long fails, and the text says so.
 func TestLimit(t *testing.T) {
 	s := fakeStage(t, 1)
 	s.limit = settle + time.Millisecond

@@ -235,8 +235,8 @@ func changedJob(change func(b []byte)) []byte {
 	return b
 }
 
-// TestNegativeTimesAreReadAsZero: as in commands, no mistake of a caller ends as bytes that nobody
-// can read.
+// TestNegativeTimesAreReadAsZero: as in commands, no mistake of a caller ends as bytes that cannot
+// be read.
 func TestNegativeTimesAreReadAsZero(t *testing.T) {
 	reading := fsm.Reading{
 		Kind: fsm.KindJobQuery, Clock: -1, Now: -1, Queues: []fsm.Queue{{

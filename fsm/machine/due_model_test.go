@@ -10,7 +10,7 @@ import (
 )
 
 // TestModelScenarioDue puts jobs from now to years away and reads when they fall due: at once, and
-// later, when nobody has moved what fell due since. The start is eight o'clock.
+// later, when no command has moved the due jobs since. The start is eight o'clock.
 func TestModelScenarioDue(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour

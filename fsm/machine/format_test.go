@@ -29,7 +29,7 @@ func lead() [][]byte {
 }
 
 // TestFormatOfAMachine: a machine has the highest format of its entries, in whichever order they
-// come, and so have its snapshots and who is restored from them.
+// come. So have its snapshots and the machines that are restored from them.
 func TestFormatOfAMachine(t *testing.T) {
 	if got := New(fsm.Config{}).Format(); got != fsm.FirstFormat {
 		t.Errorf("a new machine has format %d, want %d", got, fsm.FirstFormat)

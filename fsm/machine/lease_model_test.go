@@ -7,7 +7,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// A lease is 30 s long where nobody says otherwise.
+// A lease is 30 s long unless a command says otherwise.
 const leaseEnd = 30 * time.Second
 
 func TestModelScenarioReserve(t *testing.T) {

@@ -20,9 +20,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// cutter has one call of a client fail: before it is sent, or once it is done and nobody hears the
-// answer. A cutter that ends does so to the context as well; else the connection is all that
-// breaks.
+// cutter has one call of a client fail: before it is sent, or once it is done and its answer is
+// lost. A cutter that ends does so to the context as well; else the connection is all that breaks.
 type cutter struct {
 	at, calls   int64
 	after, ends bool
@@ -177,8 +176,8 @@ type liveServer interface {
 }
 
 // live imports while a server publishes, hands out, lets leases lapse and ends jobs, and once more
-// when it has stopped. Who holds a job can end it until its lease ends, and no job is ended there
-// and left in Belfry.
+// when it has stopped. A consumer that holds a job can end it until its lease ends, and no job is
+// ended there and left in Belfry.
 func live(t *testing.T, c *client.Client, s liveServer, run func(ctx context.Context,
 	o oneway.Options) (oneway.Counts, error)) {
 	t.Helper()

@@ -48,7 +48,7 @@ func TestHoldIsOneAtATime(t *testing.T) {
 	}
 }
 
-// TestHoldLost ends the work when somebody removes the job whose lease it is.
+// TestHoldLost ends the work when another program removes the job whose lease it is.
 func TestHoldLost(t *testing.T) {
 	c := belfrytest.Start(t).Client(t)
 	err := underHold(t.Context(), c, "belfry.mirror/x", HoldDefault, func() {}, func(ctx context.Context, _ uint64) error {

@@ -22,7 +22,7 @@ func open(t *testing.T, url, name string) *redis.Client {
 	return client
 }
 
-// TestCutClients: whoever waits or listens is cut off, and may come back at once.
+// TestCutClients: a client that waits or listens is cut off, and may come back at once.
 func TestCutClients(t *testing.T) {
 	s := Start(t)
 	another := open(t, s.URL(), "another")

@@ -50,7 +50,7 @@ func TestStartCluster(t *testing.T) {
 	}
 }
 
-// TestTLS: the server answers those who know its authority, and wants a certificate of theirs if
+// TestTLS: the server answers clients that know its authority, and wants a certificate of theirs if
 // told to.
 func TestTLS(t *testing.T) {
 	t.Parallel()

@@ -49,7 +49,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestKill: nobody answers any more, and it can be killed again.
+// TestKill: no server answers any more, and it can be killed again.
 func TestKill(t *testing.T) {
 	s := Start(t)
 	s.Kill()

@@ -59,7 +59,7 @@ func TestValidFloodsAreRead(t *testing.T) {
 	}
 }
 
-// TestEveryListIsBounded: a list or map that somebody adds to a request is found, at any depth.
+// TestEveryListIsBounded: a list or map that is added to a request is found, at any depth.
 func TestEveryListIsBounded(t *testing.T) {
 	limits := check.DefaultLimits()
 	b := NewBounds(&limits)
@@ -208,7 +208,7 @@ func BenchmarkBounds(b *testing.B) {
 	}
 }
 
-// TestAnswerIsWrittenOnce: the memory of an answer is somebody else's after it was written.
+// TestAnswerIsWrittenOnce: the memory of an answer is reused after it was written.
 func TestAnswerIsWrittenOnce(t *testing.T) {
 	c := Binary{Buffers: &Buffers{}}
 	data := []byte("answer")

@@ -51,8 +51,8 @@ func expectNamespaces(t *testing.T, c *namespaceCollector, want string) {
 	}
 }
 
-// TestMetricsOfNamespaces: limits that are set, what is used of them in the shards that are led,
-// and who was refused. Of too many namespaces those that were there first keep their series, and
+// TestMetricsOfNamespaces: the limits that are set, what is used of them in the shards that are
+// led, and the refusals. Of too many namespaces those that were there first keep their series, and
 // the rest are added up.
 func TestMetricsOfNamespaces(t *testing.T) {
 	var all []backend.Namespace

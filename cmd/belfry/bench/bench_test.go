@@ -93,7 +93,7 @@ func TestDurationEndsAPhase(t *testing.T) {
 	}
 }
 
-// TestNoServer finds out before the first job that there is nobody to measure.
+// TestNoServer finds out before the first job that there is no server to measure.
 func TestNoServer(t *testing.T) {
 	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestBudgetOfJobs gives out exactly as many as there are, whoever asks.
+// TestBudgetOfJobs gives out exactly as many as there are, whichever goroutine asks.
 func TestBudgetOfJobs(t *testing.T) {
 	b := newBudget(10, time.Hour)
 	var got []int

@@ -20,7 +20,7 @@ import (
 
 const (
 	// The file system of the node whose disk fills, and what is left of it in each step: under the
-	// low-water mark of 256 MiB, and so little that only acks are taken by who leads.
+	// low-water mark of 256 MiB, and so little that a leader accepts only acks.
 	volumeBytes = 900 << 20
 	leftLow     = 100 << 20
 	leftScarce  = 24 << 20

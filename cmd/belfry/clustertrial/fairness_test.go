@@ -46,10 +46,10 @@ const (
 	loudNice = 10
 )
 
-// TestFairness has a loud tenant with very many due jobs, who takes and replaces them as fast as
-// the cluster lets it, and a quiet one in the same shard, who puts ten jobs a second. It prints how
-// late the quiet one's jobs are with and without the other, in turns. It does not run beside other
-// trials of this package.
+// TestFairness has a loud tenant with very many due jobs, which takes and replaces them as fast as
+// the cluster lets it, and a quiet one in the same shard, which puts ten jobs a second. It prints
+// how late the quiet one's jobs are with and without the other, in turns. It does not run beside
+// other trials of this package.
 func TestFairness(t *testing.T) {
 	var names []string
 	for i := range *fairnessNodes {

@@ -121,7 +121,7 @@ func (m *member) saysWhy(ctx context.Context, began time.Time) time.Duration {
 }
 
 // frozenDisk is a file system in a file, which can be frozen: writes to it wait in the kernel, and
-// nothing can kill who waits.
+// nothing can kill the processes that wait.
 type frozenDisk struct {
 	t      *testing.T
 	mount  string

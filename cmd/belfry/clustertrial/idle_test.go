@@ -23,10 +23,10 @@ const (
 	ticksPerSecond = 100
 )
 
-// TestIdle leaves a cluster alone: nothing is logged and nobody is elected meanwhile. It prints the
-// processor time that the nodes take. It does not run beside other trials of this package: a node
-// that gets no processor for long is taken for dead. Something else may keep the machine busy, so
-// one quiet time of a few is enough; a cluster that is never quiet never passes.
+// TestIdle leaves a cluster alone: nothing is logged and no leader is elected meanwhile. It prints
+// the processor time that the nodes take. It does not run beside other trials of this package: a
+// node that gets no processor for long is taken for dead. Something else may keep the machine busy,
+// so one quiet time of a few is enough; a cluster that is never quiet never passes.
 func TestIdle(t *testing.T) {
 	const tries = 10
 	c := newCluster(t, "n1", "n2", "n3")
@@ -42,7 +42,7 @@ func TestIdle(t *testing.T) {
 	t.Errorf("an idle cluster logs or elects (-before +after):\n%s", diff)
 }
 
-// leaveAlone watches a cluster that nobody uses, and returns what has changed meanwhile.
+// leaveAlone watches a cluster without clients, and returns what has changed meanwhile.
 func (c *cluster) leaveAlone(f *figures) (diff string) {
 	t := c.t
 	t.Helper()

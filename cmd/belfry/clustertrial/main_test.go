@@ -237,8 +237,8 @@ func (c *cluster) awaitHealthy() *client.Cluster {
 	})
 }
 
-// complete reports whether every shard has as many voters as it should have, at most factor, all on
-// nodes that are to stay, and nobody else.
+// complete reports whether every shard has as many voters as it should have, at most factor, all of
+// them on nodes that are to stay, and no other voters.
 func complete(s *client.Cluster, factor int) bool {
 	var staying []string
 	for _, n := range s.Nodes {
@@ -256,7 +256,7 @@ func complete(s *client.Cluster, factor int) bool {
 			}
 		}
 	}
-	// who drains has no vote
+	// a node that drains has no vote
 	return len(s.Shards) > 0 && s.Catalog.Leader != "" && len(s.Catalog.Voters) == min(5, len(staying))
 }
 

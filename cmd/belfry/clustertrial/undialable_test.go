@@ -51,8 +51,8 @@ func TestUndialable(t *testing.T) {
 	f.print(t)
 }
 
-// TestAdvertise starts a node again with the address of nobody as its own, and measures from its
-// start what the others notice of it.
+// TestAdvertise starts a node again with an address as its own at which no program listens, and
+// measures from its start what the others notice of it.
 func TestAdvertise(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, "n1", "n2", "n3")

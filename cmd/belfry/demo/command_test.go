@@ -19,8 +19,8 @@ func TestDemoTitleFits(t *testing.T) {
 	}
 }
 
-// TestDemoThatIsInterruptedEarly ends the line that it has begun; where nobody watches it has said
-// at once what it does.
+// TestDemoThatIsInterruptedEarly ends the line that it has begun. Without a terminal it has said at
+// once what it does.
 func TestDemoThatIsInterruptedEarly(t *testing.T) {
 	for terminal, want := range map[bool]string{true: "\n", false: "three nodes are becoming a cluster\n"} {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestAddresses: none is given out twice, whoever asks, nor one where somebody listens.
+// TestAddresses: no address is given out twice, whichever caller asks, nor one where a program
+// listens.
 func TestAddresses(t *testing.T) {
 	var a Addresses
 	first := free(t, &a)

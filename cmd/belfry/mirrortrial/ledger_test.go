@@ -25,8 +25,8 @@ type fate struct {
 	redis, belfry uint8
 	grants        []grant
 	// mayHave says that a consumer of Belfry may be given it though Redis delivers it: a bridge was
-	// putting it on the ready list when it ended, or its consumer at the source was late, and nobody
-	// has cancelled it yet. That is so until a time, or without end if that is zero.
+	// putting it on the ready list when it ended, or its consumer at the source was late, and no
+	// program has cancelled it yet. That is so until a time, or without end if that is zero.
 	mayHave  bool
 	until    time.Time
 	attempts int // at least, of such a grant
@@ -130,7 +130,7 @@ func (l *ledger) isInBelfry(payload string) bool {
 	return ok && l.fates[n].belfry > 0
 }
 
-// missing returns the payloads whose offer was answered and that nobody received.
+// missing returns the payloads whose offer was answered and that no consumer received.
 func (l *ledger) missing() (payloads []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -40,7 +40,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// stage is a Redis and a server, and who uses them.
+// stage is a Redis and a server, and the programs that use them.
 type stage struct {
 	t      *testing.T
 	redis  *redistest.Server

@@ -17,12 +17,13 @@ type attempt struct {
 	blind, after time.Duration
 }
 
-// step is what one queue goes through next: a command, perhaps a second one beside it, and who else
-// is there.
+// step is what one queue goes through next: a command, perhaps a second one beside it, and the
+// other programs that are there.
 type step struct {
 	attempt
 	second *attempt
-	// idle is for how long nobody works before: longer than the leases of a bridge that was killed.
+	// idle is for how long no program works before: longer than the leases of a bridge that was
+	// killed.
 	idle time.Duration
 	// beside is for how long both run, frozen for how long the first stands still then.
 	beside, frozen time.Duration

@@ -94,7 +94,7 @@ func (p *process) runs() bool {
 // tail is the last of what the process wrote to standard error.
 func (p *process) tail() string { return processtest.Tail(p.said.String(), 5) }
 
-// importAll brings over what is left, with nobody in the way.
+// importAll brings over what is left, without other programs in the way.
 func (s *stage) importAll(q *queue, more ...string) mirror.ImportCounts {
 	s.t.Helper()
 	p := s.run(s.mirrorArgs(q, "import", append(more, "-o", "json")...)...)

@@ -55,7 +55,7 @@ func (tr *trial) count(what func()) {
 	what()
 }
 
-// lane is a queue of a trial, and who uses it.
+// lane is a queue of a trial, and the programs that use it.
 type lane struct {
 	*trial
 	q     *queue
@@ -118,7 +118,7 @@ func TestKillSequence(t *testing.T) {
 	t.Logf("%+v", s.ledger.close(t, *kills >= longTrial))
 }
 
-// begin starts who uses the queue.
+// begin starts the programs that use the queue.
 func (l *lane) begin() {
 	if l.steps.aside {
 		for range farEntries {

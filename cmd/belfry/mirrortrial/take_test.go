@@ -13,9 +13,9 @@ import (
 const takers = 3
 
 // TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what rings. A
-// consumer whose take() was answered by nobody has lost its payload: that is Redisson's way, with
-// or without a bridge. So each payload that was received by no consumer is looked for in Redis'
-// append-only file: one that was popped there is counted, and any other is lost by the mirror.
+// consumer whose take() got no answer has lost its payload: that is Redisson's way, with or without
+// a bridge. So each payload that no consumer received is looked for in Redis' append-only file: one
+// that was popped there is counted, and any other is lost by the mirror.
 func TestKillTake(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", 2, redistest.WithWrites())
@@ -62,8 +62,8 @@ func (s *stage) take() *traffic {
 	})
 }
 
-// judgeMissing looks at each payload that nobody received. One that a consumer popped is excused,
-// and counted; of any other it says what became of it.
+// judgeMissing looks at each payload that no consumer received. One that a consumer popped is
+// excused, and counted; of any other it says what became of it.
 func (s *stage) judgeMissing() (excused int) {
 	s.t.Helper()
 	commands := s.redis.Commands()

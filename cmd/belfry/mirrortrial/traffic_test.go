@@ -80,7 +80,7 @@ func (s *stage) transfer() *traffic {
 	})
 }
 
-// put starts one who puts jobs into Belfry, into all queues in turn.
+// put starts a producer that puts jobs into Belfry, into all queues in turn.
 func (s *stage) put(delay func() time.Duration, pause time.Duration) *traffic {
 	return s.begin(1, func(ctx context.Context) {
 		for n := 0; ctx.Err() == nil; n++ {

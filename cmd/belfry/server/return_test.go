@@ -42,8 +42,8 @@ func (c slowCatalog) Handle(_ context.Context, r slog.Record) error {
 }
 
 // TestShardsElectBeforeTheCatalogIsOpen: nodes that are started together find one another by gossip
-// while they still read their data. Of their catalogs, which also know the addresses, nobody has
-// opened one, and those addresses are of an earlier life.
+// while they still read their data. No node has opened its catalog yet, which also knows the
+// addresses, and those addresses are of an earlier life.
 func TestShardsElectBeforeTheCatalogIsOpen(t *testing.T) {
 	t.Parallel()
 	join := []string{addresses.Free(t), addresses.Free(t)}

@@ -134,7 +134,8 @@ func TestAdvertisedHostHasAnAddress(t *testing.T) {
 	}
 }
 
-// TestAddressInUseNamesItsFlag: the two that nobody gave are found by the one that was.
+// TestAddressInUseNamesItsFlag: the two addresses without a flag are found from the one with a
+// flag.
 func TestAddressInUseNamesItsFlag(t *testing.T) {
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -61,8 +61,8 @@ func TestB21(t *testing.T) {
 	}
 }
 
-// TestTake: what is ready comes in order and once, and who waits for nothing is told so when his
-// time is up.
+// TestTake: what is ready comes in order and once, and a consumer that waits in vain is told so
+// when its time is up.
 func TestTake(t *testing.T) {
 	q := newQueue(t, NewGeneration)
 	for _, payload := range []string{"a", "b", "c", "d"} {

@@ -58,7 +58,7 @@ func TestClusterRemoveSaysWhatFollows(t *testing.T) {
 	}
 }
 
-// TestClusterRemoveOfAStranger leaves it to the server to say who there is.
+// TestClusterRemoveOfAStranger leaves it to the server to say which nodes there are.
 func TestClusterRemoveOfAStranger(t *testing.T) {
 	h := newHarness(t, func(request proto.Message) (proto.Message, error) {
 		if _, ok := request.(*belfryv1.RemoveNodeRequest); ok {

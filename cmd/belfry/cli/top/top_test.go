@@ -129,8 +129,8 @@ func crowded(problems, nodes, queues int) (s, before *sight) {
 }
 
 // TestTopFits80x24 draws on the screen that every terminal has. No line is wider and there are no
-// more lines, no line of the table is cut in a column, and each part keeps room: what is wrong, who
-// is not live, and the first queues.
+// more lines, no line of the table is cut in a column, and each part keeps room: what is wrong,
+// which nodes are not live, and the first queues.
 func TestTopFits80x24(t *testing.T) {
 	for _, test := range []struct{ problems, nodes, queues int }{
 		{0, 1, 1},
@@ -208,7 +208,8 @@ func TestTopOnce(t *testing.T) {
 }
 
 // TestTopWithoutALeader shows what is wrong with a cluster of which a shard has no leader, and the
-// queues as replicas have them; if nobody has them, all but the queues, and the exit code says so.
+// queues as replicas have them. If no node has them, it shows all but the queues, and the exit code
+// says so.
 func TestTopWithoutALeader(t *testing.T) {
 	forbidden := false
 	h := newHarness(t, func(r proto.Message) (proto.Message, error) {
