@@ -113,7 +113,7 @@ func TestPlansRepeat(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsNetwork lets the plan choose the network only if nobody else has.
+// TestPlanKeepsNetwork lets the plan choose the network only if no flag has.
 func TestPlanKeepsNetwork(t *testing.T) {
 	if got := shortRun(settings{network: network.Namespaces}, 2).network; got != network.Namespaces {
 		t.Errorf("asked for namespaces, the run has %v", got)

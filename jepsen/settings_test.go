@@ -128,7 +128,7 @@ func TestAgain(t *testing.T) {
 }
 
 // TestNoMirrorInContainers: containers reach no Redis, so that all workloads are all others there,
-// and whoever asks for that one is told.
+// and a run that asks for the mirror is told so.
 func TestNoMirrorInContainers(t *testing.T) {
 	s, err := parsed("--compose")
 	if err != nil || strings.Contains(s.workloads, "mirror") || !strings.Contains(s.workloads, "puts,") {

@@ -14,8 +14,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// tenancy is a short legal run of a cluster that asks everybody who he is. Its calls have names, as
-// those of a story have.
+// tenancy is a short legal run of a cluster that asks every caller for its identity. Its calls have
+// names, as those of a story have.
 type tenancy struct {
 	*story
 	roots  []access.Root
@@ -152,7 +152,7 @@ func TestTenancy(t *testing.T) {
 	}
 }
 
-// TestTenancyLies has I37 find what must not be, of who did what and of how much.
+// TestTenancyLies has I37 find what must not be: wrong callers and wrong amounts.
 func TestTenancyLies(t *testing.T) {
 	for name, lie := range map[string]func(s *tenancy){
 		"no token":               func(s *tenancy) { s.ops["put one"].Token = "" },

@@ -119,8 +119,8 @@ func TestUnknownOffer(t *testing.T) {
 	}
 }
 
-// TestWithoutMirror: what nobody sent is from nowhere in a run without the mirror, whatever the
-// name of the queue, and its promises are not among the checks.
+// TestWithoutMirror: a job that no client sent is from nowhere in a run without the mirror,
+// whatever the name of the queue. The mirror's promises are not among the checks.
 func TestWithoutMirror(t *testing.T) {
 	s := newStory(t)
 	s.retell(nil, func(history.Passage) []history.Passage { return nil })

@@ -145,7 +145,7 @@ func (s *story) named() {
 	s.acks("postponed")
 }
 
-// unknown: puts that nobody heard of, that were lost, and that were refused.
+// unknown: puts without an answer, puts that were lost, and puts that were refused.
 func (s *story) unknown() {
 	s.one("unheard", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "unheard"}}, unheard))
 	s.one("lost", s.put(&belfryv1.PutRequest{Queue: "mail", Body: &belfryv1.PutRequest_Text{Text: "lost"},

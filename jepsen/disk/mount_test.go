@@ -318,7 +318,8 @@ func TestTheDeadAreSwept(t *testing.T) {
 	}
 }
 
-// TestHungDisk: who waits for a hung disk cannot be killed until it is released, or closed.
+// TestHungDisk: a process that waits for a hung disk cannot be killed until the disk is released,
+// or closed.
 func TestHungDisk(t *testing.T) {
 	for name, end := range map[string]func(*Disk) error{
 		"release": func(d *Disk) error { d.Release(); return nil },
@@ -414,7 +415,7 @@ func TestDamageIsSeen(t *testing.T) {
 	}
 }
 
-// TestFree: statfs says what SetFree said, and who takes more is refused.
+// TestFree: statfs says what SetFree said, and a write that takes more is refused.
 func TestFree(t *testing.T) {
 	d := mounted(t)
 	d.SetFree(1 << 20)

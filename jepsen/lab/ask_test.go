@@ -75,7 +75,7 @@ func TestHealthyAndConverged(t *testing.T) {
 	}
 }
 
-// TestLeadsMost: who leads most is struck, and where nobody leads nobody is.
+// TestLeadsMost: the node that leads most is struck, and no node if none leads.
 func TestLeadsMost(t *testing.T) {
 	up := []*Node{{Name: "n1"}, {Name: "n2"}}
 	for _, c := range []struct {

@@ -110,8 +110,8 @@ func TestSignalWaitsForProcess(t *testing.T) {
 	}
 }
 
-// TestSignalAfterEnd signals a process that has ended: nobody is asked, or the next process in the
-// container would get the signal.
+// TestSignalAfterEnd signals a process that has ended: docker is not asked, or the next process in
+// the container would get the signal.
 func TestSignalAfterEnd(t *testing.T) {
 	d := newDaemon(t)
 	command, end := attached(t)
@@ -131,8 +131,8 @@ func TestSignalAfterEnd(t *testing.T) {
 	}
 }
 
-// TestKillFails kills a container of a docker that refuses: whoever waits for the end must hear of
-// it rather than wait.
+// TestKillFails kills a container of a docker that refuses: a caller that waits for the end must be
+// told of it rather than wait.
 func TestKillFails(t *testing.T) {
 	d := newDaemon(t)
 	d.containers.api = &http.Client{Transport: refusing{}}
@@ -154,8 +154,8 @@ var errRefused = errors.New("refused")
 
 func (refusing) RoundTrip(*http.Request) (*http.Response, error) { return nil, errRefused }
 
-// TestLimitFilesElsewhere asks for a limit of a process that docker has on another machine: the
-// number that it says belongs to somebody else here.
+// TestLimitFilesElsewhere asks for a limit of a process that docker has on another machine: its
+// process id belongs to another process here.
 func TestLimitFilesElsewhere(t *testing.T) {
 	for name, about := range map[string]string{
 		"elsewhere": fmt.Sprintf(`{"Id":"5f1c7b2e9a","State":{"Pid":%d}}`, os.Getpid()),

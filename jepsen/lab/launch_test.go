@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// bare is a network on which nobody meets.
+// bare is a network without connections.
 type bare struct{}
 
 func (bare) Host(string) string                       { return "127.0.0.1" }
@@ -59,7 +59,7 @@ func TestStartTwice(t *testing.T) {
 }
 
 // TestStartAfterKill: a process that was killed and that its disk still holds is no node that runs.
-// Who starts the node waits for its end, or hears that it did not come.
+// A start of the node waits for the end of the process, or fails if the end did not come.
 func TestStartAfterKill(t *testing.T) {
 	dying := &life{asked: make(chan struct{}), ended: make(chan struct{})}
 	n := &Node{Name: "n1", life: dying}

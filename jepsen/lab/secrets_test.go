@@ -54,8 +54,8 @@ func (s *Secrets) shown(t *testing.T, node string) tls.Certificate {
 	return cert
 }
 
-// meet has a client that looks for a node meet whoever shows a certificate, and returns what it
-// says.
+// meet has a client that looks for a node meet a server that shows a certificate, and returns what
+// the client says.
 func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) error {
 	here, there := net.Pipe()
 	ended := make(chan struct{})
@@ -72,8 +72,8 @@ func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) 
 	return err
 }
 
-// TestSecrets takes a cluster's authority through its replacement: at each step clients believe
-// whom they should, and nobody but the node that they look for.
+// TestSecrets takes a cluster's authority through its replacement: at each step clients believe the
+// right servers, and only the node that they look for.
 func TestSecrets(t *testing.T) {
 	s := secretsOf(t)
 	equip := func(nodes ...string) {

@@ -19,7 +19,7 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// bare is a network on which nobody meets.
+// bare is a network without connections.
 type bare struct{}
 
 func (bare) Host(string) string                       { return "127.0.0.1" }

@@ -22,8 +22,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestEveryNumber: each fault of RELIABILITY §4.2 is injected, or it is said who brings it, or what
-// it waits for.
+// TestEveryNumber: each fault of RELIABILITY §4.2 is injected, or NotInjected says which workload
+// brings it, or which feature it waits for.
 func TestEveryNumber(t *testing.T) {
 	injected, said := map[int]bool{}, map[int]bool{}
 	for _, f := range All() {
@@ -245,7 +245,8 @@ func TestBitFlip(t *testing.T) {
 	}
 }
 
-// TestClients: the harness asks nodes as a client does, and is none: to cut it off strikes nobody.
+// TestClients: the harness asks nodes as a client does, but is no client: cutting it off is no
+// fault.
 func TestClients(t *testing.T) {
 	s := &Scene{Rand: rand.New(rand.NewPCG(1, 1)), Clients: func() []string { return []string{lab.Harness} },
 		Lab: &lab.Lab{}}
@@ -326,7 +327,7 @@ func TestNoticesHang(t *testing.T) {
 	})
 }
 
-// TestTransfer: a leadership is asked to move to somebody who does not have it.
+// TestTransfer: a leadership is asked to move to a node that does not have it.
 func TestTransfer(t *testing.T) {
 	s, _ := counted(1)
 	status := &belfryv1.GetClusterResponse{Shards: []*belfryv1.Shard{{Shard: 7, Leader: "n2",
@@ -350,8 +351,8 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// TestEmptied: a node is not empty while it is a member of a shard, also if nobody hears of its
-// replica.
+// TestEmptied: a node is not empty while it is a member of a shard, even if no other node hears of
+// its replica.
 func TestEmptied(t *testing.T) {
 	shard := func(voters, nonvoters []string) *belfryv1.Shard {
 		return &belfryv1.Shard{Voters: voters, Nonvoters: nonvoters}

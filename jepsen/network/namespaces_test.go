@@ -21,7 +21,8 @@ func (w *world) at(node string, s Service) string {
 	return net.JoinHostPort(w.Advertised(node), strconv.Itoa(int(s.Port())))
 }
 
-// echoes runs a process in a node that sends back what it hears, and returns who connects.
+// echoes runs a process in a node that sends back what it hears, and returns the addresses that
+// connect.
 func (w *world) echoes(node string, s Service) <-chan string {
 	w.t.Helper()
 	lines := w.process(node, helperEcho, net.JoinHostPort(w.Host(node), strconv.Itoa(int(s.Port()))))

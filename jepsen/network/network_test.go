@@ -102,8 +102,8 @@ func (w *world) dial(client, node string) net.Conn {
 	return w.own(conn)
 }
 
-// fate returns how a connection ends on which nobody says anything; it may end before it is seen to
-// be made.
+// fate returns how a connection ends on which neither side sends anything. It may end before it is
+// seen to be made.
 func (w *world) fate(client, node string) error {
 	w.t.Helper()
 	conn, err := w.DialContext(client)(w.t.Context(), "tcp", w.Advertised(node)+":7400")
@@ -288,7 +288,7 @@ func TestTheProcessOfANodeIsKnown(t *testing.T) {
 	if got, want := addrPort(far.RemoteAddr()).Addr(), netip.MustParseAddr(w.Advertised("n2")); got != want {
 		t.Errorf("the connection is of %s, want %s", got, want)
 	}
-	// A process that belongs to no node is nobody's.
+	// The sockets of a process outside all nodes belong to no node.
 	own, err := net.Dial("tcp", address) //nolint:noctx // on loopback there is nothing to wait for
 	if err != nil {
 		t.Fatal(err)

@@ -92,7 +92,7 @@ func checkCommand(t *testing.T, s *Side, log string) {
 	}
 }
 
-// TestStartWithout: whoever lacks redis-server is told how to get it.
+// TestStartWithout: without redis-server, the error says how to get it.
 func TestStartWithout(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if _, err := Start(t.Context(), t.TempDir(), host()); err == nil ||

@@ -2,5 +2,5 @@
 
 package sim
 
-// seedsDefault is how many seeds TestSim takes if nobody says otherwise.
+// seedsDefault is how many seeds TestSim takes by default.
 const seedsDefault = 2000

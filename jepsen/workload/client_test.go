@@ -105,7 +105,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestRefusedDial asks a node at which nobody listens: nothing was done there.
+// TestRefusedDial asks a node at which no program listens: nothing was done there.
 func TestRefusedDial(t *testing.T) {
 	f := newFake(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -125,7 +125,7 @@ func TestRefusedDial(t *testing.T) {
 }
 
 // TestRunKeepsAll ends the load while every client waits for an answer: each call is in the
-// history, and nobody knows its outcome.
+// history, with an unknown outcome.
 func TestRunKeepsAll(t *testing.T) {
 	f := newFake(t, "n1", "n2")
 	ctx, end := context.WithCancel(t.Context())

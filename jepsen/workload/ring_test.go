@@ -11,8 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestRingAllWithoutLeader: a shard that changes its leader at a try has nobody wait in vain, and
-// the others decide; one that never has a leader is told of.
+// TestRingAllWithoutLeader: no call waits in vain for a shard that changes its leader at a try, and
+// the other shards decide. A shard that never has a leader is reported.
 func TestRingAllWithoutLeader(t *testing.T) {
 	for _, tt := range []struct {
 		refused int
