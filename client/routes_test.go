@@ -34,7 +34,7 @@ type hosts struct {
 type mapped struct {
 	*Fake
 	routing *belfryv1.GetRoutingResponse
-	asked   chan int // takes how many queues each question is about; nil for nobody
+	asked   chan int // takes how many queues each question is about; may be nil
 	refuse  string   // the queue of which it will not hear
 	refused atomic.Int32
 }

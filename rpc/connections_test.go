@@ -149,7 +149,7 @@ func TestBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 2
-	s := &http.Server{Handler: http.NotFoundHandler()} //nolint:gosec // nobody is cut off for being slow
+	s := &http.Server{Handler: http.NotFoundHandler()} //nolint:gosec // no client is cut off for being slow
 	served := make(chan error, 1)
 	go func() { served <- ServeOn(s, Bounded(listener, s, most), nil) }()
 	defer func() {

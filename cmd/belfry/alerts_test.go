@@ -212,7 +212,7 @@ func TestRulesAndDashboardNameWhatThereIs(t *testing.T) {
 			"belfry_namespace_used", "belfry_queue_paused",
 		}
 		await(t, "what comes with time and with jobs", func() bool {
-			deliver() // each time: a leader who takes over has measured none
+			deliver() // each time: a leader that takes over has measured none
 			for _, s := range three.Servers {
 				there.add(samplesOf(t, call(t, s, "metrics", "")))
 			}

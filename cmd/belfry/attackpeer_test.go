@@ -211,7 +211,7 @@ func crowdAttacks() []attack {
 				}
 				cfg := &tls.Config{
 					InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair},
-				} //nolint:gosec // it only asks who is here
+				} //nolint:gosec // it only asks which node is here
 				return talk(s.procs[0].peers, cfg, func(conn net.Conn) {
 					_, _ = conn.Write(greeting{version: 2, group: "hello"}.bytes())
 				})

@@ -295,7 +295,7 @@ func converse(conn net.Conn, say func(conn net.Conn)) string {
 		say(conn)
 	}()
 	heard, err := io.ReadAll(conn)
-	_ = conn.Close() // ends who speaks
+	_ = conn.Close() // ends the goroutine that writes
 	<-said
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

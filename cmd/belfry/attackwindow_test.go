@@ -15,7 +15,7 @@ const http2Window0 = "\x00\x04\x00\x00\x00\x00"
 // unread is a connection of HTTP/2 without a token whose answers cannot be sent.
 type unread struct {
 	conn net.Conn
-	mu   sync.Mutex // of who writes
+	mu   sync.Mutex // of the writers
 	next uint32     // the number of the next stream
 }
 
@@ -55,7 +55,7 @@ func (u *unread) listen(heard func(kind byte) (more bool)) error {
 			return err
 		}
 		switch kind := head[3]; {
-		case kind == http2Ping && head[4] == 0: // who does not answer is taken for dead
+		case kind == http2Ping && head[4] == 0: // a client that does not answer is taken for dead
 			u.mu.Lock()
 			_, err := u.conn.Write(http2Frame(http2Ping, http2EndStream, 0, string(payload)))
 			u.mu.Unlock()
@@ -94,7 +94,7 @@ func unreadStreams(s *siege) string {
 		}
 		return ended < streams
 	})
-	_ = u.conn.Close() // ends who asks
+	_ = u.conn.Close() // ends the goroutine that asks
 	return fmt.Sprintf("%d of %d streams were ended: %v, %v", ended, streams, err, <-asked)
 }
 

@@ -116,7 +116,7 @@ func TestNodesFindEachOtherAfterASplit(t *testing.T) {
 		p.signal(syscall.SIGKILL)
 		p.end()
 	}
-	n1 = start(0) // at other addresses but that of gossip, and with nobody to join
+	n1 = start(0) // at other addresses but that of gossip, and without a join address
 	n2 = start(1)
 	awaitCluster(t, n1, "the cluster again", whole)
 	awaitCluster(t, n2, "the cluster again", whole)

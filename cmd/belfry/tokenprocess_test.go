@@ -72,7 +72,7 @@ func TestTokensOfACluster(t *testing.T) {
 	rotateTwice(t, n1, dir)
 	id = rotateUnderLoad(t, c, made.CA, dir, shop, id, func() {
 		c.kill(2)
-		launch(2) // it has to hear anew which tokens there are, and refuses nobody before
+		launch(2) // it has to hear anew which tokens there are, and refuses no call before
 		c.wantOne()
 	})
 	replaceRoot(t, c, dir, root)

@@ -22,7 +22,7 @@ func TestNodeWhosePortsWereTakenStartsAtOthers(t *testing.T) {
 		}
 		cfg := three.Configs[three.Stopped]
 		for _, address := range []string{cfg.Listen, cfg.PeerListen, cfg.GossipListen} {
-			if l, err := net.Listen("tcp", address); err == nil { // else somebody else has taken it
+			if l, err := net.Listen("tcp", address); err == nil { // else another program has taken it
 				defer l.Close()
 			}
 		}

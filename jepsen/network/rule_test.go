@@ -172,7 +172,7 @@ func TestABoundOfBytes(t *testing.T) {
 	}
 	w.set("c1", "n1", Client, Rule{BytesPerSecond: 1})
 	w.say(near, strings.Repeat("y", count))
-	w.heal() // and nobody waits for 100 minutes
+	w.heal() // without a wait of 100 minutes
 	w.hear(far, strings.Repeat("y", count))
 }
 

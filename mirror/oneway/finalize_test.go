@@ -80,7 +80,7 @@ func finalizes(
 			t.Errorf("it ended with %v; what is not so (-want +got):\n%s", err, diff)
 		}
 		after := redistest.Dump(t, r)
-		delete(before, state) // it has the fence of who came last
+		delete(before, state) // it has the fence of the last bridge
 		delete(after, state)
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("it changed something (-before +after):\n%s", diff)

@@ -27,7 +27,7 @@ func TestSlots(t *testing.T) {
 	for _, v := range []struct {
 		queue, timer string
 		same         bool
-		slot         uint16 // of all keys, if it is the same; 0 where nobody asked
+		slot         uint16 // of all keys, if it is the same; 0 where it was not asked for
 	}{
 		{"orders", "redisson_delay_queue_timeout:{orders}", true, 105},
 		{"{svc}:orders", "redisson_delay_queue_timeout:{svc}:orders", true, 16226},

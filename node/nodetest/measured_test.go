@@ -42,7 +42,7 @@ func TestLeaderMeasuresItsFollowers(t *testing.T) {
 
 		const off = 150 * time.Millisecond // too little to be of consequence
 		followers := c.Followers(0)
-		for _, f := range followers { // the leader asks until a majority has answered, whoever that is
+		for _, f := range followers { // the leader asks until a majority has answered, whichever it is
 			f.Clock.Step(off)
 		}
 		c.Await("the leader sees it", func() bool {

@@ -362,7 +362,7 @@ func TestFoundedInTheWrongYear(t *testing.T) {
 			t.Errorf("%v are left of a lease of a minute", left)
 		}
 		founder.Clock.Step(0)
-		for _, m := range c.Members() { // who led in the wrong year too
+		for _, m := range c.Members() { // also the one that led in the wrong year
 			entrust(t, c, m)
 			last = expectRight(t, c.Leader(0), last)
 		}

@@ -80,7 +80,7 @@ func TestLeaderThatBelievesItIsHandingOver(t *testing.T) {
 		c.Heal(wedged)
 		c.Converge(0)
 		entrust(t, c, wedged)
-		do(t, c.Leader(0), put("x")) // whoever leads after the restart
+		do(t, c.Leader(0), put("x")) // the leader after the restart
 		entrust(t, c, wedged)
 		if leader := c.Leader(0); leader != wedged {
 			t.Errorf("%s leads, want the one that was restarted", leader.name)

@@ -191,7 +191,7 @@ func TestFollowerThatRefusesIsAskedSeldom(t *testing.T) {
 func TestAttemptThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAbsentee(t)
-		a.here.Store(pipetest.Listen("pipe")) // where nobody accepts
+		a.here.Store(pipetest.Listen("pipe")) // a listener that accepts nothing
 		ended := a.send(a.entries())
 		clocktest.Elapse(time.Minute)
 		a.back(t, "c", answerTerm)

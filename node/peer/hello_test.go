@@ -153,7 +153,7 @@ func TestStrangerGetsNothingElse(t *testing.T) {
 				tt.change(&hello)
 				go func() {
 					_ = writeGreeting(conn, hello)
-					_, _ = conn.Write([]byte("more")) // nobody reads it
+					_, _ = conn.Write([]byte("more")) // it is not read
 				}()
 				reply, err := readGreeting(conn)
 				if err != nil || reply.verdict != tt.want {

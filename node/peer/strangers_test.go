@@ -70,7 +70,7 @@ func TestAnswerStrangers(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	early, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr) // while nobody accepts
+	early, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr) // before the node accepts
 	if err != nil {
 		t.Fatal(err)
 	}

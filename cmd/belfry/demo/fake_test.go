@@ -20,7 +20,7 @@ type fakeJob struct {
 	put     *belfryv1.PutRequest
 	id      string
 	due     time.Time
-	until   time.Time // of the lease; zero if nobody holds it
+	until   time.Time // of the lease; zero if no worker holds it
 	fence   uint64
 	attempt int
 	dead    bool

@@ -21,7 +21,7 @@ type ledger struct {
 
 // fate is that of one payload.
 type fate struct {
-	sure          bool // whoever offered it was told that it is there; else it may be
+	sure          bool // the producer was told that it is there; else it may be
 	redis, belfry uint8
 	grants        []grant
 	// mayHave says that a consumer of Belfry may be given it though Redis delivers it: a bridge was

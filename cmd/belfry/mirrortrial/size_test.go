@@ -176,7 +176,7 @@ func memoryOf(pid int) string {
 // highest is the first number of what memoryOf returns.
 func highest(memory string) int {
 	text, _, _ := strings.Cut(memory, " ")
-	n, _ := strconv.Atoi(text) // 0 if nobody looked in time
+	n, _ := strconv.Atoi(text) // 0 if it was not measured in time
 	return n
 }
 

@@ -144,7 +144,7 @@ type foundingSim struct {
 	procs   []*proc
 	founded []string // server ids of those that have a cluster on their disk
 	depth   int
-	final   bool // who has ended does not start again
+	final   bool // a node that has ended does not start again
 }
 
 // TestFounders: of those that are alive as many found the cluster as are expected, the first by

@@ -337,7 +337,7 @@ func TestStopIsDone(t *testing.T) {
 	stop(t, s)
 	<-s.Done()
 	stop(t, s)
-	if _, err := http.Get(s.URL() + "/livez"); err == nil { //nolint:noctx,bodyclose // nobody answers
+	if _, err := http.Get(s.URL() + "/livez"); err == nil { //nolint:noctx,bodyclose // there is no answer
 		t.Error("a server that has stopped answers")
 	}
 }

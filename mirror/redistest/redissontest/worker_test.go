@@ -174,7 +174,7 @@ func TestRun(t *testing.T) {
 	q.offer(r0, "soon", time.Now().Add(20*time.Millisecond).UnixMilli())
 	l.wantReplies("")
 	q.wantReady("soon")
-	q.offerRaw(unhex(t, "080001020304050607050000000000000068656c6c6f"), "1") // nobody says so
+	q.offerRaw(unhex(t, "080001020304050607050000000000000068656c6c6f"), "1") // it is not announced
 	if cut := q.server.CutClients(); cut == 0 {
 		t.Error("nobody was cut off")
 	}

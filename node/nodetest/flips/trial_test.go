@@ -94,7 +94,7 @@ func (w *world) atRest() {
 	w.put(1 + w.random.IntN(3)) // the others go on
 	if expected == lastBatch && cut {
 		w.report.note(d, false, lastBatch)
-		w.setDisk(m.Name(), sound) // who starts with less than was acknowledged may lose it
+		w.setDisk(m.Name(), sound) // a member that starts with less than was acknowledged may lose it
 		w.cluster.Start(m)
 		return
 	}

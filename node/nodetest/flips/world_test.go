@@ -74,7 +74,7 @@ type world struct {
 	jobs  map[string][]byte // acknowledged and not ended, by id
 	calls int
 
-	told []string // what was done, for those who look for a cause
+	told []string // what was done, to find a cause
 
 	mu     sync.Mutex
 	disks  map[string]*diskfault.Disk // by the name of the member

@@ -78,7 +78,7 @@ func TestClusterRemoveChecksFirst(t *testing.T) {
 	headless := removableCluster()
 	headless.Shards[0].Leader = ""
 	unseen := removableCluster()
-	unseen.Shards[1].Leader = "" // and nobody who answers has a replica of it
+	unseen.Shards[1].Leader = "" // and no node that answers has a replica of it
 	elsewhere := removableCluster()
 	elsewhere.Shards[1].Leader, elsewhere.Shards[1].Replicas = "", []*belfryv1.Replica{
 		{Node: "n1", Voter: true},
