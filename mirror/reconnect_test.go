@@ -69,7 +69,7 @@ func TestReconnects(t *testing.T) {
 			return err
 		}},
 		"rollback": {func(t *testing.T, r *redis.Client, c *client.Client) {
-			if err := r.HSet(t.Context(), "belfry_mirror:{orders}", "fence", 0).Err(); err != nil { // a bridge has begun
+			if err := r.HSet(t.Context(), "belfry_mirror:{orders}", "fence", 0).Err(); err != nil { // a mirror has begun
 				t.Fatal(err)
 			}
 			if _, err := c.Put(t.Context(), "orders", []byte("x"), client.At(due)); err != nil {

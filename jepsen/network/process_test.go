@@ -17,7 +17,7 @@ import (
 // The test's own program is a process of a node when one of these variables is set.
 const (
 	helperDial = "NETWORK_TEST_DIAL" // dials the address, and copies what it hears to its output
-	helperEcho = "NETWORK_TEST_ECHO" // listens at the address, sends back what it hears, and prints the addresses that connect
+	helperEcho = "NETWORK_TEST_ECHO" // listens at the address, sends back what it hears, and prints each caller
 	// listens at the first of two addresses, sends the third word to the second one again and again,
 	// and prints what comes.
 	helperGossip = "NETWORK_TEST_GOSSIP"
