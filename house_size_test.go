@@ -27,7 +27,7 @@ var emptyNames = []string{"util", "utils", "common", "helper", "helpers", "misc"
 var boolParamsAllowed = map[string]string{}
 
 // checkSize reports names of folders and parameters that say nothing, and what hides in tests.
-// Generated code is nobody's to read.
+// Generated code is not for readers.
 func checkSize(t *tree) []finding {
 	var found []finding
 	bubbles := bubblesByDir(t)

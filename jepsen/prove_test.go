@@ -11,8 +11,8 @@ import (
 	"github.com/belfrydb/belfry/jepsen/planted"
 )
 
-// TestCaught takes a bug for found only if all who claim it found it, in time, and the control for
-// sound only if it was valid.
+// TestCaught takes a bug for found only if all invariants that it claims found it in time, and the
+// control for sound only if it was valid.
 func TestCaught(t *testing.T) {
 	for _, one := range []struct {
 		claims, found []string

@@ -74,8 +74,8 @@ func TestFinalizeOneOfTwo(t *testing.T) {
 	}
 }
 
-// TestDedupKilled: whoever ended one import was killed after it had the queue forget ids and before
-// it looked whether another had begun.
+// TestDedupKilled: the end of one import was killed after it had the queue forget ids and before it
+// looked whether another import had begun.
 func TestDedupKilled(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	importTo(t, r, c, "r1")

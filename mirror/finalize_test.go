@@ -10,8 +10,8 @@ import (
 	"github.com/belfrydb/belfry/mirror/redistest"
 )
 
-// TestFinalizeAfterRollback: whoever went back removes the mirror's keys although Redisson goes on,
-// so that another cluster may have the queue.
+// TestFinalizeAfterRollback: after a rollback, Finalize removes the mirror's keys although Redisson
+// goes on, so that another cluster may have the queue.
 func TestFinalizeAfterRollback(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	offer(t, r, "orders", "a")

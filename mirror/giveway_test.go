@@ -42,7 +42,7 @@ func until[T comparable](from <-chan T, want T) {
 }
 
 // TestRollbackIsKept: a bridge lets a rollback have the queue, and leaves what went back with
-// Redisson until somebody decides otherwise: so does one that is started later.
+// Redisson until an operator decides otherwise. So does a bridge that is started later.
 func TestRollbackIsKept(t *testing.T) {
 	for name := range standing(nil, nil) {
 		t.Run(name, func(t *testing.T) {

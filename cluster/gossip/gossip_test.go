@@ -99,9 +99,8 @@ func TestHalvesFindEachOtherAfterALongSplit(t *testing.T) {
 	})
 }
 
-// Nobody's join address leads anywhere any more: what was written down does.
-// TestAddressesOutliveARestart, whether the data directory was there from the start or is made
-// later.
+// TestAddressesOutliveARestart: no join address leads anywhere any more, but the stored addresses
+// do, whether the data directory was there from the start or is made later.
 func TestAddressesOutliveARestart(t *testing.T) {
 	for _, later := range []bool{false, true} {
 		t.Run(fmt.Sprintf("later %v", later), func(t *testing.T) {

@@ -269,7 +269,7 @@ func joining(name string, change func(s *siege, cfg *gossip.Config), want string
 	}, want}
 }
 
-// gossipAttacks are what strangers, and whoever has the key, try where nodes look for each other.
+// gossipAttacks are what strangers, and programs with the key, try where nodes look for each other.
 func gossipAttacks() []attack {
 	const malformed = "refusing a message"
 	const refused = "42470272, closed" // "BG", version 2, refused

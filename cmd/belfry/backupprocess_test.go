@@ -135,7 +135,7 @@ func refuseDamaged(t *testing.T, p *process, program, path string) {
 
 // TestBackupOfASecuredCluster: a cluster with TLS and tokens is restored into another one with an
 // authority and a root token of its own. Queues, their limits and the quotas of namespaces are
-// there at once; tokens are not, so that who had one has to be given another.
+// there at once. Tokens are not, so each client needs a new one.
 func TestBackupOfASecuredCluster(t *testing.T) {
 	t.Parallel()
 	secured := func() (*process, string) {

@@ -12,9 +12,9 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
 )
 
-// sightOfACluster: in a secured cluster whoever has a token looks around and makes a bundle with no
-// secret in it; whoever lacks one, or does not know the authority, hears what is missing. shop is
-// the file of a token that does not allow a look.
+// sightOfACluster: in a secured cluster, an operator with a token looks around and makes a bundle
+// with no secret in it. Without a token, or without the authority, the error says what is missing.
+// shop is the file of a token that does not allow a look.
 func sightOfACluster(t *testing.T, c *crew, dir, shop string) {
 	t.Helper()
 	n1 := c.procs[0]

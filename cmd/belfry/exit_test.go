@@ -147,7 +147,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestRefusedFieldIsNamedAsItsFlag: who typed a flag reads its name, not that of the field behind
+// TestRefusedFieldIsNamedAsItsFlag: the error names the flag that was typed, not the field behind
 // it.
 func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
 	for field, want := range map[string]string{

@@ -73,8 +73,8 @@ func TestGossipKeys(t *testing.T) {
 	}
 }
 
-// TestGossipWithoutKeys says so once, and not as a warning: whoever runs it on loopback, or
-// insecure, has been asked.
+// TestGossipWithoutKeys says so once, and not as a warning: an operator chose loopback, or
+// insecure.
 func TestGossipWithoutKeys(t *testing.T) {
 	t.Parallel()
 	p := serve(t, launcher, t.TempDir())

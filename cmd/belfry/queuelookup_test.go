@@ -11,8 +11,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestUnknownQueuesAreNamed: who mistypes the name of a queue is told so, and which was probably
-// meant.
+// TestUnknownQueuesAreNamed: the error for a mistyped name of a queue says so, and which queue was
+// probably meant.
 func TestUnknownQueuesAreNamed(t *testing.T) {
 	answer := func(request proto.Message) (proto.Message, error) {
 		switch r := request.(type) {

@@ -132,8 +132,7 @@ func TestConfigurableFlags(t *testing.T) {
 	}
 }
 
-// TestHelpNamesTheVariables walks all commands: whoever reads the help of a flag learns of its
-// variable there.
+// TestHelpNamesTheVariables walks all commands: the help of each flag names its variable.
 func TestHelpNamesTheVariables(t *testing.T) {
 	cli.EachCommand(newRoot(cli.New(&cli.System{})), func(c *cobra.Command) {
 		c.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -220,8 +220,8 @@ func logical(t *testing.T, records []fsm.BackupRecord) (sum uint64) {
 	return sum
 }
 
-// TestImportAboveItsFloor: a backup cannot bring a serial or a fence that the shard would give out
-// again, whoever wrote it.
+// TestImportAboveItsFloor: no backup, of whatever origin, can bring a serial or a fence that the
+// shard would give out again.
 func TestImportAboveItsFloor(t *testing.T) {
 	t.Parallel()
 	apply := func(m *machine.Machine, c fsm.Command) fsm.Result {

@@ -80,8 +80,8 @@ func TestClusterStatusShowsPlacement(t *testing.T) {
 	}
 }
 
-// TestClusterStatusOfAReplacedDisk: whoever started a node under an old name reads that it takes
-// over, not how to forget it.
+// TestClusterStatusOfAReplacedDisk: if a node was started under an old name, the status says that
+// it takes over, not how to forget it.
 func TestClusterStatusOfAReplacedDisk(t *testing.T) {
 	answer := clitest.ShownCluster()
 	answer.Nodes[2].SilentSince, answer.GracePeriod = timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)),
