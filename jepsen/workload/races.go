@@ -44,6 +44,10 @@ func races() Workload {
 					c.get(ctx, &belfryv1.GetRequest{Queue: queue, Id: id(c)})
 				case 6:
 					for _, j := range c.take(ctx, 4, queue) {
+						if c.oneIn(4) { // leases are so short that cancels by others seldom meet one
+							c.cancel(ctx, &belfryv1.CancelRequest{
+								Queue: queue, Id: j.GetId(), Force: c.oneIn(3), RequestId: c.requestID()})
+						}
 						c.ack(ctx, j.GetLease())
 					}
 				}
