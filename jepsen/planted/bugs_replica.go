@@ -51,6 +51,7 @@ func replicaBugs() []Bug {
 		{
 			Name: "follower-reads", What: "a read is answered as current by whichever replica was asked",
 			Claims: []string{"I34"}, Workloads: []string{"puts", "reads"},
+			Nemeses: []string{"isolate-one"}, // without it a follower is seldom late enough to be seen
 			Edits: []Edit{before("node/shard.go", `l, err := s.Leadership()`,
 				`if _, recalls := q.(*fsm.RecallQuery); !recalls && planted("follower-reads") {
 		return s.peek(q)
