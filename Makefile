@@ -64,6 +64,11 @@ CHECKED_NEVER := ./cmd/belfry $(filter-out $(CHECKED),$(SLOW)) ./mirror ./jepsen
 BASE ?= main
 CHECKSEEDS ?= 400
 
+# $(call named,COUNT,PATTERN,PACKAGE) fails unless a pattern names so many tests: one that names none
+# would pass.
+named = @[[ $$(go test -list '$(2)' $(3) | grep -c '^Test') -eq $(1) ]] || \
+	{ echo "'$(2)' does not name $(1) tests of $(3)" >&2; exit 1; }
+
 # $(call step,NAME,WHAT) prints the head of a step with the time, so that a log shows what each took.
 step = @printf '\n== %s %s: %s\n' "$$(date +%T)" '$(1)' '$(2)'
 
@@ -105,7 +110,7 @@ image: ## Build the container image belfry around the static binary
 	$(call step,image,bin/image/belfry$(,) linked statically$(,) and the image around it)
 	@command -v docker >/dev/null || { echo "missing: docker; on Debian: apt-get install -y docker.io docker-compose" >&2; exit 1; }
 	@mkdir -p bin/image/volume/data
-	CGO_ENABLED=0 GOOS=linux go build -trimpath -o bin/image/belfry ./cmd/belfry
+	GOOS=linux go build -trimpath -o bin/image/belfry ./cmd/belfry
 	docker build --quiet --tag belfry --file Dockerfile bin/image
 
 .PHONY: up
@@ -203,6 +208,7 @@ alerts: ## Have promtool judge the alert rules, make each of them fire, and lint
 race:
 	$(call step,race,tests with the race detector$(,) shuffled)
 	$(RACE) .ci/race $(TEST) -race -shuffle=on -exec 'env CGO_ENABLED=0' -- $(RACED)
+	$(call named,2,$(RACED_MACHINE),./fsm/machine)
 	$(RACE) .ci/race $(TEST) -race -run '$(RACED_MACHINE)' -- ./fsm/machine
 
 .PHONY: single
@@ -214,6 +220,7 @@ single:
 trials:
 	$(call step,trials,clusters of processes$(,) which are stopped and killed under load)
 	$(TEST) $(TRIALS)
+	$(call named,1,^TestAttacks$$,./cmd/belfry)
 	$(TEST) -run '^TestAttacks$$' ./cmd/belfry
 
 # Faults that need no right and no device, so that it runs everywhere; the directory stays until the next time. The server that it builds has a tag of its
