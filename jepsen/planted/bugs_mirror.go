@@ -9,7 +9,7 @@ func bridgeBugs() []Bug {
 	}`)
 	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`,
 		`if planted("bridge-unfenced") {
-		ctx = context.WithoutCancel(ctx)
+		ctx, pushing = context.WithoutCancel(ctx), context.WithoutCancel(pushing)
 		plantedPause()
 	}`)
 	return []Bug{
