@@ -50,6 +50,7 @@ func TestHouse(t *testing.T) {
 		findings func() []finding
 	}{
 		{"imports", func() []finding { return checkImports(src) }},
+		{"import rows", func() []finding { return checkRows(src, importTable) }},
 		{"process", func() []finding { return checkProcess(src) }},
 		{"purity", func() []finding { return checkPurity(src, exportsOf(t, pureImports(src))) }},
 		{"size", func() []finding { return checkSize(src) }},
@@ -90,7 +91,7 @@ type planted struct {
 }
 
 // plantedTrees collects the planted violations of every rule.
-var plantedTrees = slices.Concat(plantedImports, plantedProcess, plantedPurity, plantedSize, plantedRooms,
+var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
 	plantedHygiene, plantedWords, plantedLinks)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
