@@ -37,7 +37,7 @@ func tidied(findings []finding) []finding {
 // houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of
 // each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
-	hygieneRuleNames, wordRuleNames, linkRuleNames)
+	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -56,6 +56,7 @@ func TestHouse(t *testing.T) {
 		{"size", func() []finding { return checkSize(src) }},
 		{"rooms", func() []finding { return checkRooms(src) }},
 		{"links", func() []finding { return checkLinks(t, fsys) }},
+		{"map", func() []finding { return checkMap(t, fsys, src) }},
 		{"words", func() []finding { return checkWords(src) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
@@ -92,7 +93,7 @@ type planted struct {
 
 // plantedTrees collects the planted violations of every rule.
 var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
-	plantedHygiene, plantedWords, plantedLinks)
+	plantedHygiene, plantedWords, plantedLinks, plantedMap)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
 // report.
