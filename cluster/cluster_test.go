@@ -44,7 +44,7 @@ type member struct {
 	// left receives why the node left its cluster, since its last start.
 	left chan *catalog.DepartedError
 	// founding is how the node founds its cluster together with others, clusterID the id that one of
-	// them made; see foundTogether.
+	// them made; see founders and join.
 	founding  *node.Founding
 	clusterID string
 }

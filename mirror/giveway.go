@@ -60,7 +60,7 @@ func (i *importer) turn(ctx context.Context, work func(ctx context.Context) erro
 	}
 }
 
-// mayBegin returns errWished or ErrTakenBack if entries should not be brought over now.
+// mayBegin returns [pair.ErrWished] or ErrTakenBack if entries should not be brought over now.
 func (i *importer) mayBegin(ctx context.Context, asked int) error {
 	epoch, err := i.CurrentEpoch(ctx)
 	if err != nil {

@@ -149,7 +149,7 @@ func (i *importer) bringOverClaimed(ctx context.Context) error {
 
 // windUp brings over what is claimed when ctx has ended, so that a follower that is stopped leaves
 // nothing behind. It first has Redis refuse a claim that is still on its way. What it cannot do
-// within lingerMax stays claimed.
+// within pair.LingerMax stays claimed.
 func (i *importer) windUp(ctx context.Context) {
 	if errors.Is(context.Cause(ctx), client.ErrStaleLease) {
 		return // another process may have the hold

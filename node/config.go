@@ -106,7 +106,7 @@ type Config struct {
 	// to 256 MiB.
 	DiskLowBytes uint64
 	// MemoryBytes is the memory that the process may take; 0 for no limit. Puts are refused above a
-	// mark that is below it, see memoryMarks.
+	// mark that is below it, see admit.MemoryMarks.
 	MemoryBytes uint64
 	// HeapLive returns how many bytes of the heap the last collection found alive, and how many
 	// collections have run. If it is nil, only the state of the machines is counted.

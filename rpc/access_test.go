@@ -26,7 +26,8 @@ import (
 	"github.com/belfrydb/belfry/stream"
 )
 
-// tokenMemory keeps tokens in memory. It is an Authenticator, and with a catalog a TokenKeeper.
+// tokenMemory keeps tokens in memory. It is an auth.Authenticator, and a backend.Catalog, so
+// that handlers can make and end its tokens.
 type tokenMemory struct {
 	*backendtest.Catalog
 	mu  sync.Mutex

@@ -49,7 +49,7 @@ type Config struct {
 	// Registry holds the metrics that /metrics serves.
 	Registry *prometheus.Registry
 	// MetricsQueuesMax is how many queues have their own series in /metrics; the default is
-	// DefaultMetricsQueues. A queue counts once for each shard that has a partition of it.
+	// metrics.DefaultQueues. A queue counts once for each shard that has a partition of it.
 	MetricsQueuesMax int
 	// Limits bounds requests; the zero value means DefaultLimits.
 	Limits check.Limits

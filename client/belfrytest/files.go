@@ -13,7 +13,7 @@ const segmentBytes = 1 << 20
 // gives files their length without allocating the space.
 type unsynced struct{ disk.FS }
 
-// OpenFile implements storage.FS.
+// OpenFile implements disk.FS.
 func (u unsynced) OpenFile(name string, flag int) (disk.File, error) {
 	f, err := u.FS.OpenFile(name, flag)
 	if err != nil {
@@ -26,7 +26,7 @@ func (u unsynced) OpenFile(name string, flag int) (disk.File, error) {
 	return &unsyncedFile{f, cut}, nil
 }
 
-// SyncDir implements storage.FS.
+// SyncDir implements disk.FS.
 func (unsynced) SyncDir(string) error { return nil }
 
 type unsyncedFile struct {
@@ -34,13 +34,13 @@ type unsyncedFile struct {
 	disk.Truncater
 }
 
-// Sync implements storage.File.
+// Sync implements disk.File.
 func (*unsyncedFile) Sync() error { return nil }
 
-// SyncData implements storage.File.
+// SyncData implements disk.File.
 func (*unsyncedFile) SyncData() error { return nil }
 
-// Allocate implements storage.File.
+// Allocate implements disk.File.
 func (f *unsyncedFile) Allocate(size int64) error {
 	if have, err := f.Size(); err != nil || have >= size {
 		return err

@@ -50,7 +50,7 @@ const (
 	answerTimeMax     = 250 * time.Millisecond
 )
 
-// newRetryBudget returns a budget of at most leaderWait. It ends a little before the deadline of
+// newRetryBudget returns a budget of at most LeaderWait. It ends a little before the deadline of
 // ctx, so that the caller learns that there was no leader. A caller that only saw its deadline pass
 // would have to treat a call that was never sent as one of unknown outcome.
 func newRetryBudget(ctx context.Context, most time.Duration, stop <-chan struct{}) *retryBudget {

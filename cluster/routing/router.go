@@ -13,7 +13,7 @@ import (
 )
 
 // Router makes the calls of shards: on this node if it leads, else at the leader, in one hop. While
-// no leader is known, or the known one cannot be reached, a call waits up to leaderWait. A call
+// no leader is known, or the known one cannot be reached, a call waits up to LeaderWait. A call
 // that was sent to a leader is not sent again. If a leader refuses it because it no longer leads,
 // the caller tries again. Waiting for a job is the exception; see Reserve. Apart from calls of
 // shards, it behaves as this node. Its methods may be called from any goroutine.

@@ -177,9 +177,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	return v, nil
 }
 
-// A job of a reading is a byte of jobFields, the queue unless it is that of the job before, the id
-// unless it is generated, and the other fields in the order of appendJob. At the end is the body,
-// or its size alone.
+// A job of a reading is a byte of these flags, the queue unless it is that of the job before, the
+// id unless it is generated, and the other fields in the order of appendJob. At the end is the
+// body, or its size alone.
 const (
 	jobQueueBefore = 1 << iota
 	jobGenerated

@@ -48,7 +48,7 @@ func ParseResults(b []byte) ([]fsm.Result, error) {
 //
 //	text caller, text request id, 16 bytes content, uvarint at, uvarint number of results, then each result
 //
-// A result is a byte Code, a byte State, a byte of resultFields, the fields it names, and the
+// A result is a byte Code, a byte State, a byte of these flags, the fields they name, and the
 // grants.
 const (
 	resultCreated = 1 << iota

@@ -109,9 +109,9 @@ func (s *Snapshot) writeJobs(out *recordWriter) {
 	}
 }
 
-// appendHeld appends: uvarint serial, due; bytes state, priority, flags; if heldHasLease: uvarint
-// fence, until, ttr, died, attempt, redrives, text last error; if slotHasID: 16 bytes content, text
-// id; uvarint created; the options, headers and body of the payload.
+// appendHeld appends: uvarint serial, due; bytes state, priority, flags; if codec.HeldHasLease:
+// uvarint fence, until, ttr, died, attempt, redrives, text last error; if codec.HeldHasID: 16 bytes
+// content, text id; uvarint created; the options, headers and body of the payload.
 func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.Serial), uint64(j.Due))
 	b := s.records.Payload(j)

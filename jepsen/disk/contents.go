@@ -123,7 +123,7 @@ func (c *contents) resize(size int64) error {
 	return nil
 }
 
-// allocate reserves room for a range; keepSize leaves the length as it is.
+// allocate reserves room for a range; allocateKeepSize leaves the length as it is.
 func (c *contents) allocate(off, bytes int64, mode uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

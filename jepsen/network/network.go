@@ -61,7 +61,7 @@ type Config struct {
 }
 
 const (
-	// reorderWaitMax is the default of Config.patience.
+	// reorderWaitMax is the default of Config.reorderWait.
 	reorderWaitMax = 2 * time.Second
 	// connsMax bounds the connections through one listener.
 	connsMax = 1024

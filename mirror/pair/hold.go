@@ -34,7 +34,7 @@ const (
 // underHold runs work while this process holds the lease of the control queue's job. The lease
 // lasts for ttr and is extended; work gets its fence. underHold waits until no other process has
 // it, and calls waiting once if that takes a while. The context of work ends when the lease is
-// lost; then errHoldLost is among the errors.
+// lost; then ErrHoldLost is among the errors.
 func underHold(ctx context.Context, c *client.Client, queue string, ttr time.Duration, waiting func(),
 	work func(ctx context.Context, fence uint64) error) error {
 	_, err := c.Put(ctx, queue, nil, client.ID(holdID), client.MaxAttempts(0), client.Again())

@@ -48,7 +48,7 @@ func (m *Memory) NotePeer(server string, full *MemoryError, err error,
 
 // ReviewPeers drops reports that are too old, also of nodes that are no longer asked, and reports
 // of nodes that are not among voters, those of the shards here. So a removed node does not stop
-// puts. For judge see notePeer.
+// puts. For judge see NotePeer.
 func (m *Memory) ReviewPeers(voters func() map[string]bool, judge func(fullest func(voters []string) *MemoryError)) {
 	p := &m.peers
 	p.mu.Lock()

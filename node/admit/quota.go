@@ -273,7 +273,7 @@ func (q *Quotas) Use() (term uint64, all map[string]NamespaceUse) {
 	return q.term, all
 }
 
-// Usage returns the applied use of each quota, for metrics. It changes nothing, unlike sharesUsed.
+// Usage returns the applied use of each quota, for metrics. It changes nothing, unlike Use.
 func (q *Quotas) Usage() map[string]Amounts {
 	q.mu.Lock()
 	all := make(map[string]Amounts, len(q.namespaces))

@@ -8,7 +8,7 @@ import (
 const (
 	// slowDiskMean is the mean time of an append, its sync included, from which on a disk counts as
 	// slow. A sound disk takes milliseconds. A disk that hangs is the watchdog's, after
-	// storage.WatchdogLimit.
+	// disk.WatchdogLimit.
 	slowDiskMean = 500 * time.Millisecond
 	// slowDiskLooks is how many looks in a row must find that. A look in which no append ended says
 	// nothing.

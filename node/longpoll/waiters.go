@@ -45,7 +45,7 @@ type waiters struct {
 	repeats []*waiter
 	due     waitHeap // by the time of the next check
 	count   int
-	tenants map[string]int // the number of waiters of each tenant; see tenantOf
+	tenants map[string]int // the number of waiters of each tenant; see propose.TenantOf
 }
 
 // waitQueue holds the waiters of one queue.

@@ -525,7 +525,7 @@ func (p *Queue) propose(submit Submit, batch []*Proposal) *inflightEntry {
 	return f
 }
 
-// encode returns the entry of a batch. Its bytes must not change: recentLog keeps them.
+// encode returns the entry of a batch. Its bytes must not change: raftgroup.RecentLog keeps them.
 func (p *Queue) encode(batch []*Proposal) []byte {
 	requests := make([][]byte, len(batch))
 	size := entryFrameBytes

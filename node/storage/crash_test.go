@@ -115,7 +115,7 @@ func life() []action {
 	)
 }
 
-// lifeTerms: term 4 must be durable before anything of it.
+// lifeWithTerms: term 4 must be durable before anything of it.
 func lifeWithTerms() []action {
 	l := life()
 	i := slices.IndexFunc(l, func(a action) bool { return a.name == "snapshot at 150" })

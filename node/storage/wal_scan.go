@@ -15,7 +15,7 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// The frames of a raft-wal segment file, version 0 (its segment/format.go), all aligned to 8 bytes:
+// The frames of a raft-wal segment file, version 0 (see its package segment), all aligned to 8 bytes:
 //
 //	header  | magic u32 | 0 0 0 | version u8 | base u64 | id u64 | codec u64 |
 //	frame   | type u8 | 0 0 0 | length u32, or CRC32C for a commit | payload, padded with zeros |

@@ -24,7 +24,7 @@ type Node interface {
 	Peek(shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error)
 }
 
-// nodeCollector collects the metrics of a node for each scrape. metricsPage collects those of
+// nodeCollector collects the metrics of a node for each scrape. A page collects those of
 // queues.
 type nodeCollector struct {
 	node Node

@@ -15,7 +15,7 @@ func AddDue(sum, v *fsm.Due) {
 		addSlices(sum.Days, v.Days)
 }
 
-// AddDueSums is addDue without the slices.
+// AddDueSums is AddDue without the slices.
 func AddDueSums(sum, v *fsm.Due) {
 	sum.Overdue += v.Overdue
 	sum.Minute += v.Minute

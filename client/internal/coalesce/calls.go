@@ -61,7 +61,7 @@ type Reply[R any] struct {
 type entry[Q, R any] struct {
 	req   Q
 	bytes int
-	wake  *batching.Broadcast // sent after answered is set; nil in a batch of doAll; guarded like left, then by batch.mu
+	wake  *batching.Broadcast // sent after answered is set; guarded like left, then by batch.mu
 	reply Reply[R]
 
 	answered atomic.Bool // reply is set, and the entry the caller's again

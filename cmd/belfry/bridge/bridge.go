@@ -21,7 +21,7 @@ import (
 	"github.com/belfrydb/belfry/mirror/redisson"
 )
 
-// mirrorRetry is how long a server waits before it tries a bridge again that ended with an error.
+// retryAfter is how long a server waits before it tries a bridge again that ended with an error.
 const retryAfter = 10 * time.Second
 
 // Settings are the flags of `serve` that have it bridge queues of Redisson.

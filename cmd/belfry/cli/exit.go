@@ -125,8 +125,8 @@ func CodeOf(code connect.Code) int {
 	}
 }
 
-// WireCode returns codeOf of an error that came over the wire, or from the way to it; codeOK for
-// any other.
+// WireCode returns the exit code of an error that came over the wire, or from the way to it; CodeOK
+// for any other.
 func WireCode(err error) int {
 	wire, ok := errors.AsType[*connect.Error](err)
 	if !ok {

@@ -20,7 +20,7 @@ const noLeaderRetry = 5 * time.Second
 // unreachable server, because a script wants to know.
 //
 // Only the shard itself can resolve an unknown outcome. If the shard is not reached within
-// leaderPatience, the outcome stays unknown, whatever the last refusal was.
+// noLeaderRetry, the outcome stays unknown, whatever the last refusal was.
 func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {

@@ -17,7 +17,7 @@ import (
 type System struct {
 	In       io.Reader
 	Out, Err io.Writer
-	// InTerminal, outTerminal and errTerminal tell whether a person sits at the other end.
+	// InTerminal, OutTerminal and ErrTerminal tell whether a person sits at the other end.
 	InTerminal, OutTerminal, ErrTerminal bool
 	// InPiped tells that a pipe or a file was handed in as standard input.
 	InPiped   bool

@@ -17,8 +17,8 @@ import (
 )
 
 // authenticator has the root tokens of a file and the tokens of the catalog. It implements
-// rpc.Authenticator. Without a file it requires no tokens, unless another node of the cluster does:
-// then it requires those of the catalog.
+// auth.Authenticator. Without a file it requires no tokens, unless another node of the cluster
+// does: then it requires those of the catalog.
 type authenticator struct {
 	file, dir string // of root tokens, and of data
 	roots     atomic.Pointer[map[string]*tokens.Record]
@@ -123,7 +123,7 @@ func (g *authenticator) writeOpenAccessFile(open bool) error {
 	}
 }
 
-// OpenAccess implements rpc.Authenticator.
+// OpenAccess implements auth.Authenticator.
 func (g *authenticator) OpenAccess() (bool, error) {
 	if g.file != "" {
 		return false, nil
@@ -142,7 +142,7 @@ func (g *authenticator) OpenAccess() (bool, error) {
 	return false, nil
 }
 
-// Token implements rpc.Authenticator.
+// Token implements auth.Authenticator.
 func (g *authenticator) Token(id string) (*tokens.Record, error) {
 	if root, ok := (*g.roots.Load())[id]; ok {
 		return root, nil

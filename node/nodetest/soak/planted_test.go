@@ -108,7 +108,7 @@ type liar struct {
 	files string
 }
 
-// OpenFile implements storage.FS.
+// OpenFile implements disk.FS.
 func (l liar) OpenFile(name string, flag int) (disk.File, error) {
 	f, err := l.Disk.OpenFile(name, flag)
 	if err != nil || !strings.Contains(name, l.files) {
@@ -117,7 +117,7 @@ func (l liar) OpenFile(name string, flag int) (disk.File, error) {
 	return lyingFile{f}, nil
 }
 
-// SyncDir implements storage.FS.
+// SyncDir implements disk.FS.
 func (l liar) SyncDir(name string) error {
 	if l.files == "/stable" && strings.HasPrefix(path.Base(path.Dir(name)), "shards") && rand.IntN(2) == 0 {
 		return nil
@@ -127,10 +127,10 @@ func (l liar) SyncDir(name string) error {
 
 type lyingFile struct{ disk.File }
 
-// Sync implements storage.File.
+// Sync implements disk.File.
 func (lyingFile) Sync() error { return nil }
 
-// SyncData implements storage.File.
+// SyncData implements disk.File.
 func (lyingFile) SyncData() error { return nil }
 
 // withDoor plants a node that answers its clients wrongly.

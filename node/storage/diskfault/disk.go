@@ -87,7 +87,7 @@ type inode struct {
 	written          time.Time // time of the last write
 }
 
-// Disk implements storage.FS. Methods may be called from any goroutine.
+// Disk implements disk.FS. Methods may be called from any goroutine.
 type Disk struct {
 	mu     sync.Mutex
 	hook   Hook
@@ -264,7 +264,7 @@ func (d *Disk) life() int {
 	return d.epoch
 }
 
-// OpenFile implements storage.FS.
+// OpenFile implements disk.FS.
 func (d *Disk) OpenFile(name string, flag int) (disk.File, error) {
 	name = path.Clean(name)
 	kind := OpOpen
@@ -289,7 +289,7 @@ func (d *Disk) OpenFile(name string, flag int) (disk.File, error) {
 	return &file{disk: d, name: name, node: n, epoch: epoch}, nil
 }
 
-// Rename implements storage.FS.
+// Rename implements disk.FS.
 func (d *Disk) Rename(oldName, newName string) error {
 	oldName, newName = path.Clean(oldName), path.Clean(newName)
 	if err := d.step(OpRename, newName, d.life()); err != nil {
@@ -305,7 +305,7 @@ func (d *Disk) Rename(oldName, newName string) error {
 	return nil
 }
 
-// Remove implements storage.FS.
+// Remove implements disk.FS.
 func (d *Disk) Remove(name string) error {
 	name = path.Clean(name)
 	if err := d.step(OpRemove, name, d.life()); err != nil {
@@ -319,7 +319,7 @@ func (d *Disk) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll implements storage.FS. The directory itself stays known.
+// RemoveAll implements disk.FS. The directory itself stays known.
 func (d *Disk) RemoveAll(name string) error {
 	name = path.Clean(name)
 	if err := d.step(OpRemove, name, d.life()); err != nil {
@@ -334,7 +334,7 @@ func (d *Disk) RemoveAll(name string) error {
 	return nil
 }
 
-// ReadDir implements storage.FS.
+// ReadDir implements disk.FS.
 func (d *Disk) ReadDir(name string) ([]string, error) {
 	name = path.Clean(name)
 	if err := d.step(OpRead, name, d.life()); err != nil {
@@ -359,7 +359,7 @@ func (d *Disk) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// MkdirAll implements storage.FS. Directories are durable at once: no test here is about losing
+// MkdirAll implements disk.FS. Directories are durable at once: no test here is about losing
 // them.
 func (d *Disk) MkdirAll(name string) error {
 	d.mu.Lock()
@@ -370,7 +370,7 @@ func (d *Disk) MkdirAll(name string) error {
 	return nil
 }
 
-// SyncDir implements storage.FS.
+// SyncDir implements disk.FS.
 func (d *Disk) SyncDir(name string) error {
 	name = path.Clean(name)
 	if err := d.step(OpSyncDir, name, d.life()); err != nil {
@@ -430,7 +430,7 @@ func (d *Disk) SetFree(bytes uint64) {
 	d.free = bytes
 }
 
-// FreeBytes implements storage.FreeReporter. It returns what SetFree set; writes do not lower it.
+// FreeBytes implements disk.FreeReporter. It returns what SetFree set; writes do not lower it.
 func (d *Disk) FreeBytes() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -80,10 +80,10 @@ func (n *inode) touch(from, to int64) {
 	}
 }
 
-// Sync implements storage.File.
+// Sync implements disk.File.
 func (f *file) Sync() error { return f.SyncData() }
 
-// SyncData implements storage.File.
+// SyncData implements disk.File.
 func (f *file) SyncData() error {
 	if err := f.step(OpSync); err != nil {
 		if !errors.Is(err, ErrCrashed) {
@@ -115,7 +115,7 @@ func (f *file) drop() {
 	clear(f.node.dirty)
 }
 
-// Size implements storage.File.
+// Size implements disk.File.
 func (f *file) Size() (int64, error) {
 	if err := f.step(OpRead); err != nil {
 		return 0, err
@@ -124,7 +124,7 @@ func (f *file) Size() (int64, error) {
 	return f.node.length(), nil
 }
 
-// Written implements storage.Dater. It is not a step: the file is open, and the kernel knows the
+// Written implements disk.Dater. It is not a step: the file is open, and the kernel knows the
 // time.
 func (f *file) Written() time.Time {
 	f.disk.mu.Lock()
@@ -132,7 +132,7 @@ func (f *file) Written() time.Time {
 	return f.node.written
 }
 
-// Allocate implements storage.File: the file has at least size bytes, zeros where none were
+// Allocate implements disk.File: the file has at least size bytes, zeros where none were
 // written.
 func (f *file) Allocate(size int64) error {
 	if err := f.step(OpAllocate); err != nil {

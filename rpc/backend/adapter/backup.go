@@ -10,7 +10,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// Queues implements rpc.Catalog.
+// Queues implements backend.Catalog.
 func (c *catalogAdapter) Queues() (configs []backend.QueueConfig) {
 	for _, q := range c.inner.Queues() {
 		config := queueConfig(q)
@@ -22,7 +22,7 @@ func (c *catalogAdapter) Queues() (configs []backend.QueueConfig) {
 	return configs
 }
 
-// RestoreQueue implements rpc.Catalog.
+// RestoreQueue implements backend.Catalog.
 func (c *catalogAdapter) RestoreQueue(ctx context.Context, q backend.QueueConfig) error {
 	err := c.inner.RestoreQueue(ctx, catalog.QueueConfig{Name: q.Name, Partitions: q.Partitions, Settings: q.Settings})
 	if errors.Is(err, catalog.ErrQueueExists) {

@@ -17,7 +17,7 @@ type catalogAdapter struct{ inner *catalog.Catalog }
 // NewCatalog returns the catalog of a cluster as the API needs it.
 func NewCatalog(c *catalog.Catalog) backend.Catalog { return &catalogAdapter{c} }
 
-// CreateQueue implements rpc.Catalog.
+// CreateQueue implements backend.Catalog.
 func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partitions uint32,
 	settings fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.inner.CreateQueue(ctx, name, partitions, settings)
@@ -27,19 +27,19 @@ func (c *catalogAdapter) CreateQueue(ctx context.Context, name string, partition
 	return queueConfig(config), err
 }
 
-// UpdateQueue implements rpc.Catalog.
+// UpdateQueue implements backend.Catalog.
 func (c *catalogAdapter) UpdateQueue(ctx context.Context, name string,
 	change func(fsm.Settings) fsm.Settings) (backend.QueueConfig, error) {
 	config, err := c.inner.UpdateQueue(ctx, name, change)
 	return queueConfig(config), err
 }
 
-// DeleteQueue implements rpc.Catalog.
+// DeleteQueue implements backend.Catalog.
 func (c *catalogAdapter) DeleteQueue(ctx context.Context, name string) error {
 	return c.inner.DeleteQueue(ctx, name)
 }
 
-// Reconcile implements rpc.Catalog.
+// Reconcile implements backend.Catalog.
 func (c *catalogAdapter) Reconcile(ctx context.Context, name string) (backend.Reconciled, error) {
 	done, err := c.inner.Reconcile(ctx, name)
 	switch {
@@ -52,21 +52,21 @@ func (c *catalogAdapter) Reconcile(ctx context.Context, name string) (backend.Re
 	return backend.Reconciled(done), err
 }
 
-// ForRequest implements rpc.Catalog.
+// ForRequest implements backend.Catalog.
 func (c *catalogAdapter) ForRequest(id, content string) backend.Catalog {
 	return &catalogAdapter{c.inner.ForRequest(id, content)}
 }
 
-// Queue implements rpc.Catalog.
+// Queue implements backend.Catalog.
 func (c *catalogAdapter) Queue(name string) (backend.QueueConfig, bool) {
 	config, ok := c.inner.Queue(name)
 	return queueConfig(config), ok
 }
 
-// Altered implements rpc.Catalog.
+// Altered implements backend.Catalog.
 func (c *catalogAdapter) Altered() <-chan struct{} { return c.inner.Altered() }
 
-// Refresh implements rpc.Catalog.
+// Refresh implements backend.Catalog.
 func (c *catalogAdapter) Refresh(ctx context.Context) error { return c.inner.Refresh(ctx) }
 
 func queueConfig(c catalog.QueueConfig) backend.QueueConfig {

@@ -21,7 +21,7 @@ var _ backend.Cluster = (*adapter)(nil)
 // NewCluster returns a cluster as the API needs it.
 func NewCluster(c *cluster.Cluster) backend.Cluster { return &adapter{c} }
 
-// Members implements rpc.Cluster.
+// Members implements backend.Cluster.
 func (c *adapter) Members(ctx context.Context) (all []backend.Member, moves []backend.Move) {
 	inner, doing := c.inner.Members(ctx)
 	for _, m := range inner {
@@ -33,18 +33,18 @@ func (c *adapter) Members(ctx context.Context) (all []backend.Member, moves []ba
 	return all, moves
 }
 
-// Settings implements rpc.Cluster.
+// Settings implements backend.Cluster.
 func (c *adapter) Settings() backend.ClusterSettings {
 	return backend.ClusterSettings(c.inner.Settings())
 }
 
-// Configure implements rpc.Cluster.
+// Configure implements backend.Cluster.
 func (c *adapter) Configure(ctx context.Context, s backend.ClusterSettings) (backend.ClusterSettings, error) {
 	after, err := c.inner.Configure(ctx, catalog.Settings(s))
 	return backend.ClusterSettings(after), settingError(err)
 }
 
-// LowerMinVoters implements rpc.Cluster.
+// LowerMinVoters implements backend.Cluster.
 func (c *adapter) LowerMinVoters(ctx context.Context, least int) (backend.ClusterSettings, error) {
 	after, err := c.inner.LowerMinVoters(ctx, least)
 	return backend.ClusterSettings(after), settingError(err)
@@ -65,7 +65,7 @@ func settingError(err error) error {
 	return &fault.Error{Reason: belfryv1.Reason_REASON_INVALID, Field: field, Message: field + ": " + bad.Text}
 }
 
-// Namespaces implements rpc.Cluster.
+// Namespaces implements backend.Cluster.
 func (c *adapter) Namespaces() (all []backend.Namespace) {
 	for _, n := range c.inner.Namespaces() {
 		all = append(all, backend.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending})
@@ -73,14 +73,14 @@ func (c *adapter) Namespaces() (all []backend.Namespace) {
 	return all
 }
 
-// SetNamespace implements rpc.Cluster.
+// SetNamespace implements backend.Cluster.
 func (c *adapter) SetNamespace(ctx context.Context, name string, set [node.Limits]bool,
 	quota node.Amounts) (backend.Namespace, error) {
 	n, err := c.inner.SetNamespace(ctx, name, set, quota)
 	return backend.Namespace{Name: n.Name, Quota: n.Quota, Pending: n.Pending}, err
 }
 
-// RestoreNamespaces implements rpc.Cluster.
+// RestoreNamespaces implements backend.Cluster.
 func (c *adapter) RestoreNamespaces(ctx context.Context, all []backend.Namespace) error {
 	configs := make([]catalog.NamespaceConfig, 0, len(all))
 	for _, n := range all {
@@ -89,7 +89,7 @@ func (c *adapter) RestoreNamespaces(ctx context.Context, all []backend.Namespace
 	return c.inner.RestoreNamespaces(ctx, configs)
 }
 
-// RemoveNamespace implements rpc.Cluster.
+// RemoveNamespace implements backend.Cluster.
 func (c *adapter) RemoveNamespace(ctx context.Context, name string) (found bool, err error) {
 	return c.inner.RemoveNamespace(ctx, name)
 }
@@ -125,23 +125,23 @@ func member(m cluster.MemberStatus) backend.Member {
 	return out
 }
 
-// VotersWanted implements rpc.Cluster.
+// VotersWanted implements backend.Cluster.
 func (c *adapter) VotersWanted() int { return c.inner.VotersWanted() }
 
-// Format implements rpc.Cluster.
+// Format implements backend.Cluster.
 func (c *adapter) Format() fsm.Format { return c.inner.Format() }
 
-// Drain implements rpc.Cluster.
+// Drain implements backend.Cluster.
 func (c *adapter) Drain(ctx context.Context, serverID string, keep int) error {
 	return faultOf(c.inner.Drain(ctx, serverID, keep))
 }
 
-// Undrain implements rpc.Cluster.
+// Undrain implements backend.Cluster.
 func (c *adapter) Undrain(ctx context.Context, serverID string) error {
 	return faultOf(c.inner.Undrain(ctx, serverID))
 }
 
-// Remove implements rpc.Cluster.
+// Remove implements backend.Cluster.
 func (c *adapter) Remove(ctx context.Context, serverID string) error {
 	if err := c.inner.Remove(ctx, serverID); !errors.Is(err, catalog.ErrUnknownNode) {
 		return faultOf(err)
@@ -149,12 +149,12 @@ func (c *adapter) Remove(ctx context.Context, serverID string) error {
 	return nil
 }
 
-// TransferLeader implements rpc.Cluster.
+// TransferLeader implements backend.Cluster.
 func (c *adapter) TransferLeader(ctx context.Context, t backend.Transfer) error {
 	return c.inner.TransferLeader(ctx, cluster.Transfer(t))
 }
 
-// ResetClock implements rpc.Cluster.
+// ResetClock implements backend.Cluster.
 func (c *adapter) ResetClock(ctx context.Context, leader string, shard uint32) (node.ClockReset, error) {
 	return c.inner.ResetClock(ctx, leader, shard)
 }

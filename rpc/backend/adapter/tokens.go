@@ -11,7 +11,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// AddToken implements rpc.Catalog.
+// AddToken implements backend.Catalog.
 func (c *catalogAdapter) AddToken(ctx context.Context, t tokens.Record) error {
 	err := c.inner.AddToken(ctx, t)
 	if errors.Is(err, catalog.ErrTokens) {
@@ -20,7 +20,7 @@ func (c *catalogAdapter) AddToken(ctx context.Context, t tokens.Record) error {
 	return err
 }
 
-// EndToken implements rpc.Catalog.
+// EndToken implements backend.Catalog.
 func (c *catalogAdapter) EndToken(ctx context.Context, id string, at time.Time) (found bool, err error) {
 	err = c.inner.EndToken(ctx, id, at)
 	if errors.Is(err, catalog.ErrTokenUnknown) {
@@ -29,5 +29,5 @@ func (c *catalogAdapter) EndToken(ctx context.Context, id string, at time.Time) 
 	return err == nil, err
 }
 
-// Tokens implements rpc.Catalog.
+// Tokens implements backend.Catalog.
 func (c *catalogAdapter) Tokens() []*tokens.Record { return c.inner.Tokens() }

@@ -173,7 +173,7 @@ func (r *fileRun) try(ctx context.Context, jobs []job, id string) (left []job, w
 }
 
 // count notes what became of the jobs of a call. It returns those that were refused for now and how
-// long to wait for them; with errRequestExpired if the request id was too old for some.
+// long to wait for them; with [cli.ErrRequestExpired] if the request id was too old for some.
 func (r *fileRun) count(jobs []job, results []*belfryv1.PutBatchResult) (left []job, wait time.Duration, err error) {
 	for i, result := range results {
 		failure := result.GetError()
