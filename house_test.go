@@ -37,7 +37,7 @@ func tidied(findings []finding) []finding {
 // houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of
 // each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
-	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames)
+	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames, nameRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -57,6 +57,7 @@ func TestHouse(t *testing.T) {
 		{"rooms", func() []finding { return checkRooms(src) }},
 		{"links", func() []finding { return checkLinks(t, fsys) }},
 		{"map", func() []finding { return checkMap(t, fsys, src) }},
+		{"names", func() []finding { return checkNames(t, src, fsys) }},
 		{"words", func() []finding { return checkWords(src) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
@@ -93,7 +94,7 @@ type planted struct {
 
 // plantedTrees collects the planted violations of every rule.
 var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
-	plantedHygiene, plantedWords, plantedLinks, plantedMap)
+	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
 // report.
