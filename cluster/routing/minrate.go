@@ -56,7 +56,7 @@ func (p *minRateReader) liftDeadline() { p.setDeadline(time.Time{}) }
 func requestBody(w http.ResponseWriter, r *http.Request) *minRateReader {
 	control := http.NewResponseController(w)
 	return newMinRateReader(http.MaxBytesReader(w, r.Body, peerBytesMax), func(until time.Time) {
-		_ = control.SetReadDeadline(until) // HTTP/2, which is all that peers speak, has deadlines
+		_ = control.SetReadDeadline(until) // HTTP/2 has deadlines; admit refuses HTTP/1.1
 	})
 }
 

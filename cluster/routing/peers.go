@@ -61,7 +61,8 @@ type Link interface {
 	DialPeer(ctx context.Context, serverID string) (net.Conn, error)
 }
 
-// Peers makes calls to other nodes and answers theirs, over HTTP/2 on the one peer port. A server
+// Peers makes calls to other nodes and answers theirs, on the one peer port: calls of shards in
+// streams, which are connections upgraded from HTTP/1.1, and all other calls over HTTP/2. A server
 // id is the host of a URL.
 type Peers struct {
 	link    Link
