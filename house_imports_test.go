@@ -30,9 +30,8 @@ type importRow struct {
 	reason   string
 }
 
-// importTable is section 3 of the design. Each folder has a row of its own, as tight as its code
-// allows. A folder without one is refused, also below a folder that has one, so a new package must
-// be thought about.
+// importTable lists the folders. Each has a row of its own, as tight as its code allows. A folder
+// without one is refused, also below a folder that has one, so a new package must be thought about.
 var importTable = []importRow{
 	{
 		dir:    ".",

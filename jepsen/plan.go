@@ -20,7 +20,7 @@ func coreKinds() []string {
 	}
 }
 
-// composites are those that RELIABILITY §4.2 wants in every plan. Workers die in every run, by the
+// composites are the faults that strike together in every plan. Workers die in every run, by the
 // workload deaths.
 func composites() []string {
 	return []string{

@@ -1,12 +1,11 @@
 package nemesis
 
-// FaultsMax is the highest number of a fault: 58 are those of RELIABILITY §4.2, those after them
-// came later.
+// FaultsMax is the highest number of a fault. The numbers are those of jepsen/README.md.
 const FaultsMax = 63
 
 // Elsewhere is a fault that no nemesis injects.
 type Elsewhere struct {
-	// Number is that of RELIABILITY §4.2.
+	// Number is that of the fault in jepsen/README.md.
 	Number int
 	Fault  string
 	// Workload is the one that brings it; empty if none does.

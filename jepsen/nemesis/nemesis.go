@@ -20,7 +20,7 @@ import (
 
 // Fault is a kind of fault.
 type Fault struct {
-	// Number is that of RELIABILITY §4.2; those above 58 came later.
+	// Number is that of the fault's group in jepsen/README.md.
 	Number int
 	Name   string
 	// What says what it does.

@@ -22,8 +22,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// TestEveryNumber: each fault of RELIABILITY §4.2 is injected, or NotInjected says which workload
-// brings it, or which feature it waits for.
+// TestEveryNumber: the fault of each number is injected, or NotInjected says which workload brings
+// it, or which feature it waits for.
 func TestEveryNumber(t *testing.T) {
 	injected, said := map[int]bool{}, map[int]bool{}
 	for _, f := range All() {

@@ -47,7 +47,7 @@ const (
 
 // Violation is something that must not be.
 type Violation struct {
-	// Invariant is its number in RELIABILITY, such as "I8".
+	// Invariant is the name of what it violates, such as "I8"; finding.Titles has them all.
 	Invariant string `json:"invariant"`
 	// At is when it showed, in seconds since the start of the run.
 	At float64 `json:"at"`

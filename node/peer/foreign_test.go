@@ -50,7 +50,8 @@ func (r rude) Close() error {
 // Addr implements raft.StreamLayer.
 func (r rude) Addr() net.Addr { return serverAddr(r.hello.sender) }
 
-// Raft by itself takes entries from any sender and throws its own away (RELIABILITY E7).
+// Raft by itself takes entries from any sender and throws its own away: row 2 of
+// docs/decisions/0033-traps-of-the-libraries.md.
 func TestForeignLeaderChangesNothing(t *testing.T) {
 	const term = 99
 	tests := []struct {

@@ -18,9 +18,9 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// The tests of this file show the defects of RELIABILITY.md §1 on the bare libraries and their
-// absence with this package. Each is a function of the library under test, so it can be pointed at
-// any.
+// The tests of this file show defects on the bare libraries and their absence with this package;
+// the rows are those of docs/decisions/0033-traps-of-the-libraries.md. Each is a function of the
+// library under test, so it can be pointed at any.
 
 // opened is what a library gives Raft.
 type opened struct {
@@ -104,8 +104,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// E5: a crash between the two writes of a vote makes the voter grant it to a candidate with a stale
-// log.
+// Row 1a: a crash between the two writes of a vote makes the voter grant it to a candidate with a
+// stale log.
 func TestTrapTornVote(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) (granted bool) {
 		synctest.Test(t, func(t *testing.T) {
@@ -132,8 +132,8 @@ func TestTrapTornVote(t *testing.T) {
 	})
 }
 
-// E6 and E16: a snapshot installed on a follower whose uncommitted log reaches beyond it is
-// accepted, and every entry after it refused, for ever.
+// Row 6b: a snapshot installed on a follower whose uncommitted log reaches beyond it is accepted,
+// and every entry after it refused, for ever.
 func TestTrapInstallOverLongerLog(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) (stuck bool) {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,8 +169,8 @@ func TestTrapInstallOverLongerLog(t *testing.T) {
 	})
 }
 
-// E15: entries that were never committed stay below an installed snapshot; once their holder leads,
-// it sends them to a lagging replica as committed.
+// Row 6a: entries that were never committed stay below an installed snapshot; once their holder
+// leads, it sends them to a lagging replica as committed.
 func TestTrapStaleEntriesBelowSnapshot(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {
 		stale := 0
@@ -217,7 +217,7 @@ func TestTrapStaleEntriesAfterCrash(t *testing.T) {
 	})
 }
 
-// E9: a flipped bit in a stored entry is returned as if it were what was stored.
+// Row 4a: a flipped bit in a stored entry is returned as if it were what was stored.
 func TestTrapFlippedBitInEntry(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {
 		o := mustOpen(t, lib, dir)
@@ -257,7 +257,7 @@ func readsWrong(t *testing.T, lib library, dir string, i uint64) bool {
 	return err == nil && !bytes.Equal(l.Data, body(i))
 }
 
-// E10: what was changed in a snapshot's meta data is believed: its index, which our store's file
+// Row 4g: what was changed in a snapshot's meta data is believed: its index, which our store's file
 // name repeats, and the rest, which it does not.
 func TestTrapChangedSnapshotMeta(t *testing.T) {
 	eachLibrary(t, func(t *testing.T, lib library, dir string) bool {

@@ -25,7 +25,7 @@ type Command struct {
 	Effect bool
 }
 
-// Rule is the number of an invariant of RELIABILITY §4.1.
+// Rule is the number of an invariant, as in finding.Titles of jepsen/checker.
 type Rule uint8
 
 // Report is told what the ledger looks at and what is wrong. It is called by the goroutine that

@@ -12,13 +12,13 @@ import (
 	"github.com/belfrydb/belfry/jepsen/report"
 )
 
-// Invariant is the number of an invariant of RELIABILITY §4.1. Numbers above Max are checks of
+// Invariant is the number of an invariant; Titles has them all. Numbers above Max are checks of
 // other promises.
 type Invariant uint8
 
-// Max is the last invariant of RELIABILITY §4.1, Last the last of all. SecondOpinion is the check
-// of a sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to
-// M4; runs without a mirror do not have them.
+// Max is the last invariant of a cluster, Last the last of all. SecondOpinion is the check of a
+// sample by another program. MirrorLost to MirrorNowhere are the promises of the mirror, M1 to M4;
+// runs without a mirror do not have them.
 const (
 	Max           Invariant = 39
 	SecondOpinion           = Max + 1

@@ -245,8 +245,7 @@ func EachWitness(resp proto.Message, f func(*belfryv1.Witness)) {
 }
 
 // PartitionOf says once more where a job with an id of its client's choice belongs: FNV-1a over the
-// hash's version, the id and eight zeros, finished as MurmurHash3 is. See DESIGN §6 and
-// node.PartitionOf.
+// hash's version, the id and eight zeros, finished as MurmurHash3 is. See node.PartitionOf.
 func PartitionOf(id string, partitions uint32) uint32 {
 	if partitions <= 1 {
 		return 0
