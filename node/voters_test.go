@@ -38,7 +38,8 @@ func TestTooFewVoters(t *testing.T) {
 	before := n.Stats().Shards[0]
 	for name, c := range map[string]fsm.Command{
 		"put": &fsm.Put{Queue: "q", Partitions: 1, Body: []byte("y")}, "reserve": &fsm.Reserve{Queues: []string{"q"}, Max: 1},
-		"settings": &fsm.Configure{Queue: "q", Partitions: 1, Version: 1},
+		"extend": &fsm.Extend{Ref: refOf(grants[0])}, "nack": &fsm.Nack{Ref: refOf(grants[0])},
+		"release": &fsm.Release{Ref: refOf(grants[0])}, "settings": &fsm.Configure{Queue: "q", Partitions: 1, Version: 1},
 	} {
 		_, err := do(c)
 		short, ok := errors.AsType[*admit.VotersError](err)
@@ -52,7 +53,7 @@ func TestTooFewVoters(t *testing.T) {
 		t.Errorf("a poll: %v", err)
 	}
 	after := n.Stats().Shards[0]
-	if after.AppliedIndex != before.AppliedIndex || after.TooFewVoters-before.TooFewVoters != 4 {
+	if after.AppliedIndex != before.AppliedIndex || after.TooFewVoters-before.TooFewVoters != 7 {
 		t.Errorf("applied %d entries, counted %d refusals", after.AppliedIndex-before.AppliedIndex,
 			after.TooFewVoters-before.TooFewVoters)
 	}

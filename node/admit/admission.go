@@ -117,7 +117,8 @@ func (a *Admission) Check(req *fsm.Request) error {
 	}
 }
 
-// checkVoters refuses requests that add to a shard with too few voters.
+// checkVoters refuses requests of a shard with too few voters, except those that end jobs. An
+// extension of a lease is refused too: it would be on too few disks.
 func (a *Admission) checkVoters(req *fsm.Request) error {
 	short := a.cfg.Voters()
 	if short == nil {

@@ -23,10 +23,10 @@ Settings shows the settings of the whole cluster, and changes those that are giv
 a new replication factor one at a time. The grace period is how long a node may be silent before its
 replicas are replaced.
 
-A shard with fewer voters than min-voters takes no puts and hands out no jobs, with the reason
-TOO_FEW_VOTERS; acks, cancels and purges go on. So what is acknowledged is on a majority of at least
-so many disks. It is 1 in a cluster that one node founded. With three nodes, raise it to 2. A drain
-waits rather than leave fewer voters.
+A shard with fewer voters than min-voters takes no puts, hands out no jobs and extends no leases,
+with the reason TOO_FEW_VOTERS; acks, cancels and purges go on. So what is acknowledged is on a
+majority of at least so many disks. It is 1 in a cluster that one node founded. With three nodes,
+raise it to 2. A drain waits rather than leave fewer voters.
 
 A put makes its queue if there is none of the name. With --no-auto-create it is refused with
 QUEUE_NOT_FOUND, so that a mistyped name is noticed, and queues are made by 'belfry queue create'
@@ -42,7 +42,7 @@ only; --no-auto-create=false takes that back.`,
 		"how many voters each shard gets, as far as there are nodes: 1, 3, 5 or 7")
 	flags.Var(grace, flag.GracePeriod, "how long a node may be silent, 1s to 30 days")
 	flags.Uint32Var(&request.MinVoters, flag.MinVoters, 0,
-		"raise how many voters a shard must have to take puts, to at most what every shard has")
+		"raise how many voters a shard must have to take puts and hand out jobs, to at most what every shard has")
 	flags.Uint32Var(&request.LowerMinVoters, flag.LowerMinVoters, 0,
 		"lower it; jobs that are acknowledged then are on fewer disks")
 	flags.BoolVar(&noAutoCreate, flag.NoAutoCreate, false,
