@@ -96,7 +96,7 @@ var importTable = []importRow{
 			"fsm", "fsm/codec", "fsm/machine", "fsm/snapshot", "node/admit", "node/clock", "node/conditions",
 			"node/founding", "node/histogram", "node/identity", "node/longpoll", "node/measure", "node/outcome",
 			"node/peer", "node/propose", "node/raftgroup", "node/recovery", "node/storage", "node/storage/disk",
-			"node/wakeup",
+			"wakeup",
 		},
 		testMay: []string{
 			"node/clock/clocktest", "node/nodetest", "node/nodetest/pipetest", "node/storage/diskfault",
@@ -106,7 +106,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:      "node/clock",
-		may:      []string{"fsm", "node/wakeup"},
+		may:      []string{"fsm", "wakeup"},
 		testMay:  []string{"node/clock/clocktest"},
 		external: []string{"golang.org/x/sys"},
 		reason:   "time is kept without a shard, a node or a network",
@@ -171,7 +171,7 @@ var importTable = []importRow{
 	{
 		dir: "node/raftgroup",
 		may: []string{
-			"node/histogram", "node/outcome", "node/peer", "node/storage", "node/storage/disk", "node/wakeup",
+			"node/histogram", "node/outcome", "node/peer", "node/storage", "node/storage/disk", "wakeup",
 		},
 		testMay:  []string{"node/storage/diskfault"},
 		external: []string{"github.com/hashicorp/go-hclog", "github.com/hashicorp/raft"},
@@ -179,7 +179,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:     "node/propose",
-		may:     []string{"fsm", "fsm/codec", "node/admit", "node/clock", "node/histogram", "node/outcome", "node/wakeup"},
+		may:     []string{"fsm", "fsm/codec", "node/admit", "node/clock", "node/histogram", "node/outcome", "wakeup"},
 		testMay: []string{"fsm/machine", "node/storage", "node/storage/disk"},
 		reason:  "requests become entries without Raft and without a shard",
 	},
@@ -202,7 +202,7 @@ var importTable = []importRow{
 	{
 		dir: "node/longpoll",
 		may: []string{
-			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "node/wakeup",
+			"fsm", "fsm/codec", "fsm/machine", "node/admit", "node/clock", "node/outcome", "node/propose", "wakeup",
 		},
 		testMay: []string{"node/clock/clocktest", "node/storage", "node/storage/disk"},
 		reason:  "calls wait for proposals and jobs, and know neither Raft nor the node",
@@ -210,10 +210,6 @@ var importTable = []importRow{
 	{
 		dir:    "node/outcome",
 		reason: "an error and its outcome mean the same in every room of node, and depend on none",
-	},
-	{
-		dir:    "node/wakeup",
-		reason: "a channel knows nothing of what it wakes",
 	},
 	{
 		dir:     "node/nodetest",
@@ -263,7 +259,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "cluster/catalog",
-		may:    []string{"fsm", "node", "node/identity", "cluster/quota", "access/tokens"},
+		may:    []string{"fsm", "node", "node/identity", "cluster/quota", "access/tokens", "wakeup"},
 		reason: "the catalog knows other nodes and the shards by interfaces; its leader logs the machine's commands",
 	},
 	{
@@ -284,7 +280,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "cluster/quota",
-		may:    []string{"node"},
+		may:    []string{"node", "wakeup"},
 		reason: "the division of quotas is pure; who stores it and who enforces it come through interfaces",
 	},
 	{
@@ -404,6 +400,10 @@ var importTable = []importRow{
 		reason: "the multiplexer is shared by the server, the SDK and the nodes, so it drags in none of them",
 	},
 	{
+		dir:    "wakeup",
+		reason: "a channel knows nothing of what it wakes",
+	},
+	{
 		dir:      "rpc/inbound",
 		may:      []string{"rpc/belfry/...", "rpc/check", "rpc/fault", "rpc/wire"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf"},
@@ -418,7 +418,7 @@ var importTable = []importRow{
 	{
 		dir: "rpc/queue",
 		may: []string{"access/tokens", "fsm", "fsm/codec", "node", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
-			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/shardcall", "rpc/wire"},
+			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/shardcall", "rpc/wire", "wakeup"},
 		testMay:  []string{"fsm/machine", "rpc/backend/backendtest"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "the methods of queues know the interfaces of a node, and no path or socket",
@@ -485,6 +485,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "client/internal/lease",
+		may:    []string{"wakeup"},
 		reason: "leases need a clock, and no client",
 	},
 	{
@@ -641,6 +642,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "jepsen/network",
+		may:    []string{"wakeup"},
 		reason: "a network carries the bytes of any process",
 	},
 	{

@@ -25,7 +25,7 @@ import (
 	"github.com/belfrydb/belfry/node/raftgroup"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // Node runs the shards of one process. Open makes one, Close ends it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // ErrQueueExists is the error of CreateQueue for a queue that exists: in the catalog, or in its
@@ -49,7 +50,7 @@ type Catalog struct {
 	found    foundation
 	ready    chan struct{} // closed when group is set
 	// changed makes the leader look for shards that lag.
-	changed chan struct{}
+	changed wakeup.Signal
 	// contentLock holds a token while a queue's partitions are opened or emptied, so that no call
 	// opens a partition that was just emptied.
 	contentLock chan struct{}
@@ -88,7 +89,7 @@ func New(n *node.Node, cfg Config) *Catalog {
 	c := &Catalog{
 		logger: cfg.Logger, self: cfg.Self, peers: cfg.Peers, deadline: cfg.Deadline,
 		found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
-		ready: make(chan struct{}), changed: make(chan struct{}, 1), contentLock: make(chan struct{}, 1),
+		ready: make(chan struct{}), changed: wakeup.New(), contentLock: make(chan struct{}, 1),
 		access: newAccess(),
 	}
 	handle(c.peers, pathPropose, c.logFor)

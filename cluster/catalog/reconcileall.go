@@ -12,12 +12,7 @@ import (
 
 // requeue makes the leader look for shards that lag. Every node calls it; only the leader acts on
 // it.
-func (c *Catalog) requeue() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
-}
+func (c *Catalog) requeue() { c.changed.Send() }
 
 // lead runs while this node leads the catalog. It updates shards that lag behind the records
 // because the process that changed a record ended first, or could not reach them. If no shard lags,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 const (
@@ -52,7 +53,7 @@ type Allocator struct {
 	// caughtUp: Refresh has succeeded once. Before that this node does not know which namespaces
 	// have quotas.
 	caughtUp bool
-	wake     chan struct{}
+	wake     wakeup.Signal
 	logger   *slog.Logger
 	shards   map[uint32]*shardQuotas
 	// limited is the index of the newest quota change seen. A replica that is rebuilt from its files
@@ -83,7 +84,7 @@ type namespaceState struct {
 func NewAllocator(host Host, records Records, logger *slog.Logger) *Allocator {
 	host.SetNamespacesLimited(1)
 	return &Allocator{
-		host: host, records: records, wake: make(chan struct{}, 1), logger: logger,
+		host: host, records: records, wake: wakeup.New(), logger: logger,
 		shards: map[uint32]*shardQuotas{},
 	}
 }
@@ -115,12 +116,7 @@ func (a *Allocator) awaitCatalog(ctx context.Context) bool {
 
 // Run updates the quotas until ctx ends.
 func (a *Allocator) Run(ctx context.Context) {
-	a.host.OnQuotaShort(func() {
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
-	})
+	a.host.OnQuotaShort(a.wake.Send)
 	if !a.awaitCatalog(ctx) {
 		return
 	}

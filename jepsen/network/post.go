@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 const (
@@ -63,7 +65,7 @@ type post struct {
 	network *Network
 	to      *member
 	socket  *net.UDPConn
-	more    chan struct{} // has a token when a packet was put in
+	more    wakeup.Signal // sent when a packet was put in
 
 	mu      sync.Mutex
 	waiting box
@@ -79,7 +81,7 @@ func (n *Network) listenForPackets(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	p := &post{network: n, to: m, socket: socket.(*net.UDPConn), more: make(chan struct{}, 1), held: map[*link]uint64{}}
+	p := &post{network: n, to: m, socket: socket.(*net.UDPConn), more: wakeup.New(), held: map[*link]uint64{}}
 	m.packets = p
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n.onClose(func() error {
@@ -143,10 +145,7 @@ func (p *post) take(in packet) {
 			p.release(in)
 		}
 	}
-	select {
-	case p.more <- struct{}{}:
-	default:
-	}
+	p.more.Send()
 }
 
 // put lets a packet wait until it is due, or loses it if there is no room. The caller holds mu.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/fsm"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // Node is the clock of this node: an anchor plus the monotonic time since, slewed towards the wall

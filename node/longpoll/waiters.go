@@ -12,7 +12,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/outcome"
 	"github.com/belfrydb/belfry/node/propose"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // emptyPause is how long a queue pauses after two reservations came back empty although jobs were

@@ -7,7 +7,7 @@ import (
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node/clock"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 const (

@@ -18,7 +18,7 @@ import (
 	"github.com/belfrydb/belfry/node/admit"
 	"github.com/belfrydb/belfry/node/histogram"
 	"github.com/belfrydb/belfry/node/outcome"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 const (

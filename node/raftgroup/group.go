@@ -16,7 +16,7 @@ import (
 	"github.com/belfrydb/belfry/node/peer"
 	"github.com/belfrydb/belfry/node/storage"
 	"github.com/belfrydb/belfry/node/storage/disk"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/belfrydb/belfry/node/storage/diskfault"
-	"github.com/belfrydb/belfry/node/wakeup"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 func TestSnapshotFailureIsNamedAndHarmless(t *testing.T) {

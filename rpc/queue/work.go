@@ -19,6 +19,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/inbound"
 	"github.com/belfrydb/belfry/rpc/shardcall"
 	"github.com/belfrydb/belfry/rpc/wire"
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // workBacklogMax bounds the actions of a stream that wait to be proposed, and the messages that
@@ -50,7 +51,7 @@ func (s *Service) work(ctx context.Context, stream workStream) error {
 	stop := context.AfterFunc(ctx, body.Cut)
 	defer stop()
 	w := &worker{
-		service: s, stream: stream, body: body, cancel: cancel, changed: make(chan struct{}, 1),
+		service: s, stream: stream, body: body, cancel: cancel, changed: wakeup.New(),
 		actions: make(chan actionMessage, workBacklogMax),
 		out:     make(chan *belfryv1.WorkResponse, workBacklogMax),
 	}
@@ -80,7 +81,7 @@ type worker struct {
 	actions chan actionMessage
 	out     chan *belfryv1.WorkResponse
 	// changed wakes handOut when credits or queues change, and at the end of the stream.
-	changed chan struct{}
+	changed wakeup.Signal
 
 	// mu guards the fields below.
 	mu      sync.Mutex
@@ -174,7 +175,7 @@ func (w *worker) credit(ctx context.Context, c *belfryv1.Credits) *fault.Error {
 	if w.stop != nil && (len(c.GetQueues()) > 0 || c.GetTtr() != nil) {
 		w.stop()
 	}
-	w.wake()
+	w.changed.Send()
 	return nil
 }
 
@@ -186,15 +187,7 @@ func (w *worker) finish() {
 	if w.stop != nil {
 		w.stop()
 	}
-	w.wake()
-}
-
-// wake lets handOut check the state again.
-func (w *worker) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
+	w.changed.Send()
 }
 
 // handOut polls while there are credits, until the client is done or the server drains.

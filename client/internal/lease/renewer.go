@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/belfrydb/belfry/wakeup"
 )
 
 // A Renewer extends the leases of the jobs that a worker holds and ends the handler of a lost
@@ -16,7 +18,7 @@ import (
 type Renewer[J any] struct {
 	config  Config[J]
 	extends chan struct{} // holds a value for each extension in flight
-	wake    chan struct{} // has one value when a lease must be checked before next
+	wake    wakeup.Signal // sent when a lease must be checked before next
 
 	mu   sync.Mutex
 	held map[*Held[J]]struct{}
@@ -72,7 +74,7 @@ type Held[J any] struct {
 // NewRenewer returns a renewer that holds no job.
 func NewRenewer[J any](config Config[J]) *Renewer[J] {
 	return &Renewer[J]{
-		config: config, extends: make(chan struct{}, ExtendsMax), wake: make(chan struct{}, 1),
+		config: config, extends: make(chan struct{}, ExtendsMax), wake: wakeup.New(),
 		held: make(map[*Held[J]]struct{}),
 	}
 }
@@ -168,10 +170,7 @@ func (r *Renewer[J]) checkAt(t time.Time) {
 		return
 	}
 	r.next = t
-	select {
-	case r.wake <- struct{}{}:
-	default: // Run is about to check
-	}
+	r.wake.Send()
 }
 
 // leasedAt sets the times of a lease that began at t or later.
