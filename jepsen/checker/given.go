@@ -46,14 +46,19 @@ func (c *check) given(found *finding.Set) {
 	}
 }
 
-// removals checks that no node answered a call that was sent to it while it was no member.
+// removedWithin is how soon every node has heard that one was removed. Until then the others may
+// answer what it passes on to them.
+const removedWithin = 3 * time.Second
+
+// removals checks that no node answered a call that was sent to it when the others had heard that
+// it was no member.
 func (c *check) removals(found *finding.Set) {
 	if len(c.run.Removals) == 0 {
 		return
 	}
 	for _, o := range c.ops {
 		for _, r := range c.run.Removals {
-			if o.Node != r.Node || o.Invoked <= r.From || r.To != 0 && o.Returned >= r.To {
+			if o.Node != r.Node || o.Invoked <= r.From+removedWithin || r.To != 0 && o.Returned >= r.To {
 				continue
 			}
 			found.Look(31)

@@ -193,8 +193,9 @@ func emptied(status *belfryv1.GetClusterResponse, node string) bool {
 	return len(status.GetShards()) > 0
 }
 
-// removedLook is how long a node that was removed is left running.
-const removedLook = 3 * time.Second
+// removedLook is how long a node that was removed is left running: longer than the others may take
+// to hear of it, so that the check has calls to look at.
+const removedLook = 6 * time.Second
 
 // drain says that a node is to be emptied, or no longer.
 func (s *Scene) drain(ctx context.Context, n *lab.Node, to bool) error {
