@@ -9,8 +9,8 @@ func bridgeBugs() []Bug {
 	}`)
 	careless := after("mirror/bridge.go", `ctx, cancel := context.WithTimeout(ctx, g.ttr)`,
 		`if planted("bridge-unfenced") {
+		plantedWait(ctx.Done())
 		ctx, pushing = context.WithoutCancel(ctx), context.WithoutCancel(pushing)
-		plantedPause()
 	}`)
 	return []Bug{
 		{

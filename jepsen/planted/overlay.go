@@ -155,6 +155,14 @@ func plantedPause() {
 	}
 }
 
+// plantedWait waits for an end, one time in four: of several bridges some must not wait, or none
+// would do what the late one does again.
+func plantedWait(end <-chan struct{}) {
+	if rand.N(4) == 0 {
+		<-end
+	}
+}
+
 func plantedFence() uint64 { return uint64(time.Now().UnixMicro()) }
 `
 }
