@@ -54,8 +54,7 @@ func (n *Node) quarantineShard(ctx context.Context, s *shard, right IndexDigest)
 // that snapshot. abandon records this in the identity before it returns, whatever the node does
 // with the shard at that moment: the next start would fail at that snapshot. A stop of the shard
 // waits for the record. The process ends if the shard cannot be stopped.
-func (s *shard) abandon(why error) {
-	n := s.node
+func (n *Node) abandon(s *shard, why error) {
 	if err := n.recordQuarantine(s, why); err != nil {
 		n.fatal(err)
 		return

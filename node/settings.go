@@ -58,7 +58,7 @@ func (n *Node) RequireVoters(least int) error {
 
 // lacksVoters returns the shortage of voters; nil if the shard has enough.
 func (s *shard) lacksVoters() *admit.VotersError {
-	if least, have := s.node.MinVoters(), s.Replica().VoterCount(); have < least {
+	if least, have := s.minVoters(), s.Replica().VoterCount(); have < least {
 		return &admit.VotersError{Have: have, Want: least}
 	}
 	return nil

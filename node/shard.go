@@ -30,7 +30,6 @@ import (
 // leader.
 type shard struct {
 	*raftgroup.Group
-	node      *Node
 	number    uint32
 	cfg       Config
 	clock     *clock.Shard
@@ -41,6 +40,16 @@ type shard struct {
 	pacer     *propose.Pacer
 	stats     *measure.Counters
 	memory    admit.MachineMemory
+
+	// What all shards of a node share: its server id, clock, comparison of clocks and memory, and its
+	// settings, which change while it runs.
+	serverID   string
+	nodeClock  *clock.Node
+	clocks     *clock.Comparer
+	nodeMemory *admit.Memory
+	format     func() fsm.Format
+	minVoters  func() int
+
 	// submit gives an entry to Raft, applying is follow; tests replace them.
 	submit   func(l *raftgroup.Leadership, entry []byte) (propose.Future, error)
 	applying func(m Machine)
@@ -68,8 +77,10 @@ type shard struct {
 // newShard returns a shard that start has to start.
 func newShard(n *Node, number uint32) *shard {
 	s := &shard{
-		node: n, number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
-		stats: measure.New(), gate: n.clockChecked, caughtUp: make(chan struct{}), led: make(chan struct{}),
+		number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
+		serverID: n.id.ServerID(), nodeClock: n.clock, clocks: n.clocks, nodeMemory: n.memory, format: n.Format,
+		minVoters: n.MinVoters, stats: measure.New(), gate: n.clockChecked, caughtUp: make(chan struct{}),
+		led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
 	of := n.groupConfig(founding.ShardGroup(number), identity.ShardDir(n.cfg.Dir, number))
@@ -81,7 +92,7 @@ func newShard(n *Node, number uint32) *shard {
 		},
 		Restores:  n.memory.Replacing(),
 		Restored:  func(m Machine) { n.memory.TakeOver(&s.memory, m.(shardMachine).m.Memory()) },
-		Stateless: s.abandon,
+		Stateless: func(why error) { n.abandon(s, why) },
 	}
 	if n.cfg.Applied != nil {
 		of.Applied = appliedTo(n.cfg.Applied, number, n.openings.Add(1))
@@ -95,7 +106,7 @@ func newShard(n *Node, number uint32) *shard {
 		Stamp: s.clock.Stamp, Stamped: s.stamped, Limit: s.queues, Applied: s.applied, Failed: s.stats.Failed,
 		Fatal: n.fatal, AnsweredLate: func() { s.calls.Recheck() },
 	})
-	s.admission = s.newAdmission()
+	s.admission = n.newAdmission(s)
 	s.calls = longpoll.New(longpoll.Config{
 		WaitersMax: n.cfg.WaitersMax, ProposeTimeout: n.cfg.ProposeTimeout, Queue: s.proposer, Admission: s.admission,
 		Clock: s.clock, View: s.machineView(), Format: n.Format, Leads: s.leads, Refusal: s.refusal,
@@ -117,16 +128,15 @@ func appliedTo(to func(AppliedEntry), shard, opening uint32) func(*raft.Log, Mac
 // entry and each restored snapshot. The machine is locked.
 func (s *shard) follow(m Machine) {
 	machine := m.(shardMachine).m
-	s.node.memory.Follow(&s.memory, machine.Memory())
+	s.nodeMemory.Follow(&s.memory, machine.Memory())
 	s.followClock(machine.Clock())
 	s.admission.SetLeases(machine.Leases())
 	s.pacer.Moved(s.dutyOf(machine))
 	s.queues.SetQueues(machine)
 }
 
-// newAdmission returns the admission of the shard, whose proposer exists.
-func (s *shard) newAdmission() *admit.Admission {
-	n := s.node
+// newAdmission returns the admission of a shard, whose proposer exists.
+func (n *Node) newAdmission(s *shard) *admit.Admission {
 	return admit.New(admit.Config{
 		Name: s.Name(), Leads: s.Serves, Idle: s.proposer.Idle, View: s.machineView(), Voters: s.lacksVoters,
 		HandsOver: func() bool { return n.relieved() && !s.SoleVoter() },
@@ -229,7 +239,7 @@ func (f shardFuture) Wait() (*propose.Applied, error) {
 func (s *shard) logLead(ctx context.Context, l *raftgroup.Leadership) (term uint64, err error) {
 	lead := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
 	err = raftgroup.Insist(ctx, func() error {
-		future, err := s.Submit(l, codec.AppendEntryIn(nil, s.node.Format(), s.clock.Stamp(), [][]byte{lead}))
+		future, err := s.Submit(l, codec.AppendEntryIn(nil, s.format(), s.clock.Stamp(), [][]byte{lead}))
 		if err != nil {
 			return err
 		}
@@ -290,7 +300,7 @@ func (s *shard) view(f func(m *machine.Machine, now fsm.Time)) propose.Witness {
 
 // viewAt is view with the position of the machine in the group's log.
 func (s *shard) viewAt(f func(m *machine.Machine, now fsm.Time, at raftgroup.Position)) (w propose.Witness) {
-	now := s.node.clock.Wall()
+	now := s.nodeClock.Wall()
 	if s.Serves() {
 		now = s.clock.Now()
 	}

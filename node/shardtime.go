@@ -22,12 +22,12 @@ func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 	began := time.Now()
 	for {
 		voters := s.Voters()
-		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.node.id.ServerID() })
+		others := slices.ContainsFunc(voters, func(id string) bool { return id != s.serverID })
 		if !others {
 			s.compared(l, func() { s.medianOff.Store(0) })
 			return nil
 		}
-		c, err := s.node.clocks.Compare(ctx, voters)
+		c, err := s.clocks.Compare(ctx, voters)
 		if err == nil && s.heed(ctx, l, &c) {
 			return nil
 		}
@@ -55,7 +55,7 @@ func (s *shard) agree(ctx context.Context, l *raftgroup.Leadership) error {
 // for that long, or for ever if the two nodes cannot ask the same voters. So a node that gets the
 // leadership back within a second keeps it, and goes on comparing.
 func (s *shard) heed(ctx context.Context, l *raftgroup.Leadership, c *clock.Comparison) bool {
-	self := s.node.id.ServerID()
+	self := s.serverID
 	off, fits := c.Off(self), c.Fits(self)
 	handedBack := false
 	current := s.compared(l, func() {
@@ -139,7 +139,7 @@ func (s *shard) forgetComparison() {
 // reference returns this node's estimate of the time. While this node leads, the comparison with
 // the other voters corrects it.
 func (s *shard) reference() fsm.Time {
-	return s.node.clock.Wall() - fsm.Time(s.medianOff.Load())
+	return s.nodeClock.Wall() - fsm.Time(s.medianOff.Load())
 }
 
 // timeAhead returns by how much the shard's time is ahead of the reference; it is zero or negative
@@ -172,7 +172,7 @@ type ClockReset struct {
 // that by more than the bound. This node must lead the shard. The conditions of fsm.ResetClock
 // apply. It may be repeated after any error.
 func (n *Node) ResetClock(ctx context.Context, shard uint32) (ClockReset, error) {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return ClockReset{}, err
 	}
@@ -184,10 +184,10 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 	if _, err := s.Leadership(); err != nil {
 		return ClockReset{}, err
 	}
-	to := s.node.clock.Wall()
+	to := s.nodeClock.Wall()
 	if !s.SoleVoter() {
 		voters := s.Voters()
-		c, err := s.node.clocks.Compare(ctx, voters)
+		c, err := s.clocks.Compare(ctx, voters)
 		if err != nil {
 			return ClockReset{}, fmt.Errorf("%s: %w: %w", s.Name(), outcome.ErrClockAhead, err)
 		}
@@ -195,7 +195,7 @@ func (s *shard) resetClock(ctx context.Context) (ClockReset, error) {
 			return ClockReset{}, fmt.Errorf("%s: %w: the clocks of only %d of %d voters agree; put the others right, or wait "+
 				"for them", s.Name(), outcome.ErrClockAhead, n, len(voters))
 		}
-		to = c.Median + fsm.Time(s.node.clock.Monotonic())
+		to = c.Median + fsm.Time(s.nodeClock.Monotonic())
 	}
 	from := max(s.machineClock(), s.clock.Now())
 	if from.Sub(to) <= s.cfg.ClockBound {
@@ -321,14 +321,14 @@ func (n *Node) Settle(ctx context.Context) error {
 		if !s.Serves() {
 			continue
 		}
-		if err := s.settle(ctx); err != nil {
+		if err := s.awaitIdle(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *shard) settle(ctx context.Context) error {
+func (s *shard) awaitIdle(ctx context.Context) error {
 	deadline := s.nextDeadline()
 	for more := deadline != 0 && deadline <= s.clock.Now(); more; {
 		var err error
