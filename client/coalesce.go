@@ -17,11 +17,11 @@ func (c *Client) startCoalescing() {
 		Gate: &c.gate, Start: c.start, Lifetime: c.lifetime,
 	}
 	c.puts = coalesce.NewCalls(coalesce.Config[encodedPut, PutResult, destination]{
-		Shared: shared, NewID: c.clock.NewID, Failed: c.leave, ClockSet: c.clock.SetForwardSince,
+		Shared: shared, NewID: c.clock.NewID, Failed: c.leaveFailed, ClockSet: c.clock.SetForwardSince,
 		Send: sendOnce(c, sendPuts, func(put encodedPut) placement.Place { return put.place }),
 	})
 	c.acks = coalesce.NewCalls(coalesce.Config[string, struct{}, destination]{
-		Shared: shared, NewID: func() string { return "" }, Failed: c.leave, ClockSet: c.clock.SetForwardSince,
+		Shared: shared, NewID: func() string { return "" }, Failed: c.leaveFailed, ClockSet: c.clock.SetForwardSince,
 		Send: sendOnce(c, sendAcks, placement.OfLease),
 	})
 	c.polls = coalesce.NewPolls(coalesce.PollConfig[*Job]{Shared: shared, Reserve: c.poll, GiveBack: c.giveBack})
@@ -37,8 +37,10 @@ type destination struct {
 	n      uint32
 }
 
-// leave records that an attempt at a batch failed.
-func (c *Client) leave(e *failure.Error, at destination) { c.endpoints.leave(e, at.direct, at.n) }
+// leaveFailed records that an attempt at a batch failed.
+func (c *Client) leaveFailed(e *failure.Error, at destination) {
+	c.endpoints.leaveFailed(e, at.direct, at.n)
+}
 
 // sendOnce returns what sends a batch once: to the leader of its first entry if that is known.
 func sendOnce[Q, R any](c *Client, send sendFunc[Q, R], placeOf func(req Q) placement.Place) func(context.Context,

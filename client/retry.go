@@ -77,7 +77,7 @@ func callCounted[Res any](
 		if !r.Failed(e) {
 			return nil, r.Attempts(), r.Settled()
 		}
-		c.endpoints.leave(e, direct, n)
+		c.endpoints.leaveFailed(e, direct, n)
 		if kind.failed != nil {
 			kind.failed(e)
 		}
@@ -98,9 +98,9 @@ func attempt[Res any](
 	return do(ctx, ep)
 }
 
-// leave records that a call failed with err: at the leader direct, or if that is nil, at server
-// number n.
-func (e *endpoints) leave(err *failure.Error, direct *endpoint, n uint32) {
+// leaveFailed records that a call failed with err: at the leader direct, or if that is nil, at
+// server number n.
+func (e *endpoints) leaveFailed(err *failure.Error, direct *endpoint, n uint32) {
 	switch {
 	case !failure.Leaves(err):
 	case direct != nil:

@@ -34,7 +34,7 @@ func (c *Client) explore(ctx context.Context) {
 	if err != nil {
 		c.endpoints.routes.Failed(err)
 		if !routes.HasNoMap(err) {
-			c.endpoints.leave(failure.Of(err), nil, n)
+			c.endpoints.leaveFailed(failure.Of(err), nil, n)
 		}
 		return
 	}

@@ -267,9 +267,9 @@ func (c *compose) override(nodes []*lab.Node) ([]byte, error) {
 // literal keeps compose from taking a part of a text for a variable.
 func literal(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
-// end takes the journals out of the containers, and removes containers, network, volumes and image
-// as far as they exist. It does so also when ctx has ended, for a run that was interrupted.
-func (c *compose) end(ctx context.Context, l *lab.Lab) error {
+// removeAll takes the journals out of the containers, and removes containers, network, volumes and
+// image as far as they exist. It does so also when ctx has ended, for a run that was interrupted.
+func (c *compose) removeAll(ctx context.Context, l *lab.Lab) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), composeMax)
 	defer cancel()
 	var problems []error

@@ -19,9 +19,9 @@ var errNotFounded = errors.New("no whole cluster was founded")
 // foundingGoesOn is how long clients of the founding go on when the cluster is whole.
 const foundingGoesOn = time.Second
 
-// begin starts the cluster and returns when it is whole. If a fault of the founding was asked for,
-// it strikes meanwhile.
-func (e *experiment) begin(ctx context.Context) error {
+// startCluster starts the cluster and returns when it is whole. If a fault of the founding was
+// asked for, it strikes meanwhile.
+func (e *experiment) startCluster(ctx context.Context) error {
 	i := slices.IndexFunc(e.faults, func(f nemesis.Fault) bool { return f.Founding })
 	if i >= 0 {
 		return e.found(ctx, e.faults[i])

@@ -95,11 +95,11 @@ func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, erro
 	}
 	fmt.Fprintln(out, s.command()) // with the seed, also if it is all that is said
 	if err := e.prepare(ctx); err != nil {
-		return nil, errors.Join(err, e.end(ctx))
+		return nil, errors.Join(err, e.release(ctx))
 	}
 	fmt.Fprintf(out, "everything about the run is in %s\n", s.dir)
 	err = e.play(ctx)
-	ended := e.end(ctx)
+	ended := e.release(ctx)
 	if e.history == nil {
 		return nil, errors.Join(err, ended)
 	}
@@ -185,7 +185,7 @@ func members(n *lab.Node) bool { return !n.Removed() }
 
 // play starts the cluster, lets clients work while faults strike, heals, and empties the queues.
 func (e *experiment) play(ctx context.Context) error {
-	if err := e.begin(ctx); errors.Is(err, errNotFounded) {
+	if err := e.startCluster(ctx); errors.Is(err, errNotFounded) {
 		return nil
 	} else if err != nil {
 		return err
@@ -409,9 +409,9 @@ func (e *experiment) awaitHealthy(ctx context.Context) error {
 	return e.lab.Await(ctx, "a healthy cluster", lab.Healthy)
 }
 
-// end kills what still runs and gives back what the run took from the system, also when ctx has
+// release kills what still runs and gives back what the run took from the system, also when ctx has
 // ended. What cannot be given back is an error, or it would be missing in the next run.
-func (e *experiment) end(ctx context.Context) error {
+func (e *experiment) release(ctx context.Context) error {
 	var problems []error
 	if e.lab != nil {
 		e.lab.KillSoon()
@@ -429,7 +429,7 @@ func (e *experiment) end(ctx context.Context) error {
 		problems = append(problems, e.wires.Close()) //nolint:contextcheck // it is closed also when ctx has ended
 	}
 	if e.cluster != nil {
-		problems = append(problems, e.cluster.end(ctx, e.lab))
+		problems = append(problems, e.cluster.removeAll(ctx, e.lab))
 	}
 	if e.logFile != nil {
 		problems = append(problems, e.logFile.Close())

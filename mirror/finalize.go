@@ -61,7 +61,7 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 		return checks, err
 	}
 	end := func(ctx context.Context) (err error) {
-		if err := l.settle(ctx); err != nil { // no other process moves entries from here on
+		if err := l.settleLeftovers(ctx); err != nil { // no other process moves entries from here on
 			return err
 		}
 		if checks, err = l.ended(ctx, l.Epoch()); err != nil {

@@ -184,7 +184,7 @@ func (i *importer) prepare(ctx context.Context) error {
 	if err := i.RememberIDs(ctx, i.Queue); err != nil {
 		return err
 	}
-	if err := errors.Join(i.warnPaused(ctx), i.settle(ctx)); err != nil {
+	if err := errors.Join(i.warnPaused(ctx), i.settleLeftovers(ctx)); err != nil {
 		return err
 	}
 	waiting, claimed := i.Redis.ZCard(ctx, i.keys.Timer), i.Redis.ZCard(ctx, i.keys.handover)

@@ -48,7 +48,7 @@ func TestHeldBack(t *testing.T) {
 				return err
 			}
 			e := &exporter{link: *l, format: redisson.New, codec: redisson.Bytes, batch: pair.BatchMax}
-			if err := e.settle(ctx); err != nil {
+			if err := e.settleLeftovers(ctx); err != nil {
 				return err
 			}
 			_, err := e.returnState(ctx, "READY")

@@ -25,10 +25,10 @@ func newLink(r redis.UniversalClient, c *client.Client, o pair.Options) link {
 	return link{pair.New(o), k}
 }
 
-// settle makes Redis refuse the scripts of earlier holders. It cancels jobs that an export wrote
-// back, or that a bridge put on the ready list, and that were not removed. Afterwards no job is in
-// both.
-func (l *link) settle(ctx context.Context) error {
+// settleLeftovers makes Redis refuse the scripts of earlier holders. It cancels jobs that an export
+// wrote back, or that a bridge put on the ready list, and that were not removed. Afterwards no job
+// is in both.
+func (l *link) settleLeftovers(ctx context.Context) error {
 	if err := l.RefuseEarlier(ctx); err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestScriptsThatFail(t *testing.T) {
 	if n := r.Exists(t.Context(), e.keys.returned, e.keys.rung).Val(); n != 0 {
 		t.Error("Redis says that it has the jobs")
 	}
-	if err := e.settle(t.Context()); err != nil {
+	if err := e.settleLeftovers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(bodies(t, c)); n != 1 {

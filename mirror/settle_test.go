@@ -92,8 +92,8 @@ func TestSettleRung(t *testing.T) {
 // that one had nothing to write.
 func TestFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
-	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
-	withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settle(ctx) })
+	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settleLeftovers(ctx) })
+	withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settleLeftovers(ctx) })
 	_, _, err := overtaken.Script(t.Context(), ringScript, []string{overtaken.keys.Ready, overtaken.keys.rung}, "tag", "x")
 	if !redis.HasErrorPrefix(err, "BELFRYFENCE") {
 		t.Errorf("its script was answered with %v", err)
@@ -179,7 +179,8 @@ func TestOvertaken(t *testing.T) {
 	var links [2]*importer
 	for n := range links {
 		links[n] = newImporter(newLink(r, c, pair.Options{RedisQueue: "orders", Share: 1}), ImportOptions{})
-		if err := errors.Join(links[n].check(t.Context()), links[n].WithHold(t.Context(), links[n].settle)); err != nil {
+		err := errors.Join(links[n].check(t.Context()), links[n].WithHold(t.Context(), links[n].settleLeftovers))
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -128,7 +128,7 @@ func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
 // bringIn makes Redis refuse earlier holders, and puts claimed entries into Belfry. Entries that
 // Belfry cannot take go back to Redisson.
 func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
-	if err := l.settle(ctx); err != nil {
+	if err := l.settleLeftovers(ctx); err != nil {
 		return ImportCounts{}, err
 	}
 	i := newImporter(*l, ImportOptions{Codec: codec})

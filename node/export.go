@@ -18,7 +18,7 @@ import (
 // from a capture in memory, which outlives the node.
 func (n *Node) Export(ctx context.Context, shard uint32, keep func(*fsm.QueueRecord) bool,
 	emit func(fsm.BackupRecord) error) error {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return err
 	}

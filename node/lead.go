@@ -21,7 +21,7 @@ func (n *Node) Serves(shard uint32) bool {
 // Offers reports whether a Reserve of these queues that does not wait would be granted a job, as
 // far as the leader knows now. Nothing is logged. Only the leader of the shard answers.
 func (n *Node) Offers(shard uint32, queues []string) (bool, error) {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return false, err
 	}

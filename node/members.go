@@ -108,7 +108,7 @@ const changingMembers = "changing the members of"
 // may then be carried out all the same.
 func (n *Node) asLeader(ctx context.Context, name, doing string, f func(*raftgroup.Group) error) error {
 	n.active.Add(1)
-	defer n.end()
+	defer n.endCall()
 	if n.draining.Load() {
 		return outcome.ErrShuttingDown
 	}

@@ -35,22 +35,22 @@ func (n *Node) StopShard(ctx context.Context, shard uint32, removed func(context
 func (n *Node) move(ctx context.Context, shard uint32, doing string, f func() error) error {
 	n.active.Add(1)
 	if n.draining.Load() {
-		n.end()
+		n.endCall()
 		return outcome.ErrShuttingDown
 	}
 	if int64(shard) >= int64(len(n.shards)) {
-		n.end()
+		n.endCall()
 		return fmt.Errorf("%w: %d of %d", outcome.ErrUnknownShard, shard, len(n.shards))
 	}
 	ended := make(chan error, 1)
 	started := n.spawn(func() { // the data directory stays locked until f returns
-		defer n.end()
+		defer n.endCall()
 		n.moveMu.Lock()
 		defer n.moveMu.Unlock()
 		ended <- f()
 	})
 	if !started {
-		n.end()
+		n.endCall()
 		return outcome.ErrShuttingDown
 	}
 	select {

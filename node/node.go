@@ -364,28 +364,28 @@ func (n *Node) Drain() {
 	for _, s := range n.here() {
 		s.calls.Drain()
 	}
-	n.end()
+	n.endCall()
 	if !n.spawn(n.handOver) {
 		close(n.handedOver)
 	}
 }
 
-// begin counts a call on a shard. The caller must call done at its end.
-func (n *Node) begin(shard uint32) (s *shard, done func(), err error) {
+// beginCall counts a call on a shard. The caller must call done at its end.
+func (n *Node) beginCall(shard uint32) (s *shard, done func(), err error) {
 	n.active.Add(1)
 	if n.draining.Load() {
-		n.end()
+		n.endCall()
 		return nil, nil, outcome.ErrShuttingDown
 	}
 	if s, err = n.replicaOf(shard); err != nil {
-		n.end()
+		n.endCall()
 		return nil, nil, err
 	}
-	return s, n.end, nil
+	return s, n.endCall, nil
 }
 
-// end counts the end of a call.
-func (n *Node) end() {
+// endCall counts the endCall of a call.
+func (n *Node) endCall() {
 	if n.active.Add(-1) == 0 {
 		n.idleOnce.Do(func() { close(n.idle) }) // a refused call may reach zero again
 	}
@@ -464,7 +464,7 @@ func (n *Node) Follows(shard uint32) bool {
 // ErrUnknownOutcome. The caller must not change the request during the call; after an unknown
 // outcome, never.
 func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (propose.Reply, error) {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return propose.Reply{}, err
 	}
@@ -482,7 +482,7 @@ func (n *Node) Do(ctx context.Context, shard uint32, req *fsm.Request) (propose.
 // id releases them at once. A request with an id releases them when no repeat of it has come for a
 // while. The queues need not exist yet. On Drain the call returns as if the wait were over.
 func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait Wait) (propose.Reply, error) {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return propose.Reply{}, err
 	}
@@ -498,7 +498,7 @@ func (n *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 // evaluates at the later of the shard's clock and the timestamp that the leader would issue. Only
 // the shard's leader answers. Query changes nothing, so the call may be repeated after any error.
 func (n *Node) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, propose.Witness, error) {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return fsm.Reading{}, propose.Witness{}, err
 	}

@@ -73,7 +73,7 @@ func (n *Node) runSnapshots(ctx context.Context) {
 // Snapshot takes a snapshot of one shard now and waits until it is stored. If ctx ends first, the
 // snapshot is still stored.
 func (n *Node) Snapshot(ctx context.Context, shard uint32) error {
-	s, done, err := n.begin(shard)
+	s, done, err := n.beginCall(shard)
 	if err != nil {
 		return err
 	}

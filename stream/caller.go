@@ -108,7 +108,7 @@ var (
 
 // close ends the stream at once.
 func (c *Caller) close(err error) {
-	c.end(err)
+	c.failCalls(err)
 	_ = c.conn.Close() // ends the reader
 }
 
@@ -119,9 +119,9 @@ func (c *Caller) Takes() bool {
 	return c.err == nil
 }
 
-// leave makes the stream take no more calls. The other side answers the calls in flight, and says
-// Bye.
-func (c *Caller) leave() {
+// refuseCalls makes the stream take no more calls. The other side answers the calls in flight, and
+// says Bye.
+func (c *Caller) refuseCalls() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -131,7 +131,7 @@ func (c *Caller) leave() {
 
 // retire makes the stream take no more calls, and end with its last one.
 func (c *Caller) retire() {
-	c.leave()
+	c.refuseCalls()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.retired = true
@@ -145,8 +145,8 @@ func (c *Caller) closeIfDone() {
 	}
 }
 
-// end makes the stream take no more calls. The calls in flight fail.
-func (c *Caller) end(err error) {
+// failCalls makes the stream take no more calls. The calls in flight fail.
+func (c *Caller) failCalls(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
@@ -248,7 +248,7 @@ func (c *Caller) read(in *bufio.Reader) error {
 			}
 			continue
 		case Leave:
-			c.leave()
+			c.refuseCalls()
 		case Bye:
 			return errBye
 		case Ping:

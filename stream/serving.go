@@ -61,7 +61,7 @@ func (x *serving) run(ctx context.Context, conn net.Conn, header http.Header) {
 	writing.Go(func() {
 		select {
 		case <-x.config.Leaving:
-			x.leave()
+			x.announceStop()
 		case <-x.ctx.Done():
 		}
 	})
@@ -154,9 +154,9 @@ func (x *serving) extend(wait time.Duration) error {
 	return x.ctx.Err()
 }
 
-// leave tells the caller that the server stops, and ends the stream when the calls under way have
-// their answers.
-func (x *serving) leave() {
+// announceStop tells the caller that the server stops, and ends the stream when the calls under way
+// have their answers.
+func (x *serving) announceStop() {
 	if _, err := x.out.Send(x.ctx, Header{Kind: Leave}, nil); err != nil {
 		return // it has ended
 	}

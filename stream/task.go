@@ -79,7 +79,7 @@ func (x *serving) readCall(h Header) error {
 	if !x.host.Knows(h.Method) {
 		return fmt.Errorf("a caller called method %d", h.Method)
 	}
-	ctx, t, refused := x.begin(h)
+	ctx, t, refused := x.beginCall(h)
 	if refused != 0 {
 		if _, err := x.in.Discard(int(h.Size)); err != nil {
 			return err
@@ -148,9 +148,9 @@ func (x *serving) receive(size int, request *[]byte) (Reason, error) {
 	return 0, nil
 }
 
-// begin registers a call. The context of the call ends with the stream and with no other call.
+// beginCall registers a call. The context of the call ends with the stream and with no other call.
 // forget must be called before the call is answered, and finish afterwards.
-func (x *serving) begin(h Header) (context.Context, *Task, Reason) {
+func (x *serving) beginCall(h Header) (context.Context, *Task, Reason) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch _, used := x.calls[h.ID]; {

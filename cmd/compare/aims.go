@@ -132,7 +132,7 @@ func aimTable(b *bytes.Buffer, samples []sample) {
 		}
 		table.line(a.work, a.must, a.aim, text, reached.String())
 	}
-	table.end()
+	table.flush()
 }
 
 func plainCalls(m medians) (string, verdict) {

@@ -25,7 +25,7 @@ func steady(ctx context.Context, r *peer.Running, set settings) (_ []sample, err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, putters.leave()) }()
+	defer func() { err = errors.Join(err, putters.closeAll()) }()
 	total := scheduled(set)
 	s, err := measure(r, "steady", func(h *histogram) (int64, error) {
 		return total, putters.onSchedule(ctx, total, 0, func(_ time.Time, took time.Duration) { h.record(took) })
@@ -44,12 +44,12 @@ func lateness(ctx context.Context, r *peer.Running, set settings, k peer.Kind) (
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, waiters.leave()) }()
+	defer func() { err = errors.Join(err, waiters.closeAll()) }()
 	putters, err := crowdOf(ctx, r, lateCallers, k)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, putters.leave()) }()
+	defer func() { err = errors.Join(err, putters.closeAll()) }()
 	total := scheduled(set)
 	puts := newHistogram()
 	late, err := measure(r, "late", func(h *histogram) (taken int64, err error) {
@@ -133,7 +133,7 @@ func herd(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err err
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, all.leave()) }()
+	defer func() { err = errors.Join(err, all.closeAll()) }()
 	due := time.Now().Add(herdDelay).Truncate(time.Second)
 	var next atomic.Int64
 	_, err = all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (int64, error) {
@@ -155,7 +155,7 @@ func herd(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, herdMax, fmt.Errorf("it is not done after %v", herdMax))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = all.leave() })()
+	defer context.AfterFunc(ctx, func() { _ = all.closeAll() })()
 	s, err := measure(r, "herd", func(h *histogram) (int64, error) { return all.takeAll(ctx, herdJobs, herdBatch, h) })
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = fmt.Errorf("%w: %w", cause, err)

@@ -86,7 +86,7 @@ func lost(b *bytes.Buffer, samples []sample) {
 			}
 		}
 	}
-	table.end()
+	table.flush()
 	if !found {
 		b.WriteString("\nNone was measured.\n")
 	}

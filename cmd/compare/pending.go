@@ -89,7 +89,7 @@ func fillUp(ctx context.Context, r *peer.Running, total int64, named bool) (_ sa
 	if err != nil {
 		return sample{}, err
 	}
-	defer func() { err = errors.Join(err, all.leave()) }()
+	defer func() { err = errors.Join(err, all.closeAll()) }()
 	return measure(r, "fill", func(h *histogram) (int64, error) {
 		var next atomic.Int64
 		return all.work(ctx, func(ctx context.Context, _ int, c peer.Caller) (put int64, err error) {

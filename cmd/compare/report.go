@@ -168,7 +168,7 @@ func tables(b *bytes.Buffer, how style, all record) {
 			table.line(p.Name, version, p.Keeps)
 		}
 	}
-	table.end()
+	table.flush()
 	for _, w := range allWorks() {
 		parts := partsOf(all.Samples, w.name)
 		if len(parts) == 0 {
@@ -250,7 +250,7 @@ func phaseTable(b *bytes.Buffer, how style, phase string, rows []row) {
 	for _, r := range rows {
 		table.line(cells(r)...)
 	}
-	table.end()
+	table.flush()
 }
 
 // phaseColumns returns the heads of a phase's table, and what writes a row.
@@ -333,7 +333,7 @@ func (t *table) line(cells ...string) {
 	fmt.Fprintln(t.to)
 }
 
-func (t *table) end() {
+func (t *table) flush() {
 	if t.tab != nil {
 		t.tab.Flush() //nolint:errcheck,gosec // into memory
 	}

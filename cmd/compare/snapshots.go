@@ -65,7 +65,7 @@ func snapshots(ctx context.Context, r *peer.Running, set settings) (_ []sample, 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, putters.leave()) }()
+	defer func() { err = errors.Join(err, putters.closeAll()) }()
 	puts, err := putsAroundSnapshot(ctx, r, putters)
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func putAndTake(ctx context.Context, r *peer.Running, length time.Duration, l lo
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, all.leave()) }()
+	defer func() { err = errors.Join(err, all.closeAll()) }()
 	put, err := measure(r, "put", func(h *histogram) (int64, error) { return all.putFor(ctx, length, l, h) })
 	if err != nil {
 		return nil, err
@@ -111,12 +111,12 @@ func mixed(ctx context.Context, r *peer.Running, set settings) (_ []sample, err 
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, putters.leave()) }()
+	defer func() { err = errors.Join(err, putters.closeAll()) }()
 	takers, err := crowdOf(ctx, r, mixedCallers, peer.Library)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, takers.leave()) }()
+	defer func() { err = errors.Join(err, takers.closeAll()) }()
 	s, err := measure(r, "mixed", func(h *histogram) (taken int64, err error) {
 		until := time.Now().Add(set.length)
 		group, ctx := errgroup.WithContext(ctx)

@@ -154,7 +154,7 @@ func crowdOf(ctx context.Context, r *peer.Running, size int, k peer.Kind) (crowd
 	for range size {
 		c, err := r.Caller(ctx, k)
 		if err != nil {
-			return nil, errors.Join(err, all.leave())
+			return nil, errors.Join(err, all.closeAll())
 		}
 		context.AfterFunc(ctx, func() { _ = c.Close() }) // the callers wait for no more
 		all = append(all, c)
@@ -162,7 +162,7 @@ func crowdOf(ctx context.Context, r *peer.Running, size int, k peer.Kind) (crowd
 	return all, nil
 }
 
-func (all crowd) leave() error {
+func (all crowd) closeAll() error {
 	var errs []error
 	for _, c := range all {
 		errs = append(errs, c.Close())

@@ -9,8 +9,8 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 )
 
-// tell notes an event that a client was told of.
-func (j *joiner) tell(shard uint32, e lifecycle.Event) {
+// addTold notes an event that a client was told of.
+func (j *joiner) addTold(shard uint32, e lifecycle.Event) {
 	if e.Account == nil {
 		return
 	}
@@ -34,7 +34,7 @@ func (j *joiner) tellAt(one *ledger.Command, w *belfryv1.Witness, e lifecycle.Ev
 	if e.Account == nil {
 		e.Account = one.Job
 	}
-	j.tell(w.GetShard(), e)
+	j.addTold(w.GetShard(), e)
 }
 
 // tellRefused notes that a lease was called stale.

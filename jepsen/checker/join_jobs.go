@@ -233,7 +233,7 @@ func (j *joiner) holds(told *atomic.Pointer[history.Op], req *belfryv1.ReserveRe
 func (j *joiner) tellGrant(shard uint32, job *belfryv1.Job, e lifecycle.Event) {
 	e.Kind, e.OK, e.Fence, e.Attempt = lifecycle.Grant, true, job.GetFence(), job.GetAttempt()
 	e.Due, e.Until = wire.TimeOf(job.GetDueAt()), wire.TimeOf(job.GetLeaseUntil())
-	j.tell(shard, e)
+	j.addTold(shard, e)
 }
 
 // notGranted judges a job that was handed out otherwise than the log gives.

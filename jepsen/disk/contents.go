@@ -165,9 +165,9 @@ func (c *contents) drop() {
 	}
 }
 
-// settle makes the file what a power cut leaves of it, as fate has it by sector, and returns how
+// cutPower makes the file what a power cut leaves of it, as fate has it by sector, and returns how
 // many bytes that were written and not synced are lost.
-func (c *contents) settle(fate func(sector int64) bool) (lost int64, err error) {
+func (c *contents) cutPower(fate func(sector int64) bool) (lost int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	size := c.size

@@ -84,7 +84,7 @@ func checkSettled(t *testing.T, seed uint64, c *contents, live, durable []byte) 
 	t.Helper()
 	kept := map[int64]bool{}
 	mode := seed % 3
-	_, err := c.settle(func(sector int64) bool {
+	_, err := c.cutPower(func(sector int64) bool {
 		kept[sector] = mode == 1 || mode == 2 && (uint64(sector)+seed)%2 == 0
 		return kept[sector]
 	})
@@ -111,7 +111,7 @@ func checkSettled(t *testing.T, seed uint64, c *contents, live, durable []byte) 
 			t.Fatalf("seed %d: sector %d (kept: %v) is neither the durable one nor the live one", seed, sector, kept[sector])
 		}
 	}
-	_, err = c.settle(func(int64) bool { return false })
+	_, err = c.cutPower(func(int64) bool { return false })
 	must(t, err)
 	if !bytes.Equal(c.all(t), got) {
 		t.Fatalf("seed %d: what survived one crash did not survive the next", seed)
@@ -128,7 +128,7 @@ func TestSettleCounts(t *testing.T) {
 	if got := c.unsynced(); got != 1100 {
 		t.Errorf("%d bytes are not synced, want 1100", got)
 	}
-	lost, err := c.settle(func(sector int64) bool { return sector == 0 })
+	lost, err := c.cutPower(func(sector int64) bool { return sector == 0 })
 	must(t, err)
 	if lost != 588 || c.length() != 1000 {
 		t.Errorf("lost %d bytes and kept %d, want 588 and 1000", lost, c.length())
@@ -170,7 +170,7 @@ func TestFailedSync(t *testing.T) {
 		if got := string(f.file.all(t)); got != text {
 			t.Errorf("the process sees %q, wrote %q", got, text)
 		}
-		lost, err := f.file.settle(func(sector int64) bool { return sector == SizeSector })
+		lost, err := f.file.cutPower(func(sector int64) bool { return sector == SizeSector })
 		must(t, err)
 		if got := string(f.file.all(t)); !strings.HasPrefix(got, tc.want) || (lost > 0) != (tc.want == "/a") {
 			t.Errorf("written again: %v: a power cut left %q of %q, lost %d", tc.again, got, text, lost)
@@ -198,7 +198,7 @@ func TestDamage(t *testing.T) {
 		if !bytes.Equal(c.all(t), live[:1100]) {
 			t.Errorf("synced %v: the process does not see the damage", synced)
 		}
-		_, err := c.settle(func(int64) bool { return false })
+		_, err := c.cutPower(func(int64) bool { return false })
 		must(t, err)
 		if !bytes.Equal(c.all(t), durable[:1100]) {
 			t.Errorf("synced %v: the crash mended the damage", synced)

@@ -77,7 +77,7 @@ func open(cfg Config) (*Disk, error) {
 // Close unmounts the disk, also when processes use it or hang in it: what they ask for from now on
 // fails. The backing directory stays.
 func (d *Disk) Close() error {
-	err := d.end()
+	err := d.unmount()
 	d.names().close()
 	return err
 }
@@ -87,23 +87,23 @@ func (d *Disk) Close() error {
 // removed, and the disk is mounted again. Without a fate only the process died: the kernel still
 // has all its writes, and those that were not durable are not durable yet.
 func (d *Disk) Crash(fate Fate, names Names) (Losses, error) {
-	if err := d.end(); err != nil {
+	if err := d.unmount(); err != nil {
 		return Losses{}, err
 	}
 	if fate == nil {
-		return Losses{}, d.begin()
+		return Losses{}, d.mount()
 	}
-	lost, err := d.names().settle(fate, names)
+	lost, err := d.names().cutPower(fate, names)
 	if err != nil {
 		return lost, fmt.Errorf("disk: restoring what is durable: %w", err)
 	}
-	return lost, d.begin()
+	return lost, d.mount()
 }
 
 // ReplaceAll puts a copy of a directory in place of everything on the disk, durably: an older
 // state, or an empty one. The process that used the disk should be dead.
 func (d *Disk) ReplaceAll(dir string) error {
-	if err := d.end(); err != nil {
+	if err := d.unmount(); err != nil {
 		return err
 	}
 	d.names().close()
@@ -115,13 +115,13 @@ func (d *Disk) ReplaceAll(dir string) error {
 	if err := t.load(t.root, dir); err != nil {
 		return fmt.Errorf("disk: copying %s: %w", dir, err)
 	}
-	if _, err := t.settle(KeepAll, KeepNames); err != nil {
+	if _, err := t.cutPower(KeepAll, KeepNames); err != nil {
 		return fmt.Errorf("disk: copying %s: %w", dir, err)
 	}
 	d.mu.Lock()
 	d.tree = t
 	d.mu.Unlock()
-	return d.begin()
+	return d.mount()
 }
 
 // Copy writes what the process sees to a directory, which is made. While the process runs, files
@@ -143,8 +143,8 @@ func (d *Disk) names() *tree {
 	return d.tree
 }
 
-// begin mounts the disk.
-func (d *Disk) begin() error {
+// mount mounts the disk.
+func (d *Disk) mount() error {
 	d.steps.start()
 	l, err := mount(d)
 	if err != nil {
@@ -156,8 +156,8 @@ func (d *Disk) begin() error {
 	return nil
 }
 
-// end unmounts the disk. After it no step is under way.
-func (d *Disk) end() error {
+// unmount unmounts the disk. After it no step is under way.
+func (d *Disk) unmount() error {
 	d.mu.Lock()
 	l := d.life
 	d.life = nil
@@ -165,7 +165,7 @@ func (d *Disk) end() error {
 	if l == nil {
 		return ErrClosed
 	}
-	return l.end()
+	return l.unmount()
 }
 
 // present returns the life of the disk.

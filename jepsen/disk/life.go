@@ -52,7 +52,7 @@ func Mount(_ context.Context, cfg Config) (*Disk, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.begin(); err != nil {
+	if err := d.mount(); err != nil {
 		return nil, err
 	}
 	return d, nil
@@ -92,8 +92,8 @@ func (l fuseLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// end unmounts. After it no step is under way, and none comes.
-func (l *life) end() error {
+// unmount unmounts. After it no step is under way, and none comes.
+func (l *life) unmount() error {
 	close(l.ended)
 	l.gate.Lock()
 	l.gate.Unlock() //nolint:staticcheck // it only waits for the steps that are being taken

@@ -273,8 +273,8 @@ func (t *tree) syncDir(dir *inode) error {
 	return nil
 }
 
-// settle makes all names and files what a power cut leaves of them.
-func (t *tree) settle(fate Fate, names Names) (lost Losses, err error) {
+// cutPower makes all names and files what a power cut leaves of them.
+func (t *tree) cutPower(fate Fate, names Names) (lost Losses, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	cut := map[*inode]bool{}
@@ -303,7 +303,7 @@ func (t *tree) settle(fate Fate, names Names) (lost Losses, err error) {
 	var taken int64
 	if err := t.restore(t.root, found, func(n *inode) error {
 		name := t.path(n, "")
-		bytes, err := n.file.settle(func(sector int64) bool { return fate(name, sector) })
+		bytes, err := n.file.cutPower(func(sector int64) bool { return fate(name, sector) })
 		lost.Bytes += bytes
 		taken += n.file.length()
 		return err

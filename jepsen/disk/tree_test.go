@@ -145,12 +145,12 @@ func TestCrashOfNames(t *testing.T) {
 // crashTwice crashes, which leaves the files of want, and once more, which changes nothing.
 func crashTwice(t *testing.T, n *names, kept Names, want []string, loses int) {
 	t.Helper()
-	lost, err := n.tree.settle(LoseAll, kept)
+	lost, err := n.tree.cutPower(LoseAll, kept)
 	must(t, err)
 	if diff := cmp.Diff(want, n.list()); diff != "" || lost.Names != loses {
 		t.Errorf("lost %d names, want %d; wanted (-), got (+):\n%s", lost.Names, loses, diff)
 	}
-	again, err := n.tree.settle(LoseAll, LoseNames)
+	again, err := n.tree.cutPower(LoseAll, LoseNames)
 	must(t, err)
 	if diff := cmp.Diff(want, n.list()); diff != "" || again != (Losses{}) {
 		t.Errorf("a second crash lost %v:\n%s", again, diff)
@@ -227,7 +227,7 @@ func TestNestedRemoval(t *testing.T) {
 	if len(n.tree.pending) > 0 || len(n.tree.files) > 0 {
 		t.Errorf("%d steps and %d files are left", len(n.tree.pending), len(n.tree.files))
 	}
-	lost, err := n.tree.settle(KeepAll, KeepNames)
+	lost, err := n.tree.cutPower(KeepAll, KeepNames)
 	must(t, err)
 	if lost != (Losses{}) {
 		t.Errorf("lost %+v", lost)
@@ -245,7 +245,7 @@ func TestErase(t *testing.T) {
 	d, err := n.tree.find("/d")
 	must(t, err)
 	n.tree.erase(d)
-	_, err = n.tree.settle(KeepAll, KeepNames)
+	_, err = n.tree.cutPower(KeepAll, KeepNames)
 	must(t, err)
 	if got := n.list(); len(got) > 0 || len(n.tree.files) > 0 {
 		t.Errorf("%v is still there", got)
@@ -261,9 +261,9 @@ func TestCopyAndLoad(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "copy")
 	must(t, n.tree.save(n.tree.root, dir))
 	must(t, m.tree.load(m.tree.root, dir))
-	_, err := m.tree.settle(KeepAll, KeepNames)
+	_, err := m.tree.cutPower(KeepAll, KeepNames)
 	must(t, err)
-	_, err = m.tree.settle(LoseAll, LoseNames)
+	_, err = m.tree.cutPower(LoseAll, LoseNames)
 	must(t, err)
 	if diff := cmp.Diff(n.list(), m.list()); diff != "" {
 		t.Error(diff)
@@ -292,7 +292,7 @@ func TestSpace(t *testing.T) {
 	if free, _ := s.free(); free != 1002 {
 		t.Errorf("%d bytes are free after the file was replaced by one of 2 bytes, want 1002", free)
 	}
-	_, err = n.tree.settle(LoseAll, LoseNames)
+	_, err = n.tree.cutPower(LoseAll, LoseNames)
 	must(t, err)
 	if free, _ := s.free(); free != 1004 {
 		t.Errorf("%d bytes are free after a crash that left nothing, want 1004", free)

@@ -56,7 +56,7 @@ func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node)
 	}
 	n.Kill()
 	text, err := change(n)
-	if err := errors.Join(err, s.settle(n)); err != nil {
+	if err := errors.Join(err, s.makeDurable(n)); err != nil {
 		return "", nil, fmt.Errorf("%s: %w", n.Name, err)
 	}
 	n.MayEnd()
@@ -73,7 +73,7 @@ func (s *Scene) strikeDisk(ctx context.Context, what string, has func(*lab.Node)
 			return err
 		}
 		s.Count("damaged disks that were refused", 1)
-		return errors.Join(s.empty(n), s.settle(n), n.Start(ctx), s.awaitWhole(ctx))
+		return errors.Join(s.empty(n), s.makeDurable(n), n.Start(ctx), s.awaitWhole(ctx))
 	}, nil
 }
 
@@ -285,8 +285,8 @@ func deleteShard(ctx context.Context, s *Scene) (string, Heal, error) {
 	})
 }
 
-// settle makes what was done to a stopped node's disk durable.
-func (s *Scene) settle(n *lab.Node) error {
+// makeDurable makes what was done to a stopped node's disk durable.
+func (s *Scene) makeDurable(n *lab.Node) error {
 	if s.Disk == nil {
 		return nil // the system's disk keeps it
 	}
@@ -336,7 +336,7 @@ func rollBack(ctx context.Context, s *Scene) (string, Heal, error) {
 		return "", nil, err
 	}
 	n.Kill()
-	if err := errors.Join(s.empty(n), os.CopyFS(n.Data, os.DirFS(copied)), s.settle(n)); err != nil {
+	if err := errors.Join(s.empty(n), os.CopyFS(n.Data, os.DirFS(copied)), s.makeDurable(n)); err != nil {
 		return "", nil, fmt.Errorf("putting an older disk in place: %w", err)
 	}
 	n.MayEnd()
@@ -348,7 +348,7 @@ func rollBack(ctx context.Context, s *Scene) (string, Heal, error) {
 		defer n.MustLive()
 		if !n.Running() {
 			s.Count("older disks that were refused", 1)
-			if err := errors.Join(refusedClearly(n.Name, n.ExitCode()), s.empty(n), s.settle(n), n.Start(ctx)); err != nil {
+			if err := errors.Join(refusedClearly(n.Name, n.ExitCode()), s.empty(n), s.makeDurable(n), n.Start(ctx)); err != nil {
 				return err
 			}
 		}

@@ -132,7 +132,7 @@ func flipAtSnapshot(ctx context.Context, s *Scene) (string, Heal, error) {
 		}
 	}
 	return s.strikeDisk(ctx, "a snapshot being made", dies, func(n *lab.Node) (string, error) {
-		if err := s.settle(n); err != nil { // until then nothing can be changed on it
+		if err := s.makeDurable(n); err != nil { // until then nothing can be changed on it
 			return "", err
 		}
 		return s.damageFiles(filesLike, n.Data, "log/*.wal", flipBits)

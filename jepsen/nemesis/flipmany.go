@@ -120,13 +120,13 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 	}
 	switch {
 	case after == unread:
-		return errors.Join(flip.mend(), s.settle(n))
+		return errors.Join(flip.mend(), s.makeDurable(n))
 	case !ended:
 		return nil // the server has replaced it itself
 	}
 	// The file is another one, and no older state may be put back under a node that has served since.
 	s.Count("nodes that got an empty disk after a flipped bit", 1)
-	if err := errors.Join(s.empty(n), s.settle(n), n.Start(ctx)); err != nil {
+	if err := errors.Join(s.empty(n), s.makeDurable(n), n.Start(ctx)); err != nil {
 		return err
 	}
 	return s.awaitWhole(ctx)
@@ -171,7 +171,7 @@ func (s *Scene) flipAnywhere(n *lab.Node) (*bitFlip, error) {
 		}
 		f := &bitFlip{path: path, at: s.Rand.Int64N(int64(used(had))), bit: byte(s.Rand.IntN(8)), had: had}
 		had[f.at] ^= 1 << f.bit
-		return f, errors.Join(f.write(), s.settle(n))
+		return f, errors.Join(f.write(), s.makeDurable(n))
 	}
 	return nil, fmt.Errorf("%s has nothing on its disk", n.Name)
 }

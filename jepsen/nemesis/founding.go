@@ -47,7 +47,7 @@ func founderLost(ctx context.Context, s *Scene) (string, Heal, error) {
 		return text, n.Start, nil
 	}
 	s.Count("founders whose disk was lost", 1)
-	return text + "; its disk is lost", n.Start, errors.Join(s.empty(n), s.settle(n), s.forgetUntold(ctx, n))
+	return text + "; its disk is lost", n.Start, errors.Join(s.empty(n), s.makeDurable(n), s.forgetUntold(ctx, n))
 }
 
 // forgetUntold removes the journals of a node that lost its disk if no caller was told anything:

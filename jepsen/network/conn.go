@@ -276,7 +276,7 @@ func (f *flow) arrive(ctx context.Context, due time.Time) error {
 // pass writes bytes, as fast as the rule lets it.
 func (f *flow) pass(ctx context.Context, b []byte) error {
 	taps := &f.conn.network.taps
-	if taps.tell(f.link.way, b, false) == Break {
+	if taps.ask(f.link.way, b, false) == Break {
 		return errBroken
 	}
 	rule, _ := f.link.now()
@@ -301,6 +301,6 @@ func (f *flow) pass(ctx context.Context, b []byte) error {
 		}
 		rest = rest[len(part):]
 	}
-	taps.tell(f.link.way, b, true)
+	taps.ask(f.link.way, b, true)
 	return nil
 }

@@ -114,25 +114,25 @@ func New(ctx context.Context, cfg Config) (*Network, error) {
 	if n.reorderWait == 0 {
 		n.reorderWait = reorderWaitMax
 	}
-	if err := n.settle(ctx); err != nil {
+	if err := n.takeAddresses(ctx); err != nil {
 		return nil, err
 	}
 	n.owners.mark = fmt.Sprintf("%s=%d/", ownerVariable, n.block.number)
 	for _, name := range cfg.Nodes {
 		if err := n.Add(ctx, name); err != nil {
-			return nil, errors.Join(err, n.end(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, n.closeWithin(context.WithoutCancel(ctx)))
 		}
 	}
 	for _, name := range cfg.Clients {
 		if err := n.AddClient(ctx, name); err != nil {
-			return nil, errors.Join(err, n.end(context.WithoutCancel(ctx)))
+			return nil, errors.Join(err, n.closeWithin(context.WithoutCancel(ctx)))
 		}
 	}
 	return n, nil
 }
 
-// settle takes the addresses, and the namespaces' bridge.
-func (n *Network) settle(ctx context.Context) (err error) {
+// takeAddresses takes the addresses, and the namespaces' bridge.
+func (n *Network) takeAddresses(ctx context.Context) (err error) {
 	if n.mode != Loopback {
 		n.block, n.spaces, err = openNamespaces(ctx)
 		if err == nil {
@@ -343,10 +343,10 @@ func (n *Network) Wrap(name string, cmd *exec.Cmd) error {
 
 // Close ends all connections, frees all addresses, and waits for everything that the network
 // started. It may be called again.
-func (n *Network) Close() error { return n.end(context.Background()) }
+func (n *Network) Close() error { return n.closeWithin(context.Background()) }
 
-// end is Close, in which ctx bounds what the kernel is asked for.
-func (n *Network) end(ctx context.Context) error {
+// closeWithin is Close, in which ctx bounds what the kernel is asked for.
+func (n *Network) closeWithin(ctx context.Context) error {
 	n.steering.Lock()
 	defer n.steering.Unlock()
 	n.mu.Lock()

@@ -49,8 +49,8 @@ func (n *Network) Tap(client, node string, f func(Passage) Verdict) (stop func()
 	}
 }
 
-// tell asks the tap of a link, if there is one.
-func (t *taps) tell(w way, b []byte, passed bool) Verdict {
+// ask asks the tap of a link, if there is one.
+func (t *taps) ask(w way, b []byte, passed bool) Verdict {
 	if w.service != Client {
 		return Pass
 	}

@@ -136,7 +136,7 @@ func (c *crowd) refuse(attempt *call) {
 	}
 	c.w.tally[Refused]++
 	attempt.givenUp = true
-	c.end(attempt.op, refused)
+	c.endOp(attempt.op, refused)
 }
 
 // giveUp ends an attempt whose outcome the client does not hear.
@@ -148,14 +148,14 @@ func (c *crowd) giveUp(attempt *call) {
 	o := attempt.op
 	c.w.tally[Unknowns]++
 	o.doubt = true
-	c.end(o, c.w.wrong.told(c.w, unknown))
+	c.endOp(o, c.w.wrong.told(c.w, unknown))
 	if c.safe(o) {
 		c.doubts = append(c.doubts, o)
 	}
 }
 
-// end sets what the client knows of an operation.
-func (c *crowd) end(o *op, state opState) {
+// endOp sets what the client knows of an operation.
+func (c *crowd) endOp(o *op, state opState) {
 	o.state = state
 	if o.holder != nil {
 		o.holder.asking = false
@@ -194,7 +194,7 @@ func (c *crowd) answer(attempt *call, e *entry, results []fsm.Result) {
 	}
 	attempt.givenUp = true
 	o.results, o.index = results, e.index
-	c.end(o, answered)
+	c.endOp(o, answered)
 	if e.index <= o.sent {
 		c.w.violated("the log's order is that of the calls", "request %q was asked at index %v and answered with index %v",
 			o.request.ID, o.sent, e.index)

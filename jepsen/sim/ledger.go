@@ -237,7 +237,7 @@ func (l *ledger) book(s *shard, queue string) *book {
 func (l *ledger) named(n *line, queue string) *book {
 	b := l.book(n.s, queue)
 	if b != nil {
-		b.settle(n.e.clock)
+		b.settleAccounts(n.e.clock)
 	}
 	return b
 }
@@ -258,8 +258,8 @@ func (l *ledger) job(s *shard, serial uint64) *account {
 	return list[serial]
 }
 
-// settle draws the conclusions that are certain at a time.
-func (b *book) settle(clock fsm.Time) {
+// settleAccounts draws the conclusions that are certain at a time.
+func (b *book) settleAccounts(clock fsm.Time) {
 	for i := len(b.held) - 1; i >= 0; i-- {
 		a := b.held[i]
 		if a.state == leased && a.latest <= clock {
@@ -302,11 +302,11 @@ func (a *account) expire(clock fsm.Time) {
 		a.state, a.expires = dead, 0
 		return
 	}
-	a.end(fsm.Expired, min(a.expires, clock))
+	a.closeAccount(fsm.Expired, min(a.expires, clock))
 }
 
-// end closes an account.
-func (a *account) end(how fsm.State, at fsm.Time) {
+// closeAccount closes an account.
+func (a *account) closeAccount(how fsm.State, at fsm.Time) {
 	a.state, a.how, a.endedAt = ended, how, at
 	b := a.book
 	if i := slices.Index(b.held, a); i >= 0 {

@@ -79,7 +79,7 @@ func (l *ledger) created(n *line, b *book, c *fsm.Put, r *fsm.Result) bool {
 			n.violated("an id is put once", "%s %q was created again: %+v", c.Queue, c.ID, first)
 		}
 		if first.state != ended {
-			first.end(fsm.Expired, clock)
+			first.closeAccount(fsm.Expired, clock)
 		}
 	}
 	if r.Serial <= l.serial[n.s.number] || r.Partition != c.Partition {
@@ -215,7 +215,7 @@ func (l *ledger) cancel(n *line, c *fsm.Cancel, r *fsm.Result) bool {
 	case r.Code == fsm.OK && r.State == fsm.Reserved && !c.Force:
 		n.violated("a reserved job is not cancelled", "job %v was", a.serial)
 	case r.Code == fsm.OK:
-		a.end(fsm.Cancelled, n.e.clock)
+		a.closeAccount(fsm.Cancelled, n.e.clock)
 		a.book.told.Cancelled++
 		return true
 	case r.Code != fsm.JobReserved || c.Force:

@@ -158,7 +158,7 @@ func (l *ledger) leftBehind(n *line, b *book) {
 	for i := len(b.held) - 1; i >= 0; i-- {
 		a := b.held[i]
 		if a.maybe && a.state == waiting && a.dueLast <= n.e.clock {
-			a.end(cmp.Or(a.how, fsm.Expired), 0) // so it had
+			a.closeAccount(cmp.Or(a.how, fsm.Expired), 0) // so it had
 			continue
 		}
 		if a.ready(n.e.clock) {
@@ -187,7 +187,7 @@ func (l *ledger) holds(n *line, ref fsm.Ref, code fsm.Code) *account {
 	case current:
 		l.w.tally[StaleRefused]++
 		a.latest = min(a.latest, clock) // so it was over
-		a.book.settle(clock)
+		a.book.settleAccounts(clock)
 	default:
 		l.w.tally[StaleRefused]++
 	}
@@ -198,7 +198,7 @@ func (l *ledger) ack(n *line, c *fsm.Ack, r *fsm.Result) bool {
 	a := l.job(n.s, c.Serial)
 	if a != nil && a.state == ended && a.how == fsm.Acked && a.fence == c.Fence {
 		if b := l.book(n.s, c.Queue); b != nil {
-			b.settle(n.e.clock)
+			b.settleAccounts(n.e.clock)
 		}
 		if r.Code != fsm.OK && n.e.clock <= a.until.Add(fsm.FinishedWindow) {
 			n.violated("an ack may be repeated", "of job %v, fence %v, it was called stale", c.Serial, c.Fence)
@@ -212,7 +212,7 @@ func (l *ledger) ack(n *line, c *fsm.Ack, r *fsm.Result) bool {
 	if a == nil {
 		return false
 	}
-	a.end(fsm.Acked, n.e.clock)
+	a.closeAccount(fsm.Acked, n.e.clock)
 	a.book.told.Acked++
 	l.w.tally[Acks]++
 	return true
@@ -275,7 +275,7 @@ func (l *ledger) back(n *line, a *account, delay delayRange, r *fsm.Result) {
 		if a.expires == 0 || a.expires > n.e.clock {
 			n.violated("only what is over expires", "job %v did: %+v", a.serial, a)
 		}
-		a.end(fsm.Expired, n.e.clock)
+		a.closeAccount(fsm.Expired, n.e.clock)
 	case fsm.Delayed, fsm.Ready:
 		a.outlived(n)
 		if r.Due < first || r.Due > last || (r.Due <= n.e.clock) != (r.State == fsm.Ready) {

@@ -76,7 +76,7 @@ func (l *ledger) purge(n *line, c *fsm.Purge, r *fsm.Result) bool {
 	sure, open := b.candidates(c.States, n.e.clock)
 	changed, doubtful := l.concerned(n, sure, open, r.Count)
 	for _, a := range changed {
-		a.end(fsm.Cancelled, n.e.clock)
+		a.closeAccount(fsm.Cancelled, n.e.clock)
 	}
 	for _, a := range doubtful {
 		a.maybe, a.how, a.vague = true, fsm.Cancelled, true

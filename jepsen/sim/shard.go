@@ -202,7 +202,7 @@ func (s *shard) book(p *proposal, e *entry, results []fsm.Result) {
 			o = p.calls[i].op
 		}
 		if s.w.told() {
-			s.tell(o, &e.requests[i], own)
+			s.traceRequest(o, &e.requests[i], own)
 		}
 		s.w.ledger.enter(&line{s: s, e: e, op: o, request: &e.requests[i], results: own})
 		if o != nil {
@@ -211,8 +211,8 @@ func (s *shard) book(p *proposal, e *entry, results []fsm.Result) {
 	}
 }
 
-// tell writes a request with its results into the trace.
-func (s *shard) tell(o *op, r *fsm.Request, results []fsm.Result) {
+// traceRequest writes a request with its results into the trace.
+func (s *shard) traceRequest(o *op, r *fsm.Request, results []fsm.Result) {
 	for i, c := range r.Commands {
 		who := "leader"
 		if o != nil {

@@ -82,8 +82,8 @@ func (t *tenant) replace(consumes bool, by *Credential) (before *Credential) {
 	return before
 }
 
-// end keeps a credential that has ended.
-func (t *tenant) end(c *Credential) {
+// keepEnded keeps a credential that has ended.
+func (t *tenant) keepEnded(c *Credential) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = append(t.ended[max(0, len(t.ended)-keptEnded+1):], c)
@@ -117,7 +117,7 @@ func access() Workload {
 		Prepare: func(ctx context.Context, c *Client) error {
 			var problems []error
 			for _, t := range tenants {
-				problems = append(problems, c.settle(ctx, t))
+				problems = append(problems, c.makeTenant(ctx, t))
 			}
 			return errors.Join(problems...)
 		},
@@ -139,8 +139,8 @@ func access() Workload {
 	return w
 }
 
-// settle makes the queues of a tenant, its quota and its first tokens.
-func (c *Client) settle(ctx context.Context, t *tenant) error {
+// makeTenant makes the queues of a tenant, its quota and its first tokens.
+func (c *Client) makeTenant(ctx context.Context, t *tenant) error {
 	for i, queue := range t.queues {
 		if err := c.ensureQueue(ctx, queue, uint32(3-i)); err != nil { //nolint:gosec // three
 			return err
@@ -276,7 +276,7 @@ func (c *Client) rotate(ctx context.Context, t *tenant) {
 	for {
 		at := c.node
 		o := c.deleteToken(ctx, r)
-		t.end(before)
+		t.keepEnded(before)
 		if o.OK() {
 			c.Ask(at)
 			c.credential = before
@@ -301,7 +301,7 @@ func (c *Client) passing(ctx context.Context, t *tenant, consumes bool) {
 	for end := c.history.Now() + 1500*time.Millisecond; c.history.Now() < end && pause(ctx, 100*time.Millisecond); {
 		c.tryOwn(ctx, t)
 	}
-	t.end(made)
+	t.keepEnded(made)
 }
 
 // tryOwn does what the client's credential allows, or allowed.

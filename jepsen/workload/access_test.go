@@ -128,7 +128,7 @@ func TestUnfit(t *testing.T) {
 		tenant.replace(false, of(tenant.name+"-producer"))
 		tenant.replace(true, of(tenant.name+"-consumer"))
 	}
-	victim.end(of("ended"))
+	victim.keepEnded(of("ended"))
 	kinds := map[string]bool{}
 	for range 500 {
 		u := c.unfit(own, victim)

@@ -314,11 +314,11 @@ func readJobs(
 
 // Steps are a pass over the ready list, the buckets and, if no server runs, all other keys.
 func (i *importer) Steps() []func(context.Context) (int, error) {
-	return []func(context.Context) (int, error){i.begin, i.takeReady, i.takeBuckets, i.takeUnnamed}
+	return []func(context.Context) (int, error){i.readClock, i.takeReady, i.takeBuckets, i.takeUnnamed}
 }
 
-// begin looks at the clock and the buckets.
-func (i *importer) begin(ctx context.Context) (_ int, err error) {
+// readClock looks at the clock and the buckets.
+func (i *importer) readClock(ctx context.Context) (_ int, err error) {
 	if i.now, err = i.Redis.Time(ctx).Result(); err != nil {
 		return 0, err
 	}

@@ -53,7 +53,7 @@ func (e Element) Append(b []byte) ([]byte, error) {
 func ParseTimerMember(member []byte) (TimerMember, error) {
 	r := reader{rest: member}
 	m := TimerMember{Namespace: r.text("namespace"), Queue: r.text("queue"), Tries: r.number("tries"), ID: r.text("id")}
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return TimerMember{}, fmt.Errorf("lmstfy: a timer member of %d bytes: %w", len(member), err)
 	}
 	return m, nil
@@ -64,7 +64,7 @@ func ParseTimerMember(member []byte) (TimerMember, error) {
 func ParseElement(element []byte) (Element, error) {
 	r := reader{rest: element}
 	e := Element{Tries: r.number("tries"), ID: r.text("id")}
-	if err := r.end(); err != nil {
+	if err := r.checkEnd(); err != nil {
 		return Element{}, fmt.Errorf("lmstfy: a list element of %d bytes: %w", len(element), err)
 	}
 	return e, nil
@@ -120,7 +120,7 @@ func (r *reader) text(what string) string {
 	return text
 }
 
-func (r *reader) end() error {
+func (r *reader) checkEnd() error {
 	if r.err == nil && len(r.rest) > 0 {
 		r.err = fmt.Errorf("%d bytes follow its end", len(r.rest))
 	}

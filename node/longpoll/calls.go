@@ -116,7 +116,7 @@ func (cs *Calls) EntryApplied(batch []*propose.Proposal) { cs.waiters.entryAppli
 func (cs *Calls) Recheck() { cs.waiters.recheckAll() }
 
 // Settle returns when no reservable job waits to be granted to a parked call.
-func (cs *Calls) Settle(ctx context.Context) error { return cs.waiters.settle(ctx) }
+func (cs *Calls) Settle(ctx context.Context) error { return cs.waiters.awaitIdle(ctx) }
 
 // Recall reads the jobs that were granted to an earlier attempt at a request. What it returns
 // counts as delivered.

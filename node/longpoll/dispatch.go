@@ -280,8 +280,8 @@ func (ws *waiters) reservingJobs(queues []string) []uint64 {
 	return asking
 }
 
-// settle checks all queues and returns when no reservable job waits to be granted.
-func (ws *waiters) settle(ctx context.Context) error {
+// awaitIdle checks all queues and returns when no reservable job waits to be granted.
+func (ws *waiters) awaitIdle(ctx context.Context) error {
 	ws.mu.Lock()
 	ws.markAll()
 	ws.mu.Unlock()

@@ -99,7 +99,7 @@ func TestSettleWaitsForReservations(t *testing.T) {
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
-	if err := ws.settle(ctx); !errors.Is(err, gone) {
+	if err := ws.awaitIdle(ctx); !errors.Is(err, gone) {
 		t.Errorf("with a reservation under way it ends with %v", err)
 	}
 }

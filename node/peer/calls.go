@@ -56,7 +56,7 @@ func (l *peerListener) Accept() (net.Conn, error) {
 // Close ends Accept, and the node refuses greetings for calls. Connections stay until their server,
 // or the node, closes them, so that calls in flight can be answered.
 func (l *peerListener) Close() error {
-	l.end()
+	l.closeAccept()
 	l.mux.mu.Lock()
 	defer l.mux.mu.Unlock()
 	l.mux.forget(l.stream)

@@ -497,13 +497,13 @@ func (s *stream) next() (*framedConn, error) {
 
 // Close ends Accept and the group's connections.
 func (s *stream) Close() error {
-	s.end()
+	s.closeAccept()
 	s.mux.drop(s)
 	return nil
 }
 
-// end ends Accept.
-func (s *stream) end() { s.once.Do(func() { close(s.done) }) }
+// closeAccept ends Accept.
+func (s *stream) closeAccept() { s.once.Do(func() { close(s.done) }) }
 
 // Addr returns the server id of this node.
 func (s *stream) Addr() net.Addr { return serverAddr(s.mux.cfg.Self) }

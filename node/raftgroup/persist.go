@@ -36,7 +36,7 @@ type replicaSnapshot struct {
 // does, and takes a sink that was closed twice for failed. Raft flattens the error, so Persist
 // keeps it.
 func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
-	snapshot := s.begin()
+	snapshot := s.beginWrite()
 	if snapshot == nil {
 		return storage.ErrSnapshotOlder // than the state that was restored since
 	}
@@ -54,8 +54,8 @@ func (s *replicaSnapshot) Persist(sink raft.SnapshotSink) error {
 	return nil
 }
 
-// begin returns the state to write, nil if the snapshot was released.
-func (s *replicaSnapshot) begin() MachineSnapshot {
+// beginWrite returns the state to write, nil if the snapshot was released.
+func (s *replicaSnapshot) beginWrite() MachineSnapshot {
 	s.replica.mu.Lock()
 	defer s.replica.mu.Unlock()
 	s.writing = true

@@ -169,9 +169,9 @@ func (m *marks) lowerLog(index uint64) error {
 	return m.writeBoth()
 }
 
-// settle makes the mark that was found durable: a process that was killed may have lowered it only
-// in the kernel's cache.
-func (m *marks) settle() error {
+// makeDurable makes the mark that was found durable: a process that was killed may have lowered it
+// only in the kernel's cache.
+func (m *marks) makeDurable() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.writeBoth()

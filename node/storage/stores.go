@@ -202,7 +202,7 @@ func open(dir string, p paths, cfg Config, m manifest) (_ *Stores, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.marks.settle(); err != nil {
+	if err := s.marks.makeDurable(); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	s.Log = &LogStore{mu: disk.NewChannelMutex(), engine: e, marks: s.marks, guard: g, now: cfg.Now, onClear: s.noteClear}

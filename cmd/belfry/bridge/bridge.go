@@ -178,7 +178,7 @@ func keepBridging(ctx context.Context, queue string, meters *Meters, log *slog.L
 		if ctx.Err() != nil {
 			return
 		}
-		meters.end(queue)
+		meters.countEnd(queue)
 		log.Error("mirror: ended, and begins again", slog.Duration("in", retryAfter), slog.Any("error", err))
 		select {
 		case <-time.After(retryAfter):

@@ -70,8 +70,8 @@ func (m *Meters) Update(queue string, n mirror.BridgeCounts) {
 	m.counts[queue] = n
 }
 
-// end counts a bridge that ended with an error.
-func (m *Meters) end(queue string) {
+// countEnd counts a bridge that ended with an error.
+func (m *Meters) countEnd(queue string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.ends[queue]++

@@ -106,14 +106,14 @@ func (l *Ledger) failed(format string, args ...any) {
 // PutJob puts one job that is due after a delay, and enters it.
 func (l *Ledger) PutJob(ctx context.Context, c *client.Client, queue string, delay time.Duration,
 	more ...client.PutOption) {
-	n, body := l.begin(time.Now(), delay)
+	n, body := l.beginPut(time.Now(), delay)
 	began := time.Now()
 	_, err := c.Put(ctx, queue, body, append(more, client.In(delay))...)
 	l.wasPut(n, time.Since(began), err)
 }
 
-// begin enters a job that is about to be put, and returns its number and body.
-func (l *Ledger) begin(now time.Time, delay time.Duration) (n uint64, body []byte) {
+// beginPut enters a job that is about to be put, and returns its number and body.
+func (l *Ledger) beginPut(now time.Time, delay time.Duration) (n uint64, body []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = uint64(len(l.jobs))

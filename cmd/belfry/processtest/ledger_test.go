@@ -182,7 +182,7 @@ func TestLedger(t *testing.T) {
 	for _, tc := range slices.Concat(kept(), brokenPromises()) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &story{l: NewLedger(), zero: time.Unix(1_000_000, 0)}
-			_, s.body = s.l.begin(s.zero, time.Second)
+			_, s.body = s.l.beginPut(s.zero, time.Second)
 			tc.tell(s)
 			got, err := s.l.Close()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -208,7 +208,7 @@ func TestAwait(t *testing.T) {
 		t.Errorf("nothing was put: %v", err)
 	}
 	for range 2 {
-		n, _ := l.begin(time.Now(), 0)
+		n, _ := l.beginPut(time.Now(), 0)
 		l.wasPut(n, 0, nil)
 	}
 	l.wasAcked(0, 0, nil)
@@ -218,7 +218,7 @@ func TestAwait(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("both are acked: %v", err)
 	}
-	n, _ := l.begin(time.Now(), 0)
+	n, _ := l.beginPut(time.Now(), 0)
 	l.wasPut(n, 0, nil)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -234,7 +234,7 @@ func TestSpans(t *testing.T) {
 	l := NewLedger()
 	for i := range 4 {
 		at := zero.Add(time.Duration(i) * time.Second)
-		n, body := l.begin(at, 0)
+		n, body := l.beginPut(at, 0)
 		l.wasPut(n, time.Duration(i)*time.Millisecond, nil)
 		l.delivered(&client.Job{Body: body, Attempt: max(1, i), FirstDueAt: at}, at.Add(time.Duration(i)*time.Minute))
 	}

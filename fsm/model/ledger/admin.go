@@ -13,7 +13,7 @@ func (b *Shard) present(i Rule, queue string, code fsm.Code) *Queue {
 		b.expect(i, code, fsm.QueueNotFound)
 		return nil
 	}
-	b.settle(q)
+	b.settleQueue(q)
 	if !b.expect(i, code, fsm.OK) {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (b *Shard) remove(q *Queue, states fsm.StateSet, limit uint64, state fsm.St
 			q.counters.Purged++
 			a.lift()
 			a.why, a.gone = purged, state == fsm.StateNone
-			b.end(a, state)
+			b.endJob(a, state)
 			if a.gone && a.ID != "" {
 				delete(q.byID, a.ID)
 			}
@@ -149,7 +149,7 @@ func (b *Shard) open(c *fsm.Open, r *fsm.Result) {
 	}
 	b.look(24)
 	if q := b.queues[c.Queue]; q != nil {
-		b.settle(q)
+		b.settleQueue(q)
 		if q.Partition != c.Partition || q.Partitions != c.Partitions {
 			b.expect(30, r.Code, fsm.QueueExists)
 			return

@@ -8,7 +8,7 @@ import "github.com/belfrydb/belfry/fsm"
 func (b *Shard) leased(ref fsm.Ref, r *fsm.Result) (a *Job, repeated bool) {
 	q := b.queues[ref.Queue]
 	if q != nil {
-		b.settle(q)
+		b.settleQueue(q)
 	}
 	a = b.jobs[ref.Serial]
 	b.now.Job = a
@@ -66,7 +66,7 @@ func (b *Shard) ack(c *fsm.Ack, r *fsm.Result) {
 	a.Queue.counters.Acked++
 	a.lift()
 	a.why = acked
-	b.end(a, fsm.Acked)
+	b.endJob(a, fsm.Acked)
 	b.count("jobs acked", 1)
 }
 
@@ -172,7 +172,7 @@ func (b *Shard) named(queue, id string) (*Job, fsm.State) {
 	if q == nil {
 		return nil, fsm.StateNone
 	}
-	b.settle(q)
+	b.settleQueue(q)
 	if a := b.held(q, id); a != nil {
 		return a, fsm.StateNone
 	}
@@ -215,7 +215,7 @@ func (b *Shard) cancel(c *fsm.Cancel, r *fsm.Result) {
 	a.Queue.counters.Cancelled++
 	a.lift()
 	a.why = cancelled
-	b.end(a, fsm.Cancelled)
+	b.endJob(a, fsm.Cancelled)
 	b.count("jobs cancelled", 1)
 }
 

@@ -350,8 +350,8 @@ func (b *Shard) over(a *Job) {
 	}
 }
 
-// end ends a lifted job.
-func (b *Shard) end(a *Job, state fsm.State) {
+// endJob ends a lifted job.
+func (b *Shard) endJob(a *Job, state fsm.State) {
 	b.over(a)
 	a.State, a.left, a.EndedAt = state, b.clock, b.entry.At
 	a.Queue.counts.Bytes -= a.bytes

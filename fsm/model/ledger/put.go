@@ -18,7 +18,7 @@ func (b *Shard) home(name string, partition, partitions uint32) (*Queue, fsm.Cod
 		}
 		return b.createQueue(name, 0, 1), fsm.OK
 	}
-	b.settle(q)
+	b.settleQueue(q)
 	if q.Partition != partition || q.Partitions != partitions {
 		return nil, fsm.QueueChanged
 	}

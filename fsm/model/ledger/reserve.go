@@ -25,7 +25,7 @@ func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 			break
 		}
 		if q := b.queues[name]; q != nil {
-			b.settle(q)
+			b.settleQueue(q)
 			b.reserveFrom(q, &h)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 )
 
-// settle does for a queue what has fallen due, once an entry, in the order of the rules: leases
-// lapse, jobs expire, jobs are moved.
-func (b *Shard) settle(q *Queue) {
+// settleQueue does for a queue what has fallen due, once an entry, in the order of the rules:
+// leases lapse, jobs expire, jobs are moved.
+func (b *Shard) settleQueue(q *Queue) {
 	if q.settled == b.entry.Index || b.restoring {
 		return
 	}
@@ -127,7 +127,7 @@ func (b *Shard) expireJob(a *Job) fsm.State {
 		return fsm.Dead
 	}
 	a.Queue.counters.Expired++
-	b.end(a, fsm.Expired)
+	b.endJob(a, fsm.Expired)
 	return fsm.Expired
 }
 
@@ -143,7 +143,7 @@ func (b *Shard) move(a *Job) {
 			return
 		case q.Settings.Overdue == fsm.DropOverdue:
 			q.counters.Expired++
-			b.end(a, fsm.Expired)
+			b.endJob(a, fsm.Expired)
 			return
 		}
 	}

@@ -58,7 +58,7 @@ func (w *worker) follow(ctx context.Context, incoming <-chan any) {
 		case event := <-incoming:
 			w.handle(ctx, event)
 		case <-w.timer.C:
-			w.begin(ctx)
+			w.beginTransfer(ctx)
 		case r := <-w.replies:
 			w.observe(r.next, r.err)
 			w.replied(ctx, r)
@@ -70,7 +70,7 @@ func (w *worker) follow(ctx context.Context, incoming <-chan any) {
 func (w *worker) handle(ctx context.Context, event any) {
 	switch event := event.(type) {
 	case *redis.Subscription: // the first one, or another after a lost connection
-		w.begin(ctx)
+		w.beginTransfer(ctx)
 	case *redis.Message:
 		if dueMs, err := strconv.ParseInt(event.Payload, 10, 64); err == nil {
 			w.schedule(ctx, dueMs)
@@ -95,14 +95,14 @@ func (w *worker) schedule(ctx context.Context, dueMs int64) {
 	w.timer.Stop()
 	inMs := dueMs - w.clock().UnixMilli()
 	if inMs <= soonMs {
-		w.begin(ctx)
+		w.beginTransfer(ctx)
 		return
 	}
 	w.timer.Reset(time.Duration(min(inMs, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond)
 }
 
-// begin starts a transfer, whose answer comes through replies.
-func (w *worker) begin(ctx context.Context) {
+// beginTransfer starts a transfer, whose answer comes through replies.
+func (w *worker) beginTransfer(ctx context.Context) {
 	nowMs := w.clock().UnixMilli()
 	w.transfers.Go(func() {
 		next, err := w.transfer(ctx, nowMs)

@@ -183,7 +183,7 @@ func kindOf(name string, newest map[string]string) (part, bool) {
 // partAt returns the part in which a byte of the file lies.
 func (t *target) partAt(at int64) part {
 	switch {
-	case t.kind == partSegment && at >= t.end():
+	case t.kind == partSegment && at >= t.writtenEnd():
 		return partBehind
 	case t.kind == partSnapshot && at < snapshotHead(t.contents):
 		return partSnapshotHead
@@ -195,9 +195,9 @@ func (t *target) partAt(at int64) part {
 	return t.kind
 }
 
-// end returns where the written part of a segment ends: frames are aligned to 8 bytes and none is
-// all zero.
-func (t *target) end() int64 {
+// writtenEnd returns where the written part of a segment ends: frames are aligned to 8 bytes and
+// none is all zero.
+func (t *target) writtenEnd() int64 {
 	written := len(bytes.TrimRight(t.contents, "\x00"))
 	return int64(written+7) / 8 * 8
 }
@@ -274,7 +274,7 @@ func (d *damage) wounding(r *rand.Rand, t *target) {
 func (t *target) offset(r *rand.Rand) int64 {
 	size := int64(len(t.contents))
 	// Little of a segment is written, and only what is written can be lost.
-	if end := t.end(); t.kind == partSegment && end > 0 && r.IntN(4) > 0 {
+	if end := t.writtenEnd(); t.kind == partSegment && end > 0 && r.IntN(4) > 0 {
 		return r.Int64N(end)
 	}
 	// The data of a snapshot is far longer than what describes it.

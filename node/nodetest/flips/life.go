@@ -66,7 +66,7 @@ func newGroup(r *rand.Rand, o Options) (*group, error) {
 			return nil, err
 		}
 	}
-	return g, g.end()
+	return g, g.endLife()
 }
 
 func (g *group) config() storage.Config {
@@ -96,8 +96,8 @@ func (g *group) close() error {
 
 func (g *group) restart() error { return errors.Join(g.close(), g.open()) }
 
-// end ends the life.
-func (g *group) end() error {
+// endLife ends the life.
+func (g *group) endLife() error {
 	g.stores.Tidy(nil) // a file that was given up is not damaged
 	waited := time.Duration(0)
 	if g.random.IntN(2) == 0 {

@@ -30,13 +30,13 @@ func (w *World) heal(ctx context.Context) {
 		// turn, which that one would not be let.
 		m.clock.off.Store(max(-int64(skewMax), min(m.clock.off.Load(), int64(skewMax))))
 		w.release(m)
-		w.begin(m)
+		w.startMember(m)
 	}
 	for _, m := range w.all() {
 		if m.visits() {
-			w.leave(ctx, m)
+			w.removeVisitor(ctx, m)
 		} else if m.outside {
-			if err := w.settle(ctx, m); err != nil {
+			if err := w.makeVoter(ctx, m); err != nil {
 				w.history.violated("recovery", "%v", err)
 			}
 		}

@@ -47,7 +47,7 @@ func TestAVisitorThatStayedIsSentAway(t *testing.T) {
 	left := bubble(t, func(t *testing.T) {
 		w := newWorld(Options{Seed: 1})
 		w.plan.nodes = 1
-		defer w.end()
+		defer w.killAll()
 		if err := w.found(t.Context()); err != nil {
 			t.Error(err)
 			return
@@ -58,7 +58,7 @@ func TestAVisitorThatStayedIsSentAway(t *testing.T) {
 		}
 		m := w.newMember("v1")
 		w.members = append(w.members, m)
-		w.begin(m)
+		w.startMember(m)
 		if err := w.admit(t.Context(), m); err != nil {
 			t.Error(err)
 			return

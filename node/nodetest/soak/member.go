@@ -171,9 +171,9 @@ func (l *life) fail(err error, o diskfault.Op) error {
 	return err
 }
 
-// begin starts a member that is down. It reports false if it is up, is being started, or must not
-// be started.
-func (w *World) begin(m *member) bool {
+// startMember starts a member that is down. It reports false if it is up, is being started, or must
+// not be started.
+func (w *World) startMember(m *member) bool {
 	w.mu.Lock()
 	if m.life != nil || m.starting || m.held {
 		w.mu.Unlock()

@@ -121,7 +121,7 @@ func replaceMember(ctx context.Context, w *World, random *rand.Rand) {
 	defer w.unclaim()
 	m := w.any(random)
 	if m.visits() {
-		w.leave(ctx, m) // a new node in its place would be a member that no schedule removes
+		w.removeVisitor(ctx, m) // a new node in its place would be a member that no schedule removes
 		w.history.count("visitors sent away later")
 		return
 	}
@@ -146,15 +146,15 @@ func (w *World) reborn(ctx context.Context, m *member) {
 	m.outside = true
 	m.held = false
 	w.mu.Unlock()
-	if err := w.settle(ctx, m); err != nil {
+	if err := w.makeVoter(ctx, m); err != nil {
 		w.history.count("replacement not finished in time")
 		return
 	}
 	w.history.count("members replaced")
 }
 
-// settle makes a member that is outside a voter, and removes what it was before.
-func (w *World) settle(ctx context.Context, m *member) error {
+// makeVoter makes a member that is outside a voter, and removes what it was before.
+func (w *World) makeVoter(ctx context.Context, m *member) error {
 	for len(m.leaving) > 0 {
 		id := m.leaving[0]
 		for _, group := range []string{catalogGroup, shardGroup} {
@@ -212,7 +212,7 @@ func visit(ctx context.Context, w *World, _ *rand.Rand) {
 	m := w.newMember(fmt.Sprintf("v%d", w.visitors))
 	w.members = append(w.members, m)
 	w.mu.Unlock()
-	w.begin(m)
+	w.startMember(m)
 	err := w.admit(ctx, m)
 	if err == nil {
 		w.history.count("visitors were voters")
@@ -220,11 +220,11 @@ func visit(ctx context.Context, w *World, _ *rand.Rand) {
 	if id := w.idOf(m); id != "" {
 		m.leaving = append(m.leaving, id)
 	}
-	w.leave(ctx, m)
+	w.removeVisitor(ctx, m)
 }
 
-// leave removes a visitor from the groups and, once that is done, from the world.
-func (w *World) leave(ctx context.Context, m *member) {
+// removeVisitor removes a visitor from the groups and, once that is done, from the world.
+func (w *World) removeVisitor(ctx context.Context, m *member) {
 	for len(m.leaving) > 0 {
 		id := m.leaving[0]
 		for _, group := range []string{catalogGroup, shardGroup} {

@@ -88,7 +88,7 @@ func Run(ctx context.Context, options Options) Report {
 	} else {
 		w.live(ctx)
 	}
-	w.end()
+	w.killAll()
 	w.judge()
 	return Report{
 		Seed: options.Seed, Virtual: w.history.now(), Nodes: w.plan.nodes, Violations: w.history.violations,
@@ -96,8 +96,8 @@ func Run(ctx context.Context, options Options) Report {
 	}
 }
 
-// end ends all nodes.
-func (w *World) end() {
+// killAll ends all nodes.
+func (w *World) killAll() {
 	for _, m := range w.all() {
 		w.hold(m)
 		w.kill(m, nil, nil, diskfault.KeepNames)
@@ -154,7 +154,7 @@ func (w *World) found(ctx context.Context) error {
 		w.mu.Lock()
 		w.members = append(w.members, m)
 		w.mu.Unlock()
-		if !w.begin(m) {
+		if !w.startMember(m) {
 			return fmt.Errorf("node %s does not start", m.name)
 		}
 		if i == 0 {
@@ -181,7 +181,7 @@ func (w *World) supervise(ctx context.Context) {
 	defer starting.Wait()
 	for w.sleep(ctx, time.Second+time.Duration(random.Int64N(int64(2*time.Second)))) {
 		for _, m := range w.all() {
-			starting.Go(func() { w.begin(m) })
+			starting.Go(func() { w.startMember(m) })
 		}
 	}
 }

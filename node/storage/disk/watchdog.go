@@ -40,7 +40,7 @@ func (w *Watchdog) Begin(op string) (done func()) {
 	if w == nil {
 		return func() {}
 	}
-	return w.begin(op).end
+	return w.watchStep(op).stopWatch
 }
 
 // watch is one operation under way.
@@ -53,7 +53,7 @@ type watch struct {
 	steps int
 }
 
-func (w *Watchdog) begin(op string) *watch {
+func (w *Watchdog) watchStep(op string) *watch {
 	v := &watch{dog: w, op: op}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -75,8 +75,8 @@ func (v *watch) step() {
 	go v.dog.fire(v.op, v.dog.limit)
 }
 
-// end ends the watch.
-func (v *watch) end() {
+// stopWatch ends the watch.
+func (v *watch) stopWatch() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.timer.Stop()

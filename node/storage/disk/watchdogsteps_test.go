@@ -13,7 +13,7 @@ func TestWatchdogCountsTimeThatTheProcessHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fires atomic.Int64
 		w := NewWatchdog(time.Minute, func(string, time.Duration) { fires.Add(1) })
-		v := w.begin("append")
+		v := w.watchStep("append")
 		if watchSteps < 10 {
 			t.Errorf("what the process misses counts as 1/%d of the limit, want a tenth at most", watchSteps)
 		}
@@ -29,7 +29,7 @@ func TestWatchdogCountsTimeThatTheProcessHas(t *testing.T) {
 		if fired := fires.Load(); fired != 1 {
 			t.Errorf("it fired %d times in all, want once", fired)
 		}
-		v.end()
+		v.stopWatch()
 		v.step() // the timer had gone off when the operation ended
 		synctest.Wait()
 		if fires.Load() != 1 {

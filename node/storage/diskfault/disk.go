@@ -137,11 +137,11 @@ func (d *Disk) Crash(fate Fate, names Names) {
 	}
 	d.names = maps.Clone(d.stable)
 	for _, name := range slices.Sorted(maps.Keys(d.names)) {
-		d.names[name].settle(name, fate)
+		d.names[name].loseUnsynced(name, fate)
 	}
 }
 
-func (n *inode) settle(name string, fate Fate) {
+func (n *inode) loseUnsynced(name string, fate Fate) {
 	end := int64(len(n.synced))
 	maps.Copy(n.dirty, n.dropped)
 	for _, sector := range slices.Sorted(maps.Keys(n.dirty)) {
