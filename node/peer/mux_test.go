@@ -145,7 +145,7 @@ func TestTransportRefusesHandshakes(t *testing.T) {
 		want   verdict
 	}{
 		{"good", func(*greeting) {}, accepted},
-		{"foreign cluster", func(g *greeting) { g.cluster = "d" }, refusedCluster},
+		{"another cluster", func(g *greeting) { g.cluster = "d" }, refusedCluster},
 		{"wrong receiver", func(g *greeting) { g.receiver = "n1.2" }, refusedReceiver},
 		{"own id as sender", func(g *greeting) { g.sender = "n1.1" }, refusedSender},
 		{"no sender", func(g *greeting) { g.sender = "" }, refusedSender},

@@ -52,7 +52,7 @@ func (r rude) Addr() net.Addr { return serverAddr(r.hello.sender) }
 
 // Raft by itself takes entries from any sender and throws its own away: row 2 of
 // docs/decisions/0033-traps-of-the-libraries.md.
-func TestForeignLeaderChangesNothing(t *testing.T) {
+func TestStrangerAsLeaderChangesNothing(t *testing.T) {
 	const term = 99
 	tests := []struct {
 		name  string
