@@ -114,7 +114,7 @@ func (pg *pendingGrants) noteNoGrants(c *pendingGrant) { pg.finish(c, func() {})
 // noteDelivered ends a reservation whose caller has its answer.
 func (pg *pendingGrants) noteDelivered(c *pendingGrant, a answer) {
 	pg.finish(c, func() {
-		if a.err == nil && hasGrants(a.reply) {
+		if a.err == nil && a.reply.Granted() {
 			c.delivered = true
 		}
 	})
@@ -124,7 +124,7 @@ func (pg *pendingGrants) noteDelivered(c *pendingGrant, a answer) {
 // are released.
 func (pg *pendingGrants) noteAbandoned(c *pendingGrant, a answer) {
 	pg.finish(c, func() {
-		if a.err != nil || !hasGrants(a.reply) || a.reply.Results[0].Replayed || c.delivered || pg.byName[c.name] != c {
+		if a.err != nil || !a.reply.Granted() || a.reply.Results[0].Replayed || c.delivered || pg.byName[c.name] != c {
 			return
 		}
 		if c.abandoned = a.reply.Results[0].Grants; c.timer != nil {
@@ -235,11 +235,6 @@ func (pg *pendingGrants) releaseDone(c *pendingGrant, err error) {
 		c.timer.Reset(RepeatWait)
 	}
 	pg.forgetIfDoneLocked(c)
-}
-
-// hasGrants reports whether a reply hands out jobs.
-func hasGrants(reply propose.Reply) bool {
-	return len(reply.Results) == 1 && len(reply.Results[0].Grants) > 0
 }
 
 // releaseOf returns a request that releases grants.

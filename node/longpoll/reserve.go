@@ -76,7 +76,7 @@ const emptyEntryWait = 250 * time.Millisecond
 // thousands of jobs are due. They are parked briefly, for the next entries.
 func (cs *Calls) reserveNow(ctx context.Context, req *fsm.Request) (propose.Reply, error) {
 	reply, err := cs.Do(ctx, req)
-	if err != nil || reply.Results[0].Code != fsm.OK || hasGrants(reply) ||
+	if err != nil || reply.Results[0].Code != fsm.OK || reply.Granted() ||
 		!cs.hasJobs(req.Commands[0].(*fsm.Reserve).Queues) {
 		return reply, err
 	}
@@ -123,7 +123,7 @@ func (cs *Calls) releaseAbandoned(ctx context.Context, c *pendingGrant, a answer
 		cs.grants.noteAbandoned(c, a)
 		return
 	}
-	if a.err != nil || !hasGrants(a.reply) {
+	if a.err != nil || !a.reply.Granted() {
 		return
 	}
 	req := releaseOf(a.reply.Results[0].Grants)

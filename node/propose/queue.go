@@ -59,6 +59,11 @@ type Reply struct {
 	Jobs []fsm.Job
 }
 
+// Granted reports whether a command of the request was granted jobs.
+func (r *Reply) Granted() bool {
+	return slices.ContainsFunc(r.Results, func(result fsm.Result) bool { return len(result.Grants) > 0 })
+}
+
 // Proposal is one request on its way into the log. Its caller sets the exported fields and must not
 // change them, nor what they point to, until Complete was called or Withdraw has returned true.
 type Proposal struct {

@@ -63,7 +63,7 @@ func (p *poll) park(ctx context.Context, steps []step, wait time.Duration) error
 		select {
 		case r := <-ended:
 			arrived = append(arrived, r)
-			if late == nil && (r.err != nil || granted(r.reply)) {
+			if late == nil && (r.err != nil || r.reply.Granted()) {
 				stop()
 				late = time.After(withinDeadline(ctx, inFlightWaitMax))
 			}

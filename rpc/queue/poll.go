@@ -399,11 +399,6 @@ func (p *poll) collect(shard uint32, reply node.Reply) error {
 	return nil
 }
 
-// granted reports whether a reply grants jobs.
-func granted(reply node.Reply) bool {
-	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return len(r.Grants) > 0 })
-}
-
 // giveBack releases the jobs beyond the number that was asked for. If that fails their leases
 // lapse, as after a crash at this moment.
 func (p *poll) giveBack(ctx context.Context) {

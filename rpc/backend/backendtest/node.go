@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -115,16 +114,11 @@ func (m *Node) Reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 	return m.WithJobs(shard, reply), nil
 }
 
-// grants reports whether a reply grants jobs.
-func grants(reply node.Reply) bool {
-	return slices.ContainsFunc(reply.Results, func(r fsm.Result) bool { return len(r.Grants) > 0 })
-}
-
 // reserve is Reserve without the jobs.
 func (m *Node) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait node.Wait) (node.Reply, error) {
 	until := m.Now().Add(wait.For)
 	reply, err := m.Do(ctx, shard, req)
-	if err != nil || grants(reply) || wait.For <= 0 {
+	if err != nil || reply.Granted() || wait.For <= 0 {
 		return reply, err
 	}
 	m.park(1)
@@ -133,7 +127,7 @@ func (m *Node) reserve(ctx context.Context, shard uint32, req *fsm.Request, wait
 		changed := make(chan struct{})
 		ready, next := m.Available(shard, req.Commands[0].(*fsm.Reserve).Queues, changed)
 		if ready {
-			if reply, err = m.Do(ctx, shard, req); err != nil || grants(reply) {
+			if reply, err = m.Do(ctx, shard, req); err != nil || reply.Granted() {
 				return reply, err
 			}
 			continue
