@@ -44,8 +44,8 @@ type Client struct {
 
 // New makes a client for the servers at addrs, a comma-separated list of base URLs such as
 // "http://n1:7400,http://n2:7400". Any server takes any call. The client stays with one server, and
-// goes on to the next when a call fails there. An address without a scheme is http. All addresses
-// are http, or all are https. New does not connect yet.
+// goes on to the next when a call fails there. An address without a scheme is http; if it has no
+// port either, that is 7400. All addresses are http, or all are https. New does not connect yet.
 func New(addrs string, opts ...Option) (*Client, error) {
 	var cfg config
 	for _, opt := range opts {

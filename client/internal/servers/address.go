@@ -13,11 +13,15 @@ import (
 
 // defaultAddress is where `belfry serve` listens by default. An empty list does not stand for it:
 // mostly an empty list is a forgotten setting.
-const defaultAddress = "http://127.0.0.1:7400"
+const defaultAddress = "http://127.0.0.1:" + defaultPort
+
+// defaultPort is the port of an address that has neither a scheme nor a port. A whole URL keeps the
+// port of its scheme: it may be a proxy's.
+const defaultPort = "7400"
 
 // Parse reads a comma-separated list of base URLs, which all begin with http:// or all with
-// https://. An address without a scheme is http. The result has at least one URL, and none ends in a
-// slash.
+// https://. An address without a scheme is http; if it has no port either, that is 7400. The result
+// has at least one URL, and none ends in a slash.
 //
 // The error is a [*failure.Error], or wraps that of [url.Parse].
 func Parse(addresses string) ([]string, error) {
@@ -29,7 +33,8 @@ func Parse(addresses string) ([]string, error) {
 	scheme := ""
 	for addr := range strings.SplitSeq(addresses, ",") {
 		addr = strings.TrimSpace(addr)
-		if !strings.Contains(addr, "://") {
+		bare := !strings.Contains(addr, "://")
+		if bare {
 			addr = "http://" + addr
 		}
 		u, err := url.Parse(addr)
@@ -38,6 +43,10 @@ func Parse(addresses string) ([]string, error) {
 		}
 		if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
 			return nil, failure.Invalidf("the address %q is not of the form http://host:port or https://host:port", addr)
+		}
+		if bare && u.Port() == "" {
+			u.Host = net.JoinHostPort(u.Hostname(), defaultPort)
+			addr = u.String()
 		}
 		urls = append(urls, strings.TrimRight(addr, "/"))
 		if scheme = cmp.Or(scheme, u.Scheme); scheme != u.Scheme {

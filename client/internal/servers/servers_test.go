@@ -12,8 +12,10 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := Parse(" n1:7400, http://n2:7400/ ,http://n3/base")
-	want := []string{"http://n1:7400", "http://n2:7400", "http://n3/base"}
+	got, err := Parse(" n1:7400, http://n2:7400/ ,http://n3/base,n4, [::1]/")
+	want := []string{
+		"http://n1:7400", "http://n2:7400", "http://n3/base", "http://n4:7400", "http://[::1]:7400",
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

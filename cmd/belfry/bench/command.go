@@ -90,6 +90,9 @@ func (a verbs) benchCommand() *cobra.Command {
 func (a verbs) bench(ctx context.Context, f *benchFlags) error {
 	cfg := f.config
 	if !f.self {
+		if err := a.OneServer(); err != nil {
+			return err
+		}
 		conn, err := a.Connect()
 		if err != nil {
 			return err

@@ -28,12 +28,14 @@ type App struct {
 	Output    string
 	Timeout   time.Duration
 	config    string
+	// servers are those of the last connection; nil before the first.
+	servers *serverList
 	// Failed, if set, is told of a command line that failed, before its error is explained.
 	Failed func(command *cobra.Command, args []string)
 }
 
 const (
-	defaultServer  = "127.0.0.1:7400"
+	defaultServer  = "127.0.0.1:" + defaultPort
 	defaultTimeout = 30 * time.Second
 )
 
@@ -112,7 +114,7 @@ func (a *App) Root(groups ...Group) *cobra.Command {
 // ClientFlags adds the flags of every command that calls a server.
 func (a *App) ClientFlags(c *cobra.Command) *cobra.Command {
 	flags := c.Flags()
-	a.ServerFlags(flags, "the server to talk to")
+	a.ServerFlags(flags, "the server to talk to, or several with commas: the first that can be reached")
 	flags.Var(NewDuration(&a.Timeout, defaultTimeout.String()), flag.Timeout, "how long to wait for an answer")
 	Configurable(flags, flag.Timeout)
 	return a.OutputFlag(c)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -24,22 +23,36 @@ import (
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 )
 
-// Connection is the way to a server.
+// Connection is the way to a server, or to the first of several that can be reached.
 type Connection struct {
-	// URL is the base of the server, without a slash at its end.
+	// URL is the base of the first server, without a slash at its end. A request for it that HTTP sends
+	// may go to another one.
 	URL string
 	// HTTP carries the token and believes the authorities that the flags name. It follows no redirect.
 	HTTP   *http.Client
 	Queues belfryv1connect.QueueServiceClient
 	Admin  belfryv1connect.AdminServiceClient
+
+	servers *serverList
 }
+
+// InUse returns the base URL of the server that the last request went to.
+func (c *Connection) InUse() string {
+	u, _ := c.servers.pick()
+	return u.String()
+}
+
+// dialTimeoutOfSeveral is how long a connection to one of several servers may take.
+const dialTimeoutOfSeveral = 3 * time.Second
 
 // Connect returns the way to the server that the flags name. Nothing is sent yet.
 func (a *App) Connect() (*Connection, error) {
-	base, err := a.serverURL()
+	urls, err := a.serverURLs()
 	if err != nil {
 		return nil, err
 	}
+	servers := &serverList{urls: urls}
+	a.servers = servers
 	secure, err := a.ClientTLS()
 	if err != nil {
 		return nil, err
@@ -48,20 +61,27 @@ func (a *App) Connect() (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	caller := &http.Client{Transport: WithToken(token, &http.Transport{
+	dialTimeout := a.Timeout
+	if len(urls) > 1 { // there must be time for the others
+		dialTimeout = min(dialTimeout/time.Duration(len(urls)), dialTimeoutOfSeveral)
+	}
+	caller := &http.Client{Transport: WithToken(token, &failover{servers, &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		TLSClientConfig:     secure,
-		DialContext:         (&net.Dialer{Timeout: a.Timeout}).DialContext,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		MaxIdleConnsPerHost: 4,
-	}), CheckRedirect: func(*http.Request, []*http.Request) error {
+	}}), CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // what it leads to has no business with the token
 	}}
-	retry := connect.WithInterceptors(retryInterceptor(100*time.Millisecond, 2*time.Second))
+	base := urls[0].String()
+	retry := connect.WithInterceptors(retryInterceptor(100*time.Millisecond, 2*time.Second, servers))
 	return &Connection{
 		URL:    base,
 		HTTP:   caller,
 		Queues: belfryv1connect.NewQueueServiceClient(caller, base, retry),
 		Admin:  belfryv1connect.NewAdminServiceClient(caller, base, retry),
+
+		servers: servers,
 	}, nil
 }
 
@@ -133,31 +153,6 @@ func (a *App) SDK(servers string) (*client.Client, error) {
 	return c, nil
 }
 
-// serverURL completes what a person wrote in --server: host:port means http, or https with
-// --tls-ca.
-func (a *App) serverURL() (string, error) {
-	text := a.Server
-	switch {
-	case strings.Contains(text, "://"):
-	case a.tlsCA != "" || a.tokenFile != "" && !OnLoopback(text):
-		text = "https://" + text
-	default:
-		text = "http://" + text
-	}
-	u, err := url.Parse(text)
-	if err != nil {
-		return "", Usagef("--server: %s", err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", Usagef("--server: want http://HOST:PORT, have %q", text)
-	}
-	if a.tokenFile != "" && u.Scheme == "http" && !OnLoopback(u.Host) {
-		return "", Usagef("--server: %s would have the token of --token-file for everybody on the way to read; want https",
-			text)
-	}
-	return strings.TrimSuffix(u.String(), "/"), nil
-}
-
 // OnLoopback reports whether what is sent to HOST or HOST:PORT stays on this machine.
 func OnLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
@@ -216,18 +211,22 @@ func (a *App) Describe(ctx context.Context, err error) error {
 	}
 	var dial *net.OpError
 	if errors.As(err, &dial) && dial.Op == "dial" {
+		names, why := a.serverNames(), dial.Err.Error()
+		if dial.Addr != nil && !strings.Contains(names, dial.Addr.String()) {
+			why = dial.Addr.String() + ": " + why
+		}
 		return ExitWith(CodeUnavailable, fmt.Sprintf(
 			"no server answers at %s (%s); start one with 'belfry serve', or name another with --server or BELFRY_SERVER",
-			a.Server, dial.Err))
+			names, why))
 	}
 	if why := Misdirected(err); why != "" {
-		return ExitWith(CodeUnavailable, fmt.Sprintf("nothing was sent to %s, because %s", a.Server, why))
+		return ExitWith(CodeUnavailable, fmt.Sprintf("nothing was sent to %s, because %s", a.serverNames(), why))
 	}
 	if text := a.elsewhere(ctx, err); text != "" {
 		return ExitWith(CodeUnavailable, text)
 	}
 	if late, ok := errors.AsType[*TimeoutError](context.Cause(ctx)); ok && !refused(err) {
-		return ExitWith(CodeUnknown, late.Error()+" from "+a.Server+unknownHint(err))
+		return ExitWith(CodeUnknown, late.Error()+" from "+a.serverNames()+unknownHint(err))
 	}
 	if fault, ok := fault.FromConnect(err); ok && fault.Reason == belfryv1.Reason_REASON_REQUEST_EXPIRED {
 		return ExitWith(CodeUnknown,

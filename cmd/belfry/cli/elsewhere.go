@@ -59,11 +59,7 @@ func (a *App) elsewhere(ctx context.Context, err error) string {
 // directAddress returns the HOST:PORT to which calls go; ok is false if TLS or a proxy stands
 // between.
 func (a *App) directAddress() (address string, ok bool) {
-	base, err := a.serverURL()
-	if err != nil {
-		return "", false
-	}
-	u, err := url.Parse(base)
+	u, err := a.serverInUse()
 	if err != nil || u.Scheme != "http" {
 		return "", false
 	}

@@ -17,11 +17,12 @@ const noLeaderRetry = 5 * time.Second
 // retryInterceptor repeats a call in two cases: the server did not apply it because the shard had
 // no leader, or the server does not know whether it was applied. Every call of this command carries
 // a request id or changes nothing, so a repeat is safe. The interceptor does not wait for an
-// unreachable server, because a script wants to know.
+// unreachable server, because a script wants to know. The repeat goes to another of the servers, if
+// there are several. Then a server that is stopping is a third case.
 //
 // Only the shard itself can resolve an unknown outcome. If the shard is not reached within
 // noLeaderRetry, the outcome stays unknown, whatever the last refusal was.
-func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc {
+func retryInterceptor(first, longest time.Duration, servers *serverList) connect.UnaryInterceptorFunc {
 	return func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
 			until := time.Now().Add(noLeaderRetry)
@@ -32,7 +33,8 @@ func retryInterceptor(first, longest time.Duration) connect.UnaryInterceptorFunc
 				if reason == belfryv1.Reason_REASON_UNKNOWN_OUTCOME {
 					open, until = err, time.Now().Add(noLeaderRetry)
 				}
-				if worthRepeating(reason) && time.Now().Before(until) && wait(ctx, pause) {
+				if worthRepeating(reason, servers.several()) && time.Now().Before(until) && wait(ctx, pause) {
+					servers.leave()
 					continue
 				}
 				if err != nil && open != nil && !decides(reason) {
@@ -65,11 +67,14 @@ func reasonOf(err error) belfryv1.Reason {
 	return fault.Reason
 }
 
-// worthRepeating reports whether the same call may succeed a moment later.
-func worthRepeating(reason belfryv1.Reason) bool {
+// worthRepeating reports whether the same call may succeed a moment later, at another server if
+// there are several.
+func worthRepeating(reason belfryv1.Reason, several bool) bool {
 	switch reason {
 	case belfryv1.Reason_REASON_NOT_LEADER, belfryv1.Reason_REASON_NO_LEADER, belfryv1.Reason_REASON_UNKNOWN_OUTCOME:
 		return true
+	case belfryv1.Reason_REASON_SHUTTING_DOWN:
+		return several
 	default:
 		return false
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,8 +54,8 @@ func TestRepeats(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), defaultTimeout)
 				defer cancel()
-				call := retryInterceptor(100*time.Millisecond,
-					2*time.Second)(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+				repeats := retryInterceptor(100*time.Millisecond, 2*time.Second, &serverList{urls: []*url.URL{{}}})
+				call := repeats(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
 					now := test.attempts[0]
 					if len(test.attempts) > 1 {
 						test.attempts = test.attempts[1:]

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -54,36 +55,47 @@ func TestColor(t *testing.T) {
 	}
 }
 
-func TestServerURL(t *testing.T) {
+func TestServerURLs(t *testing.T) {
 	for text, want := range map[string]string{
 		"127.0.0.1:7400": "http://127.0.0.1:7400", "http://x:1/": "http://x:1", "https://x": "https://x", "ftp://x": "",
-		"http://": "", "http://[": "",
+		"http://": "", "http://[": "", "x": "http://x:7400", "[::1]": "http://[::1]:7400", "http://x": "http://x",
+		"a:1, b ,http://c": "http://a:1 http://b:7400 http://c", "a,": "", ",a": "", "a,https://b": "", "http://a/x,b": "",
 	} {
-		got, err := (&App{Server: text}).serverURL()
-		if got != want || (err != nil) != (want == "") {
-			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
+		if got, err := (&App{Server: text}).joinedURLs(); got != want || (err != nil) != (want == "") {
+			t.Errorf("the URLs of %q are %q, %v; want %q", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
 		defaultServer: "https://127.0.0.1:7400", "localhost:7400": "https://localhost:7400", "http://x:1": "http://x:1",
+		"x,y:1": "https://x:7400 https://y:1",
 	} {
-		if got, err := (&App{Server: text, tlsCA: "ca.pem"}).serverURL(); got != want || err != nil {
+		if got, err := (&App{Server: text, tlsCA: "ca.pem"}).joinedURLs(); got != want || err != nil {
 			t.Errorf("%q with --tls-ca: %q, %v; want %q", text, got, err, want)
 		}
 	}
 }
 
-// TestServerURLWithAToken: a token goes to this machine, or over TLS.
-func TestServerURLWithAToken(t *testing.T) {
+// TestServerURLsWithAToken: a token goes to this machine, or over TLS.
+func TestServerURLsWithAToken(t *testing.T) {
 	for text, want := range map[string]string{
 		defaultServer: "http://127.0.0.1:7400", "localhost:1": "http://localhost:1", "http://[::1]:1": "http://[::1]:1",
 		"n1:7400": "https://n1:7400", "10.0.0.1:7400": "https://10.0.0.1:7400", "https://n1": "https://n1",
-		"http://n1:7400": "", "http://10.0.0.1": "",
+		"http://n1:7400": "", "http://10.0.0.1": "", "http://127.0.0.1:1,http://n1:1": "",
 	} {
-		if got, err := (&App{Server: text, tokenFile: "x"}).serverURL(); got != want || (err != nil) != (want == "") {
-			t.Errorf("serverURL(%q) = %q, %v; want %q", text, got, err, want)
+		if got, err := (&App{Server: text, tokenFile: "x"}).joinedURLs(); got != want || (err != nil) != (want == "") {
+			t.Errorf("the URLs of %q are %q, %v; want %q", text, got, err, want)
 		}
 	}
+}
+
+// joinedURLs returns the URLs of --server with blanks between.
+func (a *App) joinedURLs() (string, error) {
+	urls, err := a.serverURLs()
+	var texts []string
+	for _, u := range urls {
+		texts = append(texts, u.String())
+	}
+	return strings.Join(texts, " "), err
 }
 
 // TestTokensDoNotFollow: the token stays with the server that was named, wherever that would send a

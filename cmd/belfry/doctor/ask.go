@@ -33,8 +33,8 @@ const (
 func (e *examination) server(ctx context.Context) {
 	status, text, err := e.page(ctx, e.conn.HTTP, e.conn.URL+"/readyz?verbose")
 	if err != nil {
-		e.bundle.Miss("the server at "+e.conn.URL, err)
-		e.bundle.Find("the server at "+e.conn.URL+" does not answer: "+err.Error(),
+		e.bundle.Miss("the server at "+e.conn.InUse(), err)
+		e.bundle.Find("the server at "+e.conn.InUse()+" does not answer: "+err.Error(),
 			"see that it runs, and that --server and --tls-ca are right for it; if all is, its log says more")
 		e.goroutines(ctx)
 		return
@@ -70,7 +70,7 @@ func (e *examination) page(ctx context.Context, caller *http.Client, url string)
 		date, _ := http.ParseTime(response.Header.Get("Date")) // zero if there is none
 		e.bundle.Clock(asked, e.Now(), date)
 		if response.TLS != nil && len(response.TLS.PeerCertificates) > 0 {
-			e.bundle.Certificate("the server at "+e.conn.URL, response.TLS.PeerCertificates[0], e.Now())
+			e.bundle.Certificate("the server at "+e.conn.InUse(), response.TLS.PeerCertificates[0], e.Now())
 		}
 	}
 	page, err := io.ReadAll(io.LimitReader(response.Body, pageMax))
