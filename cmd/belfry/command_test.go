@@ -224,9 +224,9 @@ func jobCases() []commandCase {
 		{
 			name:   "redrive by id",
 			args:   []string{"redrive", "orders", "a", "b"},
-			answer: &belfryv1.RedriveResponse{Moved: 1},
+			answer: &belfryv1.RedriveResponse{Moved: 2},
 			sent:   &belfryv1.RedriveRequest{Queue: "orders", Ids: []string{"a", "b"}, RequestId: clitest.FirstRequestID},
-			out:    "1 job made ready\n",
+			out:    "2 jobs made ready\n",
 		},
 		{
 			name: "list",

@@ -120,6 +120,8 @@ func usageErrors() []usageError {
 		{"bad server", "list orders --server ftp://x", "want http://HOST:PORT"},
 		{"reschedule to nothing", "reschedule orders a", "missing --delay or --at"},
 		{"redrive of nothing", "redrive orders", "name the jobs or give --max"},
+		{"two servers to measure", "bench put --server n1,n2", "this command takes one server"},
+		{"redrive of none", "redrive orders --max 0", "--max must be 1 to 100000"},
 		{"redrive of both", "redrive orders a --max 1", "name the jobs or give --max"},
 		{"set of nothing", "queue set orders", "no setting given"},
 		{"pause twice", "queue pause orders --for 1m --until 2030-01-31T09:00:00Z", "exclude each other"},
@@ -194,6 +196,18 @@ func TestAckBatchTellsWhatFailed(t *testing.T) {
 		!strings.Contains(got.Err, "1 of 2 leases were not acked") {
 		t.Errorf("got %+v, want exit code 6 and which lease it was", got)
 	}
+}
+
+// TestRedriveTellsWhatIsNotDead: a mistyped id is noticed, in a script too. An id that is named twice
+// counts once.
+func TestRedriveTellsWhatIsNotDead(t *testing.T) {
+	h := newHarness(t, clitest.Always(&belfryv1.RedriveResponse{Moved: 1}))
+	want := clitest.Left(cli.CodeNotFound, "1 job made ready\n",
+		"belfry: 1 of 2 named jobs are not dead, or do not exist\n")
+	if got := h.Run("redrive", "orders", "a", "b", "a"); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	h.Run("redrive", "orders", "a", "a").Holds(t, cli.CodeOK, "1 job made ready")
 }
 
 func TestNoServer(t *testing.T) {

@@ -254,17 +254,20 @@ func TestRemovalAsks(t *testing.T) {
 // itself can say what is left.
 func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 	gone := clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "no such queue")
-	const said = "shop/orders cannot be found; if a call was cut off, parts of it may be left.\n"
 	for _, test := range []struct {
 		args   string
 		answer func(proto.Message) (proto.Message, error)
 		want   clitest.Outcome
 	}{
-		{"queue delete shop/orders --yes", answerRemoval, clitest.Left(0, "deleted shop/orders with 1,234,579 jobs\n", said)},
-		{"queue purge shop/orders --yes", answerRemoval, clitest.Left(0, "1,234,575 jobs purged\n", said)},
+		{"queue delete shop/orders --yes", answerRemoval, clitest.Left(0, "deleted shop/orders with 1,234,579 jobs\n", "")},
+		{"queue purge shop/orders --yes", answerRemoval, clitest.Left(0, "1,234,575 jobs purged\n", "")},
+		{
+			"queue purge shop/orders", answerRemoval, clitest.Left(0, "1,234,575 jobs purged\n",
+				"There is no queue \"shop/orders\". Go on only to repeat a call that was cut off.\nGo on? Type yes: "),
+		},
 		{
 			"queue delete shop/orders --yes", func(proto.Message) (proto.Message, error) { return nil, gone },
-			clitest.Left(cli.CodeNotFound, "", said+"belfry: QUEUE_NOT_FOUND: no such queue\n"),
+			clitest.Left(cli.CodeNotFound, "", "belfry: QUEUE_NOT_FOUND: no such queue\n"),
 		},
 	} {
 		h := newHarness(t, func(r proto.Message) (proto.Message, error) {
@@ -273,6 +276,7 @@ func TestRemovalGoesOnWithAQueueThatCannotBeFound(t *testing.T) {
 			}
 			return test.answer(r)
 		})
+		h.System.In, h.System.InTerminal = strings.NewReader("yes\n"), true
 		if diff := cmp.Diff(test.want, h.Run(strings.Fields(test.args)...)); diff != "" {
 			t.Errorf("%s: outcome (-want +got):\n%s", test.args, diff)
 		}

@@ -28,6 +28,8 @@ func TestUnknownQueuesAreNamed(t *testing.T) {
 			return &belfryv1.ListQueuesResponse{Queues: []*belfryv1.Queue{{Name: "mail"}, {Name: "orders"}}}, nil
 		case *belfryv1.ListRequest:
 			return &belfryv1.ListResponse{}, nil
+		case *belfryv1.PurgeQueueRequest, *belfryv1.DeleteQueueRequest:
+			return nil, clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue")
 		default:
 			return &belfryv1.ReserveResponse{}, nil
 		}
@@ -45,6 +47,10 @@ func TestUnknownQueuesAreNamed(t *testing.T) {
 			clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
 		{[]string{"reserve", "orders", "ordesr", "xyzzy"}, clitest.Left(cli.CodeNothing, "nothing to reserve\n",
 			`belfry: warning: there is no queue "ordesr"`+meant+`belfry: warning: there is no queue "xyzzy"`+"\n")},
+		{[]string{"queue", "purge", "ordesr", "--yes"},
+			clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
+		{[]string{"queue", "delete", "ordesr", "--yes"},
+			clitest.Left(cli.CodeNotFound, "", `belfry: QUEUE_NOT_FOUND: there is no queue "ordesr"`+meant)},
 		{[]string{"reserve", "orders"}, clitest.Left(cli.CodeNothing, "nothing to reserve\n", "")},
 		{[]string{"queue", "list", "ordesr"},
 			clitest.Left(cli.CodeOK, "no queues\n", `belfry: warning: no queue begins with "ordesr"`+meant)},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -178,7 +179,8 @@ func (a verbs) redriveCommand() *cobra.Command {
 		Short: "Make dead jobs ready again",
 		Long: `
 Redrive makes dead jobs ready again: those named, or up to --max, those with the earliest due times
-first. Their attempts start anew.`,
+first. Their attempts start anew. If some of the named jobs are not dead or do not exist, it makes
+the others ready and exits with code 3.`,
 		Example:           "  belfry redrive orders order-42\n  belfry redrive orders --max 1000",
 		Args:              cli.Arguments(1, cli.Unlimited, "QUEUE"),
 		ValidArgsFunction: a.CompleteQueue,
@@ -187,15 +189,34 @@ first. Their attempts start anew.`,
 	cli.RequestIDFlag(c, &request.RequestId)
 	c.RunE = a.Command(nil, func(ctx context.Context, conn *cli.Connection, args []string) error {
 		request.Queue, request.Ids = args[0], args[1:]
-		if (len(request.Ids) > 0) == (request.Max > 0) {
+		switch limited := c.Flags().Changed(flag.Max); {
+		case limited == (len(request.Ids) > 0):
 			return cli.Usagef("name the jobs or give --max, one of the two")
+		case limited && request.Max == 0:
+			return cli.Usagef("--max must be 1 to 100000")
 		}
 		a.Ensure(&request.RequestId)
 		response, err := conn.Queues.Redrive(ctx, request)
 		if err != nil {
 			return cli.WithRequest(request.RequestId, err)
 		}
-		return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s made ready\n", render.Count(response.Moved, "job")) })
+		err = a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s made ready\n", render.Count(response.Moved, "job")) })
+		if err != nil {
+			return err
+		}
+		return notDead(request.Ids, response.Moved)
 	})
 	return a.ClientFlags(c)
+}
+
+// notDead returns an error if a redrive of jobs by their ids made fewer ready than were named.
+func notDead(ids []string, moved uint32) error {
+	named := slices.Clone(ids)
+	slices.Sort(named)
+	total := len(slices.Compact(named))
+	if left := total - int(moved); left > 0 {
+		return cli.ExitWith(cli.CodeNotFound,
+			fmt.Sprintf("%d of %d named jobs are not dead, or do not exist", left, total))
+	}
+	return nil
 }

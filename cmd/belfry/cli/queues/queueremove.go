@@ -57,6 +57,7 @@ how many there are and asks; without a terminal it needs --yes.`,
 			do: func(ctx context.Context, conn *cli.Connection) error {
 				response, err := conn.Admin.PurgeQueue(ctx, request)
 				if err != nil {
+					err = cli.WithNearestQueue(ctx, conn, request.Queue, err)
 					return cli.WithRequest(request.RequestId, err)
 				}
 				return a.Show(response, func(w io.Writer) { fmt.Fprintf(w, "%s purged\n", render.Count(response.Purged, "job")) })
@@ -92,6 +93,7 @@ shows how many jobs there are and asks; without a terminal it needs --yes.`,
 			do: func(ctx context.Context, conn *cli.Connection) error {
 				response, err := conn.Admin.DeleteQueue(ctx, request)
 				if err != nil {
+					err = cli.WithNearestQueue(ctx, conn, request.Queue, err)
 					return cli.WithRequest(request.RequestId, err)
 				}
 				return a.Show(response, func(w io.Writer) {
@@ -121,11 +123,14 @@ func (a verbs) remove(ctx context.Context, queue string, yes bool, r removal) er
 	}
 	err = a.Within(ctx, func(ctx context.Context) error {
 		response, err := conn.Admin.GetQueue(ctx, &belfryv1.GetQueueRequest{Queue: queue})
-		if cli.WireCode(err) == cli.CodeNotFound {
-			fmt.Fprintf(a.Err, "%s cannot be found; if a call was cut off, parts of it may be left.\n", queue)
+		switch {
+		case cli.WireCode(err) == cli.CodeNotFound && yes:
+			return nil // the call itself says so
+		case cli.WireCode(err) == cli.CodeNotFound:
+			fmt.Fprintf(a.Err, "There is no queue %q%s. Go on only to repeat a call that was cut off.\n", queue,
+				strings.TrimSuffix(cli.NearestQueue(ctx, conn, queue), "?"))
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return err
 		}
 		fmt.Fprintln(a.Err, r.what(response.Queue.Counts))
