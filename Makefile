@@ -38,14 +38,16 @@ TEST_TIMEOUT ?= 20m
 #           (RACED). The state machine has none, but for two tests that write a snapshot beside
 #           commands (RACED_MACHINE); nor have the checks of the source text, in the root, and of the
 #           planted bugs.
-#   single  at one processor, where goroutines meet in another order: all but processes (SINGLE).
+#   single  at one processor, where goroutines meet in another order: all but processes, and the
+#           harness of jepsen, which builds programs (SINGLE).
 #           Here the checks run in full that only count what one goroutine does, which under the race
 #           detector takes ten times as long and shows no more: there they run in part (race_*test.go
 #           hold how much; soak's planted_test.go not at all).
 #   trials  clusters of processes as users run them: on all processors and without the race detector,
 #           which would see the tests' own consumers only (TRIALS), or makes an attack smaller. Once.
-# The packages that take longest come first, or the last of them would run alone. Tests in parallel
-# wait for processes and elections most of the time; hence more of them than there are processors.
+# The packages that take longest come first, or the last of them would run alone. Tests wait for
+# processes and elections most of the time; hence more of them in parallel than there are processors,
+# and more packages (-p).
 TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial
 SLOW := ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm/machine
 MODULE := github.com/belfrydb/belfry
@@ -53,7 +55,7 @@ PROCESSES := cmd/belfry/(clustertrial|crashtest|mirrortrial)
 RACED = ./cmd/belfry $(filter-out ./fsm/%,$(SLOW)) \
 	$$(go list ./... | grep -vE '^$(MODULE)(/fsm.*|/jepsen/planted|/$(PROCESSES))?$$')
 RACED_MACHINE := SnapshotWhileApplying|ModelRandom
-SINGLE = $(SLOW) $$(go list ./... | grep -vE '^$(MODULE)/(cmd/belfry|$(PROCESSES))$$')
+SINGLE = $(SLOW) $$(go list ./... | grep -vE '^$(MODULE)/(cmd/belfry|jepsen|$(PROCESSES))$$')
 TEST := go test -vet=off -count=1 -parallel 8 -timeout $(TEST_TIMEOUT)
 
 # CHECKED is what `make check` tests at each run, CHECKED_NEVER what takes too long for it. It tests
@@ -207,14 +209,14 @@ alerts: ## Have promtool judge the alert rules, make each of them fire, and lint
 .PHONY: race
 race:
 	$(call step,race,tests with the race detector$(,) shuffled)
-	$(RACE) .ci/race $(TEST) -race -shuffle=on -exec 'env CGO_ENABLED=0' -- $(RACED)
+	$(RACE) .ci/race $(TEST) -p 3 -race -shuffle=on -exec 'env CGO_ENABLED=0' -- $(RACED)
 	$(call named,2,$(RACED_MACHINE),./fsm/machine)
 	$(RACE) .ci/race $(TEST) -race -run '$(RACED_MACHINE)' -- ./fsm/machine
 
 .PHONY: single
 single:
 	$(call step,single,tests at one processor)
-	$(TEST) -exec 'env GOMAXPROCS=1' $(SINGLE)
+	$(TEST) -p 4 -exec 'env GOMAXPROCS=1' $(SINGLE)
 
 .PHONY: trials
 trials:
@@ -229,12 +231,12 @@ trials:
 jepsen-short:
 	$(call step,jepsen-short,a cluster of processes that is broken on purpose$(,) seed $(JEPSENSEED))
 	$(TEST) -tags jepsen -run 'Clock|Instrument' ./cmd/belfry/server
-	rm -rf bin/jepsen-short
+	rm -rf bin/jepsen-short bin/jepsen-access
 	go run ./jepsen run --nodes 3 --time 10s --calm 1s --hold 2s --network loopback --nemesis kill-leader,isolate-leader,pause-one,restart \
-		--seed $(JEPSENSEED) --dir bin/jepsen-short
-	rm -rf bin/jepsen-access
+		--seed $(JEPSENSEED) --dir bin/jepsen-short & all=$$!; \
 	go run ./jepsen run --workload access --nodes 3 --time 20s --once --calm 1s --hold 2s --network loopback --nemesis rotate-tokens \
-		--seed $(JEPSENSEED) --dir bin/jepsen-access
+		--seed $(JEPSENSEED) --dir bin/jepsen-access 2>&1 | sed -u 's/^/access: /' || failed=1; \
+	wait $$all || failed=1; exit $${failed:-0}
 
 # The targets that follow take namespaces (root, iproute2, iptables, nsenter), /dev/fuse and docker, and say which of them is missing. Runs are kept in jepsen-runs.
 .PHONY: jepsen
