@@ -58,7 +58,7 @@ func TestHouse(t *testing.T) {
 		{"links", func() []finding { return checkLinks(t, fsys) }},
 		{"map", func() []finding { return checkMap(t, fsys, src) }},
 		{"names", func() []finding { return checkNames(t, src, fsys) }},
-		{"words", func() []finding { return checkWords(src) }},
+		{"words", func() []finding { return checkWords(t, fsys, src, wordExceptions) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
 		t.Run(check.name, func(t *testing.T) {

@@ -34,7 +34,7 @@ func ExampleQueue() {
 	defer cancel()
 
 	orders := client.NewQueue[Order](c, "orders")
-	if _, err := orders.Put(ctx, Order{Number: 42, Shop: "Lane 3"}, client.In(20*time.Millisecond)); err != nil {
+	if _, err := orders.Put(ctx, Order{Number: 42, Shop: "Main 3"}, client.In(20*time.Millisecond)); err != nil {
 		log.Panic(err)
 	}
 	err = orders.Work(ctx, client.Worker{}, func(_ context.Context, job *client.JobOf[Order]) error {
@@ -46,7 +46,7 @@ func ExampleQueue() {
 		log.Panic(err)
 	}
 	// Output:
-	// close order 42 of Lane 3
+	// close order 42 of Main 3
 }
 
 // A queue of protobuf messages.
@@ -80,7 +80,7 @@ func ExampleQueue_WithCodec() {
 	// a lease 9
 }
 
-// A job that cannot succeed is made dead; when the reason is mended it is redriven.
+// A job that cannot succeed is made dead; when the reason is gone it is redriven.
 func ExampleDead() {
 	url, stop := startServer()
 	defer stop()

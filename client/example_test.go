@@ -176,7 +176,7 @@ func ExampleWorker_middleware() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
-	if _, err := c.Put(ctx, "mails", []byte("hello"), client.Header("shop", "lane-3")); err != nil {
+	if _, err := c.Put(ctx, "mails", []byte("hello"), client.Header("shop", "main-3")); err != nil {
 		log.Panic(err)
 	}
 	logged := func(next client.Handler) client.Handler {
@@ -197,7 +197,7 @@ func ExampleWorker_middleware() {
 		log.Panic(err)
 	}
 	// Output:
-	// begin lane-3
+	// begin main-3
 	// hello
 	// end <nil>
 }

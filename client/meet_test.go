@@ -138,8 +138,8 @@ func TestASwallowedQuestion(t *testing.T) {
 			call    func(context.Context, *Client) error
 			timeout time.Duration
 		}{
-			"get": {get, session.DialTimeout / 2}, "get in a hurry": {get, session.DialTimeout / 10},
-			"put": {put, session.DialTimeout / 2}, // of several callers together, whose patience is not known
+			"get": {get, session.DialTimeout / 2}, "get with little time": {get, session.DialTimeout / 10},
+			"put": {put, session.DialTimeout / 2}, // of several callers together, whose deadlines are not known
 		} {
 			c, err := New("http://n1:7400", WithDialer(network.dial))
 			if err != nil {
@@ -152,7 +152,7 @@ func TestASwallowedQuestion(t *testing.T) {
 			cancel()
 			began := time.Now()
 			if err := errors.Join(get(t.Context(), c), put(t.Context(), c)); err != nil ||
-				time.Since(began) >= session.MeetWait {
+				time.Since(began) >= session.VerifyWait {
 				t.Errorf("after %s, in %v: %v", name, time.Since(began), err)
 			}
 			_ = c.Close()

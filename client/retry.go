@@ -92,7 +92,7 @@ func attempt[Res any](
 ) (*Res, error) {
 	ctx, cancel := context.WithTimeout(ctx, kind.wait+attemptTimeout)
 	defer cancel()
-	if err := ep.sessions.Meet(ctx); err != nil {
+	if err := ep.sessions.Verify(ctx); err != nil {
 		return nil, err
 	}
 	return do(ctx, ep)

@@ -290,7 +290,7 @@ func TestAMuteServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mute, other := &sessionServer{Fake: NewFake()}, &sessionServer{Fake: NewFake()}
 		var pings atomic.Int32
-		mute.meets = func(_ *serverSession, h stream.Header) bool {
+		mute.accepts = func(_ *serverSession, h stream.Header) bool {
 			if h.Kind == stream.Ping {
 				pings.Add(1)
 			}
@@ -318,7 +318,7 @@ func TestAClientThatOnlyHears(t *testing.T) {
 		c := startSessions(t, newPipeNet(), nil, server)
 		began := time.Now()
 		var said atomic.Int64 // after began
-		server.meets = func(*serverSession, stream.Header) bool {
+		server.accepts = func(*serverSession, stream.Header) bool {
 			said.Store(int64(time.Since(began)))
 			return false
 		}

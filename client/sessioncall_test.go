@@ -92,7 +92,7 @@ func TestAnAnswerThatMakesNoSense(t *testing.T) {
 	for _, kind := range []stream.Kind{stream.Answer, stream.Failure} {
 		synctest.Test(t, func(t *testing.T) {
 			server := &sessionServer{Fake: NewFake()}
-			server.meets = func(s *serverSession, h stream.Header) bool {
+			server.accepts = func(s *serverSession, h stream.Header) bool {
 				return h.Kind == stream.Call && s.send(stream.Header{Kind: kind, ID: h.ID}, []byte{0xff}) == nil
 			}
 			c := startSessions(t, newPipeNet(), nil, server)

@@ -28,10 +28,10 @@ type sessionServer struct {
 	mu sync.Mutex
 	// refuse, if not 0, is the status with which upgrades are refused.
 	refuse int
-	// meets, if not nil, is asked about each frame; true means that the frame was dealt with.
-	meets func(s *serverSession, h stream.Header) bool
-	asked int // for sessions
-	open  []*serverSession
+	// accepts, if not nil, is asked about each frame; true means that the frame was dealt with.
+	accepts func(s *serverSession, h stream.Header) bool
+	asked   int // for sessions
+	open    []*serverSession
 }
 
 // A serverSession is one that a sessionServer has.
@@ -109,10 +109,10 @@ func (s *sessionServer) read(ctx context.Context, session *serverSession, in *bu
 			return
 		}
 		s.mu.Lock()
-		meets := s.meets
+		accepts := s.accepts
 		s.mu.Unlock()
 		switch {
-		case meets != nil && meets(session, h):
+		case accepts != nil && accepts(session, h):
 		case h.Kind == stream.Call:
 			ctx, cancel := context.WithCancel(ctx)
 			calls[h.ID] = cancel

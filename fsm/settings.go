@@ -8,7 +8,7 @@ import (
 // OverduePolicy says what happens to jobs that fell due while the shard had no leader.
 type OverduePolicy uint8
 
-// The policies. FireOverdue is the default: every job rings as soon as it can.
+// The policies. FireOverdue is the default: every job is handed out as soon as possible.
 const (
 	FireOverdue OverduePolicy = 0
 	// SpreadOverdue spaces the jobs over OverduePeriod, in their order.

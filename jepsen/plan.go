@@ -83,9 +83,9 @@ func fullPlan(base settings) (plan []settings) {
 // that go together, the next ones in an order that the seed decides, so each fault strikes after a
 // few runs. Each fourth run has faults that are not mixed with others.
 func shortRun(base settings, n int) settings {
-	single, turn := n%4 == 3, n-n/4
+	single, round := n%4 == 3, n-n/4
 	if single {
-		turn = n / 4
+		round = n / 4
 	}
 	var names []string
 	for _, f := range nemesis.All() {
@@ -101,7 +101,7 @@ func shortRun(base settings, n int) settings {
 	const inOne = 10
 	var next []string
 	for i := range min(len(names), inOne) {
-		next = append(next, names[(turn*inOne+i)%len(names)])
+		next = append(next, names[(round*inOne+i)%len(names)])
 	}
 	return base.next(n, next)
 }

@@ -114,13 +114,13 @@ func prove(ctx context.Context, args []string, out io.Writer) error {
 	}
 	base.program = program
 	proofs := make([]proof, len(bugs))
-	turns := make(chan struct{}, *beside)
+	slots := make(chan struct{}, *beside)
 	var running sync.WaitGroup
 	var printing sync.Mutex
 	for i, b := range bugs {
 		running.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			proofs[i] = proveOne(ctx, base, b)
 			printing.Lock()
 			defer printing.Unlock()

@@ -74,7 +74,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // said.
 func (s *settings) run(ctx context.Context, out io.Writer) (*report.Report, error) {
 	e := &experiment{settings: s, version: version(ctx), out: out}
-	e.struck.Tell = func(f report.Fault) {
+	e.struck.Healed = func(f report.Fault) {
 		fmt.Fprintf(out, "%7.1f s  %s, for %.1f s: %s\n", f.From, f.Name, f.To-f.From, f.Text)
 	}
 	var err error

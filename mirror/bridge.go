@@ -61,12 +61,12 @@ type BridgeCounts struct {
 }
 
 const (
-	ringJobs = 500
-	ringWait = 20 * time.Second
+	deliverJobs = 500
+	deliverWait = 20 * time.Second
 )
 
-// ringer puts due jobs on the ready list.
-type ringer struct {
+// deliverer puts due jobs on the ready list.
+type deliverer struct {
 	link
 	codec  redisson.Codec
 	ttr    time.Duration // of the leases of jobs that are put there
@@ -96,14 +96,14 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 	if err := i.Begin(ctx, check); err != nil {
 		return err
 	}
-	out := &ringer{codec: o.Codec, ttr: 2 * l.Hold, report: sums.out}
-	err := i.turn(ctx, func(ctx context.Context) error {
+	out := &deliverer{codec: o.Codec, ttr: 2 * l.Hold, report: sums.out}
+	err := i.holding(ctx, func(ctx context.Context) error {
 		prepare := i.prepare
 		if o.NoIn {
 			// nor leave claimed entries of an import where no run would find them
-			prepare = func(ctx context.Context) error { _, err := i.bringIn(ctx, o.Codec); return err }
+			prepare = func(ctx context.Context) error { _, err := i.putClaimed(ctx, o.Codec); return err }
 		}
-		if err := i.Persist(ctx, prepare); err != nil { // both settle, which is for before anything rings
+		if err := i.Persist(ctx, prepare); err != nil { // both settle, which is for before anything is delivered
 			return err
 		}
 		out.link = link{i.Outward(), i.keys} // from here on each direction has its own
@@ -122,17 +122,17 @@ func Bridge(ctx context.Context, r redis.UniversalClient, c *client.Client, o Br
 }
 
 // run puts due jobs on the ready list until ctx ends.
-func (g *ringer) run(ctx context.Context) error {
+func (g *deliverer) run(ctx context.Context) error {
 	retry := pair.Backoff{}
 	for ctx.Err() == nil {
 		err := g.forget(ctx) // what an earlier turn could not
 		var jobs []*client.Job
 		if err == nil {
-			jobs, err = g.Belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.Queue}, Max: ringJobs,
-				Wait: ringWait, TTR: g.ttr})
+			jobs, err = g.Belfry.Reserve(ctx, client.ReserveOptions{Queues: []string{g.Queue}, Max: deliverJobs,
+				Wait: deliverWait, TTR: g.ttr})
 		}
 		if err == nil {
-			err = g.finishRing(ctx, jobs)
+			err = g.finishDelivery(ctx, jobs)
 		}
 		if err == nil {
 			retry = pair.Backoff{}
@@ -143,9 +143,9 @@ func (g *ringer) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// finishRing rings reserved jobs also if ctx ends meanwhile: what is on the ready list should be
-// acked.
-func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
+// finishDelivery delivers reserved jobs also if ctx ends meanwhile: what is on the ready list
+// should be acked.
+func (g *deliverer) finishDelivery(ctx context.Context, jobs []*client.Job) error {
 	pushing, endPush := pair.Outliving(ctx, pair.LingerMax/2)
 	defer endPush()
 	// what was not put there by then is given back before its lease ends, which would count an
@@ -156,7 +156,7 @@ func (g *ringer) finishRing(ctx context.Context, jobs []*client.Job) error {
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, g.ttr)
 	defer cancel()
-	return g.ring(ctx, pushing, jobs)
+	return g.deliver(ctx, pushing, jobs)
 }
 
 // totals adds up what both directions of a bridge report.
@@ -187,10 +187,10 @@ func (t *totals) told() {
 	}
 }
 
-// ring puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for
+// deliver puts reserved jobs on the ready list, and acks them. Those that Redisson has no form for
 // become dead, with the reason as their last error. What Redis does not take until pushing ends is
 // given back.
-func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
+func (g *deliverer) deliver(ctx, pushing context.Context, jobs []*client.Job) error {
 	jobs, payloads, err := g.encode(ctx, jobs)
 	if err != nil {
 		return errors.Join(err, g.release(ctx, jobs))
@@ -216,9 +216,9 @@ func (g *ringer) ring(ctx, pushing context.Context, jobs []*client.Job) error {
 
 // push runs the script, again if the answer does not come, until ctx ends: what is on the list
 // already is not put there twice.
-func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
+func (g *deliverer) push(ctx context.Context, args []any) (int64, error) {
 	for retry := (pair.Backoff{}); ; {
-		reply, _, err := g.Script(ctx, ringScript, []string{g.keys.Ready, g.keys.rung}, args...)
+		reply, _, err := g.Script(ctx, deliverScript, []string{g.keys.Ready, g.keys.delivered}, args...)
 		if err == nil {
 			return reply.Int64()
 		}
@@ -230,7 +230,7 @@ func (g *ringer) push(ctx context.Context, args []any) (int64, error) {
 
 // encode makes the payloads of jobs, and makes those dead that have none. After an error it returns
 // all jobs.
-func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.Job, payloads [][]byte, err error) {
+func (g *deliverer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.Job, payloads [][]byte, err error) {
 	for _, job := range jobs {
 		payload, err := payloadOf(job, g.codec)
 		if err == nil {
@@ -249,7 +249,7 @@ func (g *ringer) encode(ctx context.Context, jobs []*client.Job) (fit []*client.
 
 // finish acks jobs that are on the ready list, and forgets those that are gone. One whose lease
 // lapsed comes again and is known.
-func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
+func (g *deliverer) finish(ctx context.Context, jobs []*client.Job) error {
 	leases := make([]string, len(jobs))
 	for n, job := range jobs {
 		leases[n] = job.Lease
@@ -272,12 +272,12 @@ func (g *ringer) finish(ctx context.Context, jobs []*client.Job) error {
 }
 
 // forget has Redis forget jobs that are acked.
-func (g *ringer) forget(ctx context.Context) error {
+func (g *deliverer) forget(ctx context.Context) error {
 	if len(g.gone) == 0 {
 		return nil
 	}
 	// an id that a failover brings back does no harm
-	err := g.ScriptUnreplicated(ctx, forgetScript, []string{g.keys.rung}, g.gone...)
+	err := g.ScriptUnreplicated(ctx, forgetScript, []string{g.keys.delivered}, g.gone...)
 	if err == nil {
 		g.gone = nil
 	}
@@ -285,7 +285,7 @@ func (g *ringer) forget(ctx context.Context) error {
 }
 
 // release gives jobs back that Redis did not take. No attempt counts.
-func (g *ringer) release(ctx context.Context, jobs []*client.Job) error {
+func (g *deliverer) release(ctx context.Context, jobs []*client.Job) error {
 	return pair.Each(ctx, jobs, func(ctx context.Context, job *client.Job) error {
 		if _, _, err := g.Belfry.Release(ctx, job.Lease, 0); err != nil && !errors.Is(err, client.ErrStaleLease) {
 			return fmt.Errorf("giving job %s back: %w", job.ID, err)

@@ -152,7 +152,7 @@ func (i *importer) check(ctx context.Context) error {
 		return err
 	}
 	if found.Bad > 0 {
-		return fmt.Errorf("%d entries cannot be brought over, and nothing was changed; mend them, or set them aside with "+
+		return fmt.Errorf("%d entries cannot be brought over, and nothing was changed; repair them, or set them aside with "+
 			"--set-aside; the first: %s", found.Bad, found.FirstBad)
 	}
 	return nil

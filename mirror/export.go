@@ -151,7 +151,7 @@ func (e *exporter) prepare(ctx context.Context) error {
 	if err := e.checkClaimed(ctx); err != nil {
 		return err
 	}
-	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
+	if _, err := e.putClaimed(ctx, redisson.Opaque); err != nil {
 		return err
 	}
 	e.checked("every claimed entry is in Belfry", fmt.Sprintf("%d were claimed", e.claimed), true)
@@ -267,7 +267,7 @@ func (e *exporter) run(ctx context.Context) error {
 				return err
 			}
 		default:
-			return e.Persist(ctx, e.kick)
+			return e.Persist(ctx, e.wake)
 		}
 	}
 }
@@ -276,7 +276,7 @@ func (e *exporter) run(ctx context.Context) error {
 // how many are left: consumers hold them or did so a moment ago, or they fell due or were put
 // meanwhile.
 func (e *exporter) pass(ctx context.Context) (moved, left int, err error) {
-	if _, err := e.bringIn(ctx, redisson.Opaque); err != nil {
+	if _, err := e.putClaimed(ctx, redisson.Opaque); err != nil {
 		return 0, 0, err
 	}
 	for _, state := range []client.State{"READY", "DELAYED"} {
@@ -319,8 +319,8 @@ func (e *exporter) restoreAside(ctx context.Context) error {
 	}
 }
 
-// restoreOrphans gives places of the list back that have no due time, to its end: they do not ring
-// there either.
+// restoreOrphans gives places of the list back that have no due time, to its end: they are not
+// delivered there either.
 func (e *exporter) restoreOrphans(ctx context.Context) error {
 	for {
 		reply, took, err := e.Script(ctx, orphansScript, []string{e.keys.orphans, e.keys.List}, e.batch, returnBytes)
@@ -336,8 +336,8 @@ func (e *exporter) restoreOrphans(ctx context.Context) error {
 	}
 }
 
-// kick has the processes of Redisson look: a time in the past makes each transfer what is due and
+// wake has the processes of Redisson look: a time in the past makes each transfer what is due and
 // set its timer anew.
-func (e *exporter) kick(ctx context.Context) error {
+func (e *exporter) wake(ctx context.Context) error {
 	return e.Redis.Publish(ctx, e.keys.Channel, "0").Err()
 }

@@ -37,7 +37,7 @@ func putAll(t *testing.T, c *client.Client, base time.Time, afterMs map[string]i
 	}
 }
 
-// ready takes all that has rung.
+// ready takes all that has delivered.
 func ready(t *testing.T, app *redissontest.Client) []string {
 	t.Helper()
 	all, err := app.TakeAll(t.Context())
@@ -51,7 +51,7 @@ func ready(t *testing.T, app *redissontest.Client) []string {
 	return texts
 }
 
-// TestExportOwnJobs has jobs of Belfry's own ring at Redisson in the order of their times, and
+// TestExportOwnJobs has jobs of Belfry's own delivered to Redisson in the order of their times, and
 // within a millisecond in that of their puts.
 func TestExportOwnJobs(t *testing.T) {
 	for format, generation := range map[redisson.Generation]redissontest.Generation{
@@ -77,12 +77,12 @@ func TestExportOwnJobs(t *testing.T) {
 				t.Errorf("the second export counted %+v, %v", again, err)
 			}
 			if diff := cmp.Diff([]string{"0", fmt.Sprint(base.UnixMilli() + 1000), "0"}, heard(t, r, news)[:3]); diff != "" {
-				t.Errorf("announced: a check, the first to ring, the end (-want +got):\n%s", diff)
+				t.Errorf("announced: a check, the first to deliver, the end (-want +got):\n%s", diff)
 			}
 			for _, step := range []struct {
-				at   int64
-				next string
-				rung []string
+				at        int64
+				next      string
+				delivered []string
 			}{
 				{999, fmt.Sprint(base.UnixMilli() + 1000), []string{}},
 				{1000, fmt.Sprint(base.UnixMilli() + 5000), []string{"b", "c"}},
@@ -92,8 +92,8 @@ func TestExportOwnJobs(t *testing.T) {
 				if err != nil || next != step.next {
 					t.Errorf("the transfer at %d answers %q, %v", step.at, next, err)
 				}
-				if diff := cmp.Diff(step.rung, ready(t, app)); diff != "" {
-					t.Errorf("rung at %d (-want +got):\n%s", step.at, diff)
+				if diff := cmp.Diff(step.delivered, ready(t, app)); diff != "" {
+					t.Errorf("delivered at %d (-want +got):\n%s", step.at, diff)
 				}
 			}
 			if n := r.Exists(t.Context(), timerKey, listKey, "belfry_returned:{orders}").Val(); n != 0 {
@@ -147,7 +147,7 @@ func TestExportKeepsOrder(t *testing.T) {
 		}
 	}
 	if got := ready(t, app); !slices.Equal(want, got) {
-		t.Errorf("%d rung, and not in the order of their puts; the first are %q", len(got), got[:min(5, len(got))])
+		t.Errorf("%d delivered, and not in the order of their puts; the first are %q", len(got), got[:min(5, len(got))])
 	}
 }
 
@@ -369,12 +369,12 @@ func TestExportInterrupted(t *testing.T) {
 				if _, err := app.Transfer(t.Context(), due.UnixMilli()); err != nil {
 					t.Fatal(err)
 				}
-				rung := map[string]int{}
+				delivered := map[string]int{}
 				for _, text := range ready(t, app) {
-					rung[text]++
+					delivered[text]++
 				}
-				if diff := cmp.Diff(want, rung); diff != "" {
-					t.Errorf("rung (-want +got):\n%s", diff)
+				if diff := cmp.Diff(want, delivered); diff != "" {
+					t.Errorf("delivered (-want +got):\n%s", diff)
 				}
 			}
 			if n := r.Exists(t.Context(), "belfry_returned:{orders}", "belfry_handover:{orders}").Val(); n != 0 {

@@ -22,7 +22,7 @@ func TestExportNeedsCodec(t *testing.T) {
 			if _, err := mirror.Import(t.Context(), r, c, mirror.ImportOptions{RedisQueue: "orders", Share: 1}); err != nil {
 				t.Fatal(err)
 			}
-			options := []client.PutOption{client.ID("born-here")}
+			options := []client.PutOption{client.ID("own-job")}
 			if state == "DELAYED" {
 				options = append(options, client.In(time.Hour))
 			}
@@ -34,7 +34,7 @@ func TestExportNeedsCodec(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if job, err := c.Get(t.Context(), "orders", "born-here"); err != nil || job.State != state {
+			if job, err := c.Get(t.Context(), "orders", "own-job"); err != nil || job.State != state {
 				t.Fatalf("the job: %+v, %v", job, err)
 			}
 			o := mirror.ExportOptions{RedisQueue: "orders", Format: redisson.New, Share: 1}
@@ -42,7 +42,7 @@ func TestExportNeedsCodec(t *testing.T) {
 				func() error { _, err := mirror.Rollback(t.Context(), r, c, o); return err },
 				func() error { _, err := mirror.Export(t.Context(), r, c, o); return err },
 			} {
-				refused(t, r, c, work, "born-here", "--codec")
+				refused(t, r, c, work, "own-job", "--codec")
 			}
 		})
 	}

@@ -98,8 +98,8 @@ func (e *exporter) checkCodec(ctx context.Context) error {
 
 // isThere reports whether Redis has a job already, which is only to be removed from Belfry.
 func (e *exporter) isThere(ctx context.Context, tag string) (bool, error) {
-	returned, rung := e.Redis.SIsMember(ctx, e.keys.returned, tag), e.Redis.SIsMember(ctx, e.keys.rung, tag)
-	return returned.Val() || rung.Val(), errors.Join(returned.Err(), rung.Err())
+	returned, delivered := e.Redis.SIsMember(ctx, e.keys.returned, tag), e.Redis.SIsMember(ctx, e.keys.delivered, tag)
+	return returned.Val() || delivered.Val(), errors.Join(returned.Err(), delivered.Err())
 }
 
 // checkClaimed notes how much is on its way to Belfry, before it is put there.
@@ -124,7 +124,7 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
-	e.checked("no job of the queue is left to ring", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d "+
+	e.checked("no job of the queue is left to deliver", fmt.Sprintf("Belfry has %d delayed, %d ready, %d reserved; %d "+
 		"dead ones stay", queue.Delayed, queue.Ready, queue.Reserved, queue.Dead),
 		queue.Delayed+queue.Ready+queue.Reserved == 0)
 	e.checked("the queue is paused", "nothing is handed out, also of what is put from now on",
@@ -162,7 +162,7 @@ func (e *exporter) checkEnd(ctx context.Context) error {
 	}
 	found := fmt.Sprintf("%d connections listen", processes)
 	if processes == 0 {
-		found += "; nothing rings until one does"
+		found += "; nothing is delivered until one does"
 	}
 	e.checked("a process of Redisson listens", found, processes > 0)
 	return nil

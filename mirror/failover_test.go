@@ -98,7 +98,8 @@ func (b *running) end() {
 	}
 }
 
-// through has entries of Redisson and jobs of Belfry ring on the ready list of a server, each once.
+// through has entries of Redisson and jobs of Belfry delivered to the ready list of a server, each
+// once.
 func through(t *testing.T, s *redistest.Server, c *client.Client, queue, name string) {
 	t.Helper()
 	app := redissontest.New(s.Client(), queue, redissontest.NewGeneration, time.Now)
@@ -245,7 +246,7 @@ func TestFollowStates(t *testing.T) {
 }
 
 // TestReplicas: a job is acked once a replica has its payload. What the primary had answered before
-// it died, and the replica does not have, rings there once more; without that it is lost.
+// it died, and the replica does not have, is delivered there once more; without that it is lost.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{0, 1} {
@@ -340,7 +341,7 @@ func TestReplicasExport(t *testing.T) {
 	if _, err := c.Get(t.Context(), "orders", "one"); err != nil {
 		t.Errorf("Belfry has the job no more: %v", err)
 	}
-	primary.MendReplicas()
+	primary.RestoreReplicas()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

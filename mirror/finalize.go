@@ -74,10 +74,10 @@ func Finalize(ctx context.Context, r redis.UniversalClient, c *client.Client, o 
 		if orphans, err := r.LLen(ctx, k.orphans).Result(); err != nil {
 			return err
 		} else if orphans > 0 {
-			l.Notice(fmt.Errorf("%d places of Redisson's list that would never have rung are removed with %s", orphans,
+			l.Notice(fmt.Errorf("%d places of Redisson's list that would never have been delivered are removed with %s", orphans,
 				k.orphans))
 		}
-		return l.RemoveKeys(ctx, k.orphans, k.handover, k.aside, k.returned, k.rung, k.readyHand)
+		return l.RemoveKeys(ctx, k.orphans, k.handover, k.aside, k.returned, k.delivered, k.readyHand)
 	}
 	err := l.WithHold(ctx, func(ctx context.Context) error { return l.Persist(ctx, end) })
 	return checks, err

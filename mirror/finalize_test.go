@@ -22,7 +22,7 @@ func TestFinalizeAfterRollback(t *testing.T) {
 		_, err := mirror.Finalize(t.Context(), r, c, mirror.FinalizeOptions{RedisQueue: "orders", Share: 1})
 		return err
 	}
-	if err := r.RPush(t.Context(), "orders", "rung").Err(); err != nil {
+	if err := r.RPush(t.Context(), "orders", "due").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if err := finalize(c); err == nil || !strings.Contains(err.Error(), "ready list") {

@@ -16,11 +16,11 @@ const askEvery = time.Second
 var ErrTakenBack = errors.New("the jobs were taken back to Redisson; 'belfry mirror import', 'cutover' or 'run " +
 	"--again' brings them over again")
 
-// turn does work while this process has the hold. It does not undo a rollback. If the jobs were
+// holding does work while this process has the hold. It does not undo a rollback. If the jobs were
 // taken back, standing work waits for a decision that they are imported again. Other work is that
 // decision, unless the rollback came after it. A process that follows releases the hold when an
 // export asks for it: standing work then waits, and other work ends with an error.
-func (i *importer) turn(ctx context.Context, work func(ctx context.Context) error) error {
+func (i *importer) holding(ctx context.Context, work func(ctx context.Context) error) error {
 	asked := 0 // the epoch in which this process was told to bring entries over
 	if i.again {
 		takes, err := i.BeingTaken(ctx)

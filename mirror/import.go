@@ -26,7 +26,7 @@ type ImportOptions struct {
 	// SetAside moves entries that Belfry cannot take to a key of their own, instead of refusing to
 	// begin or stopping at them.
 	SetAside bool
-	// Ready takes the ready list along: what has rung and waits for a consumer of Redisson. Those
+	// Ready takes the ready list along: what is due and waits for a consumer of Redisson. Those
 	// consumers should have been stopped; each payload goes to one side only.
 	Ready bool
 	// Follow continues with entries that Redisson's processes offer, until the context ends. It
@@ -61,7 +61,7 @@ type ImportCounts struct {
 	// itself.
 	Decoded int64 `json:"decoded"`
 	// SetAside are entries that Belfry cannot take; Orphans are members that were in the list only
-	// and will never ring.
+	// and will never be delivered.
 	SetAside int64 `json:"setAside"`
 	Orphans  int64 `json:"orphans"`
 	// Left is how many entries Redis had at the last look that are not claimed.
@@ -164,7 +164,7 @@ func (i *importer) all(ctx context.Context) (ImportCounts, error) {
 	if err := i.Begin(ctx, i.check); err != nil {
 		return i.counts, err
 	}
-	err := i.turn(ctx, func(ctx context.Context) error {
+	err := i.holding(ctx, func(ctx context.Context) error {
 		if err := i.Persist(ctx, i.prepare); err != nil {
 			return err
 		}
@@ -195,14 +195,14 @@ func (i *importer) prepare(ctx context.Context) error {
 	return nil
 }
 
-// warnPaused says that nothing of a paused queue will ring: an export leaves it so.
+// warnPaused says that nothing of a paused queue will be delivered: an export leaves it so.
 func (l *link) warnPaused(ctx context.Context) error {
 	queue, err := l.Belfry.Admin().Queue(ctx, l.Queue)
 	if err != nil && !pair.IsGone(err) {
 		return fmt.Errorf("reading the queue: %w", err)
 	}
 	if isSet(queue.Settings.Paused) {
-		l.Notice(fmt.Errorf("the queue %s is paused, so nothing of it will ring; 'belfry queue resume %[1]s' ends that",
+		l.Notice(fmt.Errorf("the queue %s is paused, so none of its jobs is delivered; 'belfry queue resume %[1]s' ends that",
 			l.Queue))
 	}
 	return nil
@@ -310,16 +310,16 @@ func (i *importer) cycle(ctx context.Context) (int, error) {
 	if err := i.commit(ctx, c.entries); err != nil {
 		return 0, err
 	}
-	rung := 0
+	delivered := 0
 	if i.ready && c.taken == 0 {
-		if rung, err = i.takeReady(ctx); err != nil {
+		if delivered, err = i.takeReady(ctx); err != nil {
 			return 0, err
 		}
 	}
 	if i.behind {
 		return 1, nil
 	}
-	return c.taken + rung, nil
+	return c.taken + delivered, nil
 }
 
 // catchUp commits the entries in the hand-over keys. It includes payloads of the ready list even if

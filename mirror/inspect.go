@@ -21,13 +21,13 @@ import (
 type Finding struct {
 	// Queue is the name that Redisson's processes use.
 	Queue string `json:"queue"`
-	// Timer is how many entries will ring, List how many places the order list has, Ready how many
-	// have rung and wait for a consumer.
+	// Timer is how many entries will be delivered, List how many places the order list has, Ready how
+	// many are due and wait for a consumer.
 	Timer int64 `json:"timer"`
 	List  int64 `json:"list"`
 	Ready int64 `json:"ready"`
-	// Orphans are places of the list without an entry in the timer: they never ring. Ghosts are
-	// entries of the timer that are not in the list.
+	// Orphans are places of the list without an entry in the timer: they are never delivered. Ghosts
+	// are entries of the timer that are not in the list.
 	Orphans int64 `json:"orphans"`
 	Ghosts  int64 `json:"ghosts"`
 	// Old and New are entries in the format of Redisson up to 3.21.0, and since 3.21.1. Bad are
@@ -315,15 +315,16 @@ func (s *survey) warn() {
 	add(f.Bad > 0, "%d entries cannot be brought over: the import refuses to begin, or sets them aside with "+
 		"--set-aside", f.Bad)
 	add(f.Old > 0 && f.New > 0, "entries are in both formats: no version of Redisson can read all of them; the import can")
-	add(f.Orphans > 0, "%d places of the list have no due time and will never ring: the import sets them aside", f.Orphans)
-	add(f.Ghosts > 0, "%d entries will ring although size() and contains() do not see them: the import takes them",
+	add(f.Orphans > 0,
+		"%d places of the list have no due time and will never be delivered: the import sets them aside", f.Orphans)
+	add(f.Ghosts > 0, "%d entries will be delivered although size() and contains() do not see them: the import takes them",
 		f.Ghosts)
 	add(s.ttl, "the keys have a time to live: Redis will delete all entries at its end")
 	add(s.bound, "the destination is a bounded queue: its consumers release a semaphore, which an import of the ready "+
 		"list would not")
 	add(!redisson.SameSlot(f.Queue), "Redis Cluster would keep the keys of this name in different slots: Redisson "+
 		"cannot use it there")
-	add(f.Timer+f.List > 0 && f.Processes == 0, "no process of Redisson listens: nothing rings until one does")
+	add(f.Timer+f.List > 0 && f.Processes == 0, "no process of Redisson listens: nothing is delivered until one does")
 	add(f.Aside+f.Lost > 0, "%d entries and %d orphans were set aside by an import: 'belfry mirror rollback' gives "+
 		"them back", f.Aside, f.Lost)
 	add(f.HandedOver > 0, "an import was interrupted: %d entries are claimed; run it again, or roll back", f.HandedOver)

@@ -38,10 +38,10 @@ func (r *recorder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // when an answer did not come and the script was sent again. Redis refuses it.
 func TestHeldBack(t *testing.T) {
 	for name, work := range map[string]func(ctx context.Context, l *link, job *client.Job) error{
-		"ring": func(ctx context.Context, l *link, job *client.Job) error {
-			g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
+		"deliver": func(ctx context.Context, l *link, job *client.Job) error {
+			g := &deliverer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
 			g.Link = g.Outward()
-			return g.ring(ctx, ctx, []*client.Job{job})
+			return g.deliver(ctx, ctx, []*client.Job{job})
 		},
 		"export": func(ctx context.Context, l *link, job *client.Job) error {
 			if _, _, err := l.Belfry.Release(ctx, job.Lease, 0); err != nil {
@@ -71,7 +71,7 @@ func TestHeldBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := r.LPop(t.Context(), done.keys.Ready).Val(); got != "x" {
-				t.Fatalf("rung is %q", got)
+				t.Fatalf("delivered is %q", got)
 			}
 			refused := 0
 			for _, script := range slices.Clone(seen.sent) {
@@ -98,23 +98,23 @@ func TestForgetsLater(t *testing.T) {
 	}
 	job := reserveOne(t, c)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
-		g := &ringer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
+		g := &deliverer{link: *l, codec: redisson.Bytes, report: func(BridgeCounts) {}}
 		g.Link = g.Outward()
-		rung := g.keys.rung
+		delivered := g.keys.delivered
 		cut := redis.NewClient(r.Options())
 		defer cut.Close()
-		cut.AddHook(&interruption{after: ringScript, stop: func() { r.Set(ctx, rung, "text", 0) }})
+		cut.AddHook(&interruption{after: deliverScript, stop: func() { r.Set(ctx, delivered, "text", 0) }})
 		g.Redis = cut
-		if err := g.ring(ctx, ctx, []*client.Job{job}); !redis.HasErrorPrefix(err, "WRONGTYPE") {
-			t.Errorf("ringing ended with %v", err)
+		if err := g.deliver(ctx, ctx, []*client.Job{job}); !redis.HasErrorPrefix(err, "WRONGTYPE") {
+			t.Errorf("delivering ended with %v", err)
 		}
-		if err := r.Del(ctx, rung).Err(); err != nil {
+		if err := r.Del(ctx, delivered).Err(); err != nil {
 			return err
 		}
-		if err := r.SAdd(ctx, rung, tagOf(job)).Err(); err != nil {
+		if err := r.SAdd(ctx, delivered, tagOf(job)).Err(); err != nil {
 			return err
 		}
-		if err := g.forget(ctx); err != nil || r.Exists(ctx, rung).Val() != 0 {
+		if err := g.forget(ctx); err != nil || r.Exists(ctx, delivered).Val() != 0 {
 			t.Errorf("the id is still there: %v", err)
 		}
 		return nil

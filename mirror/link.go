@@ -32,7 +32,7 @@ func (l *link) settleLeftovers(ctx context.Context) error {
 	if err := l.RefuseEarlier(ctx); err != nil {
 		return err
 	}
-	for _, key := range []string{l.keys.returned, l.keys.rung} {
+	for _, key := range []string{l.keys.returned, l.keys.delivered} {
 		if err := l.settleTags(ctx, key); err != nil {
 			return err
 		}

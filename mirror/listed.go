@@ -19,7 +19,7 @@ const (
 const listedPage = 16
 
 // A Listed is an entry that Belfry cannot take, one that was set aside, or a place of the list that
-// never rings.
+// is never delivered.
 type Listed struct {
 	// Key is where it is.
 	Key string `json:"key"`

@@ -27,7 +27,7 @@ func TestOutageCountsNoAttempt(t *testing.T) {
 				t.Fatal(err)
 			}
 			withLink(t, s.Client(), c, func(ctx context.Context, l *link) error {
-				g := &ringer{link: *l, codec: redisson.Bytes, ttr: 2 * time.Second, report: func(BridgeCounts) {}}
+				g := &deliverer{link: *l, codec: redisson.Bytes, ttr: 2 * time.Second, report: func(BridgeCounts) {}}
 				g.Link = g.Outward()
 				jobs, err := c.Reserve(ctx, client.ReserveOptions{Queues: []string{"orders"}, TTR: g.ttr})
 				if err != nil || len(jobs) != 1 {
@@ -40,8 +40,8 @@ func TestOutageCountsNoAttempt(t *testing.T) {
 					g.ttr = time.Hour
 					stop()
 				}
-				if err := g.finishRing(ctx, jobs); err == nil {
-					t.Error("it rang without Redis")
+				if err := g.finishDelivery(ctx, jobs); err == nil {
+					t.Error("it delivered without Redis")
 				}
 				if job, err := c.Get(t.Context(), "orders", jobs[0].ID); err != nil || job.State != "READY" || job.Attempt != 0 {
 					t.Errorf("afterwards it is %+v, %v", job, err)
@@ -69,7 +69,7 @@ func TestClaimedIsDecoded(t *testing.T) {
 		t.Fatal(err)
 	}
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
-		_, err := l.bringIn(ctx,
+		_, err := l.putClaimed(ctx,
 			redisson.Kryo5String)
 		return err
 	})

@@ -52,7 +52,7 @@ func (k keys) endsEmpty() []emptyKey {
 		{"every claimed payload of the ready list is in Belfry", redisconn.Hash(k.readyHand)},
 		{"no entry is set aside", redisconn.SortedSet(k.aside)},
 		{"every job that went back is gone from Belfry", redisconn.Set(k.returned)},
-		{"every job put on the ready list is acked", redisconn.Set(k.rung)},
+		{"every job put on the ready list is acked", redisconn.Set(k.delivered)},
 	}
 }
 

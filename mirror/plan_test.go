@@ -118,7 +118,7 @@ func TestFinalize(t *testing.T) {
 	if left := bodies(t, c); len(left) != 1 {
 		t.Errorf("Belfry has %v", left)
 	}
-	if want := []string{"1 places of Redisson's list that would never have rung are removed with " +
+	if want := []string{"1 places of Redisson's list that would never have been delivered are removed with " +
 		"belfry_orphans:{orders}"}; !slices.Equal(told, want) {
 		t.Errorf("it told %q, want %q", told, want)
 	}
@@ -250,7 +250,7 @@ func TestFinalizeSettles(t *testing.T) {
 	told := make(chan error, 100)
 	ended := make(chan error, 1)
 	withLink(t, r, c, func(ctx context.Context, l *link) error {
-		_, _, err := l.Script(ctx, ringScript, []string{l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
+		_, _, err := l.Script(ctx, deliverScript, []string{l.keys.Ready, l.keys.delivered}, tagOf(job), job.Body)
 		go func() { // which waits, and says so
 			checks, err := Finalize(t.Context(), r, c, FinalizeOptions{RedisQueue: "orders",
 				Notice: func(err error) { told <- err }})

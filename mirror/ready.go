@@ -35,8 +35,8 @@ end
 return taken
 `)
 
-// rung is a payload of the ready list under the name that a claim gave it.
-type rung struct{ name, payload string }
+// claimedPayload is a payload of the ready list under the name that a claim gave it.
+type claimedPayload struct{ name, payload string }
 
 // takeReady moves a batch of the ready list. It returns how many payloads it took.
 func (i *importer) takeReady(ctx context.Context) (int, error) {
@@ -57,9 +57,9 @@ func (i *importer) catchUpReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var left []rung
+		var left []claimedPayload
 		for n := 0; n+1 < len(page); n += 2 {
-			left = append(left, rung{page[n], page[n+1]})
+			left = append(left, claimedPayload{page[n], page[n+1]})
 		}
 		if err := i.commitReady(ctx, left); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (i *importer) catchUpReady(ctx context.Context) error {
 
 // commitReady puts payloads of the hand-over hash into Belfry as jobs that are due, and removes
 // them from there.
-func (i *importer) commitReady(ctx context.Context, payloads []rung) error {
+func (i *importer) commitReady(ctx context.Context, payloads []claimedPayload) error {
 	if len(payloads) == 0 {
 		return nil
 	}

@@ -120,7 +120,7 @@ func fill(t *testing.T, r *redis.Client, queue string) {
 		bad := member(1, "cannot be brought over")
 		p.ZAdd(t.Context(), "redisson_delay_queue_timeout:{"+queue+"}", redis.Z{Score: -1, Member: bad})
 		p.RPush(t.Context(), "redisson_delay_queue:{"+queue+"}", bad)
-		p.RPush(t.Context(), queue, "rang")
+		p.RPush(t.Context(), queue, "due")
 		return nil
 	})
 	if err != nil {

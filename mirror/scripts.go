@@ -145,23 +145,23 @@ if head[1] and mine[head[1]] then redis.call('PUBLISH', KEYS[5], head[2]) end
 return written
 `)
 
-// ringScript puts the payloads of due jobs on the ready list and keeps their ids until they are
+// deliverScript puts the payloads of due jobs on the ready list and keeps their ids until they are
 // gone from Belfry: ARGV[4..] are id and payload of each. One whose id is there already has been
-// put there before. KEYS: state, ready, rung. It returns how many were put.
-var ringScript = redis.NewScript(pair.Guard + `
-local rung = 0
+// put there before. KEYS: state, ready, delivered. It returns how many were put.
+var deliverScript = redis.NewScript(pair.Guard + `
+local added = 0
 for i = 4, #ARGV, 2 do
 	if redis.call('SISMEMBER', KEYS[3], ARGV[i]) == 0 then
 		redis.call('RPUSH', KEYS[2], ARGV[i + 1])
 		redis.call('SADD', KEYS[3], ARGV[i])
-		rung = rung + 1
+		added = added + 1
 	end
 end
-return rung
+return added
 `)
 
 // forgetScript forgets ids ARGV[4..] of jobs that are gone from Belfry. KEYS: state, returned or
-// rung.
+// delivered.
 var forgetScript = redis.NewScript(pair.Guard + `
 local gone = 0
 for i = 4, #ARGV do gone = gone + redis.call('SREM', KEYS[2], ARGV[i]) end

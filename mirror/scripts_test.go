@@ -35,12 +35,12 @@ func TestScriptsThatFail(t *testing.T) {
 	if _, err := e.returnState(t.Context(), "DELAYED"); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("writing back: %v", err)
 	}
-	g := &ringer{link: e.link, codec: redisson.Bytes, report: func(BridgeCounts) {}}
-	if err := g.ring(t.Context(), t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil ||
+	g := &deliverer{link: e.link, codec: redisson.Bytes, report: func(BridgeCounts) {}}
+	if err := g.deliver(t.Context(), t.Context(), []*client.Job{{ID: "42", Body: []byte("x")}}); err == nil ||
 		!strings.Contains(err.Error(), "WRONGTYPE") {
-		t.Errorf("ringing: %v", err)
+		t.Errorf("delivering: %v", err)
 	}
-	if n := r.Exists(t.Context(), e.keys.returned, e.keys.rung).Val(); n != 0 {
+	if n := r.Exists(t.Context(), e.keys.returned, e.keys.delivered).Val(); n != 0 {
 		t.Error("Redis says that it has the jobs")
 	}
 	if err := e.settleLeftovers(t.Context()); err != nil {
@@ -52,7 +52,7 @@ func TestScriptsThatFail(t *testing.T) {
 }
 
 // TestClaimAndRestore claims entries and gives them back: they are as they were, and only the first
-// to ring is announced.
+// to deliver is announced.
 func TestClaimAndRestore(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	app := redissontest.New(r, "orders", redissontest.NewGeneration, time.Now)
@@ -97,6 +97,6 @@ func TestClaimAndRestore(t *testing.T) {
 	}
 	next, err := app.Transfer(t.Context(), 1700000001000)
 	if diff := cmp.Diff([]string{"b", "c"}, ready(t, app)); err != nil || next != "1700000005000" || diff != "" {
-		t.Errorf("the transfer answers %q, %v; rung (-want +got):\n%s", next, err, diff)
+		t.Errorf("the transfer answers %q, %v; delivered (-want +got):\n%s", next, err, diff)
 	}
 }

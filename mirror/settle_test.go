@@ -39,10 +39,10 @@ func reserveOne(t *testing.T, c *client.Client) *client.Job {
 	return jobs[0]
 }
 
-// TestSettleRung: a bridge dies after it has put a job on the ready list and before it acks it. The
-// next bridge removes the job, be it reserved or not: an export does not make an entry of it, and a
-// finished migration does not wait for it.
-func TestSettleRung(t *testing.T) {
+// TestSettleDelivered: a bridge dies after it has put a job on the ready list and before it acks
+// it. The next bridge removes the job, be it reserved or not: an export does not make an entry of
+// it, and a finished migration does not wait for it.
+func TestSettleDelivered(t *testing.T) {
 	for _, released := range []bool{false, true} {
 		for name, next := range map[string]func(redis.UniversalClient, *client.Client) error{
 			"export": func(r redis.UniversalClient, c *client.Client) error {
@@ -62,7 +62,7 @@ func TestSettleRung(t *testing.T) {
 				}
 				job := reserveOne(t, c)
 				dead := withLink(t, r, c, func(ctx context.Context, l *link) error {
-					_, _, err := l.Script(ctx, ringScript, []string{l.keys.Ready, l.keys.rung}, tagOf(job), job.Body)
+					_, _, err := l.Script(ctx, deliverScript, []string{l.keys.Ready, l.keys.delivered}, tagOf(job), job.Body)
 					return err
 				})
 				if released {
@@ -77,7 +77,7 @@ func TestSettleRung(t *testing.T) {
 					t.Errorf("the job is still there: %v", err)
 				}
 				k := dead.keys
-				if n := r.Exists(t.Context(), k.Timer, k.List, k.rung, k.returned).Val(); n != 0 {
+				if n := r.Exists(t.Context(), k.Timer, k.List, k.delivered, k.returned).Val(); n != 0 {
 					t.Errorf("%d keys are there besides the ready list", n)
 				}
 				if ready := r.LRange(t.Context(), k.Ready, 0, -1).Val(); len(ready) != 1 {
@@ -94,7 +94,8 @@ func TestFence(t *testing.T) {
 	r, c := redistest.Start(t).Client(), belfrytest.Start(t).Client(t)
 	overtaken := withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settleLeftovers(ctx) })
 	withLink(t, r, c, func(ctx context.Context, l *link) error { return l.settleLeftovers(ctx) })
-	_, _, err := overtaken.Script(t.Context(), ringScript, []string{overtaken.keys.Ready, overtaken.keys.rung}, "tag", "x")
+	keys := []string{overtaken.keys.Ready, overtaken.keys.delivered}
+	_, _, err := overtaken.Script(t.Context(), deliverScript, keys, "tag", "x")
 	if !redis.HasErrorPrefix(err, "BELFRYFENCE") {
 		t.Errorf("its script was answered with %v", err)
 	}

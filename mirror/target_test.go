@@ -25,7 +25,7 @@ func TestRehearse(t *testing.T) {
 	if err := app.Offer(t.Context(), []byte("a"), time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.RPush(t.Context(), "orders", "rung").Err(); err != nil {
+	if err := r.RPush(t.Context(), "orders", "due").Err(); err != nil {
 		t.Fatal(err)
 	}
 	const takenBack, paused, held = "were taken back", "is paused", "another process mirrors"

@@ -74,8 +74,8 @@ func TestTLS(t *testing.T) {
 			t.Errorf("it counted %+v, %v", counts, err)
 		}
 	}
-	strange, its := other.Issue(t, "mirror")
-	stranger, named := trust(t, a, strange, its), known.Clone()
+	foreign, its := other.Issue(t, "mirror")
+	stranger, named := trust(t, a, foreign, its), known.Clone()
 	named.ServerName = "elsewhere"
 	for name, bad := range map[string]struct {
 		url    string

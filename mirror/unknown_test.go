@@ -60,7 +60,7 @@ func TestRefusesUnknownQueue(t *testing.T) {
 			}
 		})
 	}
-	// Jobs that were born here go to an empty queue of Redisson all the same, and from then on it
+	// Jobs that were created here go to an empty queue of Redisson all the same, and from then on it
 	// is known.
 	if counts, err := mirror.Export(t.Context(), r, c, mirror.ExportOptions{RedisQueue: "new", Queue: "orders",
 		Format: redisson.New, Codec: redisson.Bytes, Share: 1}); err != nil || counts.Returned != 1 {

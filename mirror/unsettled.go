@@ -89,7 +89,7 @@ func Settle(ctx context.Context, r redis.UniversalClient, c *client.Client, o Se
 			return err
 		}
 		return l.Persist(ctx, func(ctx context.Context) error {
-			counts, err := l.bringIn(ctx, o.Codec)
+			counts, err := l.putClaimed(ctx, o.Codec)
 			done.BroughtOver += counts.Acked
 			if err == nil {
 				done.GivenBack = max(0, done.Before.Claimed-done.BroughtOver)
@@ -113,32 +113,32 @@ func (l *link) checkMirrored(ctx context.Context) error {
 
 // unsettled counts what is half done in Redis.
 func (l *link) unsettled(ctx context.Context) (Unsettled, error) {
-	var entries, payloads, returned, rung *redis.IntCmd
+	var entries, payloads, returned, delivered *redis.IntCmd
 	_, err := l.Redis.Pipelined(ctx, func(p redis.Pipeliner) error {
 		entries, payloads = p.ZCard(ctx, l.keys.handover), p.HLen(ctx, l.keys.readyHand)
-		returned, rung = p.SCard(ctx, l.keys.returned), p.SCard(ctx, l.keys.rung)
+		returned, delivered = p.SCard(ctx, l.keys.returned), p.SCard(ctx, l.keys.delivered)
 		return nil
 	})
 	if err != nil {
 		return Unsettled{}, err
 	}
-	return Unsettled{Claimed: entries.Val() + payloads.Val(), InBoth: returned.Val() + rung.Val()}, nil
+	return Unsettled{Claimed: entries.Val() + payloads.Val(), InBoth: returned.Val() + delivered.Val()}, nil
 }
 
-// bringIn makes Redis refuse earlier holders, and puts claimed entries into Belfry. Entries that
+// putClaimed makes Redis refuse earlier holders, and puts claimed entries into Belfry. Entries that
 // Belfry cannot take go back to Redisson.
-func (l *link) bringIn(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
+func (l *link) putClaimed(ctx context.Context, codec redisson.Codec) (ImportCounts, error) {
 	if err := l.settleLeftovers(ctx); err != nil {
 		return ImportCounts{}, err
 	}
 	i := newImporter(*l, ImportOptions{Codec: codec})
-	err := i.bringOverClaimed(ctx)
+	err := i.importClaimed(ctx)
 	return i.counts, err
 }
 
-// bringOverClaimed is catchUp that goes on at what Belfry cannot take, which is given back or set
+// importClaimed is catchUp that goes on at what Belfry cannot take, which is given back or set
 // aside.
-func (i *importer) bringOverClaimed(ctx context.Context) error {
+func (i *importer) importClaimed(ctx context.Context) error {
 	var bad *BadEntry
 	for {
 		if err := i.catchUp(ctx); !errors.As(err, &bad) {
@@ -157,7 +157,7 @@ func (i *importer) windUp(ctx context.Context) {
 	ctx, end := pair.Outliving(ctx, pair.LingerMax)
 	defer end()
 	if err := i.RefuseEarlier(ctx); err == nil {
-		_ = i.bringOverClaimed(ctx) // what stays is counted afterwards
+		_ = i.importClaimed(ctx) // what stays is counted afterwards
 	}
 }
 

@@ -216,7 +216,7 @@ var (
 	ErrShuttingDown   = outcome.ErrShuttingDown
 	ErrQuota          = outcome.ErrQuota
 	ErrRateLimited    = outcome.ErrRateLimited
-	ErrShareUnknown   = outcome.ErrShareUnknown
+	ErrQuotaUnknown   = outcome.ErrQuotaUnknown
 	ErrDiskFull       = outcome.ErrDiskFull
 	ErrMemoryFull     = outcome.ErrMemoryFull
 	ErrTooFewVoters   = outcome.ErrTooFewVoters

@@ -12,22 +12,22 @@ import (
 	"github.com/belfrydb/belfry/node/outcome"
 )
 
-// limited opens a node whose shard 0 has a share of namespace t.
-func openLimited(t *testing.T, share admit.ShardQuota) *Node {
+// limited opens a node whose shard 0 has a quota of namespace t.
+func openLimited(t *testing.T, quota admit.ShardQuota) *Node {
 	t.Helper()
 	n := openNode(t, testConfig(t, t.TempDir()))
 	n.SetNamespacesLimited(1)
-	giveShare(t, n, share)
+	giveQuota(t, n, quota)
 	return n
 }
 
-func giveShare(t *testing.T, n *Node, share admit.ShardQuota) {
+func giveQuota(t *testing.T, n *Node, quota admit.ShardQuota) {
 	t.Helper()
 	term, _ := n.QuotaUse(0)
 	if term == 0 {
 		t.Fatal("nobody leads")
 	}
-	n.SetShardQuotas(0, term, map[string]admit.ShardQuota{"t": share})
+	n.SetShardQuotas(0, term, map[string]admit.ShardQuota{"t": quota})
 }
 
 func limitOf(l admit.Limit, quota, granted uint64) (s admit.ShardQuota) {
@@ -67,7 +67,7 @@ func TestShareOfJobs(t *testing.T) {
 		do(t, n, 0, &fsm.Cancel{Queue: "t/q", ID: "x"})
 		before = lastIndex(n)
 		expectRefusal(t, n, tryPut(t, n, put("t/other", "5", 0)), admit.JobsLimit, before)
-		giveShare(t, n, limitOf(admit.JobsLimit, 10, 4))
+		giveQuota(t, n, limitOf(admit.JobsLimit, 10, 4))
 		do(t, n, 0, put("t/other", "5", 0))
 		n.SetShardQuotas(0, 1<<40, map[string]admit.ShardQuota{}) // of another leadership
 		before = lastIndex(n)
@@ -135,22 +135,22 @@ func TestSharesAreWaitedFor(t *testing.T) {
 			t.Errorf("after %v: %v, asked for more %d times", time.Since(began), err, asked)
 		}
 		for _, unknown := range []admit.ShardQuota{more, {Waiting: true}} {
-			giveShare(t, n, unknown)
+			giveQuota(t, n, unknown)
 			put1 := make(chan error)
 			go func() { put1 <- tryPut(t, n, put("t/q", "", 0)) }()
 			time.Sleep(admit.QuotaWait / 2)
-			giveShare(t, n, limitOf(admit.JobsLimit, 100, 10))
+			giveQuota(t, n, limitOf(admit.JobsLimit, 100, 10))
 			if err := <-put1; err != nil {
 				t.Error(err)
 			}
 		}
-		giveShare(t, n, admit.ShardQuota{Waiting: true})
-		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) ||
+		giveQuota(t, n, admit.ShardQuota{Waiting: true})
+		if err := tryPut(t, n, put("t/q", "", 0)); !errors.Is(err, outcome.ErrQuotaUnknown) ||
 			errors.Is(err, outcome.ErrOverloaded) {
-			t.Errorf("a share that is not known: %v", err)
+			t.Errorf("a quota that is not known: %v", err)
 		}
 		n.shards[0].Load().admission.Quotas.Reset(5) // as a leadership begins
-		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, outcome.ErrShareUnknown) ||
+		if err := tryPut(t, n, put("v/q", "", 0)); !errors.Is(err, outcome.ErrQuotaUnknown) ||
 			errors.Is(err, outcome.ErrOverloaded) {
 			t.Errorf("shares of which nothing is known: %v", err)
 		}
@@ -164,7 +164,7 @@ func TestSharesAreWaitedFor(t *testing.T) {
 	})
 }
 
-// TestShareOutsideOfALeadership: a request that asks for its share before a leadership begins has
+// TestShareOutsideOfALeadership: a request that asks for its quota before a leadership begins has
 // none of it, and is not let through either: it may be proposed when the leadership has begun.
 func TestShareOutsideOfALeadership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestShareOutsideOfALeadership(t *testing.T) {
 		do(t, n, 0, put("plain", "", 0))
 		expectEntries(t, n, before, 1)
 		sh.Reset(term)
-		giveShare(t, n, limitOf(admit.JobsLimit, 10, 0))
+		giveQuota(t, n, limitOf(admit.JobsLimit, 10, 0))
 		expectRefusal(t, n, tryPut(t, n, put("t/q", "", 0)), admit.JobsLimit, lastIndex(n))
 	})
 }

@@ -30,7 +30,7 @@ func TestPollsBeforeSharesAreKnown(t *testing.T) {
 			t.Errorf("after %v %d jobs of a queue without a namespace were handed out, want 1 at once",
 				time.Since(before), len(got))
 		}
-		giveShare(t, n, limitOf(admit.LeasesLimit, 10, 10))
+		giveQuota(t, n, limitOf(admit.LeasesLimit, 10, 10))
 		if got := reserve(t, n, 0, "t/a", time.Second); len(got) != 1 {
 			t.Errorf("%d jobs were handed out when it was known, want 1", len(got))
 		}

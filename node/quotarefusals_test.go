@@ -17,9 +17,9 @@ import (
 // limit.
 func TestStatsOfSpaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		share := limitOf(admit.JobsLimit, 10, 2)
-		share.Quota[admit.PutRate], share.Granted[admit.PutRate] = 3000, 3000
-		n := openLimited(t, share)
+		quota := limitOf(admit.JobsLimit, 10, 2)
+		quota.Quota[admit.PutRate], quota.Granted[admit.PutRate] = 3000, 3000
+		n := openLimited(t, quota)
 		do(t, n, 0, put("t/q", "1", 0), put("t/q", "2", 0), put("plain", "3", 0))
 		do(t, n, 0, &fsm.Reserve{Queues: []string{"t/q"}, Max: 1, TTR: 1})
 		for range 3 {

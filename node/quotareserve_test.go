@@ -56,7 +56,7 @@ func TestDebtOfPutsIsPaidAtTheNewRate(t *testing.T) {
 			wait time.Duration
 		}{{1000, 100 * time.Second}, {100_000, 10 * time.Millisecond}, {50_000, 1020 * time.Millisecond},
 			{0, admit.QuotaWait}, {100_000, 10 * time.Millisecond}} {
-			giveShare(t, n, limitOf(admit.PutRate, 1_000_000, step.rate))
+			giveQuota(t, n, limitOf(admit.PutRate, 1_000_000, step.rate))
 			quota, ok := errors.AsType[*admit.QuotaError](tryPut(t, n, put("t/q", "", 0)))
 			if !ok || quota.Wait.Round(time.Millisecond) != step.wait {
 				t.Errorf("at %d thousandths of a put per second it is to wait for %+v, want %v", step.rate, quota, step.wait)
@@ -121,7 +121,7 @@ func TestShortIsWhatAllLack(t *testing.T) {
 				t.Errorf("%d are used and %d lacking, want 0 and 15", used, short)
 			}
 		}
-		giveShare(t, n, moreOf(admit.JobsLimit, 100, 20))
+		giveQuota(t, n, moreOf(admit.JobsLimit, 100, 20))
 		for _, w := range waiting {
 			if err := <-w; err != nil {
 				t.Error(err)
@@ -130,7 +130,7 @@ func TestShortIsWhatAllLack(t *testing.T) {
 		if used, short := shortOf(n, admit.JobsLimit); used != 15 || short != 0 {
 			t.Errorf("%d are used and %d lacking, want 15 and 0", used, short)
 		}
-		giveShare(t, n, limitOf(admit.JobsLimit, 100, 15))
+		giveQuota(t, n, limitOf(admit.JobsLimit, 100, 15))
 		for i := range 3 {
 			expectRefusal(t, n, tryPut(t, n, puts(5-i, "t/q")...), admit.JobsLimit, lastIndex(n))
 		}
@@ -191,7 +191,7 @@ func TestFullNamespaceHoldsUpItsOwnOnly(t *testing.T) {
 			}
 		}
 		do(t, n, 0, put("plain", "", 0))
-		giveShare(t, n, limitOf(admit.LeasesLimit, 10, 1))
+		giveQuota(t, n, limitOf(admit.LeasesLimit, 10, 1))
 		if grants := <-both; len(grants) != 1 || time.Since(began) > admit.QuotaPause {
 			t.Errorf("after %v: %+v", time.Since(began), grants)
 		}
@@ -222,7 +222,7 @@ func TestPendingSurvivesRemovalOfQuota(t *testing.T) {
 		}
 		first.Release()
 		for _, want := range []uint64{2, 0} {
-			giveShare(t, n, limitOf(admit.JobsLimit, 10, 10))
+			giveQuota(t, n, limitOf(admit.JobsLimit, 10, 10))
 			if used, _ := shortOf(n, admit.JobsLimit); used != want {
 				t.Errorf("%d are used, want %d", used, want)
 			}
@@ -328,7 +328,7 @@ func TestShareIsAskedForSeldom(t *testing.T) {
 			t.Errorf("it was asked for %d times within five seconds, want about %d", got, most)
 		}
 		asked.Store(0)
-		giveShare(t, n, moreOf(admit.LeasesLimit, 20, 0)) // something has changed
+		giveQuota(t, n, moreOf(admit.LeasesLimit, 20, 0)) // something has changed
 		do(t, n, 0, put("t/q", "", 0))
 		synctest.Wait()
 		if got := asked.Load(); got != 1 {

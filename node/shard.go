@@ -55,11 +55,11 @@ type shard struct {
 	applying func(m Machine)
 
 	// caughtUp is closed when this node is elected for the first time and has applied every committed
-	// entry, led when it then serves. Between the two, the node closes gate once it has compared its
-	// clock with the last timestamps of all its shards.
+	// entry, led when it then serves. Between the two, the node closes clockChecked once it has
+	// compared its clock with the last timestamps of all its shards.
 	caughtUp, led         chan struct{}
 	caughtUpOnce, ledOnce sync.Once
-	gate                  <-chan struct{}
+	clockChecked          <-chan struct{}
 
 	// comparing guards comparedIn, the leadership whose clock comparisons count, and the writes of
 	// their results: medianOff, how far this node's clock was ahead of the voters' median at the last
@@ -79,7 +79,7 @@ func newShard(n *Node, number uint32) *shard {
 	s := &shard{
 		number: number, cfg: n.cfg, clock: clock.NewShard(n.clock, n.cfg.ClockBound),
 		serverID: n.id.ServerID(), nodeClock: n.clock, clocks: n.clocks, nodeMemory: n.memory, format: n.Format,
-		minVoters: n.MinVoters, stats: measure.New(), gate: n.clockChecked, caughtUp: make(chan struct{}),
+		minVoters: n.MinVoters, stats: measure.New(), clockChecked: n.clockChecked, caughtUp: make(chan struct{}),
 		led: make(chan struct{}),
 	}
 	machine := newShardMachine(n.cfg.Machine)
@@ -172,7 +172,7 @@ func (s *shard) leads() error {
 func (s *shard) lead(ctx context.Context, l *raftgroup.Leadership) {
 	s.caughtUpOnce.Do(func() { close(s.caughtUp) })
 	select {
-	case <-s.gate:
+	case <-s.clockChecked:
 	case <-ctx.Done():
 		return
 	}

@@ -164,10 +164,10 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 			do(t, n, shard, put("orders", "x", 0))
 			go func() { ended <- n.Snapshot(t.Context(), shard) }()
 		}
-		for turn := range int64(cfg.Shards) {
+		for round := range int64(cfg.Shards) {
 			synctest.Wait()
-			if got := begun.Load(); got != turn+1 {
-				t.Errorf("when %d snapshots are stored %d were begun", turn, got)
+			if got := begun.Load(); got != round+1 {
+				t.Errorf("when %d snapshots are stored %d were begun", round, got)
 			}
 			finish <- struct{}{}
 			if err := <-ended; err != nil {

@@ -201,7 +201,7 @@ func TestReserveIsWokenBy(t *testing.T) {
 
 // A machine that was suspended, or learns the time late, finds its clock far behind: what is due by
 // then is handed out without waiting for timers that know nothing of it.
-func TestJobsRingWhenTheClockCatchesUp(t *testing.T) {
+func TestJobsFallDueWhenTheClockCatchesUp(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig(t, dir)

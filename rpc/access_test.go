@@ -102,9 +102,9 @@ func (m *tokenMemory) make(t testing.TB, scopes ...string) (text, id string) {
 
 // serveWithTokens starts a server whose calls need tokens.
 func serveWithTokens(t *testing.T) (*served, *tokenMemory) {
-	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog = keeper, keeper })
-	return s, keeper
+	tokenStore := newTokenMemory()
+	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog = tokenStore, tokenStore })
+	return s, tokenStore
 }
 
 // with sends a call with a token.
@@ -143,7 +143,7 @@ func leastScopes(lease string) map[string][2]string {
 // TestEveryMethodTakesAScope: each method of the contract does nothing without a token, nor with
 // one that allows everything but what it takes, and does its work with the least that it takes.
 func TestEveryMethodTakesAScope(t *testing.T) {
-	s, keeper := serveWithTokens(t)
+	s, tokenStore := serveWithTokens(t)
 	lease := wire.FormatLease(fsm.Ref{Queue: "q", Serial: 1, Fence: 1})
 	least := leastScopes(lease)
 	for _, m := range methodsOfContract() {
@@ -171,14 +171,14 @@ func TestEveryMethodTakesAScope(t *testing.T) {
 			others = append(others, "put,consume,view,admin:q*", "put,consume:*")
 		}
 		if case_[0] != "view:r" { // everybody may ask, and sees what is his
-			poor, _ := keeper.make(t, others...)
+			poor, _ := tokenStore.make(t, others...)
 			got := s.with(poor, http.MethodPost, m.short, case_[1])
 			if isBatch := strings.HasSuffix(name, "Batch"); got.status != http.StatusForbidden && !isBatch || isBatch &&
 				!strings.Contains(got.body, "FORBIDDEN") {
 				t.Errorf("%s with %v: %d %s", name, others, got.status, got.body)
 			}
 		}
-		rich, _ := keeper.make(t, case_[0])
+		rich, _ := tokenStore.make(t, case_[0])
 		if got := s.with(rich, http.MethodPost, m.short, case_[1]); got.status == http.StatusForbidden ||
 			got.status == http.StatusUnauthorized || strings.Contains(got.body, "FORBIDDEN") {
 			t.Errorf("%s with %s: %d %s", name, case_[0], got.status, got.body)
@@ -188,8 +188,8 @@ func TestEveryMethodTakesAScope(t *testing.T) {
 
 // TestStreamsTakeAScope: so do the methods that are streams.
 func TestStreamsTakeAScope(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	poor, _ := keeper.make(t, "put:*", "consume:r", "admin:q")
+	s, tokenStore := serveWithTokens(t)
+	poor, _ := tokenStore.make(t, "put:*", "consume:r", "admin:q")
 	h := h2c(t)
 	for token, want := range map[string]connect.Code{"": connect.CodeUnauthenticated, poor: connect.CodePermissionDenied} {
 		work := connect.NewClient[belfryv1.WorkRequest, belfryv1.WorkResponse](h,
@@ -230,9 +230,9 @@ func TestStreamsTakeAScope(t *testing.T) {
 // TestOperatorsPagesTakeAScope: every caller may read health. The rest needs a token that may see
 // the cluster.
 func TestOperatorsPagesTakeAScope(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	viewer, _ := keeper.make(t, "view:*")
-	poor, _ := keeper.make(t, "put,consume:*", "view,admin:q*")
+	s, tokenStore := serveWithTokens(t)
+	viewer, _ := tokenStore.make(t, "view:*")
+	poor, _ := tokenStore.make(t, "put,consume:*", "view,admin:q*")
 	for path, want := range map[string][3]int{ // nobody, poor, viewer
 		"/livez": {200, 200, 200}, "/readyz": {200, 200, 200}, "/metrics": {401, 403, 200}, "/nothing": {401, 501, 501},
 		"/q/r":                         {401, 204, 403},
@@ -253,11 +253,11 @@ func TestOperatorsPagesTakeAScope(t *testing.T) {
 // TestWhatIsNoToken: whatever is wrong with a token, the call is refused before its body is read,
 // and of tokens that never were and those that have ended the same is said.
 func TestWhatIsNoToken(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	good, id := keeper.make(t, "put:q")
+	s, tokenStore := serveWithTokens(t)
+	good, id := tokenStore.make(t, "put:q")
 	other, _, _ := tokens.New()
-	ended, endedID := keeper.make(t, "put:q")
-	if _, err := keeper.EndToken(t.Context(), endedID, time.Now().Add(-time.Second)); err != nil {
+	ended, endedID := tokenStore.make(t, "put:q")
+	if _, err := tokenStore.EndToken(t.Context(), endedID, time.Now().Add(-time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	forged := good[:len(good)-43] + other[len(other)-43:]
@@ -285,7 +285,7 @@ func TestWhatIsNoToken(t *testing.T) {
 	if got := s.with(good, http.MethodPost, "/v1/put", `{"queue":"q"}`); got.status != http.StatusOK {
 		t.Errorf("the token itself: %d %s", got.status, got.body)
 	}
-	viewer, _ := keeper.make(t, "view:*")
+	viewer, _ := tokenStore.make(t, "view:*")
 	if metrics := s.with(viewer, http.MethodGet, "/metrics", "").body; !strings.Contains(metrics,
 		`belfry_refused_calls_total{reason="unauthenticated"} 12`) {
 		t.Error("the refusals are not counted")
@@ -299,8 +299,8 @@ func TestWhatIsNoToken(t *testing.T) {
 // TestListsShowWhatIsOnesOwn: a list has the queues that its caller may see, all of them, in pages
 // of the size that was asked for, and nothing of others.
 func TestListsShowWhatIsOnesOwn(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	root, _ := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	root, _ := tokenStore.make(t, "admin:*")
 	var want []string
 	for i := range 30 {
 		for _, name := range []string{fmt.Sprintf("a/%02d", i), fmt.Sprintf("b/%02d", i), fmt.Sprintf("c%02d", i)} {
@@ -313,7 +313,7 @@ func TestListsShowWhatIsOnesOwn(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	token, _ := keeper.make(t, "put:c07", "consume:b/*", "view:b/1*", "put:c1*", "put:c", "consume:c07", "put:zz*")
+	token, _ := tokenStore.make(t, "put:c07", "consume:b/*", "view:b/1*", "put:c1*", "put:c", "consume:c07", "put:zz*")
 	list := func(token, prefix string, size int) (names []string) {
 		page := ""
 		for {
@@ -361,9 +361,9 @@ func TestListsShowWhatIsOnesOwn(t *testing.T) {
 // TestTokenEndsSessions: a session carries calls as long as its token is good, and not for longer.
 func TestTokenEndsSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := newTokenMemory()
-		text, id := keeper.make(t, "put:q")
-		k := newTalkWith(t, keeper, text)
+		tokenStore := newTokenMemory()
+		text, id := tokenStore.make(t, "put:q")
+		k := newTalkWith(t, tokenStore, text)
 		put := &belfryv1.PutBatchRequest{Jobs: []*belfryv1.PutRequest{{Queue: "q"}, {Queue: "r"}}}
 		answer := &belfryv1.PutBatchResponse{}
 		k.call(1, stream.PutBatch, put)
@@ -375,7 +375,7 @@ func TestTokenEndsSessions(t *testing.T) {
 		if f := k.failure(2); connect.Code(f.GetCode()) != connect.CodePermissionDenied {
 			t.Errorf("a Reserve: %v", f)
 		}
-		if _, err := keeper.EndToken(t.Context(), id, time.Time{}); err != nil {
+		if _, err := tokenStore.EndToken(t.Context(), id, time.Time{}); err != nil {
 			t.Fatal(err)
 		}
 		k.call(3, stream.PutBatch, put)
@@ -390,9 +390,9 @@ func TestTokenEndsSessions(t *testing.T) {
 // TestAudit: each call that administers is in the log, with who made it and what came of it, and no
 // token or body is.
 func TestAudit(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	root, rootID := keeper.make(t, "admin:*")
-	poor, poorID := keeper.make(t, "put:*")
+	s, tokenStore := serveWithTokens(t)
+	root, rootID := tokenStore.make(t, "admin:*")
+	poor, poorID := tokenStore.make(t, "put:*")
 	made := s.with(root, http.MethodPost, "/v1/create-token", `{"scopes":["put:a*"],"about":"shop","ttl":"60s"}`)
 	var answer struct{ Token, Record any }
 	if err := json.Unmarshal([]byte(made.body), &answer); err != nil || made.status != http.StatusOK {
@@ -424,11 +424,11 @@ func TestAudit(t *testing.T) {
 // TestTokensThatCannotBeTold: as long as a server does not know which tokens there are, it is a
 // server to come back to, and not one that refuses.
 func TestTokensThatCannotBeTold(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	good, _ := keeper.make(t, "put:q")
-	keeper.mu.Lock()
-	keeper.unknown = fmt.Errorf("just started: %w", node.ErrNoLeader)
-	keeper.mu.Unlock()
+	s, tokenStore := serveWithTokens(t)
+	good, _ := tokenStore.make(t, "put:q")
+	tokenStore.mu.Lock()
+	tokenStore.unknown = fmt.Errorf("just started: %w", node.ErrNoLeader)
+	tokenStore.mu.Unlock()
 	got := s.with(good, http.MethodPost, "/v1/put", `{"queue":"q"}`)
 	if got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "NO_LEADER") ||
 		!strings.Contains(got.body, "RetryInfo") || !strings.Contains(got.body, "NOT_APPLIED") {
@@ -442,11 +442,11 @@ func TestTokensThatCannotBeTold(t *testing.T) {
 // TestNoTokensWhereNoneAreNeeded: where every caller may do everything, no token can be made that
 // would be good later.
 func TestNoTokensWhereNoneAreNeeded(t *testing.T) {
-	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Catalog = keeper })
+	tokenStore := newTokenMemory()
+	s := serve(t, func(cfg *Config) { cfg.Catalog = tokenStore })
 	if got := s.post("/v1/create-token", `{"scopes":["admin:*"]}`); got.status != http.StatusForbidden ||
-		len(keeper.Tokens()) != 0 {
-		t.Errorf("%d %s, %d tokens", got.status, got.body, len(keeper.Tokens()))
+		len(tokenStore.Tokens()) != 0 {
+		t.Errorf("%d %s, %d tokens", got.status, got.body, len(tokenStore.Tokens()))
 	}
 }
 

@@ -99,14 +99,14 @@ func TestCreateQueueWithPartitions(t *testing.T) {
 func TestQueueThatAPutMadeExists(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()
-	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "born"}); err != nil {
+	if _, err := q.Put(t.Context(), &belfryv1.PutRequest{Queue: "created"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "born", Partitions: 2})
+	_, err := a.CreateQueue(t.Context(), &belfryv1.CreateQueueRequest{Queue: "created", Partitions: 2})
 	if f, _ := fault.FromConnect(err); f == nil || f.Reason != belfryv1.Reason_REASON_QUEUE_EXISTS || f.Field != "queue" {
 		t.Errorf("%v", err)
 	}
-	if _, ok := s.catalog.Queue("born"); ok {
+	if _, ok := s.catalog.Queue("created"); ok {
 		t.Error("the catalog has it now")
 	}
 }

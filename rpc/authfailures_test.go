@@ -23,10 +23,10 @@ const refusalLinesMax = 20
 // TestRefusalsAreAudited: the audit log has a line for a call without a token, or with one that
 // allows something else. It never has a token.
 func TestRefusalsAreAudited(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, id := keeper.make(t, "put:a")
-	ended, endedID := keeper.make(t, "admin:*")
-	if _, err := keeper.EndToken(t.Context(), endedID, time.Time{}); err != nil {
+	s, tokenStore := serveWithTokens(t)
+	put, id := tokenStore.make(t, "put:a")
+	ended, endedID := tokenStore.make(t, "admin:*")
+	if _, err := tokenStore.EndToken(t.Context(), endedID, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ token, path, body, want string }{
@@ -66,8 +66,8 @@ func TestRefusalsAreAudited(t *testing.T) {
 // TestRefusalsInSessionsAreAudited: the audit log has the address of the connection for a call in a
 // session.
 func TestRefusalsInSessionsAreAudited(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, id := keeper.make(t, "put:a")
+	s, tokenStore := serveWithTokens(t)
+	put, id := tokenStore.make(t, "put:a")
 	request, err := proto.Marshal(&belfryv1.ReserveRequest{Queues: []string{"a"}})
 	if err != nil {
 		t.Fatal(err)
@@ -96,8 +96,8 @@ func TestRefusalsInSessionsAreAudited(t *testing.T) {
 // TestRefusalsInTheLogAreMasked: a token that was sent in the place of a queue is masked in the log
 // line about the last refused call.
 func TestRefusalsInTheLogAreMasked(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, id := keeper.make(t, "put:a")
+	s, tokenStore := serveWithTokens(t)
+	put, id := tokenStore.make(t, "put:a")
 	s.with(put, http.MethodPost, "/v1/put", `{"queue":"`+put+`"}`)
 	if log := s.log.String(); !strings.Contains(log, "calls were refused") ||
 		!strings.Contains(log, "put:belfry_"+id+"_***") || strings.Contains(log, put) {
@@ -108,8 +108,8 @@ func TestRefusalsInTheLogAreMasked(t *testing.T) {
 // TestUnauthenticatedCallsHideNoOthers: however many calls come without a token, the audit log
 // still has the refused calls with one.
 func TestUnauthenticatedCallsHideNoOthers(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, id := keeper.make(t, "put:a")
+	s, tokenStore := serveWithTokens(t)
+	put, id := tokenStore.make(t, "put:a")
 	for range 3 * refusalLinesMax {
 		s.send(http.MethodPost, "/v1/put", `{"queue":"a"}`)
 	}
@@ -122,9 +122,9 @@ func TestUnauthenticatedCallsHideNoOthers(t *testing.T) {
 // TestRefusedAdminCallsFillNoLog: a token with the smallest scope gets no more lines in the audit
 // log with calls of AdminService than with others.
 func TestRefusedAdminCallsFillNoLog(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, _ := keeper.make(t, "put:a")
-	root, _ := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	put, _ := tokenStore.make(t, "put:a")
+	root, _ := tokenStore.make(t, "admin:*")
 	body := `{"name":"` + strings.Repeat("n", 3000) + `"}`
 	before := len(s.log.String())
 	for range 20 * refusalLinesMax {
@@ -150,9 +150,9 @@ func TestRefusedAdminCallsFillNoLog(t *testing.T) {
 
 // TestLogTellsOfTheCall: lines about a call have its request id and the address of its client.
 func TestLogTellsOfTheCall(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	put, _ := keeper.make(t, "put:a")
-	root, _ := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	put, _ := tokenStore.make(t, "put:a")
+	root, _ := tokenStore.make(t, "admin:*")
 	for _, tt := range []struct{ token, path, body, want string }{
 		{put, "/v1/drain-node", `{"name":"n1"}`, "msg=audit token="},
 		{put, "/q/b", "x", "msg=audit token="},
@@ -161,9 +161,9 @@ func TestLogTellsOfTheCall(t *testing.T) {
 	} {
 		before := len(s.log.String())
 		s.send(http.MethodPost, tt.path, tt.body, "Content-Type", "application/json", "Authorization", "Bearer "+tt.token,
-			"X-Request-Id", "ticket-77")
+			"X-Request-Id", "case-77")
 		lines := s.log.String()[before:]
-		if !strings.Contains(lines, tt.want) || !strings.Contains(lines, "request_id=ticket-77") {
+		if !strings.Contains(lines, tt.want) || !strings.Contains(lines, "request_id=case-77") {
 			t.Errorf("%s: the log has\n%s", tt.path, lines)
 		}
 	}
@@ -175,9 +175,9 @@ func TestLogTellsOfTheCall(t *testing.T) {
 // TestRefusedEntriesAreAudited: a call of which some entries are refused has one line, in every
 // protocol. It has the number of those entries and the queue of the first.
 func TestRefusedEntriesAreAudited(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	token, id := keeper.make(t, "put,consume:a")
-	all, _ := keeper.make(t, "put:*")
+	s, tokenStore := serveWithTokens(t)
+	token, id := tokenStore.make(t, "put,consume:a")
+	all, _ := tokenStore.make(t, "put:*")
 	lease := func(queue string) string { return wire.FormatLease(fsm.Ref{Queue: queue, Serial: 1, Fence: 1}) }
 	puts, acks := &belfryv1.PutBatchRequest{}, &belfryv1.AckBatchRequest{}
 	work := &belfryv1.WorkRequest{Credits: &belfryv1.Credits{Queues: []string{"a"}}}

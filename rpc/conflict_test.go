@@ -107,9 +107,9 @@ func TestGetOfAnEndedJob(t *testing.T) {
 // TestConflictsTellNoSecrets: a caller that may put to a queue but not read from it learns when a
 // job was first due, and nothing else of it.
 func TestConflictsTellNoSecrets(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	producer, _ := keeper.make(t, "put:q", "consume:other")
-	both, _ := keeper.make(t, "put:q", "consume:q")
+	s, tokenStore := serveWithTokens(t)
+	producer, _ := tokenStore.make(t, "put:q", "consume:other")
+	both, _ := tokenStore.make(t, "put:q", "consume:q")
 	put := func(token, fields string) answered {
 		t.Helper()
 		return s.with(token, "POST", "/v1/put", `{"queue":"q",`+fields+`}`)

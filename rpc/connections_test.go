@@ -38,9 +38,9 @@ const livez = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
 func TestUnauthenticatedConnectionsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const most = 10
-		keeper := newTokenMemory()
-		s, port := servePipes(t, func(cfg *Config) { cfg.Authenticator, cfg.ConnectionsMax = keeper, most })
-		token, _ := keeper.make(t, "put,consume:a")
+		tokenStore := newTokenMemory()
+		s, port := servePipes(t, func(cfg *Config) { cfg.Authenticator, cfg.ConnectionsMax = tokenStore, most })
+		token, _ := tokenStore.make(t, "put,consume:a")
 		ask := func(head, body string) int {
 			conn, err := port.DialContext(t.Context(), "", "")
 			if err != nil {
@@ -141,8 +141,8 @@ func TestLeftoverOfABody(t *testing.T) {
 	}
 }
 
-// TestBounded: a server that is not a Server bounds its connections alike, however long it has
-// patience with each.
+// TestBounded: a server that is not a Server bounds its connections alike, however long it waits
+// for each.
 func TestBounded(t *testing.T) {
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/belfrydb/belfry/rpc/fault"
 )
 
-// TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new birth; and no shard
-// is told of it.
+// TestNothingGoesIntoAQueueThatIsBeingDeleted: no put, no new settings, no new creation; and no
+// shard is told of it.
 func TestNothingGoesIntoAQueueThatIsBeingDeleted(t *testing.T) {
 	s := serve(t)
 	q, a := s.bothClients()

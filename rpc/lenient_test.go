@@ -177,7 +177,7 @@ func TestRequestIDHeader(t *testing.T) {
 // TestPagesWithTheirOwnNameForLoopback: a page whose name leads to this machine is of the same
 // origin, and reaches nothing. A caller with a token is no page.
 func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
-	keeper := newTokenMemory()
+	tokenStore := newTokenMemory()
 	for _, c := range []struct {
 		name    string
 		change  func(*Config)
@@ -185,7 +185,9 @@ func TestPagesWithTheirOwnNameForLoopback(t *testing.T) {
 	}{
 		{"on loopback", func(cfg *Config) { cfg.Local, cfg.LocalName = true, "Own.example" }, true},
 		{"beyond", func(*Config) {}, false},
-		{"with tokens", func(cfg *Config) { cfg.Local, cfg.Authenticator, cfg.Catalog = true, keeper, keeper }, false},
+		{"with tokens", func(cfg *Config) {
+			cfg.Local, cfg.Authenticator, cfg.Catalog = true, tokenStore, tokenStore
+		}, false},
 	} {
 		s := serve(t, c.change)
 		for host, page := range map[string]bool{

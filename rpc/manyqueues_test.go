@@ -34,10 +34,12 @@ func serveFewQueues(t *testing.T, queuesMax int) (*served, *tokenMemory, *node.N
 			t.Error(err)
 		}
 	})
-	keeper := newTokenMemory()
-	s := serve(t, func(cfg *Config) { cfg.Authenticator, cfg.Catalog, cfg.Node = keeper, keeper, &soleNode{Node: n} })
+	tokenStore := newTokenMemory()
+	s := serve(t, func(cfg *Config) {
+		cfg.Authenticator, cfg.Catalog, cfg.Node = tokenStore, tokenStore, &soleNode{Node: n}
+	})
 	s.await("the shard to be served", func() bool { return n.Serves(0) })
-	return s, keeper, n
+	return s, tokenStore, n
 }
 
 // must fails the test if something failed.
@@ -54,10 +56,10 @@ func must(t *testing.T, err error) {
 func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	t.Parallel()
 	const most = 40
-	s, keeper, _ := serveFewQueues(t, most)
-	greedy, _ := keeper.make(t, "put:t/*")
-	other, _ := keeper.make(t, "put:u/*", "put:v/*")
-	admin, _ := keeper.make(t, "admin:t/*")
+	s, tokenStore, _ := serveFewQueues(t, most)
+	greedy, _ := tokenStore.make(t, "put:t/*")
+	other, _ := tokenStore.make(t, "put:u/*", "put:v/*")
+	admin, _ := tokenStore.make(t, "admin:t/*")
 	put := func(token, queue string) answered {
 		return s.with(token, "POST", "/v1/put", fmt.Sprintf(`{"queue":%q,"ttl":"1ms"}`, queue))
 	}
@@ -89,7 +91,7 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 		!strings.Contains(batch.body, "FORBIDDEN") {
 		t.Errorf("a neighbour's batch: %d %s", batch.status, batch.body)
 	}
-	both, _ := keeper.make(t, "put:*")
+	both, _ := tokenStore.make(t, "put:*")
 	batch = s.with(both, "POST", "/v1/put-batch",
 		`{"requestId":"r","jobs":[{"queue":"v/0"},{"queue":"t/more"},{"queue":"t/0"},{"queue":"plain"}]}`)
 	if batch.status != 200 || strings.Count(batch.body, `"created":true`) != 3 ||
@@ -103,7 +105,7 @@ func TestTenantLeavesQueuesToOthers(t *testing.T) {
 	refused("while others have some, too", put(greedy, "t/more"), `namespace \"t\" has 19 queues`, "17 of 40")
 }
 
-// TestTooManyQueuesFault: it is a QUOTA that time does not mend.
+// TestTooManyQueuesFault: it is a QUOTA that time does not end.
 func TestTooManyQueuesFault(t *testing.T) {
 	f := fault.Of(fmt.Errorf("shard-1: %w", &node.QueuesError{Queue: "q", Used: 5, Free: 3, Max: 8}))
 	if f.Reason != belfryv1.Reason_REASON_QUOTA || f.Outcome() != belfryv1.Outcome_OUTCOME_NOT_APPLIED ||
@@ -118,8 +120,8 @@ func TestTooManyQueuesFault(t *testing.T) {
 // takes no other put of its batch with it, and a repeat of the batch finds what was done.
 func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	s, keeper, n := serveFewQueues(t, 40)
-	token, _ := keeper.make(t, "put:*", "admin:*")
+	s, tokenStore, n := serveFewQueues(t, 40)
+	token, _ := tokenStore.make(t, "put:*", "admin:*")
 	for _, queue := range []string{"here", "there"} {
 		if got := s.with(token, "POST", "/v1/put", fmt.Sprintf(`{"queue":%q}`, queue)); got.status != 200 {
 			t.Fatalf("%d %s", got.status, got.body)
@@ -158,9 +160,9 @@ func TestUnknownQueueIsRefusedAlone(t *testing.T) {
 // between the attempts: none of what was put is put again.
 func TestRepeatFindsWhatWasDone(t *testing.T) {
 	t.Parallel()
-	s, keeper, n := serveFewQueues(t, 40)
-	token, _ := keeper.make(t, "put:*")
-	fewer, _ := keeper.make(t, "put:here", "put:n/*")
+	s, tokenStore, n := serveFewQueues(t, 40)
+	token, _ := tokenStore.make(t, "put:*")
+	fewer, _ := tokenStore.make(t, "put:here", "put:n/*")
 	post := func(token, call string) []string {
 		t.Helper()
 		got := s.with(token, "POST", call[:strings.Index(call, " ")], call[strings.Index(call, " ")+1:])

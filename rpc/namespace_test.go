@@ -112,14 +112,14 @@ func TestRequestIDsOfNamespaces(t *testing.T) {
 
 func TestQuotaFault(t *testing.T) {
 	err := fmt.Errorf("shard-1: %w", &node.QuotaError{
-		Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, Share: 4, Wait: 3,
+		Namespace: "a", Limit: node.JobsLimit, Max: 10, Used: 4, ShardMax: 4, Wait: 3,
 	})
 	f := fault.Of(err)
 	if f.RetryAfter != 3 || fault.ReasonName(f.Reason) != "QUOTA" ||
 		f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
 		t.Errorf("%+v", f)
 	}
-	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, Share: 500})
+	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, ShardMax: 500})
 	if fault.ReasonName(f.Reason) != "RATE_LIMITED" ||
 		!strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
 		t.Errorf("%+v", f)

@@ -12,8 +12,8 @@ import (
 
 // TestTokenRequests: what a token cannot be is refused by the name of its field.
 func TestTokenRequests(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	root, _ := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	root, _ := tokenStore.make(t, "admin:*")
 	for body, field := range map[string]string{
 		`{}`: "scopes", `{"scopes":["put"]}`: "scopes[0]", `{"scopes":["put:a","x:y"]}`: "scopes[1]",
 		`{"scopes":["put:a"],"ttl":"0.5s"}`:                               "ttl",
@@ -34,8 +34,8 @@ func TestTokenRequests(t *testing.T) {
 
 // TestTokensAreMadeAsAsked: with an end, by whom, and listed page by page.
 func TestTokensAreMadeAsAsked(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	root, rootID := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	root, rootID := tokenStore.make(t, "admin:*")
 	for range 4 {
 		if got := s.with(root, http.MethodPost, "/v1/create-token",
 			`{"scopes":["put:a"],"ttl":"3600s"}`); got.status != http.StatusOK {
@@ -78,7 +78,7 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 		fmt.Sprintf(`{"id":%q,"after":"60s"}`, id)); got.status != http.StatusOK {
 		t.Fatal(got.body)
 	}
-	if r, _ := keeper.Token(id); r == nil || time.Until(time.Unix(0, r.NotAfter)) > time.Minute {
+	if r, _ := tokenStore.Token(id); r == nil || time.Until(time.Unix(0, r.NotAfter)) > time.Minute {
 		t.Errorf("a token that ends in a minute: %+v", r)
 	}
 	wide := strings.Repeat("x", 250)
@@ -96,10 +96,10 @@ func TestTokensAreMadeAsAsked(t *testing.T) {
 // TestEndOfATokenMayBeRepeated: a caller that asks again, because the first answer was lost, is
 // told that the token is gone.
 func TestEndOfATokenMayBeRepeated(t *testing.T) {
-	s, keeper := serveWithTokens(t)
-	root, _ := keeper.make(t, "admin:*")
+	s, tokenStore := serveWithTokens(t)
+	root, _ := tokenStore.make(t, "admin:*")
 	for after, want := range map[string][]bool{"0s": {true, false, false}, "60s": {true, true}} {
-		_, id := keeper.make(t, "put:a")
+		_, id := tokenStore.make(t, "put:a")
 		for i, found := range want {
 			got := s.with(root, http.MethodPost, "/v1/delete-token", fmt.Sprintf(`{"id":%q,"after":%q}`, id, after))
 			if got.status != http.StatusOK || strings.TrimSpace(got.body) != fmt.Sprintf(`{"found":%v}`, found) {

@@ -237,12 +237,12 @@ func TestUnreadAnswersEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				keeper := newTokenMemory()
+				tokenStore := newTokenMemory()
 				s, port := servePipes(t, func(cfg *Config) {
-					cfg.Authenticator, cfg.Catalog = keeper, &listingCatalog{Catalog: cfg.Catalog}
+					cfg.Authenticator, cfg.Catalog = tokenStore, &listingCatalog{Catalog: cfg.Catalog}
 					cfg.Node = &exportingNode{Node: cfg.Node, queues: []fsm.QueueRecord{{Name: "a", Partitions: 1}}}
 				})
-				token, _ := keeper.make(t, "admin,consume,put:*")
+				token, _ := tokenStore.make(t, "admin,consume,put:*")
 				for _, queue := range []string{"a", "jobs"} {
 					if _, err := s.server.handler.queues.Put(rootOf(t, s, token), &belfryv1.PutRequest{
 						Queue: queue, Body: &belfryv1.PutRequest_Text{Text: "x"},
@@ -358,7 +358,7 @@ func TestAStopHurriesWhoeverDoesNotRead(t *testing.T) {
 				}
 				began := time.Now()
 				s.server.Drain()
-				r.wantEnd(began, "reset", inbound.HurryWait)
+				r.wantEnd(began, "reset", inbound.EndWait)
 			})
 		})
 	}

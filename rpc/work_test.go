@@ -277,7 +277,8 @@ func TestWorkDrain(t *testing.T) {
 	}
 }
 
-// TestWorkEndsWhenNodeRefuses: an error that waiting does not mend ends the stream with its reason.
+// TestWorkEndsWhenNodeRefuses: an error that waiting does not resolve ends the stream with its
+// reason.
 func TestWorkEndsWhenNodeRefuses(t *testing.T) {
 	s := serve(t)
 	s.node.Fail = func(uint32) error { return errors.New("broken") }

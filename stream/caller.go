@@ -197,7 +197,7 @@ func (c *Caller) Call(ctx context.Context, r Request) (Reply, error) {
 	if err != nil {
 		return Reply{}, err
 	}
-	ticket, err := c.out.Send(ctx, Header{Kind: Call, Method: r.Method, ID: id, Number: r.Number}, r.Payload)
+	frame, err := c.out.Send(ctx, Header{Kind: Call, Method: r.Method, ID: id, Number: r.Number}, r.Payload)
 	if err != nil {
 		c.take(id)
 		return Reply{}, &UnsentError{err}
@@ -205,15 +205,15 @@ func (c *Caller) Call(ctx context.Context, r Request) (Reply, error) {
 	for stop := r.Stop; ; {
 		select {
 		case got := <-p.outcome:
-			return c.reply(got, ticket)
+			return c.reply(got, frame)
 		case <-stop:
 			stop = nil                                              // it stays closed
 			_, _ = c.out.Send(ctx, Header{Kind: Stop, ID: id}, nil) // if it fails, the call ends too
 		case <-ctx.Done():
 			if _, waits := c.take(id); !waits {
-				return c.reply(<-p.outcome, ticket) // it came at the same moment
+				return c.reply(<-p.outcome, frame) // it came at the same moment
 			}
-			if c.out.Withdraw(ticket) {
+			if c.out.Withdraw(frame) {
 				return Reply{}, &UnsentError{context.Cause(ctx)}
 			}
 			_ = c.out.Offer(Header{Kind: Cancel, ID: id}) // else the server does not learn that the caller left
@@ -223,11 +223,11 @@ func (c *Caller) Call(ctx context.Context, r Request) (Reply, error) {
 }
 
 // reply returns the answer to a call, or why there is none.
-func (c *Caller) reply(got outcome, ticket Ticket) (Reply, error) {
+func (c *Caller) reply(got outcome, frame FrameID) (Reply, error) {
 	switch {
 	case got.err == nil:
 		return Reply{Failed: got.failed, Payload: *got.payload, memory: got.payload, pool: c.memory}, nil
-	case errors.Is(got.err, errBye), c.out.Withdraw(ticket):
+	case errors.Is(got.err, errBye), c.out.Withdraw(frame):
 		return Reply{}, &UnsentError{got.err}
 	default:
 		return Reply{}, got.err

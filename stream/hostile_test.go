@@ -68,13 +68,13 @@ type hostileCaller struct {
 func hostileCallers() map[string]hostileCaller {
 	header := func(h Header) []byte { return h.append(nil) }
 	large, three := string(make([]byte, 700<<10)), [][]byte{callOf(1, "w"), callOf(2, "w"), callOf(3, "w")}
-	claim := Header{Kind: Call, Method: 1, ID: 2, Size: 900}
+	announced := Header{Kind: Call, Method: 1, ID: 2, Size: 900}
 	return map[string]hostileCaller{
 		"answered":            {[][]byte{callOf(1, "a"), callOf(1, "a")}, 2, 0, false},
 		"it leaves":           {[][]byte{callOf(1, "w"), callOf(2, "w")}, 2, 0, false},
 		"cut in a header":     {[][]byte{callOf(1, "w"), callOf(2, "w")[:9]}, 1, 0, false},
 		"cut in a request":    {[][]byte{callOf(1, "w"), callOf(2, "w and more")[:25]}, 1, 0, false},
-		"a claim":             {[][]byte{callOf(1, "w"), header(claim)}, 1, 0, false},
+		"an announced size":   {[][]byte{callOf(1, "w"), header(announced)}, 1, 0, false},
 		"a number twice":      {[][]byte{callOf(1, "w"), callOf(1, "a")}, 1, NumberInUse, false},
 		"too many calls":      {append(three, callOf(4, "a")), 3, TooManyCalls, false},
 		"a large request":     {[][]byte{callOf(1, large+"x"), callOf(2, "a")}, 1, TooLarge, false},

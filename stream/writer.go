@@ -41,13 +41,13 @@ type Writer struct {
 	pending   []byte
 	taken     uint64        // bytes that Run took before pending
 	control   int           // bytes in pending beyond pendingMax, of frames without a payload
-	withdrawn []Ticket      // frames in pending that are not to be written
+	withdrawn []FrameID     // frames in pending that are not to be written
 	emptied   chan struct{} // closed when Run takes pending; nil if no sender waits
 	err       error
 }
 
-// Ticket names a frame that a Writer accepted.
-type Ticket struct {
+// FrameID names a frame that a Writer accepted.
+type FrameID struct {
 	at   uint64 // the position of its first byte among all accepted bytes
 	size int
 }
@@ -60,23 +60,23 @@ func NewWriter(conn net.Conn, limit Limit) *Writer {
 // Send queues a frame to be written, and does not wait for the write. While too many bytes are
 // pending, it waits, until ctx ends. The payload may be reused when Send returns. After an error no
 // part of the frame is written. The error is the one that ended the writer, or that of ctx.
-func (w *Writer) Send(ctx context.Context, h Header, payload []byte) (Ticket, error) {
+func (w *Writer) Send(ctx context.Context, h Header, payload []byte) (FrameID, error) {
 	for {
-		ticket, emptied, err := w.accept(h, payload)
+		frame, emptied, err := w.accept(h, payload)
 		if emptied == nil {
-			return ticket, err
+			return frame, err
 		}
 		select {
 		case <-emptied:
 		case <-ctx.Done():
-			return Ticket{}, context.Cause(ctx)
+			return FrameID{}, context.Cause(ctx)
 		}
 	}
 }
 
 // Withdraw takes a frame back, unless its write has begun. It reports whether no part of the frame
 // is or will be written.
-func (w *Writer) Withdraw(t Ticket) bool {
+func (w *Writer) Withdraw(t FrameID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.at < w.taken {
@@ -99,7 +99,7 @@ var errFull = errors.New("too much waits to be written")
 
 // accept adds a frame to the pending bytes. If there are too many for it, it returns a channel that
 // is closed when Run takes them.
-func (w *Writer) accept(h Header, payload []byte) (t Ticket, emptied <-chan struct{}, err error) {
+func (w *Writer) accept(h Header, payload []byte) (t FrameID, emptied <-chan struct{}, err error) {
 	h.Size = uint32(len(payload)) //nolint:gosec // messages have a few megabytes at most
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func (w *Writer) accept(h Header, payload []byte) (t Ticket, emptied <-chan stru
 		}
 		return t, w.emptied, nil
 	}
-	t = Ticket{w.taken + uint64(len(w.pending)), headerBytes + len(payload)}
+	t = FrameID{w.taken + uint64(len(w.pending)), headerBytes + len(payload)}
 	w.pending = append(h.append(w.pending), payload...)
 	w.signal()
 	return t, nil, nil
@@ -160,8 +160,8 @@ func (w *Writer) take(next []byte) (batch []byte, end error) {
 }
 
 // without removes frames from a batch that begins at the position first.
-func without(batch []byte, first uint64, frames []Ticket) []byte {
-	slices.SortFunc(frames, func(a, b Ticket) int { return cmp.Compare(a.at, b.at) })
+func without(batch []byte, first uint64, frames []FrameID) []byte {
+	slices.SortFunc(frames, func(a, b FrameID) int { return cmp.Compare(a.at, b.at) })
 	kept, from := batch[:0], 0
 	for _, t := range frames {
 		at := int(t.at - first) //nolint:gosec // within the batch

@@ -258,16 +258,16 @@ func TestPayloadsMayBeUsedAgain(t *testing.T) {
 func TestFramesAreWithdrawn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := run(t)
-		var tickets []Ticket
+		var frames []FrameID
 		for id := range uint32(6) {
-			ticket, err := w.Send(t.Context(), Header{Kind: Call, ID: id}, bytes.Repeat([]byte{byte(id)}, int(id)))
+			frame, err := w.Send(t.Context(), Header{Kind: Call, ID: id}, bytes.Repeat([]byte{byte(id)}, int(id)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			tickets = append(tickets, ticket)
+			frames = append(frames, frame)
 			synctest.Wait() // the first is being written
 		}
-		if w.Withdraw(tickets[0]) || !w.Withdraw(tickets[4]) || !w.Withdraw(tickets[1]) || !w.Withdraw(tickets[5]) {
+		if w.Withdraw(frames[0]) || !w.Withdraw(frames[4]) || !w.Withdraw(frames[1]) || !w.Withdraw(frames[5]) {
 			t.Error("the wrong frames were withdrawn")
 		}
 		for _, id := range []uint32{0, 2, 3} {
@@ -276,7 +276,7 @@ func TestFramesAreWithdrawn(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if w.Withdraw(tickets[2]) {
+		if w.Withdraw(frames[2]) {
 			t.Error("a frame that was written was withdrawn")
 		}
 		w.end(t)

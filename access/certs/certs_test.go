@@ -293,7 +293,7 @@ func TestReload(t *testing.T) {
 	f2.CA = ours.file("ca2.pem")
 	write(t, f2.CA, read(t, f1.CA))
 	n1, n2 := identity(t, f1), identity(t, f2)
-	meet := func(step string) {
+	handshake := func(step string) {
 		t.Helper()
 		for _, pair := range [][2]*Identity{{n1, n2}, {n2, n1}} {
 			if _, err := greet(t, pair[0], pair[1].forPeers()); err != nil {
@@ -301,13 +301,13 @@ func TestReload(t *testing.T) {
 			}
 		}
 	}
-	meet("at first")
+	handshake("at first")
 	before := n1.credentials.Load().node.Leaf
 	ours.node(t, "n1") // in the same files
 	if err := n1.Reload(); err != nil || n1.credentials.Load().node.Leaf.Equal(before) {
 		t.Errorf("after the reload the certificate is the same, or %v", err)
 	}
-	meet("with a new certificate")
+	handshake("with a new certificate")
 
 	both := append(read(t, ours.file("ca.pem")), read(t, next.file("ca.pem"))...)
 	write(t, f1.CA, both)
@@ -316,7 +316,7 @@ func TestReload(t *testing.T) {
 		if err := n.Reload(); err != nil {
 			t.Fatal(err)
 		}
-		meet("with both authorities")
+		handshake("with both authorities")
 	}
 	for i, n := range []*Identity{n1, n2} {
 		pair, err := next.Issue(n.Name().Node, nil, today, today.AddDate(1, 0, 0))
@@ -324,13 +324,13 @@ func TestReload(t *testing.T) {
 		if err := n.Reload(); err != nil {
 			t.Fatal(err)
 		}
-		meet("with certificates of the next authority at " + []string{"one", "both"}[i])
+		handshake("with certificates of the next authority at " + []string{"one", "both"}[i])
 	}
 	write(t, f1.CA, read(t, next.file("ca.pem")))
 	if err := n1.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	meet("without the first authority")
+	handshake("without the first authority")
 
 	write(t, f1.Cert, read(t, f2.Cert))
 	write(t, f1.Key, read(t, f2.Key))
@@ -341,7 +341,7 @@ func TestReload(t *testing.T) {
 	if err := n1.Reload(); err == nil {
 		t.Error("a file without a certificate was taken")
 	}
-	meet("after reloads that failed")
+	handshake("after reloads that failed")
 }
 
 // TestForClients: clients that believe the authority are answered at the names in the certificate;

@@ -43,9 +43,9 @@ func expect(t *testing.T, what string, got []string, want ...string) {
 	}
 }
 
-// What falls due in a jump of the clock rings at once, in the order of the due times, and nothing
-// rings before.
-func TestJobsRingWhenTheClockIsAdvanced(t *testing.T) {
+// What falls due in a jump of the clock becomes ready at once, in the order of the due times, and
+// nothing becomes ready before.
+func TestJobsFallDueWhenTheClockIsAdvanced(t *testing.T) {
 	server := belfrytest.Start(t, belfrytest.StoppedAt(start()))
 	c := server.Client(t)
 	put(t, c, "third", client.In(3*time.Hour))

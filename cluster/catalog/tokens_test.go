@@ -118,16 +118,16 @@ func TestTokensRequiredByANode(t *testing.T) {
 	m, replica := newMachine(), newMachine()
 	shown := &Catalog{access: m.access}
 	altered := shown.TokensRequiredAltered()
-	expect := func(when, required string, rings bool) {
+	expect := func(when, required string, changes bool) {
 		t.Helper()
-		rang := false
+		changed := false
 		select {
 		case <-altered:
-			rang = true
+			changed = true
 		default:
 		}
-		if g := shown.TokensRequiredBy(); g != required || rang != rings {
-			t.Errorf("%s: %q, and whoever follows that heard of it: %v; want %q, %v", when, g, rang, required, rings)
+		if g := shown.TokensRequiredBy(); g != required || changed != changes {
+			t.Errorf("%s: %q, and whoever follows that heard of it: %v; want %q, %v", when, g, changed, required, changes)
 		}
 		altered = shown.TokensRequiredAltered()
 	}

@@ -419,8 +419,8 @@ func compareBool(a, b bool) int {
 	}
 }
 
-// evenReplicas moves one replica from a node to one with at least two fewer, if no zone gets more
-// crowded by it. It leaves a shard with a silent voter unchanged.
+// evenReplicas moves one replica from a node to one with at least two fewer, if no zone gets
+// fuller by it. It leaves a shard with a silent voter unchanged.
 func (p *planner) evenReplicas() (step, bool) {
 	for i := range p.shards {
 		s := &p.shards[i]

@@ -133,9 +133,9 @@ func TestHotShardGetsTheFreeQuota(t *testing.T) {
 	}
 }
 
-// TestTwoHotShardsShare: of two shards that could use all of the quota, each gets its part of what
+// TestTwoHotShards: of two shards that could use all of the quota, each gets its part of what
 // is free within a second.
-func TestTwoHotShardsShare(t *testing.T) {
+func TestTwoHotShards(t *testing.T) {
 	const quota = 1_000_000
 	m := newModel(t, 6, node.JobsLimit, quota, 3)
 	for m.now < 2*time.Second {

@@ -333,7 +333,7 @@ func peerErrors() map[string]error {
 	return map[string]error{
 		"not_leader": node.ErrNotLeader, "no_leader": node.ErrNoLeader, "overloaded": node.ErrOverloaded,
 		nameStopping: node.ErrShuttingDown,
-		"quota":      node.ErrQuota, "share_unknown": node.ErrShareUnknown, "rate_limited": node.ErrRateLimited,
+		"quota":      node.ErrQuota, "share_unknown": node.ErrQuotaUnknown, "rate_limited": node.ErrRateLimited,
 		"disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters,
 		"no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled,
 		"too_large":     node.ErrTooLarge,

@@ -111,8 +111,8 @@ func TestPeerErrorsForAnOlderNode(t *testing.T) {
 // learns it through any node.
 func TestUnknownQuotaCrossesNodes(t *testing.T) {
 	err := readPeerError(http.StatusConflict,
-		namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t")))
-	if !errors.Is(err, node.ErrShareUnknown) || node.OutcomeOf(err) != node.NotApplied {
+		namePeerError(fmt.Errorf("shard-1: %w: namespace %q", node.ErrQuotaUnknown, "t")))
+	if !errors.Is(err, node.ErrQuotaUnknown) || node.OutcomeOf(err) != node.NotApplied {
 		t.Errorf("it arrives as %v", err)
 	}
 }

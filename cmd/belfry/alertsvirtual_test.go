@@ -174,7 +174,7 @@ func machineTroubles() map[string]machineTrouble {
 			[]string{"BelfryMemoryLow", "BelfryMemoryFull", "BelfryNodeCondition", "BelfryRequestsFail"}},
 		"snapshots that cannot be written": {oftenCut, (*virtual).failSnapshots,
 			[]string{"BelfrySnapshotFails", "BelfrySnapshotStale"}},
-		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).ringLate, []string{"BelfryServerLate"}},
+		"a log that takes nothing while a worker waits": {oneInFlight, (*virtual).fallDueLate, []string{"BelfryServerLate"}},
 		"a replica that differs": {nodetest.Options{}, (*virtual).quarantine,
 			[]string{"BelfryReplicaQuarantined"}},
 		"a network that flips bits": {nodetest.Options{}, (*virtual).garble, []string{"BelfryPeerBytesChanged"}},
@@ -225,8 +225,8 @@ func (v *virtual) failSnapshots() {
 	}
 }
 
-// ringLate has a job fall due while the log takes nothing.
-func (v *virtual) ringLate() {
+// fallDueLate has a job fall due while the log takes nothing.
+func (v *virtual) fallDueLate() {
 	job := virtualPut(1)
 	job.Delay, job.Given = time.Second, fsm.GivenDelay
 	v.must(job)

@@ -91,7 +91,7 @@ func newSiege(t *testing.T) *siege {
 	made := makeCerts(t, s.dir, "--node", "n1", "--node", "n2", "--node", "n3", "--node", "n4")
 	s.domain = made.Domain
 	makeCerts(t, s.foreign, "--node", "n2", "--domain", made.Domain)
-	root, strange := makeRoot(t, s.dir, "root"), makeRoot(t, s.foreign, "root")
+	root, foreign := makeRoot(t, s.dir, "root"), makeRoot(t, s.foreign, "root")
 	s.shell = fmt.Sprintf("ulimit -n %d; ", attackFiles)
 	start := func(i int, more ...string) {
 		flags := append(secureFlags(s.dir, fmt.Sprintf("n%d", i+1)), "--root-tokens", root.RootTokens)
@@ -107,7 +107,7 @@ func newSiege(t *testing.T) *siege {
 	start(1) // it looks for others at the stranger's, too
 	s.wantOne()
 	s.members = clusterOf(t, s.procs[0], launcher)
-	s.tokens["foreign"] = s.readToken(strange.Token)
+	s.tokens["foreign"] = s.readToken(foreign.Token)
 	s.tokens["root"] = s.readToken(root.Token)
 	for name, scope := range map[string]string{
 		"shop": "put,consume:shop/*", "put": "put:shop/*", "consume": "consume:shop/*", "view": "view:shop/*",
@@ -307,7 +307,7 @@ func converse(conn net.Conn, say func(conn net.Conn)) string {
 	}
 }
 
-// reach opens a connection that an attacker gives up when it loses patience.
+// reach opens a connection that an attacker gives up after its timeout.
 func reach(address string, secure *tls.Config) (net.Conn, error) {
 	raw, err := net.Dial("tcp", address) //nolint:noctx // it has a deadline
 	if err != nil {

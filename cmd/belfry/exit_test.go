@@ -126,7 +126,7 @@ func usageErrors() []usageError {
 		{"set of nothing", "queue set orders", "no setting given"},
 		{"pause twice", "queue pause orders --for 1m --until 2030-01-31T09:00:00Z", "exclude each other"},
 		{"options with a file", "put orders --file x --ttr 1s", "--ttr does not go with --file"},
-		{"purge of a strange state", "queue purge orders --state gone --yes", `--state: have "gone", want one of`},
+		{"purge of an unknown state", "queue purge orders --state gone --yes", `--state: have "gone", want one of`},
 		{"purge where nobody can answer", "queue purge orders", "say --yes if it is meant"},
 	}
 }

@@ -50,11 +50,11 @@ func TestRollingUpgrade(t *testing.T) {
 	r.await("three nodes of this program", present, present, present, present)
 	r.use("old")
 
-	for turn, program := range []string{next, old, next} { // up, back, and up again
+	for step, program := range []string{next, old, next} { // up, back, and up again
 		r.replace(0, program)
 		r.await("n1 to be replaced", present, map[string]fsm.Format{old: present, next: coming}[program], present, present)
 		r.lead(0)
-		r.use(fmt.Sprintf("first%d", turn))
+		r.use(fmt.Sprintf("first%d", step))
 	}
 	var err error
 	if r.unaware, err = os.ReadFile(filepath.Join(r.dirs[0], "node.json")); err != nil {

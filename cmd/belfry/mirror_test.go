@@ -54,7 +54,8 @@ func TestMirrorThereAndBack(t *testing.T) {
 	h, r := mirrorHarness(t, `"a"`, `"b"`, `"c"`)
 	redis := r.URL()
 	h.Run("mirror", "inspect", redis).Holds(t, 0,
-		"queue       orders\n", "entries     3, in the list 3, rung 0\n", "format      3 new, 0 old, 0 neither\n", "json (3)",
+		"queue       orders\n", "entries     3, in the list 3, ready 0\n",
+		"format      3 new, 0 old, 0 neither\n", "json (3)",
 		"7d 3", "import      would bring over 3 entries\n", "! no process of Redisson listens")
 	before := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val()
 	h.Run("mirror", "import", redis, "--queue", "orders", "--dry-run").Holds(t, 0, "entries     3, in the list 3",
@@ -70,10 +71,10 @@ func TestMirrorThereAndBack(t *testing.T) {
 	h.Run("mirror", "import", redis, "--queue", "orders", "--codec", "json").Holds(t, 0,
 		"claimed          3\n", "put              3, of which Belfry had 0 already\n", "gone from Redis  3\n",
 		"decoded          3 of 3\n")
-	h.Run("mirror", "inspect", redis, "-q", "orders").Holds(t, 0, "entries     0, in the list 0, rung 0\n", "by cluster ")
+	h.Run("mirror", "inspect", redis, "-q", "orders").Holds(t, 0, "entries     0, in the list 0, ready 0\n", "by cluster ")
 	h.Run("mirror", "export", redis, "-q", "orders").Holds(t, 0, "gone back       3\n", "as they came    3\n",
 		"ok  the format is that which Redisson reads (new, as the jobs came from Redis in it)\n",
-		"NO  a process of Redisson listens (0 connections listen; nothing rings until one does)\n",
+		"NO  a process of Redisson listens (0 connections listen; nothing is delivered until one does)\n",
 		"the queue stays paused; 'belfry queue resume orders' ends that\n")
 	if after := r.Client().Dump(t.Context(), "redisson_delay_queue_timeout:{orders}").Val(); after != before {
 		t.Error("the timer is not as it was")

@@ -68,7 +68,8 @@ func TestMirrorLooksAreShown(t *testing.T) {
 		words := strings.Fields(command)
 		metered(t, append([]string{words[0], r.URL(), "--server", belfry.URL}, words[1:]...), func(address string) {
 			if !looks {
-				if page := metricsAt(t, address); looked.MatchString(page) || !strings.Contains(page, "belfry_mirror_rung_total") {
+				page := metricsAt(t, address)
+				if looked.MatchString(page) || !strings.Contains(page, "belfry_mirror_delivered_total") {
 					t.Errorf("%s shows\n%s", command, page)
 				}
 				return

@@ -202,6 +202,6 @@ func (p *mirrorPage) serveMirror(t *testing.T, block string) {
 	if err := app.Offer(t.Context(), []byte("through a server"), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	awaitMetric(t, bridged.address, "belfry_mirror_rung_total", 1)
+	awaitMetric(t, bridged.address, "belfry_mirror_delivered_total", 1)
 	p.metrics = bridged.address
 }

@@ -41,7 +41,7 @@ func TestMirrorRun(t *testing.T) {
 	}
 	awaitEvery(t, 20*time.Millisecond, "metrics of one job", func() bool {
 		text := metricsAt(t, address[1])
-		return strings.Contains(text, `belfry_mirror_rung_total{redis_queue="orders"} 1`) &&
+		return strings.Contains(text, `belfry_mirror_delivered_total{redis_queue="orders"} 1`) &&
 			strings.Contains(text, `belfry_mirror_acked_total{redis_queue="orders"} 1`)
 	})
 	if err := app.Offer(t.Context(), []byte("order 2"), time.Now().Add(time.Hour)); err != nil {

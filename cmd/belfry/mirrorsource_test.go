@@ -18,7 +18,7 @@ func wrongImports() []wrongImport {
 		{"--queue q --from elsewhere", "--from: can be"},
 		{"--queue q --from lmstfy", "NAMESPACE/QUEUE"},
 		{"--queue a/b/c --from lmstfy", "NAMESPACE/QUEUE"},
-		{"--queue n/q --from lmstfy --dead bury", "--dead: dead letters can be"},
+		{"--queue n/q --from lmstfy --dead keep", "--dead: dead letters can be"},
 		{"--queue n/q --from lmstfy --unnamed", "--unnamed needs --stopped"},
 		{"--queue q --from youzan --bucket-pattern b", "must have one %d"},
 		{"--queue n/q --from lmstfy --stopped --follow", "exclude each other"},

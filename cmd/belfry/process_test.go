@@ -111,8 +111,8 @@ func TestServerStopsOnSignal(t *testing.T) {
 	}
 }
 
-// TestSecondSignalEndsAtOnce keeps a call half sent, so that draining takes long, and loses
-// patience.
+// TestSecondSignalEndsAtOnce keeps a call half sent, so that draining takes long, and sends a
+// second signal.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	program := launcher

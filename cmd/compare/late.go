@@ -87,7 +87,7 @@ func (all crowd) onSchedule(ctx context.Context, total int64, delay time.Duratio
 				return 0, nil
 			}
 			at := began.Add(time.Duration(n) * time.Second / scheduleRate)
-			if err := rest(ctx, time.Until(at)); err != nil {
+			if err := pause(ctx, time.Until(at)); err != nil {
 				return 0, err
 			}
 			if err := c.Put(ctx, peer.Batch{Bodies: bodies(1, bodyBytes, time.Now().Add(delay)), Delay: delay}); err != nil {
@@ -150,7 +150,7 @@ func herd(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err err
 	if time.Now().After(due) {
 		return nil, fmt.Errorf("putting %d jobs took until they were due", herdJobs)
 	}
-	if err := rest(ctx, time.Until(due.Add(-takeWait/2))); err != nil {
+	if err := pause(ctx, time.Until(due.Add(-takeWait/2))); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, herdMax, fmt.Errorf("it is not done after %v", herdMax))

@@ -47,10 +47,10 @@ func parked(ctx context.Context, r *peer.Running, _ settings) (_ []sample, err e
 	for _, c := range waiters {
 		group.Go(func() { p.wait(ctx, c) })
 	}
-	if err := rest(ctx, parkedSettle); err != nil {
+	if err := pause(ctx, parkedSettle); err != nil {
 		return nil, err
 	}
-	cost, err := measure(r, "parked", func(*histogram) (int64, error) { return parkedCallers, rest(ctx, parkedLength) })
+	cost, err := measure(r, "parked", func(*histogram) (int64, error) { return parkedCallers, pause(ctx, parkedLength) })
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,12 @@ func (p *parking) wake(ctx context.Context, c peer.Caller) error {
 		if err := c.Put(ctx, peer.Batch{Bodies: bodies(1, bodyBytes, time.Now())}); err != nil {
 			return err
 		}
-		if err := rest(ctx, parkedEvery); err != nil {
+		if err := pause(ctx, parkedEvery); err != nil {
 			return err
 		}
 	}
 	for until := time.Now().Add(parkedWait); p.arrived.Load() < parkedJobs; {
-		if err := errors.Join(p.failure(), rest(ctx, parkedEvery)); err != nil {
+		if err := errors.Join(p.failure(), pause(ctx, parkedEvery)); err != nil {
 			return err
 		}
 		if time.Now().After(until) {

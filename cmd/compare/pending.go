@@ -63,7 +63,7 @@ func pending(ctx context.Context, r *peer.Running, set settings, named bool) (_ 
 func atRest(ctx context.Context, r *peer.Running) (peer.Usage, error) {
 	var last []int64
 	for until := time.Now().Add(restMax); ; {
-		if err := rest(ctx, restStep); err != nil {
+		if err := pause(ctx, restStep); err != nil {
 			return peer.Usage{}, err
 		}
 		now, err := peer.UsageOf(r.Processes)

@@ -185,7 +185,7 @@ func ballast(ctx context.Context, sdk *client.Client, every time.Duration, bytes
 					_, err = sdk.Cancel(ctx, peer.QueueName(0), job.ID)
 				}
 				if err == nil && every > 0 {
-					err = rest(ctx, ballastCallers*every)
+					err = pause(ctx, ballastCallers*every)
 				}
 				if ctx.Err() != nil {
 					return nil
@@ -209,9 +209,9 @@ func awaitSnapshot(ctx context.Context, processes []*peer.Process, after time.Ti
 			return err
 		}
 		if len(spans) > 0 {
-			return rest(ctx, time.Until(spans[0].removed()))
+			return pause(ctx, time.Until(spans[0].removed()))
 		}
-		if err := rest(ctx, time.Second/4); err != nil {
+		if err := pause(ctx, time.Second/4); err != nil {
 			return err
 		}
 	}

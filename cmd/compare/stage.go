@@ -141,7 +141,7 @@ func (s *stage) one(ctx context.Context, p peer.Queue, w work) (version string, 
 	if err != nil {
 		return "", nil, err
 	}
-	if err := rest(ctx, settle); err != nil {
+	if err := pause(ctx, settle); err != nil {
 		return r.Version, nil, err
 	}
 	samples, err = w.do(ctx, r, s.settings)

@@ -23,12 +23,12 @@ type load struct {
 
 // queue returns the queue of a caller's nth call.
 func (l load) queue(caller, n int) int {
-	turn := caller + n
+	number := caller + n
 	switch {
 	case len(l.these) > 0:
-		return l.these[turn%len(l.these)]
+		return l.these[number%len(l.these)]
 	case l.queues > 1:
-		return turn * spread % l.queues
+		return number * spread % l.queues
 	}
 	return 0
 }
@@ -93,7 +93,7 @@ func (all crowd) takeUntilEmpty(ctx context.Context, total int64, length time.Du
 			taken += int64(some)
 			left.Add(-int64(some))
 			if empty >= max(1, l.queues) {
-				if err := rest(ctx, emptyPause); err != nil {
+				if err := pause(ctx, emptyPause); err != nil {
 					return taken, err
 				}
 			}

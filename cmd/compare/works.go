@@ -187,8 +187,8 @@ func (all crowd) work(ctx context.Context, do func(ctx context.Context, n int, c
 	return done.Load(), err
 }
 
-// rest waits for so long or until ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
+// pause waits for so long or until ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

@@ -261,7 +261,7 @@ func TestModelScenarioFailingForGood(t *testing.T) {
 		return &fsm.Nack{Ref: ref(serial, fence), Error: text}
 	}
 	runScenarios(t, []scenario{
-		{name: "the job is dead when its attempts are used up, and keeps its story", steps: []step{
+		{name: "the job is dead when its attempts are used up, and keeps its history", steps: []step{
 			{do: do(put("a", attempts(2), body("x")), reserve(1), failed(1, 2, "first"), reserve(1)),
 				want: results(created(1, fsm.Ready, 0), granted(lease(1, 2, 0, leaseEnd)),
 					waiting(fsm.Ready, 0), granted(attempt(2, lease(1, 3, 0, leaseEnd))))},

@@ -287,14 +287,14 @@ func TestSerialHashSpreadsEvenly(t *testing.T) {
 		for i := range uint64(buckets * bucketFill) {
 			load[digest.SerialKey(i*step)%buckets]++
 		}
-		crowded := 0
+		full := 0
 		for _, n := range load {
 			if n > 3*bucketFill {
-				crowded++
+				full++
 			}
 		}
-		if crowded > buckets/100 {
-			t.Errorf("serials %d apart: %d of %d buckets hold more than three times the mean", step, crowded, buckets)
+		if full > buckets/100 {
+			t.Errorf("serials %d apart: %d of %d buckets hold more than three times the mean", step, full, buckets)
 		}
 	}
 }

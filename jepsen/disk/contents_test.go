@@ -201,7 +201,7 @@ func TestDamage(t *testing.T) {
 		_, err := c.cutPower(func(int64) bool { return false })
 		must(t, err)
 		if !bytes.Equal(c.all(t), durable[:1100]) {
-			t.Errorf("synced %v: the crash mended the damage", synced)
+			t.Errorf("synced %v: the crash repaired the damage", synced)
 		}
 	}
 }

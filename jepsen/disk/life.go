@@ -165,7 +165,7 @@ func (d *Disk) forgetName(at place) error {
 
 // forget tells the kernel of a change to an inode if it knows that. No locks may be held: it waits
 // for reads that are under way.
-func (d *Disk) forget(at place, tell func(*fs.Inode) syscall.Errno) error {
+func (d *Disk) forget(at place, notify func(*fs.Inode) syscall.Errno) error {
 	l, err := d.present()
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func (d *Disk) forget(at place, tell func(*fs.Inode) syscall.Errno) error {
 			return nil
 		}
 	}
-	if errno := tell(known); errno != 0 && errno != syscall.ENOENT {
+	if errno := notify(known); errno != 0 && errno != syscall.ENOENT {
 		return fmt.Errorf("telling the kernel: %w", errno)
 	}
 	return nil

@@ -310,12 +310,12 @@ func (s *Secrets) verify(node string, shown []*x509.Certificate) error {
 
 // transport returns how the harness itself reaches a node, with the root token in use.
 func (s *Secrets) transport(node string) http.RoundTripper {
-	return s.Bearing(s.TLS(node))
+	return s.WithToken(s.TLS(node))
 }
 
-// Bearing returns a transport with the current root token, to the server that a configuration is
+// WithToken returns a transport with the current root token, to the server that a configuration is
 // for.
-func (s *Secrets) Bearing(to *tls.Config) http.RoundTripper {
+func (s *Secrets) WithToken(to *tls.Config) http.RoundTripper {
 	return carrier{s, &http.Transport{TLSClientConfig: to, DisableKeepAlives: true}}
 }
 

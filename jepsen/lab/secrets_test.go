@@ -54,9 +54,9 @@ func (s *Secrets) shown(t *testing.T, node string) tls.Certificate {
 	return cert
 }
 
-// meet has a client that looks for a node meet a server that shows a certificate, and returns what
-// the client says.
-func (s *Secrets) meet(ctx context.Context, node string, shows tls.Certificate) error {
+// handshake has a client that looks for a node meet a server that shows a certificate, and returns
+// what the client says.
+func (s *Secrets) handshake(ctx context.Context, node string, shows tls.Certificate) error {
 	here, there := net.Pipe()
 	ended := make(chan struct{})
 	go func() {
@@ -86,10 +86,10 @@ func TestSecrets(t *testing.T) {
 	}
 	equip("n1", "n2")
 	old := s.shown(t, "n1")
-	if err := s.meet(t.Context(), "n1", old); err != nil {
+	if err := s.handshake(t.Context(), "n1", old); err != nil {
 		t.Errorf("a client and its node: %v", err)
 	}
-	if err := s.meet(t.Context(), "n1", s.shown(t, "n2")); err == nil || !strings.Contains(err.Error(), "node/n2") {
+	if err := s.handshake(t.Context(), "n1", s.shown(t, "n2")); err == nil || !strings.Contains(err.Error(), "node/n2") {
 		t.Errorf("a client takes one node for another: %v", err)
 	}
 	if err := s.AddAuthority(); err != nil {
@@ -105,17 +105,17 @@ func TestSecrets(t *testing.T) {
 	equip("n1")
 	fresh := s.shown(t, "n1")
 	for _, shown := range []tls.Certificate{old, fresh} {
-		if err := s.meet(t.Context(), "n1", shown); err != nil {
+		if err := s.handshake(t.Context(), "n1", shown); err != nil {
 			t.Errorf("while there are two authorities: %v", err)
 		}
 	}
 	if err := s.ForgetAuthorities(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.meet(t.Context(), "n1", old); err == nil {
+	if err := s.handshake(t.Context(), "n1", old); err == nil {
 		t.Error("an authority that was replaced is believed")
 	}
-	if err := s.meet(t.Context(), "n1", fresh); err != nil {
+	if err := s.handshake(t.Context(), "n1", fresh); err != nil {
 		t.Errorf("the authority that is left: %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func (s *Scene) withoutTokens(ctx context.Context, from, to *place) error {
 	if len(has.Tokens) > 0 {
 		return fmt.Errorf("a restore brought %d tokens", len(has.Tokens))
 	}
-	stranger := &http.Client{Transport: s.Lab.Secrets().Bearing(to.secrets.TLS(freshNode)), Timeout: backupMax}
+	stranger := &http.Client{Transport: s.Lab.Secrets().WithToken(to.secrets.TLS(freshNode)), Timeout: backupMax}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url+"/v1/list-tokens", http.NoBody)
 	if err != nil {
 		return fmt.Errorf("asking as the root of another cluster: %w", err)

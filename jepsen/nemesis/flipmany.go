@@ -58,7 +58,7 @@ func flipMany(ctx context.Context, s *Scene) (string, Heal, error) {
 	}, nil
 }
 
-// flipOnce flips a bit, lets the node have a look, and mends it.
+// flipOnce flips a bit, lets the node have a look, and repairs it.
 func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 	// In peace: of a node that is killed the last write may be torn, and a bit of that need not be
 	// noticed.
@@ -120,7 +120,7 @@ func (s *Scene) flipOnce(ctx context.Context, n *lab.Node) error {
 	}
 	switch {
 	case after == unread:
-		return errors.Join(flip.mend(), s.makeDurable(n))
+		return errors.Join(flip.repair(), s.makeDurable(n))
 	case !ended:
 		return nil // the server has replaced it itself
 	}
@@ -217,8 +217,8 @@ func (f *bitFlip) after() (fate, error) {
 	}
 }
 
-// mend flips the bit back.
-func (f *bitFlip) mend() error {
+// repair flips the bit back.
+func (f *bitFlip) repair() error {
 	f.had[f.at] ^= 1 << f.bit
 	return f.write()
 }

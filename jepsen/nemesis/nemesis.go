@@ -178,8 +178,8 @@ const (
 
 // Log is what struck, and when.
 type Log struct {
-	// Tell, if not nil, is told of each fault that has been healed.
-	Tell func(report.Fault)
+	// Healed, if not nil, is told of each fault that has been healed.
+	Healed func(report.Fault)
 
 	mu     sync.Mutex
 	faults []report.Fault
@@ -196,8 +196,8 @@ func (l *Log) add(f report.Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.faults = append(l.faults, f)
-	if l.Tell != nil {
-		l.Tell(f)
+	if l.Healed != nil {
+		l.Healed(f)
 	}
 }
 

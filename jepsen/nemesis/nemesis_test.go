@@ -232,11 +232,11 @@ func TestBitFlip(t *testing.T) {
 		if c.want != unread {
 			continue
 		}
-		if err := flip.mend(); err != nil {
+		if err := flip.repair(); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != "abc"+c.now[3:] {
-			t.Errorf("%s: mended to %q, %v", c.what, got, err)
+			t.Errorf("%s: repaired to %q, %v", c.what, got, err)
 		}
 	}
 	flip := &bitFlip{path: filepath.Join(t.TempDir(), "gone")}

@@ -57,9 +57,9 @@ func anyNode(_ context.Context, s *Scene) (*lab.Node, error) { return s.anyone()
 
 func leader(ctx context.Context, s *Scene) (*lab.Node, error) { return s.Lab.Leader(ctx) }
 
-// mend takes away all that was done to the network. Faults that strike together must not mend each
-// other's: those that were set otherwise heal with the last.
-func (s *Scene) mend(ctx context.Context) error { return s.Network.Heal(ctx) }
+// repair takes away all that was done to the network. Faults that strike together must not undo
+// each other's: those that were set otherwise heal with the last.
+func (s *Scene) repair(ctx context.Context) error { return s.Network.Heal(ctx) }
 
 // members returns the names of the nodes that are part of the cluster, shuffled.
 func (s *Scene) members() []string {
@@ -84,7 +84,7 @@ func isolate(whom func(context.Context, *Scene) (*lab.Node, error)) func(context
 			return "", nil, err
 		}
 		s.spares(n.Name)
-		return "isolated " + n.Name, s.mend, s.Network.Partition(ctx, []string{n.Name}, without(s.members(), n.Name))
+		return "isolated " + n.Name, s.repair, s.Network.Partition(ctx, []string{n.Name}, without(s.members(), n.Name))
 	}
 }
 
@@ -92,7 +92,7 @@ func halves(ctx context.Context, s *Scene) (string, Heal, error) {
 	names := s.members()
 	a, b := names[:len(names)/2], names[len(names)/2:]
 	s.spares(a...)
-	return fmt.Sprintf("%v apart from %v", a, b), s.mend, s.Network.Partition(ctx, a, b)
+	return fmt.Sprintf("%v apart from %v", a, b), s.repair, s.Network.Partition(ctx, a, b)
 }
 
 // ring lets each node send to the next ones of a circle only, as many as make a majority with
@@ -106,11 +106,11 @@ func ring(ctx context.Context, s *Scene) (string, Heal, error) {
 			}
 			to := names[(i+step)%len(names)]
 			if err := s.Network.Set(ctx, network.Link{From: from, To: to}, network.Rule{Drop: true}); err != nil {
-				return "", nil, errors.Join(err, s.mend(ctx))
+				return "", nil, errors.Join(err, s.repair(ctx))
 			}
 		}
 	}
-	return fmt.Sprintf("a ring %v", names), s.mend, nil
+	return fmt.Sprintf("a ring %v", names), s.repair, nil
 }
 
 func oneWay(ctx context.Context, s *Scene) (string, Heal, error) {
@@ -126,20 +126,20 @@ func oneWay(ctx context.Context, s *Scene) (string, Heal, error) {
 			link.From, link.To = link.To, link.From
 		}
 		if err := s.Network.Set(ctx, link, network.Rule{Drop: true}); err != nil {
-			return "", nil, errors.Join(err, s.mend(ctx))
+			return "", nil, errors.Join(err, s.repair(ctx))
 		}
 	}
 	if deaf {
-		return n.Name + " hears nothing", s.mend, nil
+		return n.Name + " hears nothing", s.repair, nil
 	}
-	return n.Name + " is not heard", s.mend, nil
+	return n.Name + " is not heard", s.repair, nil
 }
 
 func bridge(ctx context.Context, s *Scene) (string, Heal, error) {
 	names := s.members()
 	middle := len(names) / 2
 	a, b := names[:middle+1], names[middle:]
-	return fmt.Sprintf("%s between %v and %v", names[middle], a, b), s.mend, s.Network.Partition(ctx, a, b)
+	return fmt.Sprintf("%s between %v and %v", names[middle], a, b), s.repair, s.Network.Partition(ctx, a, b)
 }
 
 func flap(ctx context.Context, s *Scene) (string, Heal, error) {
@@ -180,12 +180,12 @@ func swizzle(ctx context.Context, s *Scene) (string, Heal, error) {
 			}
 			return s.Network.Partition(going, groups...)
 		}
-		for _, turn := range []struct {
+		for _, side := range []struct {
 			names []string
 			cut   bool
 		}{{out, true}, {back, false}} {
-			for _, name := range turn.names {
-				cut[name] = turn.cut
+			for _, name := range side.names {
+				cut[name] = side.cut
 				if err := apply(); err != nil || !pause(ctx, step) {
 					return errors.Join(err, s.Network.Partition(going))
 				}
@@ -200,9 +200,9 @@ func swizzle(ctx context.Context, s *Scene) (string, Heal, error) {
 func between(service network.Service, rule network.Rule) func(context.Context, *Scene) (string, Heal, error) {
 	return func(ctx context.Context, s *Scene) (string, Heal, error) {
 		if err := s.setBetween(ctx, service, rule); err != nil {
-			return "", nil, errors.Join(err, s.mend(ctx))
+			return "", nil, errors.Join(err, s.repair(ctx))
 		}
-		return "between all nodes", s.mend, nil
+		return "between all nodes", s.repair, nil
 	}
 }
 
@@ -216,10 +216,10 @@ func corrupt(ctx context.Context, s *Scene) (string, Heal, error) {
 	}
 	for _, service := range services {
 		if err := s.setBetween(ctx, service, network.Rule{Corrupt: 0.01}); err != nil {
-			return "", nil, errors.Join(err, s.mend(ctx))
+			return "", nil, errors.Join(err, s.repair(ctx))
 		}
 	}
-	return "between all nodes", s.mend, nil
+	return "between all nodes", s.repair, nil
 }
 
 // setBetween sets a rule for a service of every node, on the ways from all other nodes.
@@ -259,10 +259,10 @@ func clientCut(ctx context.Context, s *Scene) (string, Heal, error) {
 			link.From, link.To = link.To, link.From // the call arrives, its answer does not
 		}
 		if err := s.Network.Set(ctx, link, network.Rule{Drop: true}); err != nil {
-			return "", nil, errors.Join(err, s.mend(ctx))
+			return "", nil, errors.Join(err, s.repair(ctx))
 		}
 	}
-	return fmt.Sprintf("%d clients cut off from %s", len(half), n.Name), s.mend, nil
+	return fmt.Sprintf("%d clients cut off from %s", len(half), n.Name), s.repair, nil
 }
 
 func clientReset(ctx context.Context, s *Scene) (string, Heal, error) {
@@ -304,10 +304,10 @@ func serviceCut(service network.Service) func(context.Context, *Scene) (string, 
 			for _, link := range []network.Link{{From: n.Name, To: other, Service: service},
 				{From: other, To: n.Name, Service: service}} {
 				if err := s.Network.Set(ctx, link, network.Rule{Drop: true}); err != nil {
-					return "", nil, errors.Join(err, s.mend(ctx))
+					return "", nil, errors.Join(err, s.repair(ctx))
 				}
 			}
 		}
-		return fmt.Sprintf("%s of %s cut off", service, n.Name), s.mend, nil
+		return fmt.Sprintf("%s of %s cut off", service, n.Name), s.repair, nil
 	}
 }

@@ -53,9 +53,9 @@ func undialable(ctx context.Context, s *Scene) (string, Heal, error) {
 		err, text = set(network.Rule{Mute: true}), "never answered"
 	}
 	if err != nil {
-		return "", nil, errors.Join(err, s.mend(ctx))
+		return "", nil, errors.Join(err, s.repair(ctx))
 	}
-	return fmt.Sprintf("connections to the peer port of %s are %s", n.Name, text), s.mend, nil
+	return fmt.Sprintf("connections to the peer port of %s are %s", n.Name, text), s.repair, nil
 }
 
 // partial cuts two nodes off from each other, and no others. Each of them is part of a majority.
@@ -75,7 +75,7 @@ func partial(ctx context.Context, s *Scene) (string, Heal, error) {
 	other := others[0]
 	s.spares().Victims = slices.Sorted(slices.Values([]string{n.Name, other}))
 	err = s.Network.Partition(ctx, without(names, n.Name), without(names, other))
-	return fmt.Sprintf("%s and %s cut off from each other", n.Name, other), s.mend, err
+	return fmt.Sprintf("%s and %s cut off from each other", n.Name, other), s.repair, err
 }
 
 // awaitSteady waits until every node says that the cluster has all that it should have: only then a

@@ -128,7 +128,7 @@ func (n *namespaces) wrap(name string, cmd *exec.Cmd) {
 }
 
 // enforce makes the kernel drop exactly the traffic of these ways. It is one change, so no packet
-// meets half of it.
+// reaches half of it.
 //
 // A way is cut where it enters the proxy, from the node to the face of the other, and where it
 // leaves the proxy, from the face of the node to the other. Answers to connections of the other

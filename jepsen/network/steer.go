@@ -110,7 +110,7 @@ func (n *Network) enforce(ctx context.Context) error {
 	for _, from := range all {
 		for _, to := range all {
 			for _, service := range All.services() {
-				if from.meets(to, service) && n.table.dropped(way{from.name, to.name, service}) {
+				if from.reaches(to, service) && n.table.dropped(way{from.name, to.name, service}) {
 					drops = append(drops, drop{from, to, service})
 				}
 			}
@@ -119,8 +119,8 @@ func (n *Network) enforce(ctx context.Context) error {
 	return n.spaces.enforce(ctx, drops)
 }
 
-// meets reports whether there is such a link. A client has but one service, and no other clients.
-func (m *member) meets(other *member, s Service) bool {
+// reaches reports whether there is such a link. A client has but one service, and no other clients.
+func (m *member) reaches(other *member, s Service) bool {
 	bothNodes := m.host.IsValid() && other.host.IsValid()
 	oneNode := m.host.IsValid() || other.host.IsValid()
 	return m != other && (bothNodes || oneNode && s == Client)

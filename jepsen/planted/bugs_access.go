@@ -17,7 +17,7 @@ func accessBugs() []Bug {
 			Claims: []string{"I37"}, Workloads: []string{"access"},
 			Edits: []Edit{before("node/admit/quota.go", `s.refillTo(now) // at the old rate`,
 				`if planted("share-granted-twice") {
-			share.Granted = share.Quota
+			quota.Granted = quota.Quota
 		}`)},
 		},
 	}

@@ -15,7 +15,7 @@ func bridgeBugs() []Bug {
 	return []Bug{
 		{
 			Name: "bridge-unfenced",
-			What: "scripts bear what the clock says in the place of the fence, and a bridge goes on after its leases have " +
+			What: "scripts carry what the clock says in the place of the fence, and a bridge goes on after its leases have " +
 				"ended",
 			Claims: []string{"M2"}, Workloads: []string{"mirror"}, Edits: []Edit{unfenced, careless},
 		},
@@ -28,7 +28,7 @@ func bridgeBugs() []Bug {
 		for n, job := range jobs {
 			tags[n] = tagOf(job)
 		}
-		_, _, _ = g.link.Script(ctx, forgetScript, []string{g.keys.rung}, tags...)
+		_, _, _ = g.link.Script(ctx, forgetScript, []string{g.keys.delivered}, tags...)
 		plantedPause()
 	}`)},
 		},

@@ -103,7 +103,7 @@ func (w *world) drain() {
 		w.say("the world is healed and drained")
 	}
 	for _, s := range w.shards {
-		s.turn(w.r.IntN(nodesMax))
+		s.leadBy(w.r.IntN(nodesMax))
 	}
 	for _, o := range w.crowd.doubts {
 		if o.state == unknown {
@@ -116,7 +116,7 @@ func (w *world) drain() {
 	for round := range roundsMax {
 		left := 0
 		for _, s := range w.shards {
-			s.turn((s.leader + 1) % nodesMax)
+			s.leadBy((s.leader + 1) % nodesMax)
 			left += s.drainRound()
 		}
 		if left == 0 || w.violation != nil {
@@ -154,19 +154,19 @@ func (w *world) configured(q *queue) bool {
 	return true
 }
 
-// turn gives a shard another leader, after what is on its way.
-func (s *shard) turn(node int) {
+// leadBy gives a shard another leader, after what is on its way.
+func (s *shard) leadBy(node int) {
 	s.run()
 	if s.leader != node {
 		s.depose()
-		s.elect(node, len(s.flight))
+		s.elect(node, len(s.inflight))
 		s.run()
 	}
 }
 
 // run finishes what is on its way.
 func (s *shard) run() {
-	for len(s.pending)+len(s.flight) > 0 && s.w.violation == nil {
+	for len(s.pending)+len(s.inflight) > 0 && s.w.violation == nil {
 		s.propose() // which elects a leader if there is none
 		s.commit()
 	}

@@ -78,16 +78,16 @@ func (c *crowd) keep(o *op) {
 
 // ask sends a new request to a shard, mostly with a request id.
 func (c *crowd) ask(s *shard, caller string, commands ...fsm.Command) *op {
-	request, born := fsm.Request{Caller: caller, Commands: commands}, fsm.Time(0)
+	request, created := fsm.Request{Caller: caller, Commands: commands}, fsm.Time(0)
 	if c.w.chance(70) {
 		c.number++
 		request.ID = "r" + strconv.Itoa(c.number)
 		if c.w.chance(40) {
-			request.ID, born = c.uuid7()
+			request.ID, created = c.uuid7()
 		}
 	}
 	o := c.newOp(s, request)
-	o.uuid = born
+	o.uuid = created
 	c.send(o)
 	return o
 }

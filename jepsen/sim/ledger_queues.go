@@ -108,12 +108,12 @@ func (l *ledger) configure(n *line, c *fsm.Configure, r *fsm.Result) bool {
 	if !right {
 		return false
 	}
-	born := b == nil
-	if born {
+	created := b == nil
+	if created {
 		b = l.add(n.s, c.Queue, 0, 1)
 	}
 	if c.Version <= b.version {
-		return born
+		return created
 	}
 	b.version, b.settings = c.Version, c.Settings
 	return true

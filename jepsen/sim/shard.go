@@ -16,10 +16,10 @@ type shard struct {
 	number int
 	log    []*entry // the index of an entry is its position plus one
 
-	leader  int // the node that leads, -1 if none does
-	pending []*call
-	flight  []*proposal
-	pacing  bool // an entry of the pacer is on its way
+	leader   int // the node that leads, -1 if none does
+	pending  []*call
+	inflight []*proposal
+	pacing   bool // an entry of the pacer is on its way
 
 	replicas [nodesMax]*replica
 	model    *model.Model // nil unless this world is held against it
@@ -93,7 +93,7 @@ func (s *shard) propose() {
 	w := s.w
 	if s.leader < 0 {
 		if w.chance(50) {
-			s.elect(w.r.IntN(nodesMax), w.r.IntN(len(s.flight)+1))
+			s.elect(w.r.IntN(nodesMax), w.r.IntN(len(s.inflight)+1))
 		}
 		return
 	}
@@ -103,7 +103,7 @@ func (s *shard) propose() {
 	n := 1 + w.r.IntN(min(6, len(s.pending)))
 	p := s.stamped(slices.Clone(s.pending[:n]), nil)
 	s.pending = s.pending[n:]
-	s.flight = append(s.flight, p)
+	s.inflight = append(s.inflight, p)
 	w.mark("propose", uint64(s.number), uint64(n), uint64(p.stamp))
 	if w.chance(20) {
 		s.swap()
@@ -116,36 +116,36 @@ func (s *shard) stamped(calls []*call, own fsm.Command) *proposal {
 	return &proposal{stamp: s.w.wrong.stamped(s.w, s.w.clock(s.leader)), at: s.w.now, calls: calls, own: own}
 }
 
-// pace proposes what the leader's pacer would, at most one at a time.
-func (s *shard) pace() {
+// proposeExpire proposes what the leader's pacer would, at most one at a time.
+func (s *shard) proposeExpire() {
 	if s.leader < 0 || s.pacing {
 		return
 	}
 	if t, ok := s.deadline(); ok && t <= s.w.clock(s.leader) {
 		s.pacing = true
-		s.flight = append(s.flight, s.stamped(nil, &fsm.Expire{}))
+		s.inflight = append(s.inflight, s.stamped(nil, &fsm.Expire{}))
 	}
 }
 
 // swap lets two proposals of one leader reach the log in the other order than they were stamped in.
 // A leader's first entry stays the first.
 func (s *shard) swap() {
-	n := len(s.flight)
-	if s.leader < 0 || n < 2 || s.flight[n-2].own != nil {
+	n := len(s.inflight)
+	if s.leader < 0 || n < 2 || s.inflight[n-2].own != nil {
 		return
 	}
-	s.flight[n-2], s.flight[n-1] = s.flight[n-1], s.flight[n-2]
+	s.inflight[n-2], s.inflight[n-1] = s.inflight[n-1], s.inflight[n-2]
 	s.w.tally[OutOfOrder]++
 	s.w.mark("swap", uint64(s.number))
 }
 
 // commit brings the oldest proposal into the log, where the leader applies it and answers.
 func (s *shard) commit() {
-	if s.leader < 0 || len(s.flight) == 0 {
+	if s.leader < 0 || len(s.inflight) == 0 {
 		return
 	}
-	p := s.flight[0]
-	s.flight = s.flight[1:]
+	p := s.inflight[0]
+	s.inflight = s.inflight[1:]
 	s.enter(p, s.replicas[s.leader])
 }
 
@@ -230,14 +230,14 @@ func (s *shard) depose() {
 	}
 	s.w.mark("depose", uint64(s.number), uint64(s.leader))
 	if s.w.told() {
-		s.w.say("shard %d loses its leader, node %d, with %d proposals on their way", s.number, s.leader, len(s.flight))
+		s.w.say("shard %d loses its leader, node %d, with %d proposals on their way", s.number, s.leader, len(s.inflight))
 	}
 	s.leader, s.pacing = -1, false
 	for _, c := range s.pending {
 		s.w.crowd.refuse(c)
 	}
 	s.pending = nil
-	for _, p := range s.flight {
+	for _, p := range s.inflight {
 		for _, c := range p.calls {
 			s.w.crowd.giveUp(c)
 		}
@@ -250,8 +250,8 @@ func (s *shard) elect(node, survivors int) {
 	w := s.w
 	r := s.replicas[node]
 	r.apply(len(s.log))
-	left := s.flight
-	s.flight = nil
+	left := s.inflight
+	s.inflight = nil
 	for i, p := range left {
 		if i < survivors {
 			w.tally[Survived]++
@@ -266,7 +266,7 @@ func (s *shard) elect(node, survivors int) {
 	if w.told() {
 		w.say("node %d leads shard %d; %d of %d proposals survive", node, s.number, survivors, len(left))
 	}
-	s.flight = append(s.flight, s.stamped(nil, &fsm.Lead{Grace: grace}))
+	s.inflight = append(s.inflight, s.stamped(nil, &fsm.Lead{Grace: grace}))
 }
 
 func one(yes bool) uint64 {

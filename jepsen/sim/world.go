@@ -165,7 +165,7 @@ func (w *world) happen() {
 		w.tally[ClockSteps]++
 		w.stepClock(w.r.IntN(nodesMax))
 	case n < 976:
-		s.pace()
+		s.proposeExpire()
 	case n < 984:
 		s.swap()
 	default:

@@ -125,7 +125,7 @@ func access() Workload {
 			{"producer", 6, func(ctx context.Context, c *Client) { c.produce(ctx, of(c)) }},
 			{"consumer", 4, func(ctx context.Context, c *Client) { c.consume(ctx, of(c)) }},
 			{"intruder", 3, func(ctx context.Context, c *Client) { c.trespass(ctx, of(c), tenants) }},
-			{"keeper", 2, func(ctx context.Context, c *Client) { c.rotate(ctx, of(c)) }},
+			{"rotator", 2, func(ctx context.Context, c *Client) { c.rotate(ctx, of(c)) }},
 			{"landlord", 1, func(ctx context.Context, c *Client) {
 				if pause(ctx, c.between(time.Second, 4*time.Second)) {
 					_ = c.limit(ctx, oneOf(c, tenants), c.oneIn(2)) // what fails is in the history

@@ -107,7 +107,7 @@ func NewClient(target Target, workload, name string, seed uint64) (*Client, erro
 		c.options = append(c.options, connect.WithGRPC())
 	}
 	c.options = append(c.options, connect.WithInterceptors(connect.UnaryInterceptorFunc(c.carrying)))
-	c.turn()
+	c.pause()
 	return c, c.err
 }
 
@@ -159,7 +159,7 @@ func (c *Client) transport(node string) *http.Transport {
 }
 
 // meet prepares to ask a node.
-func (c *Client) meet(node string) error {
+func (c *Client) check(node string) error {
 	if _, met := c.services[node]; met {
 		return nil
 	}
@@ -192,14 +192,14 @@ func (c *Client) Close() {
 }
 
 // turn has the client ask another node from now on, one of those that are there now.
-func (c *Client) turn() {
+func (c *Client) pause() {
 	nodes := c.target.Nodes()
 	c.Ask(nodes[c.Rand.IntN(len(nodes))])
 }
 
 // Ask has the client ask one node from now on, until a call to it fails.
 func (c *Client) Ask(node string) {
-	if err := c.meet(node); err != nil {
+	if err := c.check(node); err != nil {
 		c.err = err
 		return
 	}
@@ -249,7 +249,7 @@ func call[S any, Q, A proto.Message](ctx context.Context, c *Client, service S,
 	} else {
 		judgeError(o, err)
 		if o.Reason == belfryv1.Reason_REASON_UNSPECIFIED || transient(o.Reason) {
-			c.turn()
+			c.pause()
 		}
 	}
 	c.history.Add(o)

@@ -49,10 +49,10 @@ func DrainAll(ctx context.Context, target Target, queues []string, limit time.Du
 	queues = append(slices.Clone(queues), probeQueue)
 	for {
 		left := map[string]bool{}
-		// the turns of each queue begin at another node: what one turn empties, another node has emptied
-		for turn := range nodes {
+		// the turns of each queue begin at another node: what one round empties, another node has emptied
+		for round := range nodes {
 			for i, queue := range queues {
-				node := nodes[(turn+i)%len(nodes)]
+				node := nodes[(round+i)%len(nodes)]
 				if !clients[node].drain(ctx, node, queue) {
 					left[queue] = true
 				}

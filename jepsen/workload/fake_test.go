@@ -86,7 +86,7 @@ func (n *fakeNode) Put(ctx context.Context, r *belfryv1.PutRequest) (*belfryv1.P
 
 func (n *fakeNode) PutBatch(_ context.Context, r *belfryv1.PutBatchRequest) (*belfryv1.PutBatchResponse, error) {
 	f := n.cluster
-	f.tell(n.name)
+	f.note(n.name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	answer := &belfryv1.PutBatchResponse{}
@@ -101,7 +101,7 @@ func (n *fakeNode) PutBatch(_ context.Context, r *belfryv1.PutBatchRequest) (*be
 
 func (n *fakeNode) Reserve(_ context.Context, r *belfryv1.ReserveRequest) (*belfryv1.ReserveResponse, error) {
 	f := n.cluster
-	f.tell(n.name)
+	f.note(n.name)
 	if n.name == f.refuses {
 		return nil, connect.NewError(connect.CodeUnavailable, context.Canceled)
 	}
@@ -150,7 +150,7 @@ func (n *fakeNode) GetCluster(context.Context, *belfryv1.GetClusterRequest) (*be
 	return &belfryv1.GetClusterResponse{Problems: []string{"said by " + n.name}}, nil
 }
 
-func (f *fake) tell(node string) {
+func (f *fake) note(node string) {
 	if f.told != nil {
 		f.told(node)
 	}

@@ -47,7 +47,7 @@ func mirror() Workload {
 				defer end()
 				c.target.Redisson.Transfer(life)
 			}},
-			{"taker", 3, func(ctx context.Context, c *Client) { c.takeRung(ctx, anyone(c)) }},
+			{"taker", 3, func(ctx context.Context, c *Client) { c.takeDelivered(ctx, anyone(c)) }},
 			{"consumer", 2, work(8, MirrorIn)},
 			{"killer", 1, func(ctx context.Context, c *Client) {
 				if pause(ctx, c.between(3*time.Second, 15*time.Second)) {
@@ -70,9 +70,9 @@ func (c *Client) offer(ctx context.Context, queue string) {
 	c.history.Pass(p)
 }
 
-// takeRung has a consumer of Redisson take what is on the ready list. What Redis does not answer
-// may be lost, and it is not killed meanwhile.
-func (c *Client) takeRung(ctx context.Context, queue string) {
+// takeDelivered has a consumer of Redisson take what is on the ready list. What Redis does not
+// answer may be lost, and it is not killed meanwhile.
+func (c *Client) takeDelivered(ctx context.Context, queue string) {
 	began := c.history.Now()
 	payloads, err := c.target.Redisson.Take(ctx, queue)
 	for _, payload := range payloads {
@@ -162,7 +162,7 @@ func DrainMirror(ctx context.Context, target Target, limit time.Duration) error 
 	}()
 	for {
 		for _, queue := range []string{MirrorIn, MirrorOut, MirrorServed} {
-			c.takeRung(ctx, queue)
+			c.takeDelivered(ctx, queue)
 		}
 		left, err := target.Redisson.Left(ctx)
 		if err == nil && c.err == nil && left == "" && c.gone(ctx, MirrorOut) && c.gone(ctx, MirrorServed) {

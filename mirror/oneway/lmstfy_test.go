@@ -79,9 +79,9 @@ func TestImportLmstfy(t *testing.T) {
 	versioned := "1" + s.id(now, time.Minute)
 	s.value(versioned, `{"body":"bm93","attributes":{"trace":"abc"}}`, 0)
 	s.do("ZADD", "timer_set", now.Add(time.Minute).Unix(), s.pack("timer", 65535, versioned))
-	strange := "1" + s.id(now, time.Minute)
-	s.value(strange, "not JSON", 0)
-	s.do("ZADD", "timer_set", now.Add(time.Minute).Unix(), s.pack("timer", 1, strange))
+	foreign := "1" + s.id(now, time.Minute)
+	s.value(foreign, "not JSON", 0)
+	s.do("ZADD", "timer_set", now.Add(time.Minute).Unix(), s.pack("timer", 1, foreign))
 	held := s.publish(now, "held", 0, time.Hour, 3)
 	if first, second := s.consume(now, 10*time.Minute), s.consume(now, 10*time.Minute); first != lmstfyReadyID ||
 		second != held {
@@ -114,7 +114,7 @@ func TestImportLmstfy(t *testing.T) {
 		!attributes.ExpiresAt.IsZero() {
 		t.Errorf("the job with attributes is %+v", attributes)
 	}
-	if body := job(t, c, "ns1/q1", strange).Body; string(body) != "not JSON" {
+	if body := job(t, c, "ns1/q1", foreign).Body; string(body) != "not JSON" {
 		t.Errorf("the body that is not of its form is %q", body)
 	}
 	if j := job(t, c, "ns1/q1", held); !j.DueAt.Equal(now.Add(10*time.Minute)) || j.MaxAttempts != 2 ||

@@ -69,14 +69,14 @@ func TestImportYouzan(t *testing.T) {
 	if j := job(t, c, "order", "ready"); j.State != "READY" || len(j.Body) != 0 || j.TTR != 24*time.Hour {
 		t.Errorf("the ready job is %+v", j)
 	}
-	strange := 0
+	foreign := 0
 	for id := range inBelfry(t, c, "order") {
 		if strings.HasPrefix(id, "youzan:") {
-			strange++
+			foreign++
 		}
 	}
-	if strange != 1 {
-		t.Errorf("%d jobs have made ids, want that of 12-34", strange)
+	if foreign != 1 {
+		t.Errorf("%d jobs have made ids, want that of 12-34", foreign)
 	}
 	names := []string{youzanState, "dq_bucket_1", "dq_bucket_2", "dq_bucket_3", "dq_queue_mail", "other",
 		"ready other", "page", "hash"}

@@ -16,11 +16,11 @@ type youzanServer struct {
 func (s *youzanServer) with(do func(*sourcetest.Youzan) error) {
 	s.t.Helper()
 	server := &sourcetest.Youzan{Redis: s.r}
-	server.Turn.Store(uint64(s.pushed))
+	server.Scans.Store(uint64(s.pushed))
 	if err := do(server); err != nil {
 		s.t.Fatal(err)
 	}
-	s.pushed = int(server.Turn.Load())
+	s.pushed = int(server.Scans.Load())
 }
 
 // pack writes a job as a server does.

@@ -11,7 +11,7 @@ import (
 	"github.com/belfrydb/belfry/client"
 )
 
-// epochDelay keeps the job of an epoch from ever ringing.
+// epochDelay keeps the job of an epoch from ever falling due.
 const epochDelay = 90 * 365 * 24 * time.Hour
 
 // epochRecord is the body of an epoch's job, for people who read it.

@@ -52,7 +52,7 @@ func (n notes) control() string {
 // markID is the id of the mark of a pair, by its control queue.
 func markID(control string) string { return markPrefix + control[strings.LastIndex(control, "/")+1:] }
 
-// put writes a job that never rings. One that is there stays.
+// put writes a job that never falls due. One that is there stays.
 func (n notes) put(ctx context.Context, id string, body any) error {
 	text, err := json.Marshal(body)
 	if err == nil {

@@ -17,9 +17,10 @@ type way struct {
 
 func newWay(name string) way { return way{name, new(uint64)} }
 
-// turn returns what the guard takes for the next script. A script that arrives after it with an
-// earlier turn was held back by the network: it was sent again since, and its answer has no reader.
-func (w way) turn(fence uint64) string {
+// order returns what the guard takes for the next script. A script that arrives after it with an
+// earlier number was held back by the network: it was sent again since, and its answer has no
+// reader.
+func (w way) order(fence uint64) string {
 	*w.last++
 	return fmt.Sprint(fence, " ", w.name, " ", *w.last)
 }
@@ -47,7 +48,7 @@ func (l *Link) runScript(ctx context.Context, replicas int, s *redis.Script, key
 		return nil, 0, err
 	}
 	keys = append([]string{l.StateKey}, keys...)
-	reply, took := l.on(ctx, replicas, s, keys, append([]any{l.cluster, l.Queue, l.way.turn(l.fence)}, args...)...)
+	reply, took := l.on(ctx, replicas, s, keys, append([]any{l.cluster, l.Queue, l.way.order(l.fence)}, args...)...)
 	if err := reply.Err(); err != nil {
 		return nil, took, err
 	}

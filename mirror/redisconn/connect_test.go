@@ -84,7 +84,7 @@ func TestConnect(t *testing.T) {
 	for url, word := range map[string]string{
 		"127.0.0.1:6379": "should begin with redis://", "app:secret@host:6379": "should begin with redis://",
 		"http://app:secret@host":       "should begin with redis://",
-		"redis+ring://app:secret@host": `no kind "ring"`, "redis://app:sec ret@host": "%XX",
+		"redis+mesh://app:secret@host": `no kind "mesh"`, "redis://app:sec ret@host": "%XX",
 		"redis://app:secret@host/x": "database", "redis://:secret@host:port": "port", "redis://host:port": "port",
 		"redis://app:secret?secret@host": "%XX", "redis://app:secret/secret@host": "%XX",
 		"redis://app:1#secret@host": "%XX", "redis://app/x:secret@host": "%XX",

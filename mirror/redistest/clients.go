@@ -103,23 +103,23 @@ func Commands(names ...string) func(redis.SlowLog) bool {
 	}
 }
 
-// FromClient keeps commands of connections that bear a name. What a script calls comes from no
+// FromClient keeps commands of connections that have a name. What a script calls comes from no
 // connection.
 func FromClient(name string) func(redis.SlowLog) bool {
 	return func(entry redis.SlowLog) bool { return entry.ClientName == name }
 }
 
-// CutReplicas has the server send its replicas nothing any more, until MendReplicas.
+// CutReplicas has the server send its replicas nothing any more, until RestoreReplicas.
 func (s *Server) CutReplicas() {
 	s.t.Helper()
 	s.do(s.t, "ACL", "SETUSER", "default", "-psync", "-sync")
 	s.do(s.t, "CLIENT", "KILL", "TYPE", "replica")
 }
 
-// MendReplicas has the replicas find the server again. SYNC stays refused: a replica whose PSYNC
+// RestoreReplicas has the replicas find the server again. SYNC stays refused: a replica whose PSYNC
 // was refused a moment ago asks by it next, and one that came so tells the server never what it
 // has, for which WAIT waits.
-func (s *Server) MendReplicas() {
+func (s *Server) RestoreReplicas() {
 	s.t.Helper()
 	s.do(s.t, "ACL", "SETUSER", "default", "+psync")
 }

@@ -42,7 +42,7 @@ type Config struct {
 	Space     *disk.Space
 	Memory    *Memory
 	// NodeLimited is set while some namespace of the cluster has a quota. AskForMore asks for larger
-	// shares. NoLeader returns ErrNoLeader with the known leader.
+	// shard quotas. NoLeader returns ErrNoLeader with the known leader.
 	NodeLimited *atomic.Bool
 	AskForMore  func()
 	NoLeader    func() error

@@ -52,7 +52,7 @@ type ShardQuota struct {
 	// More says for which limits other shards may have some to spare, so that a request waits a moment
 	// for it.
 	More [Limits]bool `json:"more"`
-	// Waiting says that the share of this shard is not known yet.
+	// Waiting says that the quota of this shard is not known yet.
 	Waiting bool `json:"waiting"`
 }
 
@@ -69,9 +69,9 @@ type NamespaceUse struct {
 type QuotaError struct {
 	Namespace string
 	Limit     Limit
-	// Max is the limit of the namespace, Used what this shard uses of it and Share what this shard may
-	// use. PutRate is in thousandths of a put per second.
-	Max, Used, Share uint64
+	// Max is the limit of the namespace, Used what this shard uses of it and ShardMax what this
+	// shard may use. PutRate is in thousandths of a put per second.
+	Max, Used, ShardMax uint64
 	// Wait is how long to wait before the next attempt.
 	Wait time.Duration
 }
@@ -80,10 +80,10 @@ type QuotaError struct {
 func (e *QuotaError) Error() string {
 	if e.Limit == PutRate {
 		return fmt.Sprintf("namespace %q takes %g puts per second, of which this shard has %g; they are used up", e.Namespace,
-			float64(e.Max)/1000, float64(e.Share)/1000)
+			float64(e.Max)/1000, float64(e.ShardMax)/1000)
 	}
 	return fmt.Sprintf("namespace %q may have %d %s, of which this shard has %d and uses %d", e.Namespace, e.Max, e.Limit,
-		e.Share, e.Used)
+		e.ShardMax, e.Used)
 }
 
 // Unwrap returns ErrQuota or ErrRateLimited.
@@ -95,7 +95,7 @@ func (e *QuotaError) Unwrap() error {
 }
 
 const (
-	// QuotaWait is how long a request waits for its share to grow, or to become known.
+	// QuotaWait is how long a request waits for the shard quota to grow, or to become known.
 	QuotaWait = time.Second
 	// quotaWaitersMax bounds how many requests of a shard wait at a time. Further ones are refused at
 	// once.
@@ -108,19 +108,19 @@ const (
 	// shortageKept is how long the need of a refused request counts: until its caller tries again
 	// after quotaRetry.
 	shortageKept = quotaRetry + 500*time.Millisecond
-	// askPause is the least time between two requests for a larger share. It doubles up to askPauseMax
-	// while they change nothing; the shares are recomputed that often in any case.
+	// askPause is the least time between two requests for a larger shard quota. It doubles up to
+	// askPauseMax while they change nothing; shard quotas are recomputed that often in any case.
 	askPause    = 20 * time.Millisecond
 	askPauseMax = 200 * time.Millisecond
 )
 
-// Quotas holds the shares of a shard's leader: soft state of one leadership. It checks only
+// Quotas holds the shard quotas of a shard's leader: soft state of one leadership. It checks only
 // requests that name a queue of a namespace with a quota.
 type Quotas struct {
 	name string // of the shard
 	view View
 	// nodeLimited says that some namespace of the cluster has a quota, askForMore asks for larger
-	// shares, and noLeader returns ErrNoLeader with the known leader.
+	// shard quotas, and noLeader returns ErrNoLeader with the known leader.
 	nodeLimited *atomic.Bool
 	askForMore  func()
 	noLeader    func() error
@@ -136,13 +136,13 @@ type Quotas struct {
 	// quotas; nil if no request waits for that.
 	waiting int
 	change  chan struct{}
-	// askedAt is when a larger share was asked for last, askAgainAfter the pause until the next such
-	// request.
+	// askedAt is when a larger shard quota was asked for last, askAgainAfter the pause until the next
+	// such request.
 	askedAt       time.Time
 	askAgainAfter time.Duration
 }
 
-// namespaceQuota is the share of one namespace and its use.
+// namespaceQuota is the shard quota of one namespace and its use.
 type namespaceQuota struct {
 	ShardQuota
 	name    string
@@ -182,7 +182,7 @@ func (q *Quotas) WakeAll() {
 	q.wakeLocked(nil)
 }
 
-// Reset forgets the shares of an earlier leadership: its entries are applied, or never will be.
+// Reset forgets the quotas of an earlier leadership: its entries are applied, or never will be.
 func (q *Quotas) Reset(term uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,18 +207,18 @@ func (q *Quotas) SetShardQuotas(term uint64, all map[string]ShardQuota) (used ma
 	}
 	now := time.Now()
 	used = map[string]Amounts{}
-	for name, share := range all {
+	for name, quota := range all {
 		s := q.namespaces[name]
 		if s == nil {
 			s = &namespaceQuota{name: name, putsSince: now, debtAsOf: now}
 			q.namespaces[name] = s
 		}
 		s.refillTo(now) // at the old rate
-		if share.Quota[PutRate] == 0 {
+		if quota.Quota[PutRate] == 0 {
 			s.putDebt = 0
 		}
-		if !s.limited || s.ShardQuota != share {
-			s.limited, s.ShardQuota, q.askAgainAfter = true, share, 0
+		if !s.limited || s.ShardQuota != quota {
+			s.limited, s.ShardQuota, q.askAgainAfter = true, quota, 0
 			q.wakeLocked(s)
 		}
 		used[name] = q.usedLocked(s)
@@ -343,7 +343,7 @@ func (s *namespaceQuota) noteRefused(lacks Amounts, now time.Time) {
 // limitsAny reports whether any namespace has a quota.
 func (q *Quotas) limitsAny() bool { return q.anyLimited.Load() || q.nodeLimited.Load() }
 
-// askForMoreLocked asks for larger shares, less and less often while that changes nothing.
+// askForMoreLocked asks for larger shard quotas, less and less often while that changes nothing.
 func (q *Quotas) askForMoreLocked(now time.Time) {
 	if now.Sub(q.askedAt) < q.askAgainAfter {
 		return

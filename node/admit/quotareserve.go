@@ -64,7 +64,7 @@ func demand(req *fsm.Request) (all map[string]Amounts) {
 }
 
 // reserve reserves the quota that a request needs. If any quota is left, the whole request is
-// admitted, so the use exceeds a share by less than one request. If the share may still grow, or
+// admitted, so the use exceeds the quota by less than one request. If it may still grow, or
 // time alone helps, reserve waits for up to QuotaWait. The caller must release the reservation
 // once.
 func (q *Quotas) reserve(ctx context.Context, req *fsm.Request) (*Reservation, error) {
@@ -124,7 +124,7 @@ func (q *Quotas) tryReserve(req *fsm.Request, all map[string]Amounts, w *quotaWa
 	if !q.known && q.nodeLimited.Load() {
 		q.askForMoreLocked(now)
 		q.addWaiterLocked(w, nil, Amounts{})
-		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.name, outcome.ErrShareUnknown)
+		return nil, fmt.Errorf("%s: %w: nor which namespaces have one", q.name, outcome.ErrQuotaUnknown)
 	}
 	for name, want := range all {
 		s := q.namespaces[name]
@@ -194,12 +194,12 @@ func (q *Quotas) removeWaiterLocked(w *quotaWaiter) {
 	*w = quotaWaiter{}
 }
 
-// shortageLocked checks what a request wants against a namespace's share. If that is too little, it
-// returns an error and what is lacking; more says that waiting may help.
+// shortageLocked checks what a request wants against the shard quota of a namespace. If that is too
+// little, it returns an error and what is lacking; more says that waiting may help.
 func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) (lacks Amounts, more bool,
 	refused error) {
 	if s.Waiting {
-		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, outcome.ErrShareUnknown, s.name)
+		return lacks, true, fmt.Errorf("%s: %w: namespace %q", q.name, outcome.ErrQuotaUnknown, s.name)
 	}
 	var used Amounts
 	read := false
@@ -208,7 +208,7 @@ func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) 
 		if s.Quota[l] == 0 || want[l] == 0 {
 			continue
 		}
-		e := &QuotaError{Namespace: s.name, Limit: l, Max: s.Quota[l], Share: s.Granted[l], Wait: quotaRetry}
+		e := &QuotaError{Namespace: s.name, Limit: l, Max: s.Quota[l], ShardMax: s.Granted[l], Wait: quotaRetry}
 		if l == PutRate {
 			if e.Wait = s.putAllowedIn(now); e.Wait == 0 {
 				continue
@@ -218,7 +218,7 @@ func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) 
 			if !read {
 				used, read = q.usedLocked(s), true
 			}
-			if used[l] < e.Share {
+			if used[l] < e.ShardMax {
 				continue
 			}
 			e.Used = used[l]
@@ -275,7 +275,7 @@ func (q *Quotas) reserveLeases(req *fsm.Request, queue string) (t *Reservation, 
 	now := time.Now()
 	if !q.known && q.nodeLimited.Load() {
 		q.askForMoreLocked(now)
-		return nil, false, own != "" // the shares are not known yet
+		return nil, false, own != "" // the shard quotas are not known yet
 	}
 	ok = true
 	for name, want := range all {

@@ -47,7 +47,7 @@ func (c *Counters) Failed(err error, requests int) {
 	}
 	c.NotApplied.Add(n)
 	switch {
-	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrShareUnknown):
+	case errors.Is(err, outcome.ErrOverloaded), errors.Is(err, outcome.ErrQuotaUnknown):
 		// callers get the same reason for both
 		c.Overloaded.Add(n)
 	case errors.Is(err, outcome.ErrDiskFull):

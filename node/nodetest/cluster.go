@@ -180,9 +180,9 @@ func (c *Cluster) Stop(m *Member) {
 	}
 }
 
-// Bury is Stop for a member whose process ended itself, in Config.Fatal: what is left of it need
-// not close without an error.
-func (c *Cluster) Bury(m *Member) { _ = c.stop(m) }
+// StopFailed is Stop for a member whose process ended itself, in Config.Fatal: what is left of it
+// need not close without an error.
+func (c *Cluster) StopFailed(m *Member) { _ = c.stop(m) }
 
 func (c *Cluster) stop(m *Member) error {
 	if m.Node == nil {

@@ -60,8 +60,8 @@ var (
 	// puts. See QuotaError.
 	ErrQuota       error = &refusal{"the namespace has used up its quota", NotApplied}
 	ErrRateLimited error = &refusal{"the namespace takes no more puts for the moment", NotApplied}
-	// ErrShareUnknown: the shard's leader does not know its share of the namespace's quota yet.
-	ErrShareUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota",
+	// ErrQuotaUnknown: the shard's leader does not know its part of the namespace's quota yet.
+	ErrQuotaUnknown error = &refusal{"the shard's leader does not know yet what it may use of the namespace's quota",
 		NotApplied}
 	// ErrDiskFull: the disk is below its low-water mark and the request would add to it, or far
 	// below and the request would not free space.

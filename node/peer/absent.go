@@ -69,7 +69,7 @@ func (t *Transport) await(id raft.ServerID, term uint64, err error) bool {
 		if failed.answered {
 			pause = refusedPause
 		}
-		if !t.owes(id, term) || !sleep(ctx, pause) {
+		if !t.hasMessagesFor(id, term) || !sleep(ctx, pause) {
 			return false
 		}
 		err = t.Reach(ctx, id)
@@ -88,9 +88,9 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// owes reports whether this node leads in a term and a server is a member, so that there are
-// messages for it.
-func (t *Transport) owes(id raft.ServerID, term uint64) bool {
+// hasMessagesFor reports whether this node leads in a term and a server is a member, so that there
+// are messages for it.
+func (t *Transport) hasMessagesFor(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil || r.State() != raft.Leader || r.CurrentTerm() != term {
 		return false

@@ -149,7 +149,7 @@ func (r *frameReader) Read(p []byte) (int, error) {
 }
 
 // rest takes the unread part of the frame that was read last.
-func (r *frameReader) rest() []byte {
+func (r *frameReader) unread() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rest := slices.Clone(r.room[r.begin : r.begin+r.fits])

@@ -92,7 +92,7 @@ func askWho(conn net.Conn, asker string) (Introduction, error) {
 		return Introduction{}, fmt.Errorf("the answer %s with %d shards and format %d makes no sense", reply, intro.Shards,
 			intro.Format)
 	}
-	if rest := frame.rest(); len(rest) > 0 {
+	if rest := frame.unread(); len(rest) > 0 {
 		intro.Founding = &founding.Plan{}
 		if err := json.Unmarshal(rest, intro.Founding); err != nil {
 			return Introduction{}, fmt.Errorf("reading how the cluster was founded: %w", err)

@@ -87,7 +87,7 @@ func (t *Transport) forward() {
 				rpc.Respond(nil, errAbstains)
 				continue
 			}
-			if t.stream.mux.cfg.Full() && brings(rpc) {
+			if t.stream.mux.cfg.Full() && carriesEntries(rpc) {
 				rpc.Respond(nil, outcome.ErrDiskFull)
 				continue
 			}
@@ -112,10 +112,10 @@ func outdated(rpc raft.RPC) bool {
 	return ok && len(req.Entries) > 0 && req.Entries[len(req.Entries)-1].Term > req.Term
 }
 
-// brings reports whether a message carries entries. On a disk without room, writing them would fail
-// and end the process. A replica that takes no entries lags, but it still votes, follows its leader
-// and directs its callers to it.
-func brings(rpc raft.RPC) bool {
+// carriesEntries reports whether a message carries entries. On a disk without room, writing them
+// would fail and end the process. A replica that takes no entries lags, but it still votes, follows
+// its leader and directs its callers to it.
+func carriesEntries(rpc raft.RPC) bool {
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	return ok && len(req.Entries) > 0
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/belfrydb/belfry/node/storage/disk"
 )
 
-// TestTakenUntilItLands: what a request has taken stays so when its callers were given up or it was
-// withdrawn too late, until its entry is applied or can never be.
-func TestTakenUntilItLands(t *testing.T) {
+// TestReservedUntilApplied: what a request has taken stays so when its callers were given up or it
+// was withdrawn too late, until its entry is applied or can never be.
+func TestReservedUntilApplied(t *testing.T) {
 	for name, end := range map[string]func(*fakeFuture){
 		"applied": func(f *fakeFuture) { f.apply(t, 1) },
 		"lost":    func(f *fakeFuture) { f.fail(errors.New("lost")) },

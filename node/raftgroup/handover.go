@@ -21,7 +21,7 @@ func (g *Group) HandOver(ctx context.Context, unfit ...string) {
 		if i.State() != raft.Leader {
 			return
 		}
-		heir, ok := g.heir(i, failed)
+		next, ok := g.successor(i, failed)
 		if !ok {
 			if !g.SoleVoter() {
 				g.cfg.Logger.Info("the leadership cannot be handed over", "reason", "no other voter answers that could lead")
@@ -29,24 +29,25 @@ func (g *Group) HandOver(ctx context.Context, unfit ...string) {
 			return
 		}
 		transfer := make(chan error, 1)
-		if !g.Spawn(func() { transfer <- i.outcome(i.LeadershipTransferToServer(heir, raft.ServerAddress(heir))) }) {
+		if !g.Spawn(func() { transfer <- i.outcome(i.LeadershipTransferToServer(next, raft.ServerAddress(next))) }) {
 			return
 		}
 		select {
 		case err := <-transfer:
 			if err == nil {
-				g.cfg.Logger.Info("the leadership was handed over", "to", string(heir), "seconds", time.Since(start).Seconds())
+				g.cfg.Logger.Info("the leadership was handed over", "to", string(next), "seconds", time.Since(start).Seconds())
 				return
 			}
-			failed[heir] = true
-			g.cfg.Logger.Info("handing the leadership over failed", "to", string(heir), "error", err)
+			failed[next] = true
+			g.cfg.Logger.Info("handing the leadership over failed", "to", string(next), "error", err)
 		case <-ctx.Done():
 		}
 	}
 }
 
-// heir returns the voter that should lead next. Raft's own choice ignores which voters are alive.
-func (g *Group) heir(i *instance, failed map[raft.ServerID]bool) (heir raft.ServerID, ok bool) {
+// successor returns the voter that should lead next. Raft's own choice ignores which voters are
+// alive.
+func (g *Group) successor(i *instance, failed map[raft.ServerID]bool) (id raft.ServerID, ok bool) {
 	var candidates []raft.ServerID
 	voters, _ := g.latestMembers()
 	for _, voter := range voters {
@@ -63,7 +64,7 @@ func (g *Group) heir(i *instance, failed map[raft.ServerID]bool) (heir raft.Serv
 func (g *Group) TransferLeader(serverID string) error {
 	i, to := g.instance(), raft.ServerID(serverID)
 	if to == "" {
-		to, _ = g.heir(i, nil)
+		to, _ = g.successor(i, nil)
 	}
 	if err := g.Answered([]string{string(to)}, 1); err != nil {
 		return err

@@ -72,14 +72,14 @@ func (r *removals) next() (f removal, ok bool) {
 }
 
 // carryOut implements Stores.Tidy.
-func (r *removals) carryOut(rest func(worked time.Duration) bool) {
+func (r *removals) carryOut(pause func(worked time.Duration) bool) {
 	for goOn := true; goOn; {
 		f, ok := r.next()
 		if !ok {
 			return
 		}
 		var err error
-		if goOn, err = r.dispose(f, rest); err != nil {
+		if goOn, err = r.dispose(f, pause); err != nil {
 			goOn = false
 			if !errors.Is(err, disk.ErrClosed) {
 				r.logger.Warn("removing a file that is not needed any more", "error", err)
@@ -92,17 +92,17 @@ func (r *removals) carryOut(rest func(worked time.Duration) bool) {
 }
 
 // dispose removes one file. It reports whether to go on.
-func (r *removals) dispose(f removal, rest func(worked time.Duration) bool) (goOn bool, err error) {
-	if (f.read == nil || !f.read()) && !r.shrink(f.name, rest) {
+func (r *removals) dispose(f removal, pause func(worked time.Duration) bool) (goOn bool, err error) {
+	if (f.read == nil || !f.read()) && !r.shrink(f.name, pause) {
 		return false, nil
 	}
-	return r.step(f.name, rest, func() error { return r.remove(f.name) })
+	return r.step(f.name, pause, func() error { return r.remove(f.name) })
 }
 
 // shrink cuts a file step by step until one step is left. It reports whether to go on. If the file
 // cannot be opened or cut, because descriptors or space run out, it stays as large as it is: its
 // removal needs neither.
-func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (goOn bool) {
+func (r *removals) shrink(name string, pause func(worked time.Duration) bool) (goOn bool) {
 	f, err := r.fsys.OpenFile(name, os.O_RDWR)
 	if err != nil {
 		return true
@@ -112,19 +112,19 @@ func (r *removals) shrink(name string, rest func(worked time.Duration) bool) (go
 	t, ok := f.(disk.Truncater)
 	for goOn = true; goOn && ok && err == nil && size > removeStepBytes; {
 		size -= removeStepBytes
-		goOn, err = r.step(name, rest, func() error { return t.Truncate(size) })
+		goOn, err = r.step(name, pause, func() error { return t.Truncate(size) })
 	}
 	return goOn
 }
 
-// step does one piece of work, unless the group is closed, and asks rest whether to go on.
-func (r *removals) step(name string, rest func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
+// step does one piece of work, unless the group is closed, and asks pause whether to go on.
+func (r *removals) step(name string, pause func(worked time.Duration) bool, do func() error) (goOn bool, err error) {
 	r.steps.Lock()
 	start := r.now()
 	err = r.guard.Watch("remove "+name, do)
 	worked := r.now().Sub(start)
 	r.steps.Unlock()
-	return rest == nil || rest(worked), err
+	return pause == nil || pause(worked), err
 }
 
 // close waits for the step under way. It follows guard.close, so no step runs when the group is

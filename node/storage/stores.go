@@ -109,10 +109,10 @@ func (s *Stores) Close() error {
 func (s *Stores) Err() error { return s.guard.Failure() }
 
 // Tidy removes the files that log and snapshots have given up since Open, in small steps, beside
-// all other work. After each step it calls rest, if that is not nil, with the duration of the step.
-// rest may wait, and says whether to go on. Files that are left then, or cannot be removed, go with
-// the next call or at the next Open.
-func (s *Stores) Tidy(rest func(worked time.Duration) bool) { s.gone.carryOut(rest) }
+// all other work. After each step it calls pause, if that is not nil, with the duration of the
+// step. pause may wait, and says whether to go on. Files that are left then, or cannot be removed,
+// go with the next call or at the next Open.
+func (s *Stores) Tidy(pause func(worked time.Duration) bool) { s.gone.carryOut(pause) }
 
 // Stats returns counters since Open.
 func (s *Stores) Stats() Stats { return Stats{Log: s.Log.stats(), Snapshot: s.Snapshots.Stats()} }

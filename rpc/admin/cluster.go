@@ -163,7 +163,7 @@ func (v *clusterView) find(name, incarnation string) (*backend.Member, *fault.Er
 // others counts the nodes besides m that can take replicas now. voters is how many voters the
 // shards can have with m: one on each node that does not drain, even if it is silent now, up to the
 // replication factor.
-func (v *clusterView) others(m *backend.Member) (taking, voters int) {
+func (v *clusterView) others(m *backend.Member) (ready, voters int) {
 	staying := 1
 	for i := range v.members {
 		other := &v.members[i]
@@ -172,10 +172,10 @@ func (v *clusterView) others(m *backend.Member) (taking, voters int) {
 		}
 		staying++
 		if other.Answers {
-			taking++
+			ready++
 		}
 	}
-	return taking, min(v.factor, staying)
+	return ready, min(v.factor, staying)
 }
 
 // removable returns why a node must not be removed; nil if it may be. What a shard with a leader

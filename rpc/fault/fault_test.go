@@ -41,7 +41,7 @@ func TestContractIsComplete(t *testing.T) {
 	for _, err := range []error{
 		node.ErrNotLeader, node.ErrNoLeader, node.ErrOverloaded, node.ErrShuttingDown, node.ErrDiskFull, node.ErrMemoryFull,
 		node.ErrClockAhead,
-		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome, node.ErrShareUnknown,
+		node.ErrCanceled, node.ErrTooLarge, node.ErrSilent, node.ErrUnknownOutcome, node.ErrQuotaUnknown,
 		fmt.Errorf("%w: it is done: %w", node.ErrUnknownOutcome, node.ErrNoLeader),
 		fmt.Errorf("%w: it is done: %w: %w", node.ErrUnknownOutcome, node.ErrCanceled, context.DeadlineExceeded),
 		fmt.Errorf("%w: it changed nothing: %w", node.ErrNoLeader, node.ErrUnknownOutcome),
@@ -91,7 +91,7 @@ func TestFaultOfForeignErrors(t *testing.T) {
 	if f := Of(errors.New("disk on fire")); f.Message != "the server broke" {
 		t.Errorf("the caller is told %q", f.Message)
 	}
-	unknown := Of(fmt.Errorf("shard-1: %w: namespace %q", node.ErrShareUnknown, "t"))
+	unknown := Of(fmt.Errorf("shard-1: %w: namespace %q", node.ErrQuotaUnknown, "t"))
 	if unknown.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(unknown.Message, "does not know yet") ||
 		unknown.RetryAfter == 0 {
 		t.Errorf("of a share that is not known the caller is told %v", unknown)

@@ -64,7 +64,7 @@ func contract() [34]row {
 			100 * time.Millisecond, "the namespace takes no more puts for the moment"},
 		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.OK, node.ErrOverloaded,
 			100 * time.Millisecond, "the server has more requests waiting than it takes"},
-		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.OK, node.ErrShareUnknown, 200 * time.Millisecond,
+		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.OK, node.ErrQuotaUnknown, 200 * time.Millisecond,
 			"the shard's leader does not know yet what it may use of the namespace's quota; nothing was done, and a retry is " +
 				"safe"},
 		{belfryv1.Reason_REASON_OVERLOADED, exhausted, none, fsm.Restoring, node.ErrRestoring, time.Second,

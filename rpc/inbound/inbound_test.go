@@ -319,11 +319,11 @@ func TestReadersHaveTime(t *testing.T) {
 			b.Sending()
 			in(time.Minute / 2)
 			b.LimitEndOfResponse()
-			in(HurryWait)
-			time.Sleep(HurryWait / 2)
+			in(EndWait)
+			time.Sleep(EndWait / 2)
 			b.Sent()
 			b.Answering()
-			in(HurryWait / 2) // it gets no more
+			in(EndWait / 2) // it gets no more
 		})
 	}
 }

@@ -39,8 +39,8 @@ type Stream struct {
 	reading int64
 	// cutOff and ended mean that the read deadline must not be set any more.
 	cutOff, ended bool
-	// hurried means that the client gets no more time to read.
-	hurried bool
+	// ending means that the client gets no more time to read.
+	ending bool
 	// unread means that the write deadline of the current message is set. resets means that on
 	// HTTP/2 this deadline ends the stream even if no bytes wait to be sent.
 	unread, resets bool
@@ -143,7 +143,7 @@ func (b *Stream) SetReadWait(wait time.Duration) {
 
 // allow gives the client time to read. b.mu is held.
 func (b *Stream) allow() {
-	if !b.hurried {
+	if !b.ending {
 		b.unread = true
 		_ = b.controller.SetWriteDeadline(time.Now().Add(b.wait))
 	}
@@ -153,7 +153,7 @@ func (b *Stream) allow() {
 func (b *Stream) Sent() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended || b.hurried {
+	if b.ended || b.ending {
 		return
 	}
 	if b.unread = false; b.resets {
@@ -161,18 +161,18 @@ func (b *Stream) Sent() {
 	}
 }
 
-// HurryWait is how long a client has to read the end of an answer that is cut short.
-const HurryWait = time.Second
+// EndWait is how long a client has to read the end of an answer that is cut short.
+const EndWait = time.Second
 
-// LimitEndOfResponse gives the client no more than HurryWait to read the rest of the answer.
+// LimitEndOfResponse gives the client no more than EndWait to read the rest of the answer.
 func (b *Stream) LimitEndOfResponse() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
 		return // an error that was held back has its own time
 	}
-	b.hurried = true
-	_ = b.controller.SetWriteDeadline(time.Now().Add(HurryWait))
+	b.ending = true
+	_ = b.controller.SetWriteDeadline(time.Now().Add(EndWait))
 }
 
 // ActionBytes is the memory that an action of a stream needs besides its text.

@@ -103,7 +103,7 @@ func queueFamilies() []queueFamily {
 		present("queue_dedup_window_seconds", "For how long ids of ended jobs are really remembered, by queue; shorter "+
 			"than the setting if there were too many or the queue is younger.",
 			func(q *queueSeries) float64 { return q.dedup.Seconds() }),
-		{"queue_events_total", "counter", "What happened to a queue's jobs since its birth.", writeEvents},
+		{"queue_events_total", "counter", "What happened to a queue's jobs since it was created.", writeEvents},
 		present("queue_next_due_timestamp_seconds", "Due time of the next delayed job.", func(q *queueSeries) float64 {
 			return float64(q.NextDue) / 1e9
 		}),

@@ -77,10 +77,10 @@ func (s *Service) as(t testing.TB, token string) context.Context {
 // when the token ends is the last.
 func TestTokenEndsStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &tokenMemory{}
-		consumer, id := keeper.make(t, "consume:q")
-		producer, _ := keeper.make(t, "put:q")
-		s := newService(t, backendtest.NewNode(3), func(cfg *Config) { cfg.Rules.Authorizer.Authenticator = keeper })
+		tokenStore := &tokenMemory{}
+		consumer, id := tokenStore.make(t, "consume:q")
+		producer, _ := tokenStore.make(t, "put:q")
+		s := newService(t, backendtest.NewNode(3), func(cfg *Config) { cfg.Rules.Authorizer.Authenticator = tokenStore })
 		ctx, cancel := context.WithCancel(s.as(t, consumer))
 		stream := &heldStream{
 			first: &belfryv1.WorkRequest{Credits: &belfryv1.Credits{
@@ -92,7 +92,7 @@ func TestTokenEndsStreams(t *testing.T) {
 		for job := range 3 {
 			synctest.Wait() // a poll is running, unless the stream has ended
 			if job == 1 {
-				keeper.records.Delete(id)
+				tokenStore.records.Delete(id)
 			}
 			if _, err := s.Put(s.as(t, producer), &belfryv1.PutRequest{Queue: "q"}); err != nil {
 				t.Fatal(err)
@@ -114,9 +114,9 @@ func TestTokenEndsStreams(t *testing.T) {
 // it refuses acks of other queues' leases.
 func TestTokenEndsIdleStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keeper := &tokenMemory{}
-		text, id := keeper.make(t, "consume:q")
-		s := newService(t, backendtest.NewNode(3), func(cfg *Config) { cfg.Rules.Authorizer.Authenticator = keeper })
+		tokenStore := &tokenMemory{}
+		text, id := tokenStore.make(t, "consume:q")
+		s := newService(t, backendtest.NewNode(3), func(cfg *Config) { cfg.Rules.Authorizer.Authenticator = tokenStore })
 		ctx, cancel := context.WithCancel(s.as(t, text))
 		defer cancel()
 		lease := wire.FormatLease(fsm.Ref{Queue: "r", Serial: 1, Fence: 1})
@@ -142,7 +142,7 @@ func TestTokenEndsIdleStreams(t *testing.T) {
 		if len(results) != 4 {
 			t.Errorf("%d results", len(results))
 		}
-		keeper.records.Delete(id)
+		tokenStore.records.Delete(id)
 		time.Sleep(streamLook)
 		synctest.Wait()
 		close(over) // this ends the stream if the server has not

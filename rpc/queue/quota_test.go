@@ -24,7 +24,7 @@ import (
 // usedUp is the answer of a leader if the namespace has used up a limit.
 func usedUp(l node.Limit) error {
 	return fmt.Errorf("shard: %w", &node.QuotaError{
-		Namespace: "a", Limit: l, Max: 4, Used: 4, Share: 4, Wait: time.Second,
+		Namespace: "a", Limit: l, Max: 4, Used: 4, ShardMax: 4, Wait: time.Second,
 	})
 }
 

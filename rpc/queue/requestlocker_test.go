@@ -35,7 +35,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 		c.putTwo(c.fast)
 		c.wait() // only the nodes of this poll are needed
 		c.finish(c.attempt)
-		c.rest()
+		c.remaining()
 		c.queues.router.Node = arbitratedNode{crossed, attempts}
 		other := newService(t, c.queues.router.Node)
 		req.Queues, req.Wait = []string{c.slow, c.fast}, durationpb.New(time.Minute)
@@ -54,7 +54,7 @@ func TestRepeatThroughAnotherNode(t *testing.T) {
 			t.Errorf("the repeat (-first +second):\n%s", diff)
 		}
 		c.finish(second)
-		if diff := cmp.Diff(c.spell("S"), c.rest()); diff != "" {
+		if diff := cmp.Diff(c.spell("S"), c.remaining()); diff != "" {
 			t.Errorf("left were (-want +got):\n%s", diff)
 		}
 		if n := attempts.Len(); n > 0 {

@@ -155,8 +155,8 @@ func (c *twoShardPoll) names(jobs []*belfryv1.Job) []string {
 	return queues
 }
 
-// rest reserves the jobs that are free, and returns their queues.
-func (c *twoShardPoll) rest() []string {
+// remaining reserves the jobs that are free, and returns their queues.
+func (c *twoShardPoll) remaining() []string {
 	c.Helper()
 	var queues []string
 	for _, queue := range []string{c.slow, c.fast} {
@@ -201,7 +201,7 @@ func TestConcurrentGrantsAreAddedUp(t *testing.T) {
 						c.expectRepeat(req)
 					}
 					time.Sleep(2 * tt.late) // the node releases the jobs that came too late
-					if diff := cmp.Diff(c.spell(tt.left), c.rest()); diff != "" {
+					if diff := cmp.Diff(c.spell(tt.left), c.remaining()); diff != "" {
 						t.Errorf("left were (-want +got):\n%s", diff)
 					}
 				})
@@ -251,7 +251,7 @@ func TestPollThatLeavesWhileGrantsCross(t *testing.T) {
 		if c.err == nil || c.after != 0 {
 			t.Errorf("after %v: %v, %v", c.after, c.response, c.err)
 		}
-		if diff := cmp.Diff(c.spell("SSQQ"), c.rest()); diff != "" {
+		if diff := cmp.Diff(c.spell("SSQQ"), c.remaining()); diff != "" {
 			t.Errorf("left were (-want +got):\n%s", diff)
 		}
 	})
@@ -337,7 +337,7 @@ func TestRepeatWhileGrantsCross(t *testing.T) {
 					t.Errorf("the repeat (-first +second):\n%s", diff)
 				}
 				c.finish(second)
-				if diff := cmp.Diff(c.spell("S"), c.rest()); diff != "" {
+				if diff := cmp.Diff(c.spell("S"), c.remaining()); diff != "" {
 					t.Errorf("left were (-want +got):\n%s", diff)
 				}
 				c.expectForgotten()
@@ -384,7 +384,7 @@ func TestRepeatCollectsWhatIsUnderWay(t *testing.T) {
 			t.Errorf("the repeat was answered (-want +got):\n%s", diff)
 		}
 		c.finish(second)
-		if diff := cmp.Diff(c.spell("S"), c.rest()); diff != "" {
+		if diff := cmp.Diff(c.spell("S"), c.remaining()); diff != "" {
 			t.Errorf("left were (-want +got):\n%s", diff)
 		}
 	})

@@ -182,18 +182,18 @@ func (p *Server) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	return nil
 }
 
-// MeetWait is how long Meet waits for an answer, at most half of the call's time. After that the
-// call itself may find out more.
-const MeetWait = time.Second
+// VerifyWait is how long Verify waits for an answer, at most half of the call's time. After that
+// the call itself may find out more.
+const VerifyWait = time.Second
 
-// Meet asks for a session ahead of the first call to a server, whatever the call is. A wrong port
+// Verify asks for a session ahead of the first call to a server, whatever the call is. A wrong port
 // answers that request in a way that reveals it. It just drops a request over HTTP/2, whose outcome
 // would be unknown.
-func (p *Server) Meet(ctx context.Context) error {
+func (p *Server) Verify(ctx context.Context) error {
 	if p == nil || p.met.Load() {
 		return nil
 	}
-	wait := MeetWait
+	wait := VerifyWait
 	if until, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(until)/2)
 	}

@@ -32,8 +32,8 @@ func TestLargeOnesShareNoMemory(t *testing.T) {
 		if err != nil || len(rest) != 0 || len(list) != n {
 			t.Fatalf("%d durations are decoded as %v, with %d bytes left and %v", n, list, len(rest), err)
 		}
-		if shares := d.free != nil; shares != (n <= DurationsTogether) {
-			t.Errorf("a list of %d shares memory: %v", n, shares)
+		if together := d.free != nil; together != (n <= DurationsTogether) {
+			t.Errorf("a list of %d shares memory: %v", n, together)
 		}
 	}
 }

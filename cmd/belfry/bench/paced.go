@@ -226,10 +226,10 @@ func (p plan) await(ctx context.Context, timer *time.Timer, i uint64) bool {
 
 // missing returns how many jobs are due by the plan and are not among those taken.
 func (p plan) missing(taken uint64, delay time.Duration) uint64 {
-	ringing := time.Since(p.began) - delay
-	if ringing <= 0 {
+	delivering := time.Since(p.began) - delay
+	if delivering <= 0 {
 		return 0
 	}
-	due := min(p.total, uint64(ringing/max(p.period, 1)))
+	due := min(p.total, uint64(delivering/max(p.period, 1)))
 	return due - min(due, taken)
 }

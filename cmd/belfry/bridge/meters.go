@@ -41,8 +41,8 @@ func NewMeters(queues ...string) *Meters {
 		acked:       desc("acked_total", "Entries gone from Redis after that."),
 		aside:       desc("aside_total", "Entries set aside because Belfry cannot take them."),
 		orphans:     desc("orphans_total", "Members of the list without a due time."),
-		out:         desc("rung_total", "Due jobs put on Redisson's ready list."),
-		outRepeated: desc("rung_repeated_total", "Due jobs that were on the ready list already."),
+		out:         desc("delivered_total", "Due jobs put on Redisson's ready list."),
+		outRepeated: desc("delivered_repeated_total", "Due jobs that were on the ready list already."),
 		dead:        desc("dead_total", "Due jobs made dead because Redisson has no form for them."),
 		waiting:     desc("redis_entries", "Entries that were left in Redis at the last look."),
 		lag: desc("lag_seconds",
@@ -50,7 +50,7 @@ func NewMeters(queues ...string) *Meters {
 		looked:    desc("looked_timestamp_seconds", "When the last look was, which Redis answered; 0 if there was none yet."),
 		takenBack: desc("taken_back", "1 while it waits because a rollback takes or took the jobs back to Redisson, else 0."),
 		ended:     desc("ended_total", "Bridges that ended with an error, and began again."),
-		lateness:  desc("rung_lateness_seconds", "How late the last job came on the ready list."),
+		lateness:  desc("delivery_lateness_seconds", "How late the last job came on the ready list."),
 	}
 }
 

@@ -56,7 +56,7 @@ func TestDiskFull(t *testing.T) {
 			watches = append(watches, startWatch(c, m, queue))
 		}
 	}
-	rest(time.Second)
+	pause(time.Second)
 	began := time.Now()
 	v.fill(leftLow)
 	leads := watchLeads(t, healthy[0], sick.name)
@@ -64,7 +64,7 @@ func TestDiskFull(t *testing.T) {
 	var naming sync.WaitGroup
 	naming.Go(func() { named = untilNamed(t.Context(), healthy[0], sick.name, began) })
 	naming.Wait()
-	rest(fullPhase)
+	pause(fullPhase)
 	var usual, gaps, ownGaps processtest.Durations
 	for _, w := range watches {
 		gaps = append(gaps, w.end(began, &usual))
@@ -79,7 +79,7 @@ func TestDiskFull(t *testing.T) {
 
 	puts, acked := l.ledger.Puts(), time.Now()
 	v.fill(leftScarce)
-	rest(fullPhase)
+	pause(fullPhase)
 	f.count("jobs put a second while 24 MiB are free", int(float64(l.ledger.Puts()-puts)/time.Since(acked).Seconds()))
 	given, last := leads.finish()
 	f.milliseconds("until it led nothing", last)
@@ -116,7 +116,7 @@ func untilNamed(ctx context.Context, at *member, name string, began time.Time) t
 			}) {
 			break
 		}
-		rest(lookPause)
+		pause(lookPause)
 	}
 	return time.Since(began)
 }
@@ -133,7 +133,7 @@ func watchLeads(t *testing.T, at *member, name string) *leadsWatch {
 	ctx, stop := context.WithCancel(t.Context())
 	w, began := &leadsWatch{stop: stop}, time.Now()
 	w.running.Go(func() {
-		for ; ctx.Err() == nil; rest(lookPause) {
+		for ; ctx.Err() == nil; pause(lookPause) {
 			s, err := at.client.Admin().Cluster(ctx)
 			switch {
 			case err != nil:
@@ -170,7 +170,7 @@ func watchReady(t *testing.T, c *cluster) *readyWatch {
 	ctx, stop := context.WithCancel(t.Context())
 	w := &readyWatch{stop: stop}
 	w.running.Go(func() {
-		for ; ctx.Err() == nil; rest(lookPause) {
+		for ; ctx.Err() == nil; pause(lookPause) {
 			up := 0
 			for i, m := range c.members {
 				ready := isReady(ctx, m)

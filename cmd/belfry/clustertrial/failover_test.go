@@ -36,7 +36,7 @@ func TestFailover(t *testing.T) {
 		c.start("n1", "n2", "n3")
 	}
 	status := c.awaitHealthy()
-	t.Logf("before:\n%s", c.story())
+	t.Logf("before:\n%s", c.statusText())
 
 	f := &figures{trial: "failover"}
 	queues := c.queues("failover")
@@ -63,7 +63,7 @@ func TestFailover(t *testing.T) {
 	})
 	f.count("shards that lost their leader", countOf(before, victim.name))
 	f.milliseconds("until every shard has a leader again", time.Since(killed))
-	t.Logf("after %s was killed:\n%s", victim.name, c.story())
+	t.Logf("after %s was killed:\n%s", victim.name, c.statusText())
 
 	ctx, cancel := context.WithTimeout(t.Context(), waitMax)
 	defer cancel()

@@ -136,7 +136,7 @@ func (f *founding) begin() (founder, last time.Time) {
 	}
 	for i, at := range f.rand.Perm(len(f.cluster.members)) {
 		if i > 0 {
-			rest(time.Duration(f.rand.Int64N(int64(foundingGap))))
+			pause(time.Duration(f.rand.Int64N(int64(foundingGap))))
 		}
 		m := f.cluster.members[at]
 		m.server.Launch()
@@ -163,7 +163,7 @@ func (f *founding) put(ctx context.Context, m *member) {
 			f.through[m.name]++
 			f.ackedMu.Unlock()
 		}
-		rest(probePause)
+		pause(probePause)
 	}
 }
 
@@ -229,7 +229,7 @@ func (f *founding) lose(wipe bool) {
 			f.t.Fatal(err)
 		}
 	}
-	rest(away)
+	pause(away)
 	again := time.Now()
 	founder.server.Launch()
 	founder.up = true
@@ -259,7 +259,7 @@ func (f *founding) wholeBefore(after, until time.Time) (took time.Duration, was 
 		if !was && err == nil && isWhole(&s) {
 			took, was = time.Since(after), true
 		}
-		rest(min(lookPause, max(0, time.Until(until))))
+		pause(min(lookPause, max(0, time.Until(until))))
 	}
 	return took, was
 }

@@ -52,7 +52,7 @@ func TestGrowth(t *testing.T) {
 		c.start("n4", "n5")
 		c.awaitHealthy()
 	})
-	t.Logf("five nodes:\n%s", c.story())
+	t.Logf("five nodes:\n%s", c.statusText())
 	during("two drained", func() {
 		for _, name := range []string{"n1", "n4"} {
 			c.drain(name)
@@ -67,7 +67,7 @@ func TestGrowth(t *testing.T) {
 	})
 	account := l.finish()
 	status := c.awaitHealthy()
-	t.Logf("at the end:\n%s", c.story())
+	t.Logf("at the end:\n%s", c.statusText())
 	for _, n := range status.Nodes {
 		if n.Name == "n1" || n.Name == "n4" {
 			t.Errorf("%s is still a node", n.Name)

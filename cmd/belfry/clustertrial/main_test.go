@@ -223,7 +223,7 @@ func (c *cluster) awaitThat(what string, yes func(context.Context) bool, inVain 
 }
 
 // rest lets so much time pass.
-func rest(d time.Duration) {
+func pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	<-timer.C
 }
@@ -272,9 +272,9 @@ func even(s *client.Cluster) bool {
 	return slices.Max(replicas)-slices.Min(replicas) <= 1 && slices.Max(leads)-slices.Min(leads) <= 1
 }
 
-// story returns what `belfry cluster status` shows at a running node. That the cluster is not
+// statusText returns what `belfry cluster status` shows at a running node. That the cluster is not
 // healthy is part of it.
-func (c *cluster) story() string {
+func (c *cluster) statusText() string {
 	out, err := program.Run(c.t.Context(), "cluster", "status", "--server", c.running()[0].url)
 	if err != nil && out == "" {
 		c.t.Errorf("asking for the status: %v", err)

@@ -40,9 +40,9 @@ func TestPartial(t *testing.T) {
 			watches = append(watches, startWatch(c, m, queue))
 		}
 	}
-	rest(time.Second)
+	pause(time.Second)
 	began := time.Now()
-	mend := cutOff(t, one, other)
+	repair := cutOff(t, one, other)
 	unready := startUnready(t, c.members)
 	served, named := make(processtest.Durations, len(c.members)), make(processtest.Durations, len(c.members))
 	var watching sync.WaitGroup
@@ -51,14 +51,14 @@ func TestPartial(t *testing.T) {
 		watching.Go(func() { named[i] = namedAfter(t, m, "nodes n2 and n3 cannot reach each other", began) })
 	}
 	watching.Wait()
-	rest(faultPhase - time.Since(began))
+	pause(faultPhase - time.Since(began))
 	var usual, gaps processtest.Durations
 	for _, w := range watches {
 		gaps = append(gaps, w.end(began, &usual))
 	}
 	f.count("looks at which no node was ready", unready(), 0)
 	healed := time.Now()
-	mend()
+	repair()
 	c.awaitHealthy()
 	f.milliseconds("from the end of the fault until all is healthy and even", time.Since(healed))
 	f.account(l.finish())
@@ -71,19 +71,19 @@ func TestPartial(t *testing.T) {
 
 // cutOff drops what two nodes, which run under groups of users of their own, send to ports of each
 // other.
-func cutOff(t *testing.T, one, other *member) (mend func()) {
+func cutOff(t *testing.T, one, other *member) (repair func()) {
 	t.Helper()
-	var mends []func()
+	var repairs []func()
 	for from, to := range map[string]*member{fmt.Sprint(partialGroups): other, fmt.Sprint(partialGroups + 1): one} {
 		for _, address := range []string{to.server.Peers(), to.server.Gossip()} {
 			for _, protocol := range []string{"tcp", "udp"} {
 				match := []string{"-o", "lo", "-m", "owner", "--gid-owner", from, "-p", protocol}
-				mends = append(mends, drop(t, "OUTPUT", append(match, destination(t, address)...)...))
+				repairs = append(repairs, drop(t, "OUTPUT", append(match, destination(t, address)...)...))
 			}
 		}
 	}
 	return func() {
-		for _, m := range mends {
+		for _, m := range repairs {
 			m()
 		}
 	}

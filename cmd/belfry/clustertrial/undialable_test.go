@@ -88,8 +88,8 @@ func firewall(t *testing.T, m *member) {
 	drop(t, "INPUT", append([]string{"-p", "tcp", "-i", "lo"}, destination(t, m.server.Peers())...)...)
 }
 
-// drop has the firewall drop what matches, until mend is called or the test ends.
-func drop(t *testing.T, chain string, match ...string) (mend func()) {
+// drop has the firewall drop what matches, until repair is called or the test ends.
+func drop(t *testing.T, chain string, match ...string) (repair func()) {
 	t.Helper()
 	rule := func(action string) {
 		args := append(append([]string{"-w", action, chain}, match...), "-j", "DROP")
@@ -99,9 +99,9 @@ func drop(t *testing.T, chain string, match ...string) (mend func()) {
 		}
 	}
 	rule("-I")
-	mend = sync.OnceFunc(func() { rule("-D") })
-	t.Cleanup(mend)
-	return mend
+	repair = sync.OnceFunc(func() { rule("-D") })
+	t.Cleanup(repair)
+	return repair
 }
 
 // destination matches packets to an address. Other clusters of this machine may have its port at an
@@ -146,7 +146,7 @@ func namedAfter(t *testing.T, m *member, text string, began time.Time) time.Dura
 			t.Errorf("the status of %s does not say %q: %v, %v", m.name, text, status.Problems, err)
 			return time.Since(began)
 		}
-		rest(lookPause)
+		pause(lookPause)
 	}
 }
 

@@ -70,7 +70,7 @@ func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
 	}
 	if behind != "" {
 		b.Find("replicas that are behind their leaders:"+behind,
-			"if the leader cannot reach the node, mend that; else its disk or network is too slow, or it was away "+
+			"if the leader cannot reach the node, repair that; else its disk or network is too slow, or it was away "+
 				"and catches up")
 	}
 	if len(versions) > 1 {

@@ -132,7 +132,7 @@ func (s *stage) drainBridge(q *queue) {
 	p := s.run(s.mirrorArgs(q, "run", "--codec", "bytes")...)
 	s.await("the bridge to have done everything", func(ctx context.Context) (bool, error) {
 		sizes, err := s.sizes(ctx, q)
-		if err != nil || sizes["timer"]+sizes["handover"]+sizes["rung"] > 0 {
+		if err != nil || sizes["timer"]+sizes["handover"]+sizes["delivered"] > 0 {
 			return false, err
 		}
 		n, err := s.held(ctx, q)

@@ -134,7 +134,7 @@ func (s *stage) held(ctx context.Context, q *queue) (int, error) {
 // sizes are how much each key of a queue has, those of Redisson first.
 func (s *stage) sizes(ctx context.Context, q *queue) (map[string]int64, error) {
 	var all []*redis.IntCmd
-	names := []string{"timer", "list", "ready", "handover", "aside", "orphans", "returned", "rung", "ready claimed"}
+	names := []string{"timer", "list", "ready", "handover", "aside", "orphans", "returned", "delivered", "ready claimed"}
 	_, err := s.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		all = append(all, p.ZCard(ctx, q.key("redisson_delay_queue_timeout")), p.LLen(ctx, q.key("redisson_delay_queue")),
 			p.LLen(ctx, q.name),

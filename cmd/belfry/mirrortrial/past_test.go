@@ -23,11 +23,11 @@ type past struct {
 
 // pastQueue is one queue of a past.
 type pastQueue struct {
-	name  string
-	ready []string
-	last  string            // payload that was pushed last
-	rung  map[string]string // payloads by the ids that the mirror keeps of them
-	fence string
+	name      string
+	ready     []string
+	last      string            // payload that was pushed last
+	delivered map[string]string // payloads by the ids that the mirror keeps of them
+	fence     string
 	// popped are payloads that consumers took.
 	popped []string
 	// windows say until when a consumer of Belfry may have been given what a process had put on the
@@ -48,7 +48,8 @@ const markKey = "trial:time"
 func newPast(queues []*queue) *past {
 	p := &past{queues: map[string]*pastQueue{}}
 	for _, q := range queues {
-		one := &pastQueue{name: q.name, rung: map[string]string{}, windows: map[string]time.Time{}, open: map[string]bool{}}
+		one := &pastQueue{name: q.name, delivered: map[string]string{},
+			windows: map[string]time.Time{}, open: map[string]bool{}}
 		for _, key := range []string{q.name, q.key("belfry_rung"), q.key("belfry_mirror")} {
 			p.queues[key] = one
 		}
@@ -92,19 +93,19 @@ func (q *pastQueue) write(p *past, name, key string, args []string) {
 		for n := 0; n+1 < len(args); n += 2 {
 			if args[n] == "fence" && args[n+1] != q.fence {
 				q.fence = args[n+1]
-				for tag, payload := range q.rung {
+				for tag, payload := range q.delivered {
 					q.open[tag], q.windows[payload] = true, time.Time{}
 				}
 			}
 		}
 	case name == "SADD" && key != q.name:
-		q.rung[args[0]] = q.last // the script pushes the payload, and then adds the id
+		q.delivered[args[0]] = q.last // the script pushes the payload, and then adds the id
 	case name == "SREM" && key != q.name:
 		for _, tag := range args {
 			if q.open[tag] {
-				p.closing = append(p.closing, closing{p.marks + 2, q.windows, q.rung[tag]})
+				p.closing = append(p.closing, closing{p.marks + 2, q.windows, q.delivered[tag]})
 			}
-			delete(q.rung, tag)
+			delete(q.delivered, tag)
 			delete(q.open, tag)
 		}
 	case key == q.name:
@@ -147,7 +148,7 @@ func (s *stage) keepTime() *traffic {
 	return s.begin(1, func(ctx context.Context) {
 		for ctx.Err() == nil {
 			s.rdb.Set(ctx, markKey, time.Now().UnixNano(), 0) // if Redis is away, a window stays open for longer
-			rest(ctx, lookPause)
+			waitFor(ctx, lookPause)
 		}
 	})
 }

@@ -164,7 +164,7 @@ func (s *stage) shake(random *rand.Rand, until <-chan struct{}) {
 		s.redis.Restart, // killed
 		func() {
 			s.redis.Pause()
-			rest(s.t.Context(), time.Duration(random.Int64N(int64(time.Second))))
+			waitFor(s.t.Context(), time.Duration(random.Int64N(int64(time.Second))))
 			s.redis.Resume()
 		},
 		func() { s.redis.CutClients() },
@@ -200,7 +200,7 @@ func (s *stage) fenceBefore(ctx context.Context, q *queue) string {
 		if err == nil || errors.Is(err, redis.Nil) || ctx.Err() != nil {
 			return fence
 		}
-		rest(ctx, lookPause)
+		waitFor(ctx, lookPause)
 	}
 }
 

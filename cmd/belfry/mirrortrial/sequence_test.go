@@ -55,17 +55,17 @@ func (tr *trial) count(what func()) {
 	what()
 }
 
-// lane is a queue of a trial, and the programs that use it.
-type lane struct {
+// trialQueue is a queue of a trial, and the programs that use it.
+type trialQueue struct {
 	*trial
 	q     *queue
 	steps *sequence
 
 	offering, putting, taking atomic.Bool
 	workers                   *traffic
-	// paused says that an export was begun since the queue was resumed, owed that it was interrupted
-	// and none has come to its end since.
-	paused, owed bool
+	// paused says that an export was begun since the queue was resumed, interrupted that this export
+	// did not end and none has come to its end since.
+	paused, interrupted bool
 }
 
 // TestKillSequence has queues go through commands in any order, two at once as well, which are
@@ -83,15 +83,16 @@ func TestKillSequence(t *testing.T) {
 	tr := &trial{stage: s, kills: map[string]int{}, finished: map[string]int{}, endings: map[string]int{}}
 	tr.left.Store(int64(*kills))
 	keeping, consuming := s.keepTime(), s.consume()
-	lanes := make([]*lane, len(s.queues))
+	trialQueues := make([]*trialQueue, len(s.queues))
 	var running sync.WaitGroup
 	for n, q := range s.queues {
 		aside := n == len(s.queues)-1
-		lanes[n] = &lane{trial: tr, q: q, steps: &sequence{Rand: rand.New(rand.NewPCG(chosen, uint64(n))), aside: aside}}
-		lanes[n].begin()
+		trialQueues[n] = &trialQueue{trial: tr, q: q,
+			steps: &sequence{Rand: rand.New(rand.NewPCG(chosen, uint64(n))), aside: aside}}
+		trialQueues[n].begin()
 		running.Go(func() {
 			for tr.left.Load() > 0 && !t.Failed() {
-				lanes[n].step(t.Context(), lanes[n].steps.next())
+				trialQueues[n].step(t.Context(), trialQueues[n].steps.next())
 			}
 		})
 	}
@@ -101,13 +102,13 @@ func TestKillSequence(t *testing.T) {
 		close(all)
 	}()
 	s.shake(rand.New(rand.NewPCG(chosen, 1<<32)), all)
-	for _, l := range lanes {
+	for _, l := range trialQueues {
 		running.Go(l.drain)
 	}
 	running.Wait()
 	consuming.end()
 	keeping.end()
-	for _, l := range lanes {
+	for _, l := range trialQueues {
 		l.stayed()
 	}
 	s.wantEmpty("timer", "list", "aside")
@@ -119,7 +120,7 @@ func TestKillSequence(t *testing.T) {
 }
 
 // begin starts the programs that use the queue.
-func (l *lane) begin() {
+func (l *trialQueue) begin() {
 	if l.steps.aside {
 		for range farEntries {
 			n, payload := l.ledger.begin()
@@ -146,7 +147,7 @@ func (l *lane) begin() {
 					pause = rand.N(400 * time.Millisecond) // only then does an import look at the ready list
 				}
 			}
-			rest(ctx, pause)
+			waitFor(ctx, pause)
 		}
 	})
 	l.stage.begin(1, func(ctx context.Context) {
@@ -154,7 +155,7 @@ func (l *lane) begin() {
 			if l.putting.Load() {
 				l.putOne(l.q, l.delay())
 			}
-			rest(ctx, 5*time.Millisecond)
+			waitFor(ctx, 5*time.Millisecond)
 		}
 	})
 	l.stage.begin(1, func(ctx context.Context) {
@@ -164,14 +165,14 @@ func (l *lane) begin() {
 				_, _, _ = l.q.app.Take(ctx, time.Second)
 				continue
 			}
-			rest(ctx, lookPause)
+			waitFor(ctx, lookPause)
 		}
 	})
 }
 
 // delay is longer in a long trial, so that there is more to carry to and fro. Some outlast every
 // trial, and go to and fro as often as it does.
-func (l *lane) delay() time.Duration {
+func (l *trialQueue) delay() time.Duration {
 	switch {
 	case rand.IntN(longOf) == 0:
 		return longDelay
@@ -183,16 +184,16 @@ func (l *lane) delay() time.Duration {
 }
 
 // work starts the workers of the queue.
-func (l *lane) work() *traffic {
+func (l *trialQueue) work() *traffic {
 	return l.stage.begin(workers, func(ctx context.Context) { l.q.app.Run(ctx) })
 }
 
 // step carries out a step.
-func (l *lane) step(ctx context.Context, st step) {
+func (l *trialQueue) step(ctx context.Context, st step) {
 	if *kills >= longTrial {
-		rest(ctx, st.idle)
+		waitFor(ctx, st.idle)
 	}
-	if l.paused && !l.owed && st.resume {
+	if l.paused && !l.interrupted && st.resume {
 		l.resume()
 	}
 	l.taking.Store(st.taking)
@@ -216,17 +217,17 @@ func (l *lane) step(ctx context.Context, st step) {
 }
 
 // beside has a second command come while the first has the hold.
-func (l *lane) beside(ctx context.Context, st step, first *process, before string) {
+func (l *trialQueue) beside(ctx context.Context, st step, first *process, before string) {
 	has := l.await(ctx, first, before, holdMax)
 	held := l.fenceBefore(ctx, l.q)
 	second := l.launch(*st.second)
 	defer second.signal(syscall.SIGKILL)
 	if st.frozen > 0 && has {
 		_ = first.command.Process.Signal(syscall.SIGSTOP) // it may have ended
-		rest(ctx, st.frozen)
+		waitFor(ctx, st.frozen)
 		_ = first.command.Process.Signal(syscall.SIGCONT)
 	}
-	rest(ctx, st.beside)
+	waitFor(ctx, st.beside)
 	if st.secondFirst {
 		l.kill(ctx, *st.second, second, false)
 	}
@@ -246,7 +247,7 @@ func (l *lane) beside(ctx context.Context, st step, first *process, before strin
 
 // together looks at two commands of which the first had the hold. If another has it now, the first
 // has let go of it, or has stood still: it must not go on.
-func (l *lane) together(ctx context.Context, st step, first, second *process, held string) {
+func (l *trialQueue) together(ctx context.Context, st step, first, second *process, held string) {
 	if now := l.fence(ctx, l.q); now == held {
 		if first.runs() && second.runs() && st.second.verb != "inspect" {
 			l.count(func() { l.waited++ })
@@ -270,7 +271,7 @@ func (l *lane) together(ctx context.Context, st step, first, second *process, he
 }
 
 // launch starts a command.
-func (l *lane) launch(a attempt) *process {
+func (l *trialQueue) launch(a attempt) *process {
 	verb, args := a.verb, a.args
 	if verb == "follow" {
 		verb, args = "import", append([]string{"--follow"}, args...)
@@ -288,7 +289,7 @@ func (l *lane) launch(a attempt) *process {
 }
 
 // await waits until a command has the hold, or has ended, or for some time.
-func (l *lane) await(ctx context.Context, p *process, before string, most time.Duration) (has bool) {
+func (l *trialQueue) await(ctx context.Context, p *process, before string, most time.Duration) (has bool) {
 	tick := time.NewTicker(2 * fencePause)
 	defer tick.Stop()
 	alarm := time.NewTimer(most)
@@ -308,7 +309,7 @@ func (l *lane) await(ctx context.Context, p *process, before string, most time.D
 }
 
 // end kills a command when it should be, or waits for its end.
-func (l *lane) end(ctx context.Context, a attempt, p *process, before string) {
+func (l *trialQueue) end(ctx context.Context, a attempt, p *process, before string) {
 	most := holdMax
 	if a.blind > 0 {
 		most = a.blind
@@ -334,7 +335,7 @@ func (l *lane) end(ctx context.Context, a attempt, p *process, before string) {
 }
 
 // kill kills a command and notes what it left.
-func (l *lane) kill(ctx context.Context, a attempt, p *process, has bool) {
+func (l *trialQueue) kill(ctx context.Context, a attempt, p *process, has bool) {
 	p.signal(syscall.SIGKILL)
 	if p.err == nil || p.command.ProcessState.Exited() { // it came before
 		l.ended(a, p, has)
@@ -342,21 +343,21 @@ func (l *lane) kill(ctx context.Context, a attempt, p *process, has bool) {
 	}
 	l.left.Add(-1)
 	if a.verb == "export" || a.verb == "rollback" {
-		l.owed = true
+		l.interrupted = true
 	}
 	sizes, err := l.sizes(ctx, l.q)
 	l.count(func() {
 		l.kills[a.verb]++
-		if err == nil && sizes["handover"]+sizes["ready claimed"]+sizes["returned"]+sizes["rung"] > 0 {
+		if err == nil && sizes["handover"]+sizes["ready claimed"]+sizes["returned"]+sizes["delivered"] > 0 {
 			l.hits++
 		}
 	})
 }
 
 // ended notes that a command ended by itself, and may have had the hold.
-func (l *lane) ended(a attempt, p *process, has bool) {
+func (l *trialQueue) ended(a attempt, p *process, has bool) {
 	if a.verb == "export" || a.verb == "rollback" {
-		l.owed = p.err != nil
+		l.interrupted = p.err != nil
 	}
 	if p.err == nil {
 		l.count(func() { l.finished[a.verb]++ })
@@ -370,7 +371,7 @@ func (l *lane) ended(a attempt, p *process, has bool) {
 }
 
 // resume has the queue of Belfry handed out again.
-func (l *lane) resume() {
+func (l *trialQueue) resume() {
 	if _, err := l.sdk.Admin().UpdateQueue(l.t.Context(), l.q.name,
 		&client.QueueSettings{Paused: new(false)}); err != nil {
 		l.t.Errorf("resuming %s: %v", l.q.name, err)
@@ -380,7 +381,7 @@ func (l *lane) resume() {
 }
 
 // drain has one side deliver all that is left.
-func (l *lane) drain() {
+func (l *trialQueue) drain() {
 	l.offering.Store(false)
 	l.putting.Store(false)
 	l.taking.Store(true)
@@ -388,7 +389,7 @@ func (l *lane) drain() {
 		l.workers = l.work()
 	}
 	toRedis := l.steps.IntN(2) == 0
-	if toRedis || l.owed {
+	if toRedis || l.interrupted {
 		l.finish("rollback", "--redisson-format", "new")
 	}
 	if !toRedis {
@@ -412,7 +413,7 @@ func (l *lane) drain() {
 }
 
 // finish runs a command to its end.
-func (l *lane) finish(verb string, args ...string) {
+func (l *trialQueue) finish(verb string, args ...string) {
 	p := l.run(l.mirrorArgs(l.q, verb, append(args, "--codec", "bytes")...)...)
 	<-p.ended
 	if p.err != nil {
@@ -422,7 +423,7 @@ func (l *lane) finish(verb string, args ...string) {
 
 // stayed enters what never falls due, wherever it is, and checks that Redisson's list and timer
 // agree.
-func (l *lane) stayed() {
+func (l *trialQueue) stayed() {
 	for _, key := range []string{"redisson_delay_queue_timeout", "belfry_aside"} {
 		members, err := l.rdb.ZRange(l.t.Context(), l.q.key(key), 0, -1).Result()
 		if err != nil {

@@ -184,7 +184,7 @@ func (s *stage) publish(origins []origin) *traffic {
 				} else {
 					pause = offerAgain
 				}
-				rest(ctx, pause)
+				waitFor(ctx, pause)
 			}
 		})
 		w = w.with(one)
@@ -201,7 +201,7 @@ func (s *stage) serve(origins []origin) *traffic {
 			for _, o := range origins {
 				_ = o.pump(s.t.Context(), time.Now()) // it is tried again
 			}
-			rest(ctx, pumpPause)
+			waitFor(ctx, pumpPause)
 		}
 	})
 	for _, o := range origins {
@@ -222,7 +222,7 @@ func (s *stage) serveOne(ctx context.Context, o origin) {
 		}
 		id, err := o.consume(s.t.Context())
 		if err != nil || id == "" {
-			rest(ctx, offerAgain)
+			waitFor(ctx, offerAgain)
 			continue
 		}
 		switch rand.IntN(10) {

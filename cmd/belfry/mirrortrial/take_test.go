@@ -12,10 +12,10 @@ import (
 // takers is how many consumers of Redisson wait for each ready list.
 const takers = 3
 
-// TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what rings. A
-// consumer whose take() got no answer has lost its payload: that is Redisson's way, with or without
-// a bridge. So each payload that no consumer received is looked for in Redis' append-only file: one
-// that was popped there is counted, and any other is lost by the mirror.
+// TestKillTake kills `belfry mirror run` and Redis while consumers of Redisson take what is
+// delivered. A consumer whose take() got no answer has lost its payload: that is Redisson's way,
+// with or without a bridge. So each payload that no consumer received is looked for in Redis'
+// append-only file: one that was popped there is counted, and any other is lost by the mirror.
 func TestKillTake(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, "always", 2, redistest.WithWrites())
@@ -54,7 +54,7 @@ func (s *stage) take() *traffic {
 			payload, ok, err := q.app.Take(ctx, time.Second)
 			switch {
 			case err != nil:
-				rest(ctx, offerAgain)
+				waitFor(ctx, offerAgain)
 			case ok:
 				s.ledger.byRedis(string(payload))
 			}

@@ -54,13 +54,13 @@ func (s *stage) produce(delay func() time.Duration, pause time.Duration) *traffi
 			} else {
 				wait = offerAgain
 			}
-			rest(ctx, wait)
+			waitFor(ctx, wait)
 		}
 	})
 }
 
 // rest waits, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) {
+func waitFor(ctx context.Context, d time.Duration) {
 	alarm := time.NewTimer(d)
 	defer alarm.Stop()
 	select {
@@ -85,7 +85,7 @@ func (s *stage) put(delay func() time.Duration, pause time.Duration) *traffic {
 	return s.begin(1, func(ctx context.Context) {
 		for n := 0; ctx.Err() == nil; n++ {
 			s.putOne(s.queues[n%len(s.queues)], delay())
-			rest(ctx, pause)
+			waitFor(ctx, pause)
 		}
 	})
 }

@@ -47,7 +47,7 @@ func (s *story) ack(err error) { s.l.wasAcked(0, s.fence, err) }
 // ledgerCase is a story of one job, what it adds up to, and what is called wrong.
 type ledgerCase struct {
 	name     string
-	tell     func(s *story)
+	play     func(s *story)
 	want     Account
 	problems []string // each is part of the error
 }
@@ -183,7 +183,7 @@ func TestLedger(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := &story{l: NewLedger(), zero: time.Unix(1_000_000, 0)}
 			_, s.body = s.l.beginPut(s.zero, time.Second)
-			tc.tell(s)
+			tc.play(s)
 			got, err := s.l.Close()
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("account (-want +got):\n%s", diff)

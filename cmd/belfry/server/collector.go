@@ -57,7 +57,7 @@ func TuneCollector(ctx context.Context) {
 			debug.SetGCPercent(percent)
 			current = percent
 		}
-		if idle.rests(now) {
+		if idle.shouldRelease(now) {
 			debug.FreeOSMemory()
 		}
 		select {
@@ -77,8 +77,8 @@ type idleness struct {
 	floor     uint64        // least held since then: fragments that cannot be released
 }
 
-// rests reports whether to release memory now. It is called once every tunePeriod.
-func (i *idleness) rests(h heap) bool {
+// shouldRelease reports whether to release memory now. It is called once every tunePeriod.
+func (i *idleness) shouldRelease(h heap) bool {
 	busy := h.allocated-i.allocated >= idleBytes
 	i.allocated = h.allocated
 	i.since += tunePeriod

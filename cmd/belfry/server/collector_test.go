@@ -31,7 +31,7 @@ func TestIdleness(t *testing.T) {
 	ticks := func(n int, bytes uint64, held uint64) (rests int) {
 		for range n {
 			allocated += bytes
-			if idle.rests(heap{live: 1 << 30, held: 1<<30 + held, allocated: allocated}) {
+			if idle.shouldRelease(heap{live: 1 << 30, held: 1<<30 + held, allocated: allocated}) {
 				rests++
 			}
 		}

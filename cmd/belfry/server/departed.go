@@ -19,9 +19,9 @@ const departedFile = "departed.json"
 // departedRecord is the content of departedFile. It is valid only for the node and the cluster that
 // it names: a recovery makes another cluster from the same directory.
 type departedRecord struct {
-	ClusterID string `json:"clusterId"`
-	ServerID  string `json:"serverId"`
-	Heir      string `json:"heir,omitempty"`
+	ClusterID   string `json:"clusterId"`
+	ServerID    string `json:"serverId"`
+	Replacement string `json:"heir,omitempty"`
 }
 
 // DepartedError says that the cluster removed this node, and what an operator can do.
@@ -58,7 +58,8 @@ func checkDeparted(dir string) error {
 	if who.ClusterID != r.ClusterID || who.ServerID != r.ServerID {
 		return nil
 	}
-	return &DepartedError{dir, &catalog.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Replacement: r.Heir}}
+	return &DepartedError{dir,
+		&catalog.DepartedError{ServerID: r.ServerID, ClusterID: r.ClusterID, Replacement: r.Replacement}}
 }
 
 // removalNotice is the cluster's notice that it removed this node.
@@ -85,7 +86,8 @@ func (f *removalNotice) receive(left *catalog.DepartedError) {
 }
 
 func (f *removalNotice) save(left *catalog.DepartedError) error {
-	data, err := json.Marshal(departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Heir: left.Replacement})
+	data, err := json.Marshal(
+		departedRecord{ClusterID: left.ClusterID, ServerID: left.ServerID, Replacement: left.Replacement})
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", departedFile, err)
 	}

@@ -346,10 +346,10 @@ func TestStopIsDone(t *testing.T) {
 func TestDirectoryKeepsItsShape(t *testing.T) {
 	dir := t.TempDir()
 	cfg := config(t, dir)
-	cfg.NodeID, cfg.Shards = "bell", 2
+	cfg.NodeID, cfg.Shards = "north", 2
 	first := start(t, cfg)
-	if status := first.Status(); status.Name != "bell" || len(status.Shards) != 2 {
-		t.Errorf("the node is %q with %d shards, want bell with 2", status.Name, len(status.Shards))
+	if status := first.Status(); status.Name != "north" || len(status.Shards) != 2 {
+		t.Errorf("the node is %q with %d shards, want north with 2", status.Name, len(status.Shards))
 	}
 	stop(t, first)
 
@@ -358,7 +358,7 @@ func TestDirectoryKeepsItsShape(t *testing.T) {
 	if s, err := server.Start(t.Context(), other); err == nil {
 		stop(t, s)
 		t.Error("the directory of one node was started as another")
-	} else if !strings.Contains(err.Error(), "bell") {
+	} else if !strings.Contains(err.Error(), "north") {
 		t.Errorf("the error %q does not say whose directory it is", err)
 	}
 	more := config(t, dir)
@@ -371,8 +371,8 @@ func TestDirectoryKeepsItsShape(t *testing.T) {
 	}
 
 	again := start(t, config(t, dir)) // without a name it has the one it had
-	if status := again.Status(); status.Name != "bell" || len(status.Shards) != 2 {
-		t.Errorf("later the node is %q with %d shards, want bell with 2", status.Name, len(status.Shards))
+	if status := again.Status(); status.Name != "north" || len(status.Shards) != 2 {
+		t.Errorf("later the node is %q with %d shards, want north with 2", status.Name, len(status.Shards))
 	}
 }
 

@@ -307,19 +307,19 @@ func (b *Shard) set(a *Job, state fsm.State, due fsm.Time) {
 	*q.countOf(state)++
 	switch state {
 	case fsm.Delayed:
-		q.delayed.push(turn{at: due, serial: a.Serial, account: a, version: a.version})
+		q.delayed.push(agendaEntry{at: due, serial: a.Serial, account: a, version: a.version})
 	case fsm.Ready:
-		q.ready.push(turn{priority: a.Priority(), at: due, serial: a.Serial, account: a, version: a.version})
+		q.ready.push(agendaEntry{priority: a.Priority(), at: due, serial: a.Serial, account: a, version: a.version})
 	case fsm.Reserved:
-		q.leases.push(turn{at: a.Until, serial: a.Serial, account: a, version: a.version})
+		q.leases.push(agendaEntry{at: a.Until, serial: a.Serial, account: a, version: a.version})
 		return
 	case fsm.Dead:
-		q.dead.push(turn{at: due, serial: a.Serial, account: a, version: a.version})
+		q.dead.push(agendaEntry{at: due, serial: a.Serial, account: a, version: a.version})
 		return
 	default:
 	}
 	if a.TTL != 0 {
-		q.ttls.push(turn{at: a.TTL, serial: a.Serial, account: a, version: a.version})
+		q.ttls.push(agendaEntry{at: a.TTL, serial: a.Serial, account: a, version: a.version})
 	}
 }
 
@@ -372,8 +372,8 @@ func (q *Queue) countOf(state fsm.State) *uint64 {
 	}
 }
 
-// turn is a job's place in an order; it counts as long as the job has its version.
-type turn struct {
+// agendaEntry is a job's place in an order; it counts as long as the job has its version.
+type agendaEntry struct {
 	at       fsm.Time
 	serial   uint64
 	account  *Job
@@ -381,7 +381,7 @@ type turn struct {
 	priority int8
 }
 
-func (t *turn) less(u *turn) bool {
+func (t *agendaEntry) less(u *agendaEntry) bool {
 	if t.priority != u.priority {
 		return t.priority < u.priority
 	}
@@ -391,26 +391,26 @@ func (t *turn) less(u *turn) bool {
 	return t.serial < u.serial
 }
 
-// agenda is a heap of turns, some of which count no more.
-type agenda struct{ turns []turn }
+// agenda is a heap of entries, some of which count no more.
+type agenda struct{ entries []agendaEntry }
 
-func (h *agenda) push(t turn) {
-	h.turns = append(h.turns, t)
-	i := len(h.turns) - 1
+func (h *agenda) push(t agendaEntry) {
+	h.entries = append(h.entries, t)
+	i := len(h.entries) - 1
 	for i > 0 {
 		up := (i - 1) / 2
-		if !h.turns[i].less(&h.turns[up]) {
+		if !h.entries[i].less(&h.entries[up]) {
 			break
 		}
-		h.turns[i], h.turns[up] = h.turns[up], h.turns[i]
+		h.entries[i], h.entries[up] = h.entries[up], h.entries[i]
 		i = up
 	}
 }
 
-// first returns the first turn that counts, nil if there is none. It stays.
-func (h *agenda) first() *turn {
-	for len(h.turns) > 0 {
-		if t := &h.turns[0]; t.version == t.account.version {
+// first returns the first entry that counts, nil if there is none. It stays.
+func (h *agenda) first() *agendaEntry {
+	for len(h.entries) > 0 {
+		if t := &h.entries[0]; t.version == t.account.version {
 			return t
 		}
 		h.pop()
@@ -428,21 +428,21 @@ func (h *agenda) due(now fsm.Time) *Job {
 }
 
 func (h *agenda) pop() {
-	last := len(h.turns) - 1
-	h.turns[0] = h.turns[last]
-	h.turns[last] = turn{}
-	h.turns = h.turns[:last]
+	last := len(h.entries) - 1
+	h.entries[0] = h.entries[last]
+	h.entries[last] = agendaEntry{}
+	h.entries = h.entries[:last]
 	for i := 0; ; {
 		least := i
 		for _, child := range [2]int{2*i + 1, 2*i + 2} {
-			if child < last && h.turns[child].less(&h.turns[least]) {
+			if child < last && h.entries[child].less(&h.entries[least]) {
 				least = child
 			}
 		}
 		if least == i {
 			return
 		}
-		h.turns[i], h.turns[least] = h.turns[least], h.turns[i]
+		h.entries[i], h.entries[least] = h.entries[least], h.entries[i]
 		i = least
 	}
 }

@@ -141,7 +141,7 @@ func (b *Shard) create(q *Queue, c *fsm.Put, r *fsm.Result) {
 		state = fsm.Ready
 	}
 	if r.State != state || r.Partition != q.Partition {
-		b.violated(24, "job %d is born in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition,
+		b.violated(24, "job %d is created in state %d of partition %d, should be in %d of %d", r.Serial, r.State, r.Partition,
 			state, q.Partition)
 	}
 	q.counters.Put++
@@ -172,8 +172,8 @@ func SameContent(x, y *fsm.Put) bool {
 		bytes.Equal(x.Body, y.Body)
 }
 
-// share is a partition's part of a queue's limit.
-func (q *Queue) share(limit uint64) uint64 {
+// partOf is a partition's part of a queue's limit.
+func (q *Queue) partOf(limit uint64) uint64 {
 	if limit == 0 {
 		return 0
 	}
@@ -181,12 +181,12 @@ func (q *Queue) share(limit uint64) uint64 {
 }
 
 func (b *Shard) full(q *Queue, size uint64) bool {
-	jobs, most := q.share(q.Settings.MaxJobs), q.share(q.Settings.MaxBytes)
+	jobs, most := q.partOf(q.Settings.MaxJobs), q.partOf(q.Settings.MaxBytes)
 	return jobs > 0 && q.counts.Jobs() >= jobs || most > 0 && q.counts.Bytes+size > most
 }
 
 func ratePeriod(q *Queue) (period, ahead time.Duration) {
-	rate := min(q.share(q.Settings.PutsPerSecond), 1e9)
+	rate := min(q.partOf(q.Settings.PutsPerSecond), 1e9)
 	if rate == 0 {
 		return 0, 0
 	}

@@ -38,7 +38,7 @@ func (b *Shard) reserve(c *fsm.Reserve, r *fsm.Result) {
 		} else if q == nil || !contains(c.Queues, g.Queue) {
 			b.violated(37, "job %d of %s was granted, which was not asked for", g.Serial, g.Queue)
 		} else {
-			b.violated(13, "job %d of %s was granted %s", g.Serial, g.Queue, b.outOfTurn(q, g))
+			b.violated(13, "job %d of %s was granted %s", g.Serial, g.Queue, b.outOfOrder(q, g))
 		}
 		b.grant(g, c)
 	}
@@ -59,7 +59,7 @@ func contains(names []string, name string) bool {
 // reserveFrom records what one queue gives.
 func (b *Shard) reserveFrom(q *Queue, h *handout) {
 	paused := q.Settings.PausedAt(b.clock)
-	inFlight := q.share(q.Settings.MaxInFlight)
+	inFlight := q.partOf(q.Settings.MaxInFlight)
 	for !h.full {
 		var want *Job
 		limited := inFlight != 0 && q.counts.Reserved >= inFlight
@@ -85,7 +85,7 @@ func (b *Shard) reserveFrom(q *Queue, h *handout) {
 				q.counts.Reserved, inFlight)
 		case want == nil || want.Serial != g.Serial:
 			if a := b.jobs[g.Serial]; a != nil && a.State == fsm.Ready {
-				b.violated(13, "job %d of %s was granted %s", g.Serial, q.Name, b.outOfTurn(q, g))
+				b.violated(13, "job %d of %s was granted %s", g.Serial, q.Name, b.outOfOrder(q, g))
 			} else if a != nil && a.State == fsm.Delayed && a.Due <= b.clock && a.Queue == q {
 				b.violated(13, "job %d of %s was granted before it was moved: more than a step of others are due before it",
 					g.Serial, q.Name)
@@ -101,7 +101,7 @@ func (b *Shard) reserveFrom(q *Queue, h *handout) {
 	}
 }
 
-func (b *Shard) outOfTurn(q *Queue, g *fsm.Grant) string {
+func (b *Shard) outOfOrder(q *Queue, g *fsm.Grant) string {
 	first := q.ready.first()
 	if first == nil || first.serial == g.Serial {
 		return "out of turn"

@@ -42,7 +42,7 @@ const (
 	absent standing = iota
 	waiting
 	holding
-	buried
+	dead
 	over
 )
 
@@ -261,7 +261,7 @@ func (f *follower) grant(e *Event) {
 		f.violated(23, e, "it was handed out, and had been cancelled")
 	case f.where == over:
 		f.violated(19, e, "it was handed out with fence %d, and had been acked with fence %d", e.Fence, f.fence)
-	case f.where == buried && !moved:
+	case f.where == dead && !moved:
 		f.violated(22, e, "it was handed out as attempt %d, and is dead", e.Attempt)
 	case f.where == waiting && e.Time < f.due-fsm.Time(time.Millisecond) && !moved:
 		f.violated(8, e, "it was handed out at %d, it was told to be due at %d", e.Time, f.due)
@@ -313,7 +313,7 @@ func (f *follower) onLease(e *Event) {
 			f.attempt--
 		}
 		if f.where, f.due = waiting, e.Due; e.Dead {
-			f.where = buried
+			f.where = dead
 		}
 		if want := wire.CeilTime(e.Time.After(e.Asked)); e.Heard && e.Given && !e.Dead && e.Due != 0 && e.Due != want {
 			f.violated(24, e, "it was given back with a delay of %v at %d and is due at %d", e.Asked, e.Time, e.Due)

@@ -49,7 +49,7 @@ const (
 	absent standing = iota
 	waiting
 	holding
-	buried
+	dead
 	over
 )
 
@@ -108,7 +108,7 @@ func (m *jobModel) lapses(s jobState, one *jobCall) []jobState {
 	ended := s
 	ended.where, ended.due = waiting, s.until
 	if m.exhausted(s) {
-		ended.where = buried
+		ended.where = dead
 	}
 	return []jobState{s, ended}
 }
@@ -172,7 +172,7 @@ func (m *jobModel) effect(s jobState, one *jobCall) (jobState, bool) {
 	case callNack:
 		s.where, s.due = waiting, one.due
 		if one.dead || one.unknown && m.exhausted(s) {
-			s.where = buried
+			s.where = dead
 		}
 		return s, mine
 	case callRelease:
@@ -183,7 +183,7 @@ func (m *jobModel) effect(s jobState, one *jobCall) (jobState, bool) {
 		s.until = max(s.until, one.until)
 		return s, mine
 	case callCancel:
-		ok := s.where == waiting || s.where == buried || s.where == holding && one.force
+		ok := s.where == waiting || s.where == dead || s.where == holding && one.force
 		s.where, s.fence, s.ended = over, 0, s.clock
 		return s, ok
 	case callReschedule:
@@ -203,7 +203,7 @@ func (m *jobModel) refused(s jobState, one *jobCall) bool {
 	case belfryv1.Reason_REASON_JOB_EXISTS:
 		return s.where != absent
 	case belfryv1.Reason_REASON_JOB_NOT_FOUND:
-		return s.where == absent || s.where == over || one.kind == callReschedule && (s.where == buried || m.unheard)
+		return s.where == absent || s.where == over || one.kind == callReschedule && (s.where == dead || m.unheard)
 	case belfryv1.Reason_REASON_JOB_RESERVED:
 		return s.where == holding || m.unheard
 	default:
@@ -217,7 +217,7 @@ func (m *jobModel) wide(s jobState, one *jobCall) []jobState {
 	switch {
 	case one.kind == callRemove && s.where != absent:
 		after.where, after.fence, after.ended = over, 0, s.clock
-	case one.kind == callRedrive && (s.where == buried || m.unheard && s.where != absent && s.where != over):
+	case one.kind == callRedrive && (s.where == dead || m.unheard && s.where != absent && s.where != over):
 		after.where, after.due, after.attempt = waiting, 0, 0
 	default:
 		return []jobState{s}

@@ -23,10 +23,10 @@ func TestFates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const ring = "redis.call('HSET', KEYS[1], 'out', ARGV[1]) redis.call('RPUSH', KEYS[2], ARGV[1]) redis.call('SADD', " +
+	const push = "redis.call('HSET', KEYS[1], 'out', ARGV[1]) redis.call('RPUSH', KEYS[2], ARGV[1]) redis.call('SADD', " +
 		"KEYS[3], ARGV[1]) return 1"
 	for _, payload := range []string{"popped", "received", "claimed", "removed", "waits"} {
-		do("EVAL", ring, 3, "belfry_mirror:{q}", "q", "belfry_rung:{q}", payload)
+		do("EVAL", push, 3, "belfry_mirror:{q}", "q", "belfry_rung:{q}", payload)
 	}
 	do("EVAL", "redis.call('RPUSH', KEYS[1], 'transferred') redis.call('ZADD', KEYS[2], 1, 'x') return 1", 2, "q",
 		"redisson_delay_queue_timeout:{q}")

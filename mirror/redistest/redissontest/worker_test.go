@@ -65,8 +65,9 @@ func schedules() []schedule {
 			[]int64{1, 5001}},
 		{"a message before the time to try again", []happening{subscribed(0), message(50, 100)},
 			[]reply{{err: errors.New("broken")}}, 0, []int64{0, 100}},
-		{"a kick", []happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, []reply{due(300)}, 0, []int64{50, 300}},
-		{"a kick stops the timer", []happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, nil, 0, []int64{50}},
+		{"a wake-up",
+			[]happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, []reply{due(300)}, 0, []int64{50, 300}},
+		{"a wake-up stops the timer", []happening{message(0, 300), {50, &redis.Message{Payload: "0"}}}, nil, 0, []int64{50}},
 		{"no answer leaves the timer", []happening{subscribed(0), message(10, 100)}, []reply{nothing}, 20, []int64{0, 100}},
 		{"an answer that was overtaken delays", []happening{subscribed(0), message(10, 100)}, []reply{due(400)}, 20,
 			[]int64{0, 400}},
@@ -182,9 +183,9 @@ func TestRun(t *testing.T) {
 	q.wantReady("soon", "hello")
 }
 
-// TestRunKick: what was added and not published is delivered once anything is, such as a time that
+// TestRunWake: what was added and not published is delivered once anything is, such as a time that
 // is over.
-func TestRunKick(t *testing.T) {
+func TestRunWake(t *testing.T) {
 	l := run(newQueue(t, OldGeneration))
 	l.wantReplies("")
 	l.offerRaw(unhex(t, "81e97df41022b143050000000000000068656c6c6f"), "1")

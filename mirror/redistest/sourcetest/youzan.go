@@ -17,7 +17,7 @@ import (
 type Youzan struct {
 	Redis *redis.Client
 	// Turn is how many buckets were chosen; the next one follows.
-	Turn atomic.Uint64
+	Scans atomic.Uint64
 }
 
 const buckets = 3
@@ -53,7 +53,7 @@ func (s *Youzan) Pack(topic, id string, due, ttr int64, body string) string {
 }
 
 // bucket is the next bucket in turn.
-func (s *Youzan) bucket() string { return fmt.Sprintf("dq_bucket_%d", s.Turn.Add(1)%buckets+1) }
+func (s *Youzan) bucket() string { return fmt.Sprintf("dq_bucket_%d", s.Scans.Add(1)%buckets+1) }
 
 // Push adds a job, or gives it another life.
 func (s *Youzan) Push(ctx context.Context, topic, id string, due time.Time, ttr int64, body string) error {

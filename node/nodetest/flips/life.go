@@ -81,8 +81,8 @@ func (g *group) config() storage.Config {
 }
 
 func (g *group) open() (err error) {
-	if g.options.mend != nil {
-		g.options.mend(g.disk, groupDir)
+	if g.options.repair != nil {
+		g.options.repair(g.disk, groupDir)
 	}
 	g.stores, err = storage.Open(groupDir, g.config())
 	return err

@@ -26,9 +26,9 @@ const (
 // mistakes are planted in what opens damaged files.
 func mistakes() map[string]func(*diskfault.Disk, string) {
 	return map[string]func(*diskfault.Disk, string){
-		"no sum of a small file is looked at":           mendRecords,
-		"no sum of a log is looked at":                  mendSegments,
-		"no sum of a snapshot is looked at":             mendSnapshots,
+		"no sum of a small file is looked at":           repairRecords,
+		"no sum of a log is looked at":                  repairSegments,
+		"no sum of a snapshot is looked at":             repairSnapshots,
 		"a damaged end of the log is cut off":           cutLog,
 		"a damaged snapshot makes way for an older one": dropSnapshot,
 		"a damaged vote is forgotten":                   forgetVote,
@@ -37,15 +37,15 @@ func mistakes() map[string]func(*diskfault.Disk, string) {
 
 // A mistake must be noticed, with one group and with a cluster.
 func TestPlantedMistakesAreNoticed(t *testing.T) {
-	for name, mend := range mistakes() {
+	for name, repair := range mistakes() {
 		t.Run(name, func(t *testing.T) {
-			report := runStores(t, Options{Seed: 1, Flips: plantedFlips, mend: mend, enough: 1})
+			report := runStores(t, Options{Seed: 1, Flips: plantedFlips, repair: repair, enough: 1})
 			if len(report.Violations) == 0 {
 				t.Errorf("not noticed in %d flips", report.Flips)
 			} else {
 				t.Logf("noticed after %d flips: %s", report.Flips, report.Violations[0])
 			}
-			expectRedWorld(t, Options{Seed: 1, mend: mend})
+			expectRedWorld(t, Options{Seed: 1, repair: repair})
 		})
 	}
 }
@@ -53,17 +53,17 @@ func TestPlantedMistakesAreNoticed(t *testing.T) {
 // A mistake changes nothing that is not damaged: else it would be noticed for what it does, and not
 // for what it lets pass.
 func TestMistakesNeedDamage(t *testing.T) {
-	for name, mend := range mistakes() {
+	for name, repair := range mistakes() {
 		for life := range uint64(8) {
 			bubble(t, func(t *testing.T) {
 				g, err := newGroup(rand.New(rand.NewPCG(1, life)), Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
-				mended := g.disk.Clone()
-				mend(mended, groupDir)
+				repaired := g.disk.Clone()
+				repair(repaired, groupDir)
 				for _, file := range g.disk.Files() {
-					if !bytes.Equal(g.disk.Contents(file), mended.Contents(file)) {
+					if !bytes.Equal(g.disk.Contents(file), repaired.Contents(file)) {
 						t.Errorf("%s: it changes %s of life %d", name, file, life)
 					}
 				}
@@ -76,10 +76,10 @@ func TestMistakesNeedDamage(t *testing.T) {
 // well, without a look at its files; those of the log also when the machine does not look at the
 // sums of entries either.
 func TestWrongBytesAreNoticedInUse(t *testing.T) {
-	for name, mend := range map[string]func(*diskfault.Disk, string){
-		"log": mendSegments, "entries": mendEntries, "snapshot": mendSnapshots,
+	for name, repair := range map[string]func(*diskfault.Disk, string){
+		"log": repairSegments, "entries": repairEntries, "snapshot": repairSnapshots,
 	} {
-		t.Run(name, func(t *testing.T) { expectRedWorld(t, Options{Seed: 1, mend: mend, blind: true}) })
+		t.Run(name, func(t *testing.T) { expectRedWorld(t, Options{Seed: 1, repair: repair, blind: true}) })
 	}
 }
 
@@ -132,8 +132,8 @@ func filesOf(disk *diskfault.Disk, dir string, f func(b []byte), suffixes ...str
 	}
 }
 
-// mendRecords makes the sums of small files right.
-func mendRecords(disk *diskfault.Disk, dir string) {
+// repairRecords makes the sums of small files right.
+func repairRecords(disk *diskfault.Disk, dir string) {
 	filesOf(disk, dir, func(b []byte) {
 		if n := len(b) - 4; n > 0 {
 			binary.LittleEndian.PutUint32(b[n:], sumOf(0, b[:n]))
@@ -141,8 +141,8 @@ func mendRecords(disk *diskfault.Disk, dir string) {
 	}, "/MANIFEST", "/stable", "/segments")
 }
 
-// mendSnapshots makes the sums of snapshots right, as far as their lengths make sense.
-func mendSnapshots(disk *diskfault.Disk, dir string) {
+// repairSnapshots makes the sums of snapshots right, as far as their lengths make sense.
+func repairSnapshots(disk *diskfault.Disk, dir string) {
 	filesOf(disk, dir, func(b []byte) {
 		at, end := int(snapshotHead(b)), len(b)-snapshotTail
 		if at < snapshotHeadFixed+4 || end < at {
@@ -164,12 +164,13 @@ func mendSnapshots(disk *diskfault.Disk, dir string) {
 	}, ".snap")
 }
 
-// mendSegments makes the sums of entries and of batches right, as far as their lengths make sense.
-func mendSegments(disk *diskfault.Disk, dir string) { mendLog(disk, dir, func([]byte) {}) }
+// repairSegments makes the sums of entries and of batches right, as far as their lengths make
+// sense.
+func repairSegments(disk *diskfault.Disk, dir string) { repairLog(disk, dir, func([]byte) {}) }
 
-// mendEntries makes those that the machine looks at right as well.
-func mendEntries(disk *diskfault.Disk, dir string) {
-	mendLog(disk, dir, func(e []byte) {
+// repairEntries makes those that the machine looks at right as well.
+func repairEntries(disk *diskfault.Disk, dir string) {
+	repairLog(disk, dir, func(e []byte) {
 		const head, kind, length = 38, 5, 30
 		if len(e) < head || e[kind] != byte(raft.LogCommand) {
 			return
@@ -181,8 +182,8 @@ func mendEntries(disk *diskfault.Disk, dir string) {
 	})
 }
 
-// mendLog calls inner with each entry of a log, and makes its sum and that of its batch right.
-func mendLog(disk *diskfault.Disk, dir string, inner func(entry []byte)) {
+// repairLog calls inner with each entry of a log, and makes its sum and that of its batch right.
+func repairLog(disk *diskfault.Disk, dir string, inner func(entry []byte)) {
 	var manifest struct {
 		Salt uint32 `json:"salt"`
 	}

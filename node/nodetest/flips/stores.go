@@ -23,8 +23,8 @@ type Options struct {
 	Flips int
 	// What follows plants mistakes. All of it is nil or false in earnest.
 
-	// mend changes the files of a group before it is opened.
-	mend func(disk *diskfault.Disk, dir string)
+	// repair changes the files of a group before it is opened.
+	repair func(disk *diskfault.Disk, dir string)
 	// quiet keeps the stores from telling their process to end.
 	quiet bool
 	// blind keeps the judge of clusters from looking at files, so that only what the cluster does can

@@ -16,8 +16,8 @@ import (
 func (w *world) reopened(disk *diskfault.Disk, name string) (copied *diskfault.Disk, held *contents, err error) {
 	copied = disk.Clone()
 	dir := shardDir(name)
-	if w.options.mend != nil {
-		w.options.mend(copied, dir)
+	if w.options.repair != nil {
+		w.options.repair(copied, dir)
 	}
 	group, err := storage.Named(dir, copied)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *world) atRest() {
 	d := w.draw(m, false)
 	d.inflict(disk)
 	expected := w.expect(m, d, sound)
-	w.tell("%s at rest (%s, cut %v), %v, expected %v", m.Name(), m.ServerID, cut, d, expected)
+	w.logf("%s at rest (%s, cut %v), %v, expected %v", m.Name(), m.ServerID, cut, d, expected)
 	w.put(1 + w.random.IntN(3)) // the others go on
 	if expected == lastBatch && cut {
 		w.report.note(d, false, lastBatch)
@@ -104,7 +104,7 @@ func (w *world) atRest() {
 	}
 	result := w.start(m, d, d.matters(nil))
 	w.report.note(d, false, result)
-	w.tell("%v", result)
+	w.logf("%v", result)
 	switch result {
 	case unread:
 		if expected != unread && !w.options.blind {
@@ -118,7 +118,7 @@ func (w *world) atRest() {
 			w.replace(m)
 			return
 		}
-		// The operator mends the file from a copy that was made after the stop.
+		// The operator repairs the file from a copy that was made after the stop.
 		w.setDisk(m.Name(), sound)
 		w.cluster.Start(m)
 	default:
@@ -187,7 +187,7 @@ func (w *world) judgeEnd(m *nodetest.Member, d *damage, err error) outcome {
 	// leader that is closed hands over, for which Raft reads what cannot be read again and again
 	// without a pause.
 	w.pass(silence)
-	w.cluster.Bury(m)
+	w.cluster.StopFailed(m)
 	w.mu.Lock()
 	delete(w.gaveUp, m.Name())
 	w.mu.Unlock()
@@ -224,7 +224,7 @@ func (w *world) settle(m *nodetest.Member) (end error) {
 func (w *world) replace(m *nodetest.Member) {
 	w.Helper()
 	old := m.ServerID
-	w.tell("%s is replaced", old)
+	w.logf("%s is replaced", old)
 	w.setDisk(m.Name(), diskfault.New())
 	w.cluster.Start(m)
 	w.cluster.Join(m)
@@ -258,7 +258,7 @@ func (w *world) inUse() {
 	d := w.draw(m, true)
 	d.inflict(disk)
 	wounded := disk.Clone()
-	w.tell("%s in use, %v, lagging %v", m.Name(), d, lagging != nil)
+	w.logf("%s in use, %v, lagging %v", m.Name(), d, lagging != nil)
 	if lagging != nil {
 		w.cluster.Heal(lagging)
 	}
@@ -279,7 +279,7 @@ func (w *world) inUse() {
 		}
 	}
 	w.report.note(d, true, result)
-	w.tell("%v", result)
+	w.logf("%v", result)
 	if result == reported || result == foundLive {
 		w.put(1 + w.random.IntN(3))
 		w.replace(m)

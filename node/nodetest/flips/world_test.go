@@ -153,8 +153,8 @@ func (w *world) live() {
 func (w *world) configure(cfg *node.Config) {
 	name := cfg.Name
 	disk := w.disk(name)
-	if w.options.mend != nil {
-		w.options.mend(disk, shardDir(name))
+	if w.options.repair != nil {
+		w.options.repair(disk, shardDir(name))
 	}
 	cfg.FS, cfg.SegmentBytes, cfg.TrailingBytes, cfg.SnapshotBytes, cfg.DiskLowBytes = disk, 4*segmentBytes, 1, 64<<10,
 		1<<20
@@ -216,8 +216,8 @@ func (w *world) any() *nodetest.Member {
 	return all[w.random.IntN(len(all))]
 }
 
-// tell keeps a line of the story of the world.
-func (w *world) tell(format string, args ...any) {
+// logf keeps a line of the log of the world.
+func (w *world) logf(format string, args ...any) {
 	w.told = append(w.told,
 		fmt.Sprintf("trial %d, %v: ", w.trials, time.Now().Format("04:05.000"))+fmt.Sprintf(format, args...))
 }
@@ -240,7 +240,7 @@ func (w *world) call(send func(n *node.Node, requestID string) (node.Reply, erro
 			return reply
 		}
 		last = err
-		w.tell("call %s: %v", id, err)
+		w.logf("call %s: %v", id, err)
 		w.pass(100 * time.Millisecond)
 	}
 	w.Fatalf("a call was not applied in %d attempts: %v", perseverance, last)
@@ -252,7 +252,7 @@ func (w *world) do(c fsm.Command) fsm.Result {
 	reply := w.call(func(n *node.Node, id string) (node.Reply, error) {
 		return n.Do(w.Context(), shard, &fsm.Request{Caller: "flips", ID: id, Commands: []fsm.Command{c}})
 	})
-	w.tell("%T %v: %+v", c, w.calls, reply.Witness)
+	w.logf("%T %v: %+v", c, w.calls, reply.Witness)
 	return reply.Results[0]
 }
 
@@ -394,17 +394,17 @@ func (w *world) lead(m *nodetest.Member) {
 	w.Fatalf("%s does not lead", m.Name())
 }
 
-// drain has each member hand out its share of the jobs.
+// drain has each member hand out its part of the jobs.
 func (w *world) drain() {
 	w.Helper()
 	w.pass(dueMax)
 	for i, m := range w.cluster.Members() {
 		w.lead(m)
-		share := len(w.jobs)
+		part := len(w.jobs)
 		if i < 2 {
-			share /= 3
+			part /= 3
 		}
-		w.finish(m, share)
+		w.finish(m, part)
 	}
 	w.check()
 	if len(w.jobs) > 0 {

@@ -44,8 +44,8 @@ func (c *client) upTo(d time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(d/time.Millisecond))) * time.Millisecond
 }
 
-// rest waits, and reports false if the clients are to stop.
-func (c *client) rest(ctx context.Context, d time.Duration) bool { return wait(ctx, d) }
+// pause waits, and reports false if the clients are to stop.
+func (c *client) pause(ctx context.Context, d time.Duration) bool { return wait(ctx, d) }
 
 // do carries out one command at member after member until its outcome is known, or the client gives
 // up. ok says that it was applied.
@@ -69,7 +69,7 @@ func (c *client) do(ctx context.Context, command fsm.Command, wait time.Duration
 			o.outcome = node.Unknown
 		}
 		gaveUp := !c.patient && (time.Since(begun) > perseverance || c.chance(12)) // or its process died
-		if gaveUp || !c.rest(ctx, 5*time.Millisecond+c.upTo(200*time.Millisecond)) {
+		if gaveUp || !c.pause(ctx, 5*time.Millisecond+c.upTo(200*time.Millisecond)) {
 			break
 		}
 	}
@@ -125,7 +125,7 @@ func queues() []string { return []string{"orders", "mails"} }
 
 // produce puts jobs.
 func (c *client) produce(ctx context.Context) {
-	for c.rest(ctx, c.upTo(c.world.plan.clientPauseMax)) {
+	for c.pause(ctx, c.upTo(c.world.plan.clientPauseMax)) {
 		put := &fsm.Put{
 			Queue: c.queue(), Partitions: 1, Given: fsm.GivenDelay | fsm.GivenTTR, Delay: c.upTo(delayMax),
 			TTR:  time.Second + c.upTo(6*time.Second),
@@ -162,7 +162,7 @@ func (c *client) produce(ctx context.Context) {
 
 // consume takes jobs and does with them what workers do, good ones and bad ones.
 func (c *client) consume(ctx context.Context) {
-	for c.rest(ctx, c.upTo(c.world.plan.clientPauseMax)) {
+	for c.pause(ctx, c.upTo(c.world.plan.clientPauseMax)) {
 		reserve := &fsm.Reserve{Queues: queues(), Max: 1 + uint32(c.random.IntN(5))}
 		if c.chance(3) {
 			reserve.TTR = 500*time.Millisecond + c.upTo(5*time.Second)
@@ -197,11 +197,11 @@ func (c *client) work(ctx context.Context, g fsm.Grant) {
 		c.do(ctx, &fsm.Release{Ref: ref, Delay: c.upTo(3 * time.Second)}, 0)
 	case 4, 5:
 		c.do(ctx, &fsm.Extend{Ref: ref, TTR: c.upTo(8 * time.Second)}, 0)
-		if c.rest(ctx, c.upTo(4*time.Second)) {
+		if c.pause(ctx, c.upTo(4*time.Second)) {
 			c.do(ctx, &fsm.Ack{Ref: ref}, 0)
 		}
 	case 6: // slow, perhaps too slow
-		if c.rest(ctx, c.upTo(6*time.Second)) {
+		if c.pause(ctx, c.upTo(6*time.Second)) {
 			c.do(ctx, &fsm.Ack{Ref: ref}, 0)
 		}
 	default:
@@ -211,7 +211,7 @@ func (c *client) work(ctx context.Context, g fsm.Grant) {
 
 // propose logs tokens in the catalog.
 func (c *client) propose(ctx context.Context) {
-	for c.rest(ctx, c.upTo(2*c.world.plan.clientPauseMax)) {
+	for c.pause(ctx, c.upTo(2*c.world.plan.clientPauseMax)) {
 		l := c.world.lifeNumber(c.guess)
 		if l == nil {
 			c.guess = c.random.IntN(8)

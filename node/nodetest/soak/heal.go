@@ -165,7 +165,7 @@ func (c *client) probe(ctx context.Context) bool {
 		h.at = time.Now()
 		got <- h
 	}()
-	c.rest(ctx, time.Second)
+	c.pause(ctx, time.Second)
 	put, ok := c.do(ctx, &fsm.Put{Queue: "probe", Partitions: 1, Given: fsm.GivenDelay, Delay: delay}, 0)
 	known := time.Now()
 	h := <-got

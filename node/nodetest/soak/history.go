@@ -73,18 +73,18 @@ func newHistory() *history {
 // now returns the true time since the start.
 func (h *history) now() time.Duration { return time.Since(h.start) }
 
-// bury ends a life for the history: what comes from it later is not heard.
-func (h *history) bury(l *life) {
+// endLife ends a life for the history: what comes from it later is not heard.
+func (h *history) endLife(l *life) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	l.buried = true
+	l.ended = true
 }
 
 // heard reports whether what a life just said was said before its end.
 func (h *history) heard(l *life) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !l.buried
+	return !l.ended
 }
 
 // add takes what became of an operation.
@@ -135,7 +135,7 @@ func (h *history) narrate(format string, args ...any) {
 func (h *history) applied(l *life, group string, e node.AppliedEntry) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.buried {
+	if l.ended {
 		return
 	}
 	sum := crc32.ChecksumIEEE(e.Entry)
@@ -162,7 +162,7 @@ func (h *history) applied(l *life, group string, e node.AppliedEntry) {
 func (h *history) elected(l *life, group string, term uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.buried {
+	if l.ended {
 		return
 	}
 	h.counts["elections"]++

@@ -82,7 +82,7 @@ type life struct {
 	trap     *atomic.Pointer[trap] // the world's
 	failed   atomic.Bool           // a write of its log or vote has failed
 	troubled atomic.Bool           // it had trouble, or was paused: a reason to end itself
-	buried   bool                  // guarded by history.mu
+	ended    bool                  // guarded by history.mu
 
 	node    *node.Node
 	catalog *node.Group
@@ -278,7 +278,7 @@ func (w *World) kill(m *member, which *life, fate diskfault.Fate, names diskfaul
 	}
 	m.life = nil
 	// In this order: who hears from the life after its disk was taken would know of what is lost.
-	w.history.bury(l)
+	w.history.endLife(l)
 	close(l.over)
 	w.network.sever(l)
 	m.disk = l.disk.Fork(fate, names)

@@ -45,7 +45,7 @@ type Report struct {
 	Counts map[string]int
 }
 
-// String tells the story of the schedule.
+// String describes the schedule.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d nodes, %v of virtual time\n", r.Seed, r.Nodes, r.Virtual.Round(time.Second))

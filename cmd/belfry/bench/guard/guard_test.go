@@ -44,8 +44,8 @@ type guard struct {
 	// clock measures both: the wall for what waits for a disk, this process's time on processors for
 	// everything else.
 	clock func(b *testing.B) time.Duration
-	// turns is how often a path and its reference take turns; the medians count.
-	turns int
+	// rounds is how often a path and its reference take turns; the medians count.
+	rounds int
 }
 
 func guards() []guard {
@@ -110,7 +110,7 @@ func (g guard) believed(b *testing.B, recorded ratios, path, reference func()) (
 // ratio is by how much a path costs more than its reference.
 func (g guard) ratio(b *testing.B, path, reference func()) float64 {
 	var paths, references []float64
-	for range max(g.turns, b.N) {
+	for range max(g.rounds, b.N) {
 		began := g.clock(b)
 		path()
 		between := g.clock(b)
@@ -139,7 +139,7 @@ func processor(b *testing.B) time.Duration {
 // logPath appends synced batches of entries to a log; the reference appends as many bytes to a
 // plain file and syncs them.
 func logPath(b *testing.B, count, size int) (path, reference func()) {
-	const turns = 2
+	const rounds = 2
 	dir := b.TempDir()
 	s, err := storage.Open(filepath.Join(dir, "group"), storage.Config{
 		Group: "guard", Engine: storage.EngineWAL, FS: disk.OSFS{},
@@ -166,7 +166,7 @@ func logPath(b *testing.B, count, size int) (path, reference func()) {
 	raw := make([]byte, count*size)
 	index, off := uint64(0), int64(0)
 	path = func() {
-		for range turns {
+		for range rounds {
 			for _, l := range batch {
 				index++
 				l.Index = index
@@ -177,7 +177,7 @@ func logPath(b *testing.B, count, size int) (path, reference func()) {
 		}
 	}
 	return path, func() {
-		for range turns {
+		for range rounds {
 			if _, err := plain.WriteAt(raw, off); err != nil {
 				b.Fatal(err)
 			}

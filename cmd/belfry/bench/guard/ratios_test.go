@@ -130,7 +130,7 @@ func TestRatio(t *testing.T) {
 	now := time.Duration(0)
 	costs, n := []time.Duration{3, 2, 300, 2, 3, 2, 3, 500, 3, 2}, 0
 	work := func() { now += costs[n]; n++ }
-	g := guard{clock: func(*testing.B) time.Duration { return now }, turns: len(costs) / 2}
+	g := guard{clock: func(*testing.B) time.Duration { return now }, rounds: len(costs) / 2}
 	if got := g.ratio(&testing.B{}, work, work); got != 1.5 {
 		t.Errorf("the ratio is %v", got)
 	}

@@ -57,7 +57,7 @@ apart. Of shards, OTHERS are members that do not vote yet, APPLIED is the positi
 log has taken effect, DIGEST a checksum of what is in the shard then, the same on all replicas, and
 JOBS what it holds. A member with a question mark does not answer.`,
 		Example: `  belfry cluster status
-  belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or healed`,
+  belfry cluster status --wait --nodes 3 --timeout 2m  # until a cluster of three has formed or is whole again`,
 		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().BoolVar(&wait.wait, flag.Wait, false, "wait until the cluster is whole and healthy")

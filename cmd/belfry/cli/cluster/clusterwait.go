@@ -17,7 +17,7 @@ import (
 
 const (
 	// waitDefault is how long 'cluster status --wait' waits without --timeout: a cluster forms within
-	// seconds, and heals within a minute.
+	// seconds, and is healthy again within a minute.
 	waitDefault = time.Minute
 	// waitPause is the time between two looks, waitLook bounds one.
 	waitPause = 250 * time.Millisecond

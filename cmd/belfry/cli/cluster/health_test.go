@@ -92,7 +92,7 @@ func TestHealthAsJSON(t *testing.T) {
 }
 
 // TestHealthExcludesNothingUnknown: a check that there is not is a mistake, which waiting does not
-// mend.
+// repair.
 func TestHealthExcludesNothingUnknown(t *testing.T) {
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

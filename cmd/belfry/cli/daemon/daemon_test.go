@@ -87,7 +87,7 @@ func TestWelcome(t *testing.T) {
 	want := `
   Belfry is ready at http://127.0.0.1:7400  (node node, 6 shards, data in belfry-data)
 
-  Put a job that rings in 5 seconds, wait for it, and say that it is done:
+  Put a job that is due in 5 seconds, wait for it, and say that it is done:
 
     curl 127.0.0.1:7400/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
     curl 127.0.0.1:7400/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'

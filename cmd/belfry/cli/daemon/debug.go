@@ -59,7 +59,8 @@ func debugHandler(audit *slog.Logger, level *slog.LevelVar, config func(io.Write
 	mux.HandleFunc("GET /debug/vars", variables)
 	mux.HandleFunc("GET /debug/config", func(w http.ResponseWriter, _ *http.Request) { config(w) })
 	mux.HandleFunc("GET /debug/log-level", func(w http.ResponseWriter, _ *http.Request) { showLevel(w, level) })
-	mux.HandleFunc("PUT /debug/log-level", func(w http.ResponseWriter, r *http.Request) { turnLevel(w, r, audit, level) })
+	mux.HandleFunc("PUT /debug/log-level",
+		func(w http.ResponseWriter, r *http.Request) { changeLevel(w, r, audit, level) })
 	mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) { answerJSON(w, cli.ThisBuild()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
@@ -91,9 +92,9 @@ func showLevel(w io.Writer, level *slog.LevelVar) {
 	fmt.Fprintln(w, strings.ToLower(level.Level().String()))
 }
 
-// turnLevel sets the level of the log to the word that the body is, and answers with it; it holds
+// changeLevel sets the level of the log to the word that the body is, and answers with it; it holds
 // until the process ends. The audit, which has no level, says so.
-func turnLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level *slog.LevelVar) {
+func changeLevel(w http.ResponseWriter, r *http.Request, audit *slog.Logger, level *slog.LevelVar) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<10))
 	if err != nil {
 		http.Error(w, "reading the level: "+err.Error(), http.StatusBadRequest)

@@ -393,7 +393,7 @@ func renderWelcome(w io.Writer, url, authority string, status node.Status, dir s
 	fmt.Fprintf(w, `
   Belfry is ready at %[1]s  (node %[2]s, %[3]s, data in %[4]s)
 
-  Put a job that rings in 5 seconds, wait for it, and say that it is done:
+  Put a job that is due in 5 seconds, wait for it, and say that it is done:
 
     %[5]s/v1/put -d '{"queue":"hello","text":"world","delay":"5s"}'
     %[5]s/v1/reserve -d '{"queues":["hello"],"wait":"20s"}'

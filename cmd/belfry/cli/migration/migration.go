@@ -163,7 +163,7 @@ takes it too, once no server runs any more.`,
 	f.names(c)
 	f.incoming(c)
 	c.Flags().BoolVar(&f.ready, flag.Ready, false,
-		"take the ready list along: what has rung and was not consumed; stop Redisson's consumers first")
+		"take the ready list along: what is due and was not consumed; stop Redisson's consumers first")
 	f.source.incoming(c)
 	c.Flags().BoolVar(&f.follow, flag.Follow, false, "go on with what Redisson's processes offer, until interrupted")
 	f.returning(c, "with --follow")

@@ -48,7 +48,7 @@ func renderFinding(w io.Writer, f *mirror.Finding, now time.Time) {
 	}
 	render.Fields(w,
 		"queue", render.Preview([]byte(strings.ToValidUTF8(f.Queue, "·")), 200),
-		"entries", fmt.Sprintf("%s, in the list %s, rung %s", number(f.Timer), number(f.List), number(f.Ready)),
+		"entries", fmt.Sprintf("%s, in the list %s, ready %s", number(f.Timer), number(f.List), number(f.Ready)),
 		"format", fmt.Sprintf("%s new, %s old, %s neither", number(f.New), number(f.Old), number(f.Bad)),
 		"payloads", strings.Join(codecs, ", "),
 		"first due", moment(f.Earliest),

@@ -188,7 +188,7 @@ func (a verbs) watch(ctx context.Context, conn *cli.Connection, f *topFlags) (er
 	}
 }
 
-// lookOnce is lookAround with the command's patience.
+// lookOnce is lookAround within the command's timeout.
 func (a verbs) lookOnce(ctx context.Context, conn *cli.Connection, f *topFlags) (s *sight, err error) {
 	err = a.Within(ctx, func(ctx context.Context) (err error) {
 		s, err = a.lookAround(ctx, conn, f.prefix)

@@ -96,8 +96,8 @@ func TestTopPicture(t *testing.T) {
 	}
 }
 
-// crowded is a sight with more of everything than a small screen has room for.
-func crowded(problems, nodes, queues int) (s, before *sight) {
+// overfull is a sight with more of everything than a small screen has room for.
+func overfull(problems, nodes, queues int) (s, before *sight) {
 	at := func(n uint64, after time.Duration) *sight {
 		s := sightOf(after, 0, 0)
 		s.Cluster.Problems, s.Cluster.Nodes, s.Queues.Queues = nil, nil, nil
@@ -140,7 +140,7 @@ func TestTopFits80x24(t *testing.T) {
 		{12, 9, 40},
 		{100, 100, 1000},
 	} {
-		s, before := crowded(test.problems, test.nodes, test.queues)
+		s, before := overfull(test.problems, test.nodes, test.queues)
 		for _, trouble := range []string{"", "UNAVAILABLE: " + strings.Repeat("no server answers ", 6)} {
 			p := picture{columns: 80, rows: 24, server: "belfry.example.org:7400", trouble: trouble, blocks: true}
 			lines := drawTop(s, before, &topFlags{sort: "ready"}, p)
