@@ -37,7 +37,8 @@ func tidied(findings []finding) []finding {
 // houseRules lists every rule, so that TestEveryRuleIsProven can ask for a planted violation of
 // each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
-	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames, nameRuleNames)
+	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames, nameRuleNames,
+	glossaryRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -58,6 +59,7 @@ func TestHouse(t *testing.T) {
 		{"links", func() []finding { return checkLinks(t, fsys) }},
 		{"map", func() []finding { return checkMap(t, fsys, src) }},
 		{"names", func() []finding { return checkNames(t, src, fsys) }},
+		{"glossary", func() []finding { return checkGlossary(t, fsys, src, ownWords) }},
 		{"words", func() []finding { return checkWords(t, fsys, src, wordExceptions) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
@@ -94,7 +96,7 @@ type planted struct {
 
 // plantedTrees collects the planted violations of every rule.
 var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
-	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames)
+	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames, plantedGlossary)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
 // report.
