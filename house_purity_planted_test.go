@@ -261,7 +261,7 @@ func TestPurityRulesReportPlanted(t *testing.T) {
 		imported = append(imported, pureImports(parsePlanted(t, p))...)
 	}
 	slices.Sort(imported)
-	lookup := exportsOf(t, slices.Compact(imported))
+	lookup := exportsOf(t, ".", slices.Compact(imported))
 	runPlanted(t, plantedPurity, func(t *testing.T, p planted) []finding {
 		return checkPurity(parsePlanted(t, p), lookup)
 	})

@@ -108,14 +108,15 @@ var impureReasons = map[string]string{
 // An exports returns the compiler's export data of a package.
 type exports func(path string) (io.ReadCloser, error)
 
-// exportsOf asks the go command for export data of packages and of all they import. It is faster
+// exportsOf asks the go command, in the folder of a module, for export data of packages and of all
+// they import. It is faster
 // than type-checking them from source, and right about modules and build tags.
-func exportsOf(t *testing.T, paths []string) exports {
+func exportsOf(t *testing.T, dir string, paths []string) exports {
 	t.Helper()
 	paths = slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "unsafe" || p == "C" })
 	args := append([]string{"list", "-e", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", "--"}, paths...)
 	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Stderr = os.Stderr
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list -export: %v", err)

@@ -32,7 +32,6 @@ const (
 // among the folders at the root. The compiler refuses a circle among packages; it allows one among
 // folders.
 func checkRooms(t *tree) []finding {
-	files, lines := map[string]int{}, map[string]int{}
 	imports := map[string]map[string]bool{}
 	var found []finding
 	for _, f := range t.files {
@@ -43,8 +42,6 @@ func checkRooms(t *tree) []finding {
 		if f.test {
 			continue
 		}
-		files[f.dir]++
-		lines[f.dir] += f.lines
 		for _, spec := range f.syntax.Imports {
 			from, _, _ := strings.Cut(f.dir, "/")
 			inside, ok := strings.CutPrefix(importPath(spec), modulePath+"/")
@@ -56,17 +53,32 @@ func checkRooms(t *tree) []finding {
 			}
 		}
 	}
-	for dir := range files {
-		if files[dir] > roomFilesMax {
+	for dir, size := range roomSizes(t) {
+		if size.files > roomFilesMax {
 			found = append(found, finding{dir, 0, ruleRoomFiles,
-				fmt.Sprintf("the package has %d files, at most %d", files[dir], roomFilesMax)})
+				fmt.Sprintf("the package has %d files, at most %d", size.files, roomFilesMax)})
 		}
-		if lines[dir] > roomLinesMax {
+		if size.lines > roomLinesMax {
 			found = append(found, finding{dir, 0, ruleRoomLines,
-				fmt.Sprintf("the package has %d lines, at most %d", lines[dir], roomLinesMax)})
+				fmt.Sprintf("the package has %d lines, at most %d", size.lines, roomLinesMax)})
 		}
 	}
 	return append(found, circles(imports)...)
+}
+
+// A roomSize counts the code of a package.
+type roomSize struct{ files, lines int }
+
+// roomSizes counts the code of each package, without tests and generated code.
+func roomSizes(t *tree) map[string]roomSize {
+	sizes := map[string]roomSize{}
+	for _, f := range t.files {
+		if !f.test && !f.generated {
+			size := sizes[f.dir]
+			sizes[f.dir] = roomSize{size.files + 1, size.lines + f.lines}
+		}
+	}
+	return sizes
 }
 
 // wideLines reports the lines of a file that are too wide. Text between backquotes is as wide as

@@ -38,7 +38,7 @@ func tidied(findings []finding) []finding {
 // each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
 	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames, nameRuleNames,
-	glossaryRuleNames)
+	glossaryRuleNames, arrowRuleNames, pageRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -46,6 +46,7 @@ func TestHouse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	lookup := exportsOf(t, ".", slices.Concat(pureImports(src), outsideImports(src)))
 	for _, check := range []struct {
 		name     string
 		findings func() []finding
@@ -53,13 +54,15 @@ func TestHouse(t *testing.T) {
 		{"imports", func() []finding { return checkImports(src) }},
 		{"import rows", func() []finding { return checkRows(src, importTable) }},
 		{"process", func() []finding { return checkProcess(src) }},
-		{"purity", func() []finding { return checkPurity(src, exportsOf(t, pureImports(src))) }},
+		{"purity", func() []finding { return checkPurity(src, lookup) }},
 		{"size", func() []finding { return checkSize(src) }},
 		{"rooms", func() []finding { return checkRooms(src) }},
 		{"links", func() []finding { return checkLinks(t, fsys) }},
 		{"map", func() []finding { return checkMap(t, fsys, src) }},
 		{"names", func() []finding { return checkNames(t, src, fsys) }},
 		{"glossary", func() []finding { return checkGlossary(t, fsys, src, ownWords) }},
+		{"arrows", func() []finding { return checkArrows(arrowsOf(t, src, lookup)) }},
+		{"pages", func() []finding { return checkDesignPages(designWords(t, fsys)) }},
 		{"words", func() []finding { return checkWords(t, fsys, src, wordExceptions) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
@@ -96,7 +99,8 @@ type planted struct {
 
 // plantedTrees collects the planted violations of every rule.
 var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
-	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames, plantedGlossary)
+	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames, plantedGlossary, plantedArrows,
+	plantedPages)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
 // report.
