@@ -38,7 +38,7 @@ func tidied(findings []finding) []finding {
 // each.
 var houseRules = slices.Concat(importRuleNames, processRuleNames, purityRuleNames, sizeRuleNames, roomRuleNames,
 	hygieneRuleNames, wordRuleNames, linkRuleNames, mapRuleNames, nameRuleNames,
-	glossaryRuleNames, arrowRuleNames, pageRuleNames)
+	glossaryRuleNames, arrowRuleNames, pageRuleNames, checkRuleNames)
 
 func TestHouse(t *testing.T) {
 	fsys := os.DirFS(".")
@@ -63,6 +63,7 @@ func TestHouse(t *testing.T) {
 		{"glossary", func() []finding { return checkGlossary(t, fsys, src, ownWords) }},
 		{"arrows", func() []finding { return checkArrows(arrowsOf(t, src, lookup)) }},
 		{"pages", func() []finding { return checkDesignPages(designWords(t, fsys)) }},
+		{"check", func() []finding { return checkKnownPages(t, fsys) }},
 		{"words", func() []finding { return checkWords(t, fsys, src, wordExceptions) }},
 		{"hygiene", func() []finding { return checkHygiene(t, fsys, machinePaths(t)) }},
 	} {
@@ -100,7 +101,7 @@ type planted struct {
 // plantedTrees collects the planted violations of every rule.
 var plantedTrees = slices.Concat(plantedImports, plantedRows, plantedProcess, plantedPurity, plantedSize, plantedRooms,
 	plantedHygiene, plantedWords, plantedLinks, plantedMap, plantedNames, plantedGlossary, plantedArrows,
-	plantedPages)
+	plantedPages, plantedChecks)
 
 // runPlanted runs one check over each planted tree and compares what it reports with what it must
 // report.
