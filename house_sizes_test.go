@@ -24,7 +24,10 @@ func TestSizes(t *testing.T) {
 			t.Fatal(err)
 		}
 		lookup := exportsOf(t, dir, outsideImports(src))
-		printSizes(t.Output(), src, designWords(t, fsys), arrowsOf(t, src, lookup))
+		table := sizesOf(src, designWords(t, fsys), arrowsOf(t, src, lookup))
+		if _, err := io.WriteString(t.Output(), table); err != nil {
+			t.Fatal(err)
+		}
 		return
 	}
 	p := planted{files: map[string]string{
@@ -35,8 +38,7 @@ func TestSizes(t *testing.T) {
 		"hall/DESIGN.md": "A few words.\n",
 	}}
 	src := parsePlanted(t, p)
-	var got strings.Builder
-	printSizes(&got, src, designWords(t, p.fs()), arrowsOf(t, src, nil))
+	got := sizesOf(src, designWords(t, p.fs()), arrowsOf(t, src, nil))
 	want := `files   lines  package
     2      10  hall
     1       3  yard
@@ -50,21 +52,22 @@ func TestSizes(t *testing.T) {
 arrows  upward   share  folder
      2       1     50%  hall
 `
-	if diff := gocmp.Diff(want, got.String()); diff != "" {
+	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Errorf("the table (-want +got):\n%s", diff)
 	}
 }
 
-// printSizes writes the table of a tree.
-func printSizes(w io.Writer, src *tree, words map[string]int, all map[string]arrows) {
+// sizesOf returns the table of a tree.
+func sizesOf(src *tree, words map[string]int, all map[string]arrows) string {
+	var b strings.Builder
 	rooms, total := roomSizes(src), roomSize{}
-	fmt.Fprintf(w, "%5s %7s  %s\n", "files", "lines", "package")
+	fmt.Fprintf(&b, "%5s %7s  %s\n", "files", "lines", "package")
 	byLines := func(a, b string) int { return cmp.Or(rooms[b].lines-rooms[a].lines, strings.Compare(a, b)) }
 	for _, dir := range slices.SortedFunc(maps.Keys(rooms), byLines) {
-		fmt.Fprintf(w, "%5d %7d  %s\n", rooms[dir].files, rooms[dir].lines, dir)
+		fmt.Fprintf(&b, "%5d %7d  %s\n", rooms[dir].files, rooms[dir].lines, dir)
 		total.files, total.lines = total.files+rooms[dir].files, total.lines+rooms[dir].lines
 	}
-	fmt.Fprintf(w, "%5d %7d  all\n", total.files, total.lines)
+	fmt.Fprintf(&b, "%5d %7d  all\n", total.files, total.lines)
 	widest, wider := 0, 0
 	for _, f := range src.files {
 		if f.test || f.generated {
@@ -75,15 +78,16 @@ func printSizes(w io.Writer, src *tree, words map[string]int, all map[string]arr
 			widest = max(widest, utf8.RuneCountInString(line))
 		}
 	}
-	fmt.Fprintf(w, "\n%d columns has the widest line of code; %d lines are wider than %d, where a tab counts as one\n",
+	fmt.Fprintf(&b, "\n%d columns has the widest line of code; %d lines are wider than %d, where a tab counts as one\n",
 		widest, wider, columnsMax)
-	fmt.Fprintf(w, "\n%6s  %s\n", "words", "page")
+	fmt.Fprintf(&b, "\n%6s  %s\n", "words", "page")
 	for _, page := range slices.Sorted(maps.Keys(words)) {
-		fmt.Fprintf(w, "%6d  %s\n", words[page], page)
+		fmt.Fprintf(&b, "%6d  %s\n", words[page], page)
 	}
-	fmt.Fprintf(w, "\n%6s %7s %7s  %s\n", "arrows", "upward", "share", "folder")
+	fmt.Fprintf(&b, "\n%6s %7s %7s  %s\n", "arrows", "upward", "share", "folder")
 	for _, folder := range slices.Sorted(maps.Keys(all)) {
 		up, count := all[folder].upward(), all[folder].count()
-		fmt.Fprintf(w, "%6d %7d %6.0f%%  %s\n", count, up, 100*float64(up)/float64(count), folder)
+		fmt.Fprintf(&b, "%6d %7d %6.0f%%  %s\n", count, up, 100*float64(up)/float64(count), folder)
 	}
+	return b.String()
 }
