@@ -170,6 +170,8 @@ func proveOne(ctx context.Context, base settings, b planted.Bug) proof {
 		s.time, s.rhythm.Hold, s.rhythm.Calm = namingTime, namingHold, namingCalm
 	case slices.Contains(b.Nemeses, "replace-node"), slices.Contains(b.Nemeses, "flip-snapshot"):
 		s.time *= 4 // which replicas need to move, and before which there must be snapshots
+	case slices.Contains(b.Claims, "M2"):
+		s.time *= 6 // commands must be suspended while they hold jobs, and others take over meanwhile
 	case len(b.Nemeses) > 0 || slices.Contains(b.Workloads, "mirror") || slices.Contains(b.Claims, "I11") ||
 		slices.Contains(b.Claims, "I12"):
 		s.time *= 2 // several strikes, or kills, or enough that came late
