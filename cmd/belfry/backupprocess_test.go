@@ -130,6 +130,19 @@ func refuseDamaged(t *testing.T, p *process, program, path string) {
 			!strings.Contains(got.Err, "nothing was restored") {
 			t.Errorf("%s: %+v", name, got)
 		}
+		command := exec.CommandContext(t.Context(), program, "restore", "-")
+		command.Env = environment("BELFRY_SERVER=" + p.address)
+		command.Stdin, _ = os.Open(bad)
+		if out, err := command.CombinedOutput(); command.ProcessState.ExitCode() != cli.CodeError ||
+			!strings.Contains(string(out), "nothing was restored") {
+			t.Errorf("%s as standard input: %v, %s", name, err, out)
+		}
+	}
+	cut := exec.CommandContext(t.Context(), program, "restore", "-")
+	cut.Env, cut.Stdin = environment("BELFRY_SERVER="+p.address), bytes.NewReader(raw[:300]) // a pipe
+	if out, err := cut.CombinedOutput(); cut.ProcessState.ExitCode() != cli.CodeError ||
+		!strings.Contains(string(out), "nothing was restored") {
+		t.Errorf("cut, in a pipe: %v, %s", err, out)
 	}
 }
 

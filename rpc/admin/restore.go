@@ -156,6 +156,9 @@ func (r *restorer) explain(in *restoreInput, err error) error {
 			return inbound.StreamFault(in.err)
 		}
 		f = fault.Invalid("data", "%s", err)
+		if !r.begun {
+			f.Message += "; nothing was restored"
+		}
 	case in.err != nil && errors.Is(err, in.err):
 		return inbound.StreamFault(in.err)
 	default:

@@ -44,7 +44,8 @@ const ExitCodesText = `Exit codes:
    2  usage: a wrong flag or argument, or a value that the server refuses as invalid
    3  there is no such job, queue, token or quota
    4  unavailable: no server there, no leader, or the server is stopping; nothing was done
-   5  timed out, or the outcome is unknown: it may have been done; repeat it with the --request-id that is printed
+   5  timed out, or the outcome is unknown: it may have been done; repeat it, with the --request-id that is printed
+      if there is one
    6  conflict: stale lease, job reserved, id taken with other content, queue exists, backup into a file that exists
    7  refused by a limit: queue full, rate, overload, disk
    8  not allowed

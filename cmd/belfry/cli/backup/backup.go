@@ -203,24 +203,40 @@ func newCheckedBackup(r io.Reader) (*backup.Reader, error) {
 }
 
 // openBackup opens a backup to be restored. A file is read once to its end, so that a damaged one
-// is refused before anything is done; standard input can only be checked while it is restored.
+// is refused before anything is done, also as standard input. A pipe can only be checked while it is
+// restored.
 func (a verbs) openBackup(path string) (io.ReadCloser, int64, error) {
 	if path == "-" {
-		return io.NopCloser(a.In), 0, nil
+		file, ok := a.In.(*os.File)
+		if !ok {
+			return io.NopCloser(a.In), 0, nil
+		}
+		return a.checkedFile(path, file)
 	}
 	file, err := os.Open(path) //nolint:gosec // the person names the file
 	if err != nil {
 		return nil, 0, cli.Usagef("%s", err)
 	}
+	return a.checkedFile(path, file)
+}
+
+// checkedFile returns a file and its size once the backup in it has been read to its end; a pipe is
+// not read, and has size 0.
+func (a verbs) checkedFile(path string, file *os.File) (io.ReadCloser, int64, error) {
 	stat, err := file.Stat()
 	if err != nil || !stat.Mode().IsRegular() {
 		return file, 0, err // a pipe
 	}
-	if err := a.checkBackup(path, file, stat.Size()); err != nil {
+	begin, err := file.Seek(0, io.SeekCurrent) // an input may have been read in part
+	if err != nil {
 		return nil, 0, errors.Join(err, file.Close())
 	}
-	_, err = file.Seek(0, io.SeekStart)
-	return file, stat.Size(), err
+	size := stat.Size() - begin
+	if err := a.checkBackup(path, file, size); err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	_, err = file.Seek(begin, io.SeekStart)
+	return file, size, err
 }
 
 // checkBackup reads a backup to its end.

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // restoreChunkBytes is the size of a message of a restore; the server takes no larger ones than 1
@@ -70,7 +71,7 @@ it each queue's own policy counts.`,
 		}
 		response, err := a.sendBackup(c.Context(), conn, &sending{file: file, size: size, overdue: policy})
 		if err != nil {
-			return a.Describe(c.Context(), err)
+			return a.Describe(c.Context(), refusedBackup(args[0], err))
 		}
 		return a.Show(response, func(w io.Writer) {
 			fmt.Fprintf(w, "restored %s in %s of queues, and %s of ended jobs; from cluster %s at %s\n",
@@ -100,6 +101,16 @@ func ParseOverdue(text string) (*belfryv1.OverduePolicy, error) {
 	default:
 		return nil, cli.Usagef("--overdue: want fire, spread=DURATION or drop, have %q", text)
 	}
+}
+
+// refusedBackup gives a backup that the server refuses the exit code of one that is refused here: no
+// flag or argument is wrong. Another error it returns as it is.
+func refusedBackup(path string, err error) error {
+	refusal, ok := fault.FromConnect(err)
+	if !ok || refusal.Reason != belfryv1.Reason_REASON_INVALID || refusal.Field != "data" {
+		return err
+	}
+	return cli.ExitWith(cli.CodeError, path+": "+strings.TrimPrefix(refusal.Message, "data: "))
 }
 
 // showBackup says what is in a backup.
