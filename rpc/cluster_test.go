@@ -390,7 +390,7 @@ func drains() []operation {
 	spare := (*fakeCluster).spare
 	const needed = "name: n3 is needed: the others that answer and do not drain are 2, so that shards would have 2 " +
 		"voters instead of 3. " +
-		"Add a node first; or drain it with --force"
+		"Add a node first; or force the drain (--force), and shards"
 	twice := func(f *fakeCluster) {
 		f.silence(3)
 		f.members[2].Name, f.members[2].ServerID = "n2", "n2.00000000000000ff"

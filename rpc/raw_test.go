@@ -113,6 +113,19 @@ func TestRawRefusals(t *testing.T) {
 	}
 }
 
+// TestTooLargeRequest is refused in the same words on every path.
+func TestTooLargeRequest(t *testing.T) {
+	s := serve(t)
+	large := `{"queue":"a","text":"` + strings.Repeat("x", 9<<20) + `"}`
+	for _, path := range []string{"/q/a", "/v1/put", "/belfry.v1.QueueService/Put"} {
+		got := s.send(http.MethodPost, path, large)
+		if got.status != http.StatusBadRequest ||
+			!strings.Contains(got.body, `"message":"request: more than 8388608 bytes, which is the limit"`) {
+			t.Errorf("%s: %d %.300s", path, got.status, got.body)
+		}
+	}
+}
+
 func TestRawParameters(t *testing.T) {
 	req := &belfryv1.PutRequest{}
 	const query = "id=a+b&delay=30m&ttr=5&ttl=1d&priority=-3&maxAttempts=0&retryDelays=0s,+2m,10m&again=true&requestId=r"

@@ -152,22 +152,48 @@ func TestUsageErrors(t *testing.T) {
 // TestRefusedFieldIsNamedAsItsFlag: the error names the flag that was typed, not the field behind
 // it.
 func TestRefusedFieldIsNamedAsItsFlag(t *testing.T) {
-	for field, want := range map[string]string{
-		"replicationFactor": "belfry: INVALID: --replication-factor: have 4\n",
-		"unknownField":      "belfry: INVALID: unknownField: have 4\n",
+	const settings = "cluster settings --replication-factor 4"
+	for _, test := range []struct{ field, args, want string }{
+		{"replicationFactor", settings, "belfry: INVALID: --replication-factor: have 4\n"},
+		{"unknownField", settings, "belfry: INVALID: unknownField: have 4\n"},
+		{"name", "cluster drain n2", "belfry: INVALID: have 4\n"}, // the argument
 	} {
-		refused := connect.NewError(connect.CodeInvalidArgument, errors.New(field+": have 4"))
+		refused := connect.NewError(connect.CodeInvalidArgument, errors.New(test.field+": have 4"))
 		detail, err := connect.NewErrorDetail(&errdetails.ErrorInfo{
-			Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": field},
+			Reason: "INVALID", Domain: "belfry", Metadata: map[string]string{"field": test.field},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		refused.AddDetail(detail)
 		h := newHarness(t, func(proto.Message) (proto.Message, error) { return nil, refused })
-		if got := h.Run("cluster", "settings", "--replication-factor", "4"); got.Code != cli.CodeUsage || got.Err != want {
-			t.Errorf("%+v, want %q", got, want)
+		if got := h.Run(strings.Fields(test.args)...); got.Code != cli.CodeUsage || got.Err != test.want {
+			t.Errorf("%+v, want %q", got, test.want)
 		}
+	}
+}
+
+// TestReserveWarnsWhileItWaits: who mistyped a queue is told before the wait is over, and once.
+func TestReserveWarnsWhileItWaits(t *testing.T) {
+	looked := make(chan struct{})
+	h := newHarness(t, func(request proto.Message) (proto.Message, error) {
+		switch request.(type) {
+		case *belfryv1.GetQueueRequest:
+			close(looked)
+			return nil, clitest.WireError(connect.CodeNotFound, "QUEUE_NOT_FOUND", "there is no such queue")
+		case *belfryv1.ListQueuesRequest:
+			return &belfryv1.ListQueuesResponse{}, nil
+		default:
+			select {
+			case <-looked:
+			case <-t.Context().Done():
+			}
+			return &belfryv1.ReserveResponse{}, nil
+		}
+	})
+	want := clitest.Left(cli.CodeNothing, "nothing to reserve\n", "belfry: warning: there is no queue \"ordesr\"\n")
+	if got := h.Run("reserve", "ordesr", "--wait", "20s", "--timeout", "10s"); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -14,6 +14,9 @@ func Explain(code connect.Code, message string) *Error {
 	message = Clip(message, 300)
 	switch code {
 	case connect.CodeResourceExhausted:
+		if limit := limitIn(message); limit != "" {
+			return TooLargeRequest(limit)
+		}
 		return &Error{Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request", Message: "request: " + message}
 	case connect.CodeUnimplemented:
 		return &Error{Reason: belfryv1.Reason_REASON_UNIMPLEMENTED, Message: message}
@@ -25,6 +28,17 @@ func Explain(code connect.Code, message string) *Error {
 	default:
 		return explainUnreadable(message)
 	}
+}
+
+// limitIn returns the limit in a message of Connect about the size of a request; empty if it has
+// none. Its wording depends on the protocol, and on what Connect could read of the rest.
+func limitIn(message string) string {
+	_, after, _ := strings.Cut(message, "larger than configured max ")
+	digits := strings.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
+	if digits < 0 {
+		return after
+	}
+	return after[:digits]
 }
 
 // explainUnreadable names the field that made a request unreadable. Our codecs put the field first,

@@ -81,6 +81,15 @@ func TooLarge(field string, is, limit int) *Error {
 	}
 }
 
+// TooLargeRequest returns the fault of a request that has more than limit bytes; how many is not
+// known, because the rest is not read.
+func TooLargeRequest(limit string) *Error {
+	return &Error{
+		Reason: belfryv1.Reason_REASON_TOO_LARGE, Field: "request",
+		Message: "request: more than " + limit + " bytes, which is the limit",
+	}
+}
+
 // New returns the fault of a reason, with the message and the wait of its row.
 func New(reason belfryv1.Reason) *Error {
 	r := contractRow(reason)

@@ -96,9 +96,7 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		return n, err
 	case errors.As(err, &tooMuch):
-		f := fault.TooLarge("request", int(b.held), b.limits.MessageBytesMax)
-		f.Message = "request: more than " + strconv.Itoa(b.limits.MessageBytesMax) + " bytes, which is the limit"
-		return n, f.Wire()
+		return n, fault.TooLargeRequest(strconv.Itoa(b.limits.MessageBytesMax)).Wire()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, fault.Invalid("request", "the body did not arrive within %s, which is the limit",
 			wire.FormatDuration(b.limits.BodyWait)).Wire()

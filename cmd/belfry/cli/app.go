@@ -211,11 +211,14 @@ func flagError(c *cobra.Command, err error) error {
 }
 
 // withFlag names a field with which the server does not agree as the flag that set it, if the
-// command has one of its name.
+// command has one of its name. The name of a node is the argument, and the message has it.
 func withFlag(c *cobra.Command, err error, text string) string {
 	fault, ok := fault.FromConnect(err)
 	if !ok || fault.Field == "" || !strings.HasPrefix(fault.Message, fault.Field+": ") {
 		return text
+	}
+	if fault.Field == "name" && strings.HasSuffix(c.Use, " NODE") {
+		return strings.Replace(text, "name: ", "", 1)
 	}
 	var name strings.Builder
 	for _, r := range fault.Field {

@@ -41,9 +41,11 @@ exits with code 10.`,
 		if requestID == "" {
 			requestID = a.RequestID()
 		}
+		stopWatch := a.watchQueues(ctx, conn, queues)
 		response, err := conn.Queues.Reserve(ctx, &belfryv1.ReserveRequest{
 			Queues: queues, MaxJobs: jobsMax, Wait: wait.Proto, Ttr: ttr.Proto, RequestId: requestID,
 		})
+		warned := stopWatch()
 		if err != nil {
 			return cli.WithRequest(requestID, err)
 		}
@@ -53,12 +55,39 @@ exits with code 10.`,
 			err = a.Show(response, func(w io.Writer) { renderReserved(w, response.Jobs, a.Now()) })
 		}
 		if err == nil && len(response.Jobs) == 0 {
-			a.WarnOfUnknownQueues(ctx, conn, queues)
+			if !warned {
+				a.WarnOfUnknownQueues(ctx, conn, queues)
+			}
 			return cli.ExitWith(cli.CodeNothing, "")
 		}
 		return err
 	})
 	return a.ClientFlags(c)
+}
+
+// unknownQueueWait is how long a reserve waits before it looks whether its queues exist: a reserve
+// that gets a job at once costs no other call.
+const unknownQueueWait = 300 * time.Millisecond
+
+// watchQueues warns of queues that do not exist if a reserve waits. stop must be called when the
+// reserve has ended, and reports whether it did so.
+func (a verbs) watchQueues(ctx context.Context, conn *cli.Connection, queues []string) (stop func() (warned bool)) {
+	ended, warned := make(chan struct{}), make(chan bool, 1)
+	go func() {
+		timer := time.NewTimer(unknownQueueWait)
+		defer timer.Stop()
+		select {
+		case <-ended:
+			warned <- false
+		case <-timer.C:
+			a.WarnOfUnknownQueues(ctx, conn, queues)
+			warned <- true
+		}
+	}()
+	return func() bool {
+		close(ended)
+		return <-warned
+	}
 }
 
 // showBodies writes the bodies of jobs and nothing else.
