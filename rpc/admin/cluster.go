@@ -59,7 +59,8 @@ func (s *Service) drainNode(ctx context.Context, v *clusterView, m *backend.Memb
 	case left < keep:
 		return fault.Invalid("name",
 			"%s is needed: the others that answer and do not drain are %d, so that shards would have %d voters instead of %d. "+
-				"Add a node first; or force the drain (--force), and shards are under-replicated until there is one", v.label(m), left, left, keep)
+				"Add a node first; or force the drain (--force), and shards are under-replicated until there is one",
+			v.label(m), left, left, keep)
 	}
 	return s.cluster.Drain(ctx, m.ServerID, keep)
 }

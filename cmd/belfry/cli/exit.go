@@ -136,6 +136,16 @@ func WireCode(err error) int {
 	return CodeOf(wire.Code())
 }
 
+// InvalidField returns what a server says of a field that it refuses as INVALID, without its name. ok
+// is false for any other error.
+func InvalidField(err error, field string) (text string, ok bool) {
+	f, ok := fault.FromConnect(err)
+	if !ok || f.Reason != belfryv1.Reason_REASON_INVALID || f.Field != field {
+		return "", false
+	}
+	return strings.TrimPrefix(f.Message, field+": "), true
+}
+
 // OutcomeUnknown reports whether a call that ended with err may have been applied all the same: the
 // server says so, the time was up, or the connection broke after it had been made.
 func OutcomeUnknown(err error) bool {

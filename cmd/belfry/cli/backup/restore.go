@@ -15,7 +15,6 @@ import (
 	"github.com/belfrydb/belfry/cmd/belfry/cli/flag"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/render"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
-	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // restoreChunkBytes is the size of a message of a restore; the server takes no larger ones than 1
@@ -106,11 +105,10 @@ func ParseOverdue(text string) (*belfryv1.OverduePolicy, error) {
 // refusedBackup gives a backup that the server refuses the exit code of one that is refused here: no
 // flag or argument is wrong. Another error it returns as it is.
 func refusedBackup(path string, err error) error {
-	refusal, ok := fault.FromConnect(err)
-	if !ok || refusal.Reason != belfryv1.Reason_REASON_INVALID || refusal.Field != "data" {
-		return err
+	if text, ok := cli.InvalidField(err, "data"); ok {
+		return cli.ExitWith(cli.CodeError, path+": "+text)
 	}
-	return cli.ExitWith(cli.CodeError, path+": "+strings.TrimPrefix(refusal.Message, "data: "))
+	return err
 }
 
 // showBackup says what is in a backup.
