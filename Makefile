@@ -254,7 +254,7 @@ jepsen-full: ## Every kind of fault, every pair of the core kinds and the compos
 .PHONY: jepsen-prove
 jepsen-prove: ## Servers with planted bugs, each of which the checks that claim it must find
 	$(call step,jepsen-prove,planted bugs from seed $(JEPSENSEED))
-	go run ./jepsen prove --seed $(JEPSENSEED)
+	go run ./jepsen prove --beside 3 --seed $(JEPSENSEED)
 
 .PHONY: namespaces
 namespaces: ## Test the suite's network in namespaces of the kernel; needs root, iproute2, iptables and nsenter
