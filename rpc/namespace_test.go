@@ -116,12 +116,18 @@ func TestQuotaFault(t *testing.T) {
 	})
 	f := fault.Of(err)
 	if f.RetryAfter != 3 || fault.ReasonName(f.Reason) != "QUOTA" ||
-		f.Message != `namespace "a" may have 10 jobs, of which this shard has 4 and uses 4` {
+		f.Message != `namespace "a" has a quota of 10 jobs, divided between the shards: this shard may use 4 and uses 4` {
+		t.Errorf("%+v", f)
+	}
+	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.JobsLimit, Max: 10, Growing: true})
+	if !strings.HasSuffix(f.Message, "may use 0 and uses 0; a repeat may succeed, when other shards have given up quota "+
+		"that they do not use") {
 		t.Errorf("%+v", f)
 	}
 	f = fault.Of(&node.QuotaError{Namespace: "a", Limit: node.PutRate, Max: 2500, ShardMax: 500})
 	if fault.ReasonName(f.Reason) != "RATE_LIMITED" ||
-		!strings.Contains(f.Message, "takes 2.5 puts per second, of which this shard has 0.5") {
+		!strings.HasSuffix(f.Message, "of 2.5 puts per second, divided between the shards: this shard may take "+
+			"0.5 and does so") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -72,18 +72,26 @@ type QuotaError struct {
 	// Max is the limit of the namespace, Used what this shard uses of it and ShardMax what this
 	// shard may use. PutRate is in thousandths of a put per second.
 	Max, Used, ShardMax uint64
+	// Growing says that other shards may have quota that they do not use, so that the same request may
+	// succeed later.
+	Growing bool
 	// Wait is how long to wait before the next attempt.
 	Wait time.Duration
 }
 
-// Error names the namespace, the limit and the use.
+// Error names the namespace, the limit, and the shard's part of it and its use.
 func (e *QuotaError) Error() string {
 	if e.Limit == PutRate {
-		return fmt.Sprintf("namespace %q takes %g puts per second, of which this shard has %g; they are used up", e.Namespace,
-			float64(e.Max)/1000, float64(e.ShardMax)/1000)
+		return fmt.Sprintf(
+			"namespace %q has a quota of %g puts per second, divided between the shards: this shard may take %g and does so",
+			e.Namespace, float64(e.Max)/1000, float64(e.ShardMax)/1000)
 	}
-	return fmt.Sprintf("namespace %q may have %d %s, of which this shard has %d and uses %d", e.Namespace, e.Max, e.Limit,
-		e.ShardMax, e.Used)
+	text := fmt.Sprintf("namespace %q has a quota of %d %s, divided between the shards: this shard may use %d and uses %d",
+		e.Namespace, e.Max, e.Limit, e.ShardMax, e.Used)
+	if e.Growing {
+		text += "; a repeat may succeed, when other shards have given up quota that they do not use"
+	}
+	return text
 }
 
 // Unwrap returns ErrQuota or ErrRateLimited.

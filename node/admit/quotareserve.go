@@ -221,7 +221,7 @@ func (q *Quotas) shortageLocked(s *namespaceQuota, want Amounts, now time.Time) 
 			if used[l] < e.ShardMax {
 				continue
 			}
-			e.Used = used[l]
+			e.Used, e.Growing = used[l], s.More[l]
 		}
 		if lacks[l] = want[l]; refused == nil {
 			refused = e
