@@ -199,7 +199,7 @@ func TestTraceOfResults(t *testing.T) {
 		}, "nack q", "put: QUEUE_FULL", "QUEUE_FULL"},
 		"no server": {func() error { return closedError() }, "nack q", closedError().Error(), "canceled"},
 		"snooze":    {func() error { return Snooze(time.Hour) }, "release q", "", ""},
-		"panic":     {func() error { panic("boom") }, "nack q", "panic: boom", "_OTHER"},
+		"panic":     {func() error { panic("boom") }, "nack q", "the handler panicked: boom", "_OTHER"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inTrace(t, nil, func(b *bench, spans *collector) {

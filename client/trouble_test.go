@@ -77,7 +77,7 @@ func TestPanicsAreReported(t *testing.T) {
 		b.finish(time.Minute)
 		select {
 		case err := <-b.errs:
-			if !strings.HasPrefix(err.Error(), "panic: broken\n") {
+			if !strings.HasPrefix(err.Error(), "the handler panicked: broken\n") {
 				t.Errorf("OnError heard %v", err)
 			}
 		default:

@@ -148,7 +148,7 @@ func TestPanicIsAFailedAttempt(t *testing.T) {
 		b.want("b", jobState{state: "ACKED", attempt: 1})
 		b.fake.mu.Lock()
 		defer b.fake.mu.Unlock()
-		if got := b.fake.jobs[0].lastError; !strings.HasPrefix(got, "panic: broken\n") ||
+		if got := b.fake.jobs[0].lastError; !strings.HasPrefix(got, "the handler panicked: broken\n") ||
 			!strings.Contains(got, "worker_test.go") {
 			t.Errorf("the job keeps %q of the panic", got)
 		}

@@ -48,7 +48,8 @@ func (s *workerRun) run(ctx context.Context) error {
 
 // failed reports a failure that concerns a job.
 func (s *workerRun) failed(job *Job, err error) {
-	s.client.logger.Warn("a worker's job", "queue", job.Queue, "id", job.ID, "attempt", job.Attempt, "error", err)
+	s.client.logger.Warn("a worker had an error with a job", "queue", job.Queue, "id", job.ID,
+		"attempt", job.Attempt, "error", err)
 	s.worker.OnError(job, err)
 }
 

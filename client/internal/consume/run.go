@@ -320,7 +320,7 @@ func (e *AttemptError) Unwrap() error { return e.Err }
 func Protected[J any](ctx context.Context, handler func(context.Context, J) error, job J) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			err = &AttemptError{fmt.Errorf("panic: %v\n%s", value, debug.Stack())}
+			err = &AttemptError{fmt.Errorf("the handler panicked: %v\n%s", value, debug.Stack())}
 		}
 	}()
 	return handler(ctx, job)
