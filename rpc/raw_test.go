@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +125,33 @@ func TestTooLargeRequest(t *testing.T) {
 		if got.status != http.StatusBadRequest ||
 			!strings.Contains(got.body, `"message":"request: more than 8388608 bytes, which is the limit"`) {
 			t.Errorf("%s: %d %.300s", path, got.status, got.body)
+		}
+	}
+}
+
+// TestDocsRawParameters: docs/clients.md names every parameter.
+func TestDocsRawParameters(t *testing.T) {
+	page, err := os.ReadFile("../docs/clients.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for call, parameters := range map[string][]parameter{
+		"POST": putParameters(&belfryv1.PutRequest{}), "GET": reserveParameters(&belfryv1.ReserveRequest{}),
+	} {
+		want := []string{"requestId"}
+		for _, p := range parameters {
+			want = append(want, p.name)
+		}
+		_, row, _ := strings.Cut(string(page), "\n| `"+call+" /q/QUEUE` |")
+		row, _, _ = strings.Cut(row, "\n")
+		var got []string
+		for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row, -1) {
+			got = append(got, m[1])
+		}
+		slices.Sort(want)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-server +page):\n%s", call, diff)
 		}
 	}
 }

@@ -18,6 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
 
 	"github.com/belfrydb/belfry/cmd/belfry/cli"
 	"github.com/belfrydb/belfry/cmd/belfry/cli/clitest"
@@ -100,6 +103,7 @@ func (p *page) program(t *testing.T, source string) {
 		t.Fatalf("building it: %v\n%s", err, out)
 	}
 	program := exec.CommandContext(t.Context(), path)
+	program.Dir = p.dir
 	printed := &lockedBuffer{}
 	program.Stdout, program.Stderr = printed, printed
 	if err := program.Start(); err != nil {
@@ -228,6 +232,61 @@ func TestDocsFlags(t *testing.T) {
 			}
 			compareFlags(t, flagTable(t, text, test.heading), command, test.not)
 		})
+	}
+}
+
+// TestDocsFields compares the tables of docs/clients.md with the fields of the messages.
+func TestDocsFields(t *testing.T) {
+	text := readPage(t, "docs/clients.md")
+	for heading, message := range map[string]proto.Message{
+		"The fields of a put": &belfryv1.PutRequest{}, "The fields of a reserve": &belfryv1.ReserveRequest{},
+	} {
+		_, section, _ := strings.Cut(text, "\n### "+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n### ")
+		var got []string
+		for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)` \\|").FindAllStringSubmatch(section, -1) {
+			got = append(got, m[1])
+		}
+		want := fieldNames(message)
+		slices.Sort(got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-contract +page):\n%s", heading, diff)
+		}
+	}
+}
+
+// fieldNames returns the names of a message's fields in JSON, sorted.
+func fieldNames(message proto.Message) []string {
+	var names []string
+	fields := message.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		names = append(names, fields.Get(i).JSONName())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// TestDocsRequestIDs: docs/concepts.md says which changes take no request id.
+func TestDocsRequestIDs(t *testing.T) {
+	var without []string
+	for _, file := range []protoreflect.FileDescriptor{
+		belfryv1.File_belfry_v1_queue_proto, belfryv1.File_belfry_v1_admin_proto,
+	} {
+		for i := range file.Services().Len() {
+			methods := file.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				method := methods.Get(j)
+				options, _ := method.Options().(*descriptorpb.MethodOptions)
+				if options.GetIdempotencyLevel() != descriptorpb.MethodOptions_NO_SIDE_EFFECTS &&
+					method.Input().Fields().ByName("request_id") == nil {
+					without = append(without, string(method.Name()))
+				}
+			}
+		}
+	}
+	// Work carries requests that have one, and Backup changes nothing.
+	if diff := cmp.Diff([]string{"Work", "Backup", "Restore", "CreateToken", "DeleteToken"}, without); diff != "" {
+		t.Errorf("calls without a request id (-page +contract):\n%s", diff)
 	}
 }
 
