@@ -30,7 +30,9 @@ import (
 
 // Node runs the shards of one process. Open makes one, Close ends it.
 type Node struct {
-	cfg        Config
+	cfg Config
+	// detached is the context of Open without its end: for work that no call waits for.
+	detached   context.Context
 	lock       io.Closer
 	space      *disk.Space
 	memory     *admit.Memory
@@ -91,7 +93,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Machine.Seed == 0 {
 		cfg.Machine.Seed = rand.Uint64()
 	}
-	n := &Node{cfg: cfg, clockChecked: make(chan struct{}), snapshotWake: wakeup.New(),
+	n := &Node{cfg: cfg, detached: context.WithoutCancel(ctx), clockChecked: make(chan struct{}),
+		snapshotWake:  wakeup.New(),
 		snapshotMutex: disk.NewChannelMutex(), idle: make(chan struct{}), handedOver: make(chan struct{}),
 		closed: make(chan struct{})}
 	n.conditions = conditions.NewSet(cfg.Logger)

@@ -62,7 +62,7 @@ func (n *Node) abandon(s *shard, why error) {
 	n.spawn(func() {
 		n.moveMu.Lock() // a shard that is being started is here under this lock
 		defer n.moveMu.Unlock()
-		if err := n.isolate(context.Background(), s, why); err != nil && !errors.Is(err, outcome.ErrNotHere) {
+		if err := n.isolate(n.detached, s, why); err != nil && !errors.Is(err, outcome.ErrNotHere) {
 			n.fatal(err)
 		}
 	})
