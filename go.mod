@@ -77,4 +77,5 @@ require (
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
+	maragu.dev/gomponents v1.2.0 // indirect
 )

@@ -300,7 +300,7 @@ var importTable = []importRow{
 		may: []string{
 			"access/connlimit", "node", "rpc/admin", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
 			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/metrics", "rpc/naming", "rpc/openapi",
-			"rpc/queue", "rpc/shardcall", "rpc/spelling", "rpc/wire", "stream",
+			"rpc/queue", "rpc/shardcall", "rpc/spelling", "rpc/ui", "rpc/wire", "stream",
 		},
 		testMay: []string{
 			"access/tokens", "fsm", "fsm/backup", "fsm/codec", "fsm/machine", "node/clock", "rpc/backend/backendtest",
@@ -362,6 +362,12 @@ var importTable = []importRow{
 		testMay:  []string{"rpc/belfry/..."},
 		external: []string{"google.golang.org/protobuf"},
 		reason:   "names follow from descriptors alone; the generator of the description runs before there is generated code",
+	},
+	{
+		dir:      "rpc/ui",
+		may:      []string{"rpc/belfry/...", "rpc/fault"},
+		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "pages make calls of the public API, so they see nothing of the server behind it",
 	},
 	{
 		dir:      "rpc/openapi",
@@ -828,7 +834,7 @@ var importTable = []importRow{
 		dir: "cmd/belfry/cli/daemon",
 		may: []string{
 			"access/certs", "cluster", "cluster/catalog", "cmd/belfry/bridge", "cmd/belfry/cli", "cmd/belfry/cli/flag",
-			"cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc/metrics",
+			"cmd/belfry/cli/render", "cmd/belfry/server", "node", "node/storage/disk", "rpc", "rpc/metrics", "rpc/ui",
 		},
 		external: []string{"github.com/spf13", "google.golang.org/protobuf"},
 		reason:   "serve and recover turn settings into a server's configuration, and work on its files",

@@ -34,6 +34,7 @@ import (
 	"github.com/belfrydb/belfry/rpc/openapi"
 	"github.com/belfrydb/belfry/rpc/queue"
 	"github.com/belfrydb/belfry/rpc/shardcall"
+	"github.com/belfrydb/belfry/rpc/ui"
 	"github.com/belfrydb/belfry/stream"
 )
 
@@ -73,6 +74,8 @@ type Config struct {
 	// refused.
 	Local     bool
 	LocalName string
+	// Dashboard says what of the dashboard is served.
+	Dashboard Dashboard
 	// Now is the wall clock; defaults to time.Now.
 	Now func() time.Time
 }
@@ -130,6 +133,8 @@ type handler struct {
 	calls  map[string]call
 	// others has handlers by prefix: health and reflection.
 	others map[string]http.Handler
+	// dashboard serves pages for people; nil if it is off.
+	dashboard *ui.Pages
 	// paths has the short paths; methodList is the same as text.
 	paths      []string
 	methodList string
@@ -209,6 +214,9 @@ func newHandler(cfg Config) (*handler, error) {
 	options := connectOptions(cfg, h.interceptor, binary)
 	h.mountServices(administration, options)
 	h.mountOperations(cfg, options)
+	if err := h.mountDashboard(cfg); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -312,10 +320,18 @@ func (h *handler) route(w *reply, r *http.Request) {
 		h.writeFault(w, r, f)
 		return
 	}
+	isPage := h.isPage(path)
+	if isPage {
+		r = h.dashboard.WithToken(r)
+	}
 	c, isCall := h.calls[path]
-	if !auth.PublicPath(path) {
+	if !auth.PublicPath(path) && (!isPage || !h.dashboard.Public(path)) {
 		authenticated, f := h.authorizer.Authenticate(r)
 		if f != nil {
+			if isPage && f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
+				h.dashboard.Refuse(w, r)
+				return
+			}
 			if !isCall {
 				r = plainRequest(r)
 			}
@@ -325,6 +341,10 @@ func (h *handler) route(w *reply, r *http.Request) {
 		}
 		r, w.known = authenticated, true
 		known(r)
+	}
+	if isPage {
+		h.servePage(w, r)
+		return
 	}
 	if isCall {
 		h.serveCall(w, r, c)

@@ -125,7 +125,7 @@ func TestConfigurableFlags(t *testing.T) {
 		"mirror-redis", "mirror-replicas", "mirror-token-file", "node-id", "output", "peer-listen",
 		"print-addresses", "redis-ca", "redis-cert", "redis-key", "redis-password-file", "redis-tls-name",
 		"replication-factor", "root-tokens", "server", "shards", "timeout",
-		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "zone",
+		"tls-ca", "tls-cert", "tls-client-cert", "tls-client-key", "tls-key", "token-file", "ui", "ui-prefix", "zone",
 	}
 	if diff := cmp.Diff(want, cli.KnownSettings(newRoot(cli.New(&cli.System{})))); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)

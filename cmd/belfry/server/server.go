@@ -21,6 +21,7 @@ import (
 	"github.com/belfrydb/belfry/access/certs"
 	"github.com/belfrydb/belfry/cluster"
 	"github.com/belfrydb/belfry/cluster/catalog"
+	"github.com/belfrydb/belfry/cluster/gossip"
 	"github.com/belfrydb/belfry/node"
 	"github.com/belfrydb/belfry/node/storage/disk"
 	"github.com/belfrydb/belfry/rpc"
@@ -78,7 +79,9 @@ type Config struct {
 	Collectors []prometheus.Collector
 	// MetricsQueuesMax is MetricsQueuesMax of rpc.Config.
 	MetricsQueuesMax int
-	Logger           *slog.Logger
+	// Dashboard says what of the dashboard is served. Its secret is made from the gossip keys.
+	Dashboard rpc.Dashboard
+	Logger    *slog.Logger
 	// Audit gets a line for each administrative call; Logger by default.
 	Audit *slog.Logger
 	// Fatal ends the process because going on would risk data.
@@ -289,13 +292,21 @@ func (s *Server) newEdge(cfg Config) (*rpc.Server, error) {
 	if err := register(registry, append(certificateMetrics(s.credentials), cfg.Collectors...)); err != nil {
 		return nil, err
 	}
+	dashboard := cfg.Dashboard
+	if cfg.GossipKeys != "" {
+		keys, err := gossip.ReadKeyFile(cfg.GossipKeys)
+		if err != nil {
+			return nil, err
+		}
+		dashboard.Secret = keys[0] // the secret that nodes share; a login at one is then one at all
+	}
 	edge, err := rpc.NewServer(rpc.Config{
 		Node: c.Router(), Catalog: adapter.NewCatalog(c.Catalog), Cluster: adapter.NewCluster(c), Logger: cfg.Logger,
 		Audit: cfg.Audit, Registry: registry,
 		Name: c.Router().Status().Name, Address: s.listener.Addr().String(), Version: cfg.Version,
 		TLS: forClients(s.credentials), Authenticator: s.authenticator, Backups: newLastBackup(cfg),
 		MetricsQueuesMax: cfg.MetricsQueuesMax, ConnectionsMax: connectionsMax(openFilesMax()),
-		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise,
+		Local: local(cfg.Listen) && s.credentials == nil, LocalName: cfg.Advertise, Dashboard: dashboard,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the public edge: %w", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belfrydb/belfry/cluster/catalog"
 	"github.com/belfrydb/belfry/rpc/metrics"
+	"github.com/belfrydb/belfry/rpc/ui"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,6 +44,7 @@ type serveFlags struct {
 	printAddresses bool
 	printConfig    bool
 	debug          string
+	ui             string
 	mirror         bridge.Settings
 }
 
@@ -94,7 +96,8 @@ finished. A second signal ends it at once; nothing that was acknowledged is lost
 		flag.GossipKeys, flag.TLSCert, flag.TLSKey, flag.TLSCA, flag.TLSClientCert, flag.TLSClientKey, flag.RootTokens,
 		flag.ReplicationFactor, flag.GracePeriod, flag.Zone, flag.NodeID, flag.Shards, flag.Memory, flag.Insecure,
 		flag.AcceptClock, flag.LogFormat,
-		flag.LogLevel, flag.DebugAddr, flag.MetricsMaxQueues, flag.MirrorRedis, flag.MirrorReplicas, flag.MirrorQueue,
+		flag.LogLevel, flag.DebugAddr, flag.MetricsMaxQueues, flag.UI, flag.UIPrefix,
+		flag.MirrorRedis, flag.MirrorReplicas, flag.MirrorQueue,
 		flag.MirrorTokenFile, flag.PrintAddresses)
 	return c
 }
@@ -170,6 +173,10 @@ func (f *serveFlags) addDiagnostics(flags *pflag.FlagSet) {
 	flags.IntVar(&f.config.MetricsQueuesMax, flag.MetricsMaxQueues, metrics.DefaultQueues,
 		fmt.Sprintf("how many queues have metrics of their own, counted once for each shard, 1 to %d; the others are shown "+
 			"together as _other", metrics.QueuesMax))
+	flags.Var(cli.Choice(&f.ui, uiOn, uiRead, uiOff), flag.UI,
+		"the dashboard on the port of clients: on, read without actions, or off")
+	flags.StringVar(&f.config.Dashboard.Path, flag.UIPrefix, ui.DefaultPath,
+		"the path of the dashboard, from a slash to a slash, for a proxy that has others beside it")
 }
 
 // check refuses settings with which no server starts.
@@ -187,6 +194,9 @@ func (f *serveFlags) check(flags *pflag.FlagSet) error {
 	}
 	if err := checkTLSFlags(flags); err != nil {
 		return err
+	}
+	if err := ui.CheckPath(f.config.Dashboard.Path); err != nil {
+		return cli.Usagef("--%s: %s", flag.UIPrefix, err)
 	}
 	if _, err := f.mirror.Bridges(); err != nil {
 		return err
@@ -217,7 +227,7 @@ func (a verbs) serve(c *cobra.Command, f *serveFlags) error {
 	level := levelOf(f.logLevel)
 	cfg.Logger = a.logger(f.logFormat, level)
 	cfg.Audit = a.logger(f.logFormat, slog.LevelInfo) // whatever else is not to be said
-	cfg.Version = cli.ThisBuild().Version
+	cfg.Version, cfg.Dashboard.Mode = cli.ThisBuild().Version, dashboardMode(f.ui)
 	cfg.Fatal = func(err error) { a.storageLost(cfg.Logger, cfg.Dir, err) }
 	if host, err := os.Hostname(); err == nil { // else the server has a name for it
 		cfg.DefaultName = nameOfHost(host)

@@ -134,6 +134,8 @@ const (
 	TokenFile         = "token-file"
 	TTL               = "ttl"
 	TTR               = "ttr"
+	UI                = "ui"
+	UIPrefix          = "ui-prefix"
 	Undo              = "undo"
 	Unnamed           = "unnamed"
 	Until             = "until"

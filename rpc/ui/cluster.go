@@ -1,0 +1,95 @@
+package ui
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (p *Pages) showCluster(v *visit) (content, error) {
+	c, err := p.admin.GetCluster(v.ctx, &belfryv1.GetClusterRequest{})
+	if err != nil {
+		return content{}, err
+	}
+	var moves []string
+	for _, m := range c.Moves {
+		moves = append(moves, "Shard "+strconv.Itoa(int(m.Shard))+": "+m.Text)
+	}
+	needed := needed(c.Shards)
+	return content{title: "Cluster", entry: "Cluster", live: true, body: g.Group{
+		h.H1(g.Text("Cluster")),
+		g.If(len(c.Problems) == 0, h.P(g.Text("Healthy."))),
+		list("problems", c.Problems), list("advice", c.Advice),
+		section("Nodes", grid("Nodes",
+			headings("Node", "State", "Address", "Zone", "Version", "Leads", "Replicas", "Restart it now?"),
+			g.Map(c.Nodes, func(n *belfryv1.Node) g.Node { return v.nodeRow(n, needed[n.Name]) }))),
+		section("Shards", grid("Shards", headings("Shard", "Leader", "Replicas", "Jobs", "Term", "Applied", "Clock"),
+			g.Map(c.Shards, v.shardRow))),
+		g.If(len(moves) > 0, section("Moves", list("moves", moves))),
+	}}, nil
+}
+
+// nodeRow shows a node. needed has the shards that would have no majority without it.
+func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
+	state := g.Group{g.Text(word(n.State))}
+	if n.SilentSince != nil {
+		state = append(state, g.Text(" since "), v.when(n.SilentSince))
+	}
+	for _, c := range n.Conditions {
+		state = append(state, h.Br(), h.Strong(g.Text(c.Kind+" ")), g.Text(c.Message))
+	}
+	if len(n.UnreachedBy) > 0 {
+		state = append(state, h.Br(), g.Text("not reached by "+strings.Join(n.UnreachedBy, ", ")))
+	}
+	restart := g.Text("yes")
+	if len(needed) > 0 {
+		restart = bad("no: without it there is no majority of shard " + strings.Join(needed, ", "))
+	}
+	return h.Tr(h.Th(h.Scope("row"), g.Text(n.Name), g.If(n.Name == v.pages.cfg.Name, tag("this node"))), h.Td(state),
+		h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)), number(grouped(n.Leads)),
+		number(grouped(n.Replicas)), h.Td(restart))
+}
+
+func (v *visit) shardRow(s *belfryv1.Shard) g.Node {
+	var replicas g.Group
+	for i, r := range s.Replicas {
+		replicas = append(replicas, g.If(i > 0, g.Text(", ")), g.Text(r.Node), g.If(!r.Voter, g.Text(" (no vote)")),
+			g.If(r.Silent, bad(" silent")), g.If(r.BehindSince != nil, bad(" behind")))
+	}
+	leader := g.Text(s.Leader)
+	if s.Leader == "" {
+		leader = bad("none")
+	}
+	return h.Tr(h.Th(h.Scope("row"), g.Text(strconv.Itoa(int(s.Shard)))), h.Td(leader), h.Td(replicas),
+		number(grouped(s.Jobs)), number(grouped(s.Term)), number(grouped(s.AppliedIndex)),
+		h.Td(v.when(s.Time), g.If(s.ClockAhead != nil, bad(" "+duration(s.ClockAhead)+" ahead"))))
+}
+
+// bad is a text about something that is wrong.
+func bad(text string) g.Node { return h.Strong(h.Class("bad"), g.Text(text)) }
+
+// needed returns for each node the shards that would have no majority if it stopped, because too many
+// of their other voters are silent or behind already.
+func needed(shards []*belfryv1.Shard) map[string][]string {
+	of := map[string][]string{}
+	for _, s := range shards {
+		var well []string
+		for _, r := range s.Replicas {
+			if r.Voter && !r.Silent && r.BehindSince == nil {
+				well = append(well, r.Node)
+			}
+		}
+		majority := len(s.Voters)/2 + 1
+		for _, node := range s.Voters {
+			if slices.Contains(well, node) && len(well)-1 < majority && len(s.Voters) > 1 {
+				of[node] = append(of[node], strconv.Itoa(int(s.Shard)))
+			}
+		}
+	}
+	return of
+}

@@ -1,0 +1,73 @@
+package ui
+
+import "strings"
+
+// fingerprint returns what errors of one cause have in common: the text with numbers, UUIDs, hashes
+// and addresses replaced by signs, and cut to fingerprintMax characters.
+func fingerprint(text string) string {
+	var out strings.Builder
+	runes := 0
+	for word := range wordsOf(text) {
+		if kind := variable(word); kind != "" {
+			word = kind
+		}
+		for _, r := range word {
+			if runes == fingerprintMax {
+				return out.String()
+			}
+			out.WriteRune(r)
+			runes++
+		}
+	}
+	return out.String()
+}
+
+// fingerprintMax bounds a fingerprint.
+const fingerprintMax = 200
+
+// wordsOf yields the words of a text and what is between them: runs of letters, digits and dashes,
+// and every other character by itself.
+func wordsOf(text string) func(yield func(string) bool) {
+	part := func(b byte) bool {
+		return b >= 0x80 || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '-' || b == '_'
+	}
+	return func(yield func(string) bool) {
+		for len(text) > 0 {
+			n := 1
+			if part(text[0]) {
+				for n < len(text) && part(text[n]) {
+					n++
+				}
+			}
+			if !yield(text[:n]) {
+				return
+			}
+			text = text[n:]
+		}
+	}
+}
+
+// variable returns the sign for a word that differs between errors of one cause: # for a number and
+// for what has several digits, such as a UUID or a hash; nothing for other words.
+func variable(word string) string {
+	digits, hex := 0, 0
+	for i := range len(word) {
+		switch b := word[i]; {
+		case b >= '0' && b <= '9':
+			digits++
+			hex++
+		case b >= 'a' && b <= 'f', b >= 'A' && b <= 'F', b == '-':
+			hex++
+		}
+	}
+	switch {
+	case digits == 0:
+		return ""
+	case hex == len(word): // a number, a UUID, a hash, a date
+		return "#"
+	case digits >= 3: // an id with a prefix
+		return "#"
+	default: // a word that has a digit, such as sha1 or http2
+		return ""
+	}
+}

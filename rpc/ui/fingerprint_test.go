@@ -1,0 +1,23 @@
+package ui
+
+import "testing"
+
+// TestFingerprint: errors of one cause have one fingerprint, and others have another.
+func TestFingerprint(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                    "",
+		"timeout after 30 s":                  "timeout after # s",
+		"order 4711 of 2026-11-29 is unknown": "order # of # is unknown",
+		"order_4711: no such row":             "#: no such row",
+		"user 123e4567-e89b-12d3-a456-426614174000 is gone": "user # is gone",
+		"commit deadbeef1234 failed":                        "commit # failed",
+		"dial tcp 10.0.0.1:7400: refused":                   "dial tcp #.#.#.#:#: refused",
+		"sha1 and http2 are words":                          "sha1 and http2 are words",
+		"smtp: 550 mailbox of ann@b3.example":               "smtp: # mailbox of ann@#.example",
+		"Größe 12 überschritten":                            "Größe # überschritten",
+	} {
+		if got := fingerprint(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

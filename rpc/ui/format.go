@@ -1,0 +1,123 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// timeFormat is the form of all times: with the offset of their zone, to the millisecond.
+const timeFormat = "2006-01-02 15:04:05.000 -07:00"
+
+// clock writes times in the zone that the person chose.
+type clock struct {
+	now  time.Time
+	zone *time.Location
+}
+
+// nowText is the time of the page.
+func (c clock) nowText() string { return c.now.In(c.zone).Format("2006-01-02 15:04:05 -07:00") }
+
+// text writes a time.
+func (c clock) text(t *timestamppb.Timestamp) string { return t.AsTime().In(c.zone).Format(timeFormat) }
+
+// relative writes how far away a time is.
+func (c clock) relative(t *timestamppb.Timestamp) string {
+	away := t.AsTime().Sub(c.now)
+	switch {
+	case away > -time.Second && away < time.Second:
+		return "now"
+	case away < 0:
+		return span(-away) + " ago"
+	default:
+		return "in " + span(away)
+	}
+}
+
+// duration writes a duration of the wire; nothing if it is not set.
+func duration(d *durationpb.Duration) string {
+	if d == nil {
+		return ""
+	}
+	return span(d.AsDuration())
+}
+
+// span writes a duration with its two largest units.
+func span(d time.Duration) string {
+	if d < 0 {
+		return "-" + span(-d)
+	}
+	const day = 24 * time.Hour
+	switch {
+	case d == 0:
+		return "0 s"
+	case d < time.Millisecond:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return strings.TrimSuffix(fmt.Sprintf("%.1f", d.Seconds()), ".0") + " s"
+	case d < time.Hour:
+		return two(int64(d/time.Minute), "m", int64(d%time.Minute/time.Second), "s")
+	case d < day:
+		return two(int64(d/time.Hour), "h", int64(d%time.Hour/time.Minute), "m")
+	default:
+		return two(int64(d/day), "d", int64(d%day/time.Hour), "h")
+	}
+}
+
+func two(large int64, largeUnit string, small int64, smallUnit string) string {
+	text := fmt.Sprintf("%s %s", grouped(uint64(large)), largeUnit)
+	if small != 0 {
+		text += fmt.Sprintf(" %d %s", small, smallUnit)
+	}
+	return text
+}
+
+// grouped writes a number with a narrow space after every three digits.
+func grouped[N uint32 | uint64](n N) string {
+	digits := strconv.FormatUint(uint64(n), 10)
+	const thin = "\u202f"
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + thin + digits[at:]
+	}
+	return digits
+}
+
+// size writes a number of bytes.
+func size(bytes uint64) string {
+	units := []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	if bytes < 1024 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	value, unit := float64(bytes)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
+// rate writes events per second.
+func rate(perSecond float64) string {
+	switch {
+	case perSecond == 0:
+		return "0"
+	case perSecond < 10:
+		return fmt.Sprintf("%.2f", perSecond)
+	default:
+		return grouped(uint64(perSecond + 0.5))
+	}
+}
+
+// word writes the name of a value of an enum in lower case, without its prefix.
+func word(value fmt.Stringer) string {
+	name := value.String()
+	for _, prefix := range []string{"JOB_STATE_", "NODE_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_"} {
+		name = strings.TrimPrefix(name, prefix)
+	}
+	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}

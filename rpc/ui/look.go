@@ -1,0 +1,114 @@
+package ui
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	_ "time/tzdata" // the image has no files, and a zone must not depend on the machine
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+)
+
+// look is how the pages appear to one person. It is kept in a cookie, because a person has it in
+// one browser, also without a token.
+type look struct {
+	// theme is light, dark or auto: as the system has it.
+	theme string
+	zone  *time.Location
+	// refresh is after how many seconds pages are refreshed; 0 for never.
+	refresh int
+}
+
+// lookCookie is the name of the cookie. Its value is theme, seconds and zone, with colons between.
+const lookCookie = "belfry-look"
+
+// refreshes are the seconds that a person can choose.
+func refreshes() []int { return []int{0, 2, 5, 10, 30, 60} }
+
+func themes() []string { return []string{"auto", "light", "dark"} }
+
+// lookOf reads the cookie. What cannot be read has its default.
+func lookOf(r *http.Request) look {
+	l := look{theme: "auto", zone: time.UTC, refresh: 5}
+	cookie, err := r.Cookie(lookCookie)
+	if err != nil {
+		return l
+	}
+	parts := strings.SplitN(cookie.Value, ":", 3)
+	if len(parts) != 3 {
+		return l
+	}
+	if read, err := readLook(parts[0], parts[1], parts[2]); err == nil {
+		return read
+	}
+	return l
+}
+
+// readLook checks what a person chose.
+func readLook(theme, refresh, zone string) (look, error) {
+	if !slices.Contains(themes(), theme) {
+		return look{}, formError("theme", "%q is none of %s", theme, strings.Join(themes(), ", "))
+	}
+	seconds, err := strconv.Atoi(refresh)
+	if err != nil || seconds < 0 || seconds > 3600 {
+		return look{}, formError("refresh", "%q is no number of seconds from 0 to 3600", refresh)
+	}
+	location, err := time.LoadLocation(zone)
+	if err != nil || zone == "" || zone == "Local" {
+		return look{}, formError("zone", "%q is no name of a time zone such as UTC or Europe/Berlin", zone)
+	}
+	return look{theme: theme, zone: location, refresh: seconds}, nil
+}
+
+func (p *Pages) showSettings(v *visit) (content, error) {
+	var rhythm []option
+	for _, n := range refreshes() {
+		text := "never"
+		if n > 0 {
+			text = fmt.Sprintf("every %d s", n)
+		}
+		rhythm = append(rhythm, option{strconv.Itoa(n), text})
+	}
+	var looks []option
+	for _, t := range themes() {
+		looks = append(looks, option{t, t})
+	}
+	return content{title: "Settings", entry: "Settings", body: g.Group{
+		h.H1(g.Text("Settings")),
+		h.P(g.Text("They are kept in this browser.")),
+		h.Form(h.Method("post"), h.Action("settings"), h.Class("stack"),
+			choice("Theme", "theme", v.look.theme, looks...),
+			field("Time zone", "zone", h.Value(v.look.zone.String()), h.Required(), h.Aria("describedby", "zone-help")),
+			h.Span(h.ID("zone-help"), h.Class("help"), g.Text("UTC, or a name such as Europe/Berlin. "),
+				h.Button(h.ID("zone-here"), h.Type("button"), h.Class("quiet"), g.Attr("hidden"),
+					g.Text("Use that of this browser"))),
+			choice("Refresh", "refresh", strconv.Itoa(v.look.refresh), rhythm...),
+			button("Keep")),
+	}}, nil
+}
+
+// keepSettings keeps the settings in a cookie. It changes nothing on the server, so a dashboard that
+// only shows allows it.
+func (p *Pages) keepSettings(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+	chosen, err := readLook(v.param("theme"), v.param("refresh"), strings.TrimSpace(v.param("zone")))
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s", chosen.theme, chosen.refresh, chosen.zone),
+		MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteLaxMode,
+	})
+	v.redirect("settings?done=settings")
+}
+
+// secure reports whether the browser reaches the pages through TLS, of this server or of a proxy.
+func secure(r *http.Request) bool {
+	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
+}

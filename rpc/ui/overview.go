@@ -1,0 +1,186 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// totals are sums over all queues that a person may see.
+type totals struct {
+	delayed, ready, reserved, dead, bytes uint64
+	puts, reserves, acks                  float64
+}
+
+func (t *totals) add(q *belfryv1.Queue) {
+	t.delayed += uint64(q.Counts.GetDelayed())
+	t.ready += uint64(q.Counts.GetReady())
+	t.reserved += uint64(q.Counts.GetReserved())
+	t.dead += uint64(q.Counts.GetDead())
+	t.bytes += q.Bytes
+	t.puts += q.Rates.GetPutsPerSecond()
+	t.reserves += q.Rates.GetReservesPerSecond()
+	t.acks += q.Rates.GetAcksPerSecond()
+}
+
+// queueList has every queue that a person may see.
+type queueList struct {
+	queues []*belfryv1.Queue
+	totals totals
+	due    due
+	// stale says that a shard without a leader was answered for by a replica, as of the time of the
+	// oldest figures.
+	stale bool
+	asOf  time.Time
+}
+
+// readQueues reads all queues whose names begin with prefix. If a shard has no leader, it reads what
+// the replicas have.
+func (p *Pages) readQueues(ctx context.Context, prefix string) (*queueList, error) {
+	list, err := p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: queuesAtOnce})
+	if err != nil && unavailable(err) {
+		return p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: queuesAtOnce, Stale: true})
+	}
+	return list, err
+}
+
+// queuesAtOnce is the size of a page of the API.
+const queuesAtOnce = 1000
+
+func (p *Pages) readQueuesFrom(ctx context.Context, req *belfryv1.ListQueuesRequest) (*queueList, error) {
+	list := &queueList{}
+	for {
+		res, err := p.admin.ListQueues(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		list.stale = list.stale || res.Stale
+		list.due.add(res.Due)
+		for _, q := range res.Queues {
+			list.totals.add(q)
+			if at := q.AsOf.AsTime(); q.AsOf != nil && (list.asOf.IsZero() || at.Before(list.asOf)) {
+				list.asOf = at
+			}
+		}
+		list.queues = append(list.queues, res.Queues...)
+		if res.NextPageToken == "" {
+			return list, nil
+		}
+		req.PageToken = res.NextPageToken
+	}
+}
+
+// due says how many jobs fall due when.
+type due struct{ overdue, minute, hour, day, month, later uint64 }
+
+func (d *due) add(h *belfryv1.DueHistogram) {
+	d.overdue += uint64(h.GetOverdue())
+	d.minute += uint64(h.GetNextMinute())
+	d.hour += uint64(h.GetNextHour())
+	d.day += uint64(h.GetNextDay())
+	d.month += uint64(h.GetNextMonth())
+	d.later += uint64(h.GetLater())
+}
+
+func (p *Pages) overview(v *visit) (content, error) {
+	list, err := p.readQueues(v.ctx, "")
+	if err != nil {
+		return content{}, err
+	}
+	cluster, err := p.admin.GetCluster(v.ctx, &belfryv1.GetClusterRequest{})
+	if err != nil && !forbidden(err) {
+		return content{}, err
+	}
+	sums := &list.totals
+	return content{title: "Overview", entry: "Overview", live: true, body: g.Group{
+		h.H1(g.Text("Overview")),
+		list.mark(v.clock),
+		figures(figure{name: "Queues", value: grouped(uint64(len(list.queues))), target: "queues"},
+			figure{name: "Delayed", value: grouped(sums.delayed)}, figure{name: "Ready", value: grouped(sums.ready)},
+			figure{name: "Reserved", value: grouped(sums.reserved)},
+			figure{name: "Dead", value: grouped(sums.dead), target: "dead", bad: sums.dead > 0},
+			figure{name: "Stored", value: size(sums.bytes)}),
+		h.Div(h.Class("columns"),
+			section("Per second, over the last minute", facts(fact("Put", rate(sums.puts)),
+				fact("Handed out", rate(sums.reserves)), fact("Acked", rate(sums.acks)))),
+			section("Falls due", list.due.facts())),
+		section("Cluster", clusterSummary(cluster)...),
+		section("Queues to look at", suspectsTable(suspects(list.queues))),
+	}}, nil
+}
+
+// facts shows how many jobs fall due when.
+func (d *due) facts() g.Node {
+	return facts(fact("Overdue", grouped(d.overdue)), fact("In the next minute", grouped(d.minute)),
+		fact("In the next hour", grouped(d.hour)), fact("In the next day", grouped(d.day)),
+		fact("In the next 30 days", grouped(d.month)), fact("Later", grouped(d.later)))
+}
+
+// clusterSummary says how the cluster is; nil stands for one that the person may not see.
+func clusterSummary(c *belfryv1.GetClusterResponse) []g.Node {
+	if c == nil {
+		return []g.Node{h.P(g.Text("Your token does not show the state of the cluster."))}
+	}
+	health := ": healthy"
+	if len(c.Problems) > 0 {
+		health = ""
+	}
+	return []g.Node{
+		h.P(link("cluster", plural(len(c.Nodes), "node")+", "+plural(len(c.Shards), "shard")), g.Text(health)),
+		list("problems", c.Problems), list("advice", c.Advice),
+	}
+}
+
+func suspectsTable(all []suspect) g.Node {
+	if len(all) == 0 {
+		return h.P(g.Text("No queue has dead jobs, or jobs that have been ready for a minute."))
+	}
+	return grid("Queues to look at", headings("Queue", "Why"), g.Map(all, func(s suspect) g.Node {
+		return h.Tr(h.Th(h.Scope("row"), link(query("queue", "queue", s.queue.Name), s.queue.Name)),
+			h.Td(g.Text(strings.Join(s.because, ", "))))
+	}))
+}
+
+// A queue is suspect if its oldest ready job has waited for longer than readyWaitMax.
+const readyWaitMax = time.Minute
+
+// suspectsMax is how many queues the first page names.
+const suspectsMax = 20
+
+// suspect is a queue with what is wrong with it.
+type suspect struct {
+	queue   *belfryv1.Queue
+	because []string
+}
+
+// suspects returns the queues that need attention.
+func suspects(queues []*belfryv1.Queue) []suspect {
+	var all []suspect
+	for _, q := range queues {
+		var because []string
+		if n := q.Counts.GetDead(); n > 0 {
+			because = append(because, grouped(n)+" dead")
+		}
+		if age := q.OldestReadyAge.AsDuration(); age > readyWaitMax {
+			because = append(because, "ready for "+span(age))
+		}
+		if q.Settings.GetPaused() && q.Counts.GetReady() > 0 {
+			because = append(because, "paused with "+grouped(q.Counts.GetReady())+" ready")
+		}
+		if len(because) > 0 {
+			all = append(all, suspect{q, because})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b suspect) int {
+		return cmp.Or(cmp.Compare(b.queue.Counts.GetDead(), a.queue.Counts.GetDead()),
+			cmp.Compare(b.queue.OldestReadyAge.AsDuration(), a.queue.OldestReadyAge.AsDuration()))
+	})
+	return all[:min(len(all), suspectsMax)]
+}

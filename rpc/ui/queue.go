@@ -1,0 +1,191 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+func (p *Pages) showQueue(v *visit) (content, error) {
+	name := v.param("queue")
+	res, err := p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name})
+	if err != nil && unavailable(err) {
+		res, err = p.admin.GetQueue(v.ctx, &belfryv1.GetQueueRequest{Queue: name, Stale: true})
+	}
+	if err != nil {
+		return content{}, err
+	}
+	q := res.Queue
+	state := func(name string, n uint32) figure {
+		return figure{name: name, value: grouped(n), target: query("jobs", "queue", q.Name, "state", strings.ToLower(name)),
+			bad: name == "Dead" && n > 0}
+	}
+	body := g.Group{
+		path("Queues", "queues"),
+		h.H1(g.Text(q.Name), g.If(q.Settings.GetPaused(), tag(v.paused(q.Settings)))),
+		staleMark(res.Stale, q.AsOf.AsTime(), v.clock),
+		figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
+			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
+			figure{name: "Oldest ready", value: cmp.Or(duration(q.OldestReadyAge), "–")},
+			figure{name: "Stored", value: size(q.Bytes)}),
+		filter("job", []string{"queue", q.Name}, field("Find the job with the id", "id", h.Required(), h.MaxLength("256")),
+			button("Find")),
+		section("When jobs fall due", g.Map(dueCharts(q, v.clock), chart.draw),
+			g.If(q.Due.GetLater() > 0, h.P(g.Text(grouped(q.Due.GetLater())+" fall due later.")))),
+		h.Div(h.Class("columns"), section("The last minute", lastMinute(q)),
+			section("Since the queue was made", totalsOf(q.Totals)), section("Settings", settingsOf(q))),
+	}
+	if !p.cfg.ReadOnly {
+		body = append(body, section("Actions", queueActions(q)))
+	}
+	return content{title: q.Name, entry: "Queues", body: body, live: true}, nil
+}
+
+// paused says until when a queue is paused.
+func (v *visit) paused(s *belfryv1.QueueSettings) string {
+	if s.PausedUntil == nil {
+		return "paused"
+	}
+	return "paused until " + v.clock.text(s.PausedUntil)
+}
+
+func lastMinute(q *belfryv1.Queue) g.Node {
+	perSecond := func(name string, n float64) g.Node {
+		if q.Rates == nil {
+			return fact(name, "not known")
+		}
+		return fact(name, rate(n))
+	}
+	return facts(
+		perSecond("Put per second", q.Rates.GetPutsPerSecond()),
+		perSecond("Handed out per second", q.Rates.GetReservesPerSecond()),
+		perSecond("Acked per second", q.Rates.GetAcksPerSecond()),
+		fact("Lateness, half of the jobs", cmp.Or(duration(q.Lateness.GetP50()), "–")),
+		fact("Lateness, 99 of 100", cmp.Or(duration(q.Lateness.GetP99()), "–")))
+}
+
+func totalsOf(t *belfryv1.QueueTotals) g.Node {
+	return facts(fact("Put", grouped(t.GetPuts())), fact("Handed out", grouped(t.GetReserves())),
+		fact("Acked", grouped(t.GetAcks())), fact("Failed", grouped(t.GetNacks())),
+		fact("Lapsed leases", grouped(t.GetLapses())), fact("Given back", grouped(t.GetReleases())),
+		fact("Became dead", grouped(t.GetDeaths())), fact("Cancelled or purged", grouped(t.GetCancels())),
+		fact("Expired", grouped(t.GetExpiries())), fact("Redriven", grouped(t.GetRedrives())))
+}
+
+func settingsOf(q *belfryv1.Queue) g.Node {
+	s := q.Settings
+	limit := func(n uint64) string {
+		if n == 0 {
+			return "no limit"
+		}
+		return grouped(n)
+	}
+	remembered := duration(s.GetDedupWindow())
+	if s.GetDedupForever() {
+		remembered = "ever"
+	}
+	return facts(fact("Partitions", strconv.Itoa(int(q.Partitions))), fact("Lease (TTR)", duration(s.GetTtr())),
+		fact("Attempts", limit(uint64(s.GetMaxAttempts()))), fact("Retry delays", delays(s.GetRetryDelays())),
+		fact("Ids remembered for", remembered), fact("Reserved at one time", limit(uint64(s.GetMaxInFlight()))),
+		fact("Jobs", limit(uint64(s.GetMaxJobs()))), fact("Bytes", limit(s.GetMaxBytes())),
+		fact("Puts per second", limit(uint64(s.GetPutsPerSecond()))), fact("Overdue jobs", word(s.GetOverdue().GetMode())),
+		fact("Expired jobs", word(s.GetExpireTo())))
+}
+
+// delays writes what follows failed attempts.
+func delays(all []*durationpb.Duration) string {
+	var texts []string
+	for _, d := range all {
+		texts = append(texts, duration(d))
+	}
+	return cmp.Or(strings.Join(texts, ", "), "at once")
+}
+
+func queueActions(q *belfryv1.Queue) g.Node {
+	hidden := []string{"queue", q.Name}
+	pause := action("resume", hidden, button("Resume"))
+	if !q.Settings.GetPaused() {
+		pause = action("pause", hidden,
+			field("Pause for", "for", width("8"), h.Placeholder("no end"), h.Aria("describedby", "for-help")), button("Pause"),
+			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m or 2h; empty: until it is resumed")))
+	}
+	count := func(state string, n uint32) option { return option{state, fmt.Sprintf("%s (%s)", state, grouped(n))} }
+	purge := action("purge", hidden,
+		choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
+			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
+		field("Type the name of the queue", "confirm", h.Required(), h.AutoComplete("off"), width("20")),
+		dangerButton("Remove"))
+	return h.Div(h.Class("actions"), pause, purge)
+}
+
+// dueCharts draws when jobs fall due: the minutes of the next hour, the hours of the next day, the
+// days of the next month. A bar leads to its jobs.
+func dueCharts(q *belfryv1.Queue, c clock) []chart {
+	link := func(width time.Duration) func(time.Time) string {
+		return func(start time.Time) string {
+			return query("jobs", "queue", q.Name, "state", "delayed", "after", start.UTC().Format(time.RFC3339),
+				"before", start.Add(width).UTC().Format(time.RFC3339))
+		}
+	}
+	const day = 24 * time.Hour
+	return []chart{
+		newChart(c, chartOf{"The next hour, by minutes", time.Minute, 60, "15:04", q.Due.GetMinutes(), link(time.Minute)}),
+		newChart(c, chartOf{"The next day, by hours", time.Hour, 24, "15:04", q.Due.GetHours(), link(time.Hour)}),
+		newChart(c, chartOf{"The next month, by days of UTC", day, 30, "01-02", q.Due.GetDays(), link(day)}),
+	}
+}
+
+// pauseQueue pauses a queue, without an end or for the time that the form has.
+func (p *Pages) pauseQueue(v *visit) (string, error) {
+	name, settings := v.param("queue"), &belfryv1.QueueSettings{Paused: proto.Bool(true)}
+	if text := strings.TrimSpace(v.param("for")); text != "" {
+		length, err := time.ParseDuration(text)
+		if err != nil || length <= 0 {
+			return "", formError("for", "%q is no duration above 0 such as 30m or 2h", text)
+		}
+		settings.PausedUntil = timestamppb.New(p.cfg.Now().Add(length))
+	}
+	return p.updateQueue(v, name, settings, "pause")
+}
+
+func (p *Pages) resumeQueue(v *visit) (string, error) {
+	return p.updateQueue(v, v.param("queue"), &belfryv1.QueueSettings{Paused: proto.Bool(false)}, "resume")
+}
+
+func (p *Pages) updateQueue(v *visit, name string, settings *belfryv1.QueueSettings, done string) (string, error) {
+	if _, err := p.admin.UpdateQueue(v.ctx, &belfryv1.UpdateQueueRequest{Queue: name, Settings: settings}); err != nil {
+		return "", err
+	}
+	return query("queue", "queue", name, "done", done), nil
+}
+
+// purgeQueue removes the jobs of a queue in one state or in all. The name of the queue must have
+// been typed.
+func (p *Pages) purgeQueue(v *visit) (string, error) {
+	name := v.param("queue")
+	if v.param("confirm") != name {
+		return "", formError("confirm", "type the name of the queue, %s, to remove its jobs; nothing was removed", name)
+	}
+	state, err := stateOf(v.param("state"))
+	if err != nil {
+		return "", err
+	}
+	var states []belfryv1.JobState
+	if state != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
+		states = append(states, state)
+	}
+	if _, err := p.admin.PurgeQueue(v.ctx, &belfryv1.PurgeQueueRequest{Queue: name, States: states}); err != nil {
+		return "", err
+	}
+	return query("queue", "queue", name, "done", "purge"), nil
+}

@@ -1,0 +1,136 @@
+package ui
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// queueColumn is a column of the table of queues.
+type queueColumn struct {
+	// key names the column in the query, and heading on the page.
+	key, heading string
+	// weight orders the queues, the largest first; nil orders by name.
+	weight func(*belfryv1.Queue) float64
+}
+
+// queueColumns are the columns in their order.
+func queueColumns() []queueColumn {
+	count := func(of func(*belfryv1.JobCounts) uint32) func(*belfryv1.Queue) float64 {
+		return func(q *belfryv1.Queue) float64 { return float64(of(q.Counts)) }
+	}
+	return []queueColumn{
+		{key: "name", heading: "Queue"},
+		{"ready", "Ready", count((*belfryv1.JobCounts).GetReady)},
+		{"oldest", "Oldest ready", func(q *belfryv1.Queue) float64 { return q.OldestReadyAge.AsDuration().Seconds() }},
+		{"delayed", "Delayed", count((*belfryv1.JobCounts).GetDelayed)},
+		{"hour", "Next hour", func(q *belfryv1.Queue) float64 { return float64(q.Due.GetNextHour()) }},
+		{"reserved", "Reserved", count((*belfryv1.JobCounts).GetReserved)},
+		{"dead", "Dead", count((*belfryv1.JobCounts).GetDead)},
+		{"puts", "Puts/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetPutsPerSecond() }},
+		{"acks", "Acks/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetAcksPerSecond() }},
+		{"late", "Lateness p99", func(q *belfryv1.Queue) float64 { return q.Lateness.GetP99().AsDuration().Seconds() }},
+	}
+}
+
+func (p *Pages) listQueues(v *visit) (content, error) {
+	all, err := p.readQueues(v.ctx, "")
+	if err != nil {
+		return content{}, err
+	}
+	has, sort := strings.TrimSpace(v.param("filter")), "name"
+	rows := slices.DeleteFunc(all.queues, func(q *belfryv1.Queue) bool {
+		return !strings.Contains(strings.ToLower(q.Name), strings.ToLower(has))
+	})
+	for _, column := range queueColumns() {
+		if column.key == v.param("sort") && column.weight != nil {
+			sort = column.key
+			slices.SortStableFunc(rows, func(a, b *belfryv1.Queue) int {
+				return cmp.Compare(column.weight(b), column.weight(a))
+			})
+		}
+	}
+	part := pagerOf(v.param("page"), len(rows))
+	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
+		h.H1(g.Text("Queues")),
+		all.mark(v.clock),
+		filter("queues", []string{"sort", sort},
+			field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), button("Filter")),
+		queuesTable(rows, part, has, sort),
+		part.links("queues", "filter", has, "sort", sort),
+	}}, nil
+}
+
+// queuesTable shows a part of the queues, and sums of all of them.
+func queuesTable(queues []*belfryv1.Queue, part pager, has, sort string) g.Node {
+	switch {
+	case len(queues) == 0 && has != "":
+		return h.P(g.Textf("No queue has “%s” in its name.", has))
+	case len(queues) == 0:
+		return h.P(g.Text("There is no queue yet. The first put makes one."))
+	}
+	var headings []g.Node
+	for _, column := range queueColumns() {
+		order := "descending"
+		if column.weight == nil {
+			order = "ascending"
+		}
+		headings = append(headings, h.Th(h.Scope("col"), g.If(column.key == sort, h.Aria("sort", order)),
+			link(query("queues", "filter", has, "sort", column.key), column.heading)))
+	}
+	var sums totals
+	for _, q := range queues {
+		sums.add(q)
+	}
+	return h.Div(h.Class("numbers"), grid("Queues", headings, g.Map(queues[part.from:part.to], queueRow), h.TFoot(h.Tr(
+		h.Th(h.Scope("row"), g.Text(grouped(uint64(len(queues)))+" in all")), number(grouped(sums.ready)), h.Td(),
+		number(grouped(sums.delayed)), h.Td(), number(grouped(sums.reserved)), number(grouped(sums.dead)),
+		number(rate(sums.puts)), number(rate(sums.acks)), h.Td()))))
+}
+
+func queueRow(q *belfryv1.Queue) g.Node {
+	return h.Tr(
+		h.Th(h.Scope("row"), link(query("queue", "queue", q.Name), q.Name), g.If(q.Settings.GetPaused(), tag("paused"))),
+		number(grouped(q.Counts.GetReady())), number(duration(q.OldestReadyAge)), number(grouped(q.Counts.GetDelayed())),
+		number(grouped(q.Due.GetNextHour())), number(grouped(q.Counts.GetReserved())),
+		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(grouped(q.Counts.GetDead()))),
+		number(rate(q.Rates.GetPutsPerSecond())), number(rate(q.Rates.GetAcksPerSecond())),
+		number(duration(q.Lateness.GetP99())))
+}
+
+// pager says which part of a list is on a page. Pages are numbered from 1.
+type pager struct{ page, pages, from, to int }
+
+// queuesOnPage is how many rows a page has.
+const queuesOnPage = 100
+
+func pagerOf(page string, rows int) pager {
+	number, _ := strconv.Atoi(page) // what is no number is page 1
+	part := pager{pages: max(1, (rows+queuesOnPage-1)/queuesOnPage)}
+	part.page = min(max(number, 1), part.pages)
+	part.from = (part.page - 1) * queuesOnPage
+	part.to = min(part.from+queuesOnPage, rows)
+	return part
+}
+
+// links leads to the pages beside this one; nothing if there are none.
+func (part pager) links(target string, pairs ...string) g.Node {
+	if part.pages == 1 {
+		return nil
+	}
+	to := func(page int, rel, text string) g.Node {
+		if page < 1 || page > part.pages {
+			return nil
+		}
+		return g.Group{g.Text(" · "),
+			h.A(h.Rel(rel), h.Href(query(target, append(pairs, "page", strconv.Itoa(page))...)), g.Text(text))}
+	}
+	return h.P(h.Class("pager"), g.Textf("Page %d of %d", part.page, part.pages), to(part.page-1, "prev", "before"),
+		to(part.page+1, "next", "after"))
+}

@@ -1,0 +1,191 @@
+package ui
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+// sessionLife is for how long a login lasts. It ends earlier with its token: the token is looked up
+// for each page.
+const sessionLife = 12 * time.Hour
+
+// Sessions seals tokens into the cookies of those who have logged in. The cookie has the token, so
+// that no node keeps a list of sessions, and a node that has the same secret reads the cookies of
+// another. Without the secret a cookie tells nothing and cannot be made. Its methods may be called
+// from any goroutine.
+type Sessions struct {
+	sealer cipher.AEAD
+	now    func() time.Time
+}
+
+// NewSessions returns sessions whose cookies every node with the same secret can read. An empty
+// secret means a random one: logins then end with the process.
+func NewSessions(secret []byte, now func() time.Time) (*Sessions, error) {
+	if len(secret) == 0 {
+		secret = make([]byte, 32)
+		_, _ = rand.Read(secret) // never fails
+	}
+	key, err := hkdf.Key(sha256.New, secret, nil, "belfry dashboard session 1", 32)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
+	}
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
+	}
+	return &Sessions{sealer, now}, nil
+}
+
+// seal returns the value of a cookie for a token.
+func (s *Sessions) seal(token string) string {
+	plain := binary.BigEndian.AppendUint64(nil, uint64(s.now().Add(sessionLife).Unix()))
+	return base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, append(plain, token...), nil))
+}
+
+// open returns the token in a cookie; nothing if there is none that is valid now.
+func (s *Sessions) open(cookie string) string {
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
+	if err != nil {
+		return ""
+	}
+	plain, err := s.sealer.Open(nil, nil, sealed, nil)
+	if err != nil || len(plain) < 8 || s.now().Unix() >= int64(binary.BigEndian.Uint64(plain)) {
+		return ""
+	}
+	return string(plain[8:])
+}
+
+// cookieName is the name of the cookie of a session. A browser takes one with the prefix __Host-
+// only from this host and through TLS, so no other host of the domain can set it.
+func cookieName(r *http.Request) string {
+	if secure(r) {
+		return "__Host-belfry-session"
+	}
+	return "belfry-session"
+}
+
+// WithToken returns a request for a page with the token of its session as that of a call. A token
+// that the request has already stays.
+func (p *Pages) WithToken(r *http.Request) *http.Request {
+	if p.cfg.Sessions == nil || r.Header.Get("Authorization") != "" {
+		return r
+	}
+	cookie, err := r.Cookie(cookieName(r))
+	if err != nil {
+		return r
+	}
+	token := p.cfg.Sessions.open(cookie.Value)
+	if token == "" {
+		return r
+	}
+	return withBearer(r, token)
+}
+
+// withBearer returns a request with a token as that of a call.
+func withBearer(r *http.Request, token string) *http.Request {
+	with := *r
+	with.Header = r.Header.Clone()
+	with.Header.Set("Authorization", "Bearer "+token)
+	return &with
+}
+
+// Public reports whether a path needs no token: what a person needs to log in.
+func (p *Pages) Public(path string) bool {
+	return path == p.cfg.Path+"login" || strings.HasPrefix(path, p.cfg.Path+"static/")
+}
+
+// Refuse answers a request for a page from one whose token is not valid: with the page for the
+// login.
+func (p *Pages) Refuse(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	target := "login"
+	if here := v.here(); here != "./" {
+		target = query("login", "next", here)
+	}
+	v.redirect(target)
+}
+
+func (p *Pages) showLogin(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	v.send(http.StatusOK, loginPage(localPage(v.param("next")), ""))
+}
+
+// loginPage asks for a token, and leads to next afterwards.
+func loginPage(next, problem string) content {
+	return content{title: "Log in", body: g.Group{
+		h.H1(g.Text("Log in")),
+		g.If(problem != "", h.P(h.Class("warning"), h.Role("alert"), g.Text(problem))),
+		h.Form(h.Method("post"), h.Action("login"), h.Class("stack"), hiddenFields([]string{"next", next}),
+			field("Token", "token", h.Type("password"), h.Required(), h.AutoComplete("off"),
+				h.Aria("describedby", "token-help")),
+			h.Span(h.ID("token-help"), h.Class("help"), h.Code(g.Text("belfry token create")),
+				g.Text(" makes one. With the scope view:* you see numbers, with admin:* everything.")),
+			button("Log in")),
+	}}
+}
+
+// login keeps a token in a cookie if it is valid.
+func (p *Pages) login(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+	next, token := localPage(v.param("next")), strings.TrimSpace(v.param("token"))
+	if p.cfg.Sessions == nil {
+		v.redirect(next)
+		return
+	}
+	// Every valid token allows this call.
+	_, err := p.queues.GetRouting(onBehalf(r.Context(), withBearer(r, token)), &belfryv1.GetRoutingRequest{})
+	if err != nil {
+		v.send(http.StatusUnauthorized, loginPage(next, "This token is not valid."))
+		return
+	}
+	v.setSession(p.cfg.Sessions.seal(token), int(sessionLife.Seconds()))
+	v.redirect(next)
+}
+
+// logout forgets the token in this browser. The token stays valid.
+func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
+	v := p.visit(w, r)
+	v.setSession("", -1)
+	v.redirect("login")
+}
+
+func (v *visit) setSession(value string, maxAge int) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: cookieName(v.r), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: secure(v.r),
+		SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// localPage returns a page to go to after the login: one of these pages, and nothing of elsewhere.
+func localPage(next string) string {
+	target, err := url.Parse(next)
+	if err != nil || target.IsAbs() || target.Host != "" || strings.ContainsAny(target.Path, "/\\:") ||
+		strings.HasPrefix(target.Path, ".") || target.Path == "" {
+		return "./"
+	}
+	// Written again, so that nothing of the text that was given is kept.
+	if values := target.Query(); len(values) > 0 {
+		return target.Path + "?" + values.Encode()
+	}
+	return target.Path
+}

@@ -1,0 +1,192 @@
+// Package ui is the dashboard: pages that show queues, jobs and nodes, and the actions of an
+// operator on them. Its pages make calls of the public API, inside this process, with the token of
+// the person who looks. So no page can do what that person could not do by a call, and every action
+// has its line in the audit log.
+package ui
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+)
+
+// DefaultPath is the path of the pages if Config has none.
+const DefaultPath = "/ui/"
+
+// Config configures the pages. API and Logger are required.
+type Config struct {
+	// API answers the calls that pages make, as it answers those of any client.
+	API http.Handler
+	// Path is the path of the pages. It begins and ends with a slash; the default is DefaultPath.
+	// Links are relative, so a proxy may offer the pages under another path.
+	Path string
+	// ReadOnly leaves out and refuses all actions.
+	ReadOnly bool
+	// Sessions keeps the tokens of those who have logged in; nil if calls need no token.
+	Sessions *Sessions
+	// Name is the name of the node, and Version the version that it runs.
+	Name, Version string
+	// Logger receives the failures of pages.
+	Logger *slog.Logger
+	// Now is the wall clock; defaults to time.Now.
+	Now func() time.Time
+}
+
+// Pages serves the dashboard. It implements http.Handler.
+type Pages struct {
+	cfg    Config
+	queues belfryv1connect.QueueServiceClient
+	admin  belfryv1connect.AdminServiceClient
+	mux    *http.ServeMux
+}
+
+//go:embed static
+var staticFiles embed.FS
+
+// New returns the pages. It reports every problem of the configuration.
+func New(cfg Config) (*Pages, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("configuring the dashboard: %w", err)
+	}
+	p := &Pages{cfg: cfg, mux: http.NewServeMux()}
+	p.queues, p.admin = newClients(cfg.API)
+	p.route()
+	return p, nil
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.API == nil {
+		errs = append(errs, errors.New("an API is required"))
+	}
+	if c.Logger == nil {
+		errs = append(errs, errors.New("a Logger is required"))
+	}
+	if c.Path == "" {
+		c.Path = DefaultPath
+	}
+	errs = append(errs, CheckPath(c.Path))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return errors.Join(errs...)
+}
+
+// CheckPath returns what is wrong with a path for the pages.
+func CheckPath(path string) error {
+	if !strings.HasPrefix(path, "/") || !strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?#%{}\\ ") ||
+		strings.Contains(path, "//") {
+		return fmt.Errorf("the path %q of the dashboard must begin and end with a slash, such as /ui/", path)
+	}
+	for _, taken := range []string{"/", "/v1/", "/q/", "/belfry.v1."} {
+		if path == taken || taken != "/" && strings.HasPrefix(path, taken) {
+			return fmt.Errorf("the path %q of the dashboard is taken by the API", path)
+		}
+	}
+	return nil
+}
+
+// route names what is at each path.
+func (p *Pages) route() {
+	get := func(path string, page func(*visit) (content, error)) {
+		p.mux.Handle("GET "+p.cfg.Path+path, p.page(page))
+	}
+	post := func(path string, act func(*visit) (string, error)) {
+		p.mux.Handle("POST "+p.cfg.Path+path, p.action(act))
+	}
+	get("{$}", p.overview)
+	get("queues", p.listQueues)
+	get("queue", p.showQueue)
+	get("jobs", p.listJobs)
+	get("job", p.showJob)
+	get("dead", p.deadLetters)
+	get("cluster", p.showCluster)
+	get("namespaces", p.listNamespaces)
+	get("tokens", p.listTokens)
+	get("settings", p.showSettings)
+	p.mux.HandleFunc("GET "+p.cfg.Path+"body", p.download)
+	post("pause", p.pauseQueue)
+	post("resume", p.resumeQueue)
+	post("purge", p.purgeQueue)
+	post("run-now", p.runNow)
+	post("reschedule", p.rescheduleJob)
+	post("cancel", p.cancelJob)
+	post("redrive", p.redriveJob)
+	post("redrive-group", p.redriveGroup)
+	p.mux.HandleFunc("POST "+p.cfg.Path+"settings", p.keepSettings)
+	p.mux.HandleFunc("GET "+p.cfg.Path+"login", p.showLogin)
+	p.mux.HandleFunc("POST "+p.cfg.Path+"login", p.login)
+	p.mux.HandleFunc("POST "+p.cfg.Path+"logout", p.logout)
+	p.mux.Handle("GET "+p.cfg.Path+"static/", http.StripPrefix(p.cfg.Path, http.FileServerFS(staticFiles)))
+}
+
+// Serves reports whether a path is one of the pages.
+func (p *Pages) Serves(path string) bool {
+	return strings.HasPrefix(path, p.cfg.Path) || path == strings.TrimSuffix(p.cfg.Path, "/")
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; " +
+			"object-src 'none'",
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+		"Cache-Control": "no-store", "X-Robots-Tag": "noindex, nofollow", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin",
+	} {
+		w.Header().Set(name, value)
+	}
+	if strings.HasPrefix(r.URL.Path, p.cfg.Path+"static/") {
+		w.Header().Set("Cache-Control", "private, max-age=3600") // the names of files have the version
+	}
+	p.mux.ServeHTTP(w, r)
+}
+
+// page serves a page that shows something.
+func (p *Pages) page(show func(*visit) (content, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := p.visit(w, r)
+		c, err := show(v)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		v.send(http.StatusOK, c)
+	})
+}
+
+// action serves a form. act returns where to go afterwards, relative to the page.
+func (p *Pages) action(act func(*visit) (string, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		v := p.visit(w, r)
+		if p.cfg.ReadOnly {
+			v.fail(errReadOnly)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+		if err := r.ParseForm(); err != nil {
+			v.fail(fmt.Errorf("%w: %w", errForm, err))
+			return
+		}
+		target, err := act(v)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		v.redirect(target)
+	})
+}
+
+// formBytesMax bounds a form.
+const formBytesMax = 64 << 10
+
+var (
+	errReadOnly = errors.New("this dashboard only shows: the server runs with --ui read")
+	errForm     = errors.New("the form cannot be read")
+)

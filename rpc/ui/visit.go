@@ -1,0 +1,235 @@
+package ui
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	"github.com/belfrydb/belfry/rpc/fault"
+)
+
+// visit is one request for a page or an action.
+type visit struct {
+	pages *Pages
+	w     http.ResponseWriter
+	r     *http.Request
+	// ctx is the context for the calls of this visit.
+	ctx   context.Context
+	look  look
+	clock clock
+}
+
+func (p *Pages) visit(w http.ResponseWriter, r *http.Request) *visit {
+	look := lookOf(r)
+	return &visit{
+		pages: p, w: w, r: r, ctx: onBehalf(r.Context(), r), look: look,
+		clock: clock{now: p.cfg.Now(), zone: look.zone},
+	}
+}
+
+// param returns a value of the query or of the form.
+func (v *visit) param(name string) string { return v.r.FormValue(name) }
+
+// content is what a page shows below its navigation.
+type content struct {
+	title string
+	// entry is the entry of the navigation that the page belongs to.
+	entry string
+	body  g.Group
+	// live says that the page may be refreshed: it shows what changes.
+	live bool
+}
+
+// entries are the names and pages of the navigation.
+func entries() [][2]string {
+	return [][2]string{
+		{"Overview", "./"}, {"Queues", "queues"}, {"Dead letters", "dead"}, {"Cluster", "cluster"},
+		{"Namespaces", "namespaces"}, {"Tokens", "tokens"}, {"Settings", "settings"},
+	}
+}
+
+// send sends a page.
+func (v *visit) send(status int, c content) {
+	var page bytes.Buffer
+	if err := v.document(c).Render(&page); err != nil {
+		v.pages.cfg.Logger.ErrorContext(v.ctx, "the dashboard failed", "page", c.title, "error", err)
+		http.Error(v.w, "the page cannot be shown; the log of the server says why", http.StatusInternalServerError)
+		return
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	// What fails here is the caller's connection, which net/http closes.
+	_, _ = v.w.Write(page.Bytes())
+}
+
+// document is the whole page.
+func (v *visit) document(c content) g.Node {
+	refresh := 0
+	if c.live {
+		refresh = v.look.refresh
+	}
+	notice := noticeOf(v.r.URL.Query())
+	version := "?v=" + url.QueryEscape(v.pages.cfg.Version)
+	return h.Doctype(h.HTML(h.Lang("en"), h.Data("theme", v.look.theme),
+		h.Head(
+			h.Meta(h.Charset("utf-8")),
+			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
+			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
+			h.TitleEl(g.Text(c.title+" · Belfry")),
+			h.Link(h.Rel("stylesheet"), h.Href("static/style.css"+version)),
+			h.Script(h.Src("static/page.js"+version), h.Defer()),
+		),
+		h.Body(h.Data("refresh", strconv.Itoa(refresh)),
+			h.A(h.Class("skip"), h.Href("#main"), g.Text("Skip to the content")),
+			v.header(c.entry),
+			h.Main(h.ID("main"), h.TabIndex("-1"),
+				g.If(notice != "", h.P(h.Class("notice"), h.Role("status"), g.Text(notice))),
+				c.body),
+			v.footer(),
+		)))
+}
+
+func (v *visit) header(entry string) g.Node {
+	return h.Header(
+		h.P(h.Class("brand"), link("./", "Belfry")),
+		h.Nav(h.Aria("label", "Pages"), h.Ul(g.Map(entries(), func(e [2]string) g.Node {
+			return h.Li(h.A(h.Href(e[1]), g.If(e[0] == entry, h.Aria("current", "page")), g.Text(e[0])))
+		}))),
+		g.If(v.r.Header.Get("Authorization") != "",
+			h.Form(h.Method("post"), h.Action("logout"), h.Button(h.Class("quiet"), g.Text("Log out")))),
+	)
+}
+
+func (v *visit) footer() g.Node {
+	cfg := &v.pages.cfg
+	return h.Footer(h.P(
+		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.nowText()),
+		link("settings", v.look.zone.String()), h.Span(h.ID("lost"))))
+}
+
+// when shows a time, and as its title how far away it is; nothing if it is not set.
+func (v *visit) when(t *timestamppb.Timestamp) g.Node {
+	if t == nil {
+		return g.Text("")
+	}
+	return h.Time(h.DateTime(t.AsTime().UTC().Format(time.RFC3339Nano)), h.Title(v.clock.relative(t)),
+		g.Text(v.clock.text(t)))
+}
+
+// timeFact is a row of facts with a time. It is left out if the time is not set.
+func (v *visit) timeFact(name string, t *timestamppb.Timestamp) g.Node {
+	return g.If(t != nil, factOf(name, v.when(t)))
+}
+
+// redirect answers a form: the browser gets the page at target, relative to this one. A reload then
+// repeats no action.
+func (v *visit) redirect(target string) {
+	v.w.Header().Set("Location", target) // http.Redirect would make it absolute, which a proxy's path breaks
+	v.w.WriteHeader(http.StatusSeeOther)
+}
+
+// fail shows an error.
+func (v *visit) fail(err error) {
+	f, isFault := fault.FromConnect(err)
+	status, reason, text := http.StatusInternalServerError, "", err.Error()
+	switch {
+	case isFault:
+		status, reason, text = statusOf(f.Code()), fault.ReasonName(f.Reason)+" ", f.Message
+	case errors.Is(err, errReadOnly):
+		status = http.StatusForbidden
+	case errors.Is(err, errForm):
+		status = http.StatusBadRequest
+	}
+	if part, ok := errors.AsType[*partialError](err); ok {
+		text = part.done + "; then: " + text
+	}
+	v.send(status, content{title: "Error", body: g.Group{
+		h.H1(g.Text("That did not work")),
+		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.Text(reason)), g.Text(text)),
+		h.P(link("./", "Overview")),
+	}})
+}
+
+// here returns the page and its query, relative to the path of the pages; "./" for an action.
+func (v *visit) here() string {
+	if v.r.Method != http.MethodGet || len(v.r.URL.Path) <= len(v.pages.cfg.Path) {
+		return "./"
+	}
+	here := v.r.URL.Path[len(v.pages.cfg.Path):]
+	if v.r.URL.RawQuery != "" {
+		here += "?" + v.r.URL.RawQuery
+	}
+	return here
+}
+
+// statusOf returns the status of a page whose call failed.
+func statusOf(code connect.Code) int {
+	switch code {
+	case connect.CodeNotFound:
+		return http.StatusNotFound
+	case connect.CodeInvalidArgument:
+		return http.StatusBadRequest
+	case connect.CodePermissionDenied:
+		return http.StatusForbidden
+	case connect.CodeUnauthenticated:
+		return http.StatusUnauthorized
+	case connect.CodeAlreadyExists, connect.CodeFailedPrecondition, connect.CodeAborted:
+		return http.StatusConflict
+	case connect.CodeResourceExhausted:
+		return http.StatusTooManyRequests
+	case connect.CodeUnavailable, connect.CodeCanceled, connect.CodeDeadlineExceeded:
+		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
+	}
+}
+
+// query returns a path with a query. Its arguments are names and values in turn; empty values are
+// left out.
+func query(path string, pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}
+
+// notices are the sentences that a page shows after an action, by the name of the action.
+func notices() map[string]string {
+	return map[string]string{
+		"pause": "The queue is paused.", "resume": "The queue is no longer paused.", "purge": "The jobs are removed.",
+		"run-now": "The job is due now.", "reschedule": "The job has a new due time.", "cancel": "The job is cancelled.",
+		"redrive": "The job is ready again.", "redrive-group": "jobs are ready again.",
+		"settings": "The settings are kept in this browser.",
+	}
+}
+
+// noticeOf returns the sentence about the action that led to a page, with the number of jobs if the
+// action counted them; nothing if none did. The text comes from notices alone.
+func noticeOf(q url.Values) string {
+	sentence := notices()[q.Get("done")]
+	if n, err := strconv.ParseUint(q.Get("n"), 10, 64); err == nil && sentence != "" {
+		return grouped(n) + " " + sentence
+	}
+	return sentence
+}
+
+// formError returns an error about a field of a form or a query.
+func formError(name, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %s", errForm, name, fmt.Sprintf(format, args...))
+}
