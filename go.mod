@@ -33,6 +33,7 @@ require (
 	golang.org/x/term v0.47.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261019180522-ce908d29299b
 	google.golang.org/protobuf v1.36.12
+	maragu.dev/gomponents v1.2.0
 	pgregory.net/rapid v1.3.0
 )
 
@@ -77,5 +78,4 @@ require (
 	golang.org/x/net v0.59.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	golang.org/x/tools v0.49.0 // indirect
-	maragu.dev/gomponents v1.2.0 // indirect
 )
