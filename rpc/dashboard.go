@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"io"
 	"net/http"
 
 	"github.com/belfrydb/belfry/rpc/ui"
@@ -34,7 +35,7 @@ func (h *handler) mountDashboard(cfg Config) error {
 		return nil
 	}
 	pages := ui.Config{
-		API: h, Path: cfg.Dashboard.Path, ReadOnly: cfg.Dashboard.Mode == DashboardRead, Name: cfg.Name,
+		API: inProcess{h}, Path: cfg.Dashboard.Path, ReadOnly: cfg.Dashboard.Mode == DashboardRead, Name: cfg.Name,
 		Version: cfg.Version, Logger: cfg.Logger, Now: cfg.Now,
 	}
 	var err error
@@ -45,6 +46,23 @@ func (h *handler) mountDashboard(cfg Config) error {
 	}
 	h.dashboard, err = ui.New(pages)
 	return err
+}
+
+// inProcess carries calls to a handler of this process.
+type inProcess struct{ handler http.Handler }
+
+// RoundTrip implements http.RoundTripper.
+func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	memory := &memoryResponse{header: http.Header{}, status: http.StatusOK}
+	t.handler.ServeHTTP(memory, r)
+	if r.Body != nil {
+		_ = r.Body.Close() // a buffer
+	}
+	return &http.Response{
+		Status: http.StatusText(memory.status), StatusCode: memory.status, Header: memory.header, Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(&memory.body), ContentLength: int64(memory.body.Len()),
+	}, nil
 }
 
 // isPage reports whether a path is one of the dashboard.

@@ -21,8 +21,8 @@ const DefaultPath = "/ui/"
 
 // Config configures the pages. API and Logger are required.
 type Config struct {
-	// API answers the calls that pages make, as it answers those of any client.
-	API http.Handler
+	// API carries the calls that pages make to the handler of the API, in this process.
+	API http.RoundTripper
 	// Path is the path of the pages. It begins and ends with a slash; the default is DefaultPath.
 	// Links are relative, so a proxy may offer the pages under another path.
 	Path string
