@@ -26,11 +26,11 @@ type deadGroup struct {
 
 // deadLetters shows dead jobs by queue and cause.
 func (p *Pages) deadLetters(v *visit) (content, error) {
-	all, err := p.readQueues(v.ctx, "")
+	all, err := v.allQueues()
 	if err != nil {
 		return content{}, err
 	}
-	queues := slices.DeleteFunc(all.queues, func(q *belfryv1.Queue) bool { return q.Counts.GetDead() == 0 })
+	queues := slices.DeleteFunc(slices.Clone(all.queues), func(q *belfryv1.Queue) bool { return q.Counts.GetDead() == 0 })
 	slices.SortStableFunc(queues, func(a, b *belfryv1.Queue) int {
 		return cmp.Compare(b.Counts.GetDead(), a.Counts.GetDead())
 	})

@@ -41,12 +41,16 @@ type queueList struct {
 	asOf  time.Time
 }
 
-// readQueues reads all queues whose names begin with prefix. If a shard has no leader, it reads what
-// the replicas have.
-func (p *Pages) readQueues(ctx context.Context, prefix string) (*queueList, error) {
-	list, err := p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: queuesAtOnce})
+// allQueues returns all queues, as they were some seconds ago at most. Nobody may change them.
+func (v *visit) allQueues() (*queueList, error) {
+	return v.pages.lists.get(v.ctx, v.r.Header.Get("Authorization"), v.pages.readQueues)
+}
+
+// readQueues reads all queues. If a shard has no leader, it reads what the replicas have.
+func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {
+	list, err := p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{PageSize: queuesAtOnce})
 	if err != nil && unavailable(err) {
-		return p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{Prefix: prefix, PageSize: queuesAtOnce, Stale: true})
+		return p.readQueuesFrom(ctx, &belfryv1.ListQueuesRequest{PageSize: queuesAtOnce, Stale: true})
 	}
 	return list, err
 }
@@ -90,7 +94,7 @@ func (d *due) add(h *belfryv1.DueHistogram) {
 }
 
 func (p *Pages) overview(v *visit) (content, error) {
-	list, err := p.readQueues(v.ctx, "")
+	list, err := v.allQueues()
 	if err != nil {
 		return content{}, err
 	}

@@ -40,12 +40,12 @@ func queueColumns() []queueColumn {
 }
 
 func (p *Pages) listQueues(v *visit) (content, error) {
-	all, err := p.readQueues(v.ctx, "")
+	all, err := v.allQueues()
 	if err != nil {
 		return content{}, err
 	}
 	has, sort := strings.TrimSpace(v.param("filter")), "name"
-	rows := slices.DeleteFunc(all.queues, func(q *belfryv1.Queue) bool {
+	rows := slices.DeleteFunc(slices.Clone(all.queues), func(q *belfryv1.Queue) bool {
 		return !strings.Contains(strings.ToLower(q.Name), strings.ToLower(has))
 	})
 	for _, column := range queueColumns() {

@@ -44,6 +44,7 @@ type Pages struct {
 	queues belfryv1connect.QueueServiceClient
 	admin  belfryv1connect.AdminServiceClient
 	mux    *http.ServeMux
+	lists  queueLists
 }
 
 //go:embed static
@@ -54,7 +55,7 @@ func New(cfg Config) (*Pages, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configuring the dashboard: %w", err)
 	}
-	p := &Pages{cfg: cfg, mux: http.NewServeMux()}
+	p := &Pages{cfg: cfg, mux: http.NewServeMux(), lists: queueLists{lists: map[string]*keptList{}}}
 	p.queues, p.admin = newClients(cfg.API)
 	p.route()
 	return p, nil

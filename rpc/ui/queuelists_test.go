@@ -1,0 +1,70 @@
+package ui
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestQueueLists: pages share a read, wait for a short one, and show the list before while a long one
+// goes on.
+func TestQueueLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &queueLists{lists: map[string]*keptList{}}
+		reads, takes, fails := 0, 10*time.Millisecond, error(nil)
+		get := func(token string) (*queueList, time.Duration, error) {
+			began := time.Now()
+			list, err := q.get(t.Context(), token, func(context.Context) (*queueList, error) {
+				reads++
+				list := &queueList{asOf: time.Now()}
+				time.Sleep(takes)
+				return list, fails
+			})
+			return list, time.Since(began), err
+		}
+		first, took, err := get("a")
+		if err != nil || took != takes || reads != 1 {
+			t.Fatalf("the first: %v after %v, %d reads", err, took, reads)
+		}
+		if again, took, _ := get("a"); again != first || took != 0 {
+			t.Errorf("at once again: another list, or %v", took)
+		}
+		if other, _, _ := get("b"); other == first || reads != 2 {
+			t.Errorf("another token has the same list, %d reads", reads)
+		}
+		time.Sleep(listFresh)
+		if later, took, _ := get("a"); later == first || took != takes {
+			t.Errorf("later: the old list, or after %v", took)
+		}
+		takes = time.Second
+		time.Sleep(listFresh)
+		before, took, _ := get("a")
+		if took != listWait || time.Since(before.asOf) < listFresh {
+			t.Errorf("during a long read: a list of %v after %v", before.asOf, took)
+		}
+		time.Sleep(takes)
+		if fresh, took, _ := get("a"); fresh == before || took != 0 {
+			t.Errorf("after the long read: the list before, or %v", took)
+		}
+		time.Sleep(listKept)
+		if _, took, _ := get("a"); took != takes {
+			t.Errorf("a list that is too old is shown after %v", took)
+		}
+		fails = errors.New("no")
+		if _, _, err := get("c"); !errors.Is(err, fails) {
+			t.Errorf("a failure: %v", err)
+		}
+		fails, takes = nil, 0
+		for i := range 2 * listsMax {
+			if _, _, err := get(fmt.Sprint(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(q.lists) > listsMax {
+			t.Errorf("%d lists are kept, at most %d may be", len(q.lists), listsMax)
+		}
+	})
+}
