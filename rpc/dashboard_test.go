@@ -1,15 +1,22 @@
 package rpc
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/backend/backendtest"
 )
 
 // withDashboard turns the dashboard on.
@@ -124,6 +131,53 @@ func (s *served) die(queue, id, failure string) {
 	}
 }
 
+// leaderless is a node whose shards lose their leaders.
+type leaderless struct {
+	*backendtest.Node
+	lost atomic.Bool
+}
+
+func (n *leaderless) Query(ctx context.Context, shard uint32, q fsm.Query) (fsm.Reading, node.Witness, error) {
+	if n.lost.Load() {
+		return fsm.Reading{}, node.Witness{}, node.ErrNoLeader
+	}
+	return n.Node.Query(ctx, shard, q)
+}
+
+// TestDashboardWithoutLeaders: pages show what the replicas have, and say so.
+func TestDashboardWithoutLeaders(t *testing.T) {
+	n := &leaderless{}
+	s := serve(t, withDashboard, func(cfg *Config) {
+		n.Node = cfg.Node.(*backendtest.Node)
+		cfg.Node = n
+	})
+	s.putJobs()
+	n.lost.Store(true)
+	for page, shows := range map[string]string{
+		"/ui/": "1 dead", "/ui/queues": ">shop/orders</a>", "/ui/queue?queue=shop%2Forders": "by minutes: ",
+		"/ui/jobs?queue=shop%2Forders": ">order-1</a>", orderPage: "12345678901234567890", "/ui/dead": "smtp: refused",
+	} {
+		got := s.send(http.MethodGet, page, "")
+		if got.status != http.StatusOK || !strings.Contains(got.body, shows) ||
+			!strings.Contains(got.body, "A shard has no leader.") {
+			t.Errorf("%s: %d, want %q and that it is stale: %s", page, got.status, shows, got.body)
+		}
+	}
+}
+
+// TestDashboardLinks: a page of elsewhere may link to the dashboard, and still to nothing else.
+func TestDashboardLinks(t *testing.T) {
+	s := serve(t, withDashboard)
+	for path, want := range map[string]int{
+		"/ui/queues": http.StatusOK, "/metrics": http.StatusForbidden, "/q/orders": http.StatusForbidden,
+	} {
+		got := s.send(http.MethodGet, path, "", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+		if got.status != want {
+			t.Errorf("a link to %s: %d, want %d", path, got.status, want)
+		}
+	}
+}
+
 // TestDashboardActions: each action does what it says, and shows the page afterwards.
 func TestDashboardActions(t *testing.T) {
 	s := serve(t, withDashboard)
@@ -158,7 +212,8 @@ func TestDashboardActions(t *testing.T) {
 		{"run-now", order, orderPage, "ready</span>"},
 		{"redrive", url.Values{"queue": {"shop/mails"}, "id": {"mail-1"}}, "/ui/job?queue=shop%2Fmails&id=mail-1",
 			"ready</span>"},
-		{"redrive-group", url.Values{"queue": {"many"}, "error": {"order # is unknown"}}, "/ui/dead?queue=many",
+		{"redrive-group", url.Values{"queue": {"many"}, "error": {"order # is unknown"}, "jobs": {"4"}},
+			"/ui/dead?queue=many",
 			"order 7 is lost"},
 		{"cancel", url.Values{"queue": {"held"}, "id": {"held-1"}, "force": {"yes"}}, "/ui/job?queue=held&id=held-1",
 			"cancelled</span>"},
@@ -177,8 +232,13 @@ func TestDashboardActions(t *testing.T) {
 		if page := s.send(http.MethodGet, step.page, ""); !strings.Contains(page.body, step.shows) {
 			t.Errorf("after %s: want %q in %s:\n%s", step.action, step.shows, step.page, page.body)
 		}
-		if step.action == "redrive-group" && !strings.Contains(after.body, ">5 jobs are ready again.<") {
-			t.Errorf("a group of five: %s", after.body)
+		if step.action == "redrive-group" && !strings.Contains(after.body, ">4 jobs are ready again.<") {
+			t.Errorf("four of a group of five: %s", after.body)
+		}
+	}
+	for _, call := range []string{"UpdateQueue", "PurgeQueue", "Redrive"} {
+		if !strings.Contains(s.log.String(), call) {
+			t.Errorf("the audit log has no %s: %s", call, s.log.String())
 		}
 	}
 }
@@ -232,6 +292,13 @@ func TestDashboardRefusesActions(t *testing.T) {
 	}
 }
 
+// know sets the error while it is not known which tokens there are; nil when it is.
+func (m *tokenMemory) know(unknown error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unknown = unknown
+}
+
 // TestDashboardLogin: with tokens a page needs one, shows what it allows, and ends with it.
 func TestDashboardLogin(t *testing.T) {
 	store := newTokenMemory()
@@ -241,6 +308,12 @@ func TestDashboardLogin(t *testing.T) {
 	if got := s.with(root, http.MethodPost, "/v1/put", put); got.status != http.StatusOK {
 		t.Fatal(got.body)
 	}
+	store.know(errors.New("the catalog has not caught up"))
+	if got := s.form(noRedirects(), "/ui/login", url.Values{"token": {root}}); strings.Contains(got.body, "not valid") ||
+		got.header.Get("Set-Cookie") != "" {
+		t.Errorf("while no token is known: %d %s", got.status, got.body)
+	}
+	store.know(nil)
 	token, id := store.make(t, "view:*")
 	client := noRedirects()
 	client.Jar, _ = cookiejar.New(nil)

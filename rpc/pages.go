@@ -33,7 +33,8 @@ func (h *handler) ofPage(r *http.Request) *fault.Error {
 // are read as JSON here, and a raw GET takes a job, so the usual preflight of browsers does not
 // protect a server on loopback.
 func (h *handler) sameOrigin(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	// A GET of the dashboard changes nothing, and may be a link on a page of elsewhere.
+	if (r.Method == http.MethodGet || r.Method == http.MethodHead) && !h.isPage(r.URL.Path) {
 		asPost := *r
 		asPost.Method = http.MethodPost
 		r = &asPost

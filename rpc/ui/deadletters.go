@@ -95,8 +95,8 @@ func (p *Pages) eachDead(ctx context.Context, queue string, most uint64, see fun
 	req := &belfryv1.ListRequest{Queue: queue, State: belfryv1.JobState_JOB_STATE_DEAD, PageSize: queuesAtOnce}
 	for read := uint64(0); read < most; {
 		res, err := p.queues.List(ctx, req)
-		if err != nil && unavailable(err) && !req.Stale {
-			req.Stale, req.PageToken = true, ""
+		if err != nil && unavailable(err) && read == 0 { // later a replica could show jobs a second time
+			req.Stale = true
 			res, err = p.queues.List(ctx, req)
 		}
 		if err != nil {
@@ -116,8 +116,8 @@ func (p *Pages) eachDead(ctx context.Context, queue string, most uint64, see fun
 func (v *visit) deadRow(d *deadGroup) g.Node {
 	act := g.Text("")
 	if !v.pages.cfg.ReadOnly {
-		act = action("redrive-group", []string{"queue", d.queue, "error", d.fingerprint},
-			button("Make "+grouped(d.jobs)+" ready again"))
+		hidden := []string{"queue", d.queue, "error", d.fingerprint, "jobs", strconv.FormatUint(d.jobs, 10)}
+		act = action("redrive-group", hidden, button("Make "+grouped(d.jobs)+" ready again"))
 	}
 	return h.Tr(
 		h.Th(h.Scope("row"), link(query("dead", "queue", d.queue), d.queue)),
@@ -129,13 +129,17 @@ func (v *visit) deadRow(d *deadGroup) g.Node {
 // redriveAtOnce is how many jobs one call of the API redrives.
 const redriveAtOnce = 1000
 
-// redriveGroup makes the dead jobs of a queue ready that have the fingerprint of the form: those
-// that the page has read, of which it said how many there are.
+// redriveGroup makes the dead jobs of a queue ready that have the fingerprint of the form: the first
+// by due time, at most as many as the button said.
 func (p *Pages) redriveGroup(v *visit) (string, error) {
 	queue, cause := v.param("queue"), v.param("error")
+	most, err := strconv.ParseUint(v.param("jobs"), 10, 64)
+	if err != nil {
+		return "", formError("jobs", "%q is no number of jobs", v.param("jobs"))
+	}
 	var ids []string
-	err := p.eachDead(v.ctx, queue, deadRead, func(j *belfryv1.Job) {
-		if fingerprint(j.LastError) == cause {
+	err = p.eachDead(v.ctx, queue, deadRead, func(j *belfryv1.Job) {
+		if uint64(len(ids)) < most && fingerprint(j.LastError) == cause {
 			ids = append(ids, j.Id)
 		}
 	})

@@ -18,6 +18,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // sessionLife is for how long a login lasts. It ends earlier with its token: the token is looked up
@@ -154,8 +155,13 @@ func (p *Pages) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// Every valid token allows this call.
 	_, err := p.queues.GetRouting(onBehalf(r.Context(), withBearer(r, token)), &belfryv1.GetRoutingRequest{})
-	if err != nil {
+	f, refused := fault.FromConnect(err)
+	switch {
+	case refused && f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED:
 		v.send(http.StatusUnauthorized, loginPage(next, "This token is not valid."))
+		return
+	case err != nil: // it is not known whether the token is valid
+		v.fail(err)
 		return
 	}
 	v.setSession(p.cfg.Sessions.seal(token), int(sessionLife.Seconds()))

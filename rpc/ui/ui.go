@@ -1,7 +1,7 @@
 // Package ui is the dashboard: pages that show queues, jobs and nodes, and the actions of an
 // operator on them. Its pages make calls of the public API, inside this process, with the token of
-// the person who looks. So no page can do what that person could not do by a call, and every action
-// has its line in the audit log.
+// the person who looks. So no page can do what that person could not do by a call, and what is audited
+// of a call is audited of an action.
 package ui
 
 import (
