@@ -122,7 +122,7 @@ func (v *visit) deadRow(d *deadGroup) g.Node {
 	return h.Tr(
 		h.Th(h.Scope("row"), link(query("dead", "queue", d.queue), d.queue)),
 		h.Td(h.Class("free"), g.Text(cmp.Or(visible(d.sample), "no error text")), g.Text(" · "),
-			link(query("job", "queue", d.queue, "id", d.id), d.id)),
+			idLink(d.queue, d.id)),
 		number(grouped(d.jobs)), h.Td(v.when(timestamppb.New(d.first))), h.Td(v.when(timestamppb.New(d.last))), h.Td(act))
 }
 

@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"net/http"
+	"net/url"
 	"strconv"
 
 	g "maragu.dev/gomponents"
@@ -72,9 +74,32 @@ func list(class string, sentences []string) g.Node {
 	return g.If(len(sentences) > 0, h.Ul(h.Class(class), g.Map(sentences, item)))
 }
 
-// action is a form that acts. Its hidden fields are names and values in turn.
+// action is a form that acts. Its hidden fields are names and values in turn. They travel as a query
+// in one field, which readHidden reads: of other fields a browser changes line ends and NULs, and the
+// id of a job may have them.
 func action(path string, hidden []string, nodes ...g.Node) g.Node {
-	return h.Form(h.Method("post"), h.Action(path), hiddenFields(hidden), g.Group(nodes))
+	values := url.Values{}
+	for i := 0; i+1 < len(hidden); i += 2 {
+		values.Set(hidden[i], hidden[i+1])
+	}
+	return h.Form(h.Method("post"), h.Action(path), hiddenFields([]string{hiddenField, values.Encode()}), g.Group(nodes))
+}
+
+// hiddenField is the name of the field with the hidden fields of an action.
+const hiddenField = "of"
+
+// readHidden adds the hidden fields of an action to those of its form.
+func readHidden(r *http.Request) error {
+	values, err := url.ParseQuery(r.PostForm.Get(hiddenField))
+	for name := range values {
+		r.Form[name] = values[name]
+	}
+	return err
+}
+
+// idLink leads to a job. Its text is the id as far as it can be shown.
+func idLink(queue, id string) g.Node {
+	return h.A(h.Class("free"), h.Href(query("job", "queue", queue, "id", id)), g.Text(visible(id)))
 }
 
 // filter is a form that shows something else.

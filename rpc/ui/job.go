@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -24,9 +25,11 @@ import (
 // bodyShownMax is how many bytes of a body a page shows. The download has all of them.
 const bodyShownMax = 16 << 10
 
-// readJob reads a job, or what is remembered of one that has ended.
+// readJob reads a job, or what is remembered of one that has ended. What a person typed to find one
+// may have spaces around it.
 func (p *Pages) readJob(v *visit) (*belfryv1.GetResponse, error) {
-	req := &belfryv1.GetRequest{Queue: v.param("queue"), Id: strings.TrimSpace(v.param("id")), Ended: true}
+	id := cmp.Or(v.param("id"), strings.TrimSpace(v.param("find")))
+	req := &belfryv1.GetRequest{Queue: v.param("queue"), Id: id, Ended: true}
 	res, err := p.queues.Get(v.ctx, req)
 	if err != nil && unavailable(err) {
 		req.Stale = true
@@ -43,7 +46,7 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	job := res.Job
 	body := g.Group{
 		path("Queues", "queues", job.Queue, query("queue", "queue", job.Queue)),
-		h.H1(g.Text(job.Id), tag(word(job.State))),
+		h.H1(h.Span(h.Class("free"), g.Text(visible(job.Id))), tag(word(job.State))),
 		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		v.jobFacts(job),
 	}
@@ -54,7 +57,7 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	if job.EndedAt == nil && !p.cfg.ReadOnly {
 		body = append(body, section("Actions", jobActions(job)))
 	}
-	return content{title: job.Id, entry: "Queues", body: body}, nil
+	return content{title: visible(job.Id), entry: "Queues", body: body}, nil
 }
 
 func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
@@ -163,7 +166,7 @@ func trimmed(part []byte) []byte {
 // turn its direction, by their numbers.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.In(r, unicode.Cc, unicode.Cf) {
+		if r == '\n' || r == '\t' || !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
 			return r
 		}
 		return '�'

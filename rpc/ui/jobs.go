@@ -88,7 +88,7 @@ func (v *visit) jobsTable(jobs []*belfryv1.Job, queue, state string) g.Node {
 	}
 	return grid("Jobs", headings("Id", "Due", "Attempts", "Priority", "Body", "Last error"),
 		g.Map(jobs, func(j *belfryv1.Job) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), link(query("job", "queue", queue, "id", j.Id), j.Id)), h.Td(v.when(j.DueAt)),
+			return h.Tr(h.Th(h.Scope("row"), idLink(queue, j.Id)), h.Td(v.when(j.DueAt)),
 				number(grouped(j.Attempt)), number(strconv.Itoa(int(j.Priority))), number(size(uint64(j.BodyBytes))),
 				h.Td(h.Class("free"), g.Text(visible(j.LastError))))
 		}))

@@ -38,7 +38,7 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
 			figure{name: "Oldest ready", value: cmp.Or(duration(q.OldestReadyAge), "–")},
 			figure{name: "Stored", value: size(q.Bytes)}),
-		filter("job", []string{"queue", q.Name}, field("Find the job with the id", "id", h.Required(), h.MaxLength("256")),
+		filter("job", []string{"queue", q.Name}, field("Find the job with the id", "find", h.Required(), h.MaxLength("256")),
 			button("Find")),
 		section("When jobs fall due", g.Map(dueCharts(q, v.clock), chart.draw),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(grouped(q.Due.GetLater())+" fall due later.")))),

@@ -5,6 +5,7 @@
 package ui
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ func (p *Pages) action(act func(*visit) (string, error)) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
-		if err := r.ParseForm(); err != nil {
+		if err := cmp.Or(r.ParseForm(), readHidden(r)); err != nil {
 			v.fail(fmt.Errorf("%w: %w", errForm, err))
 			return
 		}

@@ -86,6 +86,7 @@ func (v *visit) document(c content) g.Node {
 			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
 			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
 			h.TitleEl(g.Text(c.title+" · Belfry")),
+			h.Link(h.Rel("icon"), h.Type("image/svg+xml"), h.Href("static/icon.svg"+version)),
 			h.Link(h.Rel("stylesheet"), h.Href("static/style.css"+version)),
 			h.Script(h.Src("static/page.js"+version), h.Defer()),
 		),
