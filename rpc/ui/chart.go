@@ -86,10 +86,11 @@ func (c chart) draw() g.Node {
 	return h.Figure(
 		h.FigCaption(g.Textf("%s: %s jobs, at most %s in one bar", c.title, grouped(c.sum), grouped(c.most))),
 		h.SVG(g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), g.Attr("preserveAspectRatio", "none"),
-			h.Role("img"), h.Aria("label", c.title),
+			h.Role("group"), h.Aria("label", c.title),
 			g.Map(c.bars, func(b bar) g.Node {
-				return h.A(h.Href(b.target), g.El("rect", length("x", b.x), length("y", b.y), length("width", b.width),
-					length("height", b.height), g.El("title", g.Text(b.label+": "+grouped(b.value)))))
+				text := b.label + ": " + grouped(b.value)
+				return h.A(h.Href(b.target), h.Aria("label", text), g.El("rect", length("x", b.x), length("y", b.y),
+					length("width", b.width), length("height", b.height), g.El("title", g.Text(text))))
 			})),
 		h.P(h.Class("axis"), h.Span(g.Text(c.first)), h.Span(g.Text(c.last))))
 }

@@ -155,7 +155,7 @@ func readable(body []byte) (text, form string, shown int) {
 // trimmed leaves out a character that was cut at the end.
 func trimmed(part []byte) []byte {
 	for n := 0; n < utf8.UTFMax && n < len(part); n++ {
-		if r, _ := utf8.DecodeLastRune(part[:len(part)-n]); r != utf8.RuneError {
+		if r, size := utf8.DecodeLastRune(part[:len(part)-n]); r != utf8.RuneError || size > 1 {
 			return part[:len(part)-n]
 		}
 	}

@@ -108,6 +108,8 @@ func (v *visit) header(entry string) g.Node {
 		}))),
 		g.If(v.r.Header.Get("Authorization") != "",
 			h.Form(h.Method("post"), h.Action("logout"), h.Button(h.Class("quiet"), g.Text("Log out")))),
+		// The script says here that the page is old. What is read aloud is said once, without the age.
+		h.P(h.ID("lost"), h.Span(h.Role("status")), h.Span()),
 	)
 }
 
@@ -115,7 +117,7 @@ func (v *visit) footer() g.Node {
 	cfg := &v.pages.cfg
 	return h.Footer(h.P(
 		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.nowText()),
-		link("settings", v.look.zone.String()), h.Span(h.ID("lost"))))
+		link("settings", v.look.zone.String())))
 }
 
 // when shows a time, and as its title how far away it is; nothing if it is not set.

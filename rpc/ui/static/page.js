@@ -1,42 +1,113 @@
 // Everything works without this script. It refreshes pages that show what changes, unless somebody
-// is typing, has selected text, or looks elsewhere.
+// chooses from a list, has selected text, or looks elsewhere. What a person has typed, opened or
+// focused stays.
 'use strict';
 
 const seconds = Number(document.body.dataset.refresh);
+const readMax = 10; // seconds after which a server counts as silent
+let readAt = Date.now(), reading = false, lost = '';
 
 function busy() {
   const active = document.activeElement;
-  return document.hidden || String(getSelection()) !== '' ||
-    (active && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName)) ||
-    [...document.querySelectorAll('main input:not([type=hidden])')].some((input) => input.value !== input.defaultValue);
+  return document.hidden || String(getSelection()) !== '' || (active && active.tagName === 'SELECT');
+}
+
+// keyOf names an element among its neighbours, so that it is found again if others come before it.
+function keyOf(node) {
+  if (node.nodeType !== Node.ELEMENT_NODE) return '';
+  if (node.id) return '#' + node.id;
+  const link = node.tagName === 'TR' ? node.querySelector('a[href]') : null;
+  return node.tagName + ' ' + (node.getAttribute('action') || (link && link.getAttribute('href')) || '');
+}
+
+const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+
+// become makes an element like a fresh one. It keeps every part that both have, and with it the
+// focus, what was typed and what is open.
+function become(old, fresh) {
+  for (const {name} of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && name !== 'open') old.removeAttribute(name);
+  }
+  for (const {name, value} of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !(name === 'open' && old.tagName === 'DETAILS')) old.setAttribute(name, value);
+  }
+  let at = old.firstChild;
+  for (const child of [...fresh.childNodes]) {
+    let same = at;
+    while (same && !alike(same, child)) same = same.nextSibling;
+    if (!same) {
+      old.insertBefore(child, at);
+      continue;
+    }
+    while (at !== same) {
+      const gone = at;
+      at = at.nextSibling;
+      gone.remove();
+    }
+    at = same.nextSibling;
+    if (child.nodeType !== Node.ELEMENT_NODE) {
+      if (same.data !== child.data) same.data = child.data;
+    } else {
+      become(same, child);
+    }
+  }
+  while (at) {
+    const gone = at;
+    at = at.nextSibling;
+    gone.remove();
+  }
+}
+
+// tell says at the head of the page why it could not be read again, and how old it is; nothing if
+// it could. Only the first part is read aloud, once.
+function tell(why) {
+  lost = why;
+  const [line, age] = document.querySelectorAll('#lost span');
+  if (line.textContent !== why) line.textContent = why;
+  age.textContent = why && ` This page is ${Math.round((Date.now() - readAt) / 1000)} s old.`;
+}
+
+// focusAgain gives the focus back to what had it, or to what took its place.
+function focusAgain(had) {
+  if (!had || had === document.activeElement) return;
+  const href = had.getAttribute('href');
+  const next = had.isConnected ? had : href && document.querySelector(`main a[href="${CSS.escape(href)}"]`);
+  if (next) next.focus({preventScroll: true});
 }
 
 async function refresh() {
-  if (busy()) return;
+  if (busy() || reading) return;
+  reading = true;
   try {
-    const response = await fetch(location.href, {headers: {'X-Belfry-Refresh': '1'}});
+    const response = await fetch(location.href, {
+      headers: {'X-Belfry-Refresh': '1'}, signal: AbortSignal.timeout(readMax * 1000),
+    });
     if (response.redirected) {
       location.reload();
       return;
     }
-    if (!response.ok) throw new Error(response.status);
+    if (!response.ok) {
+      tell(`The server cannot show this page now (${response.status}).`);
+      return;
+    }
     const page = new DOMParser().parseFromString(await response.text(), 'text/html');
     if (busy()) return;
-    const focused = document.activeElement && document.activeElement.getAttribute('href');
-    for (const part of ['main', 'footer']) {
-      const fresh = page.querySelector(part);
-      document.querySelector(part).replaceChildren(...fresh.childNodes);
-    }
-    if (focused) {
-      const again = document.querySelector(`main a[href="${CSS.escape(focused)}"]`);
-      if (again) again.focus({preventScroll: true});
-    }
+    const had = document.activeElement;
+    for (const part of ['main', 'footer']) become(document.querySelector(part), page.querySelector(part));
+    focusAgain(had);
+    readAt = Date.now();
+    tell('');
   } catch {
-    document.getElementById('lost').textContent = ' · the server does not answer; this page is old';
+    tell('The server does not answer.');
+  } finally {
+    reading = false;
   }
 }
 
-if (seconds > 0) setInterval(refresh, seconds * 1000);
+if (seconds > 0) {
+  setInterval(refresh, seconds * 1000);
+  setInterval(() => lost && tell(lost), 1000);
+}
 
 const here = document.getElementById('zone-here');
 if (here) {
