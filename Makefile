@@ -7,6 +7,8 @@ SHELL := /bin/bash
 
 # Development tools are pinned in .ci/tools/go.mod, a module of its own, so that none enters the product's go.mod.
 TOOLS := bin/golangci-lint bin/govulncheck
+# axe-core checks the pages of the dashboard in a browser. .ci/axe pins and fetches it.
+AXE := bin/axe.min.js
 TOOL_PACKAGES := github.com/golangci/golangci-lint/v2/cmd/golangci-lint golang.org/x/vuln/cmd/govulncheck
 
 # Programs and tests are built without C, as the image is, so that each package is compiled once. Only
@@ -48,10 +50,10 @@ TEST_TIMEOUT ?= 20m
 # The packages that take longest come first, or the last of them would run alone. Tests wait for
 # processes and elections most of the time; hence more of them in parallel than there are processors,
 # and more packages (-p).
-TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial
+TRIALS := ./cmd/belfry/clustertrial ./cmd/belfry/crashtest ./cmd/belfry/mirrortrial ./cmd/belfry/browsertest
 SLOW := ./node/nodetest/soak ./cluster ./rpc ./node/storage ./node/nodetest ./fsm/machine
 MODULE := github.com/belfrydb/belfry
-PROCESSES := cmd/belfry/(clustertrial|crashtest|mirrortrial)
+PROCESSES := cmd/belfry/(clustertrial|crashtest|mirrortrial|browsertest)
 RACED = ./cmd/belfry $(filter-out ./fsm/%,$(SLOW)) \
 	$$(go list ./... | grep -vE '^$(MODULE)(/fsm.*|/jepsen/planted|/$(PROCESSES))?$$')
 RACED_MACHINE := SnapshotWhileApplying|ModelRandom
@@ -93,7 +95,7 @@ requirements: ## Say what the tests lack and how to get it
 	@.ci/requirements
 
 .PHONY: tools
-tools: $(TOOLS) ## Build the pinned development tools into bin/
+tools: $(TOOLS) $(AXE) ## Build and fetch the pinned development tools into bin/
 
 # One rule builds all tools; the first stands for the others.
 $(TOOLS) &: .ci/tools/go.mod .ci/tools/go.sum
@@ -101,6 +103,10 @@ $(TOOLS) &: .ci/tools/go.mod .ci/tools/go.sum
 	@mkdir -p bin
 	go -C .ci/tools build -buildvcs=false -o '$(CURDIR)/bin/' $(TOOL_PACKAGES)
 	@touch $(TOOLS)
+
+$(AXE): .ci/axe
+	$(call step,axe,axe-core from the npm registry)
+	@.ci/axe $(AXE)
 
 .PHONY: build
 build: ## Build bin/belfry
@@ -219,8 +225,8 @@ single:
 	$(TEST) -p 4 -exec 'env GOMAXPROCS=1' $(SINGLE)
 
 .PHONY: trials
-trials:
-	$(call step,trials,clusters of processes$(,) which are stopped and killed under load)
+trials: $(AXE)
+	$(call step,trials,clusters of processes$(,) which are stopped and killed under load; the dashboard in a browser)
 	$(TEST) $(TRIALS)
 	$(call named,1,^TestAttacks$$,./cmd/belfry)
 	$(TEST) -run '^TestAttacks$$' ./cmd/belfry

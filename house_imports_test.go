@@ -960,6 +960,12 @@ var importTable = []importRow{
 		reason:  "a crash is judged by what the SDK was told",
 	},
 	{
+		dir:      "cmd/belfry/browsertest",
+		testMay:  []string{"client", "cmd/belfry/processtest"},
+		external: []string{"github.com/chromedp/cdproto", "github.com/chromedp/chromedp"},
+		reason:   "a browser sees pages; data comes by the SDK",
+	},
+	{
 		dir: "cmd/belfry/mirrortrial",
 		testMay: []string{
 			"client", "cmd/belfry/processtest", "mirror", "mirror/redistest", "mirror/redistest/aof",

@@ -1,0 +1,39 @@
+package browsertest
+
+import (
+	"strings"
+	"testing"
+)
+
+// violation is what axe-core finds wrong with a page.
+type violation struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML, FailureSummary string }
+}
+
+// testAxe: axe-core finds nothing wrong with any page in either theme. One page with hostile texts
+// stands for all of them.
+func testAxe(t *testing.T, b *tab, axe string) {
+	for _, s := range screens() {
+		if strings.HasPrefix(s.name, "job \"") && !strings.Contains(s.name, "onerror") {
+			continue
+		}
+		for _, theme := range []string{"light", "dark"} {
+			b.prefer(theme)
+			b.visit(s.path)
+			b.axe(s.name+", "+theme, axe)
+		}
+	}
+}
+
+// axe runs axe-core on the page.
+func (b *tab) axe(where, source string) {
+	b.t.Helper()
+	ask[bool](b, source+"; true")
+	for _, v := range ask[[]violation](b, `axe.run({resultTypes: ['violations']}).then((r) => r.violations.map((v) => ({
+		id: v.id, impact: v.impact, help: v.help,
+		nodes: v.nodes.map((n) => ({html: n.html, failureSummary: n.failureSummary}))})))`) {
+		b.t.Errorf("%s: %s, %s: %s at %d places, such as %s\n%s", where, v.ID, v.Impact, v.Help, len(v.Nodes),
+			cut(v.Nodes[0].HTML), v.Nodes[0].FailureSummary)
+	}
+}

@@ -1,0 +1,27 @@
+package browsertest
+
+import (
+	"testing"
+)
+
+// TestBrowser drives the dashboard as people do. All parts share one browser and two servers: one
+// that needs no token, and one that does.
+func TestBrowser(t *testing.T) {
+	axe := readAxe(t)
+	browser := startBrowser(t)
+	free, secured := startOpen(t), startSecured(t)
+	fill(t, free)
+	part := func(name string, s *site, test func(*testing.T, *tab)) {
+		t.Run(name, func(t *testing.T) { test(t, open(browser, t, s)) })
+	}
+	part("Screens", free, testScreens)
+	part("Axe", free, func(t *testing.T, b *tab) { testAxe(t, b, axe) })
+	part("Focus", free, testFocus)
+	part("Actions", free, testActions)
+	part("Theme", free, testTheme)
+	part("Refresh", free, testRefresh)
+	part("Offline", free, testOffline)
+	part("Download", free, testDownload)
+	part("Hostile", free, testHostile)
+	part("Session", secured, func(t *testing.T, b *tab) { testSession(t, b, axe) })
+}

@@ -1,0 +1,112 @@
+package browsertest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/belfrydb/belfry/client"
+)
+
+// testHostile: the page of a job shows what a producer wrote as text, and its actions act on that
+// job. Screens has checked that nothing of it was executed.
+func testHostile(t *testing.T, b *tab) {
+	for _, text := range hostile() {
+		b.visit("job?" + url.Values{"queue": {hostileQueue}, "id": {text}}.Encode())
+		for selector, what := range map[string]string{"h1 .free": "id", "td .free": "header", "pre": "body"} {
+			got := b.text(selector)
+			if got != shown(text) && (what != "body" || !strings.HasPrefix(got, dumpOfNUL)) {
+				t.Errorf("the %s %q is shown as %q, want %q", what, text, got, shown(text))
+			}
+		}
+		if got := ask[[]string](b, "[...document.querySelectorAll('main th')].map((e) => e.textContent)"); !slices.Contains(got,
+			shown(text)) {
+			t.Errorf("no header has the name %q: %q", shown(text), got)
+		}
+		b.act("form[action=run-now] button", kb.Enter, "done=run-now")
+		wantState(t, b.site.client, hostileQueue, text, "READY")
+		b.check(text, screen{})
+	}
+	b.clean("jobs with hostile texts")
+
+	b.visitUntil("dead?queue=hostile%2Fdead", "dead-0-")
+	rows := ask[[]string](b, "[...document.querySelectorAll('tbody td.free')].map((e) => e.textContent)")
+	for _, text := range hostile() {
+		if !containsPart(rows, shown(text)) {
+			t.Errorf("no row of the dead letters has %q: %q", shown(text), rows)
+		}
+	}
+	forms := len(rows)
+	for ; forms > 0; forms-- {
+		b.act("form[action=redrive-group] button", kb.Enter, "done=redrive-group")
+		if got := b.text(".notice"); !strings.HasSuffix(got, " jobs are ready again.") || strings.HasPrefix(got, "0 ") {
+			t.Fatalf("a redrive says %q", got)
+		}
+		b.visit("dead?queue=hostile%2Fdead")
+	}
+	if got := must[client.QueueState](t)(b.site.client.Admin().Queue(t.Context(), "hostile/dead")); got.Dead != 0 {
+		t.Errorf("%d jobs are still dead", got.Dead)
+	}
+}
+
+// dumpOfNUL is how the page of the text with a NUL shows it as a body: as bytes.
+const dumpOfNUL = "00000000  77 69 74 68 00 61 20 4e"
+
+// testDownload: a body is downloaded byte for byte, as a file and not as a page, and numbers are
+// shown as they were written.
+func testDownload(t *testing.T, b *tab) {
+	dir := t.TempDir()
+	if _, err := chromedp.CallBrowser(b.ctx, browser.SetDownloadBehavior, browser.SetDownloadBehaviorParams{
+		Behavior: browser.SetDownloadBehaviorBehaviorAllow, DownloadPath: dir,
+		BrowserContextID: chromedp.FromContext(b.ctx).BrowserContextID,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range bodies() {
+		b.visit("job?" + url.Values{"queue": {hostileQueue}, "id": {id}}.Encode())
+		b.tabTo("a[download]")
+		b.press(kb.Enter)
+		file := filepath.Join(dir, "body")
+		b.awaitThat("the download of "+id, func() bool {
+			info, err := os.Stat(file)
+			return err == nil && info.Size() == int64(len(want))
+		})
+		got, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if sha256.Sum256(got) != sha256.Sum256(want) {
+			t.Errorf("the body of %s: %s", id, sameBytes(got, want))
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.visit("job?queue=hostile%2Ftexts&id=numbers")
+	var written strings.Builder
+	for _, line := range strings.Fields(b.text("pre")) {
+		written.WriteString(line)
+	}
+	if want := bodies()["numbers"]; written.String() != string(want) || !json.Valid(want) {
+		t.Errorf("the numbers are shown as %s, want %s", written.String(), want)
+	}
+	b.clean("downloads")
+}
+
+func containsPart(all []string, part string) bool {
+	for _, text := range all {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}

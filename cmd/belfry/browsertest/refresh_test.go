@@ -1,0 +1,104 @@
+package browsertest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/network"
+
+	"github.com/belfrydb/belfry/client"
+)
+
+// refreshEach has the pages of a tab refreshed each second.
+func (b *tab) refreshEach(theme string) {
+	b.t.Helper()
+	call(b, network.SetCookie, network.SetCookieParams{Name: "belfry-look", Value: theme + ":1:UTC", Path: "/ui/",
+		URL: b.site.server.URL()})
+}
+
+// testRefresh: the script shows what is new, and leaves alone what a person has focused, typed,
+// opened or scrolled to. It reads nothing while a person selects text.
+func testRefresh(t *testing.T, b *tab) {
+	c, queue := b.site.client, "refresh/jobs"
+	put := func() { must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("x"), client.In(inDays(1)))) }
+	put()
+	b.refreshEach("auto")
+	b.size(360)
+	b.visit("queue?queue=refresh%2Fjobs")
+	delayed := `[...document.querySelectorAll('dl.figures div')].some((e) => e.innerText.replace(/\s+/g, ' ') === 'Delayed %d')`
+	b.await("the first job", fmt.Sprintf(delayed, 1))
+
+	// From now on the server seems to send a part that can be opened.
+	ask[bool](b, `(() => {
+		const real = fetch;
+		window.fetch = async (...all) => new Response((await (await real(...all)).text()).replace('</main>',
+			'<details><summary>More</summary>text</details></main>'));
+		return true;
+	})()`)
+	b.await("a part to open", "document.querySelector('main details')")
+	b.press("\t") // from here on the focus is that of a keyboard
+	ask[bool](b, `(() => {
+		document.querySelector('main details').open = true;
+		document.querySelector('#find').value = 'half an id';
+		document.querySelector('select[name=state]').value = 'ready';
+		const link = document.querySelector('dl.figures a[href*="state=dead"]');
+		link.focus();
+		scrollTo(0, 137);
+		window.kept = [link, document.querySelector('#find'), document.querySelector('form[action=pause]')];
+		return true;
+	})()`)
+	put()
+	b.await("the second job", fmt.Sprintf(delayed, 2))
+	for what, is := range map[string]string{
+		"the focus":         "document.activeElement === kept[0]",
+		"the typed text":    "document.querySelector('#find').value === 'half an id'",
+		"the choice":        "document.querySelector('select[name=state]').value === 'ready'",
+		"the place":         "scrollY === 137",
+		"what was open":     "document.querySelector('main details').open",
+		"what was rendered": "kept.every((e) => e.isConnected)",
+	} {
+		if !ask[bool](b, is) {
+			t.Errorf("the refresh lost %s", what)
+		}
+	}
+
+	ask[bool](b, "getSelection().selectAllChildren(document.querySelector('h1')), true")
+	before := b.refreshed()
+	b.await("three seconds to pass", "new Promise((done) => setTimeout(() => done(true), 3000))")
+	if got := b.refreshed(); got > before+1 {
+		t.Errorf("the page was read %d times while text was selected", got-before)
+	}
+	b.clean("the refresh")
+}
+
+// testOffline: if the server does not answer, the page says so at its head and how old it is, and
+// no longer once it answers.
+func testOffline(t *testing.T, b *tab) {
+	b.refreshEach("auto")
+	b.visit("queues")
+	if got := b.text("#lost"); got != "" {
+		t.Errorf("the page says %q", got)
+	}
+	under := func(conditions ...*network.Conditions) {
+		call(b, network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+			MatchedNetworkConditions: conditions})
+	}
+	under(&network.Conditions{Offline: true, DownloadThroughput: -1, UploadThroughput: -1})
+	b.await("the page to be three seconds old", `/^The server does not answer\. This page is ([3-9]|\d\d+) s old\.$/.
+		test(document.querySelector('#lost').innerText)`)
+	if !ask[bool](b, "document.querySelector('#lost').getBoundingClientRect().height > 0") {
+		t.Error("the message is not to be seen")
+	}
+	if got := ask[sight](b, look); got.Wider > 0 {
+		t.Errorf("the page scrolls %d px to the side", got.Wider)
+	}
+	for _, problem := range b.forgive() {
+		if !strings.Contains(problem, "ERR_INTERNET_DISCONNECTED") {
+			t.Error(problem)
+		}
+	}
+	under(&network.Conditions{DownloadThroughput: -1, UploadThroughput: -1})
+	b.await("the page to be new", "document.querySelector('#lost').innerText === ''")
+	b.forgive() // what failed between the last look and now
+}
