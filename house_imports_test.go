@@ -383,8 +383,8 @@ var importTable = []importRow{
 	},
 	{
 		dir: "rpc/admin",
-		may: []string{"access/tokens", "fsm", "fsm/backup", "node", "rpc/backend", "rpc/belfry/...", "rpc/check", "rpc/codec",
-			"rpc/drain", "rpc/fault", "rpc/inbound", "rpc/shardcall", "rpc/wire"},
+		may: []string{"access/tokens", "fsm", "fsm/backup", "node", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
+			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/naming", "rpc/shardcall", "rpc/spelling", "rpc/wire"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "the methods of an administrator need the rooms of the edge, and no server",
 	},
@@ -823,12 +823,13 @@ var importTable = []importRow{
 	{
 		dir: "cmd/belfry/cli/cluster",
 		may: []string{
-			"cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "fsm/store", "node", "node/admit",
-			"rpc/belfry/...",
+			"access/tokens", "cmd/belfry/cli", "cmd/belfry/cli/flag", "cmd/belfry/cli/render", "fsm/store", "node",
+			"node/admit", "rpc/belfry/...",
 		},
 		testMay:  []string{"cmd/belfry/cli/clitest"},
 		external: []string{"connectrpc.com/connect", "github.com/spf13/cobra", "google.golang.org/protobuf"},
-		reason:   "verbs ask a server; a plan of capacity computes with the numbers of node and fsm",
+		reason: "verbs ask a server, and send no token in place of its id; a plan of capacity computes with the numbers " +
+			"of node and fsm",
 	},
 	{
 		dir: "cmd/belfry/cli/daemon",

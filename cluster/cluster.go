@@ -294,6 +294,8 @@ type members struct {
 	process    string // it differs after each start
 	// placement is this node's knowledge as the leader of the catalog; nil while it does not lead.
 	placement atomic.Pointer[placement.Status]
+	// audit is the function of Cluster.AnswerAudit; nil before it was called.
+	audit atomic.Pointer[func(query []byte) ([]byte, error)]
 	// confirmed is closed, by the goroutine that enrols, as Cluster.Confirmed documents.
 	confirmed chan struct{}
 	// led is when this node last knew a leader, zero for not since its start. Only the goroutine
@@ -320,6 +322,7 @@ func (m *members) answer() {
 		return struct{}{}, m.setAside(ctx, from, d)
 	})
 	routing.Handle(m.peers, pathAlive, m.answerAlive)
+	routing.Handle(m.peers, pathAudit, m.answerAudit)
 	routing.Handle(m.peers, routing.JoinPath, m.answerJoin)
 }
 

@@ -136,6 +136,7 @@ func leastScopes(lease string) map[string][2]string {
 		"ResetClock": {"admin:*", `{}`},
 		"Backup":     {"admin:*", `{}`}, "Restore": {"admin:*", `{}`},
 		"CreateToken": {"admin:*", `{"scopes":["put:q"]}`}, "ListTokens": {"admin:*", `{}`},
+		"ListAudit":   {"admin:*", `{}`},
 		"DeleteToken": {"admin:*", `{"id":"aaaaaaaaaaaaaaaa"}`},
 	}
 }

@@ -31,6 +31,9 @@ type fakeCluster struct {
 
 	minVoters int // 0 for 1
 
+	answerAudit func(query []byte) ([]byte, error)
+	others      []backend.AuditAnswer // of AskAudit, beside that of this node
+
 	mu    sync.Mutex
 	asked []string
 }
@@ -56,6 +59,13 @@ func (f *fakeCluster) Configure(_ context.Context, s backend.ClusterSettings) (b
 
 func (f *fakeCluster) LowerMinVoters(_ context.Context, least int) (backend.ClusterSettings, error) {
 	return backend.ClusterSettings{Factor: 3, Grace: time.Minute, MinVoters: least}, f.note("lower %d", least)
+}
+
+func (f *fakeCluster) AnswerAudit(answer func(query []byte) ([]byte, error)) { f.answerAudit = answer }
+
+func (f *fakeCluster) AskAudit(_ context.Context, query []byte) []backend.AuditAnswer {
+	answer, err := f.answerAudit(query)
+	return append([]backend.AuditAnswer{{Name: "n1", Answer: answer, Err: err}}, f.others...)
 }
 
 func (f *fakeCluster) Format() fsm.Format { return 2 }

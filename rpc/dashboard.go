@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/ui"
 )
 
@@ -48,13 +49,14 @@ func (h *handler) mountDashboard(cfg Config) error {
 	return err
 }
 
-// inProcess carries calls to a handler of this process.
+// inProcess carries calls of the dashboard to a handler of this process. It marks them, so that each
+// change that a person makes on a page is audited.
 type inProcess struct{ handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
 func (t inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	memory := &memoryResponse{header: http.Header{}, status: http.StatusOK}
-	t.handler.ServeHTTP(memory, r)
+	t.handler.ServeHTTP(memory, r.WithContext(auth.OfDashboard(r.Context())))
 	if r.Body != nil {
 		_ = r.Body.Close() // a buffer
 	}

@@ -181,7 +181,8 @@ func newHandler(cfg Config) (*handler, error) {
 	if err := cfg.Registry.Register(metrics.NewNamespaceCollector(cfg.Node, cfg.Cluster.Namespaces)); err != nil {
 		return nil, fmt.Errorf("registering the metrics of namespaces: %w", err)
 	}
-	failures, err := auth.NewFailures(cfg.Logger, cfg.Audit, cfg.Registry)
+	recorder := &auth.Recorder{Logger: cfg.Audit, Trail: auth.NewTrail(cfg.Name, cfg.Now)}
+	failures, err := auth.NewFailures(cfg.Logger, recorder, cfg.Registry)
 	if err != nil {
 		return nil, err
 	}
@@ -201,14 +202,16 @@ func newHandler(cfg Config) (*handler, error) {
 	h.queues = queue.New(queue.Config{Router: router, Rules: rules, Drain: h.drain, Codec: binary})
 	administration, err := admin.New(admin.Config{
 		Router: router, Cluster: cfg.Cluster, Rules: rules, Drain: h.drain, Logger: cfg.Logger,
-		Registry: cfg.Registry, Backups: cfg.Backups,
+		Registry: cfg.Registry, Backups: cfg.Backups, Trail: recorder.Trail,
 	})
 	if err != nil {
 		return nil, err
 	}
 	h.interceptor, h.buffers = &interceptor{
 		logger: cfg.Logger, traffic: watch, authorizer: h.authorizer,
-		auditor: &auth.AuditLog{Audited: auditedMethods(), Logger: cfg.Audit, Failures: failures},
+		auditor: &auth.AuditLog{
+			Audited: auditedMethods(), Changes: changingMethods(), Recorder: recorder, Failures: failures,
+		},
 	}, binary.Buffers
 	h.mountSessions()
 	options := connectOptions(cfg, h.interceptor, binary)

@@ -82,3 +82,14 @@ func auditedMethods() map[string]bool {
 	}
 	return audited
 }
+
+// changingMethods returns the procedures that change state.
+func changingMethods() map[string]bool {
+	changing := map[string]bool{}
+	for _, m := range methodsOfContract() {
+		if !m.reads {
+			changing[m.procedure] = true
+		}
+	}
+	return changing
+}

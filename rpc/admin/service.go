@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/backend"
 	"github.com/belfrydb/belfry/rpc/check"
 	"github.com/belfrydb/belfry/rpc/drain"
@@ -27,6 +28,8 @@ type Config struct {
 	// Backups keeps the time of the last complete backup over restarts. If it is nil, the time is
 	// lost when the process ends.
 	Backups BackupTimes
+	// Trail has the last audited calls of this node.
+	Trail *auth.Trail
 }
 
 // Service answers belfry.v1.AdminService. It implements belfryv1connect.AdminServiceHandler.
@@ -37,15 +40,19 @@ type Service struct {
 	drain   *drain.Signal
 	logger  *slog.Logger
 	backups *backups
+	trail   *auth.Trail
 }
 
-// New returns a service, and registers its metric.
+// New returns a service, and registers its metric and its answer to questions about audited calls.
 func New(cfg Config) (*Service, error) {
 	backups, err := newBackups(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Service{
+	s := &Service{
 		router: cfg.Router, cluster: cfg.Cluster, rules: cfg.Rules, drain: cfg.Drain, logger: cfg.Logger, backups: backups,
-	}, nil
+		trail: cfg.Trail,
+	}
+	s.cluster.AnswerAudit(s.answerAudit)
+	return s, nil
 }

@@ -32,6 +32,8 @@ type Authenticator interface {
 type caller struct {
 	id   string
 	hash tokens.Hash
+	// about says what the token is for, and is empty if the token is not known.
+	about string
 	// address and requestID are those of the request that carried the token. The calls of a session
 	// have those of the request that opened it.
 	address, requestID string
@@ -79,7 +81,10 @@ func (a *Authorizer) Authenticate(r *http.Request) (*http.Request, *fault.Error)
 	who, f := a.bearer(r.Header)
 	if f == nil {
 		who.address, who.requestID = r.RemoteAddr, r.Header.Get(CallIDHeader)
-		_, f = a.tokenRecord(who)
+		var record *tokens.Record
+		if record, f = a.tokenRecord(who); f == nil {
+			who.about = record.About
+		}
 	}
 	if f != nil {
 		a.Failures.addUnauthenticated(r, who, f)

@@ -32,8 +32,9 @@ const (
 // a line for each such call, and for each call of which some entries were refused, up to the rate
 // of an auditLimiter.
 type Failures struct {
-	logger, auditor *slog.Logger
-	calls           *prometheus.CounterVec
+	logger   *slog.Logger
+	recorder *Recorder
+	calls    *prometheus.CounterVec
 
 	mu                     sync.Mutex
 	said                   time.Time
@@ -63,9 +64,9 @@ func (a *auditLimiter) line(now time.Time) (unsaid int, ok bool) {
 }
 
 // NewFailures registers the counter of refused calls. logger gets a warning from time to time, and
-// auditor the lines about single calls.
-func NewFailures(logger, auditor *slog.Logger, registry prometheus.Registerer) (*Failures, error) {
-	t := &Failures{logger: logger, auditor: auditor, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+// recorder the records of single calls.
+func NewFailures(logger *slog.Logger, recorder *Recorder, registry prometheus.Registerer) (*Failures, error) {
+	t := &Failures{logger: logger, recorder: recorder, calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "belfry_refused_calls_total", Help: "Calls refused because of their token, by reason: unauthenticated or " +
 			"forbidden.",
 	}, []string{"reason"})}
@@ -84,26 +85,25 @@ func (t *Failures) addUnauthenticated(r *http.Request, who *caller, f *fault.Err
 	if f.Reason == belfryv1.Reason_REASON_UNAUTHENTICATED {
 		c := &Call{Procedure: tokens.Mask(r.URL.Path), Address: r.RemoteAddr, ID: r.Header.Get(CallIDHeader)}
 		t.count(c, f)
-		t.auditLine(&t.unauthenticated, who, c, f.Code().String()+": "+f.Message)
+		t.auditLine(&t.unauthenticated, newAuditRecord(who, c, f.Code().String()+": "+f.Message))
 	}
 }
 
-// auditCall logs a refused call of an authenticated caller, unless there were too many lately. The
-// next line then says how many calls had no line.
-func (t *Failures) auditCall(who *caller, c *Call, outcome string, more ...any) {
-	t.auditLine(&t.known, who, c, outcome, more...)
-}
+// auditCall records a refused call of an authenticated caller, unless there were too many lately.
+// The next record then says how many calls have none. more has further attributes of the log line.
+func (t *Failures) auditCall(r *belfryv1.AuditRecord, more ...any) { t.auditLine(&t.known, r, more...) }
 
-// auditLine logs a refused call if the limiter allows it.
-func (t *Failures) auditLine(of *auditLimiter, who *caller, c *Call, outcome string, more ...any) {
+// auditLine records a refused call if the limiter allows it.
+func (t *Failures) auditLine(of *auditLimiter, r *belfryv1.AuditRecord, more ...any) {
 	t.mu.Lock()
 	unsaid, ok := of.line(time.Now())
 	t.mu.Unlock()
 	if !ok {
 		return
 	}
-	attrs := append(auditAttrs(who, c, fault.Clip(outcome, fault.QuotedBytesMax)), more...)
-	t.auditor.Info("audit", append(attrs, slog.Int("unsaid", unsaid))...)
+	r.Outcome = fault.Clip(r.Outcome, fault.QuotedBytesMax)
+	r.Unrecorded = uint32(unsaid) //nolint:gosec // far fewer than 2³²
+	t.recorder.record(r, append(more, slog.Int("unsaid", unsaid))...)
 }
 
 // RefusedEntries counts the entries of a call that were refused for want of a scope while the
@@ -120,15 +120,17 @@ func (r *RefusedEntries) Add(queue string) {
 	}
 }
 
-// AuditEntries logs one line about the refused entries of a call.
+// AuditEntries makes one record of the refused entries of a call.
 func (t *Failures) AuditEntries(ctx context.Context, procedure string, r RefusedEntries) {
 	who, ok := ctx.Value(callerKey{}).(*caller)
 	if !ok {
 		return // such a call was refused as a whole
 	}
-	t.auditCall(who, &Call{Procedure: procedure, Address: who.address, ID: who.requestID},
-		connect.CodePermissionDenied.String()+": the token does not allow it",
-		slog.Int("entries", r.Count), slog.String("queue", fault.Clip(tokens.Mask(r.Queue), fault.QuotedBytesMax)))
+	record := newAuditRecord(who, &Call{Procedure: procedure, Address: who.address, ID: who.requestID},
+		connect.CodePermissionDenied.String()+": the token does not allow it")
+	record.RefusedEntries = uint32(r.Count) //nolint:gosec // entries of one request
+	record.Queue = readable(fault.Clip(tokens.Mask(r.Queue), fault.QuotedBytesMax))
+	t.auditCall(record, slog.Int("entries", r.Count), slog.String("queue", record.Queue))
 }
 
 // CountCall counts a call that has ended if it was refused for want of a token or of a scope.

@@ -17,8 +17,8 @@ import (
 func TestAuditOfRefusalsIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		failures, err := NewFailures(slog.New(slog.DiscardHandler), slog.New(slog.NewTextHandler(&log, nil)),
-			prometheus.NewRegistry())
+		failures, err := NewFailures(slog.New(slog.DiscardHandler),
+			&Recorder{slog.New(slog.NewTextHandler(&log, nil)), NewTrail("n1", time.Now)}, prometheus.NewRegistry())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +26,8 @@ func TestAuditOfRefusalsIsBounded(t *testing.T) {
 			t.Helper()
 			log.Reset()
 			for range calls {
-				failures.auditCall(nil, &Call{Address: "a", Procedure: strings.Repeat("/", 1000)}, "unauthenticated")
+				failures.auditCall(newAuditRecord(nil, &Call{Address: "a", Procedure: strings.Repeat("/", 1000)},
+					"unauthenticated"))
 			}
 			want := ""
 			for _, n := range unsaid {

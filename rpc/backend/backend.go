@@ -209,6 +209,22 @@ type Cluster interface {
 	// RemoveNamespace removes the quota of a namespace. found says whether there was one.
 	// RemoveNamespace may be repeated.
 	RemoveNamespace(ctx context.Context, name string) (found bool, err error)
+	// AnswerAudit lets this node answer AskAudit of all nodes with what answer returns. The query
+	// and the answer are bytes that only the handlers read. answer may be called from several
+	// goroutines at once, and returns without waiting.
+	AnswerAudit(answer func(query []byte) ([]byte, error))
+	// AskAudit sends a query to all nodes, this one included, and returns their answers. It waits at
+	// most some seconds.
+	AskAudit(ctx context.Context, query []byte) []AuditAnswer
+}
+
+// AuditAnswer is the answer of one node to AskAudit.
+type AuditAnswer struct {
+	// Name is the name of the node.
+	Name   string
+	Answer []byte
+	// Err says why the node gave no answer; nil if it did.
+	Err error
 }
 
 // Move says, for people, what is done about a shard that is misplaced, and why.

@@ -24,7 +24,8 @@ import (
 func newService(t testing.TB, n backend.Node, change ...func(*Config)) *Service {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
-	failures, err := auth.NewFailures(logger, logger, prometheus.NewRegistry())
+	failures, err := auth.NewFailures(logger, &auth.Recorder{Logger: logger, Trail: auth.NewTrail("n1", time.Now)},
+		prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,12 +78,14 @@ func two(large int64, largeUnit string, small int64, smallUnit string) string {
 	return text
 }
 
+// thinSpace separates groups of three digits.
+const thinSpace = "\u202f"
+
 // grouped writes a number with a narrow space after every three digits.
 func grouped[N uint32 | uint64](n N) string {
 	digits := strconv.FormatUint(uint64(n), 10)
-	const thin = "\u202f"
 	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + thin + digits[at:]
+		digits = digits[:at] + thinSpace + digits[at:]
 	}
 	return digits
 }

@@ -46,6 +46,7 @@ type Pages struct {
 	admin  belfryv1connect.AdminServiceClient
 	mux    *http.ServeMux
 	lists  queueLists
+	forms  []string
 }
 
 //go:embed static
@@ -99,9 +100,11 @@ func (p *Pages) route() {
 	get := func(path string, page func(*visit) (content, error)) {
 		p.mux.Handle("GET "+p.cfg.Path+path, p.page(page))
 	}
-	post := func(path string, act func(*visit) (string, error)) {
-		p.mux.Handle("POST "+p.cfg.Path+path, p.action(act))
+	form := func(path string, handler http.Handler) {
+		p.forms = append(p.forms, path)
+		p.mux.Handle("POST "+p.cfg.Path+path, handler)
 	}
+	post := func(path string, act func(*visit) (string, error)) { form(path, p.action(act)) }
 	get("{$}", p.overview)
 	get("queues", p.listQueues)
 	get("queue", p.showQueue)
@@ -111,6 +114,7 @@ func (p *Pages) route() {
 	get("cluster", p.showCluster)
 	get("namespaces", p.listNamespaces)
 	get("tokens", p.listTokens)
+	get("audit", p.listAudit)
 	get("settings", p.showSettings)
 	p.mux.HandleFunc("GET "+p.cfg.Path+"body", p.download)
 	post("pause", p.pauseQueue)
@@ -121,12 +125,15 @@ func (p *Pages) route() {
 	post("cancel", p.cancelJob)
 	post("redrive", p.redriveJob)
 	post("redrive-group", p.redriveGroup)
-	p.mux.HandleFunc("POST "+p.cfg.Path+"settings", p.keepSettings)
+	form("settings", http.HandlerFunc(p.keepSettings))
 	p.mux.HandleFunc("GET "+p.cfg.Path+"login", p.showLogin)
-	p.mux.HandleFunc("POST "+p.cfg.Path+"login", p.login)
-	p.mux.HandleFunc("POST "+p.cfg.Path+"logout", p.logout)
+	form("login", http.HandlerFunc(p.login))
+	form("logout", http.HandlerFunc(p.logout))
 	p.mux.Handle("GET "+p.cfg.Path+"static/", http.StripPrefix(p.cfg.Path, http.FileServerFS(staticFiles)))
 }
+
+// Forms returns the paths at which forms are posted, relative to the path of the pages.
+func (p *Pages) Forms() []string { return p.forms }
 
 // Serves reports whether a path is one of the pages.
 func (p *Pages) Serves(path string) bool {

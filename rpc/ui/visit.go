@@ -54,7 +54,7 @@ type content struct {
 func entries() [][2]string {
 	return [][2]string{
 		{"Overview", "./"}, {"Queues", "queues"}, {"Dead letters", "dead"}, {"Cluster", "cluster"},
-		{"Namespaces", "namespaces"}, {"Tokens", "tokens"}, {"Settings", "settings"},
+		{"Namespaces", "namespaces"}, {"Tokens", "tokens"}, {"Audit", "audit"}, {"Settings", "settings"},
 	}
 }
 

@@ -94,6 +94,17 @@ func (c *adapter) RemoveNamespace(ctx context.Context, name string) (found bool,
 	return c.inner.RemoveNamespace(ctx, name)
 }
 
+// AnswerAudit implements backend.Cluster.
+func (c *adapter) AnswerAudit(answer func(query []byte) ([]byte, error)) { c.inner.AnswerAudit(answer) }
+
+// AskAudit implements backend.Cluster.
+func (c *adapter) AskAudit(ctx context.Context, query []byte) (all []backend.AuditAnswer) {
+	for _, n := range c.inner.AskAudit(ctx, query) {
+		all = append(all, backend.AuditAnswer{Name: n.Name, Answer: n.Answer, Err: n.Err})
+	}
+	return all
+}
+
 func member(m cluster.MemberStatus) backend.Member {
 	out := backend.Member{
 		Name: m.Name, ServerID: m.ServerID, ClientAddr: m.ClientAddr, PeerAddr: m.PeerAddr, Zone: m.Zone,

@@ -80,6 +80,403 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// ListAuditRequest selects audited calls. Every condition that is set must hold.
+type ListAuditRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 1 to 500, default 100; more is taken as 500.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The nextPageToken of the page before.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The name of a method, such as PurgeQueue, or a path as in the record, at most 256 bytes.
+	Procedure string `protobuf:"bytes,3,opt,name=procedure,proto3" json:"procedure,omitempty"`
+	// The id of the token of the caller; `nobody` for calls without one.
+	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	// Only calls that failed or were refused.
+	FailedOnly    bool `protobuf:"varint,5,opt,name=failed_only,json=failedOnly,proto3" json:"failed_only,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditRequest) Reset() {
+	*x = ListAuditRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditRequest) ProtoMessage() {}
+
+func (x *ListAuditRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditRequest.ProtoReflect.Descriptor instead.
+func (*ListAuditRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListAuditRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListAuditRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetProcedure() string {
+	if x != nil {
+		return x.Procedure
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ListAuditRequest) GetFailedOnly() bool {
+	if x != nil {
+		return x.FailedOnly
+	}
+	return false
+}
+
+// ListAuditResponse has the calls, newest first.
+type ListAuditResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Records []*AuditRecord         `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"`
+	// Gets the next page. Empty if this is the last.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// All nodes of the cluster, by name, and what each has kept.
+	Nodes         []*AuditNode `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAuditResponse) Reset() {
+	*x = ListAuditResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAuditResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAuditResponse) ProtoMessage() {}
+
+func (x *ListAuditResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAuditResponse.ProtoReflect.Descriptor instead.
+func (*ListAuditResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListAuditResponse) GetRecords() []*AuditRecord {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *ListAuditResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListAuditResponse) GetNodes() []*AuditNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// AuditNode says how far the memory of a node reaches.
+type AuditNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The node has kept all its audited calls since then; not set if it could not be asked.
+	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
+	// How many calls it has kept.
+	Kept uint32 `protobuf:"varint,3,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Why the node could not be asked; empty if it answered. Without it, its calls are missing from the records.
+	Error         string `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditNode) Reset() {
+	*x = AuditNode{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditNode) ProtoMessage() {}
+
+func (x *AuditNode) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditNode.ProtoReflect.Descriptor instead.
+func (*AuditNode) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *AuditNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AuditNode) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *AuditNode) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *AuditNode) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+// AuditRecord is an audited call: a change that AdminService made, a backup, a redrive, an action of the dashboard, or a call that was refused for want of a
+// token or a scope.
+type AuditRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that received the call.
+	Node string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// Counts the records of a node from 1 at each start.
+	Serial uint64 `protobuf:"varint,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	// When the call ended, by the clock of the node.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// The id of the token that the call carried, also if it was refused; empty for none.
+	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	// What the token is for; empty if the token is not known.
+	TokenAbout string `protobuf:"bytes,5,opt,name=token_about,json=tokenAbout,proto3" json:"token_about,omitempty"`
+	// The address of the caller, with its port.
+	Address string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	// The method as a path, /belfry.v1.AdminService/PurgeQueue. The path of the request if it was refused before its method was looked up.
+	Procedure string `protobuf:"bytes,7,opt,name=procedure,proto3" json:"procedure,omitempty"`
+	// The request as JSON, at most 4 KiB, with tokens masked and without bodies and headers of jobs. Empty for refused calls that are about jobs.
+	Request string `protobuf:"bytes,8,opt,name=request,proto3" json:"request,omitempty"`
+	// `ok`, or the code and the message of the error.
+	Outcome string               `protobuf:"bytes,9,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Took    *durationpb.Duration `protobuf:"bytes,10,opt,name=took,proto3" json:"took,omitempty"`
+	// What the log has as request_id: the header X-Request-Id of the answer.
+	CallId string `protobuf:"bytes,11,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	// The id of the token that a CreateToken made.
+	MadeToken string `protobuf:"bytes,12,opt,name=made_token,json=madeToken,proto3" json:"made_token,omitempty"`
+	// The call was made by an action in the dashboard.
+	Dashboard bool `protobuf:"varint,13,opt,name=dashboard,proto3" json:"dashboard,omitempty"`
+	// How many entries of a batch were refused while others were carried out. queue is that of the first.
+	RefusedEntries uint32 `protobuf:"varint,14,opt,name=refused_entries,json=refusedEntries,proto3" json:"refused_entries,omitempty"`
+	Queue          string `protobuf:"bytes,15,opt,name=queue,proto3" json:"queue,omitempty"`
+	// How many refused calls before this one have no record, as there were too many at once.
+	Unrecorded    uint32 `protobuf:"varint,16,opt,name=unrecorded,proto3" json:"unrecorded,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuditRecord) Reset() {
+	*x = AuditRecord{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuditRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuditRecord) ProtoMessage() {}
+
+func (x *AuditRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuditRecord.ProtoReflect.Descriptor instead.
+func (*AuditRecord) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AuditRecord) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetSerial() uint64 {
+	if x != nil {
+		return x.Serial
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTokenAbout() string {
+	if x != nil {
+		return x.TokenAbout
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetProcedure() string {
+	if x != nil {
+		return x.Procedure
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetRequest() string {
+	if x != nil {
+		return x.Request
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetTook() *durationpb.Duration {
+	if x != nil {
+		return x.Took
+	}
+	return nil
+}
+
+func (x *AuditRecord) GetCallId() string {
+	if x != nil {
+		return x.CallId
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetMadeToken() string {
+	if x != nil {
+		return x.MadeToken
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetDashboard() bool {
+	if x != nil {
+		return x.Dashboard
+	}
+	return false
+}
+
+func (x *AuditRecord) GetRefusedEntries() uint32 {
+	if x != nil {
+		return x.RefusedEntries
+	}
+	return 0
+}
+
+func (x *AuditRecord) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *AuditRecord) GetUnrecorded() uint32 {
+	if x != nil {
+		return x.Unrecorded
+	}
+	return 0
+}
+
 // CreateTokenRequest says what a token is to allow.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -96,7 +493,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	mi := &file_belfry_v1_admin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -108,7 +505,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[0]
+	mi := &file_belfry_v1_admin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -121,7 +518,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CreateTokenRequest) GetScopes() []string {
@@ -158,7 +555,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	mi := &file_belfry_v1_admin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -170,7 +567,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[1]
+	mi := &file_belfry_v1_admin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -183,7 +580,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -220,7 +617,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	mi := &file_belfry_v1_admin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -232,7 +629,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[2]
+	mi := &file_belfry_v1_admin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -245,7 +642,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{2}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Token) GetId() string {
@@ -310,7 +707,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	mi := &file_belfry_v1_admin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +719,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[3]
+	mi := &file_belfry_v1_admin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +732,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{3}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTokensRequest) GetPageSize() int32 {
@@ -364,7 +761,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	mi := &file_belfry_v1_admin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +773,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[4]
+	mi := &file_belfry_v1_admin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +786,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{4}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTokensResponse) GetTokens() []*Token {
@@ -418,7 +815,7 @@ type DeleteTokenRequest struct {
 
 func (x *DeleteTokenRequest) Reset() {
 	*x = DeleteTokenRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	mi := &file_belfry_v1_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -430,7 +827,7 @@ func (x *DeleteTokenRequest) String() string {
 func (*DeleteTokenRequest) ProtoMessage() {}
 
 func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[5]
+	mi := &file_belfry_v1_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -443,7 +840,7 @@ func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTokenRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{5}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteTokenRequest) GetId() string {
@@ -471,7 +868,7 @@ type DeleteTokenResponse struct {
 
 func (x *DeleteTokenResponse) Reset() {
 	*x = DeleteTokenResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	mi := &file_belfry_v1_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +880,7 @@ func (x *DeleteTokenResponse) String() string {
 func (*DeleteTokenResponse) ProtoMessage() {}
 
 func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[6]
+	mi := &file_belfry_v1_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +893,7 @@ func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{6}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteTokenResponse) GetFound() bool {
@@ -523,7 +920,7 @@ type CreateQueueRequest struct {
 
 func (x *CreateQueueRequest) Reset() {
 	*x = CreateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[7]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +932,7 @@ func (x *CreateQueueRequest) String() string {
 func (*CreateQueueRequest) ProtoMessage() {}
 
 func (x *CreateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[7]
+	mi := &file_belfry_v1_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +945,7 @@ func (x *CreateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateQueueRequest.ProtoReflect.Descriptor instead.
 func (*CreateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{7}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateQueueRequest) GetQueue() string {
@@ -600,7 +997,7 @@ type CreateQueueResponse struct {
 
 func (x *CreateQueueResponse) Reset() {
 	*x = CreateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[8]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +1009,7 @@ func (x *CreateQueueResponse) String() string {
 func (*CreateQueueResponse) ProtoMessage() {}
 
 func (x *CreateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[8]
+	mi := &file_belfry_v1_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +1022,7 @@ func (x *CreateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateQueueResponse.ProtoReflect.Descriptor instead.
 func (*CreateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{8}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateQueueResponse) GetQueue() string {
@@ -687,7 +1084,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[9]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -699,7 +1096,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[9]
+	mi := &file_belfry_v1_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -712,7 +1109,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{9}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListQueuesRequest) GetPrefix() string {
@@ -760,7 +1157,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[10]
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1169,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[10]
+	mi := &file_belfry_v1_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1182,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{10}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*Queue {
@@ -830,7 +1227,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -842,7 +1239,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[11]
+	mi := &file_belfry_v1_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -855,7 +1252,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{11}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -887,7 +1284,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1296,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[12]
+	mi := &file_belfry_v1_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1309,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{12}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetQueueResponse) GetQueue() *Queue {
@@ -976,7 +1373,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1385,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[13]
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1398,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{13}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Queue) GetName() string {
@@ -1138,7 +1535,7 @@ type DueHistogram struct {
 
 func (x *DueHistogram) Reset() {
 	*x = DueHistogram{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1547,7 @@ func (x *DueHistogram) String() string {
 func (*DueHistogram) ProtoMessage() {}
 
 func (x *DueHistogram) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[14]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1560,7 @@ func (x *DueHistogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueHistogram.ProtoReflect.Descriptor instead.
 func (*DueHistogram) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{14}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DueHistogram) GetOverdue() uint32 {
@@ -1242,7 +1639,7 @@ type DueSlice struct {
 
 func (x *DueSlice) Reset() {
 	*x = DueSlice{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1254,7 +1651,7 @@ func (x *DueSlice) String() string {
 func (*DueSlice) ProtoMessage() {}
 
 func (x *DueSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[15]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1267,7 +1664,7 @@ func (x *DueSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueSlice.ProtoReflect.Descriptor instead.
 func (*DueSlice) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{15}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DueSlice) GetStart() *timestamppb.Timestamp {
@@ -1301,7 +1698,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1710,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[16]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1723,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{16}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobCounts) GetDelayed() uint32 {
@@ -1379,7 +1776,7 @@ type Lateness struct {
 
 func (x *Lateness) Reset() {
 	*x = Lateness{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1788,7 @@ func (x *Lateness) String() string {
 func (*Lateness) ProtoMessage() {}
 
 func (x *Lateness) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1801,7 @@ func (x *Lateness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
 func (*Lateness) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lateness) GetP50() *durationpb.Duration {
@@ -1461,7 +1858,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1473,7 +1870,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1486,7 +1883,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueRates) GetPutsPerSecond() float64 {
@@ -1546,7 +1943,7 @@ type QueueTotals struct {
 
 func (x *QueueTotals) Reset() {
 	*x = QueueTotals{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1955,7 @@ func (x *QueueTotals) String() string {
 func (*QueueTotals) ProtoMessage() {}
 
 func (x *QueueTotals) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1968,7 @@ func (x *QueueTotals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueTotals.ProtoReflect.Descriptor instead.
 func (*QueueTotals) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QueueTotals) GetPuts() uint64 {
@@ -1659,7 +2056,7 @@ type UpdateQueueRequest struct {
 
 func (x *UpdateQueueRequest) Reset() {
 	*x = UpdateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1671,7 +2068,7 @@ func (x *UpdateQueueRequest) String() string {
 func (*UpdateQueueRequest) ProtoMessage() {}
 
 func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1684,7 +2081,7 @@ func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UpdateQueueRequest) GetQueue() string {
@@ -1725,7 +2122,7 @@ type UpdateQueueResponse struct {
 
 func (x *UpdateQueueResponse) Reset() {
 	*x = UpdateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1737,7 +2134,7 @@ func (x *UpdateQueueResponse) String() string {
 func (*UpdateQueueResponse) ProtoMessage() {}
 
 func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1750,7 +2147,7 @@ func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueResponse.ProtoReflect.Descriptor instead.
 func (*UpdateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateQueueResponse) GetSettings() *QueueSettings {
@@ -1798,7 +2195,7 @@ type PurgeQueueRequest struct {
 
 func (x *PurgeQueueRequest) Reset() {
 	*x = PurgeQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2207,7 @@ func (x *PurgeQueueRequest) String() string {
 func (*PurgeQueueRequest) ProtoMessage() {}
 
 func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2220,7 @@ func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueRequest.ProtoReflect.Descriptor instead.
 func (*PurgeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PurgeQueueRequest) GetQueue() string {
@@ -1867,7 +2264,7 @@ type PurgeQueueResponse struct {
 
 func (x *PurgeQueueResponse) Reset() {
 	*x = PurgeQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1879,7 +2276,7 @@ func (x *PurgeQueueResponse) String() string {
 func (*PurgeQueueResponse) ProtoMessage() {}
 
 func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1892,7 +2289,7 @@ func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueResponse.ProtoReflect.Descriptor instead.
 func (*PurgeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PurgeQueueResponse) GetPurged() uint32 {
@@ -1922,7 +2319,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1934,7 +2331,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1947,7 +2344,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -1977,7 +2374,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2386,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2399,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -2028,7 +2425,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2437,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2450,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 // GetClusterResponse is the cluster as the answering node heard of it.
@@ -2092,7 +2489,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2104,7 +2501,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2117,7 +2514,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -2224,7 +2621,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2236,7 +2633,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2249,7 +2646,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ShardMove) GetShard() uint32 {
@@ -2303,7 +2700,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2712,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2725,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Node) GetName() string {
@@ -2444,7 +2841,7 @@ type NodeCondition struct {
 
 func (x *NodeCondition) Reset() {
 	*x = NodeCondition{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2456,7 +2853,7 @@ func (x *NodeCondition) String() string {
 func (*NodeCondition) ProtoMessage() {}
 
 func (x *NodeCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2866,7 @@ func (x *NodeCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
 func (*NodeCondition) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *NodeCondition) GetKind() string {
@@ -2526,7 +2923,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2935,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2948,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -2657,7 +3054,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2669,7 +3066,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2682,7 +3079,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -2743,7 +3140,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2755,7 +3152,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2768,7 +3165,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Replica) GetNode() string {
@@ -2839,7 +3236,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3248,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3261,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -2913,7 +3310,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2925,7 +3322,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2938,7 +3335,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -2969,7 +3366,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2981,7 +3378,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2994,7 +3391,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -3056,7 +3453,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3465,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3478,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -3127,7 +3524,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3139,7 +3536,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3152,7 +3549,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -3187,7 +3584,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3199,7 +3596,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3212,7 +3609,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -3237,7 +3634,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3646,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3659,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -3299,7 +3696,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3708,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3721,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -3350,7 +3747,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +3759,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +3772,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 // BackupResponse is the next part of a backup.
@@ -3393,7 +3790,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3405,7 +3802,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3418,7 +3815,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -3456,7 +3853,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3468,7 +3865,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3481,7 +3878,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -3517,7 +3914,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3926,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3542,7 +3939,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -3591,7 +3988,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +4000,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +4013,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -3637,7 +4034,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +4046,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +4059,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -3687,7 +4084,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +4096,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +4109,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -3757,7 +4154,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +4166,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +4179,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Namespace) GetName() string {
@@ -3848,7 +4245,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3860,7 +4257,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3873,7 +4270,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -3929,7 +4326,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4338,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3954,7 +4351,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -3975,7 +4372,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4384,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4397,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -4029,7 +4426,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4041,7 +4438,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4054,7 +4451,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -4101,7 +4498,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4510,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4523,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 // ListNamespacesResponse has them.
@@ -4140,7 +4537,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4152,7 +4549,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4165,7 +4562,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -4188,7 +4585,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4597,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4213,7 +4610,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -4241,7 +4638,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4253,7 +4650,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4266,7 +4663,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -4280,7 +4677,46 @@ var File_belfry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x15belfry/v1/admin.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
+	"\x15belfry/v1/admin.proto\x12\tbelfry.v1\x1a\x15belfry/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa3\x01\n" +
+	"\x10ListAuditRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1c\n" +
+	"\tprocedure\x18\x03 \x01(\tR\tprocedure\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x1f\n" +
+	"\vfailed_only\x18\x05 \x01(\bR\n" +
+	"failedOnly\"\x99\x01\n" +
+	"\x11ListAuditResponse\x120\n" +
+	"\arecords\x18\x01 \x03(\v2\x16.belfry.v1.AuditRecordR\arecords\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12*\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x14.belfry.v1.AuditNodeR\x05nodes\"{\n" +
+	"\tAuditNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x120\n" +
+	"\x05since\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
+	"\x04kept\x18\x03 \x01(\rR\x04kept\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\"\xf7\x03\n" +
+	"\vAuditRecord\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\x04R\x06serial\x125\n" +
+	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x14\n" +
+	"\x05token\x18\x04 \x01(\tR\x05token\x12\x1f\n" +
+	"\vtoken_about\x18\x05 \x01(\tR\n" +
+	"tokenAbout\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x1c\n" +
+	"\tprocedure\x18\a \x01(\tR\tprocedure\x12\x18\n" +
+	"\arequest\x18\b \x01(\tR\arequest\x12\x18\n" +
+	"\aoutcome\x18\t \x01(\tR\aoutcome\x12-\n" +
+	"\x04took\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x04took\x12\x17\n" +
+	"\acall_id\x18\v \x01(\tR\x06callId\x12\x1d\n" +
+	"\n" +
+	"made_token\x18\f \x01(\tR\tmadeToken\x12\x1c\n" +
+	"\tdashboard\x18\r \x01(\bR\tdashboard\x12'\n" +
+	"\x0frefused_entries\x18\x0e \x01(\rR\x0erefusedEntries\x12\x14\n" +
+	"\x05queue\x18\x0f \x01(\tR\x05queue\x12\x1e\n" +
+	"\n" +
+	"unrecorded\x18\x10 \x01(\rR\n" +
+	"unrecorded\"o\n" +
 	"\x12CreateTokenRequest\x12\x16\n" +
 	"\x06scopes\x18\x01 \x03(\tR\x06scopes\x12\x14\n" +
 	"\x05about\x18\x02 \x01(\tR\x05about\x12+\n" +
@@ -4620,7 +5056,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +
 	"\x11NODE_STATE_SILENT\x10\x02\x12\x17\n" +
-	"\x13NODE_STATE_DRAINING\x10\x032\xb1\r\n" +
+	"\x13NODE_STATE_DRAINING\x10\x032\xfe\r\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -4648,7 +5084,8 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\vCreateToken\x12\x1d.belfry.v1.CreateTokenRequest\x1a\x1e.belfry.v1.CreateTokenResponse\x12N\n" +
 	"\n" +
 	"ListTokens\x12\x1c.belfry.v1.ListTokensRequest\x1a\x1d.belfry.v1.ListTokensResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\vDeleteToken\x12\x1d.belfry.v1.DeleteTokenRequest\x1a\x1e.belfry.v1.DeleteTokenResponse\"\x03\x90\x02\x02B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
+	"\vDeleteToken\x12\x1d.belfry.v1.DeleteTokenRequest\x1a\x1e.belfry.v1.DeleteTokenResponse\"\x03\x90\x02\x02\x12K\n" +
+	"\tListAudit\x12\x1b.belfry.v1.ListAuditRequest\x1a\x1c.belfry.v1.ListAuditResponse\"\x03\x90\x02\x01B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
 
 var (
 	file_belfry_v1_admin_proto_rawDescOnce sync.Once
@@ -4663,187 +5100,198 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
-	(*CreateTokenRequest)(nil),      // 1: belfry.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 2: belfry.v1.CreateTokenResponse
-	(*Token)(nil),                   // 3: belfry.v1.Token
-	(*ListTokensRequest)(nil),       // 4: belfry.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),      // 5: belfry.v1.ListTokensResponse
-	(*DeleteTokenRequest)(nil),      // 6: belfry.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),     // 7: belfry.v1.DeleteTokenResponse
-	(*CreateQueueRequest)(nil),      // 8: belfry.v1.CreateQueueRequest
-	(*CreateQueueResponse)(nil),     // 9: belfry.v1.CreateQueueResponse
-	(*ListQueuesRequest)(nil),       // 10: belfry.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 11: belfry.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 12: belfry.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 13: belfry.v1.GetQueueResponse
-	(*Queue)(nil),                   // 14: belfry.v1.Queue
-	(*DueHistogram)(nil),            // 15: belfry.v1.DueHistogram
-	(*DueSlice)(nil),                // 16: belfry.v1.DueSlice
-	(*JobCounts)(nil),               // 17: belfry.v1.JobCounts
-	(*Lateness)(nil),                // 18: belfry.v1.Lateness
-	(*QueueRates)(nil),              // 19: belfry.v1.QueueRates
-	(*QueueTotals)(nil),             // 20: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),      // 21: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),     // 22: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),       // 23: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),      // 24: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),      // 25: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 26: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),       // 27: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),      // 28: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),               // 29: belfry.v1.ShardMove
-	(*Node)(nil),                    // 30: belfry.v1.Node
-	(*NodeCondition)(nil),           // 31: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 32: belfry.v1.Shard
-	(*Catalog)(nil),                 // 33: belfry.v1.Catalog
-	(*Replica)(nil),                 // 34: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 35: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 36: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 37: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 38: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 39: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 40: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 41: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 42: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 43: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 44: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 45: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 46: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 47: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 48: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 49: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 50: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 51: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 52: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 53: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 54: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 55: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 56: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 57: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 58: belfry.v1.DeleteNamespaceResponse
-	(*durationpb.Duration)(nil),     // 59: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 60: google.protobuf.Timestamp
-	(*QueueSettings)(nil),           // 61: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 62: belfry.v1.Witness
-	(JobState)(0),                   // 63: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 64: belfry.v1.OverduePolicy
+	(*ListAuditRequest)(nil),        // 1: belfry.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 2: belfry.v1.ListAuditResponse
+	(*AuditNode)(nil),               // 3: belfry.v1.AuditNode
+	(*AuditRecord)(nil),             // 4: belfry.v1.AuditRecord
+	(*CreateTokenRequest)(nil),      // 5: belfry.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 6: belfry.v1.CreateTokenResponse
+	(*Token)(nil),                   // 7: belfry.v1.Token
+	(*ListTokensRequest)(nil),       // 8: belfry.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 9: belfry.v1.ListTokensResponse
+	(*DeleteTokenRequest)(nil),      // 10: belfry.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 11: belfry.v1.DeleteTokenResponse
+	(*CreateQueueRequest)(nil),      // 12: belfry.v1.CreateQueueRequest
+	(*CreateQueueResponse)(nil),     // 13: belfry.v1.CreateQueueResponse
+	(*ListQueuesRequest)(nil),       // 14: belfry.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 15: belfry.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 16: belfry.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 17: belfry.v1.GetQueueResponse
+	(*Queue)(nil),                   // 18: belfry.v1.Queue
+	(*DueHistogram)(nil),            // 19: belfry.v1.DueHistogram
+	(*DueSlice)(nil),                // 20: belfry.v1.DueSlice
+	(*JobCounts)(nil),               // 21: belfry.v1.JobCounts
+	(*Lateness)(nil),                // 22: belfry.v1.Lateness
+	(*QueueRates)(nil),              // 23: belfry.v1.QueueRates
+	(*QueueTotals)(nil),             // 24: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),      // 25: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),     // 26: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),       // 27: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),      // 28: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),      // 29: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 30: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 31: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 32: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 33: belfry.v1.ShardMove
+	(*Node)(nil),                    // 34: belfry.v1.Node
+	(*NodeCondition)(nil),           // 35: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 36: belfry.v1.Shard
+	(*Catalog)(nil),                 // 37: belfry.v1.Catalog
+	(*Replica)(nil),                 // 38: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 39: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 40: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 41: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 42: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 43: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 44: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 45: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 46: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 47: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 48: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 49: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 50: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 51: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 52: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 53: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 54: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 55: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 56: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 57: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 58: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 59: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 60: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 61: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 62: belfry.v1.DeleteNamespaceResponse
+	(*timestamppb.Timestamp)(nil),   // 63: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 65: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 66: belfry.v1.Witness
+	(JobState)(0),                   // 67: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 68: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	59, // 0: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	3,  // 1: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	60, // 2: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	60, // 3: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	59, // 4: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
-	3,  // 5: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	59, // 6: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	61, // 7: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	61, // 8: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	62, // 9: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	14, // 10: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	15, // 11: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
-	14, // 12: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	62, // 13: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	61, // 14: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	17, // 15: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	59, // 16: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	60, // 17: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	18, // 18: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	19, // 19: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	20, // 20: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	59, // 21: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	60, // 22: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	15, // 23: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
-	16, // 24: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
-	16, // 25: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
-	16, // 26: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	60, // 27: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	59, // 28: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	59, // 29: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	59, // 30: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	59, // 31: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	59, // 32: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	61, // 33: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	61, // 34: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	62, // 35: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	63, // 36: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	62, // 37: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	62, // 38: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	30, // 39: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	32, // 40: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	33, // 41: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	59, // 42: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	29, // 43: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 44: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	60, // 45: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	31, // 46: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	60, // 47: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	60, // 48: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	34, // 49: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	59, // 50: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	34, // 51: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	60, // 52: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	30, // 53: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	59, // 54: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	59, // 55: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	30, // 56: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	64, // 57: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	60, // 58: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	49, // 59: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	60, // 60: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	60, // 61: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	50, // 62: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 63: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	50, // 64: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	8,  // 65: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	10, // 66: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	12, // 67: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	21, // 68: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	23, // 69: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	25, // 70: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	27, // 71: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	35, // 72: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	37, // 73: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	51, // 74: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	53, // 75: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	55, // 76: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	57, // 77: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	39, // 78: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	41, // 79: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	43, // 80: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	45, // 81: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	47, // 82: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	1,  // 83: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	4,  // 84: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	6,  // 85: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	9,  // 86: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	11, // 87: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	13, // 88: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	22, // 89: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	24, // 90: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	26, // 91: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	28, // 92: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	36, // 93: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	38, // 94: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	52, // 95: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	54, // 96: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	56, // 97: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	58, // 98: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	40, // 99: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	42, // 100: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	44, // 101: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	46, // 102: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	48, // 103: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	2,  // 104: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	5,  // 105: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	7,  // 106: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	86, // [86:107] is the sub-list for method output_type
-	65, // [65:86] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	4,  // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
+	3,  // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
+	63, // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	63, // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	64, // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	64, // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	7,  // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
+	63, // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	63, // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	64, // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	7,  // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
+	64, // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	65, // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	65, // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	66, // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	18, // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	19, // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	18, // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	66, // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	65, // 19: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	21, // 20: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	64, // 21: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	63, // 22: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	22, // 23: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	23, // 24: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	24, // 25: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	64, // 26: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	63, // 27: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	19, // 28: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	20, // 29: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	20, // 30: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	20, // 31: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	63, // 32: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	64, // 33: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	64, // 34: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	64, // 35: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	64, // 36: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	64, // 37: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	65, // 38: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	65, // 39: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	66, // 40: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	67, // 41: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	66, // 42: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	66, // 43: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	34, // 44: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	36, // 45: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	37, // 46: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	64, // 47: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	33, // 48: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 49: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	63, // 50: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	35, // 51: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	63, // 52: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	63, // 53: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	38, // 54: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	64, // 55: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	38, // 56: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	63, // 57: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	34, // 58: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	64, // 59: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	64, // 60: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	34, // 61: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	68, // 62: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	63, // 63: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	53, // 64: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	63, // 65: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	63, // 66: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	54, // 67: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	54, // 68: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	54, // 69: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	12, // 70: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	14, // 71: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	16, // 72: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	25, // 73: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	27, // 74: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	29, // 75: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	31, // 76: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	39, // 77: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	41, // 78: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	55, // 79: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	57, // 80: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	59, // 81: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	61, // 82: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	43, // 83: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	45, // 84: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	47, // 85: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	49, // 86: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	51, // 87: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	5,  // 88: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	8,  // 89: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	10, // 90: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	1,  // 91: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	13, // 92: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	15, // 93: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	17, // 94: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	26, // 95: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	28, // 96: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	30, // 97: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	32, // 98: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	40, // 99: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	42, // 100: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	56, // 101: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	58, // 102: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	60, // 103: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	62, // 104: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	44, // 105: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	46, // 106: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	48, // 107: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	50, // 108: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	52, // 109: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	6,  // 110: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	9,  // 111: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	11, // 112: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	2,  // 113: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	92, // [92:114] is the sub-list for method output_type
+	70, // [70:92] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -4852,16 +5300,16 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[34].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[36].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[50].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[38].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[40].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[54].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   58,
+			NumMessages:   62,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

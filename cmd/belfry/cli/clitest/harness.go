@@ -342,6 +342,11 @@ func (f *fakeAdmin) ListTokens(_ context.Context, r *belfryv1.ListTokensRequest)
 	return handle[*belfryv1.ListTokensResponse](f.h, r)
 }
 
+// ListAudit implements the handler of AdminService.
+func (f *fakeAdmin) ListAudit(_ context.Context, r *belfryv1.ListAuditRequest) (*belfryv1.ListAuditResponse, error) {
+	return handle[*belfryv1.ListAuditResponse](f.h, r)
+}
+
 // DeleteToken implements the handler of AdminService.
 func (f *fakeAdmin) DeleteToken(_ context.Context,
 	r *belfryv1.DeleteTokenRequest) (*belfryv1.DeleteTokenResponse, error) {

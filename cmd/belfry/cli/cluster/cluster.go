@@ -18,8 +18,11 @@ import (
 // verbs are the commands of a cluster and its nodes.
 type verbs struct{ *cli.App }
 
-// Commands returns `cluster`.
-func Commands(a *cli.App) []*cobra.Command { return []*cobra.Command{verbs{a}.clusterCommand()} }
+// Commands returns `cluster` and `audit`.
+func Commands(a *cli.App) []*cobra.Command {
+	v := verbs{a}
+	return []*cobra.Command{v.clusterCommand(), v.auditCommand()}
+}
 
 // ServerCommands returns `plan` and `health`. The help lists them with the commands of a server.
 func ServerCommands(a *cli.App) []*cobra.Command {

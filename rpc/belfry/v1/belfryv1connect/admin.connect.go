@@ -86,6 +86,8 @@ const (
 	// AdminServiceDeleteTokenProcedure is the fully-qualified name of the AdminService's DeleteToken
 	// RPC.
 	AdminServiceDeleteTokenProcedure = "/belfry.v1.AdminService/DeleteToken"
+	// AdminServiceListAuditProcedure is the fully-qualified name of the AdminService's ListAudit RPC.
+	AdminServiceListAuditProcedure = "/belfry.v1.AdminService/ListAudit"
 )
 
 // AdminServiceClient is a client for the belfry.v1.AdminService service.
@@ -164,6 +166,10 @@ type AdminServiceClient interface {
 	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
+	// ListAudit shows the last audited calls of all nodes, newest first. Each node keeps its last 1,000, at most 2 MiB, in memory only: its log has all of
+	// them. The answer says which nodes could not be asked; it waits at most two seconds for them.
+	// Errors: INVALID.
+	ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error)
 }
 
 // NewAdminServiceClient constructs a client for the belfry.v1.AdminService service. By default, it
@@ -318,6 +324,13 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		listAudit: connect.NewClient[v1.ListAuditRequest, v1.ListAuditResponse](
+			httpClient,
+			baseURL+AdminServiceListAuditProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListAudit")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -344,6 +357,7 @@ type adminServiceClient struct {
 	createToken     *connect.Client[v1.CreateTokenRequest, v1.CreateTokenResponse]
 	listTokens      *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
 	deleteToken     *connect.Client[v1.DeleteTokenRequest, v1.DeleteTokenResponse]
+	listAudit       *connect.Client[v1.ListAuditRequest, v1.ListAuditResponse]
 }
 
 // CreateQueue calls belfry.v1.AdminService.CreateQueue.
@@ -527,6 +541,15 @@ func (c *adminServiceClient) DeleteToken(ctx context.Context, req *v1.DeleteToke
 	return nil, err
 }
 
+// ListAudit calls belfry.v1.AdminService.ListAudit.
+func (c *adminServiceClient) ListAudit(ctx context.Context, req *v1.ListAuditRequest) (*v1.ListAuditResponse, error) {
+	response, err := c.listAudit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // AdminServiceHandler is an implementation of the belfry.v1.AdminService service.
 type AdminServiceHandler interface {
 	// CreateQueue makes a queue ahead of its first put. Only here can it get more than one partition.
@@ -603,6 +626,10 @@ type AdminServiceHandler interface {
 	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
+	// ListAudit shows the last audited calls of all nodes, newest first. Each node keeps its last 1,000, at most 2 MiB, in memory only: its log has all of
+	// them. The answer says which nodes could not be asked; it waits at most two seconds for them.
+	// Errors: INVALID.
+	ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error)
 }
 
 // NewAdminServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -753,6 +780,13 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceListAuditHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceListAuditProcedure,
+		svc.ListAudit,
+		connect.WithSchema(adminServiceMethods.ByName("ListAudit")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/belfry.v1.AdminService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AdminServiceCreateQueueProcedure:
@@ -797,6 +831,8 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceListTokensHandler.ServeHTTP(w, r)
 		case AdminServiceDeleteTokenProcedure:
 			adminServiceDeleteTokenHandler.ServeHTTP(w, r)
+		case AdminServiceListAuditProcedure:
+			adminServiceListAuditHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -888,4 +924,8 @@ func (UnimplementedAdminServiceHandler) ListTokens(context.Context, *v1.ListToke
 
 func (UnimplementedAdminServiceHandler) DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.DeleteToken is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ListAudit is not implemented"))
 }

@@ -1,0 +1,102 @@
+package ui
+
+import (
+	"cmp"
+	"strings"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+)
+
+const (
+	// auditOnPage is how many calls a page has.
+	auditOnPage = 50
+	// auditShownMax is how many characters of a request a page shows.
+	auditShownMax = 300
+)
+
+// listAudit shows the last audited calls of all nodes.
+func (p *Pages) listAudit(v *visit) (content, error) {
+	call, token, failed := strings.TrimSpace(v.param("call")), strings.TrimSpace(v.param("token")), v.param("outcome")
+	req := &belfryv1.ListAuditRequest{
+		PageSize: auditOnPage, PageToken: v.param("from"), Procedure: call, Token: token, FailedOnly: failed == "failed",
+	}
+	res, err := p.admin.ListAudit(v.ctx, req)
+	if err != nil {
+		return content{}, err
+	}
+	table := h.P(g.Text("No call of this selection is kept."))
+	if len(res.Records) > 0 {
+		table = grid("Audited calls", headings("Ended", "Who", "Call", "Request", "Outcome", "Took", "Node"),
+			g.Map(res.Records, v.auditRow))
+	}
+	filtered := []string{"call", call, "token", token, "outcome", failed}
+	next := query("audit", append(filtered, "from", res.NextPageToken)...)
+	return content{title: "Audit", entry: "Audit", live: req.PageToken == "", body: g.Group{
+		h.H1(g.Text("Audit")), v.auditReach(res.Nodes),
+		filter("audit", nil,
+			field("Call", "call", h.Value(call), h.Type("search"), h.MaxLength("256"), h.Placeholder("PurgeQueue")),
+			field("Token", "token", h.Value(token), h.Type("search"), h.MaxLength("64"), h.Placeholder("id or nobody")),
+			choice("Outcome", "outcome", failed, option{"", "all"}, option{"failed", "failed or refused"}), button("Show")),
+		table,
+		h.P(h.Class("pager"),
+			g.If(req.PageToken != "", link(query("audit", filtered...), "the newest")),
+			g.If(res.NextPageToken != "", g.Group{g.Text(" "), h.A(h.Rel("next"), h.Href(next), g.Text("older calls"))})),
+	}}, nil
+}
+
+// auditReach says how far the memory of the nodes reaches, and which nodes are missing.
+func (v *visit) auditReach(nodes []*belfryv1.AuditNode) g.Node {
+	var missing []string
+	var kept g.Group
+	for _, n := range nodes {
+		if n.Since == nil {
+			missing = append(missing, "The calls of node "+n.Name+" are missing, because it could not be asked: "+
+				visible(n.Error))
+			continue
+		}
+		kept = append(kept, g.If(len(kept) > 0, g.Text("; ")), g.Textf("node %s has %s, all since ", n.Name, grouped(n.Kept)),
+			v.when(n.Since))
+	}
+	return g.Group{
+		list("warning", missing),
+		h.P(g.Text("Each node keeps its last 1"+thinSpace+"000 calls in memory: "), kept,
+			g.Text(". The log of each node has all of them.")),
+	}
+}
+
+func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
+	who := h.Td(h.Class("free"), g.If(r.TokenAbout != "", g.Text(visible(r.TokenAbout)+" · ")),
+		h.Code(g.Text(cmp.Or(visible(r.Token), "nobody"))), g.Text(" · "+visible(r.Address)),
+		g.If(r.Dashboard, tag("dashboard")))
+	more := ""
+	if r.RefusedEntries > 0 {
+		more = " · " + grouped(r.RefusedEntries) + " entries, the first of " + visible(r.Queue)
+	}
+	if r.MadeToken != "" {
+		more += " · made " + r.MadeToken
+	}
+	if r.Unrecorded > 0 {
+		more += " · " + grouped(r.Unrecorded) + " refused calls before have no record"
+	}
+	request := []rune(visible(r.Request))
+	shown := string(request[:min(len(request), auditShownMax)])
+	if len(request) > auditShownMax {
+		shown += "… (belfry audit -o json shows more)"
+	}
+	return h.Tr(h.Td(v.when(r.EndedAt)), who,
+		h.Td(h.Title(visible(r.Procedure)), g.Text(visible(r.Procedure[strings.LastIndexByte(r.Procedure, '/')+1:]))),
+		h.Td(h.Class("free"), h.Code(g.Text(shown))),
+		h.Td(h.Class(auditClass(r)), h.Title("request_id "+visible(r.CallId)), g.Text(visible(r.Outcome)+more)),
+		number(duration(r.Took)), h.Td(g.Text(r.Node)))
+}
+
+// auditClass is the class of the cell with the outcome of a call.
+func auditClass(r *belfryv1.AuditRecord) string {
+	if r.Outcome == "ok" {
+		return "free"
+	}
+	return "free bad"
+}
