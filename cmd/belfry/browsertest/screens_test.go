@@ -37,6 +37,7 @@ func screens() []screen {
 		{name: "cluster", path: "cluster"},
 		{name: "namespaces", path: "namespaces"},
 		{name: "tokens", path: "tokens"},
+		{name: "audit", path: "audit"},
 		{name: "settings", path: "settings"},
 		{name: "login", path: "login"},
 		{name: "no such queue", path: queue("queue", "none"), status: 404},
