@@ -299,6 +299,10 @@ bench: ## Go benchmarks matching BENCH in PKG, BENCHTIME each; fails if a path c
 bench-record: ## Record what the paths cost now, for make bench to compare with; nothing else should run on the machine
 	go test -run '^$$' -bench '^BenchmarkGuard$$' -benchtime 1x -timeout 0 ./cmd/belfry/bench/guard -guard.record
 
+.PHONY: dashboard-pictures
+dashboard-pictures: ## Take the pictures of docs/dashboard, of made-up data
+	go test -count=1 -run '^TestPictures$$' -timeout $(TEST_TIMEOUT) ./cmd/belfry/browsertest -pictures
+
 .PHONY: model
 model: ## Random commands against the reference model for MODELTIME
 	$(call step,model,the state machine against its reference model for $(MODELTIME))

@@ -84,7 +84,7 @@ func newChart(c clock, of chartOf) chart {
 func (c chart) draw() g.Node {
 	length := func(name string, value float64) g.Node { return g.Attr(name, strconv.FormatFloat(value, 'f', 1, 64)) }
 	return h.Figure(
-		h.FigCaption(g.Textf("%s: %s jobs, at most %s in one bar", c.title, grouped(c.sum), grouped(c.most))),
+		h.FigCaption(g.Textf("%s: %s jobs, peak %s", c.title, grouped(c.sum), grouped(c.most))),
 		h.SVG(g.Attr("viewBox", fmt.Sprintf("0 0 %d %d", chartWidth, chartHeight)), g.Attr("preserveAspectRatio", "none"),
 			h.Role("group"), h.Aria("label", c.title),
 			g.Map(c.bars, func(b bar) g.Node {

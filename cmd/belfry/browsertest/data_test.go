@@ -112,49 +112,54 @@ func fill(t *testing.T, s *site) {
 			}
 		}
 	}
-	die(t, s.client, "hostile/dead", hostile()...)
+	die(t, s.client, "hostile/dead", failing(hostile()...)...)
 	var failures []string
 	for n := range 40 {
 		failures = append(failures, fmt.Sprintf("connecting to 10.0.0.%d:5432: timeout after %d ms", n, 100*n))
 	}
-	die(t, s.client, fullQueue, failures...)
-	die(t, s.client, "mail/retry", "550 no such mailbox", "550 no such mailbox", "greylisted for 300 s")
+	die(t, s.client, fullQueue, failing(failures...)...)
+	die(t, s.client, "mail/retry", failing("550 no such mailbox", "550 no such mailbox", "greylisted for 300 s")...)
 	hold(t, s.client, fullQueue, 12)
 	must[client.PutResult](t)(s.client.Put(t.Context(), pausedQueue, []byte("x")))
 	pause(t, s.client, pausedQueue)
 }
 
-// die makes dead jobs in a queue: one for each error.
-func die(t *testing.T, c *client.Client, queue string, failures ...string) {
-	t.Helper()
+// death is a job that dies: its id, the error that it dies of, and for how long it has been due.
+type death struct {
+	id, failure string
+	ago         time.Duration
+}
+
+// failing returns a death for each error.
+func failing(failures ...string) (all []death) {
 	for i, failure := range failures {
-		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("dies"), client.MaxAttempts(1), client.Priority(-9),
-			client.ID(fmt.Sprintf("dead-%d-%s", i, failure[:min(len(failure), 40)]))))
+		all = append(all, death{fmt.Sprintf("dead-%d", i), failure, 0})
 	}
-	for range failures {
+	return all
+}
+
+// die makes dead jobs in a queue.
+func die(t *testing.T, c *client.Client, queue string, all ...death) {
+	t.Helper()
+	failures := map[string]string{}
+	for _, d := range all {
+		failures[d.id] = d.failure
+		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("dies"), client.MaxAttempts(1), client.Priority(-9),
+			client.ID(d.id), client.At(time.Now().Add(-d.ago))))
+	}
+	for range all {
 		job := reserve(t, c, queue)
-		// The text of an error has to be UTF-8 and may be cut, as that of an id.
-		if err := job.Nack(t.Context(), errors.New(failures[indexOf(t, job.ID)])); err != nil {
+		if err := job.Nack(t.Context(), errors.New(failures[job.ID])); err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// indexOf reads the number in the id of a job of die.
-func indexOf(t *testing.T, id string) int {
-	t.Helper()
-	n := 0
-	if _, err := fmt.Sscanf(id, "dead-%d-", &n); err != nil {
-		t.Fatalf("the id %q: %v", id, err)
-	}
-	return n
 }
 
 // hold makes jobs that a consumer holds.
 func hold(t *testing.T, c *client.Client, queue string, jobs int) {
 	t.Helper()
 	for range jobs {
-		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("held"), client.TTR(time.Hour)))
+		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte("held")))
 	}
 	for range jobs {
 		reserve(t, c, queue)
@@ -163,7 +168,7 @@ func hold(t *testing.T, c *client.Client, queue string, jobs int) {
 
 func reserve(t *testing.T, c *client.Client, queue string) *client.Job {
 	t.Helper()
-	options := client.ReserveOptions{Queues: []string{queue}, Wait: time.Minute}
+	options := client.ReserveOptions{Queues: []string{queue}, Wait: time.Minute, TTR: time.Hour}
 	jobs := must[[]*client.Job](t)(c.Reserve(t.Context(), options))
 	if len(jobs) != 1 {
 		t.Fatalf("%d jobs of %s, want 1", len(jobs), queue)

@@ -28,9 +28,9 @@ func testHostile(t *testing.T, b *tab) {
 				t.Errorf("the %s %q is shown as %q, want %q", what, text, got, shown(text))
 			}
 		}
-		if got := ask[[]string](b, "[...document.querySelectorAll('main th')].map((e) => e.textContent)"); !slices.Contains(got,
-			shown(text)) {
-			t.Errorf("no header has the name %q: %q", shown(text), got)
+		names := ask[[]string](b, "[...document.querySelectorAll('main th')].map((e) => e.textContent)")
+		if !slices.Contains(names, shown(text)) {
+			t.Errorf("no header has the name %q: %q", shown(text), names)
 		}
 		b.act("form[action=run-now] button", kb.Enter, "done=run-now")
 		wantState(t, b.site.client, hostileQueue, text, "READY")
@@ -38,7 +38,7 @@ func testHostile(t *testing.T, b *tab) {
 	}
 	b.clean("jobs with hostile texts")
 
-	b.visitUntil("dead?queue=hostile%2Fdead", "dead-0-")
+	b.visitUntil("dead?queue=hostile%2Fdead", "dead-0")
 	rows := ask[[]string](b, "[...document.querySelectorAll('tbody td.free')].map((e) => e.textContent)")
 	for _, text := range hostile() {
 		if !containsPart(rows, shown(text)) {
