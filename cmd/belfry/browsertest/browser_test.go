@@ -17,7 +17,11 @@ func TestBrowser(t *testing.T) {
 	part("Screens", free, testScreens)
 	part("Axe", free, func(t *testing.T, b *tab) { testAxe(t, b, axe) })
 	part("Focus", free, testFocus)
-	part("Actions", free, testActions)
+	part("Actions", free, func(t *testing.T, b *tab) { testActions(t, b, "keyboard") })
+	part("ActionsWithoutScripts", free, func(t *testing.T, b *tab) {
+		b.scripts(false)
+		testActions(t, b, "scriptless")
+	})
 	part("Theme", free, testTheme)
 	part("Refresh", free, testRefresh)
 	part("Offline", free, testOffline)

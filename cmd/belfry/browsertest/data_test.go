@@ -122,6 +122,12 @@ func fill(t *testing.T, s *site) {
 	hold(t, s.client, fullQueue, 12)
 	must[client.PutResult](t)(s.client.Put(t.Context(), pausedQueue, []byte("x")))
 	pause(t, s.client, pausedQueue)
+	for i, namespace := range []string{"shop", "mail", "billing"} {
+		if _, err := program.Run(t.Context(), "namespace", "set", namespace, "--max-jobs", fmt.Sprint((i+1)*1_000_000),
+			"--max-bytes", "1000000000", "--max-in-flight", "100", "--server", s.server.URL()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // death is a job that dies: its id, the error that it dies of, and for how long it has been due.

@@ -56,6 +56,13 @@ func testHostile(t *testing.T, b *tab) {
 	if got := must[client.QueueState](t)(b.site.client.Admin().Queue(t.Context(), "hostile/dead")); got.Dead != 0 {
 		t.Errorf("%d jobs are still dead", got.Dead)
 	}
+	// The audit has the ids of these jobs, as parts of the requests.
+	b.visit("audit")
+	b.check("the audit", screen{})
+	if got := b.text("main"); !strings.Contains(got, "onerror=ran=1") {
+		t.Errorf("the audit does not show what was done: %q", got)
+	}
+	b.clean("dead letters and the audit")
 }
 
 // dumpOfNUL is how the page of the text with a NUL shows it as a body: as bytes.

@@ -70,17 +70,18 @@ func testFocus(t *testing.T, b *tab) {
 	}
 }
 
-// testActions: each action is done with the keyboard alone, and the server has done it.
-func testActions(t *testing.T, b *tab) {
-	c, queue := b.site.client, "keyboard/acts"
+// testActions: each action is done with the keyboard alone, and the server has done it. The queues
+// are in a namespace of their own.
+func testActions(t *testing.T, b *tab, namespace string) {
+	c, queue, deadQueue := b.site.client, namespace+"/acts", namespace+"/dead"
 	for _, id := range []string{"sooner", "later", "cancelled", "fetched"} {
 		must[client.PutResult](t)(c.Put(t.Context(), queue, []byte(id), client.ID(id), client.In(inDays(3))))
 	}
-	die(t, c, "keyboard/dead", failing("no route to host 1", "no route to host 2", "disk full")...)
-	queuePage := "queue?queue=keyboard%2Facts"
+	die(t, c, deadQueue, failing("no route to host 1", "no route to host 2", "disk full")...)
+	queuePage := "queue?queue=" + namespace + "%2Facts"
 	paused := func() bool { return *must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue)).Settings.Paused }
 
-	b.visitUntil("queues?filter=keyboard", queuePage)
+	b.visitUntil("queues?filter="+namespace, queuePage)
 	b.act(`main a[href="`+queuePage+`"]`, kb.Enter, queuePage)
 	b.tabTo(`form[action=pause] input[name=for]`)
 	b.press("30m")
@@ -97,37 +98,37 @@ func testActions(t *testing.T, b *tab) {
 	b.awaitPage("find=sooner")
 	b.act(`form[action=run-now] button`, " ", "done=run-now")
 	wantState(t, c, queue, "sooner", "READY")
-	b.visit("job?queue=keyboard%2Facts&id=later")
+	b.visit("job?queue=" + namespace + "%2Facts&id=later")
 	b.tabTo(`form[action=reschedule] input[name=due]`)
 	b.press("240h", kb.Enter)
 	b.awaitPage("done=reschedule")
 	if job := must[*client.Job](t)(c.Get(t.Context(), queue, "later")); job.DueAt.Sub(job.CreatedAt) < inDays(9) {
 		t.Errorf("the job is due at %s, want ten days after %s", job.DueAt, job.CreatedAt)
 	}
-	b.visit("job?queue=keyboard%2Facts&id=cancelled")
+	b.visit("job?queue=" + namespace + "%2Facts&id=cancelled")
 	b.act(`form[action=cancel] button`, kb.Enter, "done=cancel")
 	if got := state(t, c, queue, "cancelled"); !strings.Contains(got, "it is CANCELLED") {
 		t.Errorf("the cancelled job: %s", got)
 	}
 
-	b.visitUntil("dead?queue=keyboard%2Fdead", "dead-2")
+	b.visitUntil("dead?queue="+namespace+"%2Fdead", "dead-2")
 	b.act(`form[action=redrive-group] button`, kb.Enter, "done=redrive-group")
 	if got := b.text("main .notice"); got != "2 jobs are ready again." {
 		t.Errorf("the page says %q", got)
 	}
-	wantState(t, c, "keyboard/dead", "dead-0", "READY")
-	wantState(t, c, "keyboard/dead", "dead-2", "DEAD")
-	b.visit("job?queue=keyboard%2Fdead&id=dead-2")
+	wantState(t, c, deadQueue, "dead-0", "READY")
+	wantState(t, c, deadQueue, "dead-2", "DEAD")
+	b.visit("job?queue=" + namespace + "%2Fdead&id=dead-2")
 	b.act(`form[action=redrive] button`, " ", "done=redrive")
-	wantState(t, c, "keyboard/dead", "dead-2", "READY")
+	wantState(t, c, deadQueue, "dead-2", "READY")
 
-	b.visit("queue?queue=keyboard%2Fdead")
+	b.visit("queue?queue=" + namespace + "%2Fdead")
 	b.tabTo(`form[action=purge] select`)
 	b.press("r")
 	b.tabTo(`form[action=purge] input[name=confirm]`)
-	b.press("keyboard/dead", kb.Enter)
+	b.press(deadQueue, kb.Enter)
 	b.awaitPage("done=purge")
-	if got := must[client.QueueState](t)(c.Admin().Queue(t.Context(), "keyboard/dead")); got.Ready != 0 {
+	if got := must[client.QueueState](t)(c.Admin().Queue(t.Context(), deadQueue)); got.Ready != 0 {
 		t.Errorf("the queue still has %d ready jobs", got.Ready)
 	}
 	b.clean("the actions")
