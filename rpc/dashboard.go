@@ -4,8 +4,10 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/belfrydb/belfry/rpc/admin"
 	"github.com/belfrydb/belfry/rpc/auth"
 	"github.com/belfrydb/belfry/rpc/ui"
+	"github.com/belfrydb/belfry/rpc/ui/login"
 )
 
 // Dashboard configures the pages of package ui.
@@ -36,12 +38,13 @@ func (h *handler) mountDashboard(cfg Config) error {
 		return nil
 	}
 	pages := ui.Config{
-		API: inProcess{h}, Path: cfg.Dashboard.Path, ReadOnly: cfg.Dashboard.Mode == DashboardRead, Name: cfg.Name,
+		API: inProcess{h}, Defaults: admin.DefaultSettings(), Path: cfg.Dashboard.Path,
+		ReadOnly: cfg.Dashboard.Mode == DashboardRead, Name: cfg.Name,
 		Version: cfg.Version, Logger: cfg.Logger, Now: cfg.Now,
 	}
 	var err error
 	if cfg.Authenticator != nil {
-		if pages.Sessions, err = ui.NewSessions(cfg.Dashboard.Secret, cfg.Now); err != nil {
+		if pages.Sessions, err = login.NewSealer(cfg.Dashboard.Secret, cfg.Now); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,11 @@ func wireSettings(s *fsm.Settings, created fsm.Format) *belfryv1.QueueSettings {
 	}
 }
 
+// DefaultSettings returns the settings of a new queue that was given none. The caller may change them.
+func DefaultSettings() *belfryv1.QueueSettings {
+	return wireSettings(&fsm.Settings{}, fsm.LatestFormat)
+}
+
 // wireOverdue converts the overdue policy.
 func wireOverdue(s *fsm.Settings) *belfryv1.OverduePolicy {
 	after := s.OverdueAfter

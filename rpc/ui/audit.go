@@ -8,6 +8,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
 const (
@@ -54,7 +55,7 @@ func (v *visit) auditReach(nodes []*belfryv1.AuditNode) g.Node {
 	for _, n := range nodes {
 		if n.Since == nil {
 			missing = append(missing, "The calls of node "+n.Name+" are missing, because it could not be asked: "+
-				visible(n.Error))
+				payload.Visible(n.Error))
 			continue
 		}
 		kept = append(kept, g.If(len(kept) > 0, g.Text("; ")), g.Textf("node %s has %s, all since ", n.Name, grouped(n.Kept)),
@@ -68,12 +69,12 @@ func (v *visit) auditReach(nodes []*belfryv1.AuditNode) g.Node {
 }
 
 func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
-	who := h.Td(h.Class("free"), g.If(r.TokenAbout != "", g.Text(visible(r.TokenAbout)+" · ")),
-		h.Code(g.Text(cmp.Or(visible(r.Token), "nobody"))), g.Text(" · "+visible(r.Address)),
+	who := h.Td(h.Class("free"), g.If(r.TokenAbout != "", g.Text(payload.Visible(r.TokenAbout)+" · ")),
+		h.Code(g.Text(cmp.Or(payload.Visible(r.Token), "nobody"))), g.Text(" · "+payload.Visible(r.Address)),
 		g.If(r.Dashboard, tag("dashboard")))
 	more := ""
 	if r.RefusedEntries > 0 {
-		more = " · " + grouped(r.RefusedEntries) + " entries, the first of " + visible(r.Queue)
+		more = " · " + grouped(r.RefusedEntries) + " entries, the first of " + payload.Visible(r.Queue)
 	}
 	if r.MadeToken != "" {
 		more += " · made " + r.MadeToken
@@ -81,15 +82,17 @@ func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
 	if r.Unrecorded > 0 {
 		more += " · " + grouped(r.Unrecorded) + " refused calls before have no record"
 	}
-	request := []rune(visible(r.Request))
+	request := []rune(payload.Visible(r.Request))
 	shown := string(request[:min(len(request), auditShownMax)])
 	if len(request) > auditShownMax {
 		shown += "… (belfry audit -o json shows more)"
 	}
+	procedure := payload.Visible(r.Procedure)
 	return h.Tr(h.Td(v.when(r.EndedAt)), who,
-		h.Td(h.Title(visible(r.Procedure)), g.Text(visible(r.Procedure[strings.LastIndexByte(r.Procedure, '/')+1:]))),
+		h.Td(h.Title(procedure), g.Text(procedure[strings.LastIndexByte(procedure, '/')+1:])),
 		h.Td(h.Class("free"), h.Code(g.Text(shown))),
-		h.Td(h.Class(auditClass(r)), h.Title("request_id "+visible(r.CallId)), g.Text(visible(r.Outcome)+more)),
+		h.Td(h.Class(auditClass(r)), h.Title("request_id "+payload.Visible(r.CallId)),
+			g.Text(payload.Visible(r.Outcome)+more)),
 		number(duration(r.Took)), h.Td(g.Text(r.Node)))
 }
 

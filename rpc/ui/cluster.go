@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,10 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 		moves = append(moves, "Shard "+strconv.Itoa(int(m.Shard))+": "+m.Text)
 	}
 	needed := needed(c.Shards)
+	var transfer g.Node
+	if !p.cfg.ReadOnly && len(c.Nodes) > 1 {
+		transfer = section("Hand over a leadership", v.transferForm(c))
+	}
 	return content{title: "Cluster", entry: "Cluster", live: true, body: g.Group{
 		h.H1(g.Text("Cluster")),
 		g.If(len(c.Problems) == 0, h.P(g.Text("Healthy."))),
@@ -31,7 +36,38 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 		section("Shards", grid("Shards", headings("Shard", "Leader", "Replicas", "Jobs", "Term", "Applied", "Clock"),
 			g.Map(c.Shards, v.shardRow))),
 		g.If(len(moves) > 0, section("Moves", list("moves", moves))),
+		transfer,
+		section("The cluster", clusterFacts(c)),
 	}}, nil
+}
+
+// transferForm has the leader of a shard hand over to another node.
+func (v *visit) transferForm(c *belfryv1.GetClusterResponse) g.Node {
+	var shards []option
+	to := []option{{"", "the voter that leads fewest"}}
+	for _, s := range c.Shards {
+		number := strconv.Itoa(int(s.Shard))
+		shards = append(shards, option{number, number + ", led by " + cmp.Or(s.Leader, "none")})
+	}
+	for _, n := range c.Nodes {
+		to = append(to, option{n.Name, n.Name})
+	}
+	return h.Div(h.Class("actions"), acting("transfer", nil, choice("Shard", "shard", v.typed("shard", ""), shards...),
+		choice("to", "to", v.typed("to", ""), to...), button("Hand over"),
+		h.Span(h.Class("help"), g.Text("Placement keeps leaderships even, and may move this one again."))))
+}
+
+// clusterFacts shows the settings of the cluster, and what is true of it as a whole.
+func clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
+	creates := "makes it"
+	if c.NoAutoCreate {
+		creates = "is refused"
+	}
+	return facts(fact("Voters that a shard is to have", grouped(c.ReplicationFactor)),
+		fact("Voters without which it takes no change", grouped(c.MinVoters)),
+		fact("A silent node is replaced after", duration(c.GracePeriod)), fact("A put into an unknown queue", creates),
+		fact("Format of logs and snapshots", grouped(c.Format)), fact("The catalog is led by", c.Catalog.GetLeader()),
+		fact("Id", c.ClusterId))
 }
 
 // nodeRow shows a node. needed has the shards that would have no majority without it.
@@ -50,7 +86,8 @@ func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
 	if len(needed) > 0 {
 		restart = bad("no: without it there is no majority of shard " + strings.Join(needed, ", "))
 	}
-	return h.Tr(h.Th(h.Scope("row"), g.Text(n.Name), g.If(n.Name == v.pages.cfg.Name, tag("this node"))), h.Td(state),
+	name := g.Group{link(nodePage(n), n.Name), g.If(n.Name == v.pages.cfg.Name, tag("this node"))}
+	return h.Tr(h.Th(h.Scope("row"), name), h.Td(state),
 		h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)), number(grouped(n.Leads)),
 		number(grouped(n.Replicas)), h.Td(restart))
 }

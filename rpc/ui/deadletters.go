@@ -12,6 +12,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
 // deadRead is how many dead jobs a page reads at most, those of all queues together.
@@ -24,46 +25,111 @@ type deadGroup struct {
 	first, last                    time.Time
 }
 
+// deadList has groups of dead jobs, the largest first.
+type deadList struct {
+	groups []*deadGroup
+	// read of so many dead jobs were read.
+	read, dead uint64
+}
+
+// deadOf reads the dead jobs of queues, those of all together at most so many, and groups them.
+func (p *Pages) deadOf(ctx context.Context, queues []*belfryv1.Queue, most uint64) (*deadList, error) {
+	queues = slices.DeleteFunc(slices.Clone(queues), func(q *belfryv1.Queue) bool { return q.Counts.GetDead() == 0 })
+	slices.SortStableFunc(queues, func(a, b *belfryv1.Queue) int {
+		return cmp.Compare(b.Counts.GetDead(), a.Counts.GetDead())
+	})
+	out := &deadList{}
+	for _, q := range queues {
+		out.dead += uint64(q.Counts.GetDead())
+		if out.read == most {
+			continue
+		}
+		n, err := p.groupDead(ctx, q.Name, most-out.read, &out.groups)
+		if err != nil {
+			return nil, err
+		}
+		out.read += n
+	}
+	slices.SortStableFunc(out.groups, func(a, b *deadGroup) int { return cmp.Compare(b.jobs, a.jobs) })
+	return out, nil
+}
+
 // deadLetters shows dead jobs by queue and cause.
 func (p *Pages) deadLetters(v *visit) (content, error) {
 	all, err := v.allQueues()
 	if err != nil {
 		return content{}, err
 	}
-	queues := slices.DeleteFunc(slices.Clone(all.queues), func(q *belfryv1.Queue) bool { return q.Counts.GetDead() == 0 })
-	slices.SortStableFunc(queues, func(a, b *belfryv1.Queue) int {
-		return cmp.Compare(b.Counts.GetDead(), a.Counts.GetDead())
-	})
-	only := v.param("queue")
+	queues, only := all.queues, v.param("queue")
 	if only != "" {
-		queues = slices.DeleteFunc(queues, func(q *belfryv1.Queue) bool { return q.Name != only })
+		queues = slices.DeleteFunc(slices.Clone(queues), func(q *belfryv1.Queue) bool { return q.Name != only })
 	}
-	var groups []*deadGroup
-	read, dead := uint64(0), uint64(0)
-	for _, q := range queues {
-		dead += uint64(q.Counts.GetDead())
-		n, err := p.groupDead(v.ctx, q.Name, deadRead-read, &groups)
-		if err != nil {
-			return content{}, err
-		}
-		read += n
+	dead, err := p.deadOf(v.ctx, queues, deadRead)
+	if err != nil {
+		return content{}, err
 	}
-	slices.SortStableFunc(groups, func(a, b *deadGroup) int { return cmp.Compare(b.jobs, a.jobs) })
 	body := g.Group{h.H1(g.Text("Dead letters")), all.mark(v.clock)}
 	if only != "" {
 		body = append(body, h.P(g.Text("Of the queue "+only+". "), link("dead", "All queues")))
 	}
-	if read < dead {
+	if dead.read < dead.dead {
 		body = append(body, h.P(h.Class("warning"), g.Textf("%s of %s dead jobs were read: those that were due first.",
-			grouped(read), grouped(dead))))
+			grouped(dead.read), grouped(dead.dead))))
 	}
-	if len(groups) == 0 {
+	if len(dead.groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
 		body = append(body, grid("Dead letters", headings("Queue", "Error", "Jobs", "First due", "Last due", "Action"),
-			g.Map(groups, v.deadRow)))
+			g.Map(dead.groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
+}
+
+const (
+	// causesRead is how many dead jobs the first page reads, causesShown how many causes it shows.
+	causesRead, causesShown = 1000, 5
+	// causesFresh is for how long causes are shown again without another read, and causesOld how old
+	// they may be while others are read.
+	causesFresh, causesOld = 10 * time.Second, time.Minute
+)
+
+// topCauses returns the causes of dead jobs, as they were some seconds ago; nil if the person's token
+// does not show jobs.
+func (v *visit) topCauses() (*deadList, error) {
+	list, err := v.pages.deadCauses.Get(v.ctx, v.token(), func(ctx context.Context) (*deadList, error) {
+		queues, err := v.pages.readQueues(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return v.pages.deadOf(ctx, queues.queues, causesRead)
+	})
+	if err != nil && forbidden(err) {
+		return nil, nil //nolint:nilnil // nothing may be known
+	}
+	return list, err
+}
+
+// causesTable shows the causes that most jobs died of.
+func (v *visit) causesTable(list *deadList, dead uint64) g.Node {
+	switch {
+	case list == nil:
+		return h.P(g.Text("Your token does not show jobs."))
+	case len(list.groups) == 0:
+		return h.P(link("dead", "Dead letters"))
+	}
+	of := "All dead letters"
+	if list.read < dead {
+		of = "Of " + grouped(list.read) + " jobs; all " + grouped(dead)
+	}
+	return g.Group{
+		grid("Dead by error", headings("Error", "Queue", "Jobs", "Last due"),
+			g.Map(list.groups[:min(len(list.groups), causesShown)], func(d *deadGroup) g.Node {
+				return h.Tr(h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.sample), "no error text"))),
+					h.Td(link(query("dead", "queue", d.queue), d.queue)), number(grouped(d.jobs)),
+					h.Td(v.when(timestamppb.New(d.last))))
+			})),
+		h.P(link("dead", of)),
+	}
 }
 
 // groupDead adds the dead jobs of a queue to groups, at most so many, and returns how many it read.
@@ -72,7 +138,7 @@ func (p *Pages) groupDead(ctx context.Context, queue string, most uint64, groups
 	known := map[string]*deadGroup{}
 	err = p.eachDead(ctx, queue, most, func(j *belfryv1.Job) {
 		read++
-		cause, due := fingerprint(j.LastError), j.DueAt.AsTime()
+		cause, due := payload.Fingerprint(j.LastError), j.DueAt.AsTime()
 		group := known[cause]
 		if group == nil {
 			group = &deadGroup{queue: queue, fingerprint: cause, sample: j.LastError, id: j.Id, first: due, last: due}
@@ -117,11 +183,11 @@ func (v *visit) deadRow(d *deadGroup) g.Node {
 	act := g.Text("")
 	if !v.pages.cfg.ReadOnly {
 		hidden := []string{"queue", d.queue, "error", d.fingerprint, "jobs", strconv.FormatUint(d.jobs, 10)}
-		act = action("redrive-group", hidden, button("Make "+grouped(d.jobs)+" ready again"))
+		act = acting("redrive-group", hidden, button("Make "+grouped(d.jobs)+" ready again"))
 	}
 	return h.Tr(
 		h.Th(h.Scope("row"), link(query("dead", "queue", d.queue), d.queue)),
-		h.Td(h.Class("free"), g.Text(cmp.Or(visible(d.sample), "no error text")), g.Text(" · "),
+		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.sample), "no error text")), g.Text(" · "),
 			idLink(d.queue, d.id)),
 		number(grouped(d.jobs)), h.Td(v.when(timestamppb.New(d.first))), h.Td(v.when(timestamppb.New(d.last))), h.Td(act))
 }
@@ -139,7 +205,7 @@ func (p *Pages) redriveGroup(v *visit) (string, error) {
 	}
 	var ids []string
 	err = p.eachDead(v.ctx, queue, deadRead, func(j *belfryv1.Job) {
-		if uint64(len(ids)) < most && fingerprint(j.LastError) == cause {
+		if uint64(len(ids)) < most && payload.Fingerprint(j.LastError) == cause {
 			ids = append(ids, j.Id)
 		}
 	})

@@ -7,6 +7,8 @@ import (
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
+
+	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
 // link leads to a page.
@@ -74,10 +76,10 @@ func list(class string, sentences []string) g.Node {
 	return g.If(len(sentences) > 0, h.Ul(h.Class(class), g.Map(sentences, item)))
 }
 
-// action is a form that acts. Its hidden fields are names and values in turn. They travel as a query
+// acting is a form that acts. Its hidden fields are names and values in turn. They travel as a query
 // in one field, which readHidden reads: of other fields a browser changes line ends and NULs, and the
 // id of a job may have them.
-func action(path string, hidden []string, nodes ...g.Node) g.Node {
+func acting(path string, hidden []string, nodes ...g.Node) g.Node {
 	values := url.Values{}
 	for i := 0; i+1 < len(hidden); i += 2 {
 		values.Set(hidden[i], hidden[i+1])
@@ -99,7 +101,7 @@ func readHidden(r *http.Request) error {
 
 // idLink leads to a job. Its text is the id as far as it can be shown.
 func idLink(queue, id string) g.Node {
-	return h.A(h.Class("free"), h.Href(query("job", "queue", queue, "id", id)), g.Text(visible(id)))
+	return h.A(h.Class("free"), h.Href(query("job", "queue", queue, "id", id)), g.Text(payload.Visible(id)))
 }
 
 // filter is a form that shows something else.
@@ -143,6 +145,12 @@ func button(text string) g.Node { return h.Button(g.Text(text)) }
 
 // dangerButton sends a form that removes something.
 func dangerButton(text string) g.Node { return h.Button(h.Class("danger"), g.Text(text)) }
+
+// copied shows a text that a person may copy, with a button for it that the script shows.
+func copied(id, text string) g.Node {
+	return h.Div(h.Class("copied"), h.Pre(h.ID(id), h.TabIndex("0"), h.Dir("ltr"), g.Text(text)),
+		h.Button(h.Type("button"), h.Data("copies", id), g.Attr("hidden"), g.Text("Copy")))
+}
 
 // path shows what a page is a part of: names and their pages in turn.
 func path(pairs ...string) g.Node {

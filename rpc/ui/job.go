@@ -1,29 +1,22 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
-
-// bodyShownMax is how many bytes of a body a page shows. The download has all of them.
-const bodyShownMax = 16 << 10
 
 // readJob reads a job, or what is remembered of one that has ended. What a person typed to find one
 // may have spaces around it.
@@ -46,18 +39,28 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	job := res.Job
 	body := g.Group{
 		path("Queues", "queues", job.Queue, query("queue", "queue", job.Queue)),
-		h.H1(h.Span(h.Class("free"), g.Text(visible(job.Id))), tag(word(job.State))),
+		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), tag(word(job.State))),
 		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		v.jobFacts(job),
 	}
-	if job.EndedAt == nil {
+	switch {
+	case job.EndedAt != nil:
+	case v.look.hidesBodies && v.param("bodies") != "shown":
+		body = append(body, section("Headers and body", h.P(g.Text(plural(len(job.Headers), "header")+" and "+
+			grouped(job.BodyBytes)+" bytes are hidden. "), link(v.jobPage(job, "bodies", "shown"), "Show them"))))
+	default:
 		body = append(body, g.If(len(job.Headers) > 0, section("Headers", headersOf(job))),
-			section("Body", shownBody(job)...))
+			section("Body", v.shownBody(job)...))
 	}
 	if job.EndedAt == nil && !p.cfg.ReadOnly {
-		body = append(body, section("Actions", jobActions(job)))
+		body = append(body, section("Actions", v.jobActions(job)))
 	}
-	return content{title: visible(job.Id), entry: "Queues", body: body}, nil
+	commands, err := v.commands(job)
+	if err != nil {
+		return content{}, err
+	}
+	body = append(body, section("By curl", copied("curl", commands)))
+	return content{title: payload.Visible(job.Id), entry: "Queues", body: body}, nil
 }
 
 func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
@@ -81,45 +84,67 @@ func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
 		rows = append(rows, fact("Priority", strconv.Itoa(int(j.Priority))), fact("Lease (TTR)", duration(j.Ttr)),
 			fact("Retry delays", delays(j.RetryDelays)))
 	}
-	return facts(append(rows, fact("Last error", visible(j.LastError)))...)
+	return facts(append(rows, fact("Last error", payload.Visible(j.LastError)))...)
 }
 
 // headersOf shows the headers of a job by name.
 func headersOf(j *belfryv1.Job) g.Node {
 	var rows []g.Node
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
-		rows = append(rows, factOf(visible(name), h.Span(h.Class("free"), g.Text(visible(j.Headers[name])))))
+		rows = append(rows, factOf(payload.Visible(name), h.Span(h.Class("free"), g.Text(payload.Visible(j.Headers[name])))))
 	}
 	return facts(rows...)
 }
 
-func shownBody(j *belfryv1.Job) []g.Node {
-	text, form, shown := readable(bodyOf(j))
-	about := fmt.Sprintf("%s bytes, shown as %s", grouped(j.BodyBytes), form)
-	if uint64(shown) < uint64(j.BodyBytes) {
-		about += ": the first " + grouped(uint64(shown))
+// jobPage is the page of a job as it is shown now, with something else.
+func (v *visit) jobPage(j *belfryv1.Job, name, value string) string {
+	pairs := []string{"queue", j.Queue, "id", j.Id, "as", v.param("as"), "bodies", v.param("bodies")}
+	return query("job", append(pairs, name, value)...)
+}
+
+func (v *visit) shownBody(j *belfryv1.Job) []g.Node {
+	shown := payload.Show(bodyOf(j), v.param("as"))
+	about := grouped(j.BodyBytes) + " bytes"
+	if uint64(shown.Shown) < uint64(j.BodyBytes) {
+		about += ": the first " + grouped(uint64(shown.Shown))
 	}
+	names := map[string]string{payload.JSON: "JSON", payload.Text: "text", payload.Hex: "hex"}
 	return []g.Node{
-		h.P(g.Text(about+" · "), h.A(h.Href(query("body", "queue", j.Queue, "id", j.Id)), g.Attr("download"),
-			g.Text("download as it is"))),
-		h.Pre(h.TabIndex("0"), h.Dir("ltr"), g.Text(text)),
+		h.Ul(h.Class("tabs"), g.Map(shown.Forms, func(form string) g.Node {
+			return h.Li(h.A(h.Href(v.jobPage(j, "as", form)), g.If(form == shown.Form, h.Aria("current", "page")),
+				g.Text(names[form])))
+		}), h.Li(h.A(h.Href(query("body", "queue", j.Queue, "id", j.Id)), g.Attr("download"), g.Text("download as it is")))),
+		h.P(h.Class("help"), g.Text(about)),
+		shown.Node,
 	}
 }
 
-func jobActions(j *belfryv1.Job) g.Node {
+// commands are the calls about a job as commands of a shell.
+func (v *visit) commands(j *belfryv1.Job) (string, error) {
+	url, header := "http://"+v.r.Host, ""
+	if secure(v.r) {
+		url = "https://" + v.r.Host
+	}
+	if v.pages.cfg.Sessions != nil {
+		header = "Authorization: Bearer $TOKEN"
+	}
+	return payload.Commands(j, url, header)
+}
+
+func (v *visit) jobActions(j *belfryv1.Job) g.Node {
 	hidden := []string{"queue", j.Queue, "id", j.Id}
 	held := j.State == belfryv1.JobState_JOB_STATE_RESERVED
 	var forms g.Group
 	switch {
 	case held:
 	case j.State == belfryv1.JobState_JOB_STATE_DEAD:
-		forms = append(forms, action("redrive", hidden, button("Make ready again")))
+		forms = append(forms, acting("redrive", hidden, button("Make ready again")))
 	default:
-		forms = append(forms, action("run-now", hidden, button("Run now")), action("reschedule", hidden,
-			field("Due at or in", "due", h.Required(), width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
+		forms = append(forms, acting("run-now", hidden, button("Run now")), acting("reschedule", hidden,
+			v.field("Due at or in", "due", h.Required(), width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
 			button("Reschedule")))
 	}
-	forms = append(forms, action("cancel", append(hidden, "state", word(j.State)),
+	forms = append(forms, acting("cancel", append(hidden, "state", word(j.State)),
 		g.If(held, h.Label(h.Input(h.Type("checkbox"), h.Name("force"), h.Value("yes"), h.Required()),
 			g.Text(" although a consumer holds it "))),
 		dangerButton("Cancel the job")))
@@ -132,45 +157,6 @@ func bodyOf(job *belfryv1.Job) []byte {
 		return []byte(text.Text)
 	}
 	return job.GetData()
-}
-
-// readable returns what a page shows of a body: JSON with indents, but else as it is, so that no
-// number changes; text; or a dump of other bytes. shown is how many of its bytes that is.
-func readable(body []byte) (text, form string, shown int) {
-	part := body[:min(len(body), bodyShownMax)]
-	var indented bytes.Buffer
-	switch {
-	case len(part) == len(body) && (bytes.HasPrefix(body, []byte("{")) || bytes.HasPrefix(body, []byte("["))) &&
-		utf8.Valid(body) && json.Indent(&indented, body, "", "  ") == nil && indented.Len() <= 4*bodyShownMax:
-		return visible(indented.String()), "JSON", len(body)
-	case utf8.Valid(trimmed(part)) && !bytes.ContainsRune(part, 0):
-		part = trimmed(part)
-		return visible(string(part)), "text", len(part)
-	default:
-		part = part[:min(len(part), bodyShownMax/4)]
-		return hex.Dump(part), "hex", len(part)
-	}
-}
-
-// trimmed leaves out a character that was cut at the end.
-func trimmed(part []byte) []byte {
-	for n := 0; n < utf8.UTFMax && n < len(part); n++ {
-		if r, size := utf8.DecodeLastRune(part[:len(part)-n]); r != utf8.RuneError || size > 1 {
-			return part[:len(part)-n]
-		}
-	}
-	return part
-}
-
-// visible writes characters that would change how the text around them looks, such as those that
-// turn its direction, by their numbers.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
-			return r
-		}
-		return '�'
-	}, text)
 }
 
 // download sends the body of a job byte for byte.
@@ -203,19 +189,16 @@ func (p *Pages) runNow(v *visit) (string, error) {
 // rescheduleJob gives a job the due time, or the delay, that the form has.
 func (p *Pages) rescheduleJob(v *visit) (string, error) {
 	req := &belfryv1.RescheduleRequest{Queue: v.param("queue"), Id: v.param("id")}
-	if delay, err := time.ParseDuration(strings.TrimSpace(v.param("due"))); err == nil {
-		req.When = &belfryv1.RescheduleRequest_Delay{Delay: durationpb.New(delay)}
-	} else {
-		at, err := v.timeOf("due")
-		if err != nil {
-			return "", err
-		}
-		if at == nil {
-			return "", formError("due", "give a time such as 2026-01-31 15:04, or a delay such as 90s or 2h")
-		}
+	delay, at, err := form.Moment("due", strings.TrimSpace(v.param("due")), v.clock.zone)
+	switch {
+	case err != nil:
+		return "", err
+	case delay != nil:
+		req.When = &belfryv1.RescheduleRequest_Delay{Delay: delay}
+	default:
 		req.When = &belfryv1.RescheduleRequest_DueAt{DueAt: at}
 	}
-	_, err := p.queues.Reschedule(v.ctx, req)
+	_, err = p.queues.Reschedule(v.ctx, req)
 	return v.jobAfter("reschedule"), err
 }
 

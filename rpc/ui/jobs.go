@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
 // sizes are the numbers of jobs on a page that a person can choose.
@@ -90,7 +91,7 @@ func (v *visit) jobsTable(jobs []*belfryv1.Job, queue, state string) g.Node {
 		g.Map(jobs, func(j *belfryv1.Job) g.Node {
 			return h.Tr(h.Th(h.Scope("row"), idLink(queue, j.Id)), h.Td(v.when(j.DueAt)),
 				number(grouped(j.Attempt)), number(strconv.Itoa(int(j.Priority))), number(size(uint64(j.BodyBytes))),
-				h.Td(h.Class("free"), g.Text(visible(j.LastError))))
+				h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
 		}))
 }
 
@@ -116,16 +117,5 @@ func (v *visit) timeOf(name string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
 	}
-	if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-		return timestamppb.New(at), nil
-	}
-	for _, form := range []string{
-		"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04", time.DateOnly,
-	} {
-		if at, err := time.ParseInLocation(form, text, v.clock.zone); err == nil {
-			return timestamppb.New(at), nil
-		}
-	}
-	return nil, formError(name, "%q is no time such as 2026-01-31T15:04:05Z or, in %s, 2026-01-31 15:04", text,
-		v.clock.zone)
+	return form.Time(name, text, v.clock.zone)
 }

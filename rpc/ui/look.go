@@ -21,13 +21,19 @@ type look struct {
 	zone  *time.Location
 	// refresh is after how many seconds pages are refreshed; 0 for never.
 	refresh int
+	// hidesBodies keeps headers and bodies of jobs hidden until the person asks for those of one.
+	hidesBodies bool
 }
 
-// lookCookie is the name of the cookie. Its value is theme, seconds and zone, with colons between.
+// lookCookie is the name of the cookie. Its value is theme, seconds, bodies and zone, with colons
+// between.
 const lookCookie = "belfry-look"
 
 // refreshes are the seconds that a person can choose.
 func refreshes() []int { return []int{0, 2, 5, 10, 30, 60} }
+
+// bodiesChoices say whether the page of a job shows its headers and body.
+func bodiesChoices() []string { return []string{"shown", "hidden"} }
 
 func themes() []string { return []string{"auto", "light", "dark"} }
 
@@ -38,18 +44,18 @@ func lookOf(r *http.Request) look {
 	if err != nil {
 		return l
 	}
-	parts := strings.SplitN(cookie.Value, ":", 3)
-	if len(parts) != 3 {
+	parts := strings.SplitN(cookie.Value, ":", 4)
+	if len(parts) != 4 {
 		return l
 	}
-	if read, err := readLook(parts[0], parts[1], parts[2]); err == nil {
+	if read, err := readLook(parts[0], parts[1], parts[2], parts[3]); err == nil {
 		return read
 	}
 	return l
 }
 
 // readLook checks what a person chose.
-func readLook(theme, refresh, zone string) (look, error) {
+func readLook(theme, refresh, bodies, zone string) (look, error) {
 	if !slices.Contains(themes(), theme) {
 		return look{}, formError("theme", "%q is none of %s", theme, strings.Join(themes(), ", "))
 	}
@@ -57,11 +63,14 @@ func readLook(theme, refresh, zone string) (look, error) {
 	if err != nil || seconds < 0 || seconds > 3600 {
 		return look{}, formError("refresh", "%q is no number of seconds from 0 to 3600", refresh)
 	}
+	if !slices.Contains(bodiesChoices(), bodies) {
+		return look{}, formError("bodies", "%q is none of %s", bodies, strings.Join(bodiesChoices(), ", "))
+	}
 	location, err := time.LoadLocation(zone)
 	if err != nil || zone == "" || zone == "Local" {
 		return look{}, formError("zone", "%q is no name of a time zone such as UTC or Europe/Berlin", zone)
 	}
-	return look{theme: theme, zone: location, refresh: seconds}, nil
+	return look{theme: theme, zone: location, refresh: seconds, hidesBodies: bodies == bodiesChoices()[1]}, nil
 }
 
 func (p *Pages) showSettings(v *visit) (content, error) {
@@ -82,13 +91,23 @@ func (p *Pages) showSettings(v *visit) (content, error) {
 		h.P(g.Text("They are kept in this browser.")),
 		h.Form(h.Method("post"), h.Action("settings"), h.Class("stack"),
 			choice("Theme", "theme", v.look.theme, looks...),
-			field("Time zone", "zone", h.Value(v.look.zone.String()), h.Required(), h.Aria("describedby", "zone-help")),
+			field("Time zone", "zone", h.Value(v.typed("zone", v.look.zone.String())), v.invalid("zone"), h.Required(),
+				h.Aria("describedby", "zone-help")),
 			h.Span(h.ID("zone-help"), h.Class("help"), g.Text("UTC, or a name such as Europe/Berlin. "),
 				h.Button(h.ID("zone-here"), h.Type("button"), h.Class("quiet"), g.Attr("hidden"),
 					g.Text("Use that of this browser"))),
 			choice("Refresh", "refresh", strconv.Itoa(v.look.refresh), rhythm...),
+			choice("Headers and bodies of jobs", "bodies", chosenBodies(v.look), option{"shown", "shown"},
+				option{"hidden", "hidden until I ask for them"}),
 			button("Keep")),
 	}}, nil
+}
+
+func chosenBodies(l look) string {
+	if l.hidesBodies {
+		return bodiesChoices()[1]
+	}
+	return bodiesChoices()[0]
 }
 
 // keepSettings keeps the settings in a cookie. It changes nothing on the server, so a dashboard that
@@ -96,13 +115,13 @@ func (p *Pages) showSettings(v *visit) (content, error) {
 func (p *Pages) keepSettings(w http.ResponseWriter, r *http.Request) {
 	v := p.visit(w, r)
 	r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
-	chosen, err := readLook(v.param("theme"), v.param("refresh"), strings.TrimSpace(v.param("zone")))
+	chosen, err := readLook(v.param("theme"), v.param("refresh"), v.param("bodies"), strings.TrimSpace(v.param("zone")))
 	if err != nil {
-		v.fail(err)
+		v.refuse(err, p.showSettings)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s", chosen.theme, chosen.refresh, chosen.zone),
+		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s:%s", chosen.theme, chosen.refresh, chosenBodies(chosen), chosen.zone),
 		MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteLaxMode,
 	})
 	v.redirect("settings?done=settings")

@@ -11,6 +11,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/findings"
 )
 
 // totals are sums over all queues that a person may see.
@@ -43,7 +44,7 @@ type queueList struct {
 
 // allQueues returns all queues, as they were some seconds ago at most. Nobody may change them.
 func (v *visit) allQueues() (*queueList, error) {
-	return v.pages.lists.get(v.ctx, v.r.Header.Get("Authorization"), v.pages.readQueues)
+	return v.pages.allQueues.Get(v.ctx, v.token(), v.pages.readQueues)
 }
 
 // readQueues reads all queues. If a shard has no leader, it reads what the replicas have.
@@ -54,6 +55,12 @@ func (p *Pages) readQueues(ctx context.Context) (*queueList, error) {
 	}
 	return list, err
 }
+
+const (
+	// listFresh is for how long a list of all queues is shown again without another read, and listOld
+	// how old one may be that is shown while another is read.
+	listFresh, listOld = time.Second, 15 * time.Second
+)
 
 // queuesAtOnce is the size of a page of the API.
 const queuesAtOnce = 1000
@@ -98,6 +105,12 @@ func (p *Pages) overview(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
+	var dead *deadList
+	if list.totals.dead > 0 {
+		if dead, err = v.topCauses(); err != nil {
+			return content{}, err
+		}
+	}
 	cluster, err := p.admin.GetCluster(v.ctx, &belfryv1.GetClusterRequest{})
 	if err != nil && !forbidden(err) {
 		return content{}, err
@@ -117,6 +130,7 @@ func (p *Pages) overview(v *visit) (content, error) {
 			section("Falls due", list.due.facts())),
 		section("Cluster", clusterSummary(cluster)...),
 		section("Queues to look at", suspectsTable(suspects(list.queues))),
+		g.If(sums.dead > 0, section("Dead by error", v.causesTable(dead, sums.dead))),
 	}}, nil
 }
 
@@ -132,14 +146,22 @@ func clusterSummary(c *belfryv1.GetClusterResponse) []g.Node {
 	if c == nil {
 		return []g.Node{h.P(g.Text("Your token does not show the state of the cluster."))}
 	}
-	health := ": healthy"
+	health := g.Text(": healthy")
 	if len(c.Problems) > 0 {
-		health = ""
+		health = g.Group{g.Text(": "), bad(plural(len(c.Problems), "problem"))}
 	}
 	return []g.Node{
-		h.P(link("cluster", plural(len(c.Nodes), "node")+", "+plural(len(c.Shards), "shard")), g.Text(health)),
-		list("problems", c.Problems), list("advice", c.Advice),
+		h.P(link("cluster", plural(len(c.Nodes), "node")+", "+plural(len(c.Shards), "shard")), health),
+		findingsTable(findings.Of(c)),
 	}
+}
+
+// findingsTable shows what 'belfry doctor' says of the cluster; nothing if it says nothing.
+func findingsTable(all []findings.Finding) g.Node {
+	return g.If(len(all) > 0, grid("Findings", headings("What looks wrong", "What to do"),
+		g.Map(all, func(f findings.Finding) g.Node {
+			return h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(f.What)), h.Td(h.Class("free"), g.Text(f.Do)))
+		})))
 }
 
 func suspectsTable(all []suspect) g.Node {

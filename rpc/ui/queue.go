@@ -14,6 +14,7 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/form"
 )
 
 func (p *Pages) showQueue(v *visit) (content, error) {
@@ -43,10 +44,11 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 		section("When jobs fall due", g.Map(dueCharts(q, v.clock), chart.draw),
 			g.If(q.Due.GetLater() > 0, h.P(g.Text(grouped(q.Due.GetLater())+" fall due later.")))),
 		h.Div(h.Class("columns"), section("The last minute", lastMinute(q)),
-			section("Since the queue was made", totalsOf(q.Totals)), section("Settings", settingsOf(q))),
+			section("Since the queue was made", totalsOf(q.Totals)),
+			section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, section("Actions", queueActions(q)))
+		body = append(body, section("Actions", v.queueActions(q)))
 	}
 	return content{title: q.Name, entry: "Queues", body: body, live: true}, nil
 }
@@ -82,24 +84,9 @@ func totalsOf(t *belfryv1.QueueTotals) g.Node {
 		fact("Expired", grouped(t.GetExpiries())), fact("Redriven", grouped(t.GetRedrives())))
 }
 
-func settingsOf(q *belfryv1.Queue) g.Node {
-	s := q.Settings
-	limit := func(n uint64) string {
-		if n == 0 {
-			return "no limit"
-		}
-		return grouped(n)
-	}
-	remembered := duration(s.GetDedupWindow())
-	if s.GetDedupForever() {
-		remembered = "ever"
-	}
-	return facts(fact("Partitions", strconv.Itoa(int(q.Partitions))), fact("Lease (TTR)", duration(s.GetTtr())),
-		fact("Attempts", limit(uint64(s.GetMaxAttempts()))), fact("Retry delays", delays(s.GetRetryDelays())),
-		fact("Ids remembered for", remembered), fact("Reserved at one time", limit(uint64(s.GetMaxInFlight()))),
-		fact("Jobs", limit(uint64(s.GetMaxJobs()))), fact("Bytes", limit(s.GetMaxBytes())),
-		fact("Puts per second", limit(uint64(s.GetPutsPerSecond()))), fact("Overdue jobs", word(s.GetOverdue().GetMode())),
-		fact("Expired jobs", word(s.GetExpireTo())))
+// settingsLink leads to the form for the settings, where there are actions.
+func (p *Pages) settingsLink(name string) g.Node {
+	return g.If(!p.cfg.ReadOnly, h.P(link(query("queue-settings", "queue", name), "Change settings")))
 }
 
 // delays writes what follows failed attempts.
@@ -111,21 +98,30 @@ func delays(all []*durationpb.Duration) string {
 	return cmp.Or(strings.Join(texts, ", "), "at once")
 }
 
-func queueActions(q *belfryv1.Queue) g.Node {
+func (v *visit) queueActions(q *belfryv1.Queue) g.Node {
 	hidden := []string{"queue", q.Name}
-	pause := action("resume", hidden, button("Resume"))
+	pause := acting("resume", hidden, button("Resume"))
 	if !q.Settings.GetPaused() {
-		pause = action("pause", hidden,
-			field("Pause for", "for", width("8"), h.Placeholder("no end"), h.Aria("describedby", "for-help")), button("Pause"),
-			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m or 2h; empty: until it is resumed")))
+		pause = acting("pause", hidden,
+			v.field("Pause for or until", "for", width("20"), h.Placeholder("no end"), h.Aria("describedby", "for-help")),
+			button("Pause"),
+			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m, 2h or 2026-01-31 15:04, in "+
+				v.clock.zone.String()+"; empty: until it is resumed")))
 	}
 	count := func(state string, n uint32) option { return option{state, fmt.Sprintf("%s (%s)", state, grouped(n))} }
-	purge := action("purge", hidden,
+	purge := acting("purge", hidden,
 		choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
 			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
-		field("Type the name of the queue", "confirm", h.Required(), h.AutoComplete("off"), width("20")),
-		dangerButton("Remove"))
-	return h.Div(h.Class("actions"), pause, purge)
+		v.confirmation("Type the name of the queue", "confirm"), dangerButton("Remove"))
+	remove := acting("delete-queue", hidden, v.requestID(), v.confirmation("Type the name of the queue", "confirm-delete"),
+		dangerButton("Delete the queue and its "+grouped(jobsOf(q.Counts))+" jobs"))
+	return h.Div(h.Class("actions"),
+		h.P(h.A(h.Class("button"), h.Href(query("put", "queue", q.Name)), g.Text("Put a job"))), pause, purge, remove)
+}
+
+// jobsOf returns how many jobs a queue has, in all states.
+func jobsOf(c *belfryv1.JobCounts) uint64 {
+	return uint64(c.GetDelayed()) + uint64(c.GetReady()) + uint64(c.GetReserved()) + uint64(c.GetDead())
 }
 
 // dueCharts draws when jobs fall due: the minutes of the next hour, the hours of the next day, the
@@ -145,15 +141,21 @@ func dueCharts(q *belfryv1.Queue, c clock) []chart {
 	}
 }
 
-// pauseQueue pauses a queue, without an end or for the time that the form has.
+// pauseQueue pauses a queue: without an end, for a time or until one.
 func (p *Pages) pauseQueue(v *visit) (string, error) {
 	name, settings := v.param("queue"), &belfryv1.QueueSettings{Paused: proto.Bool(true)}
 	if text := strings.TrimSpace(v.param("for")); text != "" {
-		length, err := time.ParseDuration(text)
-		if err != nil || length <= 0 {
-			return "", formError("for", "%q is no duration above 0 such as 30m or 2h", text)
+		length, until, err := form.Moment("for", text, v.clock.zone)
+		if err != nil {
+			return "", err
 		}
-		settings.PausedUntil = timestamppb.New(p.cfg.Now().Add(length))
+		if length != nil {
+			until = timestamppb.New(p.cfg.Now().Add(length.AsDuration()))
+		}
+		if !until.AsTime().After(p.cfg.Now()) {
+			return "", formError("for", "%q is over already; the end of a pause must be in the future", text)
+		}
+		settings.PausedUntil = until
 	}
 	return p.updateQueue(v, name, settings, "pause")
 }
@@ -163,18 +165,19 @@ func (p *Pages) resumeQueue(v *visit) (string, error) {
 }
 
 func (p *Pages) updateQueue(v *visit, name string, settings *belfryv1.QueueSettings, done string) (string, error) {
-	if _, err := p.admin.UpdateQueue(v.ctx, &belfryv1.UpdateQueueRequest{Queue: name, Settings: settings}); err != nil {
+	res, err := p.admin.UpdateQueue(v.ctx, &belfryv1.UpdateQueueRequest{Queue: name, Settings: settings})
+	if err != nil {
 		return "", err
 	}
-	return query("queue", "queue", name, "done", done), nil
+	return afterChange(name, done, res.PendingShards), nil
 }
 
 // purgeQueue removes the jobs of a queue in one state or in all. The name of the queue must have
 // been typed.
 func (p *Pages) purgeQueue(v *visit) (string, error) {
 	name := v.param("queue")
-	if v.param("confirm") != name {
-		return "", formError("confirm", "type the name of the queue, %s, to remove its jobs; nothing was removed", name)
+	if err := v.confirmed("confirm", name, "remove its jobs"); err != nil {
+		return "", err
 	}
 	state, err := stateOf(v.param("state"))
 	if err != nil {
@@ -184,8 +187,9 @@ func (p *Pages) purgeQueue(v *visit) (string, error) {
 	if state != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		states = append(states, state)
 	}
-	if _, err := p.admin.PurgeQueue(v.ctx, &belfryv1.PurgeQueueRequest{Queue: name, States: states}); err != nil {
+	res, err := p.admin.PurgeQueue(v.ctx, &belfryv1.PurgeQueueRequest{Queue: name, States: states})
+	if err != nil {
 		return "", err
 	}
-	return query("queue", "queue", name, "done", "purge"), nil
+	return query("queue", "queue", name, "done", "purge", "n", strconv.FormatUint(uint64(res.Purged), 10)), nil
 }

@@ -36,6 +36,13 @@ func queueColumns() []queueColumn {
 		{"puts", "Puts/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetPutsPerSecond() }},
 		{"acks", "Acks/s", func(q *belfryv1.Queue) float64 { return q.Rates.GetAcksPerSecond() }},
 		{"late", "Lateness p99", func(q *belfryv1.Queue) float64 { return q.Lateness.GetP99().AsDuration().Seconds() }},
+		{"stored", "Stored", func(q *belfryv1.Queue) float64 { return float64(q.Bytes) }},
+		{"paused", "Paused", func(q *belfryv1.Queue) float64 {
+			if q.Settings.GetPaused() {
+				return 1
+			}
+			return 0
+		}},
 	}
 }
 
@@ -58,17 +65,17 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 	}
 	part := pagerOf(v.param("page"), len(rows))
 	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
-		h.H1(g.Text("Queues")),
+		h.H1(g.Text("Queues"), g.If(!p.cfg.ReadOnly, h.A(h.Class("button"), h.Href("new-queue"), g.Text("New queue")))),
 		all.mark(v.clock),
 		filter("queues", []string{"sort", sort},
 			field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), button("Filter")),
-		queuesTable(rows, part, has, sort),
+		v.queuesTable(rows, part, has, sort),
 		part.links("queues", "filter", has, "sort", sort),
 	}}, nil
 }
 
 // queuesTable shows a part of the queues, and sums of all of them.
-func queuesTable(queues []*belfryv1.Queue, part pager, has, sort string) g.Node {
+func (v *visit) queuesTable(queues []*belfryv1.Queue, part pager, has, sort string) g.Node {
 	switch {
 	case len(queues) == 0 && has != "":
 		return h.P(g.Textf("No queue has “%s” in its name.", has))
@@ -88,20 +95,24 @@ func queuesTable(queues []*belfryv1.Queue, part pager, has, sort string) g.Node 
 	for _, q := range queues {
 		sums.add(q)
 	}
-	return h.Div(h.Class("numbers"), grid("Queues", headings, g.Map(queues[part.from:part.to], queueRow), h.TFoot(h.Tr(
+	return h.Div(h.Class("numbers"), grid("Queues", headings, g.Map(queues[part.from:part.to], v.queueRow), h.TFoot(h.Tr(
 		h.Th(h.Scope("row"), g.Text(grouped(uint64(len(queues)))+" in all")), number(grouped(sums.ready)), h.Td(),
 		number(grouped(sums.delayed)), h.Td(), number(grouped(sums.reserved)), number(grouped(sums.dead)),
-		number(rate(sums.puts)), number(rate(sums.acks)), h.Td()))))
+		number(rate(sums.puts)), number(rate(sums.acks)), h.Td(), number(size(sums.bytes)), h.Td()))))
 }
 
-func queueRow(q *belfryv1.Queue) g.Node {
+func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
+	paused := g.Text("")
+	if q.Settings.GetPaused() {
+		paused = h.Span(h.Class("tag"), h.Title(v.paused(q.Settings)), g.Text("paused"))
+	}
 	return h.Tr(
-		h.Th(h.Scope("row"), link(query("queue", "queue", q.Name), q.Name), g.If(q.Settings.GetPaused(), tag("paused"))),
+		h.Th(h.Scope("row"), link(query("queue", "queue", q.Name), q.Name)),
 		number(grouped(q.Counts.GetReady())), number(duration(q.OldestReadyAge)), number(grouped(q.Counts.GetDelayed())),
 		number(grouped(q.Due.GetNextHour())), number(grouped(q.Counts.GetReserved())),
 		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(grouped(q.Counts.GetDead()))),
 		number(rate(q.Rates.GetPutsPerSecond())), number(rate(q.Rates.GetAcksPerSecond())),
-		number(duration(q.Lateness.GetP99())))
+		number(duration(q.Lateness.GetP99())), number(size(q.Bytes)), h.Td(paused))
 }
 
 // pager says which part of a list is on a page. Pages are numbered from 1.

@@ -1,79 +1,17 @@
 package ui
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/hkdf"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/binary"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/ui/login"
 )
-
-// sessionLife is for how long a login lasts. It ends earlier with its token: the token is looked up
-// for each page.
-const sessionLife = 12 * time.Hour
-
-// Sessions seals tokens into the cookies of those who have logged in. The cookie has the token, so
-// that no node keeps a list of sessions, and a node that has the same secret reads the cookies of
-// another. Without the secret a cookie tells nothing and cannot be made. Its methods may be called
-// from any goroutine.
-type Sessions struct {
-	sealer cipher.AEAD
-	now    func() time.Time
-}
-
-// NewSessions returns sessions whose cookies every node with the same secret can read. An empty
-// secret means a random one: logins then end with the process.
-func NewSessions(secret []byte, now func() time.Time) (*Sessions, error) {
-	if len(secret) == 0 {
-		secret = make([]byte, 32)
-		_, _ = rand.Read(secret) // never fails
-	}
-	key, err := hkdf.Key(sha256.New, secret, nil, "belfry dashboard session 1", 32)
-	if err != nil {
-		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
-	}
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
-	}
-	sealer, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, fmt.Errorf("deriving the key of sessions: %w", err)
-	}
-	return &Sessions{sealer, now}, nil
-}
-
-// seal returns the value of a cookie for a token.
-func (s *Sessions) seal(token string) string {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(s.now().Add(sessionLife).Unix()))
-	return base64.RawURLEncoding.EncodeToString(s.sealer.Seal(nil, nil, append(plain, token...), nil))
-}
-
-// open returns the token in a cookie; nothing if there is none that is valid now.
-func (s *Sessions) open(cookie string) string {
-	sealed, err := base64.RawURLEncoding.DecodeString(cookie)
-	if err != nil {
-		return ""
-	}
-	plain, err := s.sealer.Open(nil, nil, sealed, nil)
-	if err != nil || len(plain) < 8 || s.now().Unix() >= int64(binary.BigEndian.Uint64(plain)) {
-		return ""
-	}
-	return string(plain[8:])
-}
 
 // cookieName is the name of the cookie of a session. A browser takes one with the prefix __Host-
 // only from this host and through TLS, so no other host of the domain can set it.
@@ -94,7 +32,7 @@ func (p *Pages) WithToken(r *http.Request) *http.Request {
 	if err != nil {
 		return r
 	}
-	token := p.cfg.Sessions.open(cookie.Value)
+	token := p.cfg.Sessions.Open(cookie.Value)
 	if token == "" {
 		return r
 	}
@@ -164,7 +102,7 @@ func (p *Pages) login(w http.ResponseWriter, r *http.Request) {
 		v.fail(err)
 		return
 	}
-	v.setSession(p.cfg.Sessions.seal(token), int(sessionLife.Seconds()))
+	v.setSession(p.cfg.Sessions.Seal(token), int(login.Life.Seconds()))
 	v.redirect(next)
 }
 

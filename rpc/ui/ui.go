@@ -14,13 +14,16 @@ import (
 	"strings"
 	"time"
 
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
+	"github.com/belfrydb/belfry/rpc/ui/login"
+	"github.com/belfrydb/belfry/rpc/ui/recent"
 )
 
 // DefaultPath is the path of the pages if Config has none.
 const DefaultPath = "/ui/"
 
-// Config configures the pages. API and Logger are required.
+// Config configures the pages. API, Defaults and Logger are required.
 type Config struct {
 	// API carries the calls that pages make to the handler of the API, in this process.
 	API http.RoundTripper
@@ -30,7 +33,9 @@ type Config struct {
 	// ReadOnly leaves out and refuses all actions.
 	ReadOnly bool
 	// Sessions keeps the tokens of those who have logged in; nil if calls need no token.
-	Sessions *Sessions
+	Sessions *login.Sealer
+	// Defaults are the settings of a queue that has none of its own.
+	Defaults *belfryv1.QueueSettings
 	// Name is the name of the node, and Version the version that it runs.
 	Name, Version string
 	// Logger receives the failures of pages.
@@ -45,8 +50,10 @@ type Pages struct {
 	queues belfryv1connect.QueueServiceClient
 	admin  belfryv1connect.AdminServiceClient
 	mux    *http.ServeMux
-	lists  queueLists
 	forms  []string
+	// allQueues and deadCauses are shared by pages, because they cost more than one call.
+	allQueues  *recent.Reads[*queueList]
+	deadCauses *recent.Reads[*deadList]
 }
 
 //go:embed static
@@ -57,7 +64,10 @@ func New(cfg Config) (*Pages, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configuring the dashboard: %w", err)
 	}
-	p := &Pages{cfg: cfg, mux: http.NewServeMux(), lists: queueLists{lists: map[string]*keptList{}}}
+	p := &Pages{
+		cfg: cfg, mux: http.NewServeMux(), allQueues: recent.New[*queueList](listFresh, listOld),
+		deadCauses: recent.New[*deadList](causesFresh, causesOld),
+	}
 	p.queues, p.admin = newClients(cfg.API)
 	p.route()
 	return p, nil
@@ -67,6 +77,9 @@ func (c *Config) validate() error {
 	var errs []error
 	if c.API == nil {
 		errs = append(errs, errors.New("an API is required"))
+	}
+	if c.Defaults == nil {
+		errs = append(errs, errors.New("the Defaults are required"))
 	}
 	if c.Logger == nil {
 		errs = append(errs, errors.New("a Logger is required"))
@@ -104,27 +117,49 @@ func (p *Pages) route() {
 		p.forms = append(p.forms, path)
 		p.mux.Handle("POST "+p.cfg.Path+path, handler)
 	}
-	post := func(path string, act func(*visit) (string, error)) { form(path, p.action(act)) }
+	// page is where the form of an act is: it is shown again if the act is refused.
+	post := func(path string, act func(*visit) (string, error), page func(*visit) (content, error)) {
+		form(path, p.action(action{act, page, formBytesMax}))
+	}
 	get("{$}", p.overview)
 	get("queues", p.listQueues)
 	get("queue", p.showQueue)
+	get("queue-settings", p.showSettingsForm)
+	get("new-queue", p.showQueueForm)
+	get("put", p.showPutForm)
 	get("jobs", p.listJobs)
 	get("job", p.showJob)
 	get("dead", p.deadLetters)
 	get("cluster", p.showCluster)
+	get("node", p.showNode)
 	get("namespaces", p.listNamespaces)
+	get("namespace", p.showNamespace)
 	get("tokens", p.listTokens)
+	get("token", p.showToken)
 	get("audit", p.listAudit)
 	get("settings", p.showSettings)
 	p.mux.HandleFunc("GET "+p.cfg.Path+"body", p.download)
-	post("pause", p.pauseQueue)
-	post("resume", p.resumeQueue)
-	post("purge", p.purgeQueue)
-	post("run-now", p.runNow)
-	post("reschedule", p.rescheduleJob)
-	post("cancel", p.cancelJob)
-	post("redrive", p.redriveJob)
-	post("redrive-group", p.redriveGroup)
+	post("pause", p.pauseQueue, p.showQueue)
+	post("resume", p.resumeQueue, p.showQueue)
+	post("purge", p.purgeQueue, p.showQueue)
+	post("delete-queue", p.deleteQueue, p.showQueue)
+	post("queue-settings", p.changeSettings, p.showSettingsForm)
+	post("new-queue", p.createQueue, p.showQueueForm)
+	form("put", p.action(action{p.putJob, p.showPutForm, putFormBytesMax}))
+	post("run-now", p.runNow, p.showJob)
+	post("reschedule", p.rescheduleJob, p.showJob)
+	post("cancel", p.cancelJob, p.showJob)
+	post("redrive", p.redriveJob, p.showJob)
+	post("redrive-group", p.redriveGroup, nil)
+	post("drain", p.drainNode, p.showNode)
+	post("undrain", p.undrainNode, p.showNode)
+	post("remove-node", p.removeNode, p.showNode)
+	post("transfer", p.transferLeader, p.showCluster)
+	post("namespace", p.setNamespace, p.showNamespace)
+	post("delete-namespace", p.deleteNamespace, p.showNamespace)
+	post("new-token", p.createToken, p.listTokens)
+	post("rotate-token", p.rotateToken, p.showToken)
+	post("revoke-token", p.revokeToken, p.showToken)
 	form("settings", http.HandlerFunc(p.keepSettings))
 	p.mux.HandleFunc("GET "+p.cfg.Path+"login", p.showLogin)
 	form("login", http.HandlerFunc(p.login))
@@ -170,32 +205,53 @@ func (p *Pages) page(show func(*visit) (content, error)) http.Handler {
 	})
 }
 
-// action serves a form. act returns where to go afterwards, relative to the page.
-func (p *Pages) action(act func(*visit) (string, error)) http.Handler {
+// action is what a form does.
+type action struct {
+	// act returns where to go afterwards, relative to the page; nothing if it set the visit's answer.
+	act func(*visit) (string, error)
+	// page is the page of the form; nil shows a refusal on a page of its own.
+	page func(*visit) (content, error)
+	// bytesMax bounds the form.
+	bytesMax int64
+}
+
+// action serves a form.
+func (p *Pages) action(a action) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := p.visit(w, r)
 		if p.cfg.ReadOnly {
 			v.fail(errReadOnly)
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, formBytesMax)
+		r.Body = http.MaxBytesReader(w, r.Body, a.bytesMax)
 		if err := cmp.Or(r.ParseForm(), readHidden(r)); err != nil {
 			v.fail(fmt.Errorf("%w: %w", errForm, err))
 			return
 		}
-		target, err := act(v)
-		if err != nil {
-			v.fail(err)
-			return
+		target, err := a.act(v)
+		// Also a refused act may have changed something: only a part of it failed, or it is not known.
+		p.allQueues.Forget(v.token())
+		p.deadCauses.Forget(v.token())
+		switch {
+		case err != nil:
+			v.refuse(err, a.page)
+		case v.answer != nil:
+			v.send(http.StatusOK, *v.answer)
+		default:
+			v.redirect(target)
 		}
-		v.redirect(target)
 	})
 }
 
-// formBytesMax bounds a form.
-const formBytesMax = 64 << 10
+const (
+	// formBytesMax bounds a form.
+	formBytesMax = 64 << 10
+	// putFormBytesMax bounds the form of a put: a body of 1 MiB has three times its size there.
+	putFormBytesMax = 4 << 20
+)
 
 var (
 	errReadOnly = errors.New("this dashboard only shows: the server runs with --ui read")
 	errForm     = errors.New("the form cannot be read")
+	errAbsent   = errors.New("not found")
 )

@@ -3,8 +3,6 @@ package ui
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,8 +12,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
-
-	"github.com/belfrydb/belfry/rpc/fault"
 )
 
 // visit is one request for a page or an action.
@@ -27,6 +23,10 @@ type visit struct {
 	ctx   context.Context
 	look  look
 	clock clock
+	// problem is why a form was refused; nil if none was.
+	problem *problem
+	// answer is the page that an act shows instead of going to another one.
+	answer *content
 }
 
 func (p *Pages) visit(w http.ResponseWriter, r *http.Request) *visit {
@@ -36,6 +36,9 @@ func (p *Pages) visit(w http.ResponseWriter, r *http.Request) *visit {
 		clock: clock{now: p.cfg.Now(), zone: look.zone},
 	}
 }
+
+// token is the token of the visit, which tells its reads from those of others.
+func (v *visit) token() string { return v.r.Header.Get("Authorization") }
 
 // param returns a value of the query or of the form.
 func (v *visit) param(name string) string { return v.r.FormValue(name) }
@@ -141,24 +144,13 @@ func (v *visit) redirect(target string) {
 	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// fail shows an error.
+// fail shows an error on a page of its own.
 func (v *visit) fail(err error) {
-	f, isFault := fault.FromConnect(err)
-	status, reason, text := http.StatusInternalServerError, "", err.Error()
-	switch {
-	case isFault:
-		status, reason, text = statusOf(f.Code()), fault.ReasonName(f.Reason)+" ", f.Message
-	case errors.Is(err, errReadOnly):
-		status = http.StatusForbidden
-	case errors.Is(err, errForm):
-		status = http.StatusBadRequest
-	}
-	if part, ok := errors.AsType[*partialError](err); ok {
-		text = part.done + "; then: " + text
-	}
-	v.send(status, content{title: "Error", body: g.Group{
+	problem := problemOf(err)
+	v.send(problem.status, content{title: "Error", body: g.Group{
 		h.H1(g.Text("That did not work")),
-		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.Text(reason)), g.Text(text)),
+		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(problem.reason != "", g.Text(problem.reason+" "))),
+			g.Text(problem.text)),
 		h.P(link("./", "Overview")),
 	}})
 }
@@ -215,9 +207,18 @@ func query(path string, pairs ...string) string {
 // notices are the sentences that a page shows after an action, by the name of the action.
 func notices() map[string]string {
 	return map[string]string{
-		"pause": "The queue is paused.", "resume": "The queue is no longer paused.", "purge": "The jobs are removed.",
+		"pause": "The queue is paused.", "resume": "The queue is no longer paused.", "purge": "jobs are removed.",
+		"delete-queue":   "jobs were deleted with the queue.",
+		"queue-settings": "The settings are changed.", "new-queue": "The queue is made.",
+		"pending": "shards have not applied the settings yet. They will.",
+		"put":     "The job is put.", "put-again": "This job was put before. Nothing was changed.",
 		"run-now": "The job is due now.", "reschedule": "The job has a new due time.", "cancel": "The job is cancelled.",
 		"redrive": "The job is ready again.", "redrive-group": "jobs are ready again.",
+		"drain":   "The node is being drained. It is empty when it has no replica and leads nothing.",
+		"undrain": "The node takes replicas again.", "remove-node": "The node is forgotten.",
+		"transfer": "The leadership was handed over.", "transfer-same": "That node leads the shard already.",
+		"namespace": "The quota is set.", "delete-namespace": "The quota is removed.",
+		"revoke-token": "The token is revoked.", "revoke-token-again": "There was no such token any more.",
 		"settings": "The settings are kept in this browser.",
 	}
 }
@@ -230,9 +231,4 @@ func noticeOf(q url.Values) string {
 		return grouped(n) + " " + sentence
 	}
 	return sentence
-}
-
-// formError returns an error about a field of a form or a query.
-func formError(name, format string, args ...any) error {
-	return fmt.Errorf("%w: %s: %s", errForm, name, fmt.Sprintf(format, args...))
 }

@@ -26,7 +26,8 @@ func (a verbs) demoCommand() *cobra.Command {
 Demo runs three nodes in this process, on directories that it removes afterwards, and plays a short
 story with them: jobs ring when they are due, fail and come back, are extended, cancelled and
 redriven, and in the middle the node that leads them is stopped. It draws a picture on a terminal,
-and writes plain lines elsewhere. It fails if a job is early or missing.`,
+and writes plain lines elsewhere. It names the address of a dashboard, which shows the jobs while it
+plays. It fails if a job is early or missing.`,
 		Args: cli.Arguments(0, 0),
 	}
 	c.Flags().Uint64Var(&seed, flag.Seed, 1, "decides when the jobs of the choir ring")
@@ -39,9 +40,13 @@ and writes plain lines elsewhere. It fails if a job is early or missing.`,
 			Version: cli.ThisBuild().Version, Fatal: a.StorageFailed,
 		}.WithTrio(c.Context(), a.forming, func(t *local.Trio) error {
 			formed = true
+			dashboard := t.Dashboard(storyQueue)
+			if !a.OutTerminal {
+				fmt.Fprintln(a.Out, "until the end there is a dashboard at "+dashboard)
+			}
 			return Run(c.Context(), Config{
 				URLs: t.Urls(), Nodes: t, Out: a.Out, Picture: a.OutTerminal, Color: a.Color(), Size: a.Size, Seed: seed,
-				Title: demoTitle(),
+				Title: demoTitle(dashboard),
 			})
 		})
 		if a.OutTerminal && !formed {
@@ -54,8 +59,8 @@ and writes plain lines elsewhere. It fails if a job is early or missing.`,
 
 // demoTitle is what the picture says of the cluster. A terminal of 80 columns has room for all of
 // it.
-func demoTitle() string {
-	return fmt.Sprintf("three nodes, %s; a put is answered once on two disks", render.Count(local.TrioShards, "shard"))
+func demoTitle(dashboard string) string {
+	return fmt.Sprintf("three nodes, %s; dashboard: %s", render.Count(local.TrioShards, "shard"), dashboard)
 }
 
 // forming shows on a terminal how far the three nodes are.

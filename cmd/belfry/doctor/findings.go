@@ -1,13 +1,13 @@
 package doctor
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"strings"
 	"time"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/findings"
 )
 
 const (
@@ -22,111 +22,8 @@ const (
 
 // Cluster notes what looks wrong in a cluster.
 func (b *Bundle) Cluster(c *belfryv1.GetClusterResponse) {
-	said := len(b.Findings)
-	versions := map[string]bool{}
-	for _, n := range c.Nodes {
-		if n.Version != "" {
-			versions[n.Version] = true
-		}
-		if len(n.UnreachedBy) > 0 {
-			b.Find(fmt.Sprintf("node %s cannot be reached by %s at %s", n.Name, strings.Join(n.UnreachedBy, ", "),
-				n.PeerAddress),
-				"look at the --advertise and --peer-listen of "+n.Name+
-					", and at firewalls between these nodes; until they connect it leads nothing, and its replicas may fall behind")
-		} else if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
-			b.Find(fmt.Sprintf("node %s does not answer%s", n.Name, since(n)),
-				"start it again; one that is lost for good is forgotten by 'belfry cluster remove "+n.Name+
-					"', after its replicas were replaced")
-		}
-	}
-	b.conditions(c.Nodes)
-	leaderless, few, behind := "", "", ""
-	for _, s := range c.Shards {
-		if s.Leader == "" {
-			leaderless += fmt.Sprintf(" %d (voters %s)", s.Shard, cmp.Or(strings.Join(s.Voters, ", "), "not known"))
-		}
-		if known := len(s.Voters) > 0; known && uint32(len(s.Voters)) < s.VotersWanted {
-			few += fmt.Sprintf(" %d (%d of %d)", s.Shard, len(s.Voters), s.VotersWanted)
-		}
-		if s.ClockAhead != nil {
-			b.Find(fmt.Sprintf("CLOCK_AHEAD: the time of shard %d is %v ahead of the nodes' clocks", s.Shard,
-				s.ClockAhead.AsDuration()), "put the clocks right first, then 'belfry cluster reset-clock' moves it back")
-		}
-		for _, r := range s.Replicas {
-			if r.BehindSince != nil {
-				behind += fmt.Sprintf(" shard %d on %s (since %s)", s.Shard, r.Node, r.BehindSince.AsTime().Format(time.RFC3339))
-			}
-		}
-		b.digests(s)
-	}
-	if leaderless != "" {
-		b.Find("without a leader:"+leaderless,
-			"a majority of the voters must run and reach each other's --peer-listen; if that cannot be any more, see 'belfry "+
-				"recover --help'")
-	}
-	if few != "" {
-		b.Find("under-replicated:"+few,
-			"start the nodes that are missing, or add others; what is done about it is below \"moves\" in cluster.json")
-	}
-	if behind != "" {
-		b.Find("replicas that are behind their leaders:"+behind,
-			"if the leader cannot reach the node, repair that; else its disk or network is too slow, or it was away "+
-				"and catches up")
-	}
-	if len(versions) > 1 {
-		b.Find(fmt.Sprintf("the nodes run %d versions", len(versions)),
-			"finish the upgrade; until then the cluster writes the older format")
-	}
-	for _, advice := range c.Advice {
-		b.Find("advice: "+advice, "see 'belfry cluster settings --help'")
-	}
-	if len(b.Findings) == said && len(c.Problems) > 0 {
-		b.Find(strings.Join(c.Problems, "\n"), "see 'belfry cluster status'")
-	}
-}
-
-// conditions notes the troubles that single nodes have.
-func (b *Bundle) conditions(nodes []*belfryv1.Node) {
-	for _, n := range nodes {
-		for _, c := range n.Conditions {
-			do := "other nodes lead until it has been over for half a minute"
-			switch c.Kind {
-			case "DISK_PRESSURE":
-				do = "free space on the disk of its data directory, or give it more; " + do
-			case "SLOW_DISK":
-				do = "look at what else uses its disk ('iostat -x 1'), and at the disk's health; " + do
-			case "MEMORY_PRESSURE":
-				do = "give it more memory, or fewer and smaller jobs; " + do
-			case "UNREACHABLE":
-				do = "check its --advertise, and the firewall before its peer port; " + do
-			}
-			b.Find(fmt.Sprintf("node %s has %s since %s: %s", n.Name, c.Kind, c.Since.AsTime().Format(time.RFC3339), c.Message),
-				do)
-		}
-	}
-}
-
-// since says from when on a node does not answer.
-func since(n *belfryv1.Node) string {
-	if n.SilentSince == nil {
-		return ""
-	}
-	return " since " + n.SilentSince.AsTime().Format(time.RFC3339)
-}
-
-// digests notes replicas that differ although they have applied the same.
-func (b *Bundle) digests(s *belfryv1.Shard) {
-	at := map[uint64]*belfryv1.Replica{}
-	for _, r := range s.Replicas {
-		other := at[r.AppliedIndex]
-		if r.Silent || r.Digest == "" {
-			continue
-		}
-		if other != nil && other.Digest != r.Digest {
-			b.Find(fmt.Sprintf("shard %d differs between %s and %s at index %d", s.Shard, other.Node, r.Node, r.AppliedIndex),
-				"this should never be: please report it with this bundle; the replica that differs from most is replaced by itself")
-		}
-		at[r.AppliedIndex] = r
+	for _, f := range findings.Of(c) {
+		b.Find(f.What, f.Do)
 	}
 }
 

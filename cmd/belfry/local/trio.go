@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/belfrydb/belfry/cmd/belfry/server"
+	"github.com/belfrydb/belfry/rpc"
+	"github.com/belfrydb/belfry/rpc/ui"
 )
 
 const (
@@ -47,6 +49,7 @@ func (h Host) WithTrio(ctx context.Context, forming func(voting, all int), work 
 		t.Configs[i].NodeID, t.Configs[i].Shards, t.Configs[i].Alone, t.Configs[i].SteadyAfter = name, TrioShards, false,
 			time.Second
 		t.Configs[i].Listen, t.Configs[i].PeerListen, t.Configs[i].GossipListen = trioListen, trioListen, trioListen
+		t.Configs[i].Dashboard.Mode = rpc.DashboardOn
 	}
 	defer func() { err = errors.Join(err, t.stop(context.WithoutCancel(ctx))) }()
 	if err := t.start(ctx, forming); err != nil {
@@ -109,6 +112,17 @@ func (t *Trio) Urls() string {
 		all = append(all, s.URL())
 	}
 	return strings.Join(all, ",")
+}
+
+// Dashboard returns the address of the dashboard at a node that StopLeader would not stop for a queue,
+// as things are now.
+func (t *Trio) Dashboard(queue string) string {
+	for _, s := range t.Servers {
+		if s != nil && !s.Leads(queue) {
+			return s.URL() + ui.DefaultPath
+		}
+	}
+	return ""
 }
 
 // StopLeader implements demo.Nodes.

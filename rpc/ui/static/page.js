@@ -116,3 +116,17 @@ if (here) {
     document.getElementById('zone').value = Intl.DateTimeFormat().resolvedOptions().timeZone;
   });
 }
+
+for (const button of document.querySelectorAll('button[data-copies]')) {
+  button.hidden = false;
+  button.addEventListener('click', async () => {
+    const text = document.getElementById(button.dataset.copies);
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = 'Copied';
+    } catch { // a browser allows it through TLS only, so the person copies what is selected
+      getSelection().selectAllChildren(text);
+      button.textContent = 'Selected';
+    }
+  });
+}

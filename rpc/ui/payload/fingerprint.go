@@ -1,10 +1,10 @@
-package ui
+package payload
 
 import "strings"
 
-// fingerprint returns what errors of one cause have in common: the text with numbers, UUIDs, hashes
+// Fingerprint returns what errors of one cause have in common: the text with numbers, UUIDs, hashes
 // and addresses replaced by signs, and cut to fingerprintMax characters.
-func fingerprint(text string) string {
+func Fingerprint(text string) string {
 	var out strings.Builder
 	runes := 0
 	for word := range wordsOf(text) {

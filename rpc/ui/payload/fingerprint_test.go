@@ -1,4 +1,4 @@
-package ui
+package payload
 
 import "testing"
 
@@ -16,7 +16,7 @@ func TestFingerprint(t *testing.T) {
 		"smtp: 550 mailbox of ann@b3.example":               "smtp: # mailbox of ann@#.example",
 		"Größe 12 überschritten":                            "Größe # überschritten",
 	} {
-		if got := fingerprint(text); got != want {
+		if got := Fingerprint(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

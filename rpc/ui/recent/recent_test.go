@@ -1,4 +1,4 @@
-package ui
+package recent
 
 import (
 	"context"
@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// TestQueueLists: pages share a read, wait for a short one, and show the list before while a long one
+// TestReads: pages share a read, wait for a short one, and show the list before while a long one
 // goes on.
-func TestQueueLists(t *testing.T) {
+func TestReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := &queueLists{lists: map[string]*keptList{}}
+		const fresh, old = time.Second, 15 * time.Second
+		q := New[*time.Time](fresh, old)
 		reads, takes, fails := 0, 10*time.Millisecond, error(nil)
-		get := func(token string) (*queueList, time.Duration, error) {
+		get := func(token string) (*time.Time, time.Duration, error) {
 			began := time.Now()
-			list, err := q.get(t.Context(), token, func(context.Context) (*queueList, error) {
+			list, err := q.Get(t.Context(), token, func(context.Context) (*time.Time, error) {
 				reads++
-				list := &queueList{asOf: time.Now()}
+				list := new(time.Now())
 				time.Sleep(takes)
 				return list, fails
 			})
@@ -35,21 +36,26 @@ func TestQueueLists(t *testing.T) {
 		if other, _, _ := get("b"); other == first || reads != 2 {
 			t.Errorf("another token has the same list, %d reads", reads)
 		}
-		time.Sleep(listFresh)
+		time.Sleep(fresh)
 		if later, took, _ := get("a"); later == first || took != takes {
 			t.Errorf("later: the old list, or after %v", took)
 		}
 		takes = time.Second
-		time.Sleep(listFresh)
+		time.Sleep(fresh)
 		before, took, _ := get("a")
-		if took != listWait || time.Since(before.asOf) < listFresh {
-			t.Errorf("during a long read: a list of %v after %v", before.asOf, took)
+		if took != readWait || time.Since(*before) < fresh {
+			t.Errorf("during a long read: a list of %v after %v", *before, took)
 		}
 		time.Sleep(takes)
 		if fresh, took, _ := get("a"); fresh == before || took != 0 {
 			t.Errorf("after the long read: the list before, or %v", took)
 		}
-		time.Sleep(listKept)
+		last, _, _ := get("a")
+		q.Forget("a")
+		if changed, took, _ := get("a"); changed == last || took != takes {
+			t.Errorf("after a change: the list before it, or after %v", took)
+		}
+		time.Sleep(old)
 		if _, took, _ := get("a"); took != takes {
 			t.Errorf("a list that is too old is shown after %v", took)
 		}
@@ -58,13 +64,13 @@ func TestQueueLists(t *testing.T) {
 			t.Errorf("a failure: %v", err)
 		}
 		fails, takes = nil, 0
-		for i := range 2 * listsMax {
+		for i := range 2 * readsMax {
 			if _, _, err := get(fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if len(q.lists) > listsMax {
-			t.Errorf("%d lists are kept, at most %d may be", len(q.lists), listsMax)
+		if len(q.kept) > readsMax {
+			t.Errorf("%d lists are kept, at most %d may be", len(q.kept), readsMax)
 		}
 	})
 }

@@ -1,0 +1,122 @@
+package ui
+
+import (
+	"fmt"
+	"strconv"
+
+	g "maragu.dev/gomponents"
+	h "maragu.dev/gomponents/html"
+
+	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/form"
+)
+
+// namespacesMax is how many namespaces a page shows.
+const namespacesMax = 200
+
+func (p *Pages) listNamespaces(v *visit) (content, error) {
+	res, err := p.admin.ListNamespaces(v.ctx, &belfryv1.ListNamespacesRequest{})
+	if err != nil {
+		return content{}, err
+	}
+	var rows g.Group
+	for _, n := range res.Namespaces[:min(len(res.Namespaces), namespacesMax)] {
+		used, err := p.admin.GetNamespace(v.ctx, &belfryv1.GetNamespaceRequest{Name: n.Name})
+		if err != nil {
+			return content{}, err
+		}
+		rows = append(rows, namespaceRow(used))
+	}
+	table := h.P(g.Text("No namespace has a quota."))
+	if len(rows) > 0 {
+		table = grid("Namespaces", headings("Namespace", "Queues", "Jobs", "Bytes", "Reserved", "Puts per second"), rows)
+	}
+	hidden := len(res.Namespaces) - len(rows)
+	return content{title: "Namespaces", entry: "Namespaces", live: true, body: g.Group{
+		h.H1(g.Text("Namespaces")), table,
+		g.If(hidden > 0, h.P(g.Textf("%d more are not shown.", hidden))),
+		filter("namespace", nil, field("Show the namespace", "name", h.Required(), h.MaxLength("255")), button("Show")),
+	}}, nil
+}
+
+// namespaceRow shows what is used of a quota.
+func namespaceRow(n *belfryv1.GetNamespaceResponse) g.Node {
+	quota := n.Namespace
+	return h.Tr(h.Th(h.Scope("row"), link(query("namespace", "name", quota.Name), quota.Name)),
+		h.Td(h.Class("number"), link(query("queues", "filter", quota.Name+"/"), grouped(n.Queues))),
+		number(usedOf(n.Jobs, quota.MaxJobs, grouped[uint64])), number(usedOf(n.Bytes, quota.MaxBytes, size)),
+		number(usedOf(n.InFlight, quota.MaxInFlight, grouped[uint64])),
+		number(limitText(strconv.FormatUint(quota.PutsPerSecond, 10))))
+}
+
+// usedOf writes how much of a limit is used; 0 is no limit.
+func usedOf(used, limit uint64, write func(uint64) string) string {
+	if limit == 0 {
+		return write(used)
+	}
+	return fmt.Sprintf("%s of %s (%.1f %%)", write(used), write(limit), 100*float64(used)/float64(limit))
+}
+
+func (p *Pages) showNamespace(v *visit) (content, error) {
+	res, err := p.admin.GetNamespace(v.ctx, &belfryv1.GetNamespaceRequest{Name: v.param("name")})
+	if err != nil {
+		return content{}, err
+	}
+	quota := res.Namespace
+	has := quota.MaxJobs+quota.MaxBytes+quota.MaxInFlight+quota.PutsPerSecond > 0
+	body := g.Group{
+		path("Namespaces", "namespaces"), h.H1(g.Text(quota.Name)),
+		figures(figure{name: "Queues", value: grouped(res.Queues), target: query("queues", "filter", quota.Name+"/")},
+			figure{name: "Jobs", value: usedOf(res.Jobs, quota.MaxJobs, grouped[uint64])},
+			figure{name: "Bytes", value: usedOf(res.Bytes, quota.MaxBytes, size)},
+			figure{name: "Reserved", value: usedOf(res.InFlight, quota.MaxInFlight, grouped[uint64])},
+			figure{name: "Puts per second", value: limitText(strconv.FormatUint(quota.PutsPerSecond, 10))}),
+		g.If(len(quota.PendingShards) > 0, h.P(h.Class("warning"),
+			g.Textf("The quota does not hold yet in the shards %v.", quota.PendingShards))),
+	}
+	if !p.cfg.ReadOnly {
+		body = append(body, section("Quota", v.quotaForm(quota)))
+	}
+	if has && !p.cfg.ReadOnly {
+		body = append(body, section("Remove the quota", h.Div(h.Class("actions"),
+			acting("delete-namespace", []string{"name", quota.Name},
+				v.confirmation("Type the name of the namespace", "confirm"), dangerButton("Remove the quota"),
+				h.Span(h.Class("help"), g.Text("Its "+plural(int(res.Queues), "queue")+" and their jobs stay, without limits."))))))
+	}
+	return content{title: quota.Name, entry: "Namespaces", body: body}, nil
+}
+
+func (v *visit) quotaForm(n *belfryv1.Namespace) g.Node {
+	limit := func(label, name string, value uint64, help string) g.Node {
+		return v.kept(input{label: label, name: name, value: strconv.FormatUint(value, 10), help: help + "; 0 for no limit"})
+	}
+	return large("namespace", hiddenFields([]string{"name", n.Name}),
+		limit("Jobs", "maxJobs", n.MaxJobs, "in all its queues together"),
+		limit("Bytes", "maxBytes", n.MaxBytes, "of bodies, headers and chosen ids"),
+		limit("Reserved at one time", "maxInFlight", n.MaxInFlight, "jobs that consumers hold"),
+		limit("Puts per second", "putsPerSecond", n.PutsPerSecond, "at most 1000000000"),
+		h.P(h.Class("ends"), button("Set the quota")))
+}
+
+// setNamespace sets the limits that the person changed.
+func (p *Pages) setNamespace(v *visit) (string, error) {
+	req, err := form.ReadNamespace(v.r.PostForm.Get)
+	if err != nil {
+		return "", err
+	}
+	if req == nil {
+		return "", formError("", "nothing was changed, so nothing was sent")
+	}
+	_, err = p.admin.SetNamespace(v.ctx, req)
+	return query("namespace", "name", v.param("name"), "done", "namespace"), err
+}
+
+// deleteNamespace removes the quota of a namespace, whose name must have been typed.
+func (p *Pages) deleteNamespace(v *visit) (string, error) {
+	name := v.param("name")
+	if err := v.confirmed("confirm", name, "remove the quota"); err != nil {
+		return "", err
+	}
+	_, err := p.admin.DeleteNamespace(v.ctx, &belfryv1.DeleteNamespaceRequest{Name: name})
+	return query("namespaces", "done", "delete-namespace"), err
+}
