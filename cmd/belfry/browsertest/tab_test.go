@@ -60,7 +60,9 @@ func (b *tab) hear(event any) {
 	case *runtime.EventConsoleAPICalled:
 		if slices.Contains([]runtime.ConsoleAPICalledType{runtime.ConsoleAPICalledTypeError,
 			runtime.ConsoleAPICalledTypeWarning, runtime.ConsoleAPICalledTypeAssert}, e.Type) {
-			b.problem("the console has %s: %v", e.Type, e.Args)
+			for _, part := range e.Args {
+				b.problem("the console has %s: %s%s", e.Type, part.Value, part.Description)
+			}
 		}
 	case *runtime.EventExceptionThrown:
 		b.problem("a script failed: %v", e.ExceptionDetails)
