@@ -61,6 +61,12 @@ func New(addrs string, opts ...Option) (*Client, error) {
 	if err := cfg.checkToken(); err != nil {
 		return nil, err
 	}
+	if cfg.name == "" {
+		cfg.name = defaultName()
+	}
+	if err := checkName(cfg.name); err != nil {
+		return nil, err
+	}
 	if i := slices.IndexFunc(urls, cfg.token.Exposes); i >= 0 {
 		return nil, invalidError("the address %s would have the token for everybody on the way to read; want https://",
 			urls[i])
@@ -94,13 +100,14 @@ func New(addrs string, opts ...Option) (*Client, error) {
 		}}
 		c.idle = transport
 	}
-	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token}
+	h := &observer{http: cfg.http, clock: c.clock, token: cfg.token, name: cfg.name}
 	c.endpoints = &endpoints{List: servers.NewList(urls, func(base string) *endpoint {
 		if cfg.token.Exposes(base) {
 			return nil // it was named by a server
 		}
 		return newEndpoint(base, h, session.New(base, session.Config{
-			Transport: transport, TLS: cfg.tls, Token: cfg.token, Clock: c.clock, Set: &c.sessions, WriteWait: attemptTimeout,
+			Transport: transport, TLS: cfg.tls, Token: cfg.token, Name: cfg.name, Clock: c.clock, Set: &c.sessions,
+			WriteWait: attemptTimeout,
 		}))
 	})}
 	c.tracer = newTracer(&cfg, c.clock.Ahead)

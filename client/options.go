@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"go.opentelemetry.io/otel/trace"
@@ -25,6 +29,7 @@ type config struct {
 	http       connect.HTTPClient // nil: our own transport
 	tls        *tls.Config        // nil for the system's
 	token      *bearer.Token      // nil for none
+	name       string             // of the process
 	dial       dialFunc           // nil for TCP
 	coalescing Coalescing
 	logger     *slog.Logger // nil for the process's
@@ -78,6 +83,37 @@ func WithToken(token string) Option {
 // whatever else the file holds.
 func WithTokenFile(name string) Option {
 	return optionFunc(func(c *config) { c.token = bearer.New(name, "") })
+}
+
+// WithName says what this process is called, at most 64 bytes that can be printed. Operators see the
+// name, with the address, at the jobs that it holds and at failed attempts. It proves nothing, and need
+// not be unique. The default is the name of the host and the number of the process.
+func WithName(name string) Option {
+	return optionFunc(func(c *config) { c.name = name })
+}
+
+// nameBytesMax is the most that servers accept of a name.
+const nameBytesMax = 64
+
+// defaultName is the name of a process without [WithName].
+func defaultName() string {
+	host, err := os.Hostname()
+	if err != nil || checkName(host) != nil {
+		host = "unknown"
+	}
+	process := "-" + strconv.Itoa(os.Getpid())
+	return host[:min(len(host), nameBytesMax-len(process))] + process
+}
+
+// checkName returns an error if servers would refuse the name.
+func checkName(name string) error {
+	switch {
+	case len(name) > nameBytesMax:
+		return invalidError("WithName: %d bytes; the limit is %d", len(name), nameBytesMax)
+	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return invalidError("WithName: %q has characters that cannot be printed", name)
+	}
+	return nil
 }
 
 // WithLogger makes workers log to l at level warn. The default is [slog.Default]; a logger with

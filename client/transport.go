@@ -81,17 +81,19 @@ func newTransport(secure *tls.Config) *http.Transport {
 	return t
 }
 
-// observer adds the token to each call, and passes each answer's headers to the request clock.
+// observer adds the token and the client's name to each call, and passes each answer's headers to the request clock.
 type observer struct {
 	http  connect.HTTPClient
 	clock *requestid.Clock
 	token *bearer.Token
+	name  string
 }
 
 // Do implements connect.HTTPClient. It returns a *portcheck.ForeignResponse as the error of a
 // response that did not come from Belfry.
 func (o *observer) Do(req *http.Request) (*http.Response, error) {
 	bearer.Authorize(req.Header, o.token.Get())
+	req.Header.Set("Belfry-Client", o.name)
 	sent := time.Now()
 	res, err := o.http.Do(req)
 	if err != nil {

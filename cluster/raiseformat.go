@@ -40,10 +40,11 @@ func (m *members) raiseFormatAlone(ctx context.Context) {
 }
 
 // raiseFormat makes the cluster speak the latest format that all nodes read. The format is never
-// lowered.
+// lowered. It stays as it is until the cluster is recorded: until then it is not known what all
+// founders read.
 func (m *members) raiseFormat(ctx context.Context, reports map[string]*placement.Report) {
 	spoken, format := m.catalog.Format(), agreed(m.catalog.Nodes(), reports)
-	if format <= spoken {
+	if format <= spoken || !m.catalog.Recorded() {
 		return
 	}
 	raised, err := m.catalog.RaiseFormat(ctx, format)

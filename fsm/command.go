@@ -37,7 +37,10 @@ type Request struct {
 	// Caller is the namespace that the request id belongs to.
 	Caller string
 	// ID makes the request safe to repeat for 5 minutes; empty means that it is not remembered.
-	ID       string
+	ID string
+	// Client is the consumer that jobs note when they are leased. It is no part of what the request
+	// asks for: a repeat may come from another address. Formats below 3 leave it out.
+	Client   string
 	Commands []Command
 }
 

@@ -18,9 +18,12 @@ const FirstFormat Format = 1
 //	1  the first
 //	2  queues made in it have the default retry delays, tombstones say how a job ended, the cluster
 //	   has a minimum of voters
+//	3  requests name their client; a job knows who holds it and its last failed attempts; lists can
+//	   be searched; queues have rates of each minute; the catalog has tasks. Commands, jobs and
+//	   queues may have tagged fields, which codec/DESIGN.md lists
 //
 // Tests build a program with one more from this line, whose formats differ in their number only.
-const LatestFormat Format = 2
+const LatestFormat Format = 3
 
 // Readable returns nil if this program reads the format, else an error that names both and wraps
 // ErrVersion.

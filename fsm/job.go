@@ -41,12 +41,31 @@ type Job struct {
 	LeaseTTR  time.Duration
 	Redrives  uint32
 	LastError string
+	// Client holds the job since Leased. Both are zero unless the job is RESERVED, and if the lease
+	// was granted before format 3.
+	Client string
+	Leased Time
+	// Attempts are the last failed ones, oldest first, at most AttemptsKept.
+	Attempts []Attempt
 	// Died is when the job last became dead; 0 if never.
 	Died Time
 	// Ended is when the job ended; 0 of a held job. AttemptUnknown says that its end was remembered
 	// without its attempts.
 	Ended          Time
 	AttemptUnknown bool
+}
+
+// An Attempt is an attempt at a job that failed.
+type Attempt struct {
+	// Number counts from 1, anew after a redrive.
+	Number uint32
+	// Began is when the job was leased, 0 if the lease was granted before format 3; Ended is when it
+	// was nacked or its lease lapsed.
+	Began, Ended Time
+	// Lapsed says that the lease lapsed: the consumer said nothing.
+	Lapsed bool
+	// Client had the job; Error is what it said, at most AttemptErrorBytes.
+	Client, Error string
 }
 
 // Tombstone is what a shard remembers of an ended job with a client-chosen id.

@@ -9,6 +9,10 @@ const (
 	StepMax = 4096
 	// SweepMax is the number of remembered records of each kind that the end of one entry forgets.
 	SweepMax = 1024
+	// AttemptsKept is how many failed attempts a job remembers.
+	AttemptsKept = 3
+	// AttemptErrorBytes is the most that an attempt keeps of its error.
+	AttemptErrorBytes = 256
 	// RequestWindow is how long a request is remembered.
 	RequestWindow = 5 * time.Minute
 	// FinishedWindow is how long a finished lease is remembered after its end.

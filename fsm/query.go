@@ -12,11 +12,13 @@ const (
 	KindQueuesQuery QueryKind = 4
 	KindRecallQuery QueryKind = 5
 	KindHeldQuery   QueryKind = 6
+	KindSearchQuery QueryKind = 7
+	KindMinuteQuery QueryKind = 8
 )
 
 // Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
-// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery. As with commands, names and ids are not
-// checked here.
+// *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery. As with commands,
+// names and ids are not checked here.
 type Query interface {
 	// Kind returns the kind of the query.
 	Kind() QueryKind
@@ -56,6 +58,29 @@ type RecallQuery struct {
 // settled. Reading: Jobs.
 type HeldQuery struct{ Grants []Grant }
 
+// SearchQuery asks for the jobs of a list that match. It looks at no more than Scan jobs of the
+// list, and ends early after bodies of ScanBytes. Reading: as for a list, Scanned and Last. More says
+// that jobs are left after Last, whether or not they match. Nodes before format 3 do not know it.
+type SearchQuery struct {
+	ListQuery
+	Match Match
+	// Scan must be above 0.
+	Scan int
+}
+
+// ScanBytes is how many bytes of bodies a search looks at in one query, and the body after.
+const ScanBytes = 4 << 20
+
+// MinuteQuery asks for the activity of a queue in the last hour. Reading: Minutes and Since. Nodes
+// before format 3 do not know it.
+type MinuteQuery struct{ Queue string }
+
+// Kind returns KindSearchQuery.
+func (*SearchQuery) Kind() QueryKind { return KindSearchQuery }
+
+// Kind returns KindMinuteQuery.
+func (*MinuteQuery) Kind() QueryKind { return KindMinuteQuery }
+
 // Kind returns KindJobQuery.
 func (*JobQuery) Kind() QueryKind { return KindJobQuery }
 
@@ -89,6 +114,13 @@ type Reading struct {
 	Queues []Queue
 	// More reports that there are more after the last one.
 	More bool
+	// Scanned is how many jobs a search looked at, and Last the last of them.
+	Scanned uint64
+	Last    Cursor
+	// Minutes are those of the last hour in which something happened, oldest first. Nothing is known of
+	// those before Since.
+	Minutes []QueueMinute
+	Since   Time
 }
 
 // Cursor is the position of a job in a listing; the zero Cursor is before the first.

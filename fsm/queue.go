@@ -152,6 +152,20 @@ type Recent struct {
 	LateMax Duration
 }
 
+// MinutesKept is how many minutes of a queue's activity a machine remembers.
+const MinutesKept = 60
+
+// QueueMinute is the activity of a queue in a minute of UTC. As Recent, it is derived from the entries
+// and in no snapshot.
+type QueueMinute struct {
+	Start Time
+	// Puts, Grants and Acks are those of Counters; Failures are Nacked and Lapsed.
+	Puts, Grants, Acks, Failures uint32
+	// Half of the first attempts were leased at most LateP50 after their due time, 99 of 100 at most
+	// LateP99. Both are rounded up, by less than a factor of 2.
+	LateP50, LateP99 Duration
+}
+
 // Usage is what the queues of a namespace hold in one shard: jobs, their bytes, and leases that are
 // live or lapsed and not settled. It is exact as of the last entry.
 type Usage struct{ Jobs, Bytes, InFlight uint64 }

@@ -237,9 +237,11 @@ func (f shardFuture) Wait() (*propose.Applied, error) {
 
 // logLead logs the first entry of a term, and returns the term.
 func (s *shard) logLead(ctx context.Context, l *raftgroup.Leadership) (term uint64, err error) {
-	lead := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}})
+	lead := &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: 2 * s.cfg.ClockBound}}}
 	err = raftgroup.Insist(ctx, func() error {
-		future, err := s.Submit(l, codec.AppendEntryIn(nil, s.format(), s.clock.Stamp(), [][]byte{lead}))
+		format := s.format()
+		encoded := [][]byte{codec.AppendRequestIn(nil, format, lead)}
+		future, err := s.Submit(l, codec.AppendEntryIn(nil, format, s.clock.Stamp(), encoded))
 		if err != nil {
 			return err
 		}

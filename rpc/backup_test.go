@@ -59,9 +59,9 @@ func (n *exportingNode) Export(ctx context.Context, shard uint32, keep func(*fsm
 	for _, q := range n.queues {
 		commands = append(commands, &fsm.Open{Queue: q.Name, Partition: q.Partition, Partitions: q.Partitions})
 	}
-	if _, err := m.Apply(1,
-		codec.AppendEntryIn(nil, max(fsm.FirstFormat, n.format), 1e18,
-			[][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: commands})})); err != nil {
+	format := max(fsm.FirstFormat, n.format)
+	request := codec.AppendRequestIn(nil, format, &fsm.Request{Commands: commands})
+	if _, err := m.Apply(1, codec.AppendEntryIn(nil, format, 1e18, [][]byte{request})); err != nil {
 		return err
 	}
 	s := m.Snapshot()

@@ -349,6 +349,14 @@ func (h *handler) route(w *reply, r *http.Request) {
 		h.servePage(w, r)
 		return
 	}
+	if notesClient(path, c) {
+		named, f := auth.WithClient(r)
+		if f != nil {
+			h.writeFault(w, r, f)
+			return
+		}
+		r = named
+	}
 	if isCall {
 		h.serveCall(w, r, c)
 		return
@@ -374,6 +382,16 @@ func (h *handler) route(w *reply, r *http.Request) {
 		}
 	}
 	h.noSuchPath(w, r)
+}
+
+// notesClient reports whether jobs note the client of the calls of a path.
+func notesClient(path string, c call) bool {
+	switch c.method.procedure {
+	case belfryv1connect.QueueServiceReserveProcedure, belfryv1connect.QueueServiceWorkProcedure:
+		return true
+	default:
+		return path == stream.SessionPath || strings.HasPrefix(path, rawPrefix)
+	}
 }
 
 // othersBytesMax bounds a request to health and reflection, which the server reads even without a

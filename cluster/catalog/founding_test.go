@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/belfrydb/belfry/fsm"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -15,9 +17,13 @@ import (
 func TestFounderIsWipedBeforeTheRecord(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		n, c, _ := open(t, dir)
+		n, _ := openNode(t, dir)
+		c := openOver(t, n, n)
+		if err := c.Admit(t.Context(), c.self); err != nil {
+			t.Fatal(err)
+		}
 		self := n.Status().ServerID
-		again := Node{Name: "a", ServerID: "a.2", Format: FoundingFormat}
+		again := Node{Name: "a", ServerID: "a.2", Format: fsm.LatestFormat}
 		if err := c.Admit(t.Context(), again); err != nil {
 			t.Fatal(err)
 		}

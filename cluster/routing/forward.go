@@ -329,7 +329,8 @@ func (p *Peers) spoken() fsm.Format {
 
 // forwarded encodes a request for another node.
 func (p *Peers) forwarded(req *fsm.Request) []byte {
-	return codec.AppendEntryIn(nil, p.spoken(), 0, [][]byte{codec.AppendRequest(nil, req)})
+	format := p.spoken()
+	return codec.AppendEntryIn(nil, format, 0, [][]byte{codec.AppendRequestIn(nil, format, req)})
 }
 
 // budgetStep is the precision of the retry budget that a forwarded call carries.

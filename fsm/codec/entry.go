@@ -13,19 +13,28 @@ import (
 //	byte     Format
 //	varint   stamp
 //	uvarint  number of requests, then each:
-//	           text caller, text request id, uvarint number of commands, uvarint bytes of the commands,
+//	           text caller, text request id, from format 3 on text client,
+//	           uvarint number of commands, uvarint bytes of the commands,
 //	           then each command: byte Kind, uvarint bytes of the rest, rest
 //	4 bytes  CRC32C of all before, little-endian
 //
-// A text is a uvarint length and its bytes. Fields of a command are only ever added at its end, in
-// a new Format.
+// A text is a uvarint length and its bytes. From format 3 on, tagged fields may follow the fields of
+// a command, each a uvarint tag, a uvarint length and so many bytes. No command has any so far.
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// AppendRequest appends the encoding of r to dst.
+// AppendRequest is AppendRequestIn for FirstFormat.
 func AppendRequest(dst []byte, r *fsm.Request) []byte {
+	return AppendRequestIn(dst, fsm.FirstFormat, r)
+}
+
+// AppendRequestIn appends the encoding of r to dst. What the format does not have is left out.
+func AppendRequestIn(dst []byte, format fsm.Format, r *fsm.Request) []byte {
 	dst = AppendText(dst, r.Caller)
 	dst = AppendText(dst, r.ID)
+	if format >= 3 {
+		dst = AppendText(dst, r.Client)
+	}
 	dst = binary.AppendUvarint(dst, uint64(len(r.Commands)))
 	start, room := len(dst), min(len(r.Commands), 2)
 	dst = append(dst, make([]byte, room)...)
@@ -62,12 +71,12 @@ func AppendEntryIn(dst []byte, format fsm.Format, stamp fsm.Time, requests [][]b
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
 }
 
-// ParseRequest reads back what AppendRequest wrote. The bodies of puts alias b; nothing else does.
+// ParseRequest reads back what AppendRequestIn wrote. The bodies of puts alias b; nothing else does.
 // Errors wrap ErrDamaged or ErrVersion.
-func ParseRequest(b []byte) (*fsm.Request, error) {
-	e := Entry{r: NewReader(b), scratch: &Scratch{}}
+func ParseRequest(b []byte, format fsm.Format) (*fsm.Request, error) {
+	e := Entry{r: NewReader(b), Format: format, scratch: &Scratch{}}
 	h := e.NextRequest()
-	req := &fsm.Request{Caller: h.Caller, ID: h.ID}
+	req := &fsm.Request{Caller: h.Caller, ID: h.ID, Client: h.Client}
 	if rest := len(e.r.B) - len(h.Encoded); e.r.err == nil && rest > 0 {
 		e.r.Damaged("bytes after the end")
 	}
@@ -88,7 +97,7 @@ func DecodeEntry(entry []byte) (fsm.Time, []fsm.Request, error) {
 	requests := make([]fsm.Request, e.Requests)
 	for i := range requests {
 		r := e.NextRequest()
-		requests[i] = fsm.Request{Caller: r.Caller, ID: r.ID, Commands: e.ownCommands(r.Commands)}
+		requests[i] = fsm.Request{Caller: r.Caller, ID: r.ID, Client: r.Client, Commands: e.ownCommands(r.Commands)}
 	}
 	return e.Stamp, requests, nil
 }
@@ -106,9 +115,9 @@ type Entry struct {
 
 // RequestHead is what comes before the commands of a request.
 type RequestHead struct {
-	Caller, ID string
-	Commands   int
-	Encoded    []byte // the commands
+	Caller, ID, Client string
+	Commands           int
+	Encoded            []byte // the commands
 }
 
 // OpenEntry begins to read an entry. The commands that are read are in scratch, each until the next
@@ -154,6 +163,9 @@ func OpenEntry(entry []byte, scratch *Scratch) (Entry, error) {
 // NextRequest reads the head of the next request; its commands follow.
 func (e *Entry) NextRequest() RequestHead {
 	h := RequestHead{Caller: e.r.ownText(), ID: e.r.ownText()}
+	if e.Format >= 3 {
+		h.Client = e.r.Text()
+	}
 	h.Commands = e.r.Length(2)
 	h.Encoded = e.r.peek(e.r.Length(1))
 	return h
@@ -174,6 +186,8 @@ func (e *Entry) NextCommand() fsm.Command {
 	c := e.scratch.read(kind, &e.r)
 	if c == nil {
 		e.r.fail(fmt.Errorf("%w: command kind %d", fsm.ErrVersion, kind))
+	} else if e.r.err == nil && e.Format >= 3 && len(e.r.B) > rest {
+		e.r.laterTag(fmt.Sprintf("command kind %d", kind), e.r.Uvarint())
 	} else if e.r.err == nil && len(e.r.B) != rest {
 		e.r.fail(fmt.Errorf("%w: command kind %d is not %d bytes long", fsm.ErrDamaged, kind, n))
 	}

@@ -19,7 +19,7 @@ func TestLengthsAreShort(t *testing.T) {
 				req.Commands = append(req.Commands, &fsm.Put{Queue: "q", Partitions: 1, Body: make([]byte, size)})
 			}
 			encoded := AppendRequest([]byte("before"), req)
-			got, err := ParseRequest(encoded[len("before"):])
+			got, err := ParseRequest(encoded[len("before"):], fsm.FirstFormat)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,8 @@ import (
 //	byte     Format, byte QueryKind, byte Code, flag more, uvarints clock and now
 //	uvarint  number of jobs, then each
 //	uvarint  number of queues, then each
+//	of a search: uvarints scanned, due and serial of the last job looked at
+//	of minutes: uvarints since, number of minutes, then each
 //
 // Fields are only ever added at the end of a query, a job or a queue, in a new format.
 
@@ -33,13 +35,15 @@ func AppendQueryIn(dst []byte, format fsm.Format, q fsm.Query) []byte {
 		}
 		return dst
 	case *fsm.ListQuery:
-		dst = append(AppendText(dst, q.Queue), byte(q.State))
-		for _, v := range [...]uint64{
-			Unsigned(q.DueAfter), Unsigned(q.DueBefore), Unsigned(q.After.Due), q.After.Serial, uint64(max(q.Max, 0)),
-		} {
-			dst = binary.AppendUvarint(dst, v)
+		return appendList(dst, q)
+	case *fsm.SearchQuery:
+		dst = appendList(dst, &q.ListQuery)
+		for _, text := range [...]string{q.Match.IDPrefix, q.Match.Text, q.Match.Cause} {
+			dst = AppendText(dst, text)
 		}
-		return dst
+		return binary.AppendUvarint(dst, uint64(max(q.Scan, 0)))
+	case *fsm.MinuteQuery:
+		return AppendText(dst, q.Queue)
 	case *fsm.QueueQuery:
 		return AppendText(dst, q.Queue)
 	case *fsm.QueuesQuery:
@@ -73,10 +77,14 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 	case fsm.KindJobQuery:
 		return &fsm.JobQuery{Queue: r.Text(), ID: r.Text(), Ended: format >= 2 && r.flag()}
 	case fsm.KindListQuery:
-		return &fsm.ListQuery{
-			Queue: r.Text(), State: fsm.State(r.Byte()), DueAfter: r.Time(), DueBefore: r.Time(),
-			After: fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}, Max: r.limit(),
+		q := r.list()
+		return &q
+	case fsm.KindSearchQuery:
+		return &fsm.SearchQuery{
+			ListQuery: r.list(), Match: fsm.Match{IDPrefix: r.Text(), Text: r.Text(), Cause: r.Text()}, Scan: r.limit(),
 		}
+	case fsm.KindMinuteQuery:
+		return &fsm.MinuteQuery{Queue: r.Text()}
 	case fsm.KindQueueQuery:
 		return &fsm.QueueQuery{Queue: r.Text()}
 	case fsm.KindQueuesQuery:
@@ -88,6 +96,23 @@ func (r *Reader) query(format fsm.Format, kind fsm.QueryKind) fsm.Query {
 	default:
 		r.fail(fmt.Errorf("%w: query kind %d", fsm.ErrVersion, kind))
 		return nil
+	}
+}
+
+func appendList(dst []byte, q *fsm.ListQuery) []byte {
+	dst = append(AppendText(dst, q.Queue), byte(q.State))
+	for _, v := range [...]uint64{
+		Unsigned(q.DueAfter), Unsigned(q.DueBefore), Unsigned(q.After.Due), q.After.Serial, uint64(max(q.Max, 0)),
+	} {
+		dst = binary.AppendUvarint(dst, v)
+	}
+	return dst
+}
+
+func (r *Reader) list() fsm.ListQuery {
+	return fsm.ListQuery{
+		Queue: r.Text(), State: fsm.State(r.Byte()), DueAfter: r.Time(), DueBefore: r.Time(),
+		After: fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}, Max: r.limit(),
 	}
 }
 
@@ -129,6 +154,9 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= 2 {
 			dst = appendFlag(binary.AppendUvarint(dst, Unsigned(v.Jobs[i].Ended)), v.Jobs[i].AttemptUnknown)
 		}
+		if format >= 3 {
+			dst = appendWork(dst, &v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(v.Queues)))
@@ -137,6 +165,15 @@ func AppendReadingIn(dst []byte, format fsm.Format, v *fsm.Reading) []byte {
 		if format >= 2 {
 			dst = append(appendRecent(dst, v.Queues[i].Recent), byte(v.Queues[i].Format))
 		}
+	}
+	switch v.Kind {
+	case fsm.KindSearchQuery:
+		for _, n := range [...]uint64{v.Scanned, Unsigned(v.Last.Due), v.Last.Serial} {
+			dst = binary.AppendUvarint(dst, n)
+		}
+	case fsm.KindMinuteQuery:
+		dst = appendMinutes(dst, v)
+	default: // the others have no more
 	}
 	return dst
 }
@@ -147,7 +184,7 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 	r := Reader{B: b}
 	format := r.format()
 	v := fsm.Reading{Kind: fsm.QueryKind(r.Byte()), Code: fsm.Code(r.Byte())}
-	if r.err == nil && (v.Kind < fsm.KindJobQuery || v.Kind > fsm.KindHeldQuery || v.Code > fsm.Restoring) {
+	if r.err == nil && (v.Kind < fsm.KindJobQuery || v.Kind > fsm.KindMinuteQuery || v.Code > fsm.Restoring) {
 		r.fail(fmt.Errorf("%w: reading of kind %d, code %d", fsm.ErrVersion, v.Kind, v.Code))
 	}
 	v.More, v.Clock, v.Now = r.flag(), r.Time(), r.Time()
@@ -160,6 +197,9 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		if format >= 2 {
 			v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = r.Time(), r.flag()
 		}
+		if format >= 3 {
+			r.work(&v.Jobs[i])
+		}
 		queue = v.Jobs[i].Queue
 	}
 	if n := r.Length(queueBytesMin); n > 0 {
@@ -170,6 +210,13 @@ func ParseReading(b []byte) (fsm.Reading, error) {
 		if format >= 2 {
 			v.Queues[i].Recent, v.Queues[i].Format = r.recent(), fsm.Format(r.Byte())
 		}
+	}
+	switch v.Kind {
+	case fsm.KindSearchQuery:
+		v.Scanned, v.Last = r.Uvarint(), fsm.Cursor{Due: r.Time(), Serial: r.Uvarint()}
+	case fsm.KindMinuteQuery:
+		r.minutes(&v)
+	default: // the others have no more
 	}
 	if err := r.CheckEnd(); err != nil {
 		return fsm.Reading{}, err

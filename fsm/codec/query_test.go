@@ -19,6 +19,7 @@ func inFirstFormat(v fsm.Reading) fsm.Reading {
 	v.Jobs, v.Queues = slices.Clone(v.Jobs), slices.Clone(v.Queues)
 	for i := range v.Jobs {
 		v.Jobs[i].Ended, v.Jobs[i].AttemptUnknown = 0, false
+		v.Jobs[i].Client, v.Jobs[i].Leased, v.Jobs[i].Attempts = "", 0, nil
 	}
 	for i := range v.Queues {
 		v.Queues[i].Recent, v.Queues[i].Format = nil, 0
@@ -67,7 +68,7 @@ func TestGoldenQueries(t *testing.T) {
 			t.Errorf("%s came back changed (-want +got):\n%s", name, diff)
 		}
 	}
-	for kind := fsm.KindJobQuery; kind <= fsm.KindHeldQuery; kind++ {
+	for kind := fsm.KindJobQuery; kind <= fsm.KindMinuteQuery; kind++ {
 		if !seen[kind] {
 			t.Errorf("kind %d has no golden file", kind)
 		}
@@ -82,7 +83,9 @@ func TestGoldenReading(t *testing.T) {
 		return j
 	}()), false)
 	requireSet(t, "Queue", reflect.ValueOf(v.Queues[0]), false)
+	requireSet(t, "Attempt", reflect.ValueOf(v.Jobs[0].Attempts[0]), false)
 	requireSet(t, "Reading", reflect.ValueOf(v), false)
+	v.Scanned, v.Last, v.Minutes, v.Since = 0, fsm.Cursor{}, nil, 0
 	first := inFirstFormat(v)
 	encoded := AppendReading(nil, &v)
 	golden(t, "reading", encoded)
@@ -93,7 +96,10 @@ func TestGoldenReading(t *testing.T) {
 	encoded = AppendReadingIn(nil, 2, &v)
 	golden(t, "reading_2", encoded)
 	got, err := ParseReading(encoded)
-	if diff := cmp.Diff(v, got); err != nil || diff != "" {
+	second := v
+	second.Jobs = slices.Clone(v.Jobs)
+	second.Jobs[0].Client, second.Jobs[0].Leased, second.Jobs[0].Attempts = "", 0, nil
+	if diff := cmp.Diff(second, got); err != nil || diff != "" {
 		t.Errorf("the reading of format 2 came back changed, %v (-want +got):\n%s", err, diff)
 	}
 	for _, job := range v.Jobs[:2] {
@@ -101,10 +107,47 @@ func TestGoldenReading(t *testing.T) {
 			t.Errorf("what follows the body of job %s can be reached from it", job.ID)
 		}
 	}
-	for kind := fsm.KindJobQuery; kind <= fsm.KindHeldQuery; kind++ {
+	for kind := fsm.KindJobQuery; kind <= fsm.KindMinuteQuery; kind++ {
 		empty := fsm.Reading{Kind: kind, Clock: 1, Now: 2}
 		if got, err := ParseReading(AppendReading(nil, &empty)); err != nil || !cmp.Equal(empty, got) {
 			t.Errorf("an empty reading of kind %d came back as %+v, %v", kind, got, err)
+		}
+	}
+}
+
+// TestGoldenReadingThree: readings of format 3, those of a search and of minutes among them.
+func TestGoldenReadingThree(t *testing.T) {
+	of := func(kind fsm.QueryKind) fsm.Reading {
+		v := fsmtest.EveryReading()
+		v.Kind = kind
+		if kind != fsm.KindSearchQuery {
+			v.Scanned, v.Last = 0, fsm.Cursor{}
+		}
+		if kind != fsm.KindMinuteQuery {
+			v.Minutes, v.Since = nil, 0
+		}
+		return v
+	}
+	for name, want := range map[string]fsm.Reading{
+		"reading_3": of(fsm.KindHeldQuery), "reading_search": of(fsm.KindSearchQuery),
+		"reading_minute": of(fsm.KindMinuteQuery),
+	} {
+		encoded := AppendReadingIn(nil, 3, &want)
+		golden(t, name, encoded)
+		got, err := ParseReading(encoded)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s came back changed, %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+}
+
+// TestAttemptsAreBounded: a job with more attempts than a job keeps is damaged.
+func TestAttemptsAreBounded(t *testing.T) {
+	v := fsm.Reading{Kind: fsm.KindJobQuery, Jobs: []fsm.Job{{Queue: "q", ID: "x"}}}
+	for n := range fsm.AttemptsKept + 2 {
+		v.Jobs[0].Attempts = make([]fsm.Attempt, n)
+		if _, err := ParseReading(AppendReadingIn(nil, 3, &v)); (err != nil) != (n > fsm.AttemptsKept) {
+			t.Errorf("%d attempts: %v", n, err)
 		}
 	}
 }
@@ -136,7 +179,7 @@ func TestRequestsComeBack(t *testing.T) {
 				&fsm.Redrive{IDs: []string{"x"}}, &fsm.Redrive{IDs: []string{"y"}}},
 		},
 	} {
-		got, err := ParseRequest(AppendRequest(nil, want))
+		got, err := ParseRequest(AppendRequest(nil, want), fsm.FirstFormat)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("the request came back changed, %v (-want +got):\n%s", err, diff)
 		}
@@ -153,7 +196,7 @@ func parsers() map[string]func([]byte) error {
 		"query":   func(b []byte) error { _, err := ParseQuery(b); return err },
 		"reading": func(b []byte) error { _, err := ParseReading(b); return err },
 		"results": func(b []byte) error { _, err := ParseResults(b); return err },
-		"request": func(b []byte) error { _, err := ParseRequest(b); return err },
+		"request": func(b []byte) error { _, err := ParseRequest(b, fsm.LatestFormat); return err },
 	}
 }
 
@@ -202,10 +245,10 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		want   error
 	}{
 		"query of kind 0":     {"query", []byte{byte(fsm.FirstFormat), 0}, fsm.ErrVersion},
-		"query of a new kind": {"query", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery) + 1, 0}, fsm.ErrVersion},
+		"query of a new kind": {"query", []byte{byte(fsm.FirstFormat), byte(fsm.KindMinuteQuery) + 1, 0}, fsm.ErrVersion},
 		"limit of 2^31":       {"query", huge, fsm.ErrDamaged},
 		"reading of kind 0":   {"reading", []byte{byte(fsm.FirstFormat), 0, 0, 0, 0, 0, 0, 0}, fsm.ErrVersion},
-		"reading of new kind": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery) + 1, 0, 0, 0, 0, 0, 0},
+		"reading of new kind": {"reading", []byte{byte(fsm.FirstFormat), byte(fsm.KindMinuteQuery) + 1, 0, 0, 0, 0, 0, 0},
 			fsm.ErrVersion},
 		"reading of new code": {"reading",
 			[]byte{byte(fsm.FirstFormat), byte(fsm.KindHeldQuery), byte(fsm.Restoring) + 1, 0, 0, 0, 0, 0}, fsm.ErrVersion},
@@ -216,7 +259,7 @@ func TestWhatIsUnknownIsRefused(t *testing.T) {
 		"slice after the end": {"reading", beyond, fsm.ErrDamaged},
 		"many jobs": {"reading",
 			[]byte{byte(fsm.FirstFormat), byte(fsm.KindJobQuery), 0, 0, 0, 0, 0xff, 0xff, 3, 0}, fsm.ErrDamaged},
-		"command of new kind": {"request", []byte{0, 0, 1, 2, byte(fsm.KindResetClock) + 1, 0}, fsm.ErrVersion},
+		"command of new kind": {"request", []byte{0, 0, 0, 1, 2, byte(fsm.KindResetClock) + 1, 0}, fsm.ErrVersion},
 		"new code":            {"results", []byte{resultsVersion, 1, byte(fsm.Restoring) + 1, 0, 0}, fsm.ErrVersion},
 		"new state":           {"results", []byte{resultsVersion, 1, 0, byte(fsm.Expired) + 1, 0}, fsm.ErrVersion},
 		"many results":        {"results", []byte{resultsVersion, 0xff, 0xff, 3, 0, 0, 0}, fsm.ErrDamaged},

@@ -256,6 +256,11 @@ func (r *Reader) version(format string, want byte) {
 	}
 }
 
+// laterTag fails the reader because of a tagged field that a later version added.
+func (r *Reader) laterTag(of string, tag uint64) {
+	r.fail(fmt.Errorf("%w: %s with a field of tag %d", fsm.ErrVersion, of, tag))
+}
+
 // CheckEnd returns the first error. Bytes that are left over are one.
 func (r *Reader) CheckEnd() error {
 	if r.err == nil && len(r.B) > 0 {

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"encoding/binary"
+	"fmt"
 	"github.com/belfrydb/belfry/fsm"
 )
 
@@ -28,7 +29,8 @@ func (r *Reader) RestoreMark() fsm.RestoreMark {
 }
 
 // AppendQueueRecord appends the fields of a queue. Its format follows unless it is the first
-// format, whose records end before it.
+// format, whose records end before it. From format 3 on, tagged fields may follow. No queue has any
+// so far.
 func AppendQueueRecord(dst []byte, q *fsm.QueueRecord) []byte {
 	dst = appendPartition(dst, q.Name, q.Partition, q.Partitions)
 	for _, v := range [...]uint64{
@@ -65,6 +67,9 @@ func (r *Reader) QueueRecord() fsm.QueueRecord {
 	if len(r.B) > 0 {
 		q.Format = r.queueFormat()
 	}
+	if len(r.B) > 0 && q.Format >= 3 {
+		r.laterTag("queue", r.Uvarint())
+	}
 	return q
 }
 
@@ -99,9 +104,13 @@ type HeldFlags uint8
 const (
 	HeldHasID      HeldFlags = 1 << 0
 	HeldHasTTL     HeldFlags = 1 << 1
+	HeldHasFields  HeldFlags = 1 << 2 // tagged ones, from format 3 on
 	HeldHasHeaders HeldFlags = 1 << 6
 	HeldHasLease   HeldFlags = 1 << 7
 )
+
+// heldFlags are all flags that this program knows.
+const heldFlags = HeldHasID | HeldHasTTL | HeldHasFields | HeldHasHeaders | HeldHasLease
 
 // HeldJob is a held job that was read from a record.
 type HeldJob struct {
@@ -115,9 +124,15 @@ type HeldJob struct {
 func (r *Reader) Held() HeldJob {
 	v := HeldJob{Job: fsm.Job{Serial: r.Serial(), Generated: true, Due: r.Time()}}
 	v.State, v.Priority, v.Flags = fsm.State(r.Byte()), int8(r.Byte()), HeldFlags(r.Byte())
+	if v.Flags&^heldFlags != 0 {
+		r.fail(fmt.Errorf("%w: job with flags %08b", fsm.ErrVersion, v.Flags))
+	}
 	if v.Flags&HeldHasLease != 0 {
 		v.Fence, v.Until, v.LeaseTTR, v.Died = r.Uvarint(), r.Time(), r.duration(), r.Time()
 		v.Attempt, v.Redrives, v.LastError = r.Uint32(), r.Uint32(), r.Text()
+	}
+	if v.Flags&HeldHasFields != 0 {
+		r.heldFields(&v.Job)
 	}
 	if v.Flags&HeldHasID != 0 {
 		v.Content, v.ID, v.Generated = r.Array16(), r.Text(), false

@@ -10,7 +10,8 @@ import (
 func Job(j *fsm.Job, content [16]byte) uint64 {
 	return JobIn(JobPayload(j, content), &JobState{
 		State: j.State, Due: j.Due, TTL: j.TTL, Attempt: j.Attempt, Fence: j.Fence, Until: j.Until,
-		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: j.LastError, Died: j.Died,
+		LeaseTTR: j.LeaseTTR, Redrives: j.Redrives, LastError: []byte(j.LastError), Died: j.Died,
+		Leased: j.Leased, Client: []byte(j.Client), Attempts: codec.AppendAttempts(nil, j.Attempts),
 	})
 }
 
@@ -43,8 +44,11 @@ type JobState struct {
 	Until     fsm.Time
 	LeaseTTR  fsm.Duration
 	Redrives  uint32
-	LastError string
+	LastError []byte
 	Died      fsm.Time
+	// Leased and Client are of the job's holder. Attempts are encoded. All are empty before format 3.
+	Leased           fsm.Time
+	Client, Attempts []byte
 }
 
 // JobIn is the part of the digest of a held job with this JobPayload in this state.
@@ -52,7 +56,10 @@ func JobIn(payload uint64, n *JobState) uint64 {
 	h := Hasher(payload).Word(uint64(n.State)).time(n.Due).time(n.TTL)
 	if n.Fence != 0 {
 		h = h.Word(uint64(n.Attempt)).Word(n.Fence).time(n.Until).Word(uint64(n.LeaseTTR)).
-			Word(uint64(n.Redrives)).text(n.LastError).time(n.Died)
+			Word(uint64(n.Redrives)).bytes(n.LastError).time(n.Died)
+	}
+	if n.Leased != 0 || len(n.Attempts) > 0 { // digests of earlier formats stay as they were
+		h = h.time(n.Leased).bytes(n.Client).bytes(n.Attempts)
 	}
 	return h.Sum()
 }

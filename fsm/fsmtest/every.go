@@ -90,6 +90,26 @@ func EveryQuery() []fsm.Query {
 		&fsm.QueuesQuery{Prefix: "ns/", After: "ns/mail", Max: 200},
 		&fsm.RecallQuery{Caller: "ns", RequestID: "request#0.1", Content: [16]byte{15: 1}},
 		&fsm.HeldQuery{Grants: EveryGrant()},
+		&fsm.SearchQuery{
+			ListQuery: fsm.ListQuery{
+				Queue: "orders", State: fsm.Dead, DueAfter: 1_800_000_000_000_000_001, DueBefore: 1_800_000_000_000_000_002,
+				After: fsm.Cursor{Due: 1_800_000_000_000_000_003, Serial: 300}, Max: 500,
+			},
+			Match: fsm.Match{IDPrefix: "order-", Text: "4711", Cause: "smtp #"}, Scan: 1024,
+		},
+		&fsm.MinuteQuery{Queue: "ns/orders"},
+	}
+}
+
+// EveryAttempt returns as many attempts as a job keeps, one with every field set.
+func EveryAttempt() []fsm.Attempt {
+	return []fsm.Attempt{
+		{
+			Number: 1, Began: 1_800_000_000_000_000_012, Ended: 1_800_000_000_000_000_013, Lapsed: true,
+			Client: "worker-2@10.0.0.8", Error: "smtp 420",
+		},
+		{Number: 2, Ended: 1_800_000_000_000_000_014, Client: "worker-1@10.0.0.7", Error: "smtp 421"},
+		{},
 	}
 }
 
@@ -106,6 +126,7 @@ func EveryReading() fsm.Reading {
 		}, Body: []byte("close order 42"),
 		BodyBytes: 14, Attempt: 3, Fence: 70000, Until: 1_800_000_060_005_000_000, LeaseTTR: 2 * time.Minute, Redrives: 6,
 		LastError: "smtp 421", Died: 1_800_000_000_000_000_007, Ended: 1_800_000_000_000_000_010, AttemptUnknown: true,
+		Client: "worker-1@10.0.0.7", Leased: 1_800_000_000_000_000_011, Attempts: EveryAttempt(),
 	}
 	generated := fsm.Job{Queue: "ns/orders", Partition: 2, Serial: 301, ID: "2-301", Generated: true, Body: []byte{}}
 	return fsm.Reading{
@@ -131,7 +152,11 @@ func EveryReading() fsm.Reading {
 				Window: 33, Puts: 34, Grants: 35, Acks: 36, Late: [fsm.LateBuckets]uint64{0: 37, 5: 38, fsm.LateBuckets - 1: 39},
 				LateMax: 40,
 			},
-			Format: fsm.LatestFormat,
+			Format: 2,
 		}, {Name: "mail"}},
+		Scanned: 41, Last: fsm.Cursor{Due: 42, Serial: 43}, Since: 44,
+		Minutes: []fsm.QueueMinute{{
+			Start: 45 * fsm.Minute, Puts: 46, Grants: 47, Acks: 48, Failures: 49, LateP50: 50, LateP99: 51,
+		}, {}},
 	}
 }

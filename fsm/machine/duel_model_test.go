@@ -80,6 +80,12 @@ func (d *duel) step(e *event) (list []fsm.Result, err error) {
 		d.model.Speak(e.format)
 		d.machine.format = e.format
 	}
+	if d.machine.format < 3 { // such an entry names no clients
+		e.requests = slices.Clone(e.requests)
+		for i := range e.requests {
+			e.requests[i].Client = ""
+		}
+	}
 	most, bounded := d.bound(e)
 	refusals, knows := d.refusals(e), d.knows(e)
 	queues, foretold := d.queuesAfter(e)

@@ -24,8 +24,9 @@ func golden(tb testing.TB, name string, got []byte) {
 }
 
 // lead is the request of an entry that changes nothing but the clock.
-func lead() [][]byte {
-	return [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: time.Second}}})}
+func lead(format fsm.Format) [][]byte {
+	request := &fsm.Request{Commands: []fsm.Command{&fsm.Lead{Grace: time.Second}}}
+	return [][]byte{codec.AppendRequestIn(nil, format, request)}
 }
 
 // TestFormatOfAMachine: a machine has the highest format of its entries, in whichever order they
@@ -37,7 +38,7 @@ func TestFormatOfAMachine(t *testing.T) {
 	for format := fsm.FirstFormat; format <= fsm.LatestFormat; format++ {
 		m := New(fsm.Config{})
 		for i, f := range []fsm.Format{fsm.FirstFormat, format, fsm.FirstFormat} {
-			if _, err := m.Apply(uint64(i)+1, codec.AppendEntryIn(nil, f, fsm.Time(i), lead())); err != nil {
+			if _, err := m.Apply(uint64(i)+1, codec.AppendEntryIn(nil, f, fsm.Time(i), lead(f))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -60,7 +61,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 	numbers := fmt.Sprintf("format %d, this program reads up to %d", later, fsm.LatestFormat)
 	m := New(fsm.Config{})
 	before := m.Digest()
-	if _, err := m.Apply(1, codec.AppendEntryIn(nil, later, 5, lead())); !errors.Is(err, fsm.ErrVersion) ||
+	if _, err := m.Apply(1, codec.AppendEntryIn(nil, later, 5, lead(later))); !errors.Is(err, fsm.ErrVersion) ||
 		!strings.Contains(err.Error(), numbers) {
 		t.Errorf("an entry: %v, want %q", err, numbers)
 	}
@@ -68,7 +69,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 		t.Errorf("the entry that was refused changed the machine: index %d, format %d", m.Index(), m.Format())
 	}
 	m.format = later
-	if _, err := m.Apply(1, codec.AppendEntry(nil, 5, lead())); err != nil || m.Format() != later {
+	if _, err := m.Apply(1, codec.AppendEntry(nil, 5, lead(fsm.FirstFormat))); err != nil || m.Format() != later {
 		t.Errorf("an entry of the first format made format %d of %d: %v", m.Format(), later, err)
 	}
 	if _, err := Restore(fsm.Config{}, bytes.NewReader(snapshotBytes(t, m))); !errors.Is(err, fsm.ErrVersion) ||
@@ -84,7 +85,7 @@ func TestFormatOfALaterProgram(t *testing.T) {
 // the snapshot that the program had which wrote it. A format is released with a file of its own;
 // the files of earlier ones stay as they are.
 func TestGoldenLogs(t *testing.T) {
-	released := []fsm.Format{1, 2}
+	released := []fsm.Format{1, 2, 3}
 	for _, format := range released {
 		log, snapshot := fmt.Sprintf("log_%d", format), fmt.Sprintf("log_%d_snapshot", format)
 		if *update {
@@ -148,8 +149,8 @@ func writeLog(t *testing.T, format fsm.Format) (log, snapshot []byte) {
 	m, now := New(fsm.Config{Seed: 1}), fsm.Time(1_800_000_000_000_000_000)
 	step := func(after time.Duration, id string, commands ...fsm.Command) []fsm.Result {
 		now += fsm.Time(after)
-		entry := codec.AppendEntryIn(nil, format, now, [][]byte{codec.AppendRequest(nil, &fsm.Request{
-			Caller: "ns", ID: id, Commands: commands,
+		entry := codec.AppendEntryIn(nil, format, now, [][]byte{codec.AppendRequestIn(nil, format, &fsm.Request{
+			Caller: "ns", ID: id, Client: "worker-1", Commands: commands,
 		})})
 		log = append(binary.AppendUvarint(log, uint64(len(entry))), entry...)
 		results, err := m.Apply(m.Index()+1, entry)
@@ -208,6 +209,10 @@ func writeLog(t *testing.T, format fsm.Format) (log, snapshot []byte) {
 		for _, g := range failed {
 			step(time.Second, "", &fsm.Nack{Ref: ref(g), Error: "again"})
 		}
+	}
+	if format >= 3 { // jobs that are held, one of them after an attempt that lapsed
+		step(time.Second, "", put("held", "h"), put("held", ""), &fsm.Reserve{Queues: []string{"held"}, Max: 1})
+		step(time.Hour, "", &fsm.Reserve{Queues: []string{"held"}, Max: 2})
 	}
 	return log, snapshotBytes(t, m)
 }

@@ -38,6 +38,8 @@ type readPlan struct {
 	dueAfter  fsm.Time
 	dueBefore fsm.Time
 	pageSize  int
+	match     fsm.Match
+	scan      int
 }
 
 // The values that everything is chosen from are few, so that things meet: ids and queues collide,
@@ -73,7 +75,7 @@ const recent = 12
 
 // newGenerator returns the generator of a seed and the configuration that its shard should have.
 func newGenerator(seed uint64) (*generator, fsm.Config) {
-	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%4 == 0}
+	g := &generator{r: rand.New(rand.NewPCG(seed, 0xbe1f)), now: start, commandsMax: 4, raises: seed%2 == 0}
 	cfg := fsm.Config{Seed: g.r.Uint64()}
 	if g.r.IntN(50) == 0 {
 		g.bursts = 1 + g.r.IntN(3)
@@ -101,7 +103,7 @@ func (g *generator) next() event {
 		e.stamp -= fsm.Time(g.duration())
 	}
 	if g.raises && g.chance(15) { // a lower one is of a leader that has not heard of the later one
-		e.format = pick(g, fsm.FirstFormat, fsm.LatestFormat)
+		e.format = pick(g, fsm.FirstFormat, 2, fsm.LatestFormat, fsm.LatestFormat)
 	}
 	switch n := g.r.IntN(100); {
 	case n < 4:
@@ -112,7 +114,13 @@ func (g *generator) next() event {
 		e.snapshot = writtenBeside
 	}
 	if g.chance(12) {
-		e.reads = &readPlan{ahead: g.duration() + g.far(), pageSize: 1 + g.r.IntN(5)}
+		e.reads = &readPlan{
+			ahead: g.duration() + g.far(), pageSize: 1 + g.r.IntN(5), scan: 1 + g.r.IntN(9),
+			match: fsm.Match{
+				IDPrefix: pick(g, "", "", "", "a", "0-"), Text: pick(g, "", "", "o", "1", "smtp"),
+				Cause: pick(g, "", "", fsm.NoErrorText, fsm.Fingerprint("smtp 421")),
+			},
+		}
 		if g.chance(30) {
 			e.reads.dueAfter = g.now - fsm.Time(g.duration())
 		}
@@ -164,7 +172,7 @@ func (g *generator) request() fsm.Request {
 		}
 		return r
 	}
-	r := fsm.Request{Caller: pick(g, "x", "y")}
+	r := fsm.Request{Caller: pick(g, "x", "y"), Client: pick(g, "", "", "w1", "worker-2@10.0.0.7")}
 	if g.chance(50) {
 		r.ID = g.requestID()
 	}

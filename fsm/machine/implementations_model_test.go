@@ -59,7 +59,7 @@ func (s *machineShard) Apply(stamp fsm.Time, requests []fsm.Request) []fsm.Resul
 func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	encoded := make([][]byte, len(requests))
 	for i := range requests {
-		encoded[i] = codec.AppendRequest(nil, &requests[i])
+		encoded[i] = codec.AppendRequestIn(nil, format, &requests[i])
 	}
 	return codec.AppendEntryIn(nil, max(format, fsm.FirstFormat), stamp, encoded)
 }

@@ -34,9 +34,11 @@ func (m *Machine) expiredTTL(j job) bool {
 // hash is the job's part of the digest.
 func (m *Machine) hash(j job) uint64 {
 	s, l := m.slot(j), m.leaseOf(j)
+	note := m.store.Note(&l)
 	return digest.JobIn(m.payload(j).Hash(), &digest.JobState{
 		State: s.State(), Due: s.Due, TTL: m.ttl(j), Attempt: l.Attempt, Fence: l.Fence, Until: l.Until, LeaseTTR: l.TTR,
-		Redrives: l.Redrives, LastError: m.store.LastError(&l), Died: l.Died,
+		Redrives: l.Redrives, LastError: note.LastError, Died: l.Died,
+		Leased: l.Leased, Client: note.Client, Attempts: note.Attempts,
 	})
 }
 

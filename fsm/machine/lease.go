@@ -5,6 +5,7 @@ import "github.com/belfrydb/belfry/fsm"
 // reservation is the state of a Reserve in progress.
 type reservation struct {
 	*fsm.Reserve
+	client    string
 	grants    []fsm.Grant
 	bytes     uint64 // of the jobs granted
 	expirable int    // how many jobs it may still expire
@@ -12,8 +13,8 @@ type reservation struct {
 }
 
 // reserve leases ready jobs of the queues, in the order of the queues.
-func (m *Machine) reserve(c *fsm.Reserve) (fsm.Result, bool) {
-	r := reservation{Reserve: c, expirable: fsm.StepMax, full: c.Max == 0}
+func (m *Machine) reserve(c *fsm.Reserve, client string) (fsm.Result, bool) {
+	r := reservation{Reserve: c, client: client, expirable: fsm.StepMax, full: c.Max == 0}
 	for _, name := range c.Queues {
 		if r.full {
 			break
@@ -57,13 +58,13 @@ func (m *Machine) reserveFrom(q *queue, r *reservation) {
 		if r.grants == nil {
 			r.grants = make([]fsm.Grant, 0, min(uint64(r.Max), m.record(q).Counts.Ready))
 		}
-		r.grants = append(r.grants, m.leaseJob(j, r.TTR))
+		r.grants = append(r.grants, m.leaseJob(j, r.TTR, r.client))
 		r.full = len(r.grants) >= int(r.Max)
 	}
 }
 
 // leaseJob puts a ready job under a lease of length ttr. If ttr is 0, the length is the job's own.
-func (m *Machine) leaseJob(j job, ttr fsm.Duration) fsm.Grant {
+func (m *Machine) leaseJob(j job, ttr fsm.Duration, client string) fsm.Grant {
 	if ttr == 0 {
 		ttr = m.ttrOf(j)
 	}
@@ -72,6 +73,7 @@ func (m *Machine) leaseJob(j job, ttr fsm.Duration) fsm.Grant {
 	l := m.store.EditLease(j.index)
 	l.Fence, l.Until, l.TTR = m.scalars.Serial, m.scalars.Clock.After(ttr), ttr
 	l.Attempt++
+	m.noteClient(j, l, client)
 	s, r := m.slot(j), m.touch(j.q)
 	r.Counters.Granted++
 	if l.Attempt == 1 {
@@ -151,9 +153,7 @@ func (m *Machine) nack(c *fsm.Nack) (fsm.Result, bool) {
 	}
 	m.touch(j.q).Counters.Nacked++
 	m.lift(j)
-	if c.Error != "" {
-		m.store.SetLastError(j.index, c.Error)
-	}
+	m.noteFailure(j, m.scalars.Clock, false, c.Error)
 	delay := c.Delay
 	if !c.DelayGiven {
 		delay = m.retryDelay(j)
@@ -194,7 +194,7 @@ func (m *Machine) release(c *fsm.Release) (fsm.Result, bool) {
 	}
 	m.touch(j.q).Counters.Released++
 	m.lift(j)
-	m.store.EditLease(j.index).Attempt--
+	m.noteRelease(j)
 	if m.expiredTTL(j) {
 		return fsm.Result{State: m.setExpired(j)}, true
 	}

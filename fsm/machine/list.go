@@ -28,6 +28,34 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 	return jobs, false
 }
 
+// answerSearch answers a search as List answers a list, from no more than Scan jobs.
+func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Reading) {
+	q := m.queues.byName[query.Queue]
+	if q == nil {
+		return r
+	}
+	list, bytes := query.ListQuery, uint64(0)
+	list.Max = query.Scan
+	for _, k := range m.candidates(q, &list, now) {
+		v := m.view(job{k.Index, q})
+		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
+			continue
+		}
+		if len(r.Jobs) >= query.Max || int(r.Scanned) >= query.Scan || bytes >= fsm.ScanBytes {
+			r.More = true
+			break
+		}
+		r.Scanned, r.Last = r.Scanned+1, fsm.Cursor{Due: v.Due, Serial: v.Serial}
+		bytes += uint64(len(v.Body))
+		if query.Match.Fits(&v) {
+			v.Body = nil
+			r.Jobs = append(r.Jobs, v)
+		}
+	}
+	m.complete(r.Jobs)
+	return r
+}
+
 // candidates returns at least the first Max+1 jobs of the page, as keys in listing order. It may
 // add some that are in another state at time now.
 func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []store.Key {

@@ -112,7 +112,7 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	}
 	changed := false
 	for i := range own {
-		result, did := m.apply(e.NextCommand(), before)
+		result, did := m.apply(e.NextCommand(), r.Client, before)
 		own[i], changed = result, changed || did
 	}
 	if r.ID != "" && changed {
@@ -124,9 +124,10 @@ func (m *Machine) request(e *codec.Entry, before fsm.Time, results []fsm.Result)
 	return results
 }
 
-// apply is the one switch over the commands. before is the clock before this entry. It reports
-// whether the command changed the state: then its request must be remembered.
-func (m *Machine) apply(c fsm.Command, before fsm.Time) (result fsm.Result, changed bool) {
+// apply is the one switch over the commands. client is that of the request, before is the clock
+// before this entry. It reports whether the command changed the state: then its request must be
+// remembered.
+func (m *Machine) apply(c fsm.Command, client string, before fsm.Time) (result fsm.Result, changed bool) {
 	if m.restored.Open() && !whileRestoring(c.Kind()) {
 		return fsm.Result{Code: fsm.Restoring}, false
 	}
@@ -134,7 +135,7 @@ func (m *Machine) apply(c fsm.Command, before fsm.Time) (result fsm.Result, chan
 	case *fsm.Put:
 		return m.put(c)
 	case *fsm.Reserve:
-		return m.reserve(c)
+		return m.reserve(c, client)
 	case *fsm.Ack:
 		return m.ack(c)
 	case *fsm.Nack:

@@ -122,6 +122,7 @@ func asked[C any](name string, change func(c *C)) plant {
 
 func plantedCommands() []plant {
 	return []plant{
+		anonymous(),
 		asked("a put never comes again", func(c *fsm.Put) { c.Again = false }),
 		asked("a lease of 30 s for everyone", func(c *fsm.Reserve) { c.TTR = max(c.TTR, 30*time.Second) }),
 		asked("a reserve knows no bound", func(c *fsm.Reserve) { c.Bytes = 0 }),
@@ -150,6 +151,20 @@ func plantedCommands() []plant {
 		asked("the last id is not redriven", func(c *fsm.Redrive) { c.IDs = c.IDs[:max(1, len(c.IDs))-1] }),
 		asked("purge leaves the dead", func(c *fsm.Purge) { c.States &^= fsm.Set(fsm.Dead) }),
 	}
+}
+
+// anonymous is a plant that forgets the clients of requests.
+func anonymous() plant {
+	p := asItIs()
+	p.name = "nobody knows who holds a job"
+	p.apply = func(m *model.Model, stamp fsm.Time, requests []fsm.Request) []fsm.Result {
+		requests = slices.Clone(requests)
+		for i := range requests {
+			requests[i].Client = ""
+		}
+		return m.Apply(stamp, requests)
+	}
+	return p
 }
 
 // answered is a plant in results.

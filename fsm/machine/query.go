@@ -30,6 +30,10 @@ func (m *Machine) read(q fsm.Query, now fsm.Time) fsm.Reading {
 		return m.answerQueues(q, now)
 	case *fsm.RecallQuery:
 		return m.answerRecall(q, now)
+	case *fsm.SearchQuery:
+		return m.answerSearch(q, now)
+	case *fsm.MinuteQuery:
+		return m.answerMinutes(q, now)
 	case *fsm.HeldQuery:
 		return fsm.Reading{Jobs: m.handedOut(q.Grants)}
 	}

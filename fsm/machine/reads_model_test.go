@@ -132,8 +132,41 @@ func (d *duel) readLists(queue string, now fsm.Time, plan *readPlan) error {
 			last := got[len(got)-1]
 			query.After = fsm.Cursor{Due: last.Due, Serial: last.Serial}
 		}
+		if err := d.readSearch(query, now, plan); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// readSearch follows a search for some of the jobs of a list.
+func (d *duel) readSearch(list *fsm.ListQuery, now fsm.Time, plan *readPlan) error {
+	query := &fsm.SearchQuery{ListQuery: *list, Match: plan.match, Scan: plan.scan}
+	query.After = fsm.Cursor{}
+	for range 3 {
+		want := d.model.Search(query, now)
+		got := d.machine.Answer(query, now)
+		for i := range got.Jobs { // what applies to a job is not of the search
+			got.Jobs[i] = d.stored(query.Queue, got.Jobs[i], now)
+		}
+		if err := errors.Join(differ("Search", tidyAll(want.Jobs), tidyAll(got.Jobs)), differ("Search up to",
+			[]any{want.Scanned, want.Last, want.More}, []any{got.Scanned, got.Last, got.More})); err != nil {
+			return fmt.Errorf("%+v: %w", *query, err)
+		}
+		d.seen.found += len(got.Jobs)
+		if !got.More {
+			return nil
+		}
+		query.After = got.Last
+	}
+	return nil
+}
+
+// stored returns a job of a search as the machine has it, for its body and options as they are stored.
+func (d *duel) stored(queue string, found fsm.Job, now fsm.Time) fsm.Job {
+	j, _ := d.machine.Job(queue, found.ID, now)
+	j.BodyBytes = found.BodyBytes
+	return j
 }
 
 func (d *duel) readAnswers(now fsm.Time) error {

@@ -11,7 +11,7 @@ const (
 	recentSlotLength = fsm.Time(10 * time.Second)
 	// recentSlots are those of a window and the one under way.
 	recentSlots = int(fsm.Time(fsm.RecentWindow)/recentSlotLength) + 1
-	// recentQueuesMax bounds the queues of a shard that are counted at one time, at about 1 KiB each.
+	// recentQueuesMax bounds the queues of a shard that are counted at one time, at about 3 KiB each.
 	recentQueuesMax = 2000
 )
 
@@ -26,8 +26,11 @@ type recents struct {
 	refused, swept fsm.Time
 }
 
-// recent has the slots of one queue, by their numbers modulo their count.
-type recent struct{ slots [recentSlots]recentSlot }
+// recent has the slots of one queue, by their numbers modulo their count, and its minutes.
+type recent struct {
+	slots   [recentSlots]recentSlot
+	minutes minutes
+}
 
 // recentSlot counts what happened in one stretch of shard time.
 type recentSlot struct {
@@ -38,9 +41,11 @@ type recentSlot struct {
 }
 
 // recentSeen are the counters of a queue when they were last looked at.
-type recentSeen struct{ put, granted, acked uint64 }
+type recentSeen struct{ put, granted, acked, failed uint64 }
 
-func seenOf(c *fsm.Counters) recentSeen { return recentSeen{c.Put, c.Granted, c.Acked} }
+func seenOf(c *fsm.Counters) recentSeen {
+	return recentSeen{c.Put, c.Granted, c.Acked, c.Nacked + c.Lapsed}
+}
 
 // countRecent adds what the counters of a queue gained to the present slot. It does not count what
 // a restore brings.
@@ -54,6 +59,7 @@ func (m *Machine) countRecent(q *queue) {
 		s.puts += uint32(now.put - before.put)
 		s.grants += uint32(now.granted - before.granted)
 		s.acks += uint32(now.acked - before.acked)
+		q.recent.minutes.at(m.scalars.Clock).count(&before, &now)
 	}
 }
 
@@ -64,7 +70,10 @@ func (m *Machine) countLate(q *queue, due fsm.Time) {
 		return
 	}
 	late := max(0, m.scalars.Clock.Sub(due))
-	s.late[min(fsm.LateBuckets-1, bits.Len64(uint64(late/time.Millisecond)))]++
+	bucket := min(fsm.LateBuckets-1, bits.Len64(uint64(late/time.Millisecond)))
+	s.late[bucket]++
+	q.recent.minutes.at(m.scalars.Clock)
+	q.recent.minutes.late[bucket]++
 	s.lateMax = max(s.lateMax, late)
 }
 
@@ -79,7 +88,10 @@ func (m *Machine) recentSlot(q *queue) *recentSlot {
 			m.recents.refused = number
 			return nil
 		}
-		q.recent = &recent{}
+		q.recent = &recent{minutes: minutes{since: m.recents.since}}
+		if m.recents.swept != 0 { // the queue may have had counts before
+			q.recent.minutes.since = m.scalars.Clock
+		}
 		m.recents.queues = append(m.recents.queues, q)
 	}
 	s := &q.recent.slots[int(number%fsm.Time(recentSlots))]

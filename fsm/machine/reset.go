@@ -63,6 +63,7 @@ func (m *Machine) resetJob(r *reset, j job) {
 	if m.slot(j).HasLease() {
 		edited := m.store.EditLease(j.index)
 		edited.Until, edited.Died = r.until(&l), min(l.Died, r.to)
+		m.resetWork(j, edited, r.to)
 	}
 	if v.Created > r.to {
 		v.Created = r.to

@@ -50,6 +50,7 @@ type step struct {
 	at     time.Duration
 	format fsm.Format // of this entry and those after it; 0 for that of the one before
 	id     string     // of the request
+	client string     // of the request
 	do     []fsm.Command
 	want   []fsm.Result
 	// held tells the stored state of jobs of queue "q" after the entry; StateNone stands for a job
@@ -76,7 +77,7 @@ func (sc *scenario) run(t *testing.T, s shard) {
 		if step.format != 0 {
 			speak(s, step.format)
 		}
-		got := s.Apply(after(step.at), []fsm.Request{{Caller: "test", ID: step.id, Commands: step.do}})
+		got := s.Apply(after(step.at), []fsm.Request{{Caller: "test", ID: step.id, Client: step.client, Commands: step.do}})
 		if diff := cmp.Diff(step.want, got, resultOptions()...); diff != "" {
 			t.Fatalf("step %d: results (-want +got):\n%s", i, diff)
 		}

@@ -58,6 +58,7 @@ func (m *Machine) lapse(j job) {
 	m.touch(j.q).Counters.Lapsed++
 	until := m.leaseOf(j).Until
 	m.lift(j)
+	m.noteFailure(j, until, true, "")
 	switch {
 	case m.exhausted(j):
 		m.setDead(j)

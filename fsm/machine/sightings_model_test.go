@@ -11,6 +11,7 @@ import (
 // what they should.
 type sightings struct {
 	seeds, entries, commands, snapshots, reads int
+	found                                      int // by searches
 	outcomes                                   map[outcome]int
 	recalls                                    map[recalled]int
 	refusals                                   map[fsm.Code]int // of puts, foretold by Refuses
@@ -53,6 +54,7 @@ func (s *sightings) merge(o sightings) {
 	s.commands += o.commands
 	s.snapshots += o.snapshots
 	s.reads += o.reads
+	s.found += o.found
 	for k, n := range o.outcomes {
 		s.outcomes[k] += n
 	}
@@ -126,6 +128,9 @@ func (s *sightings) checkCoverage(t *testing.T) {
 		if s.outcomes[o] == 0 {
 			t.Errorf("no command came to %+v", o)
 		}
+	}
+	if s.found == 0 {
+		t.Error("no search found a job")
 	}
 	for _, r := range []recalled{{false, fsm.OK}, {true, fsm.OK}, {false, fsm.Invalid}} {
 		if s.recalls[r] == 0 {

@@ -87,13 +87,14 @@ func (m *Machine) show(j job, v *fsm.Job) {
 	}
 	l := m.leaseOf(j)
 	v.Attempt, v.Fence, v.Until, v.LeaseTTR, v.Redrives, v.Died = l.Attempt, l.Fence, l.Until, l.TTR, l.Redrives, l.Died
-	v.LastError = m.store.LastError(&l)
+	m.showWork(&l, v)
 }
 
 // at changes a stored job to its state at time now, and reports whether it is still held then.
 func (m *Machine) at(q *queue, v *fsm.Job, now fsm.Time) bool {
 	r := m.record(q)
 	if v.State == fsm.Reserved && v.Until <= now {
+		m.lapseAt(v)
 		if limit := attemptsMax(v, &r.Settings); limit > 0 && v.Attempt >= limit {
 			v.State, v.Died = fsm.Dead, now
 			return true

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
@@ -211,6 +212,9 @@ func (m *Model) leaseJob(q *queue, j *job, ttr time.Duration) fsm.Grant {
 	j.Attempt++
 	j.LeaseTTR = cmp.Or(ttr, j.TTR, q.Settings.TTR, fsm.DefaultTTR)
 	j.Until = m.Clock.After(j.LeaseTTR)
+	if m.format >= 3 {
+		j.Client, j.Leased = m.client, m.Clock
+	}
 	return fsm.Grant{
 		Queue: q.Name, Partition: q.Partition, Serial: j.Serial, Fence: j.Fence, Attempt: j.Attempt, Due: j.Due,
 		Until: j.Until,
@@ -266,6 +270,13 @@ func (m *Model) nack(c *fsm.Nack) fsm.Result {
 	}
 	q.Counters.Nacked++
 	j.LastError = cmp.Or(c.Error, j.LastError)
+	kept := 0
+	for at, letter := range c.Error {
+		if end := at + utf8.RuneLen(letter); end <= 256 {
+			kept = end
+		}
+	}
+	m.failed(j, fsm.Attempt{Ended: m.Clock, Error: c.Error[:kept]})
 	if !m.fail(q, j, c.Dead) {
 		delay := q.retryDelay(j)
 		if c.DelayGiven {
@@ -285,6 +296,7 @@ func (m *Model) release(c *fsm.Release) fsm.Result {
 	}
 	q.Counters.Released++
 	j.Attempt--
+	j.Client, j.Leased = "", 0
 	switch {
 	case m.passed(j.TTL):
 		m.expire(q, j)

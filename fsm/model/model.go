@@ -29,6 +29,7 @@ type Model struct {
 	// Of the entry being applied:
 	stamp   fsm.Time
 	before  fsm.Time        // the clock as the entry before left it
+	client  string          // of the request at hand
 	settled map[string]bool // names of the queues that a command has named
 }
 

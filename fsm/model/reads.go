@@ -24,6 +24,7 @@ func (m *Model) Job(queueName, id string, now fsm.Time) (fsm.Job, bool) {
 // that it is not held then.
 func (m *Model) at(q *queue, j *job, now fsm.Time) (fsm.Job, bool) {
 	then := New(m.cfg)
+	then.Speak(m.format)
 	then.Clock = max(m.Clock, now)
 	copied := *j
 	then.settleQueue(&queue{QueueRecord: q.QueueRecord, jobs: []*job{&copied}})
@@ -144,6 +145,33 @@ func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more b
 		jobs = append(jobs, j.Job)
 	}
 	return jobs, len(matching) > query.Max
+}
+
+// Search looks at the jobs of a list one by one, as many as the query says, and returns those that
+// match.
+func (m *Model) Search(query *fsm.SearchQuery, now fsm.Time) (r fsm.Reading) {
+	list, bytes := query.ListQuery, 0
+	list.Max = len(m.Jobs(query.Queue))
+	jobs, _ := m.List(&list, now)
+	for i := range jobs {
+		j := &jobs[i]
+		if len(r.Jobs) == query.Max || r.Scanned == uint64(query.Scan) || bytes >= 4<<20 {
+			r.More = true
+			break
+		}
+		r.Scanned++
+		r.Last = fsm.Cursor{Due: j.Due, Serial: j.Serial}
+		bytes += len(j.Body)
+		text := j.ID + "\x00" + j.LastError + "\x00" + string(j.Body)
+		for _, h := range j.Headers {
+			text += "\x00" + h.Name + "\x00" + h.Value
+		}
+		caused := query.Match.Cause == "" || query.Match.Cause == fsm.Fingerprint(j.LastError)
+		if caused && strings.HasPrefix(j.ID, query.Match.IDPrefix) && strings.Contains(text, query.Match.Text) {
+			r.Jobs = append(r.Jobs, *j)
+		}
+	}
+	return r
 }
 
 // Available returns how many jobs a Reserve at now could get at most, and the next time at which

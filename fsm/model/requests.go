@@ -14,6 +14,7 @@ import (
 
 // request is rule Requests: it answers from memory, refuses, or carries out.
 func (m *Model) request(r *fsm.Request) []fsm.Result {
+	m.client = r.Client
 	if r.ID == "" {
 		results, _ := m.carryOutAll(r)
 		return results

@@ -66,5 +66,9 @@ func (j *job) reset(from, to fsm.Time, grace time.Duration) {
 		j.TTL = to.After(left(j.TTL))
 	}
 	j.Until = min(j.Until, to.After(max(j.LeaseTTR, left(j.Until))).Add(grace).Ceil())
-	j.Created, j.Died = min(j.Created, to), min(j.Died, to)
+	j.Created, j.Died, j.Leased = min(j.Created, to), min(j.Died, to), min(j.Leased, to)
+	for i := range j.Attempts {
+		a := &j.Attempts[i]
+		a.Began, a.Ended = min(a.Began, to), min(a.Ended, to)
+	}
 }

@@ -41,6 +41,7 @@ func (m *Model) settleQueue(q *queue) (touched int) {
 // lapse takes an overdue lease away.
 func (m *Model) lapse(q *queue, j *job) {
 	q.Counters.Lapsed++
+	m.failed(j, fsm.Attempt{Ended: j.Until, Lapsed: true})
 	if !m.fail(q, j, false) {
 		j.State, j.Due = fsm.Ready, j.Until
 	}
@@ -118,6 +119,19 @@ func (q *queue) deadline() fsm.Time {
 		}
 	}
 	return next
+}
+
+// failed notes a failed attempt, of which it knows when and how it ended.
+func (m *Model) failed(j *job, a fsm.Attempt) {
+	if m.format < 3 {
+		return
+	}
+	a.Number, a.Began, a.Client = j.Attempt, j.Leased, j.Client
+	j.Client, j.Leased = "", 0
+	j.Attempts = append(slices.Clone(j.Attempts), a)
+	if len(j.Attempts) > 3 {
+		j.Attempts = j.Attempts[1:]
+	}
 }
 
 // fail is rule Failing up to where nack and lapse part: false means that the job lives on.

@@ -110,20 +110,25 @@ func (s *Snapshot) writeJobs(out *recordWriter) {
 }
 
 // appendHeld appends: uvarint serial, due; bytes state, priority, flags; if codec.HeldHasLease:
-// uvarint fence, until, ttr, died, attempt, redrives, text last error; if codec.HeldHasID: 16 bytes
-// content, text id; uvarint created; the options, headers and body of the payload.
+// uvarint fence, until, ttr, died, attempt, redrives, text last error; if codec.HeldHasFields: see
+// codec.AppendHeldFields; if codec.HeldHasID: 16 bytes content, text id; uvarint created; the
+// options, headers and body of the payload.
 func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, j.Serial), uint64(j.Due))
 	b := s.records.Payload(j)
-	dst = append(dst, byte(j.State()), byte(j.Priority), byte(heldFlags(j, b)))
+	dst = append(dst, byte(j.State()), byte(j.Priority), byte(s.heldFlags(j, b)))
 	if j.HasLease() {
 		l := s.records.Lease(j)
+		note := s.records.Note(l)
 		for _, v := range [...]uint64{
 			l.Fence, uint64(l.Until), uint64(l.TTR), uint64(l.Died), uint64(l.Attempt), uint64(l.Redrives),
 		} {
 			dst = binary.AppendUvarint(dst, v)
 		}
-		dst = codec.AppendText(dst, s.records.LastError(l))
+		dst = codec.AppendText(dst, string(note.LastError))
+		if hasFields(l, &note) {
+			dst = codec.AppendHeldFields(dst, l.Leased, string(note.Client), note.Attempts)
+		}
 	}
 	if j.HasID() {
 		content := b.Content()
@@ -133,7 +138,10 @@ func (s *Snapshot) appendHeld(dst []byte, j *store.Slot) []byte {
 	return append(dst, b.Options()...)
 }
 
-func heldFlags(j *store.Slot, b store.Payload) (flags codec.HeldFlags) {
+// hasFields reports whether the record of a job has tagged fields.
+func hasFields(l *store.Lease, n *store.Note) bool { return l.Leased != 0 || len(n.Attempts) > 0 }
+
+func (s *Snapshot) heldFlags(j *store.Slot, b store.Payload) (flags codec.HeldFlags) {
 	if j.HasID() {
 		flags |= codec.HeldHasID
 	}
@@ -145,6 +153,10 @@ func heldFlags(j *store.Slot, b store.Payload) (flags codec.HeldFlags) {
 	}
 	if j.HasLease() {
 		flags |= codec.HeldHasLease
+		l := s.records.Lease(j)
+		if note := s.records.Note(l); hasFields(l, &note) {
+			flags |= codec.HeldHasFields
+		}
 	}
 	return flags
 }

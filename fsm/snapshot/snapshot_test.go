@@ -195,7 +195,7 @@ func TestWritingBesideChanges(t *testing.T) {
 	s, jobs := testStore()
 	snapshot := New(testHead(), s.Pin())
 	before := written(t, snapshot)
-	s.SetLastError(jobs[0], "another error, which is longer")
+	s.SetNote(jobs[0], &store.Note{LastError: []byte("another error, which is longer")})
 	s.EditSlot(jobs[0]).SetState(fsm.Ready)
 	s.EditQueue(s.Slot(jobs[0]).Queue).Name = "renamed"
 	s.RemoveJob(jobs[1])

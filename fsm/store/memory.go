@@ -8,7 +8,7 @@ import (
 // The sizes of records in memory, and what comes with them. A test compares them with the heap.
 const (
 	slotBytes     = 32
-	leaseBytes    = 48
+	leaseBytes    = 56
 	tombBytes     = 40
 	finishedBytes = 24
 	answerBytes   = 40

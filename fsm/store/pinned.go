@@ -60,15 +60,6 @@ func (p *Pinned) Payload(j *Slot) Payload { return openPayload(p.blob(j.blob()))
 // Lease returns the lease of a job that has one.
 func (p *Pinned) Lease(j *Slot) *Lease { return p.leases.at(j.lease) }
 
-// LastError returns the text of the last error that a lease notes.
-func (p *Pinned) LastError(l *Lease) string {
-	if l.note == 0 {
-		return ""
-	}
-	r := codec.PlainReader(p.blob(l.note))
-	return r.Text()
-}
-
 // Tombstones are the records of the tombstones.
 func (p *Pinned) Tombstones() iter.Seq[*Tomb] {
 	return p.tombs.where(func(t *Tomb) bool { return t.Serial != 0 })

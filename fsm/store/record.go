@@ -51,11 +51,13 @@ func (s *Slot) setBlob(ref blobRef) {
 
 // Lease is the last lease of a job, and what a job keeps from its first lease, or death, on.
 type Lease struct {
-	Fence    uint64
-	Until    fsm.Time
-	TTR      fsm.Duration
-	Died     fsm.Time
-	note     blobRef // last error: its length as a uvarint, then its bytes; 0 if none
+	Fence uint64
+	Until fsm.Time
+	TTR   fsm.Duration
+	Died  fsm.Time
+	// Leased is when the job was leased, 0 unless it is RESERVED.
+	Leased   fsm.Time
+	note     blobRef // see Note; 0 if all of it is empty
 	Attempt  uint32
 	Redrives uint32
 }
@@ -79,7 +81,7 @@ func (t *Tomb) Attempts() (attempts uint32, known bool) {
 	return uint32(max(t.attempts, 1) - 1), t.attempts != 0
 }
 
-// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 48, 1,024
+// The pages have 128 queues of 368 bytes, 512 slots of 32 bytes, 1,024 leases of 56, 1,024
 // tombstones of 40, 1,024 answers of 40 and 2,048 finished leases of 24. Jobs that fall due lie on
 // as many pages of slots, each of which is copied once under a snapshot: copying 16 KiB costs an
 // entry less than copying 64.

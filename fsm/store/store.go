@@ -105,33 +105,6 @@ func (s *Store) EditLease(job uint32) *Lease {
 	return s.leases.edit(j.lease)
 }
 
-// LastError returns the text of the last error that a lease notes.
-func (s *Store) LastError(l *Lease) string {
-	if l.note == 0 {
-		return ""
-	}
-	return s.text(l.note)
-}
-
-func (s *Store) text(ref blobRef) string {
-	r := codec.PlainReader(s.blobs.at(ref))
-	return r.Text()
-}
-
-// SetLastError replaces the last error of a job that has a lease.
-func (s *Store) SetLastError(job uint32, text string) { s.setNote(s.slots.at(job).lease, text) }
-
-func (s *Store) setNote(lease uint32, text string) {
-	l := s.leases.edit(lease)
-	if l.note != 0 {
-		s.blobs.release(l.note)
-		l.note = 0
-	}
-	if text != "" {
-		l.note = s.blobs.put(codec.AppendText(nil, text))
-	}
-}
-
 // BySerial returns the index of a held job, 0 if there is none. Serials are unique within a queue:
 // a restore may bring two jobs of the same serial, from two shards, into one shard.
 func (s *Store) BySerial(queue uint32, serial uint64) uint32 {
@@ -207,8 +180,11 @@ func (s *Store) AddHeld(queue uint32, v *codec.HeldJob) uint32 {
 	if v.Flags&codec.HeldHasLease != 0 {
 		*s.EditLease(index) = Lease{
 			Fence: v.Fence, Until: v.Until, TTR: v.LeaseTTR, Died: v.Died, Attempt: v.Attempt, Redrives: v.Redrives,
+			Leased: v.Leased,
 		}
-		s.SetLastError(index, v.LastError)
+		s.SetNote(index, &Note{
+			LastError: []byte(v.LastError), Client: []byte(v.Client), Attempts: codec.AppendAttempts(nil, v.Attempts),
+		})
 	}
 	return index
 }
@@ -238,7 +214,7 @@ func (s *Store) RemoveJob(job uint32) (bytes uint64) {
 		s.ids.remove(b.idHash(), job<<1)
 	}
 	if j.lease != 0 {
-		s.setNote(j.lease, "")
+		s.dropNote(s.leases.edit(j.lease))
 		s.leases.release(j.lease)
 	}
 	s.blobs.release(j.blob())

@@ -107,7 +107,7 @@ func (l *lab) expire(s *labShard) {
 func (l *lab) log(s *labShard, requests []*fsm.Request) []fsm.Result {
 	var encoded [][]byte
 	for _, r := range requests {
-		encoded = append(encoded, codec.AppendRequest(nil, r))
+		encoded = append(encoded, codec.AppendRequestIn(nil, l.format, r))
 	}
 	s.index++
 	entry := codec.AppendEntryIn(nil, l.format, l.stamp(), encoded)

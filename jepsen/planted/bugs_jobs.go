@@ -26,7 +26,7 @@ func identityBugs() []Bug {
 			What:   "a put that shares an entry with a command that failed just before it is answered, and not carried out",
 			Claims: []string{"I1"}, Workloads: []string{"batches", "races", "stall"},
 			Edits: []Edit{{
-				"fsm/machine/machine.go", `result, did := m.apply(e.NextCommand(), before)`,
+				"fsm/machine/machine.go", `result, did := m.apply(e.NextCommand(), r.Client, before)`,
 				`command := e.NextCommand()
 		put, ok := command.(*fsm.Put)
 		if ok && first+i > 0 && results[first+i-1].Code != fsm.OK && planted("put-behind-failure") {
@@ -35,7 +35,7 @@ func identityBugs() []Bug {
 				Due: m.scalars.Clock.After(put.Delay)}
 			continue
 		}
-		result, did := m.apply(command, before)`,
+		result, did := m.apply(command, r.Client, before)`,
 			}},
 		},
 	}

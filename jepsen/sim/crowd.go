@@ -93,7 +93,7 @@ func (c *crowd) ask(s *shard, caller string, commands ...fsm.Command) *op {
 }
 
 func (c *crowd) newOp(s *shard, request fsm.Request) *op {
-	o := &op{s: s, request: request, encoded: codec.AppendRequest(nil, &request), sent: uint64(len(s.log))}
+	o := &op{s: s, request: request, encoded: codec.AppendRequestIn(nil, s.w.format, &request), sent: uint64(len(s.log))}
 	c.keep(o)
 	return o
 }

@@ -103,7 +103,7 @@ func (m *mistakes) counted(q *fsm.Queue) {
 func encode(format fsm.Format, stamp fsm.Time, requests []fsm.Request) []byte {
 	var encoded [][]byte
 	for i := range requests {
-		encoded = append(encoded, codec.AppendRequest(nil, &requests[i]))
+		encoded = append(encoded, codec.AppendRequestIn(nil, format, &requests[i]))
 	}
 	return codec.AppendEntryIn(nil, format, stamp, encoded)
 }

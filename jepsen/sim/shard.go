@@ -162,7 +162,7 @@ func (s *shard) enter(p *proposal, first *replica) {
 	}
 	if p.own != nil {
 		e.requests = []fsm.Request{{Commands: []fsm.Command{p.own}}}
-		encoded = [][]byte{codec.AppendRequest(nil, &e.requests[0])}
+		encoded = [][]byte{codec.AppendRequestIn(nil, s.w.format, &e.requests[0])}
 		s.pacing = s.pacing && p.own.Kind() != fsm.KindExpire
 		w.tally[Expires] += one(p.own.Kind() == fsm.KindExpire)
 	}

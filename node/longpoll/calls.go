@@ -145,7 +145,8 @@ func (cs *Calls) enqueue(ctx context.Context, req *fsm.Request,
 	reserved *admit.Reservation) (reply propose.Reply, err error) {
 	c := cs.pool.Get().(*call)
 	c.Request, c.Came, c.Reservation = req, cs.cfg.Clock.Now(), reserved
-	c.Encoded, c.Format = codec.AppendRequest(c.Encoded[:0], req), cs.cfg.Format()
+	c.Format = cs.cfg.Format()
+	c.Encoded = codec.AppendRequestIn(c.Encoded[:0], c.Format, req)
 	if err = cs.grants.enqueue(&c.grantProposal); err != nil {
 		reserved.Release()
 		cs.recycle(c)

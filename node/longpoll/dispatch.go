@@ -223,9 +223,10 @@ func (n *waitNode) unmet(free uint64) (sum uint64) {
 
 // propose proposes the reservation of a chosen waiter.
 func (ws *waiters) propose(ctx context.Context, a reserveAttempt) {
+	format := ws.cfg.Format()
 	pr := &grantProposal{Proposal: propose.Proposal{
-		Reservation: a.reservation, Request: a.request, Encoded: codec.AppendRequest(nil, a.request), Format: ws.cfg.Format(),
-		Came: max(a.waiter.came, a.queue.opened),
+		Reservation: a.reservation, Request: a.request, Encoded: codec.AppendRequestIn(nil, format, a.request),
+		Format: format, Came: max(a.waiter.came, a.queue.opened),
 	}}
 	pr.Complete = func(reply propose.Reply, err error) {
 		a.pendingGrant = pr.pendingGrant

@@ -203,8 +203,8 @@ func (pg *pendingGrants) release(c *pendingGrant) {
 	if again {
 		grants = c.releasing
 	}
-	req := releaseOf(grants)
-	pr := &propose.Proposal{Request: req, Encoded: codec.AppendRequest(nil, req), Format: pg.format(),
+	req, format := releaseOf(grants), pg.format()
+	pr := &propose.Proposal{Request: req, Encoded: codec.AppendRequestIn(nil, format, req), Format: format,
 		Complete: func(_ propose.Reply, err error) { pg.releaseDone(c, err) }}
 	// Try again later if a release or a repeat is in flight, or the shard has no room.
 	if c.releaseInFlight || !again && c.inProgress > 0 || pg.check(req) != nil || pg.propose(pr) != nil {

@@ -187,7 +187,15 @@ func (s *Service) GetQueue(ctx context.Context,
 	}
 	out := s.wireQueue(parts)
 	out.Due = wire.DueHistogram(&due)
-	return &belfryv1.GetQueueResponse{Queue: out, Witnesses: witnesses, Stale: req.GetStale()}, nil
+	answer := &belfryv1.GetQueueResponse{Queue: out, Witnesses: witnesses, Stale: req.GetStale()}
+	if req.GetMinutes() {
+		hours, _, err := from.ReadAll(ctx, shards, func(int) fsm.Query { return &fsm.MinuteQuery{Queue: queue} })
+		if err != nil {
+			return nil, err
+		}
+		answer.Minutes, answer.MinutesSince = minutes(hours)
+	}
+	return answer, nil
 }
 
 // queuePart is the part of a queue that one shard holds.

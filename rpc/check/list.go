@@ -28,51 +28,103 @@ func (c *Request) ListTime(field string, t *timestamppb.Timestamp) fsm.Time {
 	}
 }
 
-// cursorVersion is the first byte of a page token.
-const cursorVersion = 1
+// The first byte of a page token: of a list, or of a search.
+const (
+	listToken   = 1
+	searchToken = 2
+)
 
-// Cursors reads from a page token how far each shard was read. Without a token the list starts at
-// the first job.
-func (c *Request) Cursors(field, token string, query *fsm.ListQuery, shards int) []fsm.Cursor {
+// Place is how far a list was read: in each shard up to a cursor. Searched is how many jobs a search
+// has looked at.
+type Place struct {
+	Cursors  []fsm.Cursor
+	Searched uint64
+}
+
+// Match checks the fields of a search. The zero Match is that of a list.
+func (c *Request) Match(idPrefix, text, cause string) fsm.Match {
+	c.text("idPrefix", idPrefix, c.Limits.IDBytesMax)
+	c.text("text", text, searchTextMax)
+	c.text("cause", cause, causeBytesMax)
+	return fsm.Match{IDPrefix: idPrefix, Text: text, Cause: cause}
+}
+
+// The bounds of what a search is for. A cause has at most 200 characters.
+const (
+	searchTextMax = 256
+	causeBytesMax = 1024
+)
+
+// text checks the length of a text that may be anything else.
+func (c *Request) text(field, text string, most int) {
+	if len(text) > most {
+		c.Fail(fault.TooLarge(field, len(text), most))
+	}
+}
+
+// Place reads from a page token how far a list was read. Without a token it starts at the first job.
+func (c *Request) Place(field, token string, query *fsm.SearchQuery, shards int) Place {
 	cursors := make([]fsm.Cursor, shards)
 	if token == "" {
-		return cursors
+		return Place{Cursors: cursors}
 	}
-	flawed := func() []fsm.Cursor {
+	flawed := func() Place {
 		c.Fail(fault.Invalid(field, "not a token of this list: pass on nextPageToken and keep the other fields as they were"))
-		return cursors
+		return Place{Cursors: cursors}
 	}
+	kind, extra := tokenOf(query)
 	b, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(b) != 1+crc32.Size+16*shards || b[0] != cursorVersion {
+	if err != nil || len(b) != 1+crc32.Size+16*shards+extra || b[0] != kind {
 		return flawed()
 	}
 	if binary.LittleEndian.Uint32(b[1:]) != listSum(query, b[1+crc32.Size:]) {
 		return flawed()
 	}
 	rest := b[1+crc32.Size:]
+	place := Place{Cursors: cursors}
+	if kind == searchToken {
+		place.Searched, rest = binary.LittleEndian.Uint64(rest), rest[8:]
+	}
 	for i := range cursors {
 		cursors[i] = fsm.Cursor{Due: fsm.Time(binary.LittleEndian.Uint64(rest)), Serial: binary.LittleEndian.Uint64(rest[8:])}
 		rest = rest[16:]
 	}
-	return cursors
+	return place
 }
 
-// PageToken returns a page token: version, checksum, and due time and serial for each shard.
-func PageToken(query *fsm.ListQuery, cursors []fsm.Cursor) string {
+// tokenOf returns the first byte of the page tokens of a query, and the bytes that they have besides
+// cursors.
+func tokenOf(query *fsm.SearchQuery) (kind byte, extra int) {
+	if query.Match == (fsm.Match{}) {
+		return listToken, 0
+	}
+	return searchToken, 8
+}
+
+// PageToken returns a page token: kind, checksum, of a search the number of jobs looked at, and due
+// time and serial for each shard.
+func PageToken(query *fsm.SearchQuery, place Place) string {
 	var places []byte
-	for _, cursor := range cursors {
+	kind, _ := tokenOf(query)
+	if kind == searchToken {
+		places = binary.LittleEndian.AppendUint64(places, place.Searched)
+	}
+	for _, cursor := range place.Cursors {
 		places = binary.LittleEndian.AppendUint64(places, uint64(cursor.Due))
 		places = binary.LittleEndian.AppendUint64(places, cursor.Serial)
 	}
-	b := binary.LittleEndian.AppendUint32([]byte{cursorVersion}, listSum(query, places))
+	b := binary.LittleEndian.AppendUint32([]byte{kind}, listSum(query, places))
 	return base64.RawURLEncoding.EncodeToString(append(b, places...))
 }
 
 // listSum returns a checksum of a list's query and places. It detects a token of another list.
-func listSum(query *fsm.ListQuery, places []byte) uint32 {
+func listSum(query *fsm.SearchQuery, places []byte) uint32 {
 	b := append([]byte(query.Queue), 0, byte(query.State))
 	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueAfter))
 	b = binary.LittleEndian.AppendUint64(b, uint64(query.DueBefore))
+	if m := &query.Match; *m != (fsm.Match{}) {
+		b = append(b, m.IDPrefix+"\x00"+m.Text+"\x00"+m.Cause...)
+	}
 	return crc32.Checksum(append(b, places...), crc32.MakeTable(crc32.Castagnoli))
 }
 

@@ -18,9 +18,9 @@ import (
 // due order. The page token says how far each shard was read.
 func (s *Service) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv1.ListResponse, error) {
 	c := s.rules.Request(ctx, tokens.Consume)
-	query := fsm.ListQuery{
+	query := fsm.SearchQuery{ListQuery: fsm.ListQuery{
 		Queue: c.Queue("queue", req.GetQueue()), State: fsm.Delayed, Max: c.Page("pageSize", req.GetPageSize()),
-	}
+	}, Match: c.Match(req.GetIdPrefix(), req.GetText(), req.GetCause()), Scan: scanAtOnce}
 	if req.GetState() != belfryv1.JobState_JOB_STATE_UNSPECIFIED {
 		held, ok := wire.HeldState(req.GetState())
 		if !ok {
@@ -38,23 +38,26 @@ func (s *Service) List(ctx context.Context, req *belfryv1.ListRequest) (*belfryv
 		}
 	}
 	shards := s.router.Shards(query.Queue)
-	cursors := c.Cursors("pageToken", req.GetPageToken(), &query, len(shards))
+	place := c.Place("pageToken", req.GetPageToken(), &query, len(shards))
 	if c.Err != nil {
 		return nil, c.Err
 	}
+	if query.Match != (fsm.Match{}) {
+		return s.search(ctx, from, shards, &query, place)
+	}
 	readings, witnesses, err := from.ReadAll(ctx, shards, func(i int) fsm.Query {
-		page := query
-		page.After = cursors[i]
+		page := query.ListQuery
+		page.After = place.Cursors[i]
 		return &page
 	})
 	if err != nil {
 		return nil, err
 	}
 	out := &belfryv1.ListResponse{Witnesses: witnesses, Stale: req.GetStale(), AsOf: shardcall.AsOf(readings...)}
-	jobs, more := mergePages(readings, cursors, query.Max)
+	jobs, more := mergePages(readings, place.Cursors, query.Max)
 	out.Jobs = wire.AppendJobs([]*belfryv1.Job{}, jobs, readings...)
 	if more {
-		out.NextPageToken = check.PageToken(&query, cursors)
+		out.NextPageToken = check.PageToken(&query, place)
 	}
 	return out, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/fsm/codec"
 	"github.com/belfrydb/belfry/node"
+	"github.com/belfrydb/belfry/rpc/auth"
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/shardcall"
@@ -39,6 +40,7 @@ func (s *Service) reserve(ctx context.Context, req *belfryv1.ReserveRequest) (*p
 		jobsMax:   c.Count("maxJobs", req.GetMaxJobs(), 1, uint32(s.rules.Limits.BatchJobsMax)),
 		ttr:       c.TTR("ttr", req.GetTtr()),
 		requestID: c.RequestID(req.GetRequestId()),
+		client:    auth.ClientOf(ctx),
 	}
 	wait, _ := c.Span("wait", req.GetWait(), 0, s.rules.Limits.WaitMax)
 	if c.Err != nil {
@@ -85,6 +87,8 @@ type poll struct {
 	jobsMax   uint32
 	ttr       time.Duration
 	requestID string
+	// client is who asks for the jobs.
+	client string
 	// waits is set for a poll that waits. A quota does not end such a poll: a namespace without
 	// quota now may have some later.
 	waits bool
@@ -314,7 +318,7 @@ func (p *poll) parkSteps() []step {
 
 // request returns the machine's request for a step.
 func (p *poll) request(st step) *fsm.Request {
-	req := &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
+	req := &fsm.Request{Client: p.client, Commands: []fsm.Command{&fsm.Reserve{
 		Queues: st.queues, Max: p.jobsMax, TTR: p.ttr, Bytes: uint64(p.service.rules.Limits.ReserveBytesMax),
 	}}}
 	if p.requestID != "" {

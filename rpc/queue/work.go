@@ -277,7 +277,7 @@ func (w *worker) nextPoll(ctx context.Context) (p *poll, polling context.Context
 		return nil, nil, nil, false
 	}
 	p = &poll{
-		service: w.service, queues: w.queues, ttr: w.ttr,
+		service: w.service, queues: w.queues, ttr: w.ttr, client: auth.ClientOf(ctx),
 		jobsMax: min(w.credits, uint32(w.service.rules.Limits.BatchJobsMax)),
 	}
 	polling, cancel := context.WithCancel(ctx)

@@ -38,11 +38,19 @@ type shardReading struct {
 // wins.
 func (r Reader) ReadAll(ctx context.Context, shards []uint32,
 	query func(i int) fsm.Query) ([]fsm.Reading, []*belfryv1.Witness, error) {
+	return r.AskAll(ctx, shards, func(ctx context.Context, i int) (fsm.Reading, node.Witness, error) {
+		return r.Read(ctx, shards[i], query(i))
+	})
+}
+
+// AskAll is ReadAll for what takes more than one query: ask gets the position of the shard.
+func (r Reader) AskAll(ctx context.Context, shards []uint32,
+	ask func(ctx context.Context, i int) (fsm.Reading, node.Witness, error)) ([]fsm.Reading, []*belfryv1.Witness, error) {
 	answers := make([]shardReading, len(shards))
 	var group sync.WaitGroup
 	for i, shard := range shards {
 		group.Go(func() {
-			reading, w, err := r.Read(ctx, shard, query(i))
+			reading, w, err := ask(ctx, i)
 			answers[i] = shardReading{reading: reading, witness: wire.Witness(w)}
 			if err != nil {
 				answers[i].err = r.FaultAt(shard, err)

@@ -138,7 +138,7 @@ func (p *Pages) groupDead(ctx context.Context, queue string, most uint64, groups
 	known := map[string]*deadGroup{}
 	err = p.eachDead(ctx, queue, most, func(j *belfryv1.Job) {
 		read++
-		cause, due := payload.Fingerprint(j.LastError), j.DueAt.AsTime()
+		cause, due := j.Cause, j.DueAt.AsTime()
 		group := known[cause]
 		if group == nil {
 			group = &deadGroup{queue: queue, fingerprint: cause, sample: j.LastError, id: j.Id, first: due, last: due}
@@ -205,7 +205,7 @@ func (p *Pages) redriveGroup(v *visit) (string, error) {
 	}
 	var ids []string
 	err = p.eachDead(v.ctx, queue, deadRead, func(j *belfryv1.Job) {
-		if uint64(len(ids)) < most && payload.Fingerprint(j.LastError) == cause {
+		if uint64(len(ids)) < most && j.Cause == cause {
 			ids = append(ids, j.Id)
 		}
 	})

@@ -25,8 +25,26 @@ func AppendJobs(out []*belfryv1.Job, jobs []fsm.Job, readings ...fsm.Reading) []
 			// An extension shorter than the rest of the lease does not shorten it. The computed begin is
 			// then later than the real one, or in the future.
 			job.LeaseSince = FloorTime(min(jobs[i].Until-fsm.Time(jobs[i].LeaseTTR), latest))
+			job.Client, job.ReservedAt = jobs[i].Client, FloorTime(jobs[i].Leased)
 		}
+		if jobs[i].State == fsm.Dead {
+			job.Cause = fsm.Fingerprint(jobs[i].LastError)
+		}
+		job.Attempts = attempts(jobs[i].Attempts)
 		out = append(out, job)
+	}
+	return out
+}
+
+// attempts converts the attempts of a job.
+func attempts(list []fsm.Attempt) []*belfryv1.Attempt {
+	var out []*belfryv1.Attempt
+	for i := range list {
+		a := &list[i]
+		out = append(out, &belfryv1.Attempt{
+			Number: a.Number, BeganAt: FloorTime(a.Began), EndedAt: FloorTime(a.Ended), Lapsed: a.Lapsed, Client: a.Client,
+			Error: a.Error,
+		})
 	}
 	return out
 }

@@ -39,6 +39,8 @@ type Config struct {
 	TLS *tls.Config
 	// Token is what requests for sessions carry.
 	Token *bearer.Token
+	// Name is what the client is called, in the header Belfry-Client.
+	Name string
 	// Clock is set by answers.
 	Clock *requestid.Clock
 	// Set has the sessions of all servers of the client.
@@ -156,6 +158,7 @@ func (p *Server) Connect(ctx context.Context) (net.Conn, error) {
 func (p *Server) ask(conn net.Conn, in *bufio.Reader, token string) error {
 	req := stream.NewUpgrade(p.target, stream.SessionProtocol)
 	bearer.Authorize(req.Header, token)
+	req.Header.Set("Belfry-Client", p.cfg.Name)
 	sent := time.Now()
 	if err := req.Write(conn); err != nil {
 		return portcheck.RefusesStrangers(err)

@@ -94,8 +94,9 @@ func (m *Node) Do(_ context.Context, shard uint32, req *fsm.Request) (node.Reply
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.index++
-	entry := codec.AppendEntryIn(nil, max(fsm.FirstFormat, m.Format), fsm.Time(m.Now().UnixNano()),
-		[][]byte{codec.AppendRequest(nil, req)})
+	format := max(fsm.FirstFormat, m.Format)
+	encoded := [][]byte{codec.AppendRequestIn(nil, format, req)}
+	entry := codec.AppendEntryIn(nil, format, fsm.Time(m.Now().UnixNano()), encoded)
 	results, err := s.machine.Apply(s.index, entry)
 	if err != nil {
 		return node.Reply{}, err

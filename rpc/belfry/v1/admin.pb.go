@@ -1218,6 +1218,8 @@ type GetQueueRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The queue.
 	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// Also answer with the activity of the last hour by minutes.
+	Minutes bool `protobuf:"varint,2,opt,name=minutes,proto3" json:"minutes,omitempty"`
 	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old. Each shard's time is in its witness, the
 	// earliest in the queue's asOf.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -1262,6 +1264,13 @@ func (x *GetQueueRequest) GetQueue() string {
 	return ""
 }
 
+func (x *GetQueueRequest) GetMinutes() bool {
+	if x != nil {
+		return x.Minutes
+	}
+	return false
+}
+
 func (x *GetQueueRequest) GetStale() bool {
 	if x != nil {
 		return x.Stale
@@ -1276,6 +1285,10 @@ type GetQueueResponse struct {
 	Queue *Queue `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
 	// What it was read at, one for each shard.
 	Witnesses []*Witness `protobuf:"bytes,2,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// The minutes of the last hour in which something happened, oldest first, if they were asked for.
+	Minutes []*QueueMinute `protobuf:"bytes,3,rep,name=minutes,proto3" json:"minutes,omitempty"`
+	// Nothing is known of the minutes before. A node counts from its start, or from the snapshot that it was restored from.
+	MinutesSince *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=minutes_since,json=minutesSince,proto3" json:"minutes_since,omitempty"`
 	// It was read from replicas as they are. Otherwise it shows everything that was answered before.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1326,11 +1339,123 @@ func (x *GetQueueResponse) GetWitnesses() []*Witness {
 	return nil
 }
 
+func (x *GetQueueResponse) GetMinutes() []*QueueMinute {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
+}
+
+func (x *GetQueueResponse) GetMinutesSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.MinutesSince
+	}
+	return nil
+}
+
 func (x *GetQueueResponse) GetStale() bool {
 	if x != nil {
 		return x.Stale
 	}
 	return false
+}
+
+// QueueMinute is the activity of a queue in one minute of UTC.
+type QueueMinute struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the minute began.
+	Start *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	// Jobs put, handed out and acked, as in QueueTotals.
+	Puts     uint32 `protobuf:"varint,2,opt,name=puts,proto3" json:"puts,omitempty"`
+	Reserves uint32 `protobuf:"varint,3,opt,name=reserves,proto3" json:"reserves,omitempty"`
+	Acks     uint32 `protobuf:"varint,4,opt,name=acks,proto3" json:"acks,omitempty"`
+	// Attempts that failed, by nack or because the lease lapsed.
+	Failures uint32 `protobuf:"varint,5,opt,name=failures,proto3" json:"failures,omitempty"`
+	// How late jobs were handed out for the first time: half of them at most `late_p50`, 99 of 100 at most `late_p99`. Both are
+	// rounded up, by less than a factor of 2. Of a queue with several partitions, that of the partition that was latest.
+	LateP50       *durationpb.Duration `protobuf:"bytes,6,opt,name=late_p50,json=lateP50,proto3" json:"late_p50,omitempty"`
+	LateP99       *durationpb.Duration `protobuf:"bytes,7,opt,name=late_p99,json=lateP99,proto3" json:"late_p99,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueMinute) Reset() {
+	*x = QueueMinute{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueMinute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueMinute) ProtoMessage() {}
+
+func (x *QueueMinute) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueMinute.ProtoReflect.Descriptor instead.
+func (*QueueMinute) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *QueueMinute) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *QueueMinute) GetPuts() uint32 {
+	if x != nil {
+		return x.Puts
+	}
+	return 0
+}
+
+func (x *QueueMinute) GetReserves() uint32 {
+	if x != nil {
+		return x.Reserves
+	}
+	return 0
+}
+
+func (x *QueueMinute) GetAcks() uint32 {
+	if x != nil {
+		return x.Acks
+	}
+	return 0
+}
+
+func (x *QueueMinute) GetFailures() uint32 {
+	if x != nil {
+		return x.Failures
+	}
+	return 0
+}
+
+func (x *QueueMinute) GetLateP50() *durationpb.Duration {
+	if x != nil {
+		return x.LateP50
+	}
+	return nil
+}
+
+func (x *QueueMinute) GetLateP99() *durationpb.Duration {
+	if x != nil {
+		return x.LateP99
+	}
+	return nil
 }
 
 // Queue is a queue as an inspector sees it.
@@ -1373,7 +1498,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1385,7 +1510,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[17]
+	mi := &file_belfry_v1_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1398,7 +1523,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{17}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Queue) GetName() string {
@@ -1535,7 +1660,7 @@ type DueHistogram struct {
 
 func (x *DueHistogram) Reset() {
 	*x = DueHistogram{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1672,7 @@ func (x *DueHistogram) String() string {
 func (*DueHistogram) ProtoMessage() {}
 
 func (x *DueHistogram) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[18]
+	mi := &file_belfry_v1_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1685,7 @@ func (x *DueHistogram) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueHistogram.ProtoReflect.Descriptor instead.
 func (*DueHistogram) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{18}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DueHistogram) GetOverdue() uint32 {
@@ -1639,7 +1764,7 @@ type DueSlice struct {
 
 func (x *DueSlice) Reset() {
 	*x = DueSlice{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1651,7 +1776,7 @@ func (x *DueSlice) String() string {
 func (*DueSlice) ProtoMessage() {}
 
 func (x *DueSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[19]
+	mi := &file_belfry_v1_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1664,7 +1789,7 @@ func (x *DueSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DueSlice.ProtoReflect.Descriptor instead.
 func (*DueSlice) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{19}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DueSlice) GetStart() *timestamppb.Timestamp {
@@ -1698,7 +1823,7 @@ type JobCounts struct {
 
 func (x *JobCounts) Reset() {
 	*x = JobCounts{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1835,7 @@ func (x *JobCounts) String() string {
 func (*JobCounts) ProtoMessage() {}
 
 func (x *JobCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[20]
+	mi := &file_belfry_v1_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1848,7 @@ func (x *JobCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobCounts.ProtoReflect.Descriptor instead.
 func (*JobCounts) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{20}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobCounts) GetDelayed() uint32 {
@@ -1776,7 +1901,7 @@ type Lateness struct {
 
 func (x *Lateness) Reset() {
 	*x = Lateness{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1913,7 @@ func (x *Lateness) String() string {
 func (*Lateness) ProtoMessage() {}
 
 func (x *Lateness) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[21]
+	mi := &file_belfry_v1_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1926,7 @@ func (x *Lateness) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lateness.ProtoReflect.Descriptor instead.
 func (*Lateness) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{21}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Lateness) GetP50() *durationpb.Duration {
@@ -1858,7 +1983,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1995,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[22]
+	mi := &file_belfry_v1_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2008,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{22}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *QueueRates) GetPutsPerSecond() float64 {
@@ -1943,7 +2068,7 @@ type QueueTotals struct {
 
 func (x *QueueTotals) Reset() {
 	*x = QueueTotals{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2080,7 @@ func (x *QueueTotals) String() string {
 func (*QueueTotals) ProtoMessage() {}
 
 func (x *QueueTotals) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[23]
+	mi := &file_belfry_v1_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2093,7 @@ func (x *QueueTotals) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueTotals.ProtoReflect.Descriptor instead.
 func (*QueueTotals) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{23}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueueTotals) GetPuts() uint64 {
@@ -2056,7 +2181,7 @@ type UpdateQueueRequest struct {
 
 func (x *UpdateQueueRequest) Reset() {
 	*x = UpdateQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2193,7 @@ func (x *UpdateQueueRequest) String() string {
 func (*UpdateQueueRequest) ProtoMessage() {}
 
 func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[24]
+	mi := &file_belfry_v1_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2206,7 @@ func (x *UpdateQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueRequest.ProtoReflect.Descriptor instead.
 func (*UpdateQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{24}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *UpdateQueueRequest) GetQueue() string {
@@ -2122,7 +2247,7 @@ type UpdateQueueResponse struct {
 
 func (x *UpdateQueueResponse) Reset() {
 	*x = UpdateQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2134,7 +2259,7 @@ func (x *UpdateQueueResponse) String() string {
 func (*UpdateQueueResponse) ProtoMessage() {}
 
 func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[25]
+	mi := &file_belfry_v1_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2147,7 +2272,7 @@ func (x *UpdateQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateQueueResponse.ProtoReflect.Descriptor instead.
 func (*UpdateQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{25}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *UpdateQueueResponse) GetSettings() *QueueSettings {
@@ -2195,7 +2320,7 @@ type PurgeQueueRequest struct {
 
 func (x *PurgeQueueRequest) Reset() {
 	*x = PurgeQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2332,7 @@ func (x *PurgeQueueRequest) String() string {
 func (*PurgeQueueRequest) ProtoMessage() {}
 
 func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[26]
+	mi := &file_belfry_v1_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2345,7 @@ func (x *PurgeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueRequest.ProtoReflect.Descriptor instead.
 func (*PurgeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{26}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PurgeQueueRequest) GetQueue() string {
@@ -2264,7 +2389,7 @@ type PurgeQueueResponse struct {
 
 func (x *PurgeQueueResponse) Reset() {
 	*x = PurgeQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +2401,7 @@ func (x *PurgeQueueResponse) String() string {
 func (*PurgeQueueResponse) ProtoMessage() {}
 
 func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[27]
+	mi := &file_belfry_v1_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +2414,7 @@ func (x *PurgeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeQueueResponse.ProtoReflect.Descriptor instead.
 func (*PurgeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{27}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PurgeQueueResponse) GetPurged() uint32 {
@@ -2319,7 +2444,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2331,7 +2456,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[28]
+	mi := &file_belfry_v1_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2344,7 +2469,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{28}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -2374,7 +2499,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2386,7 +2511,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[29]
+	mi := &file_belfry_v1_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2399,7 +2524,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{29}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteQueueResponse) GetPurged() uint32 {
@@ -2425,7 +2550,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2437,7 +2562,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[30]
+	mi := &file_belfry_v1_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2450,7 +2575,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{30}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
 }
 
 // GetClusterResponse is the cluster as the answering node heard of it.
@@ -2489,7 +2614,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2626,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[31]
+	mi := &file_belfry_v1_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2639,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{31}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetClusterResponse) GetClusterId() string {
@@ -2621,7 +2746,7 @@ type ShardMove struct {
 
 func (x *ShardMove) Reset() {
 	*x = ShardMove{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2758,7 @@ func (x *ShardMove) String() string {
 func (*ShardMove) ProtoMessage() {}
 
 func (x *ShardMove) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[32]
+	mi := &file_belfry_v1_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2771,7 @@ func (x *ShardMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMove.ProtoReflect.Descriptor instead.
 func (*ShardMove) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{32}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ShardMove) GetShard() uint32 {
@@ -2700,7 +2825,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2712,7 +2837,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[33]
+	mi := &file_belfry_v1_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2725,7 +2850,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{33}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Node) GetName() string {
@@ -2841,7 +2966,7 @@ type NodeCondition struct {
 
 func (x *NodeCondition) Reset() {
 	*x = NodeCondition{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2853,7 +2978,7 @@ func (x *NodeCondition) String() string {
 func (*NodeCondition) ProtoMessage() {}
 
 func (x *NodeCondition) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[34]
+	mi := &file_belfry_v1_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2866,7 +2991,7 @@ func (x *NodeCondition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeCondition.ProtoReflect.Descriptor instead.
 func (*NodeCondition) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{34}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *NodeCondition) GetKind() string {
@@ -2923,7 +3048,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2935,7 +3060,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[35]
+	mi := &file_belfry_v1_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2948,7 +3073,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{35}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -3054,7 +3179,7 @@ type Catalog struct {
 
 func (x *Catalog) Reset() {
 	*x = Catalog{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3191,7 @@ func (x *Catalog) String() string {
 func (*Catalog) ProtoMessage() {}
 
 func (x *Catalog) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[36]
+	mi := &file_belfry_v1_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3204,7 @@ func (x *Catalog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Catalog.ProtoReflect.Descriptor instead.
 func (*Catalog) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{36}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Catalog) GetLeader() string {
@@ -3140,7 +3265,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3152,7 +3277,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[37]
+	mi := &file_belfry_v1_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3165,7 +3290,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{37}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Replica) GetNode() string {
@@ -3236,7 +3361,7 @@ type DrainNodeRequest struct {
 
 func (x *DrainNodeRequest) Reset() {
 	*x = DrainNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3248,7 +3373,7 @@ func (x *DrainNodeRequest) String() string {
 func (*DrainNodeRequest) ProtoMessage() {}
 
 func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[38]
+	mi := &file_belfry_v1_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3261,7 +3386,7 @@ func (x *DrainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeRequest.ProtoReflect.Descriptor instead.
 func (*DrainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{38}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DrainNodeRequest) GetName() string {
@@ -3310,7 +3435,7 @@ type DrainNodeResponse struct {
 
 func (x *DrainNodeResponse) Reset() {
 	*x = DrainNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3447,7 @@ func (x *DrainNodeResponse) String() string {
 func (*DrainNodeResponse) ProtoMessage() {}
 
 func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[39]
+	mi := &file_belfry_v1_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3460,7 @@ func (x *DrainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainNodeResponse.ProtoReflect.Descriptor instead.
 func (*DrainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{39}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DrainNodeResponse) GetNode() *Node {
@@ -3366,7 +3491,7 @@ type UpdateClusterRequest struct {
 
 func (x *UpdateClusterRequest) Reset() {
 	*x = UpdateClusterRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3378,7 +3503,7 @@ func (x *UpdateClusterRequest) String() string {
 func (*UpdateClusterRequest) ProtoMessage() {}
 
 func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[40]
+	mi := &file_belfry_v1_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3391,7 +3516,7 @@ func (x *UpdateClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterRequest.ProtoReflect.Descriptor instead.
 func (*UpdateClusterRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{40}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *UpdateClusterRequest) GetReplicationFactor() uint32 {
@@ -3453,7 +3578,7 @@ type UpdateClusterResponse struct {
 
 func (x *UpdateClusterResponse) Reset() {
 	*x = UpdateClusterResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3590,7 @@ func (x *UpdateClusterResponse) String() string {
 func (*UpdateClusterResponse) ProtoMessage() {}
 
 func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[41]
+	mi := &file_belfry_v1_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3603,7 @@ func (x *UpdateClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateClusterResponse.ProtoReflect.Descriptor instead.
 func (*UpdateClusterResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{41}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *UpdateClusterResponse) GetReplicationFactor() uint32 {
@@ -3524,7 +3649,7 @@ type RemoveNodeRequest struct {
 
 func (x *RemoveNodeRequest) Reset() {
 	*x = RemoveNodeRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3661,7 @@ func (x *RemoveNodeRequest) String() string {
 func (*RemoveNodeRequest) ProtoMessage() {}
 
 func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[42]
+	mi := &file_belfry_v1_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3674,7 @@ func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
 func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{42}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RemoveNodeRequest) GetName() string {
@@ -3584,7 +3709,7 @@ type RemoveNodeResponse struct {
 
 func (x *RemoveNodeResponse) Reset() {
 	*x = RemoveNodeResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3596,7 +3721,7 @@ func (x *RemoveNodeResponse) String() string {
 func (*RemoveNodeResponse) ProtoMessage() {}
 
 func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[43]
+	mi := &file_belfry_v1_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3609,7 +3734,7 @@ func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
 func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{43}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RemoveNodeResponse) GetNode() *Node {
@@ -3634,7 +3759,7 @@ type TransferLeaderRequest struct {
 
 func (x *TransferLeaderRequest) Reset() {
 	*x = TransferLeaderRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3771,7 @@ func (x *TransferLeaderRequest) String() string {
 func (*TransferLeaderRequest) ProtoMessage() {}
 
 func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[44]
+	mi := &file_belfry_v1_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3784,7 @@ func (x *TransferLeaderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderRequest.ProtoReflect.Descriptor instead.
 func (*TransferLeaderRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{44}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TransferLeaderRequest) GetShard() uint32 {
@@ -3696,7 +3821,7 @@ type TransferLeaderResponse struct {
 
 func (x *TransferLeaderResponse) Reset() {
 	*x = TransferLeaderResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +3833,7 @@ func (x *TransferLeaderResponse) String() string {
 func (*TransferLeaderResponse) ProtoMessage() {}
 
 func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[45]
+	mi := &file_belfry_v1_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3721,7 +3846,7 @@ func (x *TransferLeaderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferLeaderResponse.ProtoReflect.Descriptor instead.
 func (*TransferLeaderResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{45}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *TransferLeaderResponse) GetPrevious() string {
@@ -3747,7 +3872,7 @@ type BackupRequest struct {
 
 func (x *BackupRequest) Reset() {
 	*x = BackupRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +3884,7 @@ func (x *BackupRequest) String() string {
 func (*BackupRequest) ProtoMessage() {}
 
 func (x *BackupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[46]
+	mi := &file_belfry_v1_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +3897,7 @@ func (x *BackupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
 func (*BackupRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{46}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
 }
 
 // BackupResponse is the next part of a backup.
@@ -3790,7 +3915,7 @@ type BackupResponse struct {
 
 func (x *BackupResponse) Reset() {
 	*x = BackupResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3802,7 +3927,7 @@ func (x *BackupResponse) String() string {
 func (*BackupResponse) ProtoMessage() {}
 
 func (x *BackupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[47]
+	mi := &file_belfry_v1_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +3940,7 @@ func (x *BackupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
 func (*BackupResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{47}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *BackupResponse) GetData() []byte {
@@ -3853,7 +3978,7 @@ type RestoreRequest struct {
 
 func (x *RestoreRequest) Reset() {
 	*x = RestoreRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3865,7 +3990,7 @@ func (x *RestoreRequest) String() string {
 func (*RestoreRequest) ProtoMessage() {}
 
 func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[48]
+	mi := &file_belfry_v1_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4003,7 @@ func (x *RestoreRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreRequest.ProtoReflect.Descriptor instead.
 func (*RestoreRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{48}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RestoreRequest) GetOverdue() *OverduePolicy {
@@ -3914,7 +4039,7 @@ type RestoreResponse struct {
 
 func (x *RestoreResponse) Reset() {
 	*x = RestoreResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4051,7 @@ func (x *RestoreResponse) String() string {
 func (*RestoreResponse) ProtoMessage() {}
 
 func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[49]
+	mi := &file_belfry_v1_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3939,7 +4064,7 @@ func (x *RestoreResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreResponse.ProtoReflect.Descriptor instead.
 func (*RestoreResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{49}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RestoreResponse) GetClusterId() string {
@@ -3988,7 +4113,7 @@ type ResetClockRequest struct {
 
 func (x *ResetClockRequest) Reset() {
 	*x = ResetClockRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4125,7 @@ func (x *ResetClockRequest) String() string {
 func (*ResetClockRequest) ProtoMessage() {}
 
 func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[50]
+	mi := &file_belfry_v1_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4138,7 @@ func (x *ResetClockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockRequest.ProtoReflect.Descriptor instead.
 func (*ResetClockRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{50}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ResetClockRequest) GetRequestId() string {
@@ -4034,7 +4159,7 @@ type ResetClockResponse struct {
 
 func (x *ResetClockResponse) Reset() {
 	*x = ResetClockResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4171,7 @@ func (x *ResetClockResponse) String() string {
 func (*ResetClockResponse) ProtoMessage() {}
 
 func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[51]
+	mi := &file_belfry_v1_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4184,7 @@ func (x *ResetClockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetClockResponse.ProtoReflect.Descriptor instead.
 func (*ResetClockResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{51}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ResetClockResponse) GetShards() []*ShardClock {
@@ -4084,7 +4209,7 @@ type ShardClock struct {
 
 func (x *ShardClock) Reset() {
 	*x = ShardClock{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4096,7 +4221,7 @@ func (x *ShardClock) String() string {
 func (*ShardClock) ProtoMessage() {}
 
 func (x *ShardClock) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[52]
+	mi := &file_belfry_v1_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4109,7 +4234,7 @@ func (x *ShardClock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardClock.ProtoReflect.Descriptor instead.
 func (*ShardClock) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{52}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ShardClock) GetShard() uint32 {
@@ -4154,7 +4279,7 @@ type Namespace struct {
 
 func (x *Namespace) Reset() {
 	*x = Namespace{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4291,7 @@ func (x *Namespace) String() string {
 func (*Namespace) ProtoMessage() {}
 
 func (x *Namespace) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[53]
+	mi := &file_belfry_v1_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4304,7 @@ func (x *Namespace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Namespace.ProtoReflect.Descriptor instead.
 func (*Namespace) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{53}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Namespace) GetName() string {
@@ -4245,7 +4370,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4382,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[54]
+	mi := &file_belfry_v1_admin_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4395,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{54}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SetNamespaceRequest) GetName() string {
@@ -4326,7 +4451,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4338,7 +4463,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[55]
+	mi := &file_belfry_v1_admin_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4351,7 +4476,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{55}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetNamespaceResponse) GetNamespace() *Namespace {
@@ -4372,7 +4497,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4509,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[56]
+	mi := &file_belfry_v1_admin_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4397,7 +4522,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{56}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetNamespaceRequest) GetName() string {
@@ -4426,7 +4551,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4563,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[57]
+	mi := &file_belfry_v1_admin_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4576,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{57}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetNamespaceResponse) GetNamespace() *Namespace {
@@ -4498,7 +4623,7 @@ type ListNamespacesRequest struct {
 
 func (x *ListNamespacesRequest) Reset() {
 	*x = ListNamespacesRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4510,7 +4635,7 @@ func (x *ListNamespacesRequest) String() string {
 func (*ListNamespacesRequest) ProtoMessage() {}
 
 func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[58]
+	mi := &file_belfry_v1_admin_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4523,7 +4648,7 @@ func (x *ListNamespacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesRequest.ProtoReflect.Descriptor instead.
 func (*ListNamespacesRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{58}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
 }
 
 // ListNamespacesResponse has them.
@@ -4537,7 +4662,7 @@ type ListNamespacesResponse struct {
 
 func (x *ListNamespacesResponse) Reset() {
 	*x = ListNamespacesResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4549,7 +4674,7 @@ func (x *ListNamespacesResponse) String() string {
 func (*ListNamespacesResponse) ProtoMessage() {}
 
 func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[59]
+	mi := &file_belfry_v1_admin_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4562,7 +4687,7 @@ func (x *ListNamespacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNamespacesResponse.ProtoReflect.Descriptor instead.
 func (*ListNamespacesResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{59}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
@@ -4585,7 +4710,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4722,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[60]
+	mi := &file_belfry_v1_admin_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4735,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{60}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeleteNamespaceRequest) GetName() string {
@@ -4638,7 +4763,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4650,7 +4775,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_admin_proto_msgTypes[61]
+	mi := &file_belfry_v1_admin_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4663,7 +4788,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{61}
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteNamespaceResponse) GetFound() bool {
@@ -4773,14 +4898,25 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06queues\x18\x01 \x03(\v2\x10.belfry.v1.QueueR\x06queues\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12)\n" +
 	"\x03due\x18\x03 \x01(\v2\x17.belfry.v1.DueHistogramR\x03due\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"=\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"W\n" +
 	"\x0fGetQueueRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x82\x01\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
+	"\aminutes\x18\x02 \x01(\bR\aminutes\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xf5\x01\n" +
 	"\x10GetQueueResponse\x12&\n" +
 	"\x05queue\x18\x01 \x01(\v2\x10.belfry.v1.QueueR\x05queue\x120\n" +
-	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xc8\x05\n" +
+	"\twitnesses\x18\x02 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x120\n" +
+	"\aminutes\x18\x03 \x03(\v2\x16.belfry.v1.QueueMinuteR\aminutes\x12?\n" +
+	"\rminutes_since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\fminutesSince\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\x8b\x02\n" +
+	"\vQueueMinute\x120\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12\x12\n" +
+	"\x04puts\x18\x02 \x01(\rR\x04puts\x12\x1a\n" +
+	"\breserves\x18\x03 \x01(\rR\breserves\x12\x12\n" +
+	"\x04acks\x18\x04 \x01(\rR\x04acks\x12\x1a\n" +
+	"\bfailures\x18\x05 \x01(\rR\bfailures\x124\n" +
+	"\blate_p50\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\alateP50\x124\n" +
+	"\blate_p99\x18\a \x01(\v2\x19.google.protobuf.DurationR\alateP99\"\xc8\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
 	"\n" +
@@ -5100,7 +5236,7 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 62)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
 	(*ListAuditRequest)(nil),        // 1: belfry.v1.ListAuditRequest
@@ -5120,178 +5256,184 @@ var file_belfry_v1_admin_proto_goTypes = []any{
 	(*ListQueuesResponse)(nil),      // 15: belfry.v1.ListQueuesResponse
 	(*GetQueueRequest)(nil),         // 16: belfry.v1.GetQueueRequest
 	(*GetQueueResponse)(nil),        // 17: belfry.v1.GetQueueResponse
-	(*Queue)(nil),                   // 18: belfry.v1.Queue
-	(*DueHistogram)(nil),            // 19: belfry.v1.DueHistogram
-	(*DueSlice)(nil),                // 20: belfry.v1.DueSlice
-	(*JobCounts)(nil),               // 21: belfry.v1.JobCounts
-	(*Lateness)(nil),                // 22: belfry.v1.Lateness
-	(*QueueRates)(nil),              // 23: belfry.v1.QueueRates
-	(*QueueTotals)(nil),             // 24: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),      // 25: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),     // 26: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),       // 27: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),      // 28: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),      // 29: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 30: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),       // 31: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),      // 32: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),               // 33: belfry.v1.ShardMove
-	(*Node)(nil),                    // 34: belfry.v1.Node
-	(*NodeCondition)(nil),           // 35: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 36: belfry.v1.Shard
-	(*Catalog)(nil),                 // 37: belfry.v1.Catalog
-	(*Replica)(nil),                 // 38: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 39: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 40: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 41: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 42: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 43: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 44: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 45: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 46: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 47: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 48: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 49: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 50: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 51: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 52: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 53: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 54: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 55: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 56: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 57: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 58: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 59: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 60: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 61: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 62: belfry.v1.DeleteNamespaceResponse
-	(*timestamppb.Timestamp)(nil),   // 63: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 64: google.protobuf.Duration
-	(*QueueSettings)(nil),           // 65: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 66: belfry.v1.Witness
-	(JobState)(0),                   // 67: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 68: belfry.v1.OverduePolicy
+	(*QueueMinute)(nil),             // 18: belfry.v1.QueueMinute
+	(*Queue)(nil),                   // 19: belfry.v1.Queue
+	(*DueHistogram)(nil),            // 20: belfry.v1.DueHistogram
+	(*DueSlice)(nil),                // 21: belfry.v1.DueSlice
+	(*JobCounts)(nil),               // 22: belfry.v1.JobCounts
+	(*Lateness)(nil),                // 23: belfry.v1.Lateness
+	(*QueueRates)(nil),              // 24: belfry.v1.QueueRates
+	(*QueueTotals)(nil),             // 25: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),      // 26: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),     // 27: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),       // 28: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),      // 29: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),      // 30: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 31: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 32: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 33: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 34: belfry.v1.ShardMove
+	(*Node)(nil),                    // 35: belfry.v1.Node
+	(*NodeCondition)(nil),           // 36: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 37: belfry.v1.Shard
+	(*Catalog)(nil),                 // 38: belfry.v1.Catalog
+	(*Replica)(nil),                 // 39: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 40: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 41: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 42: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 43: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 44: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 45: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 46: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 47: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 48: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 49: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 50: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 51: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 52: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 53: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 54: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 55: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 56: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 57: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 58: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 59: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 60: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 61: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 62: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 63: belfry.v1.DeleteNamespaceResponse
+	(*timestamppb.Timestamp)(nil),   // 64: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 66: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 67: belfry.v1.Witness
+	(JobState)(0),                   // 68: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 69: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
 	4,  // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
 	3,  // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
-	63, // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
-	63, // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
-	64, // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
-	64, // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	64, // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	64, // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	65, // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	65, // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
 	7,  // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	63, // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	63, // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	64, // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	64, // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	64, // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	65, // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
 	7,  // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	64, // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	65, // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	65, // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	66, // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	18, // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	19, // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
-	18, // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	66, // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	65, // 19: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	21, // 20: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	64, // 21: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	63, // 22: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	22, // 23: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	23, // 24: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	24, // 25: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	64, // 26: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	63, // 27: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	19, // 28: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
-	20, // 29: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
-	20, // 30: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
-	20, // 31: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	63, // 32: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	64, // 33: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	64, // 34: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	64, // 35: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	64, // 36: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	64, // 37: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	65, // 38: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	65, // 39: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	66, // 40: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	67, // 41: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	66, // 42: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	66, // 43: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	34, // 44: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	36, // 45: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	37, // 46: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	64, // 47: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	33, // 48: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 49: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	63, // 50: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	35, // 51: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	63, // 52: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	63, // 53: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	38, // 54: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	64, // 55: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	38, // 56: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	63, // 57: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	34, // 58: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	64, // 59: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	64, // 60: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	34, // 61: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	68, // 62: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	63, // 63: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	53, // 64: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	63, // 65: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	63, // 66: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	54, // 67: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	54, // 68: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	54, // 69: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	12, // 70: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	14, // 71: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	16, // 72: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	25, // 73: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	27, // 74: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	29, // 75: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	31, // 76: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	39, // 77: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	41, // 78: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	55, // 79: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	57, // 80: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	59, // 81: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	61, // 82: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	43, // 83: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	45, // 84: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	47, // 85: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	49, // 86: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	51, // 87: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	5,  // 88: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	8,  // 89: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	10, // 90: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	1,  // 91: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	13, // 92: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	15, // 93: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	17, // 94: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	26, // 95: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	28, // 96: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	30, // 97: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	32, // 98: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	40, // 99: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	42, // 100: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	56, // 101: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	58, // 102: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	60, // 103: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	62, // 104: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	44, // 105: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	46, // 106: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	48, // 107: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	50, // 108: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	52, // 109: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	6,  // 110: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	9,  // 111: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	11, // 112: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	2,  // 113: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	92, // [92:114] is the sub-list for method output_type
-	70, // [70:92] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	65, // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	66, // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	66, // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	67, // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	19, // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	20, // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	19, // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	67, // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	18, // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
+	64, // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
+	64, // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
+	65, // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
+	65, // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
+	66, // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	22, // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	65, // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	64, // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	23, // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	24, // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	25, // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	65, // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	64, // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	20, // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	21, // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	21, // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	21, // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	64, // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	65, // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	65, // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	65, // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	65, // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	65, // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	66, // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	66, // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	67, // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	68, // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	67, // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	67, // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	35, // 49: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	37, // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	38, // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	65, // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	34, // 53: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,  // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	64, // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	36, // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	64, // 57: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	64, // 58: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	39, // 59: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	65, // 60: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	39, // 61: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	64, // 62: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	35, // 63: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	65, // 64: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	65, // 65: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	35, // 66: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	69, // 67: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	64, // 68: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	54, // 69: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	64, // 70: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	64, // 71: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	55, // 72: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	55, // 73: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	55, // 74: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	12, // 75: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	14, // 76: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	16, // 77: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	26, // 78: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	28, // 79: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	30, // 80: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	32, // 81: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	40, // 82: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	42, // 83: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	56, // 84: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	58, // 85: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	60, // 86: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	62, // 87: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	44, // 88: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	46, // 89: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	48, // 90: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	50, // 91: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	52, // 92: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	5,  // 93: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	8,  // 94: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	10, // 95: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	1,  // 96: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	13, // 97: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	15, // 98: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	17, // 99: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	27, // 100: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	29, // 101: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	31, // 102: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	33, // 103: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	41, // 104: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	43, // 105: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	57, // 106: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	59, // 107: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	61, // 108: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	63, // 109: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	45, // 110: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	47, // 111: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	49, // 112: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	51, // 113: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	53, // 114: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	6,  // 115: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	9,  // 116: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	11, // 117: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	2,  // 118: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	97, // [97:119] is the sub-list for method output_type
+	75, // [75:97] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -5300,16 +5442,16 @@ func file_belfry_v1_admin_proto_init() {
 		return
 	}
 	file_belfry_v1_types_proto_init()
-	file_belfry_v1_admin_proto_msgTypes[38].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[40].OneofWrappers = []any{}
-	file_belfry_v1_admin_proto_msgTypes[54].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[39].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[41].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[55].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   62,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

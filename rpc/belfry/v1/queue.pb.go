@@ -1811,6 +1811,14 @@ type ListRequest struct {
 	PageSize int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The nextPageToken of the page before; the other fields but pageSize must be the same as then.
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only jobs whose id begins with this, at most 256 bytes. With this or one of the next two fields the list is a search.
+	IdPrefix string `protobuf:"bytes,7,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	// Only jobs that have this text in the id, in the name or value of a header, in the last error, or in the body, at most
+	// 256 bytes. It must fit byte for byte, upper and lower case too.
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// Only jobs whose last error has this cause, at most 1,024 bytes: the error without what differs between errors of one
+	// cause. Numbers, and words with digits such as UUIDs and hashes, are `#` in it.
+	Cause string `protobuf:"bytes,9,opt,name=cause,proto3" json:"cause,omitempty"`
 	// Answer from the nearest replicas, also if a shard has no leader: what they have applied, which may be old.
 	Stale         bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1889,6 +1897,27 @@ func (x *ListRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *ListRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *ListRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 func (x *ListRequest) GetStale() bool {
 	if x != nil {
 		return x.Stale
@@ -1896,7 +1925,8 @@ func (x *ListRequest) GetStale() bool {
 	return false
 }
 
-// ListResponse is one page.
+// ListResponse is one page. The page of a search may have fewer jobs than pageSize, or none, and yet not be the last: a
+// call looks at no more than 100,000 jobs of each shard, for about 50 ms.
 type ListResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The jobs in due order, without bodies.
@@ -1905,6 +1935,8 @@ type ListResponse struct {
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	// What the page was read at, one for each shard.
 	Witnesses []*Witness `protobuf:"bytes,3,rep,name=witnesses,proto3" json:"witnesses,omitempty"`
+	// How many jobs a search has looked at, those of the pages before among them.
+	Searched uint64 `protobuf:"varint,4,opt,name=searched,proto3" json:"searched,omitempty"`
 	// It was read from replicas as they are. Otherwise it shows everything that was answered before.
 	Stale bool `protobuf:"varint,20,opt,name=stale,proto3" json:"stale,omitempty"`
 	// The time of the shard that was behind most, as of the last entry that was seen.
@@ -1962,6 +1994,13 @@ func (x *ListResponse) GetWitnesses() []*Witness {
 		return x.Witnesses
 	}
 	return nil
+}
+
+func (x *ListResponse) GetSearched() uint64 {
+	if x != nil {
+		return x.Searched
+	}
+	return 0
 }
 
 func (x *ListResponse) GetStale() bool {
@@ -2725,7 +2764,7 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x0e.belfry.v1.JobR\x03job\x12,\n" +
 	"\awitness\x18\x02 \x01(\v2\x12.belfry.v1.WitnessR\awitness\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
-	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\x94\x02\n" +
+	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"\xdb\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12)\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x127\n" +
@@ -2734,12 +2773,16 @@ const file_belfry_v1_queue_proto_rawDesc = "" +
 	"due_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tdueBefore\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xd3\x01\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x1b\n" +
+	"\tid_prefix\x18\a \x01(\tR\bidPrefix\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x14\n" +
+	"\x05cause\x18\t \x01(\tR\x05cause\x12\x14\n" +
+	"\x05stale\x18\x14 \x01(\bR\x05stale\"\xef\x01\n" +
 	"\fListResponse\x12\"\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x0e.belfry.v1.JobR\x04jobs\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x120\n" +
-	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x14\n" +
+	"\twitnesses\x18\x03 \x03(\v2\x12.belfry.v1.WitnessR\twitnesses\x12\x1a\n" +
+	"\bsearched\x18\x04 \x01(\x04R\bsearched\x12\x14\n" +
 	"\x05stale\x18\x14 \x01(\bR\x05stale\x12/\n" +
 	"\x05as_of\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"+\n" +
 	"\x11GetRoutingRequest\x12\x16\n" +

@@ -570,7 +570,19 @@ type Job struct {
 	AttemptUnknown *bool `protobuf:"varint,23,opt,name=attempt_unknown,json=attemptUnknown,proto3,oneof" json:"attempt_unknown,omitempty"`
 	// Since when it is held: when its lease was given, or extended last. Only in Get and List, and only if the job is reserved. After an extension that was
 	// shorter than what was left it may be later than that.
-	LeaseSince    *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=lease_since,json=leaseSince,proto3" json:"lease_since,omitempty"`
+	LeaseSince *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=lease_since,json=leaseSince,proto3" json:"lease_since,omitempty"`
+	// Who holds it: the consumer's name from the header `Belfry-Client` and its address, `name@address`, or the address
+	// alone. Only in Get and List, and only if the job is reserved. Not set if it was reserved before the whole cluster ran
+	// a version that notes it.
+	Client string `protobuf:"bytes,25,opt,name=client,proto3" json:"client,omitempty"`
+	// When it was reserved. Set if `client` is.
+	ReservedAt *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=reserved_at,json=reservedAt,proto3" json:"reserved_at,omitempty"`
+	// The last failed attempts, at most 3, oldest first. Only in Get and List.
+	Attempts []*Attempt `protobuf:"bytes,27,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	// What the last error has in common with other errors of its cause: its text with `#` for numbers and for words with
+	// digits such as UUIDs and hashes, at most 200 characters. Only in Get and List, and only if the job is dead. A search
+	// for it finds the others.
+	Cause         string `protobuf:"bytes,28,opt,name=cause,proto3" json:"cause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -784,6 +796,34 @@ func (x *Job) GetLeaseSince() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Job) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *Job) GetReservedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReservedAt
+	}
+	return nil
+}
+
+func (x *Job) GetAttempts() []*Attempt {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+func (x *Job) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
 type isJob_Body interface {
 	isJob_Body()
 }
@@ -801,6 +841,97 @@ type Job_Data struct {
 func (*Job_Text) isJob_Body() {}
 
 func (*Job_Data) isJob_Body() {}
+
+// Attempt is an attempt at a job that failed: its consumer nacked it, or its lease lapsed.
+type Attempt struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The running number, 1 for the first. A redrive begins anew.
+	Number uint32 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	// When the job was reserved. Not set if that was before the whole cluster ran a version that notes it.
+	BeganAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=began_at,json=beganAt,proto3" json:"began_at,omitempty"`
+	// When it was nacked, or its lease lapsed.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Its lease lapsed: the consumer said nothing in time.
+	Lapsed bool `protobuf:"varint,4,opt,name=lapsed,proto3" json:"lapsed,omitempty"`
+	// Who had it, as in Job.
+	Client string `protobuf:"bytes,5,opt,name=client,proto3" json:"client,omitempty"`
+	// What the consumer said, at most 256 bytes of it.
+	Error         string `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Attempt) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Attempt) GetBeganAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.BeganAt
+	}
+	return nil
+}
+
+func (x *Attempt) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Attempt) GetLapsed() bool {
+	if x != nil {
+		return x.Lapsed
+	}
+	return false
+}
+
+func (x *Attempt) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+func (x *Attempt) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
 
 // EntryError is the error of one entry of a batch or of one action of a Work stream. It says what a failed unary call
 // says in its code and its ErrorInfo.
@@ -828,7 +959,7 @@ type EntryError struct {
 
 func (x *EntryError) Reset() {
 	*x = EntryError{}
-	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	mi := &file_belfry_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +971,7 @@ func (x *EntryError) String() string {
 func (*EntryError) ProtoMessage() {}
 
 func (x *EntryError) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[2]
+	mi := &file_belfry_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +984,7 @@ func (x *EntryError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EntryError.ProtoReflect.Descriptor instead.
 func (*EntryError) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *EntryError) GetCode() string {
@@ -927,7 +1058,7 @@ type OverduePolicy struct {
 
 func (x *OverduePolicy) Reset() {
 	*x = OverduePolicy{}
-	mi := &file_belfry_v1_types_proto_msgTypes[3]
+	mi := &file_belfry_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1070,7 @@ func (x *OverduePolicy) String() string {
 func (*OverduePolicy) ProtoMessage() {}
 
 func (x *OverduePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[3]
+	mi := &file_belfry_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1083,7 @@ func (x *OverduePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OverduePolicy.ProtoReflect.Descriptor instead.
 func (*OverduePolicy) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *OverduePolicy) GetMode() OverdueMode {
@@ -1020,7 +1151,7 @@ type QueueSettings struct {
 
 func (x *QueueSettings) Reset() {
 	*x = QueueSettings{}
-	mi := &file_belfry_v1_types_proto_msgTypes[4]
+	mi := &file_belfry_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1032,7 +1163,7 @@ func (x *QueueSettings) String() string {
 func (*QueueSettings) ProtoMessage() {}
 
 func (x *QueueSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_belfry_v1_types_proto_msgTypes[4]
+	mi := &file_belfry_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1045,7 +1176,7 @@ func (x *QueueSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueSettings.ProtoReflect.Descriptor instead.
 func (*QueueSettings) Descriptor() ([]byte, []int) {
-	return file_belfry_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_belfry_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *QueueSettings) GetTtr() *durationpb.Duration {
@@ -1156,7 +1287,7 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x14\n" +
 	"\x05entry\x18\x04 \x01(\rR\x05entry\x12.\n" +
-	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xb3\b\n" +
+	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\"\xce\t\n" +
 	"\x03Job\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
@@ -1189,12 +1320,24 @@ const file_belfry_v1_types_proto_rawDesc = "" +
 	"\bended_at\x18\x16 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12,\n" +
 	"\x0fattempt_unknown\x18\x17 \x01(\bH\x01R\x0eattemptUnknown\x88\x01\x01\x12;\n" +
 	"\vlease_since\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leaseSince\x1a:\n" +
+	"leaseSince\x12\x16\n" +
+	"\x06client\x18\x19 \x01(\tR\x06client\x12;\n" +
+	"\vreserved_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"reservedAt\x12.\n" +
+	"\battempts\x18\x1b \x03(\v2\x12.belfry.v1.AttemptR\battempts\x12\x14\n" +
+	"\x05cause\x18\x1c \x01(\tR\x05cause\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
 	"\x04bodyB\x12\n" +
-	"\x10_attempt_unknown\"\xba\x02\n" +
+	"\x10_attempt_unknown\"\xd5\x01\n" +
+	"\aAttempt\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x125\n" +
+	"\bbegan_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\abeganAt\x125\n" +
+	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
+	"\x06lapsed\x18\x04 \x01(\bR\x06lapsed\x12\x16\n" +
+	"\x06client\x18\x05 \x01(\tR\x06client\x12\x14\n" +
+	"\x05error\x18\x06 \x01(\tR\x05error\"\xba\x02\n" +
 	"\n" +
 	"EntryError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12)\n" +
@@ -1304,7 +1447,7 @@ func file_belfry_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_belfry_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_belfry_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_belfry_v1_types_proto_goTypes = []any{
 	(JobState)(0),                 // 0: belfry.v1.JobState
 	(Outcome)(0),                  // 1: belfry.v1.Outcome
@@ -1313,45 +1456,50 @@ var file_belfry_v1_types_proto_goTypes = []any{
 	(ExpireTo)(0),                 // 4: belfry.v1.ExpireTo
 	(*Witness)(nil),               // 5: belfry.v1.Witness
 	(*Job)(nil),                   // 6: belfry.v1.Job
-	(*EntryError)(nil),            // 7: belfry.v1.EntryError
-	(*OverduePolicy)(nil),         // 8: belfry.v1.OverduePolicy
-	(*QueueSettings)(nil),         // 9: belfry.v1.QueueSettings
-	nil,                           // 10: belfry.v1.Job.HeadersEntry
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
+	(*Attempt)(nil),               // 7: belfry.v1.Attempt
+	(*EntryError)(nil),            // 8: belfry.v1.EntryError
+	(*OverduePolicy)(nil),         // 9: belfry.v1.OverduePolicy
+	(*QueueSettings)(nil),         // 10: belfry.v1.QueueSettings
+	nil,                           // 11: belfry.v1.Job.HeadersEntry
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 13: google.protobuf.Duration
 }
 var file_belfry_v1_types_proto_depIdxs = []int32{
-	11, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
-	11, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
-	11, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
-	10, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
+	12, // 0: belfry.v1.Witness.time:type_name -> google.protobuf.Timestamp
+	12, // 1: belfry.v1.Job.due_at:type_name -> google.protobuf.Timestamp
+	12, // 2: belfry.v1.Job.lease_until:type_name -> google.protobuf.Timestamp
+	11, // 3: belfry.v1.Job.headers:type_name -> belfry.v1.Job.HeadersEntry
 	0,  // 4: belfry.v1.Job.state:type_name -> belfry.v1.JobState
-	12, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
-	12, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
-	11, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
-	11, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
-	11, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
+	13, // 5: belfry.v1.Job.ttr:type_name -> google.protobuf.Duration
+	13, // 6: belfry.v1.Job.retry_delays:type_name -> google.protobuf.Duration
+	12, // 7: belfry.v1.Job.expires_at:type_name -> google.protobuf.Timestamp
+	12, // 8: belfry.v1.Job.created_at:type_name -> google.protobuf.Timestamp
+	12, // 9: belfry.v1.Job.first_due_at:type_name -> google.protobuf.Timestamp
 	5,  // 10: belfry.v1.Job.witness:type_name -> belfry.v1.Witness
-	11, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
-	11, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
-	2,  // 13: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
-	1,  // 14: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
-	12, // 15: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
-	5,  // 16: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
-	3,  // 17: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
-	12, // 18: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
-	12, // 19: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
-	12, // 20: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
-	12, // 21: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
-	12, // 22: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
-	8,  // 23: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
-	4,  // 24: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
-	11, // 25: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	12, // 11: belfry.v1.Job.ended_at:type_name -> google.protobuf.Timestamp
+	12, // 12: belfry.v1.Job.lease_since:type_name -> google.protobuf.Timestamp
+	12, // 13: belfry.v1.Job.reserved_at:type_name -> google.protobuf.Timestamp
+	7,  // 14: belfry.v1.Job.attempts:type_name -> belfry.v1.Attempt
+	12, // 15: belfry.v1.Attempt.began_at:type_name -> google.protobuf.Timestamp
+	12, // 16: belfry.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	2,  // 17: belfry.v1.EntryError.reason:type_name -> belfry.v1.Reason
+	1,  // 18: belfry.v1.EntryError.outcome:type_name -> belfry.v1.Outcome
+	13, // 19: belfry.v1.EntryError.retry_after:type_name -> google.protobuf.Duration
+	5,  // 20: belfry.v1.EntryError.witness:type_name -> belfry.v1.Witness
+	3,  // 21: belfry.v1.OverduePolicy.mode:type_name -> belfry.v1.OverdueMode
+	13, // 22: belfry.v1.OverduePolicy.period:type_name -> google.protobuf.Duration
+	13, // 23: belfry.v1.OverduePolicy.overdue_after:type_name -> google.protobuf.Duration
+	13, // 24: belfry.v1.QueueSettings.ttr:type_name -> google.protobuf.Duration
+	13, // 25: belfry.v1.QueueSettings.retry_delays:type_name -> google.protobuf.Duration
+	13, // 26: belfry.v1.QueueSettings.dedup_window:type_name -> google.protobuf.Duration
+	9,  // 27: belfry.v1.QueueSettings.overdue:type_name -> belfry.v1.OverduePolicy
+	4,  // 28: belfry.v1.QueueSettings.expire_to:type_name -> belfry.v1.ExpireTo
+	12, // 29: belfry.v1.QueueSettings.paused_until:type_name -> google.protobuf.Timestamp
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_types_proto_init() }
@@ -1363,15 +1511,15 @@ func file_belfry_v1_types_proto_init() {
 		(*Job_Text)(nil),
 		(*Job_Data)(nil),
 	}
-	file_belfry_v1_types_proto_msgTypes[2].OneofWrappers = []any{}
-	file_belfry_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
+	file_belfry_v1_types_proto_msgTypes[3].OneofWrappers = []any{}
+	file_belfry_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_types_proto_rawDesc), len(file_belfry_v1_types_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,11 +1,11 @@
-package payload
+package fsm
 
 import "testing"
 
 // TestFingerprint: errors of one cause have one fingerprint, and others have another.
 func TestFingerprint(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                    "",
+		"":                                    NoErrorText,
 		"timeout after 30 s":                  "timeout after # s",
 		"order 4711 of 2026-11-29 is unknown": "order # of # is unknown",
 		"order_4711: no such row":             "#: no such row",

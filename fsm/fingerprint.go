@@ -1,10 +1,16 @@
-package payload
+package fsm
 
 import "strings"
 
+// NoErrorText is the fingerprint of jobs without an error text, such as those that expired.
+const NoErrorText = "(no error text)"
+
 // Fingerprint returns what errors of one cause have in common: the text with numbers, UUIDs, hashes
-// and addresses replaced by signs, and cut to fingerprintMax characters.
+// and addresses replaced by signs, and cut to 200 characters.
 func Fingerprint(text string) string {
+	if text == "" {
+		return NoErrorText
+	}
 	var out strings.Builder
 	runes := 0
 	for word := range wordsOf(text) {

@@ -1,0 +1,107 @@
+package machine
+
+import (
+	"unicode/utf8"
+
+	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/codec"
+	"github.com/belfrydb/belfry/fsm/store"
+)
+
+// attemptsFormat is the format from which on jobs know who holds them and how attempts failed.
+const attemptsFormat = 3
+
+// noteClient notes that a client holds a job that was just leased.
+func (m *Machine) noteClient(j job, l *store.Lease, client string) {
+	if m.format < attemptsFormat {
+		return
+	}
+	l.Leased = m.scalars.Clock
+	if note := m.store.Note(l); client != "" || len(note.Client) > 0 {
+		note.Client = []byte(client)
+		m.store.SetNote(j.index, &note)
+	}
+}
+
+// noteFailure adds the attempt that a nack or a lapse ends to those that the job remembers, and
+// replaces its last error unless text is empty. at is when the attempt ended.
+func (m *Machine) noteFailure(j job, at fsm.Time, lapsed bool, text string) {
+	l := m.store.EditLease(j.index)
+	note := m.store.Note(l)
+	if m.format >= attemptsFormat {
+		list := append(codec.ParseAttempts(note.Attempts), attemptOf(l, string(note.Client), at, lapsed, text))
+		note.Client, note.Attempts = nil, codec.AppendAttempts(nil, list[max(0, len(list)-fsm.AttemptsKept):])
+		l.Leased = 0
+	} else if text == "" {
+		return
+	}
+	if text != "" {
+		note.LastError = []byte(text)
+	}
+	m.store.SetNote(j.index, &note)
+}
+
+// attemptOf is the attempt under a lease that ended at a time.
+func attemptOf(l *store.Lease, client string, at fsm.Time, lapsed bool, text string) fsm.Attempt {
+	return fsm.Attempt{
+		Number: l.Attempt, Began: l.Leased, Ended: at, Lapsed: lapsed, Client: client,
+		Error: clipped(text),
+	}
+}
+
+// clipped returns what an attempt keeps of its error: whole characters.
+func clipped(text string) string {
+	if len(text) <= fsm.AttemptErrorBytes {
+		return text
+	}
+	n := fsm.AttemptErrorBytes
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
+
+// noteRelease notes that nobody holds a job any more, which takes its attempt back.
+func (m *Machine) noteRelease(j job) {
+	l := m.store.EditLease(j.index)
+	l.Attempt--
+	l.Leased = 0
+	if note := m.store.Note(l); len(note.Client) > 0 {
+		note.Client = nil
+		m.store.SetNote(j.index, &note)
+	}
+}
+
+// showWork fills in what a reader sees of the holder and the attempts of a job.
+func (m *Machine) showWork(l *store.Lease, v *fsm.Job) {
+	note := m.store.Note(l)
+	v.LastError, v.Client, v.Leased = string(note.LastError), string(note.Client), l.Leased
+	v.Attempts = codec.ParseAttempts(note.Attempts)
+}
+
+// lapseAt changes a job whose lease has lapsed as lapse does, but for its state.
+func (m *Machine) lapseAt(v *fsm.Job) {
+	if m.format < attemptsFormat {
+		return
+	}
+	l := store.Lease{Attempt: v.Attempt, Leased: v.Leased}
+	v.Attempts = append(v.Attempts, attemptOf(&l, v.Client, v.Until, true, ""))
+	v.Attempts = v.Attempts[max(0, len(v.Attempts)-fsm.AttemptsKept):]
+	v.Client, v.Leased = "", 0
+}
+
+// resetWork moves the times of the holder and of the attempts of a lifted job to the new clock at
+// the latest.
+func (m *Machine) resetWork(j job, l *store.Lease, to fsm.Time) {
+	l.Leased = min(l.Leased, to)
+	note := m.store.Note(l)
+	if len(note.Attempts) == 0 {
+		return
+	}
+	list := codec.ParseAttempts(note.Attempts)
+	for i := range list {
+		list[i].Began, list[i].Ended = min(list[i].Began, to), min(list[i].Ended, to)
+	}
+	note.Attempts = codec.AppendAttempts(nil, list)
+	m.store.SetNote(j.index, &note)
+}
