@@ -22,6 +22,7 @@ func TestBrowser(t *testing.T) {
 		b.scripts(false)
 		testActions(t, b, "scriptless")
 	})
+	part("Forms", free, testForms)
 	part("Theme", free, testTheme)
 	part("Refresh", free, testRefresh)
 	part("Offline", free, testOffline)

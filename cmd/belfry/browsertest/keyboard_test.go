@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -132,6 +133,47 @@ func testActions(t *testing.T, b *tab, namespace string) {
 		t.Errorf("the queue still has %d ready jobs", got.Ready)
 	}
 	b.clean("the actions")
+}
+
+// testForms: queues and jobs are made, changed and deleted with the keyboard alone.
+func testForms(t *testing.T, b *tab) {
+	c, queue := b.site.client, "forms/made"
+	b.visit("queues")
+	b.act(`main a[href="new-queue"]`, kb.Enter, "new-queue")
+	b.tabTo("input[name=queue]")
+	b.press(queue)
+	b.tabTo("input[name=maxAttempts]")
+	b.press("7")
+	b.act("form[action=new-queue] button", kb.Enter, "done=new-queue")
+	made := must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue))
+	if made.Settings.MaxAttempts == nil || *made.Settings.MaxAttempts != 7 {
+		t.Errorf("the settings are %+v, want 7 attempts", made.Settings)
+	}
+	b.act(`main a[href^="queue-settings"]`, kb.Enter, "queue-settings")
+	b.tabTo("input[name=maxAttempts]")
+	b.press(kb.Backspace, "9")
+	b.act("form[action=queue-settings] button", " ", "done=queue-settings")
+	made = must[client.QueueState](t)(c.Admin().Queue(t.Context(), queue))
+	if got := *made.Settings.MaxAttempts; got != 9 {
+		t.Errorf("%d attempts, want 9", got)
+	}
+	b.act(`main a[href^="put?"]`, kb.Enter, "/ui/put")
+	b.tabTo("textarea[name=body]")
+	b.press("typed <b>here</b>")
+	b.tabTo("input[name=id]")
+	b.press("typed-1")
+	b.act("form[action=put] button", kb.Enter, "done=put")
+	if job := must[*client.Job](t)(c.Get(t.Context(), queue, "typed-1")); string(job.Body) != "typed <b>here</b>" {
+		t.Errorf("the body is %q", job.Body)
+	}
+	b.visit("queue?queue=forms%2Fmade")
+	b.tabTo("input[name=confirm-delete]")
+	b.press(queue)
+	b.act("form[action=delete-queue] button", kb.Enter, "done=delete-queue")
+	if _, err := c.Admin().Queue(t.Context(), queue); !errors.Is(err, client.Reason("QUEUE_NOT_FOUND")) {
+		t.Errorf("the queue after it was deleted: %v", err)
+	}
+	b.clean("forms")
 }
 
 // testTheme: the theme of the settings, chosen with the keyboard, wins over that of the system.

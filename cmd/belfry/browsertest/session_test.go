@@ -37,6 +37,10 @@ func testSession(t *testing.T, b *tab, axe string) {
 		}
 	}
 	b.visit("tokens")
+	b.act(`main a[href="token?id=`+id+`"]`, kb.Enter, "token?id=")
+	b.check("a token", screen{})
+	b.axe("a token", axe, everyRule)
+	b.visit("tokens")
 	if got := b.text("main table"); !strings.Contains(got, "<script>ran=1</script>\ufffd") {
 		t.Errorf("the tokens are shown as %q", got)
 	}
