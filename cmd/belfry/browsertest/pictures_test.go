@@ -54,9 +54,14 @@ func TestPictures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name := range pictured() {
+		var last []byte
 		for _, theme := range []string{"light", "dark"} {
 			file := name + "-" + theme + ".png"
 			content, err := os.ReadFile(filepath.Join(picturesDir, file))
+			if bytes.Equal(content, last) {
+				t.Errorf("%s is the picture of both themes", file)
+			}
+			last = content
 			if err != nil {
 				t.Errorf("%v; make dashboard-pictures takes it", err)
 				continue
@@ -84,7 +89,7 @@ func takeAll(t *testing.T) {
 	}
 	for name, path := range pictured() {
 		for _, theme := range []string{"light", "dark"} {
-			open.refreshEach(theme)
+			open.settle(theme, "3600")
 			open.visit(path)
 			if err := os.WriteFile(filepath.Join(picturesDir, name+"-"+theme+".png"), open.picture(), 0o644); err != nil {
 				t.Fatal(err)
@@ -112,8 +117,8 @@ func (b *tab) picture() []byte {
 	return out.Bytes()
 }
 
-// withPalette returns a picture with its most frequent colors; each other pixel gets the nearest of
-// them.
+// withPalette returns a picture with the most frequent of its colors that are far enough apart; each
+// other pixel gets the nearest of them.
 func withPalette(full image.Image) *image.Paletted {
 	counts := map[color.Color]int{}
 	area := full.Bounds()
@@ -125,7 +130,12 @@ func withPalette(full image.Image) *image.Paletted {
 	all := slices.SortedFunc(maps.Keys(counts), func(a, b color.Color) int {
 		return cmp.Or(counts[b]-counts[a], strings.Compare(fmt.Sprint(a), fmt.Sprint(b)))
 	})
-	palette := color.Palette(all[:min(len(all), colorsMax)])
+	palette := color.Palette{}
+	for _, c := range all {
+		if len(palette) < colorsMax && (len(palette) == 0 || apart(c, palette[palette.Index(c)]) > shadeMax) {
+			palette = append(palette, c)
+		}
+	}
 	nearest := map[color.Color]uint8{}
 	for _, c := range all {
 		nearest[c] = uint8(palette.Index(c))
@@ -137,6 +147,21 @@ func withPalette(full image.Image) *image.Paletted {
 		}
 	}
 	return out
+}
+
+// shadeMax is how far apart two colors may be to share a place in a palette, of 255.
+const shadeMax = 3
+
+// apart returns how far apart two colors are in the one of red, green and blue in which they differ
+// most, of 255.
+func apart(a, b color.Color) int {
+	r1, g1, b1, _ := a.RGBA()
+	r2, g2, b2, _ := b.RGBA()
+	most := 0
+	for _, pair := range [][2]uint32{{r1, r2}, {g1, g2}, {b1, b2}} {
+		most = max(most, int(max(pair[0], pair[1])-min(pair[0], pair[1]))>>8)
+	}
+	return most
 }
 
 // shopQueue is a queue of a made-up shop. Its jobs are due within the times, as many within each.

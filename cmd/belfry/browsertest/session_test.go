@@ -55,7 +55,7 @@ func testSession(t *testing.T, b *tab, axe string) {
 	b.awaitPage("/ui/cluster")
 	b.clean("a session")
 
-	b.refreshEach("dark")
+	b.settle("dark", "1")
 	b.visit("queues")
 	ofRoot(t, b.site, "token", "delete", id)
 	b.awaitPage("/ui/login?next=queues") // by the script
