@@ -254,17 +254,6 @@ func TestDashboardRefusesActions(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", what, got.status, status, got.body)
 		}
 	}
-	for _, action := range []string{
-		"pause", "purge", "run-now", "reschedule", "cancel", "redrive", "redrive-group", "settings", "login", "logout",
-	} {
-		refused(action+" from another site", s.form(noRedirects(), "/ui/"+action, order, "Sec-Fetch-Site", "cross-site"),
-			http.StatusForbidden)
-		refused(action+" from another origin", s.form(noRedirects(), "/ui/"+action, order, "Sec-Fetch-Site", "",
-			"Origin", "https://evil.example"), http.StatusForbidden)
-		if action != "settings" && action != "login" {
-			refused("GET of "+action, s.send(http.MethodGet, "/ui/"+action, ""), http.StatusMethodNotAllowed)
-		}
-	}
 	refused("a purge without the name", s.form(noRedirects(), "/ui/purge",
 		url.Values{"queue": {"shop/orders"}, "state": {"delayed"}, "confirm": {"shop/order"}}), http.StatusBadRequest)
 	refused("a job that is held", s.form(noRedirects(), "/ui/cancel", url.Values{"queue": {"held"}, "id": {"held-1"}}),
@@ -362,55 +351,6 @@ func TestDashboardLogin(t *testing.T) {
 	if got := get("/ui/"); got.status != http.StatusSeeOther || got.header.Get("Location") != "login" {
 		t.Errorf("after the end of the token: %d to %q, want the login", got.status, got.header.Get("Location"))
 	}
-}
-
-// TestDashboardSessions: a cookie that was not sealed here is none, and the login leads nowhere else.
-func TestDashboardSessions(t *testing.T) {
-	store := newTokenMemory()
-	s := serve(t, withDashboard, func(cfg *Config) { cfg.Authenticator, cfg.Catalog = store, store })
-	other := serve(t, withDashboard, func(cfg *Config) { cfg.Authenticator, cfg.Catalog = store, store })
-	token, _ := store.make(t, "admin:*")
-	session := func(on *served) string {
-		got := on.form(noRedirects(), "/ui/login", url.Values{"token": {token}})
-		value, _, _ := strings.Cut(got.header.Get("Set-Cookie"), ";")
-		return value
-	}
-	mine := session(s)
-	if got := s.send(http.MethodGet, "/ui/", "", "Cookie", mine); got.status != http.StatusOK {
-		t.Fatalf("the own cookie: %d", got.status)
-	}
-	for what, cookie := range map[string]string{
-		"of another server": session(other), "empty": "belfry-session=", "the token itself": "belfry-session=" + token,
-		"cut": mine[:len(mine)-4], "changed": mine[:len(mine)-4] + "AAAA",
-		"the same under another name": strings.Replace(mine, "belfry-session", "__Host-belfry-session", 1),
-	} {
-		got := s.do(noRedirects(), s.request(http.MethodGet, "/ui/", "Cookie", cookie))
-		if got.status != http.StatusSeeOther {
-			t.Errorf("a cookie %s: %d, want the login", what, got.status)
-		}
-	}
-	for _, next := range []string{
-		"https://evil.example/", "//evil.example/", "/\\evil.example", "\\\\evil.example", "javascript:alert(1)", "../v1/put",
-		"/", "..", ".", "queue/../../x", "data:text/html,x", "http:evil", "\thttps://evil.example",
-	} {
-		got := s.form(noRedirects(), "/ui/login", url.Values{"token": {token}, "next": {next}})
-		if got.header.Get("Location") != "./" {
-			t.Errorf("the login leads from %q to %q, want the overview", next, got.header.Get("Location"))
-		}
-	}
-}
-
-// request returns a request.
-func (s *served) request(method, path string, headers ...string) *http.Request {
-	s.t.Helper()
-	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	return req
 }
 
 // TestDashboardHostileJobs: what a producer writes is shown and never runs, and the download has its

@@ -319,11 +319,14 @@ func limitLeftover(w http.ResponseWriter, r *http.Request) {
 // route finds the handler of a path.
 func (h *handler) route(w *reply, r *http.Request) {
 	path := r.URL.Path
+	isPage := h.isPage(path)
+	if isPage {
+		ui.Protect(w)
+	}
 	if f := h.ofPage(r); f != nil {
 		h.writeFault(w, r, f)
 		return
 	}
-	isPage := h.isPage(path)
 	if isPage {
 		r = h.dashboard.WithToken(r)
 	}

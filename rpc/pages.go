@@ -8,6 +8,7 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
+	"github.com/belfrydb/belfry/rpc/ui"
 )
 
 // ofPage returns the fault of a request that may be made by a page in a browser which is not ours.
@@ -39,7 +40,15 @@ func (h *handler) sameOrigin(r *http.Request) bool {
 		asPost.Method = http.MethodPost
 		r = &asPost
 	}
-	return h.origins.Check(r) == nil
+	return h.origins.Check(r) == nil && !downgraded(r)
+}
+
+// downgraded reports whether a page of our host, but without TLS, sent a request through TLS. Such a
+// page may be written by anybody on the way. Browsers that send Sec-Fetch-Site say themselves that
+// this is another site.
+func downgraded(r *http.Request) bool {
+	return ui.ThroughTLS(r) && r.Header.Get("Sec-Fetch-Site") == "" &&
+		strings.HasPrefix(strings.ToLower(r.Header.Get("Origin")), "http://")
 }
 
 // unclaimed reports whether a Host is none that a page can have as its own: browsers take addresses

@@ -122,7 +122,7 @@ func (v *visit) shownBody(j *belfryv1.Job) []g.Node {
 // commands are the calls about a job as commands of a shell.
 func (v *visit) commands(j *belfryv1.Job) (string, error) {
 	url, header := "http://"+v.r.Host, ""
-	if secure(v.r) {
+	if ThroughTLS(v.r) {
 		url = "https://" + v.r.Host
 	}
 	if v.pages.cfg.Sessions != nil {

@@ -122,12 +122,13 @@ func (p *Pages) keepSettings(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, &http.Cookie{
 		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s:%s", chosen.theme, chosen.refresh, chosenBodies(chosen), chosen.zone),
-		MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, Secure: secure(r), SameSite: http.SameSiteLaxMode,
+		MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, Secure: ThroughTLS(r),
+		SameSite: http.SameSiteLaxMode,
 	})
 	v.redirect("settings?done=settings")
 }
 
-// secure reports whether the browser reaches the pages through TLS, of this server or of a proxy.
-func secure(r *http.Request) bool {
+// ThroughTLS reports whether a browser sent a request through TLS, of this server or of a proxy.
+func ThroughTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }

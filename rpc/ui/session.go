@@ -16,7 +16,7 @@ import (
 // cookieName is the name of the cookie of a session. A browser takes one with the prefix __Host-
 // only from this host and through TLS, so no other host of the domain can set it.
 func cookieName(r *http.Request) string {
-	if secure(r) {
+	if ThroughTLS(r) {
 		return "__Host-belfry-session"
 	}
 	return "belfry-session"
@@ -115,7 +115,7 @@ func (p *Pages) logout(w http.ResponseWriter, r *http.Request) {
 
 func (v *visit) setSession(value string, maxAge int) {
 	http.SetCookie(v.w, &http.Cookie{
-		Name: cookieName(v.r), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: secure(v.r),
+		Name: cookieName(v.r), Value: value, Path: "/", MaxAge: maxAge, HttpOnly: true, Secure: ThroughTLS(v.r),
 		SameSite: http.SameSiteStrictMode,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -164,7 +165,7 @@ func (p *Pages) route() {
 	p.mux.HandleFunc("GET "+p.cfg.Path+"login", p.showLogin)
 	form("login", http.HandlerFunc(p.login))
 	form("logout", http.HandlerFunc(p.logout))
-	p.mux.Handle("GET "+p.cfg.Path+"static/", http.StripPrefix(p.cfg.Path, http.FileServerFS(staticFiles)))
+	p.mux.HandleFunc("GET "+p.cfg.Path+"static/", p.serveStatic)
 }
 
 // Forms returns the paths at which forms are posted, relative to the path of the pages.
@@ -176,7 +177,12 @@ func (p *Pages) Serves(path string) bool {
 }
 
 // ServeHTTP implements http.Handler.
-func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
+
+// Protect sets the headers that every answer at a path of the pages needs, also one that refuses the
+// request: no other page may show it in a frame, no cache keeps it, and no script in it runs but our
+// own.
+func Protect(w http.ResponseWriter) {
 	for name, value := range map[string]string{
 		"Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; " +
 			"object-src 'none'",
@@ -186,10 +192,17 @@ func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} {
 		w.Header().Set(name, value)
 	}
-	if strings.HasPrefix(r.URL.Path, p.cfg.Path+"static/") {
-		w.Header().Set("Cache-Control", "private, max-age=3600") // the names of files have the version
+}
+
+// serveStatic serves a file of the pages. Links to it have the version in their query.
+func (p *Pages) serveStatic(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, p.cfg.Path)
+	if _, err := fs.Stat(staticFiles, name); err != nil { // the name of a folder ends in a slash, which is none here
+		http.NotFound(w, r)
+		return
 	}
-	p.mux.ServeHTTP(w, r)
+	w.Header().Set("Cache-Control", "private, max-age=3600")
+	http.ServeFileFS(w, r, staticFiles, name)
 }
 
 // page serves a page that shows something.
