@@ -86,8 +86,11 @@ func (a *attacked) state() string {
 			fmt.Fprintln(&all, queue, state, list)
 		}
 		got := a.with(a.tokens["root"], http.MethodPost, "/v1/get-queue", fmt.Sprintf(`{"queue":%q}`, queue))
-		fmt.Fprintln(&all, queue, "paused", strings.Contains(got.body, `"paused":true`))
+		fmt.Fprintln(&all, queue, "paused", strings.Contains(got.body, `"paused":true`), "limit",
+			strings.Contains(got.body, `"maxJobs":`))
 	}
+	names := a.with(a.tokens["root"], http.MethodPost, "/v1/list-queues", `{}`).body
+	fmt.Fprintln(&all, strings.Count(names, `"name":`), "queues", len(a.store.Tokens()), "tokens")
 	return all.String()
 }
 
@@ -134,8 +137,8 @@ func (a *attacked) try(x attempt) answered {
 // formType is what a browser says of a form.
 const formType = "application/x-www-form-urlencoded"
 
-// attackForms are forms that succeed for root, by action.
-func attackForms(queue string) map[string]string {
+// attackForms are forms for each action: those about queues succeed for root.
+func (a *attacked) attackForms(queue string) map[string]string {
 	fields := func(pairs ...string) string {
 		values := url.Values{"queue": {queue}}
 		for i := 0; i < len(pairs); i += 2 {
@@ -143,11 +146,17 @@ func attackForms(queue string) map[string]string {
 		}
 		return values.Encode()
 	}
+	view := strings.Split(a.tokens["view"], "_")[1]
 	waits, dies := []string{"id", "waits", "due", "2h", "state", "delayed"}, []string{"id", "dies"}
 	return map[string]string{
 		"pause": fields(), "resume": fields(), "purge": fields("confirm", queue, "state", "delayed"),
 		"run-now": fields(waits...), "reschedule": fields(waits...), "cancel": fields(waits...), "redrive": fields(dies...),
-		"redrive-group": fields("error", secretText, "jobs", "1"),
+		"redrive-group": fields("error", secretText, "jobs", "1"), "queue-settings": fields("maxJobs", "7"),
+		"put": fields("body", "x"), "delete-queue": fields("confirm-delete", queue),
+		"new-queue": url.Values{"queue": {queue + "-new"}, "partitions": {"1"}}.Encode(),
+		"drain":     "name=n1", "undrain": "name=n1", "remove-node": "name=n1&confirm=n1", "transfer": "shard=0&to=n1",
+		"namespace": "name=shop&maxJobs=5", "delete-namespace": "name=shop&confirm=shop",
+		"new-token": "scopes=admin:*", "rotate-token": "id=" + view, "revoke-token": "id=" + view + "&confirm=" + view,
 	}
 }
 
@@ -180,7 +189,7 @@ func (a *attacked) forgeries() (all []attempt) {
 		if slices.Contains(headers, "X-Forwarded-Proto") {
 			cookie = "__Host-" + cookie
 		}
-		for action, form := range attackForms("bank/orders") {
+		for action, form := range a.attackForms("bank/orders") {
 			all = append(all, attempt{action + " from an origin " + name, http.MethodPost, "/ui/" + action, cookie,
 				append([]string{"Content-Type", formType}, headers...), form})
 		}
@@ -190,7 +199,7 @@ func (a *attacked) forgeries() (all []attempt) {
 		if kind != "" {
 			headers = append(headers, "Content-Type", kind)
 		}
-		for action, form := range attackForms("bank/orders") {
+		for action, form := range a.attackForms("bank/orders") {
 			all = append(all, attempt{action + " as " + kind, http.MethodPost, "/ui/" + action + "?" + form, a.cookies["root"],
 				headers, form})
 		}
@@ -202,14 +211,18 @@ func (a *attacked) forgeries() (all []attempt) {
 // without what gives them away act, so each attempt could succeed.
 func TestDashboardForgeries(t *testing.T) {
 	a := newAttacked(t)
-	before, tried := a.state(), map[string]int{}
+	before := a.state()
+	for _, path := range a.server.handler.dashboard.Forms() {
+		if _, ok := a.attackForms("x")[path]; !ok && !slices.Contains(browserForms, path) {
+			t.Errorf("the action %s has no form in attackForms, which is used in attempts", path)
+		}
+	}
 	for _, x := range a.forgeries() {
 		if got := a.try(x); got.status != http.StatusForbidden {
 			t.Errorf("%s: %d, want 403: %.200s", x.name, got.status, got.body)
 		}
-		tried[x.target]++
 	}
-	for action, form := range attackForms("bank/orders") {
+	for action, form := range a.attackForms("bank/orders") {
 		for _, x := range []attempt{
 			{"GET", http.MethodGet, "/ui/" + action + "?" + form, "", nil, ""},
 			{"GET with a body", http.MethodGet, "/ui/" + action, "", []string{"Content-Type", formType}, form},
@@ -220,7 +233,9 @@ func TestDashboardForgeries(t *testing.T) {
 				[]string{"X-HTTP-Method-Override", "POST", "X-Method-Override", "POST"}, ""},
 		} {
 			x.cookie = a.cookies["root"]
-			if got := a.try(x); got.status != http.StatusMethodNotAllowed {
+			shows := x.method == http.MethodGet || x.method == http.MethodHead
+			page := shows && slices.Contains([]string{"new-queue", "namespace", "put", "queue-settings"}, action)
+			if got := a.try(x); got.status != http.StatusMethodNotAllowed && (!page || got.status == http.StatusSeeOther) {
 				t.Errorf("%s of %s: %d, want 405", x.name, action, got.status)
 			}
 		}
@@ -240,7 +255,7 @@ func TestDashboardForgeries(t *testing.T) {
 	for _, action := range order {
 		for _, headers := range [][]string{{"Origin", "http://" + a.addr}, {"Sec-Fetch-Site", "same-origin"}} {
 			x := attempt{action, http.MethodPost, "/ui/" + action, a.cookies["root"],
-				append([]string{"Content-Type", formType}, headers...), attackForms("shop/orders")[action]}
+				append([]string{"Content-Type", formType}, headers...), a.attackForms("shop/orders")[action]}
 			got := a.try(x)
 			if again := got.status == http.StatusNotFound || got.status == http.StatusConflict; got.status !=
 				http.StatusSeeOther && !again {
@@ -450,7 +465,7 @@ func TestDashboardScopes(t *testing.T) {
 		"": {"shop/orders"},
 	} {
 		for _, queue := range queues {
-			for action, form := range attackForms(queue) {
+			for action, form := range a.attackForms(queue) {
 				got := a.try(attempt{action, http.MethodPost, "/ui/" + action, a.cookies[who], []string{"Content-Type", formType,
 					"Sec-Fetch-Site", "same-origin"}, form})
 				refused := got.status == http.StatusForbidden || got.status == http.StatusBadRequest ||

@@ -72,7 +72,10 @@ func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
 	who := h.Td(h.Class("free"), g.If(r.TokenAbout != "", g.Text(payload.Visible(r.TokenAbout)+" · ")),
 		h.Code(g.Text(cmp.Or(payload.Visible(r.Token), "nobody"))), g.Text(" · "+payload.Visible(r.Address)),
 		g.If(r.Dashboard, tag("dashboard")))
-	more := ""
+	more, class := "", "free"
+	if r.Outcome != "ok" {
+		class += " bad"
+	}
 	if r.RefusedEntries > 0 {
 		more = " · " + grouped(r.RefusedEntries) + " entries, the first of " + payload.Visible(r.Queue)
 	}
@@ -91,15 +94,7 @@ func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
 	return h.Tr(h.Td(v.when(r.EndedAt)), who,
 		h.Td(h.Title(procedure), g.Text(procedure[strings.LastIndexByte(procedure, '/')+1:])),
 		h.Td(h.Class("free"), h.Code(g.Text(shown))),
-		h.Td(h.Class(auditClass(r)), h.Title("request_id "+payload.Visible(r.CallId)),
+		h.Td(h.Class(class), h.Title("request_id "+payload.Visible(r.CallId)),
 			g.Text(payload.Visible(r.Outcome)+more)),
 		number(duration(r.Took)), h.Td(g.Text(r.Node)))
-}
-
-// auditClass is the class of the cell with the outcome of a call.
-func auditClass(r *belfryv1.AuditRecord) string {
-	if r.Outcome == "ok" {
-		return "free"
-	}
-	return "free bad"
 }
