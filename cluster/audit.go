@@ -24,8 +24,12 @@ type NodeAudit struct {
 	Err    error
 }
 
-// errNoAudit says that AnswerAudit was not called on a node yet.
-var errNoAudit = errors.New("the node does not serve clients yet")
+// The reasons, for people, why a node gives no answer to AskAudit.
+var (
+	errNoAudit     = errors.New("it does not serve clients yet, or runs a version without this call")
+	errUnreachable = errors.New("it cannot be reached; `belfry cluster status` may say why")
+	errNoAnswer    = errors.New("it did not answer in time")
+)
 
 // AnswerAudit lets this node answer AskAudit of all nodes with what answer returns. The query and
 // the answer are the caller's bytes. answer may be called from several goroutines at once; it must
@@ -38,7 +42,7 @@ func (c *Cluster) AnswerAudit(answer func(query []byte) ([]byte, error)) {
 func (m *members) answerAudit(_ context.Context, _ string, query []byte) ([]byte, error) {
 	answer := m.audit.Load()
 	if answer == nil {
-		return nil, fmt.Errorf("%w: %w", node.ErrCanceled, errNoAudit)
+		return nil, fmt.Errorf("%w: %w", node.ErrCanceled, errNoAudit) // the caller knows the first
 	}
 	return (*answer)(query)
 }
@@ -65,5 +69,15 @@ func (m *members) askAudit(ctx context.Context, serverID string, query []byte) (
 	if serverID == m.record.ServerID {
 		return m.answerAudit(ctx, serverID, query)
 	}
-	return routing.Call[[]byte](ctx, m.peers, serverID, pathAudit, query)
+	answer, err := routing.Call[[]byte](ctx, m.peers, serverID, pathAudit, query)
+	switch {
+	case err == nil:
+		return answer, nil
+	case errors.Is(err, node.ErrUnknownOutcome), ctx.Err() != nil:
+		return nil, errNoAnswer
+	case errors.Is(err, node.ErrNoLeader):
+		return nil, errUnreachable
+	default:
+		return nil, errNoAudit
+	}
 }
