@@ -31,7 +31,7 @@ func testHostile(t *testing.T, b *tab) {
 		if !slices.Contains(names, shown(text)) {
 			t.Errorf("no header has the name %q: %q", shown(text), names)
 		}
-		b.act("form[action=run-now] button", kb.Enter, "done=run-now")
+		b.enter("form[action=run-now] button", "done=run-now")
 		wantState(t, b.site.client, hostileQueue, text, "READY")
 		b.check(text, screen{})
 	}
@@ -46,7 +46,7 @@ func testHostile(t *testing.T, b *tab) {
 	}
 	forms := len(rows)
 	for ; forms > 0; forms-- {
-		b.act("form[action=redrive-group] button", kb.Enter, "done=redrive-group")
+		b.enter("form[action=redrive-group] button", "done=redrive-group")
 		if got := b.text(".notice"); !strings.HasSuffix(got, " jobs are ready again.") || strings.HasPrefix(got, "0 ") {
 			t.Fatalf("a redrive says %q", got)
 		}

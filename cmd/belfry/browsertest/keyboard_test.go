@@ -40,8 +40,8 @@ const watchFocus = `(() => {
 // of the document, and one sees where it is. The first element leads over the navigation.
 func testFocus(t *testing.T, b *tab) {
 	for _, s := range screens() {
-		if strings.HasPrefix(s.name, "job \"") {
-			continue // as the job of another name
+		if strings.HasPrefix(s.name, "job \"") || strings.HasSuffix(s.name, " jobs") && s.name != "dead jobs" {
+			continue // as the job, or the jobs, of another name
 		}
 		b.visit(s.path)
 		count := ask[int](b, watchFocus)

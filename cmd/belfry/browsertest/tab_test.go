@@ -240,6 +240,14 @@ func (b *tab) act(selector, key, part string) {
 	b.awaitPage(part)
 }
 
+// enter is act for an element that gets the focus at once, and the key Enter.
+func (b *tab) enter(selector, part string) {
+	b.t.Helper()
+	ask[bool](b, "document.querySelector("+quoted(selector)+").focus(), true")
+	b.press(kb.Enter)
+	b.awaitPage(part)
+}
+
 // text returns the text of the first element of a selector; empty if there is none.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
