@@ -264,7 +264,7 @@ func TestDashboardNodes(t *testing.T) {
 		}
 	}
 	got := s.send(http.MethodGet, "/ui/cluster", "")
-	for _, want := range []string{"Shard 1: waits for n3 to catch up", ">Voters that a shard is to have</th><td>3<",
+	for _, want := range []string{"Shard 1: waits for n3 to catch up", ">Voters of a shard</th><td>3<",
 		`<option value="2">2, led by n1</option>`} {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("the cluster: want %q in %s", want, got.body)

@@ -63,10 +63,10 @@ func clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
 	if c.NoAutoCreate {
 		creates = "is refused"
 	}
-	return facts(fact("Voters that a shard is to have", grouped(c.ReplicationFactor)),
-		fact("Voters without which it takes no change", grouped(c.MinVoters)),
-		fact("A silent node is replaced after", duration(c.GracePeriod)), fact("A put into an unknown queue", creates),
-		fact("Format of logs and snapshots", grouped(c.Format)), fact("The catalog is led by", c.Catalog.GetLeader()),
+	return facts(fact("Voters of a shard", grouped(c.ReplicationFactor)),
+		fact("Voters needed for a change", grouped(c.MinVoters)),
+		fact("Silent nodes replaced after", duration(c.GracePeriod)), fact("Put into an unknown queue", creates),
+		fact("Format of the logs", grouped(c.Format)), fact("Leader of the catalog", c.Catalog.GetLeader()),
 		fact("Id", c.ClusterId))
 }
 

@@ -125,7 +125,7 @@ func (v *visit) commands(j *belfryv1.Job) (string, error) {
 	if ThroughTLS(v.r) {
 		url = "https://" + v.r.Host
 	}
-	if v.pages.cfg.Sessions != nil {
+	if v.token() != "" {
 		header = "Authorization: Bearer $TOKEN"
 	}
 	return payload.Commands(j, url, header)

@@ -34,17 +34,16 @@ func (p *Pages) settingsTable(q *belfryv1.Queue) g.Node {
 		rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(s.Label)), h.Td(g.Text(shown)),
 			h.Td(h.Class(class), g.Text(origin))))
 	}
-	return h.Table(h.Class("plain"), h.THead(h.Class("unseen"), h.Tr(headings("Setting", "Value", "From")...)),
+	return h.Table(h.Class("plain settings"), h.THead(h.Class("unseen"), h.Tr(headings("Setting", "Value", "From")...)),
 		h.TBody(rows))
 }
 
 // defaultDelays writes the default retry delays. A queue of an early version has none.
 func defaultDelays(s *belfryv1.QueueSettings) string {
-	text := delays(s.GetRetryDelays())
-	if len(s.GetRetryDelays()) > 0 {
-		text += ", each up to 10 % more or less"
+	if len(s.GetRetryDelays()) == 0 {
+		return "at once"
 	}
-	return text
+	return form.DelaysText(s.GetRetryDelays()) + ", ±10 %"
 }
 
 // limitText writes a limit for people.
@@ -69,7 +68,7 @@ func (v *visit) settingRows(s *belfryv1.QueueSettings) g.Node {
 		switch {
 		case s != nil:
 			in.value = setting.Text(s)
-			if byDefault != "" {
+			if byDefault != "" && byDefault != "0" && byDefault != form.DefaultDelays {
 				in.help += " · default " + byDefault
 			}
 		case len(setting.Choices) > 0:
@@ -90,7 +89,7 @@ func (p *Pages) showSettingsForm(v *visit) (content, error) {
 	return content{title: "Settings of " + name, entry: "Queues", body: g.Group{
 		path("Queues", "queues", name, query("queue", "queue", name)),
 		h.H1(g.Text("Change settings")),
-		h.P(g.Text("What you change is sent, and nothing else. All jobs of the queue follow, also those that wait.")),
+		h.P(g.Text("What you change is sent, and nothing else. A value that a job was put with outranks the queue's.")),
 		large("queue-settings", hiddenFields([]string{"queue", name}), v.settingRows(res.Queue.Settings),
 			h.P(h.Class("ends"), button("Change"), link(query("queue", "queue", name), "Leave it"))),
 	}}, nil

@@ -35,7 +35,7 @@ func (p *Pages) listTokens(v *visit) (content, error) {
 	body := g.Group{h.H1(g.Text("Tokens")), table,
 		g.If(res.NextPageToken != "", h.P(g.Text("There are more: "), h.Code(g.Text("belfry token list"))))}
 	switch {
-	case p.cfg.Sessions == nil:
+	case v.token() == "":
 		body = append(body, h.P(g.Text("This server asks for no token, so it makes none: start it with "),
 			h.Code(g.Text("--root-tokens")), g.Text(".")))
 	case !p.cfg.ReadOnly:

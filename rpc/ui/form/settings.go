@@ -34,8 +34,8 @@ const (
 	no  = "no"
 )
 
-// defaultDelays is the text that goes back to the default retry delays.
-const defaultDelays = "default"
+// DefaultDelays is the text that stands for the default retry delays. It goes back to the default retry delays.
+const DefaultDelays = "default"
 
 // Settings returns all settings of a queue but whether it is paused, in the order of the page.
 func Settings() []Setting {
@@ -192,7 +192,7 @@ func ReadSettings(in Values) (*belfryv1.QueueSettings, error) {
 // retryDelaysText writes retry delays as readRetryDelays reads them.
 func retryDelaysText(s *belfryv1.QueueSettings) string {
 	if s.GetRetryDelaysDefault() {
-		return defaultDelays
+		return DefaultDelays
 	}
 	return DelaysText(s.GetRetryDelays())
 }
@@ -210,7 +210,7 @@ func DelaysText(delays []*durationpb.Duration) string {
 }
 
 func readRetryDelays(field, text string, s *belfryv1.QueueSettings) (err error) {
-	if text == defaultDelays {
+	if text == DefaultDelays {
 		s.RetryDelaysDefault = proto.Bool(true)
 		return nil
 	}
