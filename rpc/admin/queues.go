@@ -200,7 +200,7 @@ func (s *Service) GetQueue(ctx context.Context,
 
 // queuePart is the part of a queue that one shard holds.
 type queuePart struct {
-	fsm.Queue
+	*fsm.Queue // of a reading
 	// AsOf is the shard's time: counts are exact as of it. Ages and pauses are computed from now,
 	// which is not before AsOf.
 	asOf, now fsm.Time
@@ -210,8 +210,9 @@ type queuePart struct {
 func queueParts(readings []fsm.Reading) (parts []queuePart) {
 	for i := range readings {
 		r := &readings[i]
-		for _, q := range r.Queues {
-			parts = append(parts, queuePart{Queue: q, asOf: r.Clock, now: r.Now})
+		parts = slices.Grow(parts, len(r.Queues))
+		for k := range r.Queues {
+			parts = append(parts, queuePart{Queue: &r.Queues[k], asOf: r.Clock, now: r.Now})
 		}
 	}
 	return parts

@@ -26,7 +26,7 @@ func TestDedupShortened(t *testing.T) {
 		{"a window of nothing", 100 * minute, 200 * minute, 200 * minute, fsm.Settings{DedupWindowSet: true}, false},
 	} {
 		part := &queuePart{
-			Queue: fsm.Queue{Created: test.created, DedupSince: test.since, Settings: test.settings}, now: test.now,
+			Queue: &fsm.Queue{Created: test.created, DedupSince: test.since, Settings: test.settings}, now: test.now,
 		}
 		if got := dedupShortened(part); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)

@@ -10,7 +10,7 @@ import (
 // TestRecentPartsAreAddedUp: each part of a queue tells of a window of its own, and one that tells
 // nothing makes the whole unknown.
 func TestRecentPartsAreAddedUp(t *testing.T) {
-	part := func(r *fsm.Recent) queuePart { return queuePart{Queue: fsm.Queue{Recent: r}} }
+	part := func(r *fsm.Recent) queuePart { return queuePart{Queue: &fsm.Queue{Recent: r}} }
 	whole := fsm.Recent{
 		Window: fsm.RecentWindow, Puts: 120, Grants: 60, Acks: 30, Late: [fsm.LateBuckets]uint64{3: 98, 10: 1},
 		LateMax: 800 * time.Millisecond,
