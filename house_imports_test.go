@@ -54,6 +54,11 @@ var importTable = []importRow{
 		reason: "a hash knows the record that it is of, and nothing that holds records",
 	},
 	{
+		dir:    "fsm/bulk",
+		may:    []string{"fsm"},
+		reason: "a task is what is asked of shards, without a shard or a call",
+	},
+	{
 		dir:    "fsm/backup",
 		may:    []string{"fsm", "fsm/codec"},
 		reason: "a backup is read and written without a machine",
@@ -239,8 +244,8 @@ var importTable = []importRow{
 	{
 		dir: "cluster",
 		may: []string{
-			"cluster/catalog", "cluster/placement", "cluster/quota", "cluster/routing", "fsm", "node", "node/clock",
-			"node/identity", "node/recovery",
+			"cluster/catalog", "cluster/placement", "cluster/quota", "cluster/routing", "cluster/tasks", "fsm", "node",
+			"node/clock", "node/identity", "node/recovery",
 		},
 		testMay: []string{"cluster/routing/routingtest", "node/peer", "node/storage/diskfault"},
 		reason:  "the catalog runs in a group of node; its leader logs Open and Configure, commands of the machine",
@@ -259,7 +264,7 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "cluster/catalog",
-		may:    []string{"fsm", "node", "node/identity", "cluster/quota", "access/tokens", "wakeup"},
+		may:    []string{"fsm", "fsm/bulk", "node", "node/identity", "cluster/quota", "access/tokens", "wakeup"},
 		reason: "the catalog knows other nodes and the shards by interfaces; its leader logs the machine's commands",
 	},
 	{
@@ -277,6 +282,12 @@ var importTable = []importRow{
 		dir:    "cluster/routing/routingtest",
 		may:    []string{"node/nodetest/pipetest"},
 		reason: "connections between nodes in memory, for tests",
+	},
+	{
+		dir:     "cluster/tasks",
+		may:     []string{"fsm", "fsm/bulk", "node"},
+		testMay: []string{"fsm/codec", "fsm/machine", "wakeup"},
+		reason:  "who records a task and who carries its steps out come through interfaces",
 	},
 	{
 		dir:    "cluster/quota",
@@ -313,18 +324,19 @@ var importTable = []importRow{
 	},
 	{
 		dir:    "rpc/backend",
-		may:    []string{"access/tokens", "fsm", "node"},
+		may:    []string{"access/tokens", "fsm", "fsm/bulk", "node"},
 		reason: "what the handlers require of a node and its cluster: interfaces and their values, and no code",
 	},
 	{
-		dir:    "rpc/backend/adapter",
-		may:    []string{"access/tokens", "cluster/...", "fsm", "node", "rpc/backend", "rpc/belfry/...", "rpc/fault"},
+		dir: "rpc/backend/adapter",
+		may: []string{"access/tokens", "cluster/...", "fsm", "fsm/bulk", "node", "rpc/backend", "rpc/belfry/...",
+			"rpc/fault"},
 		reason: "it adapts cluster to the interfaces of rpc, which do not know each other",
 	},
 	{
 		dir: "rpc/backend/backendtest",
-		may: []string{"access/tokens", "fsm", "fsm/codec", "fsm/machine", "node", "rpc/backend", "rpc/belfry/...",
-			"rpc/fault", "rpc/shardcall"},
+		may: []string{"access/tokens", "fsm", "fsm/bulk", "fsm/codec", "fsm/machine", "node", "rpc/backend",
+			"rpc/belfry/...", "rpc/fault", "rpc/shardcall"},
 		reason: "a node and a catalog in memory are for the tests of all handlers",
 	},
 	{
@@ -412,8 +424,9 @@ var importTable = []importRow{
 	},
 	{
 		dir: "rpc/admin",
-		may: []string{"access/tokens", "fsm", "fsm/backup", "node", "rpc/auth", "rpc/backend", "rpc/belfry/...", "rpc/check",
-			"rpc/codec", "rpc/drain", "rpc/fault", "rpc/inbound", "rpc/naming", "rpc/shardcall", "rpc/spelling", "rpc/wire"},
+		may: []string{"access/tokens", "fsm", "fsm/backup", "fsm/bulk", "node", "rpc/auth", "rpc/backend",
+			"rpc/belfry/...", "rpc/check", "rpc/codec", "rpc/drain",
+			"rpc/fault", "rpc/inbound", "rpc/naming", "rpc/shardcall", "rpc/spelling", "rpc/wire"},
 		external: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus"},
 		reason:   "the methods of an administrator need the rooms of the edge, and no server",
 	},

@@ -16,6 +16,7 @@ import (
 	"github.com/belfrydb/belfry/cluster/placement"
 	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/cluster/routing"
+	"github.com/belfrydb/belfry/cluster/tasks"
 	"github.com/belfrydb/belfry/fsm"
 	"github.com/belfrydb/belfry/node"
 )
@@ -99,6 +100,7 @@ func Open(ctx context.Context, n *node.Node, cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{Catalog: records, peers: calls, members: m, router: router}
 	quotas := quota.NewAllocator(n, records, cfg.Logger)
+	m.router = router
 	if err := records.Start(ctx, n, c.router, m.lead); err != nil {
 		return nil, err
 	}
@@ -286,6 +288,7 @@ type members struct {
 	host    *node.Node
 	catalog *catalog.Catalog
 	peers   *routing.Peers
+	router  *Router
 	config  Config
 	// record is the record that this node should have. unrecorded is the reason, for people, why the
 	// catalog has another one or none; nil if it has it.
@@ -409,7 +412,7 @@ func (m *members) setAside(ctx context.Context, from string, d placement.Diverge
 	return m.host.Quarantine(ctx, d.Group, d.Right)
 }
 
-// lead runs placement while this node leads the catalog.
+// lead runs placement and tasks while this node leads the catalog.
 func (m *members) lead(ctx context.Context) {
 	if f := m.host.Founding(); f != nil {
 		m.catalog.RecordFounding(ctx, f, m.config.Directory.Resolve)
@@ -419,5 +422,11 @@ func (m *members) lead(ctx context.Context) {
 		Publish: m.placement.Store, Reported: m.raiseFormat, SteadyAfter: m.config.SteadyAfter,
 	})
 	defer m.placement.Store(nil)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	runner := &tasks.Runner{
+		Records: m.catalog, Shards: m.router, Changed: m.catalog.TasksChanged(), Logger: m.config.Logger,
+	}
+	beside.Go(func() { runner.Run(ctx) })
 	p.Run(ctx)
 }

@@ -51,6 +51,8 @@ type Catalog struct {
 	ready    chan struct{} // closed when group is set
 	// changed makes the leader look for shards that lag.
 	changed wakeup.Signal
+	// tasksChanged makes the leader look for tasks.
+	tasksChanged wakeup.Signal
 	// contentLock holds a token while a queue's partitions are opened or emptied, so that no call
 	// opens a partition that was just emptied.
 	contentLock chan struct{}
@@ -89,7 +91,7 @@ func New(n *node.Node, cfg Config) *Catalog {
 	c := &Catalog{
 		logger: cfg.Logger, self: cfg.Self, peers: cfg.Peers, deadline: cfg.Deadline,
 		found: foundation{ClusterID: n.Status().ClusterID, Shards: n.ShardCount()},
-		ready: make(chan struct{}), changed: wakeup.New(), contentLock: make(chan struct{}, 1),
+		ready: make(chan struct{}), changed: wakeup.New(), tasksChanged: wakeup.New(), contentLock: make(chan struct{}, 1),
 		access: newAccess(),
 	}
 	handle(c.peers, pathPropose, c.logFor)
@@ -108,6 +110,7 @@ func (c *Catalog) Start(
 	c.shards, c.whileLeading = shards, whileLeading
 	m := newMachine()
 	m.access = c.access
+	m.tasksChanged = c.tasksChanged.Send
 	m.queueChanged = c.requeue // the node that proposed it may end before the shards are updated
 	group, err := n.StartGroup(ctx, node.GroupConfig{Name: GroupName, Machine: m, Lead: c.lead})
 	if err != nil {

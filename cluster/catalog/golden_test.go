@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/bulk"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -86,6 +87,27 @@ func laterEntries() []command {
 	}
 }
 
+// taskEntries has what the third format adds.
+func taskEntries() []command {
+	a := Node{Name: "a", ServerID: "a.1", PeerAddr: "a:7401", Format: tasksFormat}
+	task := bulk.Task{
+		ID: "t1", Queue: "shop/orders", State: fsm.Delayed, DueAfter: 1, DueBefore: 2, IDPrefix: "order-", Text: "4711",
+		Cause: "smtp #", Act: bulk.Reschedule, Due: 3, Delay: 4, Most: 5, PerSecond: 6, By: "aaaaaaaaaaaaaaaa", Created: 7,
+	}
+	cancel := bulk.Task{ID: "t2", Queue: "mail", State: fsm.Reserved, Act: bulk.Cancel, Force: true, Created: 8}
+	return []command{
+		{Join: &a},
+		{Raise: &raise{Format: tasksFormat}},
+		{StartTask: &task},
+		{StartTask: &cancel},
+		{AdvanceTask: &taskAdvance{ID: "t1", Progress: bulk.Progress{
+			Places: []bulk.Place{{Due: 9, Serial: 10}, {Due: 11, Serial: 12, Done: true}}, Searched: 13, Matched: 14,
+			Changed: 15, Skipped: 16, Ended: 17, Trouble: "shard 1 has no leader",
+		}}},
+		{StopTask: &taskStop{ID: "t2"}},
+	}
+}
+
 // amounts returns a quota in the order in which it is stored, which must not change.
 func amounts(jobs, bytes, leases, putRate uint64) node.Amounts {
 	return node.Amounts{jobs, bytes, leases, putRate}
@@ -100,6 +122,7 @@ func TestGoldenFormat(t *testing.T) {
 	}
 	testGolden(t, "catalog-1", everyEntry(), missing)
 	testGolden(t, "catalog-2", laterEntries(), missing)
+	testGolden(t, "catalog-3", taskEntries(), missing)
 	if len(missing) > 0 {
 		t.Errorf("no entry has %v", missing)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/cluster/quota"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/bulk"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -58,6 +59,10 @@ type command struct {
 	// Limit sets or removes the quota of a namespace. ShardQuotas changes the quotas of one shard.
 	Limit       *limitation         `json:"limit,omitempty"`
 	ShardQuotas *quota.ShardChanges `json:"shares,omitempty"`
+	// StartTask records a task, AdvanceTask how far it has come. StopTask asks it to end.
+	StartTask   *bulk.Task   `json:"startTask,omitempty"`
+	AdvanceTask *taskAdvance `json:"advanceTask,omitempty"`
+	StopTask    *taskStop    `json:"stopTask,omitempty"`
 	// Request makes a Create or a Configure safe to repeat.
 	Request *request `json:"request,omitempty"`
 }
@@ -128,6 +133,8 @@ type machine struct {
 	byID   map[string]*answer // by request id
 	// queueChanged is called when a record changes, so that the leader updates the shards.
 	queueChanged func()
+	// tasksChanged is called when a task begins or is asked to end, so that the leader carries it out.
+	tasksChanged func()
 	// altered is sent when records of queues change. A machine passes it on to the machine that is
 	// restored in its place.
 	altered *broadcast
@@ -153,6 +160,8 @@ type catalogState struct {
 	Namespaces []*quota.Record `json:"namespaces,omitempty"` // by name
 	// Tokens are the records of bearer tokens, by id.
 	Tokens []*tokens.Record `json:"tokens,omitempty"`
+	// Tasks are acts on many jobs, oldest first.
+	Tasks []*bulk.Task `json:"tasks,omitempty"`
 	// Limited is the index of the last entry that set or removed a quota.
 	Limited uint64 `json:"limited,omitempty"`
 	// Answers are remembered outcomes, oldest first, and Clock is the time of the last command with
@@ -164,7 +173,7 @@ type catalogState struct {
 func newMachine() *machine {
 	return &machine{
 		state: catalogState{Format: fsm.FirstFormat}, byName: map[string]*queueRecord{}, byID: map[string]*answer{},
-		queueChanged: func() {}, altered: newBroadcast(), access: newAccess(),
+		queueChanged: func() {}, tasksChanged: func() {}, altered: newBroadcast(), access: newAccess(),
 	}
 }
 
@@ -226,6 +235,12 @@ func (m *machine) Apply(index uint64, entry []byte) (any, error) {
 		return m.limit(index, c.Limit), nil
 	case c.ShardQuotas != nil:
 		return m.changeShardQuotas(index, c.ShardQuotas), nil
+	case c.StartTask != nil:
+		return m.startTask(c.StartTask), nil
+	case c.AdvanceTask != nil:
+		return m.advanceTask(c.AdvanceTask), nil
+	case c.StopTask != nil:
+		return m.stopTask(c.StopTask), nil
 	}
 	return nil, fmt.Errorf("catalog entry %d holds no command of this program", index)
 }
@@ -415,7 +430,7 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 		return nil, fmt.Errorf("reading the catalog's snapshot: %w", err)
 	}
 	restored := newMachine()
-	restored.queueChanged = m.queueChanged
+	restored.queueChanged, restored.tasksChanged = m.queueChanged, m.tasksChanged
 	if err := formatOf(data); err != nil {
 		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
 	}
@@ -436,6 +451,9 @@ func (m *machine) Restore(r io.Reader) (node.Machine, error) {
 	}
 	if err := checkTokens(restored.state.Tokens); err != nil {
 		return nil, fmt.Errorf("the catalog's snapshot: %w", err)
+	}
+	if slices.Contains(restored.state.Tasks, nil) {
+		return nil, errors.New("the catalog's snapshot holds an empty task")
 	}
 	restored.access = m.access
 	restored.showAccess()

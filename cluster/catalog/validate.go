@@ -23,6 +23,7 @@ func decodeCommand(entry []byte) (command, error) {
 		c.Create != nil, c.Activate != nil, c.Configure != nil, c.Delete != nil, c.Forget != nil,
 		c.AddToken != nil, c.EndToken != nil,
 		c.Limit != nil, c.ShardQuotas != nil,
+		c.StartTask != nil, c.AdvanceTask != nil, c.StopTask != nil,
 	} {
 		if is {
 			commands++
@@ -66,6 +67,8 @@ func (m *machine) check(c *command) error {
 		return errors.New("a quota without a namespace")
 	case c.ShardQuotas != nil && shards > 0 && int64(c.ShardQuotas.Shard) >= int64(shards):
 		return fmt.Errorf("a quota of shard %d of %d", c.ShardQuotas.Shard, shards)
+	case c.StartTask != nil || c.AdvanceTask != nil || c.StopTask != nil:
+		return m.checkTask(c)
 	case c.Request != nil && c.Request.ID == "":
 		return errors.New("a request without an id")
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/belfrydb/belfry/access/tokens"
 	"github.com/belfrydb/belfry/fsm"
+	"github.com/belfrydb/belfry/fsm/bulk"
 	"github.com/belfrydb/belfry/node"
 )
 
@@ -111,6 +112,13 @@ type Catalog interface {
 	EndToken(ctx context.Context, id string, at time.Time) (found bool, err error)
 	// Tokens returns all tokens by id, from memory.
 	Tokens() []*tokens.Record
+	// StartTask records a task, which the cluster then carries out. It may be repeated with the same
+	// content. It fails with a *fault.Error of reason QUOTA, INVALID or UNIMPLEMENTED.
+	StartTask(ctx context.Context, t bulk.Task) error
+	// StopTask asks a task to end. It may be repeated.
+	StopTask(ctx context.Context, id string) error
+	// Tasks returns all tasks, oldest first, from memory.
+	Tasks() []bulk.Task
 }
 
 // Reconciled says which shards have the record of a queue. Witnesses are from shards that have it;

@@ -80,6 +80,67 @@ func (NodeState) EnumDescriptor() ([]byte, []int) {
 	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{0}
 }
 
+// TaskAct is what a task does to each job.
+type TaskAct int32
+
+const (
+	// None was given.
+	TaskAct_TASK_ACT_UNSPECIFIED TaskAct = 0
+	// Nothing: the jobs are counted.
+	TaskAct_TASK_ACT_COUNT TaskAct = 1
+	// Dead jobs become ready, as by Redrive.
+	TaskAct_TASK_ACT_REDRIVE TaskAct = 2
+	// Jobs end, as by Cancel.
+	TaskAct_TASK_ACT_CANCEL TaskAct = 3
+	// Delayed and ready jobs get another due time, as by Reschedule.
+	TaskAct_TASK_ACT_RESCHEDULE TaskAct = 4
+)
+
+// Enum value maps for TaskAct.
+var (
+	TaskAct_name = map[int32]string{
+		0: "TASK_ACT_UNSPECIFIED",
+		1: "TASK_ACT_COUNT",
+		2: "TASK_ACT_REDRIVE",
+		3: "TASK_ACT_CANCEL",
+		4: "TASK_ACT_RESCHEDULE",
+	}
+	TaskAct_value = map[string]int32{
+		"TASK_ACT_UNSPECIFIED": 0,
+		"TASK_ACT_COUNT":       1,
+		"TASK_ACT_REDRIVE":     2,
+		"TASK_ACT_CANCEL":      3,
+		"TASK_ACT_RESCHEDULE":  4,
+	}
+)
+
+func (x TaskAct) Enum() *TaskAct {
+	p := new(TaskAct)
+	*p = x
+	return p
+}
+
+func (x TaskAct) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaskAct) Descriptor() protoreflect.EnumDescriptor {
+	return file_belfry_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (TaskAct) Type() protoreflect.EnumType {
+	return &file_belfry_v1_admin_proto_enumTypes[1]
+}
+
+func (x TaskAct) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaskAct.Descriptor instead.
+func (TaskAct) EnumDescriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{1}
+}
+
 // ListAuditRequest selects audited calls. Every condition that is set must hold.
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4798,6 +4859,740 @@ func (x *DeleteNamespaceResponse) GetFound() bool {
 	return false
 }
 
+// StartTaskRequest begins a task.
+type StartTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The queue.
+	Queue string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	// DELAYED, READY, RESERVED or DEAD: which jobs. Redrive is for DEAD ones, reschedule for DELAYED and, with a due time, READY ones; RESERVED ones can be
+	// counted, and cancelled with `force`.
+	State JobState `protobuf:"varint,2,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
+	// Which of them, as in ListRequest. Without any of these, all.
+	DueAfter  *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=due_after,json=dueAfter,proto3" json:"due_after,omitempty"`
+	DueBefore *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_before,json=dueBefore,proto3" json:"due_before,omitempty"`
+	IdPrefix  string                 `protobuf:"bytes,5,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Text      string                 `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
+	Cause     string                 `protobuf:"bytes,7,opt,name=cause,proto3" json:"cause,omitempty"`
+	// What is done to them.
+	Act TaskAct `protobuf:"varint,8,opt,name=act,proto3,enum=belfry.v1.TaskAct" json:"act,omitempty"`
+	// With reschedule: when they become due. A delay counts from now; 0 makes delayed jobs due at once.
+	//
+	// Types that are valid to be assigned to When:
+	//
+	//	*StartTaskRequest_Delay
+	//	*StartTaskRequest_DueAt
+	When isStartTaskRequest_When `protobuf_oneof:"when"`
+	// With cancel: also jobs that a consumer holds. Its lease is stale from then on.
+	Force bool `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`
+	// How many jobs are acted on at most: say here what a person agreed to. 0 means all that match.
+	Max uint64 `protobuf:"varint,12,opt,name=max,proto3" json:"max,omitempty"`
+	// At most as many jobs a second, up to 1,000,000. 0 means as fast as the shards can.
+	PerSecond uint32 `protobuf:"varint,13,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"`
+	// Makes the call safe to repeat, while the task is remembered. At most 64 bytes.
+	RequestId     string `protobuf:"bytes,14,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartTaskRequest) Reset() {
+	*x = StartTaskRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartTaskRequest) ProtoMessage() {}
+
+func (x *StartTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartTaskRequest.ProtoReflect.Descriptor instead.
+func (*StartTaskRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *StartTaskRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *StartTaskRequest) GetState() JobState {
+	if x != nil {
+		return x.State
+	}
+	return JobState_JOB_STATE_UNSPECIFIED
+}
+
+func (x *StartTaskRequest) GetDueAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAfter
+	}
+	return nil
+}
+
+func (x *StartTaskRequest) GetDueBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueBefore
+	}
+	return nil
+}
+
+func (x *StartTaskRequest) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *StartTaskRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *StartTaskRequest) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *StartTaskRequest) GetAct() TaskAct {
+	if x != nil {
+		return x.Act
+	}
+	return TaskAct_TASK_ACT_UNSPECIFIED
+}
+
+func (x *StartTaskRequest) GetWhen() isStartTaskRequest_When {
+	if x != nil {
+		return x.When
+	}
+	return nil
+}
+
+func (x *StartTaskRequest) GetDelay() *durationpb.Duration {
+	if x != nil {
+		if x, ok := x.When.(*StartTaskRequest_Delay); ok {
+			return x.Delay
+		}
+	}
+	return nil
+}
+
+func (x *StartTaskRequest) GetDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.When.(*StartTaskRequest_DueAt); ok {
+			return x.DueAt
+		}
+	}
+	return nil
+}
+
+func (x *StartTaskRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *StartTaskRequest) GetMax() uint64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *StartTaskRequest) GetPerSecond() uint32 {
+	if x != nil {
+		return x.PerSecond
+	}
+	return 0
+}
+
+func (x *StartTaskRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+type isStartTaskRequest_When interface {
+	isStartTaskRequest_When()
+}
+
+type StartTaskRequest_Delay struct {
+	Delay *durationpb.Duration `protobuf:"bytes,9,opt,name=delay,proto3,oneof"`
+}
+
+type StartTaskRequest_DueAt struct {
+	DueAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=due_at,json=dueAt,proto3,oneof"`
+}
+
+func (*StartTaskRequest_Delay) isStartTaskRequest_When() {}
+
+func (*StartTaskRequest_DueAt) isStartTaskRequest_When() {}
+
+// StartTaskResponse has the task that began, or that an earlier call with this requestId began.
+type StartTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartTaskResponse) Reset() {
+	*x = StartTaskResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartTaskResponse) ProtoMessage() {}
+
+func (x *StartTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartTaskResponse.ProtoReflect.Descriptor instead.
+func (*StartTaskResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *StartTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// GetTaskRequest asks for a task.
+type GetTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task's id.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskRequest) Reset() {
+	*x = GetTaskRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskRequest) ProtoMessage() {}
+
+func (x *GetTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskRequest.ProtoReflect.Descriptor instead.
+func (*GetTaskRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *GetTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// GetTaskResponse has the task.
+type GetTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTaskResponse) Reset() {
+	*x = GetTaskResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTaskResponse) ProtoMessage() {}
+
+func (x *GetTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTaskResponse.ProtoReflect.Descriptor instead.
+func (*GetTaskResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// ListTasksRequest asks for tasks.
+type ListTasksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only those of this queue. Default all.
+	Queue         string `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksRequest) Reset() {
+	*x = ListTasksRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksRequest) ProtoMessage() {}
+
+func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
+func (*ListTasksRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *ListTasksRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+// ListTasksResponse has at most 300 tasks.
+type ListTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tasks, newest first.
+	Tasks         []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTasksResponse) Reset() {
+	*x = ListTasksResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTasksResponse) ProtoMessage() {}
+
+func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
+func (*ListTasksResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *ListTasksResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// StopTaskRequest asks a task to end.
+type StopTaskRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task's id.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopTaskRequest) Reset() {
+	*x = StopTaskRequest{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopTaskRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopTaskRequest) ProtoMessage() {}
+
+func (x *StopTaskRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopTaskRequest.ProtoReflect.Descriptor instead.
+func (*StopTaskRequest) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *StopTaskRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+// StopTaskResponse has the task, which may not have ended yet.
+type StopTaskResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task.
+	Task          *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopTaskResponse) Reset() {
+	*x = StopTaskResponse{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopTaskResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopTaskResponse) ProtoMessage() {}
+
+func (x *StopTaskResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopTaskResponse.ProtoReflect.Descriptor instead.
+func (*StopTaskResponse) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *StopTaskResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+// Task is an act on all jobs of a queue that match.
+type Task struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// What it acts on and how, as it was asked for. A delay has become a due time; it is not set if that is at once.
+	Queue     string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	State     JobState               `protobuf:"varint,3,opt,name=state,proto3,enum=belfry.v1.JobState" json:"state,omitempty"`
+	DueAfter  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=due_after,json=dueAfter,proto3" json:"due_after,omitempty"`
+	DueBefore *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=due_before,json=dueBefore,proto3" json:"due_before,omitempty"`
+	IdPrefix  string                 `protobuf:"bytes,6,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
+	Text      string                 `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	Cause     string                 `protobuf:"bytes,8,opt,name=cause,proto3" json:"cause,omitempty"`
+	Act       TaskAct                `protobuf:"varint,9,opt,name=act,proto3,enum=belfry.v1.TaskAct" json:"act,omitempty"`
+	DueAt     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=due_at,json=dueAt,proto3" json:"due_at,omitempty"`
+	Force     bool                   `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`
+	Max       uint64                 `protobuf:"varint,12,opt,name=max,proto3" json:"max,omitempty"`
+	PerSecond uint32                 `protobuf:"varint,13,opt,name=per_second,json=perSecond,proto3" json:"per_second,omitempty"`
+	// The token that started it; empty without tokens.
+	StartedBy string `protobuf:"bytes,14,opt,name=started_by,json=startedBy,proto3" json:"started_by,omitempty"`
+	// When it was started.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// It was asked to end.
+	Stopping bool `protobuf:"varint,16,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// How many jobs it has looked at, and how many of them matched.
+	Searched uint64 `protobuf:"varint,17,opt,name=searched,proto3" json:"searched,omitempty"`
+	Matched  uint64 `protobuf:"varint,18,opt,name=matched,proto3" json:"matched,omitempty"`
+	// How many it acted on; and how many it skipped, because they were in another state when their turn came.
+	Changed uint64 `protobuf:"varint,19,opt,name=changed,proto3" json:"changed,omitempty"`
+	Skipped uint64 `protobuf:"varint,20,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	// When it ended. Not set while it runs or waits for others to end: four run at one time.
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// Why it does not go on at the moment, or why it ended early. It tries again by itself. Empty if all is well.
+	Trouble       string `protobuf:"bytes,22,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Task) Reset() {
+	*x = Task{}
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Task) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Task) ProtoMessage() {}
+
+func (x *Task) ProtoReflect() protoreflect.Message {
+	mi := &file_belfry_v1_admin_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Task.ProtoReflect.Descriptor instead.
+func (*Task) Descriptor() ([]byte, []int) {
+	return file_belfry_v1_admin_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *Task) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Task) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Task) GetState() JobState {
+	if x != nil {
+		return x.State
+	}
+	return JobState_JOB_STATE_UNSPECIFIED
+}
+
+func (x *Task) GetDueAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAfter
+	}
+	return nil
+}
+
+func (x *Task) GetDueBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueBefore
+	}
+	return nil
+}
+
+func (x *Task) GetIdPrefix() string {
+	if x != nil {
+		return x.IdPrefix
+	}
+	return ""
+}
+
+func (x *Task) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Task) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Task) GetAct() TaskAct {
+	if x != nil {
+		return x.Act
+	}
+	return TaskAct_TASK_ACT_UNSPECIFIED
+}
+
+func (x *Task) GetDueAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DueAt
+	}
+	return nil
+}
+
+func (x *Task) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *Task) GetMax() uint64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *Task) GetPerSecond() uint32 {
+	if x != nil {
+		return x.PerSecond
+	}
+	return 0
+}
+
+func (x *Task) GetStartedBy() string {
+	if x != nil {
+		return x.StartedBy
+	}
+	return ""
+}
+
+func (x *Task) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Task) GetStopping() bool {
+	if x != nil {
+		return x.Stopping
+	}
+	return false
+}
+
+func (x *Task) GetSearched() uint64 {
+	if x != nil {
+		return x.Searched
+	}
+	return 0
+}
+
+func (x *Task) GetMatched() uint64 {
+	if x != nil {
+		return x.Matched
+	}
+	return 0
+}
+
+func (x *Task) GetChanged() uint64 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *Task) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Task) GetEndedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.EndedAt
+	}
+	return nil
+}
+
+func (x *Task) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 var File_belfry_v1_admin_proto protoreflect.FileDescriptor
 
 const file_belfry_v1_admin_proto_rawDesc = "" +
@@ -5187,12 +5982,80 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x02 \x01(\tR\trequestId\"/\n" +
 	"\x17DeleteNamespaceResponse\x12\x14\n" +
-	"\x05found\x18\x01 \x01(\bR\x05found*l\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\"\x8a\x04\n" +
+	"\x10StartTaskRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12)\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x127\n" +
+	"\tdue_after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bdueAfter\x129\n" +
+	"\n" +
+	"due_before\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tdueBefore\x12\x1b\n" +
+	"\tid_prefix\x18\x05 \x01(\tR\bidPrefix\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\x12\x14\n" +
+	"\x05cause\x18\a \x01(\tR\x05cause\x12$\n" +
+	"\x03act\x18\b \x01(\x0e2\x12.belfry.v1.TaskActR\x03act\x121\n" +
+	"\x05delay\x18\t \x01(\v2\x19.google.protobuf.DurationH\x00R\x05delay\x123\n" +
+	"\x06due_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x05dueAt\x12\x14\n" +
+	"\x05force\x18\v \x01(\bR\x05force\x12\x10\n" +
+	"\x03max\x18\f \x01(\x04R\x03max\x12\x1d\n" +
+	"\n" +
+	"per_second\x18\r \x01(\rR\tperSecond\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x0e \x01(\tR\trequestIdB\x06\n" +
+	"\x04when\"8\n" +
+	"\x11StartTaskResponse\x12#\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.belfry.v1.TaskR\x04task\" \n" +
+	"\x0eGetTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"6\n" +
+	"\x0fGetTaskResponse\x12#\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.belfry.v1.TaskR\x04task\"(\n" +
+	"\x10ListTasksRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\":\n" +
+	"\x11ListTasksResponse\x12%\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x0f.belfry.v1.TaskR\x05tasks\"!\n" +
+	"\x0fStopTaskRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"7\n" +
+	"\x10StopTaskResponse\x12#\n" +
+	"\x04task\x18\x01 \x01(\v2\x0f.belfry.v1.TaskR\x04task\"\xe3\x05\n" +
+	"\x04Task\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12)\n" +
+	"\x05state\x18\x03 \x01(\x0e2\x13.belfry.v1.JobStateR\x05state\x127\n" +
+	"\tdue_after\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\bdueAfter\x129\n" +
+	"\n" +
+	"due_before\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tdueBefore\x12\x1b\n" +
+	"\tid_prefix\x18\x06 \x01(\tR\bidPrefix\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\x12\x14\n" +
+	"\x05cause\x18\b \x01(\tR\x05cause\x12$\n" +
+	"\x03act\x18\t \x01(\x0e2\x12.belfry.v1.TaskActR\x03act\x121\n" +
+	"\x06due_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05dueAt\x12\x14\n" +
+	"\x05force\x18\v \x01(\bR\x05force\x12\x10\n" +
+	"\x03max\x18\f \x01(\x04R\x03max\x12\x1d\n" +
+	"\n" +
+	"per_second\x18\r \x01(\rR\tperSecond\x12\x1d\n" +
+	"\n" +
+	"started_by\x18\x0e \x01(\tR\tstartedBy\x129\n" +
+	"\n" +
+	"started_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1a\n" +
+	"\bstopping\x18\x10 \x01(\bR\bstopping\x12\x1a\n" +
+	"\bsearched\x18\x11 \x01(\x04R\bsearched\x12\x18\n" +
+	"\amatched\x18\x12 \x01(\x04R\amatched\x12\x18\n" +
+	"\achanged\x18\x13 \x01(\x04R\achanged\x12\x18\n" +
+	"\askipped\x18\x14 \x01(\x04R\askipped\x125\n" +
+	"\bended_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
+	"\atrouble\x18\x16 \x01(\tR\atrouble*l\n" +
 	"\tNodeState\x12\x1a\n" +
 	"\x16NODE_STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fNODE_STATE_LIVE\x10\x01\x12\x15\n" +
 	"\x11NODE_STATE_SILENT\x10\x02\x12\x17\n" +
-	"\x13NODE_STATE_DRAINING\x10\x032\xfe\r\n" +
+	"\x13NODE_STATE_DRAINING\x10\x03*{\n" +
+	"\aTaskAct\x12\x18\n" +
+	"\x14TASK_ACT_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eTASK_ACT_COUNT\x10\x01\x12\x14\n" +
+	"\x10TASK_ACT_REDRIVE\x10\x02\x12\x13\n" +
+	"\x0fTASK_ACT_CANCEL\x10\x03\x12\x17\n" +
+	"\x13TASK_ACT_RESCHEDULE\x10\x042\xa4\x10\n" +
 	"\fAdminService\x12L\n" +
 	"\vCreateQueue\x12\x1d.belfry.v1.CreateQueueRequest\x1a\x1e.belfry.v1.CreateQueueResponse\x12N\n" +
 	"\n" +
@@ -5220,7 +6083,11 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\vCreateToken\x12\x1d.belfry.v1.CreateTokenRequest\x1a\x1e.belfry.v1.CreateTokenResponse\x12N\n" +
 	"\n" +
 	"ListTokens\x12\x1c.belfry.v1.ListTokensRequest\x1a\x1d.belfry.v1.ListTokensResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\vDeleteToken\x12\x1d.belfry.v1.DeleteTokenRequest\x1a\x1e.belfry.v1.DeleteTokenResponse\"\x03\x90\x02\x02\x12K\n" +
+	"\vDeleteToken\x12\x1d.belfry.v1.DeleteTokenRequest\x1a\x1e.belfry.v1.DeleteTokenResponse\"\x03\x90\x02\x02\x12F\n" +
+	"\tStartTask\x12\x1b.belfry.v1.StartTaskRequest\x1a\x1c.belfry.v1.StartTaskResponse\x12E\n" +
+	"\aGetTask\x12\x19.belfry.v1.GetTaskRequest\x1a\x1a.belfry.v1.GetTaskResponse\"\x03\x90\x02\x01\x12K\n" +
+	"\tListTasks\x12\x1b.belfry.v1.ListTasksRequest\x1a\x1c.belfry.v1.ListTasksResponse\"\x03\x90\x02\x01\x12H\n" +
+	"\bStopTask\x12\x1a.belfry.v1.StopTaskRequest\x1a\x1b.belfry.v1.StopTaskResponse\"\x03\x90\x02\x02\x12K\n" +
 	"\tListAudit\x12\x1b.belfry.v1.ListAuditRequest\x1a\x1c.belfry.v1.ListAuditResponse\"\x03\x90\x02\x01B3Z1github.com/belfrydb/belfry/rpc/belfry/v1;belfryv1b\x06proto3"
 
 var (
@@ -5235,205 +6102,240 @@ func file_belfry_v1_admin_proto_rawDescGZIP() []byte {
 	return file_belfry_v1_admin_proto_rawDescData
 }
 
-var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_belfry_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_belfry_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_belfry_v1_admin_proto_goTypes = []any{
 	(NodeState)(0),                  // 0: belfry.v1.NodeState
-	(*ListAuditRequest)(nil),        // 1: belfry.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),       // 2: belfry.v1.ListAuditResponse
-	(*AuditNode)(nil),               // 3: belfry.v1.AuditNode
-	(*AuditRecord)(nil),             // 4: belfry.v1.AuditRecord
-	(*CreateTokenRequest)(nil),      // 5: belfry.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 6: belfry.v1.CreateTokenResponse
-	(*Token)(nil),                   // 7: belfry.v1.Token
-	(*ListTokensRequest)(nil),       // 8: belfry.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),      // 9: belfry.v1.ListTokensResponse
-	(*DeleteTokenRequest)(nil),      // 10: belfry.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),     // 11: belfry.v1.DeleteTokenResponse
-	(*CreateQueueRequest)(nil),      // 12: belfry.v1.CreateQueueRequest
-	(*CreateQueueResponse)(nil),     // 13: belfry.v1.CreateQueueResponse
-	(*ListQueuesRequest)(nil),       // 14: belfry.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 15: belfry.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 16: belfry.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 17: belfry.v1.GetQueueResponse
-	(*QueueMinute)(nil),             // 18: belfry.v1.QueueMinute
-	(*Queue)(nil),                   // 19: belfry.v1.Queue
-	(*DueHistogram)(nil),            // 20: belfry.v1.DueHistogram
-	(*DueSlice)(nil),                // 21: belfry.v1.DueSlice
-	(*JobCounts)(nil),               // 22: belfry.v1.JobCounts
-	(*Lateness)(nil),                // 23: belfry.v1.Lateness
-	(*QueueRates)(nil),              // 24: belfry.v1.QueueRates
-	(*QueueTotals)(nil),             // 25: belfry.v1.QueueTotals
-	(*UpdateQueueRequest)(nil),      // 26: belfry.v1.UpdateQueueRequest
-	(*UpdateQueueResponse)(nil),     // 27: belfry.v1.UpdateQueueResponse
-	(*PurgeQueueRequest)(nil),       // 28: belfry.v1.PurgeQueueRequest
-	(*PurgeQueueResponse)(nil),      // 29: belfry.v1.PurgeQueueResponse
-	(*DeleteQueueRequest)(nil),      // 30: belfry.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 31: belfry.v1.DeleteQueueResponse
-	(*GetClusterRequest)(nil),       // 32: belfry.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),      // 33: belfry.v1.GetClusterResponse
-	(*ShardMove)(nil),               // 34: belfry.v1.ShardMove
-	(*Node)(nil),                    // 35: belfry.v1.Node
-	(*NodeCondition)(nil),           // 36: belfry.v1.NodeCondition
-	(*Shard)(nil),                   // 37: belfry.v1.Shard
-	(*Catalog)(nil),                 // 38: belfry.v1.Catalog
-	(*Replica)(nil),                 // 39: belfry.v1.Replica
-	(*DrainNodeRequest)(nil),        // 40: belfry.v1.DrainNodeRequest
-	(*DrainNodeResponse)(nil),       // 41: belfry.v1.DrainNodeResponse
-	(*UpdateClusterRequest)(nil),    // 42: belfry.v1.UpdateClusterRequest
-	(*UpdateClusterResponse)(nil),   // 43: belfry.v1.UpdateClusterResponse
-	(*RemoveNodeRequest)(nil),       // 44: belfry.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),      // 45: belfry.v1.RemoveNodeResponse
-	(*TransferLeaderRequest)(nil),   // 46: belfry.v1.TransferLeaderRequest
-	(*TransferLeaderResponse)(nil),  // 47: belfry.v1.TransferLeaderResponse
-	(*BackupRequest)(nil),           // 48: belfry.v1.BackupRequest
-	(*BackupResponse)(nil),          // 49: belfry.v1.BackupResponse
-	(*RestoreRequest)(nil),          // 50: belfry.v1.RestoreRequest
-	(*RestoreResponse)(nil),         // 51: belfry.v1.RestoreResponse
-	(*ResetClockRequest)(nil),       // 52: belfry.v1.ResetClockRequest
-	(*ResetClockResponse)(nil),      // 53: belfry.v1.ResetClockResponse
-	(*ShardClock)(nil),              // 54: belfry.v1.ShardClock
-	(*Namespace)(nil),               // 55: belfry.v1.Namespace
-	(*SetNamespaceRequest)(nil),     // 56: belfry.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 57: belfry.v1.SetNamespaceResponse
-	(*GetNamespaceRequest)(nil),     // 58: belfry.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 59: belfry.v1.GetNamespaceResponse
-	(*ListNamespacesRequest)(nil),   // 60: belfry.v1.ListNamespacesRequest
-	(*ListNamespacesResponse)(nil),  // 61: belfry.v1.ListNamespacesResponse
-	(*DeleteNamespaceRequest)(nil),  // 62: belfry.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 63: belfry.v1.DeleteNamespaceResponse
-	(*timestamppb.Timestamp)(nil),   // 64: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),     // 65: google.protobuf.Duration
-	(*QueueSettings)(nil),           // 66: belfry.v1.QueueSettings
-	(*Witness)(nil),                 // 67: belfry.v1.Witness
-	(JobState)(0),                   // 68: belfry.v1.JobState
-	(*OverduePolicy)(nil),           // 69: belfry.v1.OverduePolicy
+	(TaskAct)(0),                    // 1: belfry.v1.TaskAct
+	(*ListAuditRequest)(nil),        // 2: belfry.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),       // 3: belfry.v1.ListAuditResponse
+	(*AuditNode)(nil),               // 4: belfry.v1.AuditNode
+	(*AuditRecord)(nil),             // 5: belfry.v1.AuditRecord
+	(*CreateTokenRequest)(nil),      // 6: belfry.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 7: belfry.v1.CreateTokenResponse
+	(*Token)(nil),                   // 8: belfry.v1.Token
+	(*ListTokensRequest)(nil),       // 9: belfry.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 10: belfry.v1.ListTokensResponse
+	(*DeleteTokenRequest)(nil),      // 11: belfry.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 12: belfry.v1.DeleteTokenResponse
+	(*CreateQueueRequest)(nil),      // 13: belfry.v1.CreateQueueRequest
+	(*CreateQueueResponse)(nil),     // 14: belfry.v1.CreateQueueResponse
+	(*ListQueuesRequest)(nil),       // 15: belfry.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 16: belfry.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 17: belfry.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 18: belfry.v1.GetQueueResponse
+	(*QueueMinute)(nil),             // 19: belfry.v1.QueueMinute
+	(*Queue)(nil),                   // 20: belfry.v1.Queue
+	(*DueHistogram)(nil),            // 21: belfry.v1.DueHistogram
+	(*DueSlice)(nil),                // 22: belfry.v1.DueSlice
+	(*JobCounts)(nil),               // 23: belfry.v1.JobCounts
+	(*Lateness)(nil),                // 24: belfry.v1.Lateness
+	(*QueueRates)(nil),              // 25: belfry.v1.QueueRates
+	(*QueueTotals)(nil),             // 26: belfry.v1.QueueTotals
+	(*UpdateQueueRequest)(nil),      // 27: belfry.v1.UpdateQueueRequest
+	(*UpdateQueueResponse)(nil),     // 28: belfry.v1.UpdateQueueResponse
+	(*PurgeQueueRequest)(nil),       // 29: belfry.v1.PurgeQueueRequest
+	(*PurgeQueueResponse)(nil),      // 30: belfry.v1.PurgeQueueResponse
+	(*DeleteQueueRequest)(nil),      // 31: belfry.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 32: belfry.v1.DeleteQueueResponse
+	(*GetClusterRequest)(nil),       // 33: belfry.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),      // 34: belfry.v1.GetClusterResponse
+	(*ShardMove)(nil),               // 35: belfry.v1.ShardMove
+	(*Node)(nil),                    // 36: belfry.v1.Node
+	(*NodeCondition)(nil),           // 37: belfry.v1.NodeCondition
+	(*Shard)(nil),                   // 38: belfry.v1.Shard
+	(*Catalog)(nil),                 // 39: belfry.v1.Catalog
+	(*Replica)(nil),                 // 40: belfry.v1.Replica
+	(*DrainNodeRequest)(nil),        // 41: belfry.v1.DrainNodeRequest
+	(*DrainNodeResponse)(nil),       // 42: belfry.v1.DrainNodeResponse
+	(*UpdateClusterRequest)(nil),    // 43: belfry.v1.UpdateClusterRequest
+	(*UpdateClusterResponse)(nil),   // 44: belfry.v1.UpdateClusterResponse
+	(*RemoveNodeRequest)(nil),       // 45: belfry.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),      // 46: belfry.v1.RemoveNodeResponse
+	(*TransferLeaderRequest)(nil),   // 47: belfry.v1.TransferLeaderRequest
+	(*TransferLeaderResponse)(nil),  // 48: belfry.v1.TransferLeaderResponse
+	(*BackupRequest)(nil),           // 49: belfry.v1.BackupRequest
+	(*BackupResponse)(nil),          // 50: belfry.v1.BackupResponse
+	(*RestoreRequest)(nil),          // 51: belfry.v1.RestoreRequest
+	(*RestoreResponse)(nil),         // 52: belfry.v1.RestoreResponse
+	(*ResetClockRequest)(nil),       // 53: belfry.v1.ResetClockRequest
+	(*ResetClockResponse)(nil),      // 54: belfry.v1.ResetClockResponse
+	(*ShardClock)(nil),              // 55: belfry.v1.ShardClock
+	(*Namespace)(nil),               // 56: belfry.v1.Namespace
+	(*SetNamespaceRequest)(nil),     // 57: belfry.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 58: belfry.v1.SetNamespaceResponse
+	(*GetNamespaceRequest)(nil),     // 59: belfry.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 60: belfry.v1.GetNamespaceResponse
+	(*ListNamespacesRequest)(nil),   // 61: belfry.v1.ListNamespacesRequest
+	(*ListNamespacesResponse)(nil),  // 62: belfry.v1.ListNamespacesResponse
+	(*DeleteNamespaceRequest)(nil),  // 63: belfry.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 64: belfry.v1.DeleteNamespaceResponse
+	(*StartTaskRequest)(nil),        // 65: belfry.v1.StartTaskRequest
+	(*StartTaskResponse)(nil),       // 66: belfry.v1.StartTaskResponse
+	(*GetTaskRequest)(nil),          // 67: belfry.v1.GetTaskRequest
+	(*GetTaskResponse)(nil),         // 68: belfry.v1.GetTaskResponse
+	(*ListTasksRequest)(nil),        // 69: belfry.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),       // 70: belfry.v1.ListTasksResponse
+	(*StopTaskRequest)(nil),         // 71: belfry.v1.StopTaskRequest
+	(*StopTaskResponse)(nil),        // 72: belfry.v1.StopTaskResponse
+	(*Task)(nil),                    // 73: belfry.v1.Task
+	(*timestamppb.Timestamp)(nil),   // 74: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),     // 75: google.protobuf.Duration
+	(*QueueSettings)(nil),           // 76: belfry.v1.QueueSettings
+	(*Witness)(nil),                 // 77: belfry.v1.Witness
+	(JobState)(0),                   // 78: belfry.v1.JobState
+	(*OverduePolicy)(nil),           // 79: belfry.v1.OverduePolicy
 }
 var file_belfry_v1_admin_proto_depIdxs = []int32{
-	4,  // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
-	3,  // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
-	64, // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
-	64, // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
-	65, // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
-	65, // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	7,  // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
-	64, // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
-	64, // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
-	65, // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
-	7,  // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
-	65, // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
-	66, // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	66, // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	67, // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	19, // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
-	20, // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
-	19, // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
-	67, // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	18, // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
-	64, // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
-	64, // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
-	65, // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
-	65, // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
-	66, // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
-	22, // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
-	65, // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
-	64, // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
-	23, // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
-	24, // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
-	25, // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
-	65, // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
-	64, // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
-	20, // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
-	21, // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
-	21, // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
-	21, // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
-	64, // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
-	65, // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
-	65, // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
-	65, // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
-	65, // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
-	65, // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
-	66, // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
-	66, // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
-	67, // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	68, // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
-	67, // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	67, // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
-	35, // 49: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
-	37, // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
-	38, // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
-	65, // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	34, // 53: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
-	0,  // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
-	64, // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
-	36, // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	64, // 57: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	64, // 58: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	39, // 59: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	65, // 60: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	39, // 61: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	64, // 62: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	35, // 63: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	65, // 64: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	65, // 65: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	35, // 66: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	69, // 67: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	64, // 68: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	54, // 69: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	64, // 70: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	64, // 71: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	55, // 72: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	55, // 73: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	55, // 74: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	12, // 75: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	14, // 76: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	16, // 77: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	26, // 78: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	28, // 79: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	30, // 80: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	32, // 81: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	40, // 82: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	42, // 83: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	56, // 84: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	58, // 85: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	60, // 86: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	62, // 87: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	44, // 88: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	46, // 89: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	48, // 90: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	50, // 91: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	52, // 92: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	5,  // 93: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	8,  // 94: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	10, // 95: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	1,  // 96: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	13, // 97: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	15, // 98: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	17, // 99: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	27, // 100: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	29, // 101: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	31, // 102: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	33, // 103: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	41, // 104: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	43, // 105: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	57, // 106: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	59, // 107: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	61, // 108: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	63, // 109: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	45, // 110: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	47, // 111: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	49, // 112: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	51, // 113: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	53, // 114: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	6,  // 115: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	9,  // 116: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	11, // 117: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	2,  // 118: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	97, // [97:119] is the sub-list for method output_type
-	75, // [75:97] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	5,   // 0: belfry.v1.ListAuditResponse.records:type_name -> belfry.v1.AuditRecord
+	4,   // 1: belfry.v1.ListAuditResponse.nodes:type_name -> belfry.v1.AuditNode
+	74,  // 2: belfry.v1.AuditNode.since:type_name -> google.protobuf.Timestamp
+	74,  // 3: belfry.v1.AuditRecord.ended_at:type_name -> google.protobuf.Timestamp
+	75,  // 4: belfry.v1.AuditRecord.took:type_name -> google.protobuf.Duration
+	75,  // 5: belfry.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	8,   // 6: belfry.v1.CreateTokenResponse.record:type_name -> belfry.v1.Token
+	74,  // 7: belfry.v1.Token.created_at:type_name -> google.protobuf.Timestamp
+	74,  // 8: belfry.v1.Token.not_after:type_name -> google.protobuf.Timestamp
+	75,  // 9: belfry.v1.Token.ttl:type_name -> google.protobuf.Duration
+	8,   // 10: belfry.v1.ListTokensResponse.tokens:type_name -> belfry.v1.Token
+	75,  // 11: belfry.v1.DeleteTokenRequest.after:type_name -> google.protobuf.Duration
+	76,  // 12: belfry.v1.CreateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	76,  // 13: belfry.v1.CreateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	77,  // 14: belfry.v1.CreateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	20,  // 15: belfry.v1.ListQueuesResponse.queues:type_name -> belfry.v1.Queue
+	21,  // 16: belfry.v1.ListQueuesResponse.due:type_name -> belfry.v1.DueHistogram
+	20,  // 17: belfry.v1.GetQueueResponse.queue:type_name -> belfry.v1.Queue
+	77,  // 18: belfry.v1.GetQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	19,  // 19: belfry.v1.GetQueueResponse.minutes:type_name -> belfry.v1.QueueMinute
+	74,  // 20: belfry.v1.GetQueueResponse.minutes_since:type_name -> google.protobuf.Timestamp
+	74,  // 21: belfry.v1.QueueMinute.start:type_name -> google.protobuf.Timestamp
+	75,  // 22: belfry.v1.QueueMinute.late_p50:type_name -> google.protobuf.Duration
+	75,  // 23: belfry.v1.QueueMinute.late_p99:type_name -> google.protobuf.Duration
+	76,  // 24: belfry.v1.Queue.settings:type_name -> belfry.v1.QueueSettings
+	23,  // 25: belfry.v1.Queue.counts:type_name -> belfry.v1.JobCounts
+	75,  // 26: belfry.v1.Queue.oldest_ready_age:type_name -> google.protobuf.Duration
+	74,  // 27: belfry.v1.Queue.next_due_at:type_name -> google.protobuf.Timestamp
+	24,  // 28: belfry.v1.Queue.lateness:type_name -> belfry.v1.Lateness
+	25,  // 29: belfry.v1.Queue.rates:type_name -> belfry.v1.QueueRates
+	26,  // 30: belfry.v1.Queue.totals:type_name -> belfry.v1.QueueTotals
+	75,  // 31: belfry.v1.Queue.dedup_window_held:type_name -> google.protobuf.Duration
+	74,  // 32: belfry.v1.Queue.as_of:type_name -> google.protobuf.Timestamp
+	21,  // 33: belfry.v1.Queue.due:type_name -> belfry.v1.DueHistogram
+	22,  // 34: belfry.v1.DueHistogram.minutes:type_name -> belfry.v1.DueSlice
+	22,  // 35: belfry.v1.DueHistogram.hours:type_name -> belfry.v1.DueSlice
+	22,  // 36: belfry.v1.DueHistogram.days:type_name -> belfry.v1.DueSlice
+	74,  // 37: belfry.v1.DueSlice.start:type_name -> google.protobuf.Timestamp
+	75,  // 38: belfry.v1.Lateness.p50:type_name -> google.protobuf.Duration
+	75,  // 39: belfry.v1.Lateness.p99:type_name -> google.protobuf.Duration
+	75,  // 40: belfry.v1.Lateness.max:type_name -> google.protobuf.Duration
+	75,  // 41: belfry.v1.Lateness.window:type_name -> google.protobuf.Duration
+	75,  // 42: belfry.v1.QueueRates.window:type_name -> google.protobuf.Duration
+	76,  // 43: belfry.v1.UpdateQueueRequest.settings:type_name -> belfry.v1.QueueSettings
+	76,  // 44: belfry.v1.UpdateQueueResponse.settings:type_name -> belfry.v1.QueueSettings
+	77,  // 45: belfry.v1.UpdateQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	78,  // 46: belfry.v1.PurgeQueueRequest.states:type_name -> belfry.v1.JobState
+	77,  // 47: belfry.v1.PurgeQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	77,  // 48: belfry.v1.DeleteQueueResponse.witnesses:type_name -> belfry.v1.Witness
+	36,  // 49: belfry.v1.GetClusterResponse.nodes:type_name -> belfry.v1.Node
+	38,  // 50: belfry.v1.GetClusterResponse.shards:type_name -> belfry.v1.Shard
+	39,  // 51: belfry.v1.GetClusterResponse.catalog:type_name -> belfry.v1.Catalog
+	75,  // 52: belfry.v1.GetClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	35,  // 53: belfry.v1.GetClusterResponse.moves:type_name -> belfry.v1.ShardMove
+	0,   // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
+	74,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
+	37,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
+	74,  // 57: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	74,  // 58: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	40,  // 59: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	75,  // 60: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	40,  // 61: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	74,  // 62: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	36,  // 63: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	75,  // 64: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	75,  // 65: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	36,  // 66: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	79,  // 67: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	74,  // 68: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	55,  // 69: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	74,  // 70: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	74,  // 71: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	56,  // 72: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 73: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 74: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	78,  // 75: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	74,  // 76: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 77: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 78: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	75,  // 79: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	74,  // 80: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	73,  // 81: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 82: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 83: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	73,  // 84: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	78,  // 85: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	74,  // 86: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 87: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 88: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	74,  // 89: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	74,  // 90: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	74,  // 91: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 92: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 93: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 94: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 95: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 96: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 97: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	33,  // 98: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	41,  // 99: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	43,  // 100: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	57,  // 101: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	59,  // 102: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	61,  // 103: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	63,  // 104: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	45,  // 105: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	47,  // 106: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	49,  // 107: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	51,  // 108: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	53,  // 109: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 110: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 111: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 112: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	65,  // 113: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	67,  // 114: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	69,  // 115: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	71,  // 116: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 117: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 118: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 119: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 120: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 121: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 122: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 123: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	34,  // 124: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	42,  // 125: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	44,  // 126: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	58,  // 127: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	60,  // 128: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	62,  // 129: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	64,  // 130: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	46,  // 131: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	48,  // 132: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	50,  // 133: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	52,  // 134: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	54,  // 135: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 136: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 137: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 138: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	66,  // 139: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	68,  // 140: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	70,  // 141: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	72,  // 142: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 143: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	118, // [118:144] is the sub-list for method output_type
+	92,  // [92:118] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
@@ -5445,13 +6347,17 @@ func file_belfry_v1_admin_proto_init() {
 	file_belfry_v1_admin_proto_msgTypes[39].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[41].OneofWrappers = []any{}
 	file_belfry_v1_admin_proto_msgTypes[55].OneofWrappers = []any{}
+	file_belfry_v1_admin_proto_msgTypes[63].OneofWrappers = []any{
+		(*StartTaskRequest_Delay)(nil),
+		(*StartTaskRequest_DueAt)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_belfry_v1_admin_proto_rawDesc), len(file_belfry_v1_admin_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   63,
+			NumEnums:      2,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

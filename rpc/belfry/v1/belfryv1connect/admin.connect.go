@@ -86,6 +86,14 @@ const (
 	// AdminServiceDeleteTokenProcedure is the fully-qualified name of the AdminService's DeleteToken
 	// RPC.
 	AdminServiceDeleteTokenProcedure = "/belfry.v1.AdminService/DeleteToken"
+	// AdminServiceStartTaskProcedure is the fully-qualified name of the AdminService's StartTask RPC.
+	AdminServiceStartTaskProcedure = "/belfry.v1.AdminService/StartTask"
+	// AdminServiceGetTaskProcedure is the fully-qualified name of the AdminService's GetTask RPC.
+	AdminServiceGetTaskProcedure = "/belfry.v1.AdminService/GetTask"
+	// AdminServiceListTasksProcedure is the fully-qualified name of the AdminService's ListTasks RPC.
+	AdminServiceListTasksProcedure = "/belfry.v1.AdminService/ListTasks"
+	// AdminServiceStopTaskProcedure is the fully-qualified name of the AdminService's StopTask RPC.
+	AdminServiceStopTaskProcedure = "/belfry.v1.AdminService/StopTask"
 	// AdminServiceListAuditProcedure is the fully-qualified name of the AdminService's ListAudit RPC.
 	AdminServiceListAuditProcedure = "/belfry.v1.AdminService/ListAudit"
 )
@@ -166,6 +174,21 @@ type AdminServiceClient interface {
 	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
+	// StartTask begins an act on all jobs of a queue that match: count, redrive, cancel or reschedule. The cluster carries it out in steps of up to 1,000
+	// jobs, goes on after a change of leader and after restarts, and remembers the last 200 tasks that ended.
+	// It is safe to repeat with the same requestId. Not all jobs are acted on at one moment: a job that comes to match while the task runs may be acted
+	// on, too; one that changes its state before its turn is skipped.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 100 tasks run or wait, UNIMPLEMENTED until all nodes run a version that knows tasks.
+	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
+	// GetTask shows how far a task has come, as this node has heard: up to a second ago, or more if the node is cut off.
+	// Errors: INVALID if there is no such task, or not any more.
+	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
+	// ListTasks shows the tasks of the queues that the caller administers, newest first.
+	// Errors: INVALID.
+	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
+	// StopTask asks a task to end where it is, which it does within about a second. What was done stays done. It may be repeated, also after the end.
+	// Errors: INVALID if there is no such task.
+	StopTask(context.Context, *v1.StopTaskRequest) (*v1.StopTaskResponse, error)
 	// ListAudit shows the last audited calls of all nodes, newest first. Each node keeps its last 1,000, at most 2 MiB, in memory only: its log has all of
 	// them. The answer says which nodes could not be asked; it waits at most two seconds for them.
 	// Errors: INVALID.
@@ -324,6 +347,33 @@ func NewAdminServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		startTask: connect.NewClient[v1.StartTaskRequest, v1.StartTaskResponse](
+			httpClient,
+			baseURL+AdminServiceStartTaskProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("StartTask")),
+			connect.WithClientOptions(opts...),
+		),
+		getTask: connect.NewClient[v1.GetTaskRequest, v1.GetTaskResponse](
+			httpClient,
+			baseURL+AdminServiceGetTaskProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("GetTask")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listTasks: connect.NewClient[v1.ListTasksRequest, v1.ListTasksResponse](
+			httpClient,
+			baseURL+AdminServiceListTasksProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("ListTasks")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		stopTask: connect.NewClient[v1.StopTaskRequest, v1.StopTaskResponse](
+			httpClient,
+			baseURL+AdminServiceStopTaskProcedure,
+			connect.WithSchema(adminServiceMethods.ByName("StopTask")),
+			connect.WithIdempotency(connect.IdempotencyIdempotent),
+			connect.WithClientOptions(opts...),
+		),
 		listAudit: connect.NewClient[v1.ListAuditRequest, v1.ListAuditResponse](
 			httpClient,
 			baseURL+AdminServiceListAuditProcedure,
@@ -357,6 +407,10 @@ type adminServiceClient struct {
 	createToken     *connect.Client[v1.CreateTokenRequest, v1.CreateTokenResponse]
 	listTokens      *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
 	deleteToken     *connect.Client[v1.DeleteTokenRequest, v1.DeleteTokenResponse]
+	startTask       *connect.Client[v1.StartTaskRequest, v1.StartTaskResponse]
+	getTask         *connect.Client[v1.GetTaskRequest, v1.GetTaskResponse]
+	listTasks       *connect.Client[v1.ListTasksRequest, v1.ListTasksResponse]
+	stopTask        *connect.Client[v1.StopTaskRequest, v1.StopTaskResponse]
 	listAudit       *connect.Client[v1.ListAuditRequest, v1.ListAuditResponse]
 }
 
@@ -541,6 +595,42 @@ func (c *adminServiceClient) DeleteToken(ctx context.Context, req *v1.DeleteToke
 	return nil, err
 }
 
+// StartTask calls belfry.v1.AdminService.StartTask.
+func (c *adminServiceClient) StartTask(ctx context.Context, req *v1.StartTaskRequest) (*v1.StartTaskResponse, error) {
+	response, err := c.startTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetTask calls belfry.v1.AdminService.GetTask.
+func (c *adminServiceClient) GetTask(ctx context.Context, req *v1.GetTaskRequest) (*v1.GetTaskResponse, error) {
+	response, err := c.getTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListTasks calls belfry.v1.AdminService.ListTasks.
+func (c *adminServiceClient) ListTasks(ctx context.Context, req *v1.ListTasksRequest) (*v1.ListTasksResponse, error) {
+	response, err := c.listTasks.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// StopTask calls belfry.v1.AdminService.StopTask.
+func (c *adminServiceClient) StopTask(ctx context.Context, req *v1.StopTaskRequest) (*v1.StopTaskResponse, error) {
+	response, err := c.stopTask.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // ListAudit calls belfry.v1.AdminService.ListAudit.
 func (c *adminServiceClient) ListAudit(ctx context.Context, req *v1.ListAuditRequest) (*v1.ListAuditResponse, error) {
 	response, err := c.listAudit.CallUnary(ctx, connect.NewRequest(req))
@@ -626,6 +716,21 @@ type AdminServiceHandler interface {
 	// It may be repeated: that there is no such token, any more or at all, is no error, and the answer says so.
 	// Errors: INVALID.
 	DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error)
+	// StartTask begins an act on all jobs of a queue that match: count, redrive, cancel or reschedule. The cluster carries it out in steps of up to 1,000
+	// jobs, goes on after a change of leader and after restarts, and remembers the last 200 tasks that ended.
+	// It is safe to repeat with the same requestId. Not all jobs are acted on at one moment: a job that comes to match while the task runs may be acted
+	// on, too; one that changes its state before its turn is skipped.
+	// Errors: INVALID, TOO_LARGE, QUEUE_NOT_FOUND, QUOTA if 100 tasks run or wait, UNIMPLEMENTED until all nodes run a version that knows tasks.
+	StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error)
+	// GetTask shows how far a task has come, as this node has heard: up to a second ago, or more if the node is cut off.
+	// Errors: INVALID if there is no such task, or not any more.
+	GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error)
+	// ListTasks shows the tasks of the queues that the caller administers, newest first.
+	// Errors: INVALID.
+	ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error)
+	// StopTask asks a task to end where it is, which it does within about a second. What was done stays done. It may be repeated, also after the end.
+	// Errors: INVALID if there is no such task.
+	StopTask(context.Context, *v1.StopTaskRequest) (*v1.StopTaskResponse, error)
 	// ListAudit shows the last audited calls of all nodes, newest first. Each node keeps its last 1,000, at most 2 MiB, in memory only: its log has all of
 	// them. The answer says which nodes could not be asked; it waits at most two seconds for them.
 	// Errors: INVALID.
@@ -780,6 +885,33 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminServiceStartTaskHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceStartTaskProcedure,
+		svc.StartTask,
+		connect.WithSchema(adminServiceMethods.ByName("StartTask")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceGetTaskHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceGetTaskProcedure,
+		svc.GetTask,
+		connect.WithSchema(adminServiceMethods.ByName("GetTask")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceListTasksHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceListTasksProcedure,
+		svc.ListTasks,
+		connect.WithSchema(adminServiceMethods.ByName("ListTasks")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminServiceStopTaskHandler := connect.NewUnaryHandlerSimple(
+		AdminServiceStopTaskProcedure,
+		svc.StopTask,
+		connect.WithSchema(adminServiceMethods.ByName("StopTask")),
+		connect.WithIdempotency(connect.IdempotencyIdempotent),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminServiceListAuditHandler := connect.NewUnaryHandlerSimple(
 		AdminServiceListAuditProcedure,
 		svc.ListAudit,
@@ -831,6 +963,14 @@ func NewAdminServiceHandler(svc AdminServiceHandler, opts ...connect.HandlerOpti
 			adminServiceListTokensHandler.ServeHTTP(w, r)
 		case AdminServiceDeleteTokenProcedure:
 			adminServiceDeleteTokenHandler.ServeHTTP(w, r)
+		case AdminServiceStartTaskProcedure:
+			adminServiceStartTaskHandler.ServeHTTP(w, r)
+		case AdminServiceGetTaskProcedure:
+			adminServiceGetTaskHandler.ServeHTTP(w, r)
+		case AdminServiceListTasksProcedure:
+			adminServiceListTasksHandler.ServeHTTP(w, r)
+		case AdminServiceStopTaskProcedure:
+			adminServiceStopTaskHandler.ServeHTTP(w, r)
 		case AdminServiceListAuditProcedure:
 			adminServiceListAuditHandler.ServeHTTP(w, r)
 		default:
@@ -924,6 +1064,22 @@ func (UnimplementedAdminServiceHandler) ListTokens(context.Context, *v1.ListToke
 
 func (UnimplementedAdminServiceHandler) DeleteToken(context.Context, *v1.DeleteTokenRequest) (*v1.DeleteTokenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.DeleteToken is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) StartTask(context.Context, *v1.StartTaskRequest) (*v1.StartTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.StartTask is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) GetTask(context.Context, *v1.GetTaskRequest) (*v1.GetTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.GetTask is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) ListTasks(context.Context, *v1.ListTasksRequest) (*v1.ListTasksResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.ListTasks is not implemented"))
+}
+
+func (UnimplementedAdminServiceHandler) StopTask(context.Context, *v1.StopTaskRequest) (*v1.StopTaskResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("belfry.v1.AdminService.StopTask is not implemented"))
 }
 
 func (UnimplementedAdminServiceHandler) ListAudit(context.Context, *v1.ListAuditRequest) (*v1.ListAuditResponse, error) {
