@@ -290,7 +290,13 @@ func wireJob(j *fsm.Job) *belfryv1.Job {
 		out.RetryDelays = append(out.RetryDelays, durationpb.New(d))
 	}
 	if j.State == fsm.Reserved {
-		out.LeaseUntil = floored(j.Until)
+		out.LeaseUntil, out.Client, out.ReservedAt = floored(j.Until), j.Client, floored(j.Leased)
+	}
+	for _, a := range j.Attempts {
+		out.Attempts = append(out.Attempts, &belfryv1.Attempt{
+			Number: a.Number, BeganAt: floored(a.Began), EndedAt: floored(a.Ended), Lapsed: a.Lapsed, Client: a.Client,
+			Error: a.Error,
+		})
 	}
 	for _, h := range j.Headers {
 		if out.Headers == nil {

@@ -2,6 +2,7 @@ package checker
 
 import (
 	"bytes"
+	"slices"
 	"sync"
 
 	"github.com/belfrydb/belfry/jepsen/checker/wire"
@@ -158,10 +159,21 @@ func otherJob(got *belfryv1.Job, want *fsm.Job) string {
 	case wire.TimeOf(got.GetFirstDueAt()) != wire.CeilTime(want.FirstDue), got.GetMaxAttempts() != want.MaxAttempts,
 		got.GetBodyBytes() != want.BodyBytes:
 		return "what it was put with is another"
+	case got.GetClient() != want.Client, wire.TimeOf(got.GetReservedAt()) != wire.FloorTime(want.Leased):
+		return "who holds it is another"
+	case !slices.EqualFunc(got.GetAttempts(), want.Attempts, sameAttempt):
+		return "the failed attempts are others"
 	case got.GetTtr().AsDuration() != want.TTR, len(got.GetRetryDelays()) != len(want.RetryDelays):
 		return "its lengths are others"
 	}
 	return ""
+}
+
+// sameAttempt reports whether a failed attempt is as the machine has it.
+func sameAttempt(got *belfryv1.Attempt, want fsm.Attempt) bool {
+	return got.GetNumber() == want.Number && wire.TimeOf(got.GetBeganAt()) == wire.FloorTime(want.Began) &&
+		wire.TimeOf(got.GetEndedAt()) == wire.FloorTime(want.Ended) && got.GetLapsed() == want.Lapsed &&
+		got.GetClient() == want.Client && got.GetError() == want.Error
 }
 
 // judgeList holds a page of a list against one shard: what it lists of the shard is so, in order,
