@@ -74,24 +74,32 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkLife is the life of a job: put at once, reserved, acked, 100 of each an entry.
+// BenchmarkLife is the life of a job: put at once, reserved, acked, 100 of each an entry; in format 2,
+// and in the latest one by a consumer that has a name.
 func BenchmarkLife(b *testing.B) {
+	for name, format := range map[string]fsm.Format{"anonymous": 2, "named": fsm.LatestFormat} {
+		b.Run(name, func(b *testing.B) { benchmarkLife(b, format) })
+	}
+}
+
+func benchmarkLife(b *testing.B, format fsm.Format) {
 	d, rng := newDriver(), rand.New(rand.NewPCG(1, 2))
 	puts := d.putEntry(rng, 100)
+	entry := func(commands ...fsm.Command) []byte {
+		request := codec.AppendRequestIn(nil, format, &fsm.Request{Client: "worker-1@10.0.0.7", Commands: commands})
+		return codec.AppendEntryIn(nil, format, d.now, [][]byte{request})
+	}
 	b.ReportAllocs()
 	b.ResetTimer()
 	for n := 0; n < b.N; n += 100 {
 		d.apply(b, puts)
 		d.now += fsm.Time(2 * time.Hour)
-		reserve := codec.AppendRequest(nil, &fsm.Request{Commands: []fsm.Command{&fsm.Reserve{
-			Queues: []string{"orders"}, Max: 100,
-		}}})
-		grants := d.apply(b, codec.AppendEntry(nil, d.now, [][]byte{reserve}))[0].Grants
+		grants := d.apply(b, entry(&fsm.Reserve{Queues: []string{"orders"}, Max: 100}))[0].Grants
 		acks := make([]fsm.Command, len(grants))
 		for i, g := range grants {
 			acks[i] = &fsm.Ack{Ref: fsm.Ref{Queue: g.Queue, Serial: g.Serial, Fence: g.Fence}}
 		}
-		d.apply(b, codec.AppendEntry(nil, d.now, [][]byte{codec.AppendRequest(nil, &fsm.Request{Commands: acks})}))
+		d.apply(b, entry(acks...))
 	}
 }
 

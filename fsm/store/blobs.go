@@ -21,10 +21,12 @@ type blobs struct {
 	data    [][]byte
 	partial [classCount]uint32 // first page of each class with room; 0 if none
 	spare   []uint32           // page numbers to use again
-	blank   []byte             // the bytes of a page that became empty, reused for the next page
-	limbo   []blobRef          // freed while the store is pinned
-	pins    int
-	bytes   int64 // of all pages, not of blank
+	// blank are the bytes of pages that became empty, reused for the next ones: of two classes, since
+	// jobs that come and go at once have a payload and a note.
+	blank [2][]byte
+	limbo []blobRef // freed while the store is pinned
+	pins  int
+	bytes int64 // of all pages, not of blank ones
 	// allocated is what the pages and blank take of the heap.
 	allocated int64
 }
@@ -123,9 +125,9 @@ func (s *blobs) release(r blobRef) {
 			s.unlist(page)
 		}
 		s.bytes -= int64(len(s.data[page]))
-		if m.class != classOwn && cap(s.data[page]) > cap(s.blank) {
-			s.allocated -= heapBytes(cap(s.blank))
-			s.blank = s.data[page]
+		if kept := s.smallestBlank(); m.class != classOwn && cap(s.data[page]) > cap(*kept) {
+			s.allocated -= heapBytes(cap(*kept))
+			*kept = s.data[page]
 		} else {
 			s.allocated -= heapBytes(cap(s.data[page]))
 		}
@@ -168,14 +170,29 @@ func (s *blobs) newPage(class, size int) uint32 {
 		s.data = append(s.data, nil)
 	}
 	s.meta[page] = blobPage{class: uint8(class)}
-	if class != classOwn && size <= cap(s.blank) {
-		s.data[page], s.blank = s.blank[:size], nil
-	} else {
-		s.data[page] = make([]byte, size)
-		s.allocated += heapBytes(size)
-	}
+	s.data[page] = s.room(class, size)
 	s.bytes += int64(size)
 	return page
+}
+
+// room returns bytes for a page: those of a blank one, else new ones.
+func (s *blobs) room(class, size int) []byte {
+	for i, blank := range s.blank {
+		if class != classOwn && size <= cap(blank) {
+			s.blank[i] = nil
+			return blank[:size]
+		}
+	}
+	s.allocated += heapBytes(size)
+	return make([]byte, size)
+}
+
+// smallestBlank returns the blank page that a larger one may replace.
+func (s *blobs) smallestBlank() *[]byte {
+	if cap(s.blank[0]) <= cap(s.blank[1]) {
+		return &s.blank[0]
+	}
+	return &s.blank[1]
 }
 
 func (s *blobs) list(page uint32) {
