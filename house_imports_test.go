@@ -378,11 +378,28 @@ var importTable = []importRow{
 	{
 		dir: "rpc/ui",
 		may: []string{
-			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/form", "rpc/ui/login", "rpc/ui/payload",
-			"rpc/ui/recent",
+			"rpc/belfry/...", "rpc/fault", "rpc/findings", "rpc/ui/chart", "rpc/ui/form", "rpc/ui/format",
+			"rpc/ui/login", "rpc/ui/markup", "rpc/ui/payload", "rpc/ui/recent",
 		},
 		external: []string{"connectrpc.com", "google.golang.org/protobuf", "maragu.dev/gomponents"},
 		reason:   "pages make calls of the public API, so they see nothing of the server behind it",
+	},
+	{
+		dir:      "rpc/ui/chart",
+		may:      []string{"rpc/belfry/...", "rpc/ui/format"},
+		external: []string{"google.golang.org/protobuf", "maragu.dev/gomponents"},
+		reason:   "a chart draws what an answer has, and asks for nothing",
+	},
+	{
+		dir:      "rpc/ui/format",
+		external: []string{"google.golang.org/protobuf"},
+		reason:   "texts of numbers and times, whatever page shows them",
+	},
+	{
+		dir:      "rpc/ui/markup",
+		may:      []string{"rpc/ui/payload"},
+		external: []string{"maragu.dev/gomponents"},
+		reason:   "the parts of a page know nothing of what they show",
 	},
 	{
 		dir:      "rpc/ui/form",

@@ -8,6 +8,8 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -30,20 +32,21 @@ func (p *Pages) listAudit(v *visit) (content, error) {
 	}
 	table := h.P(g.Text("No call of this selection is kept."))
 	if len(res.Records) > 0 {
-		table = grid("Audited calls", headings("Ended", "Who", "Call", "Request", "Outcome", "Took", "Node"),
+		table = markup.Grid("Audited calls", markup.Headings("Ended", "Who", "Call", "Request", "Outcome", "Took", "Node"),
 			g.Map(res.Records, v.auditRow))
 	}
 	filtered := []string{"call", call, "token", token, "outcome", failed}
-	next := query("audit", append(filtered, "from", res.NextPageToken)...)
+	next := markup.Query("audit", append(filtered, "from", res.NextPageToken)...)
 	return content{title: "Audit", entry: "Audit", live: req.PageToken == "", body: g.Group{
 		h.H1(g.Text("Audit")), v.auditReach(res.Nodes),
-		filter("audit", nil,
-			field("Call", "call", h.Value(call), h.Type("search"), h.MaxLength("256"), h.Placeholder("PurgeQueue")),
-			field("Token", "token", h.Value(token), h.Type("search"), h.MaxLength("64"), h.Placeholder("id or nobody")),
-			choice("Outcome", "outcome", failed, option{"", "all"}, option{"failed", "failed or refused"}), button("Show")),
+		markup.Filter("audit", nil,
+			markup.Field("Call", "call", h.Value(call), h.Type("search"), h.MaxLength("256"), h.Placeholder("PurgeQueue")),
+			markup.Field("Token", "token", h.Value(token), h.Type("search"), h.MaxLength("64"), h.Placeholder("id or nobody")),
+			markup.Choice("Outcome", "outcome", failed, markup.Option{Value: "", Text: "all"}, markup.Option{Value: "failed",
+				Text: "failed or refused"}), markup.Button("Show")),
 		table,
 		h.P(h.Class("pager"),
-			g.If(req.PageToken != "", link(query("audit", filtered...), "the newest")),
+			g.If(req.PageToken != "", markup.Link(markup.Query("audit", filtered...), "the newest")),
 			g.If(res.NextPageToken != "", g.Group{g.Text(" "), h.A(h.Rel("next"), h.Href(next), g.Text("older calls"))})),
 	}}, nil
 }
@@ -58,12 +61,13 @@ func (v *visit) auditReach(nodes []*belfryv1.AuditNode) g.Node {
 				payload.Visible(n.Error))
 			continue
 		}
-		kept = append(kept, g.If(len(kept) > 0, g.Text("; ")), g.Textf("node %s has %s, all since ", n.Name, grouped(n.Kept)),
+		kept = append(kept, g.If(len(kept) > 0, g.Text("; ")), g.Textf("node %s has %s, all since ", n.Name,
+			format.Grouped(n.Kept)),
 			v.when(n.Since))
 	}
 	return g.Group{
-		list("warning", missing),
-		h.P(g.Text("Each node keeps its last 1"+thinSpace+"000 calls in memory: "), kept,
+		markup.List("warning", missing),
+		h.P(g.Text("Each node keeps its last "+format.Grouped(auditKept)+" calls in memory: "), kept,
 			g.Text(". The log of each node has all of them.")),
 	}
 }
@@ -71,19 +75,19 @@ func (v *visit) auditReach(nodes []*belfryv1.AuditNode) g.Node {
 func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
 	who := h.Td(h.Class("free"), g.If(r.TokenAbout != "", g.Text(payload.Visible(r.TokenAbout)+" · ")),
 		h.Code(g.Text(cmp.Or(payload.Visible(r.Token), "nobody"))), g.Text(" · "+payload.Visible(r.Address)),
-		g.If(r.Dashboard, tag("dashboard")))
+		g.If(r.Dashboard, markup.Tag("dashboard")))
 	more, class := "", "free"
 	if r.Outcome != "ok" {
 		class += " bad"
 	}
 	if r.RefusedEntries > 0 {
-		more = " · " + grouped(r.RefusedEntries) + " entries, the first of " + payload.Visible(r.Queue)
+		more = " · " + format.Grouped(r.RefusedEntries) + " entries, the first of " + payload.Visible(r.Queue)
 	}
 	if r.MadeToken != "" {
 		more += " · made " + r.MadeToken
 	}
 	if r.Unrecorded > 0 {
-		more += " · " + grouped(r.Unrecorded) + " refused calls before have no record"
+		more += " · " + format.Grouped(r.Unrecorded) + " refused calls before have no record"
 	}
 	request := []rune(payload.Visible(r.Request))
 	shown := string(request[:min(len(request), auditShownMax)])
@@ -96,5 +100,8 @@ func (v *visit) auditRow(r *belfryv1.AuditRecord) g.Node {
 		h.Td(h.Class("free"), h.Code(g.Text(shown))),
 		h.Td(h.Class(class), h.Title("request_id "+payload.Visible(r.CallId)),
 			g.Text(payload.Visible(r.Outcome)+more)),
-		number(duration(r.Took)), h.Td(g.Text(r.Node)))
+		markup.Number(format.Duration(r.Took)), h.Td(g.Text(r.Node)))
 }
+
+// auditKept is how many audited calls a node keeps.
+const auditKept = uint32(1000)

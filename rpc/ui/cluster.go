@@ -10,6 +10,8 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 func (p *Pages) showCluster(v *visit) (content, error) {
@@ -24,36 +26,38 @@ func (p *Pages) showCluster(v *visit) (content, error) {
 	needed := needed(c.Shards)
 	var transfer g.Node
 	if !p.cfg.ReadOnly && len(c.Nodes) > 1 {
-		transfer = section("Hand over a leadership", v.transferForm(c))
+		transfer = markup.Section("Hand over a leadership", v.transferForm(c))
 	}
 	return content{title: "Cluster", entry: "Cluster", live: true, body: g.Group{
 		h.H1(g.Text("Cluster")),
 		g.If(len(c.Problems) == 0, h.P(g.Text("Healthy."))),
-		list("problems", c.Problems), list("advice", c.Advice),
-		section("Nodes", grid("Nodes",
-			headings("Node", "State", "Address", "Zone", "Version", "Leads", "Replicas", "Restart it now?"),
+		markup.List("problems", c.Problems), markup.List("advice", c.Advice),
+		markup.Section("Nodes", markup.Grid("Nodes",
+			markup.Headings("Node", "State", "Address", "Zone", "Version", "Leads", "Replicas", "Restart it now?"),
 			g.Map(c.Nodes, func(n *belfryv1.Node) g.Node { return v.nodeRow(n, needed[n.Name]) }))),
-		section("Shards", grid("Shards", headings("Shard", "Leader", "Replicas", "Jobs", "Term", "Applied", "Clock"),
+		markup.Section("Shards", markup.Grid("Shards", markup.Headings("Shard", "Leader", "Replicas", "Jobs", "Term",
+			"Applied", "Clock"),
 			g.Map(c.Shards, v.shardRow))),
-		g.If(len(moves) > 0, section("Moves", list("moves", moves))),
+		g.If(len(moves) > 0, markup.Section("Moves", markup.List("moves", moves))),
 		transfer,
-		section("The cluster", clusterFacts(c)),
+		markup.Section("The cluster", clusterFacts(c)),
 	}}, nil
 }
 
 // transferForm has the leader of a shard hand over to another node.
 func (v *visit) transferForm(c *belfryv1.GetClusterResponse) g.Node {
-	var shards []option
-	to := []option{{"", "the voter that leads fewest"}}
+	var shards []markup.Option
+	to := []markup.Option{{Text: "the voter that leads fewest"}}
 	for _, s := range c.Shards {
 		number := strconv.Itoa(int(s.Shard))
-		shards = append(shards, option{number, number + ", led by " + cmp.Or(s.Leader, "none")})
+		shards = append(shards, markup.Option{Value: number, Text: number + ", led by " + cmp.Or(s.Leader, "none")})
 	}
 	for _, n := range c.Nodes {
-		to = append(to, option{n.Name, n.Name})
+		to = append(to, markup.Option{Value: n.Name, Text: n.Name})
 	}
-	return h.Div(h.Class("actions"), acting("transfer", nil, choice("Shard", "shard", v.typed("shard", ""), shards...),
-		choice("to", "to", v.typed("to", ""), to...), button("Hand over"),
+	return h.Div(h.Class("actions"), markup.Acting("transfer", nil, markup.Choice("Shard", "shard", v.typed("shard",
+		""), shards...),
+		markup.Choice("to", "to", v.typed("to", ""), to...), markup.Button("Hand over"),
 		h.Span(h.Class("help"), g.Text("Placement keeps leaderships even, and may move this one again."))))
 }
 
@@ -63,16 +67,18 @@ func clusterFacts(c *belfryv1.GetClusterResponse) g.Node {
 	if c.NoAutoCreate {
 		creates = "is refused"
 	}
-	return facts(fact("Voters of a shard", grouped(c.ReplicationFactor)),
-		fact("Voters needed for a change", grouped(c.MinVoters)),
-		fact("Silent nodes replaced after", duration(c.GracePeriod)), fact("Put into an unknown queue", creates),
-		fact("Format of the logs", grouped(c.Format)), fact("Leader of the catalog", c.Catalog.GetLeader()),
-		fact("Id", c.ClusterId))
+	return markup.Facts(markup.Fact("Voters of a shard", format.Grouped(c.ReplicationFactor)),
+		markup.Fact("Voters needed for a change", format.Grouped(c.MinVoters)),
+		markup.Fact("Silent nodes replaced after", format.Duration(c.GracePeriod)),
+		markup.Fact("Put into an unknown queue", creates),
+		markup.Fact("Format of the logs", format.Grouped(c.Format)), markup.Fact("Leader of the catalog",
+			c.Catalog.GetLeader()),
+		markup.Fact("Id", c.ClusterId))
 }
 
 // nodeRow shows a node. needed has the shards that would have no majority without it.
 func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
-	state := g.Group{g.Text(word(n.State))}
+	state := g.Group{g.Text(format.Word(n.State))}
 	if n.SilentSince != nil {
 		state = append(state, g.Text(" since "), v.when(n.SilentSince))
 	}
@@ -86,10 +92,10 @@ func (v *visit) nodeRow(n *belfryv1.Node, needed []string) g.Node {
 	if len(needed) > 0 {
 		restart = bad("no: without it there is no majority of shard " + strings.Join(needed, ", "))
 	}
-	name := g.Group{link(nodePage(n), n.Name), g.If(n.Name == v.pages.cfg.Name, tag("this node"))}
+	name := g.Group{markup.Link(nodePage(n), n.Name), g.If(n.Name == v.pages.cfg.Name, markup.Tag("this node"))}
 	return h.Tr(h.Th(h.Scope("row"), name), h.Td(state),
-		h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)), number(grouped(n.Leads)),
-		number(grouped(n.Replicas)), h.Td(restart))
+		h.Td(g.Text(n.Address)), h.Td(g.Text(n.Zone)), h.Td(g.Text(n.Version)), markup.Number(format.Grouped(n.Leads)),
+		markup.Number(format.Grouped(n.Replicas)), h.Td(restart))
 }
 
 func (v *visit) shardRow(s *belfryv1.Shard) g.Node {
@@ -103,8 +109,9 @@ func (v *visit) shardRow(s *belfryv1.Shard) g.Node {
 		leader = bad("none")
 	}
 	return h.Tr(h.Th(h.Scope("row"), g.Text(strconv.Itoa(int(s.Shard)))), h.Td(leader), h.Td(replicas),
-		number(grouped(s.Jobs)), number(grouped(s.Term)), number(grouped(s.AppliedIndex)),
-		h.Td(v.when(s.Time), g.If(s.ClockAhead != nil, bad(" "+duration(s.ClockAhead)+" ahead"))))
+		markup.Number(format.Grouped(s.Jobs)), markup.Number(format.Grouped(s.Term)),
+		markup.Number(format.Grouped(s.AppliedIndex)),
+		h.Td(v.when(s.Time), g.If(s.ClockAhead != nil, bad(" "+format.Duration(s.ClockAhead)+" ahead"))))
 }
 
 // bad is a text about something that is wrong.

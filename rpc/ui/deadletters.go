@@ -12,6 +12,8 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -70,16 +72,17 @@ func (p *Pages) deadLetters(v *visit) (content, error) {
 	}
 	body := g.Group{h.H1(g.Text("Dead letters")), all.mark(v.clock)}
 	if only != "" {
-		body = append(body, h.P(g.Text("Of the queue "+only+". "), link("dead", "All queues")))
+		body = append(body, h.P(g.Text("Of the queue "+only+". "), markup.Link("dead", "All queues")))
 	}
 	if dead.read < dead.dead {
 		body = append(body, h.P(h.Class("warning"), g.Textf("%s of %s dead jobs were read: those that were due first.",
-			grouped(dead.read), grouped(dead.dead))))
+			format.Grouped(dead.read), format.Grouped(dead.dead))))
 	}
 	if len(dead.groups) == 0 {
 		body = append(body, h.P(g.Text("There are no dead jobs.")))
 	} else {
-		body = append(body, grid("Dead letters", headings("Queue", "Error", "Jobs", "First due", "Last due", "Action"),
+		body = append(body, markup.Grid("Dead letters", markup.Headings("Queue", "Error", "Jobs", "First due", "Last due",
+			"Action"),
 			g.Map(dead.groups, v.deadRow)))
 	}
 	return content{title: "Dead letters", entry: "Dead letters", body: body}, nil
@@ -115,20 +118,20 @@ func (v *visit) causesTable(list *deadList, dead uint64) g.Node {
 	case list == nil:
 		return h.P(g.Text("Your token does not show jobs."))
 	case len(list.groups) == 0:
-		return h.P(link("dead", "Dead letters"))
+		return h.P(markup.Link("dead", "Dead letters"))
 	}
 	of := "All dead letters"
 	if list.read < dead {
-		of = "Of " + grouped(list.read) + " jobs; all " + grouped(dead)
+		of = "Of " + format.Grouped(list.read) + " jobs; all " + format.Grouped(dead)
 	}
 	return g.Group{
-		grid("Dead by error", headings("Error", "Queue", "Jobs", "Last due"),
+		markup.Grid("Dead by error", markup.Headings("Error", "Queue", "Jobs", "Last due"),
 			g.Map(list.groups[:min(len(list.groups), causesShown)], func(d *deadGroup) g.Node {
 				return h.Tr(h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.sample), "no error text"))),
-					h.Td(link(query("dead", "queue", d.queue), d.queue)), number(grouped(d.jobs)),
+					h.Td(markup.Link(markup.Query("dead", "queue", d.queue), d.queue)), markup.Number(format.Grouped(d.jobs)),
 					h.Td(v.when(timestamppb.New(d.last))))
 			})),
-		h.P(link("dead", of)),
+		h.P(markup.Link("dead", of)),
 	}
 }
 
@@ -183,13 +186,14 @@ func (v *visit) deadRow(d *deadGroup) g.Node {
 	act := g.Text("")
 	if !v.pages.cfg.ReadOnly {
 		hidden := []string{"queue", d.queue, "error", d.fingerprint, "jobs", strconv.FormatUint(d.jobs, 10)}
-		act = acting("redrive-group", hidden, button("Make "+grouped(d.jobs)+" ready again"))
+		act = markup.Acting("redrive-group", hidden, markup.Button("Make "+format.Grouped(d.jobs)+" ready again"))
 	}
 	return h.Tr(
-		h.Th(h.Scope("row"), link(query("dead", "queue", d.queue), d.queue)),
+		h.Th(h.Scope("row"), markup.Link(markup.Query("dead", "queue", d.queue), d.queue)),
 		h.Td(h.Class("free"), g.Text(cmp.Or(payload.Visible(d.sample), "no error text")), g.Text(" · "),
-			idLink(d.queue, d.id)),
-		number(grouped(d.jobs)), h.Td(v.when(timestamppb.New(d.first))), h.Td(v.when(timestamppb.New(d.last))), h.Td(act))
+			markup.IDLink(d.queue, d.id)),
+		markup.Number(format.Grouped(d.jobs)), h.Td(v.when(timestamppb.New(d.first))),
+		h.Td(v.when(timestamppb.New(d.last))), h.Td(act))
 }
 
 // redriveAtOnce is how many jobs one call of the API redrives.
@@ -216,11 +220,11 @@ func (p *Pages) redriveGroup(v *visit) (string, error) {
 	for part := range slices.Chunk(ids, redriveAtOnce) {
 		res, err := p.queues.Redrive(v.ctx, &belfryv1.RedriveRequest{Queue: queue, Ids: part})
 		if err != nil {
-			return "", &partialError{done: grouped(moved) + " jobs were made ready", err: err}
+			return "", &partialError{done: format.Grouped(moved) + " jobs were made ready", err: err}
 		}
 		moved += uint64(res.Moved)
 	}
-	return query("dead", "done", "redrive-group", "n", strconv.FormatUint(moved, 10)), nil
+	return markup.Query("dead", "done", "redrive-group", "n", strconv.FormatUint(moved, 10)), nil
 }
 
 // partialError says how much of an action was done before it failed.

@@ -12,6 +12,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // problem is what is wrong with a form that was sent. The page with the form is shown again, with
@@ -72,7 +73,7 @@ func inputOf(field string) string {
 // warning says what is wrong, and leads to the input.
 func (p *problem) warning() g.Node {
 	return h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(p.reason != "", g.Text(p.reason+" "))),
-		h.Span(g.Text(p.text)), g.If(p.field != "", g.Group{g.Text(" · "), link("#"+p.field, "to the field")}))
+		h.Span(g.Text(p.text)), g.If(p.field != "", g.Group{g.Text(" · "), markup.Link("#"+p.field, "to the field")}))
 }
 
 // formError returns an error about a field of a form or a query.
@@ -110,7 +111,7 @@ func (v *visit) invalid(name string) g.Node {
 
 // field is an input with its label in a form that acts.
 func (v *visit) field(label, name string, attributes ...g.Node) g.Node {
-	return field(label, name, h.Value(v.typed(name, "")), v.invalid(name), g.Group(attributes))
+	return markup.Field(label, name, h.Value(v.typed(name, "")), v.invalid(name), g.Group(attributes))
 }
 
 // input is a row of a larger form: label, input and help. value is what it has at first.
@@ -147,7 +148,7 @@ func (v *visit) row(in input) g.Node {
 // kept is row, with the value that the input had at first, so that what was not changed is not sent.
 func (v *visit) kept(in input) g.Node {
 	before := form.Before(in.name)
-	return g.Group{v.row(in), hiddenFields([]string{before, v.typed(before, in.value)})}
+	return g.Group{v.row(in), markup.HiddenFields([]string{before, v.typed(before, in.value)})}
 }
 
 // requestID is a hidden input that makes a repeat of a form safe: one that is sent twice, or again
@@ -157,7 +158,7 @@ func (v *visit) requestID() g.Node {
 	if v.problem != nil && v.problem.unknown {
 		id = v.typed("requestId", id)
 	}
-	return hiddenFields([]string{"requestId", id})
+	return markup.HiddenFields([]string{"requestId", id})
 }
 
 // large is a form with rows.
@@ -175,5 +176,5 @@ func (v *visit) confirmed(field, name, act string) error {
 
 // confirmation asks for the name of what is to be removed.
 func (v *visit) confirmation(label, name string) g.Node {
-	return v.field(label, name, h.Required(), h.AutoComplete("off"), width("20"))
+	return v.field(label, name, h.Required(), h.AutoComplete("off"), markup.Width("20"))
 }

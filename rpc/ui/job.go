@@ -15,6 +15,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -38,38 +40,39 @@ func (p *Pages) showJob(v *visit) (content, error) {
 	}
 	job := res.Job
 	body := g.Group{
-		path("Queues", "queues", job.Queue, query("queue", "queue", job.Queue)),
-		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), tag(word(job.State))),
+		markup.Path("Queues", "queues", job.Queue, markup.Query("queue", "queue", job.Queue)),
+		h.H1(h.Span(h.Class("free"), g.Text(payload.Visible(job.Id))), markup.Tag(format.Word(job.State))),
 		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		v.jobFacts(job),
 	}
 	switch {
 	case job.EndedAt != nil:
 	case v.look.hidesBodies && v.param("bodies") != "shown":
-		body = append(body, section("Headers and body", h.P(g.Text(plural(len(job.Headers), "header")+" and "+
-			grouped(job.BodyBytes)+" bytes are hidden. "), link(v.jobPage(job, "bodies", "shown"), "Show them"))))
+		body = append(body, markup.Section("Headers and body", h.P(g.Text(format.Plural(len(job.Headers), "header")+" and "+
+			format.Grouped(job.BodyBytes)+" bytes are hidden. "), markup.Link(v.jobPage(job, "bodies", "shown"),
+			"Show them"))))
 	default:
-		body = append(body, g.If(len(job.Headers) > 0, section("Headers", headersOf(job))),
-			section("Body", v.shownBody(job)...))
+		body = append(body, g.If(len(job.Headers) > 0, markup.Section("Headers", headersOf(job))),
+			markup.Section("Body", v.shownBody(job)...))
 	}
 	if job.EndedAt == nil && !p.cfg.ReadOnly {
-		body = append(body, section("Actions", v.jobActions(job)))
+		body = append(body, markup.Section("Actions", v.jobActions(job)))
 	}
 	commands, err := v.commands(job)
 	if err != nil {
 		return content{}, err
 	}
-	body = append(body, section("By curl", copied("curl", commands)))
+	body = append(body, markup.Section("By curl", markup.Copied("curl", commands)))
 	return content{title: payload.Visible(job.Id), entry: "Queues", body: body}, nil
 }
 
 func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
-	attempts := grouped(j.Attempt)
+	attempts := format.Grouped(j.Attempt)
 	switch {
 	case j.GetAttemptUnknown():
 		attempts = "not known"
 	case j.MaxAttempts > 0:
-		attempts += " of " + grouped(j.MaxAttempts)
+		attempts += " of " + format.Grouped(j.MaxAttempts)
 	}
 	fence := ""
 	if j.Fence > 0 {
@@ -77,43 +80,46 @@ func (v *visit) jobFacts(j *belfryv1.Job) g.Node {
 	}
 	rows := []g.Node{
 		v.timeFact("Due", j.DueAt), v.timeFact("First due", j.FirstDueAt), v.timeFact("Put", j.CreatedAt),
-		v.timeFact("Expires", j.ExpiresAt), v.timeFact("Ended", j.EndedAt), fact("Attempts", attempts),
-		v.timeFact("Held since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), fact("Fence", fence),
+		v.timeFact("Expires", j.ExpiresAt), v.timeFact("Ended", j.EndedAt), markup.Fact("Attempts", attempts),
+		v.timeFact("Held since", j.LeaseSince), v.timeFact("Held until", j.LeaseUntil), markup.Fact("Fence", fence),
 	}
 	if j.EndedAt == nil {
-		rows = append(rows, fact("Priority", strconv.Itoa(int(j.Priority))), fact("Lease (TTR)", duration(j.Ttr)),
-			fact("Retry delays", delays(j.RetryDelays)))
+		rows = append(rows, markup.Fact("Priority", strconv.Itoa(int(j.Priority))), markup.Fact("Lease (TTR)",
+			format.Duration(j.Ttr)),
+			markup.Fact("Retry delays", delays(j.RetryDelays)))
 	}
-	return facts(append(rows, fact("Last error", payload.Visible(j.LastError)))...)
+	return markup.Facts(append(rows, markup.Fact("Last error", payload.Visible(j.LastError)))...)
 }
 
 // headersOf shows the headers of a job by name.
 func headersOf(j *belfryv1.Job) g.Node {
 	var rows []g.Node
 	for _, name := range slices.Sorted(maps.Keys(j.Headers)) {
-		rows = append(rows, factOf(payload.Visible(name), h.Span(h.Class("free"), g.Text(payload.Visible(j.Headers[name])))))
+		rows = append(rows, markup.FactOf(payload.Visible(name), h.Span(h.Class("free"),
+			g.Text(payload.Visible(j.Headers[name])))))
 	}
-	return facts(rows...)
+	return markup.Facts(rows...)
 }
 
 // jobPage is the page of a job as it is shown now, with something else.
 func (v *visit) jobPage(j *belfryv1.Job, name, value string) string {
 	pairs := []string{"queue", j.Queue, "id", j.Id, "as", v.param("as"), "bodies", v.param("bodies")}
-	return query("job", append(pairs, name, value)...)
+	return markup.Query("job", append(pairs, name, value)...)
 }
 
 func (v *visit) shownBody(j *belfryv1.Job) []g.Node {
 	shown := payload.Show(bodyOf(j), v.param("as"))
-	about := grouped(j.BodyBytes) + " bytes"
+	about := format.Grouped(j.BodyBytes) + " bytes"
 	if uint64(shown.Shown) < uint64(j.BodyBytes) {
-		about += ": the first " + grouped(uint64(shown.Shown))
+		about += ": the first " + format.Grouped(uint64(shown.Shown))
 	}
 	names := map[string]string{payload.JSON: "JSON", payload.Text: "text", payload.Hex: "hex"}
 	return []g.Node{
 		h.Ul(h.Class("tabs"), g.Map(shown.Forms, func(form string) g.Node {
 			return h.Li(h.A(h.Href(v.jobPage(j, "as", form)), g.If(form == shown.Form, h.Aria("current", "page")),
 				g.Text(names[form])))
-		}), h.Li(h.A(h.Href(query("body", "queue", j.Queue, "id", j.Id)), g.Attr("download"), g.Text("download as it is")))),
+		}), h.Li(h.A(h.Href(markup.Query("body", "queue", j.Queue, "id", j.Id)), g.Attr("download"),
+			g.Text("download as it is")))),
 		h.P(h.Class("help"), g.Text(about)),
 		shown.Node,
 	}
@@ -138,16 +144,17 @@ func (v *visit) jobActions(j *belfryv1.Job) g.Node {
 	switch {
 	case held:
 	case j.State == belfryv1.JobState_JOB_STATE_DEAD:
-		forms = append(forms, acting("redrive", hidden, button("Make ready again")))
+		forms = append(forms, markup.Acting("redrive", hidden, markup.Button("Make ready again")))
 	default:
-		forms = append(forms, acting("run-now", hidden, button("Run now")), acting("reschedule", hidden,
-			v.field("Due at or in", "due", h.Required(), width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
-			button("Reschedule")))
+		forms = append(forms, markup.Acting("run-now", hidden, markup.Button("Run now")), markup.Acting("reschedule",
+			hidden,
+			v.field("Due at or in", "due", h.Required(), markup.Width("20"), h.Placeholder("2026-01-31 15:04 or 2h")),
+			markup.Button("Reschedule")))
 	}
-	forms = append(forms, acting("cancel", append(hidden, "state", word(j.State)),
+	forms = append(forms, markup.Acting("cancel", append(hidden, "state", format.Word(j.State)),
 		g.If(held, h.Label(h.Input(h.Type("checkbox"), h.Name("force"), h.Value("yes"), h.Required()),
 			g.Text(" although a consumer holds it "))),
-		dangerButton("Cancel the job")))
+		markup.DangerButton("Cancel the job")))
 	return h.Div(h.Class("actions"), forms)
 }
 
@@ -177,7 +184,7 @@ func (p *Pages) download(w http.ResponseWriter, r *http.Request) {
 
 // jobAfter returns the page of the job of a form, with the notice about what was done.
 func (v *visit) jobAfter(done string) string {
-	return query("job", "queue", v.param("queue"), "id", v.param("id"), "done", done)
+	return markup.Query("job", "queue", v.param("queue"), "id", v.param("id"), "done", done)
 }
 
 func (p *Pages) runNow(v *visit) (string, error) {
@@ -189,7 +196,7 @@ func (p *Pages) runNow(v *visit) (string, error) {
 // rescheduleJob gives a job the due time, or the delay, that the form has.
 func (p *Pages) rescheduleJob(v *visit) (string, error) {
 	req := &belfryv1.RescheduleRequest{Queue: v.param("queue"), Id: v.param("id")}
-	delay, at, err := form.Moment("due", strings.TrimSpace(v.param("due")), v.clock.zone)
+	delay, at, err := form.Moment("due", strings.TrimSpace(v.param("due")), v.clock.Zone)
 	switch {
 	case err != nil:
 		return "", err
@@ -206,7 +213,7 @@ func (p *Pages) rescheduleJob(v *visit) (string, error) {
 func (p *Pages) cancelJob(v *visit) (string, error) {
 	_, err := p.queues.Cancel(v.ctx, &belfryv1.CancelRequest{Queue: v.param("queue"), Id: v.param("id"),
 		Force: v.param("force") == "yes"})
-	return query("jobs", "queue", v.param("queue"), "state", v.param("state"), "done", "cancel"), err
+	return markup.Query("jobs", "queue", v.param("queue"), "state", v.param("state"), "done", "cancel"), err
 }
 
 func (p *Pages) redriveJob(v *visit) (string, error) {

@@ -12,6 +12,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -47,21 +49,23 @@ func (p *Pages) listJobs(v *visit) (content, error) {
 	if err != nil {
 		return content{}, err
 	}
-	var lengths []option
+	var lengths []markup.Option
 	for _, n := range sizes() {
-		lengths = append(lengths, option{n, n})
+		lengths = append(lengths, markup.Option{Value: n, Text: n})
 	}
-	next := query("jobs", "queue", queue, "state", state, "after", v.param("after"), "before", v.param("before"),
+	next := markup.Query("jobs", "queue", queue, "state", state, "after", v.param("after"), "before", v.param("before"),
 		"size", length, "from", res.NextPageToken)
 	return content{title: "Jobs of " + queue, entry: "Queues", body: g.Group{
-		path("Queues", "queues", queue, query("queue", "queue", queue)),
+		markup.Path("Queues", "queues", queue, markup.Query("queue", "queue", queue)),
 		h.H1(g.Text("Jobs")),
 		staleMark(res.Stale, res.AsOf.AsTime(), v.clock),
 		tabs,
-		filter("jobs", []string{"queue", queue, "state", state},
-			field("Due from", "after", h.Value(v.param("after")), width("22"), h.Placeholder("2026-01-31 15:04")),
-			field("to before", "before", h.Value(v.param("before")), width("22"), h.Placeholder("2026-01-31 16:04")),
-			choice("Rows", "size", length, lengths...), button("Show")),
+		markup.Filter("jobs", []string{"queue", queue, "state", state},
+			markup.Field("Due from", "after", h.Value(v.param("after")), markup.Width("22"),
+				h.Placeholder("2026-01-31 15:04")),
+			markup.Field("to before", "before", h.Value(v.param("before")), markup.Width("22"),
+				h.Placeholder("2026-01-31 16:04")),
+			markup.Choice("Rows", "size", length, lengths...), markup.Button("Show")),
 		v.jobsTable(res.Jobs, queue, state),
 		g.If(res.NextPageToken != "",
 			h.P(h.Class("pager"), h.A(h.Rel("next"), h.Href(next), g.Text("The next "+length)))),
@@ -76,8 +80,9 @@ func (p *Pages) stateTabs(v *visit, queue, chosen string) (g.Node, error) {
 	}
 	counts := res.Queue.Counts
 	tab := func(state string, n uint32) g.Node {
-		return h.Li(h.A(h.Href(query("jobs", "queue", queue, "state", state)),
-			g.If(state == chosen, h.Aria("current", "page")), g.Text(state+" "), h.Span(h.Class("count"), g.Text(grouped(n)))))
+		return h.Li(h.A(h.Href(markup.Query("jobs", "queue", queue, "state", state)),
+			g.If(state == chosen, h.Aria("current", "page")), g.Text(state+" "), h.Span(h.Class("count"),
+				g.Text(format.Grouped(n)))))
 	}
 	return h.Ul(h.Class("tabs"), tab("delayed", counts.GetDelayed()), tab("ready", counts.GetReady()),
 		tab("reserved", counts.GetReserved()), tab("dead", counts.GetDead())), nil
@@ -87,10 +92,11 @@ func (v *visit) jobsTable(jobs []*belfryv1.Job, queue, state string) g.Node {
 	if len(jobs) == 0 {
 		return h.P(g.Textf("No job of this selection is %s.", state))
 	}
-	return grid("Jobs", headings("Id", "Due", "Attempts", "Priority", "Body", "Last error"),
+	return markup.Grid("Jobs", markup.Headings("Id", "Due", "Attempts", "Priority", "Body", "Last error"),
 		g.Map(jobs, func(j *belfryv1.Job) g.Node {
-			return h.Tr(h.Th(h.Scope("row"), idLink(queue, j.Id)), h.Td(v.when(j.DueAt)),
-				number(grouped(j.Attempt)), number(strconv.Itoa(int(j.Priority))), number(size(uint64(j.BodyBytes))),
+			return h.Tr(h.Th(h.Scope("row"), markup.IDLink(queue, j.Id)), h.Td(v.when(j.DueAt)),
+				markup.Number(format.Grouped(j.Attempt)), markup.Number(strconv.Itoa(int(j.Priority))),
+				markup.Number(format.Size(uint64(j.BodyBytes))),
 				h.Td(h.Class("free"), g.Text(payload.Visible(j.LastError))))
 		}))
 }
@@ -99,7 +105,7 @@ func (v *visit) jobsTable(jobs []*belfryv1.Job, queue, state string) g.Node {
 func stateOf(name string) (belfryv1.JobState, error) {
 	known := []belfryv1.JobState{belfryv1.JobState_JOB_STATE_UNSPECIFIED, belfryv1.JobState_JOB_STATE_DELAYED,
 		belfryv1.JobState_JOB_STATE_READY, belfryv1.JobState_JOB_STATE_RESERVED, belfryv1.JobState_JOB_STATE_DEAD}
-	i := slices.IndexFunc(known, func(s belfryv1.JobState) bool { return word(s) == name })
+	i := slices.IndexFunc(known, func(s belfryv1.JobState) bool { return format.Word(s) == name })
 	switch {
 	case name == "":
 		return belfryv1.JobState_JOB_STATE_UNSPECIFIED, nil
@@ -117,5 +123,5 @@ func (v *visit) timeOf(name string) (*timestamppb.Timestamp, error) {
 	if text == "" {
 		return nil, nil
 	}
-	return form.Time(name, text, v.clock.zone)
+	return form.Time(name, text, v.clock.Zone)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 	_ "time/tzdata" // the image has no files, and a zone must not depend on the machine
 
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )
@@ -74,32 +75,33 @@ func readLook(theme, refresh, bodies, zone string) (look, error) {
 }
 
 func (p *Pages) showSettings(v *visit) (content, error) {
-	var rhythm []option
+	var rhythm []markup.Option
 	for _, n := range refreshes() {
 		text := "never"
 		if n > 0 {
 			text = fmt.Sprintf("every %d s", n)
 		}
-		rhythm = append(rhythm, option{strconv.Itoa(n), text})
+		rhythm = append(rhythm, markup.Option{Value: strconv.Itoa(n), Text: text})
 	}
-	var looks []option
+	var looks []markup.Option
 	for _, t := range themes() {
-		looks = append(looks, option{t, t})
+		looks = append(looks, markup.Option{Value: t, Text: t})
 	}
 	return content{title: "Settings", entry: "Settings", body: g.Group{
 		h.H1(g.Text("Settings")),
 		h.P(g.Text("They are kept in this browser.")),
 		h.Form(h.Method("post"), h.Action("settings"), h.Class("stack"),
-			choice("Theme", "theme", v.look.theme, looks...),
-			field("Time zone", "zone", h.Value(v.typed("zone", v.look.zone.String())), v.invalid("zone"), h.Required(),
+			markup.Choice("Theme", "theme", v.look.theme, looks...),
+			markup.Field("Time zone", "zone", h.Value(v.typed("zone", v.look.zone.String())), v.invalid("zone"), h.Required(),
 				h.Aria("describedby", "zone-help")),
 			h.Span(h.ID("zone-help"), h.Class("help"), g.Text("UTC, or a name such as Europe/Berlin. "),
 				h.Button(h.ID("zone-here"), h.Type("button"), h.Class("quiet"), g.Attr("hidden"),
 					g.Text("Use that of this browser"))),
-			choice("Refresh", "refresh", strconv.Itoa(v.look.refresh), rhythm...),
-			choice("Headers and bodies of jobs", "bodies", chosenBodies(v.look), option{"shown", "shown"},
-				option{"hidden", "hidden until I ask for them"}),
-			button("Keep")),
+			markup.Choice("Refresh", "refresh", strconv.Itoa(v.look.refresh), rhythm...),
+			markup.Choice("Headers and bodies of jobs", "bodies", chosenBodies(v.look),
+				markup.Option{Value: "shown", Text: "shown"},
+				markup.Option{Value: "hidden", Text: "hidden until I ask for them"}),
+			markup.Button("Keep")),
 	}}, nil
 }
 
@@ -121,7 +123,8 @@ func (p *Pages) keepSettings(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, &http.Cookie{
-		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s:%s", chosen.theme, chosen.refresh, chosenBodies(chosen), chosen.zone),
+		Name: lookCookie, Value: fmt.Sprintf("%s:%d:%s:%s", chosen.theme, chosen.refresh, chosenBodies(chosen),
+			chosen.zone),
 		MaxAge: int((365 * 24 * time.Hour).Seconds()), HttpOnly: true, Secure: ThroughTLS(r),
 		SameSite: http.SameSiteLaxMode,
 	})

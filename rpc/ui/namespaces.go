@@ -9,6 +9,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // namespacesMax is how many namespaces a page shows.
@@ -29,24 +31,27 @@ func (p *Pages) listNamespaces(v *visit) (content, error) {
 	}
 	table := h.P(g.Text("No namespace has a quota."))
 	if len(rows) > 0 {
-		table = grid("Namespaces", headings("Namespace", "Queues", "Jobs", "Bytes", "Reserved", "Puts per second"), rows)
+		table = markup.Grid("Namespaces", markup.Headings("Namespace", "Queues", "Jobs", "Bytes", "Reserved",
+			"Puts per second"), rows)
 	}
 	hidden := len(res.Namespaces) - len(rows)
 	return content{title: "Namespaces", entry: "Namespaces", live: true, body: g.Group{
 		h.H1(g.Text("Namespaces")), table,
 		g.If(hidden > 0, h.P(g.Textf("%d more are not shown.", hidden))),
-		filter("namespace", nil, field("Show the namespace", "name", h.Required(), h.MaxLength("255")), button("Show")),
+		markup.Filter("namespace", nil, markup.Field("Show the namespace", "name", h.Required(), h.MaxLength("255")),
+			markup.Button("Show")),
 	}}, nil
 }
 
 // namespaceRow shows what is used of a quota.
 func namespaceRow(n *belfryv1.GetNamespaceResponse) g.Node {
 	quota := n.Namespace
-	return h.Tr(h.Th(h.Scope("row"), link(query("namespace", "name", quota.Name), quota.Name)),
-		h.Td(h.Class("number"), link(query("queues", "filter", quota.Name+"/"), grouped(n.Queues))),
-		number(usedOf(n.Jobs, quota.MaxJobs, grouped[uint64])), number(usedOf(n.Bytes, quota.MaxBytes, size)),
-		number(usedOf(n.InFlight, quota.MaxInFlight, grouped[uint64])),
-		number(limitText(strconv.FormatUint(quota.PutsPerSecond, 10))))
+	return h.Tr(h.Th(h.Scope("row"), markup.Link(markup.Query("namespace", "name", quota.Name), quota.Name)),
+		h.Td(h.Class("number"), markup.Link(markup.Query("queues", "filter", quota.Name+"/"), format.Grouped(n.Queues))),
+		markup.Number(usedOf(n.Jobs, quota.MaxJobs, format.Grouped[uint64])), markup.Number(usedOf(n.Bytes, quota.MaxBytes,
+			format.Size)),
+		markup.Number(usedOf(n.InFlight, quota.MaxInFlight, format.Grouped[uint64])),
+		markup.Number(limitText(strconv.FormatUint(quota.PutsPerSecond, 10))))
 }
 
 // usedOf writes how much of a limit is used; 0 is no limit.
@@ -65,37 +70,40 @@ func (p *Pages) showNamespace(v *visit) (content, error) {
 	quota := res.Namespace
 	has := quota.MaxJobs+quota.MaxBytes+quota.MaxInFlight+quota.PutsPerSecond > 0
 	body := g.Group{
-		path("Namespaces", "namespaces"), h.H1(g.Text(quota.Name)),
-		figures(figure{name: "Queues", value: grouped(res.Queues), target: query("queues", "filter", quota.Name+"/")},
-			figure{name: "Jobs", value: usedOf(res.Jobs, quota.MaxJobs, grouped[uint64])},
-			figure{name: "Bytes", value: usedOf(res.Bytes, quota.MaxBytes, size)},
-			figure{name: "Reserved", value: usedOf(res.InFlight, quota.MaxInFlight, grouped[uint64])},
-			figure{name: "Puts per second", value: limitText(strconv.FormatUint(quota.PutsPerSecond, 10))}),
+		markup.Path("Namespaces", "namespaces"), h.H1(g.Text(quota.Name)),
+		markup.Figures(markup.Figure{Name: "Queues", Value: format.Grouped(res.Queues), Target: markup.Query("queues",
+			"filter", quota.Name+"/")},
+			markup.Figure{Name: "Jobs", Value: usedOf(res.Jobs, quota.MaxJobs, format.Grouped[uint64])},
+			markup.Figure{Name: "Bytes", Value: usedOf(res.Bytes, quota.MaxBytes, format.Size)},
+			markup.Figure{Name: "Reserved", Value: usedOf(res.InFlight, quota.MaxInFlight, format.Grouped[uint64])},
+			markup.Figure{Name: "Puts per second", Value: limitText(strconv.FormatUint(quota.PutsPerSecond, 10))}),
 		g.If(len(quota.PendingShards) > 0, h.P(h.Class("warning"),
 			g.Textf("The quota does not hold yet in the shards %v.", quota.PendingShards))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, section("Quota", v.quotaForm(quota)))
+		body = append(body, markup.Section("Quota", v.quotaForm(quota)))
 	}
 	if has && !p.cfg.ReadOnly {
-		body = append(body, section("Remove the quota", h.Div(h.Class("actions"),
-			acting("delete-namespace", []string{"name", quota.Name},
-				v.confirmation("Type the name of the namespace", "confirm"), dangerButton("Remove the quota"),
-				h.Span(h.Class("help"), g.Text("Its "+plural(int(res.Queues), "queue")+" and their jobs stay, without limits."))))))
+		body = append(body, markup.Section("Remove the quota", h.Div(h.Class("actions"),
+			markup.Acting("delete-namespace", []string{"name", quota.Name},
+				v.confirmation("Type the name of the namespace", "confirm"), markup.DangerButton("Remove the quota"),
+				h.Span(h.Class("help"), g.Text("Its "+format.Plural(int(res.Queues),
+					"queue")+" and their jobs stay, without limits."))))))
 	}
 	return content{title: quota.Name, entry: "Namespaces", body: body}, nil
 }
 
 func (v *visit) quotaForm(n *belfryv1.Namespace) g.Node {
 	limit := func(label, name string, value uint64, help string) g.Node {
-		return v.kept(input{label: label, name: name, value: strconv.FormatUint(value, 10), help: help + "; 0 for no limit"})
+		return v.kept(input{label: label, name: name, value: strconv.FormatUint(value, 10),
+			help: help + "; 0 for no limit"})
 	}
-	return large("namespace", hiddenFields([]string{"name", n.Name}),
+	return large("namespace", markup.HiddenFields([]string{"name", n.Name}),
 		limit("Jobs", "maxJobs", n.MaxJobs, "in all its queues together"),
 		limit("Bytes", "maxBytes", n.MaxBytes, "of bodies, headers and chosen ids"),
 		limit("Reserved at one time", "maxInFlight", n.MaxInFlight, "jobs that consumers hold"),
 		limit("Puts per second", "putsPerSecond", n.PutsPerSecond, "at most 1000000000"),
-		h.P(h.Class("ends"), button("Set the quota")))
+		h.P(h.Class("ends"), markup.Button("Set the quota")))
 }
 
 // setNamespace sets the limits that the person changed.
@@ -108,7 +116,7 @@ func (p *Pages) setNamespace(v *visit) (string, error) {
 		return "", formError("", "nothing was changed, so nothing was sent")
 	}
 	_, err = p.admin.SetNamespace(v.ctx, req)
-	return query("namespace", "name", v.param("name"), "done", "namespace"), err
+	return markup.Query("namespace", "name", v.param("name"), "done", "namespace"), err
 }
 
 // deleteNamespace removes the quota of a namespace, whose name must have been typed.
@@ -118,5 +126,5 @@ func (p *Pages) deleteNamespace(v *visit) (string, error) {
 		return "", err
 	}
 	_, err := p.admin.DeleteNamespace(v.ctx, &belfryv1.DeleteNamespaceRequest{Name: name})
-	return query("namespaces", "done", "delete-namespace"), err
+	return markup.Query("namespaces", "done", "delete-namespace"), err
 }

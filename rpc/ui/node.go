@@ -10,11 +10,13 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // nodePage is the page of a node.
 func nodePage(n *belfryv1.Node) string {
-	return query("node", "name", n.Name, "incarnation", n.Incarnation)
+	return markup.Query("node", "name", n.Name, "incarnation", n.Incarnation)
 }
 
 func (p *Pages) showNode(v *visit) (content, error) {
@@ -31,25 +33,29 @@ func (p *Pages) showNode(v *visit) (content, error) {
 	if node == nil {
 		return content{}, fmt.Errorf("%w: no node %q has this incarnation", errAbsent, v.param("name"))
 	}
-	title := g.Group{g.Text(node.Name), tag(word(node.State)), g.If(node.Name == p.cfg.Name, tag("this node"))}
+	title := g.Group{g.Text(node.Name), markup.Tag(format.Word(node.State)), g.If(node.Name == p.cfg.Name,
+		markup.Tag("this node"))}
 	body := g.Group{
-		path("Cluster", "cluster"), h.H1(title),
+		markup.Path("Cluster", "cluster"), h.H1(title),
 		g.Map(node.Conditions, func(c *belfryv1.NodeCondition) g.Node {
-			return h.P(h.Class("warning"), h.Strong(g.Text(c.Kind)), g.Text(" since "), v.when(c.Since), g.Text(": "+c.Message))
+			return h.P(h.Class("warning"), h.Strong(g.Text(c.Kind)), g.Text(" since "), v.when(c.Since),
+				g.Text(": "+c.Message))
 		}),
 		g.If(len(node.UnreachedBy) > 0,
 			h.P(h.Class("warning"), g.Text("Not reached by "+strings.Join(node.UnreachedBy, ", ")+"."))),
-		figures(figure{name: "Leads", value: plural(int(node.Leads), "shard")},
-			figure{name: "Replicas", value: grouped(node.Replicas)},
-			figure{name: "Restart it now?", value: restartWord(needed(c.Shards)[node.Name])}),
+		markup.Figures(markup.Figure{Name: "Leads", Value: format.Plural(int(node.Leads), "shard")},
+			markup.Figure{Name: "Replicas", Value: format.Grouped(node.Replicas)},
+			markup.Figure{Name: "Restart it now?", Value: restartWord(needed(c.Shards)[node.Name])}),
 		h.Div(h.Class("columns"),
-			section("Node", facts(v.timeFact("Silent since", node.SilentSince), fact("Clients reach it at", node.Address),
-				fact("Nodes reach it at", node.PeerAddress), fact("Zone", node.Zone), fact("Version", node.Version),
-				fact("Reads formats up to", grouped(node.Format)), fact("Incarnation", node.Incarnation))),
-			section("Its replicas", nodeReplicas(c.Shards, node))),
+			markup.Section("Node", markup.Facts(v.timeFact("Silent since", node.SilentSince),
+				markup.Fact("Clients reach it at", node.Address),
+				markup.Fact("Nodes reach it at", node.PeerAddress), markup.Fact("Zone", node.Zone), markup.Fact("Version",
+					node.Version),
+				markup.Fact("Reads formats up to", format.Grouped(node.Format)), markup.Fact("Incarnation", node.Incarnation))),
+			markup.Section("Its replicas", nodeReplicas(c.Shards, node))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, section("Actions", v.nodeActions(node)))
+		body = append(body, markup.Section("Actions", v.nodeActions(node)))
 	}
 	return content{title: node.Name, entry: "Cluster", live: true, body: body}, nil
 }
@@ -81,22 +87,22 @@ func nodeReplicas(shards []*belfryv1.Shard, node *belfryv1.Node) g.Node {
 			if r.BehindSince != nil {
 				state = g.Group{state, bad(" behind")}
 			}
-			rows = append(rows, factOf("Shard "+strconv.Itoa(int(s.Shard)), state))
+			rows = append(rows, markup.FactOf("Shard "+strconv.Itoa(int(s.Shard)), state))
 		}
 	}
 	if len(rows) == 0 {
 		return h.P(g.Text("None."))
 	}
-	return facts(rows...)
+	return markup.Facts(rows...)
 }
 
 func (v *visit) nodeActions(n *belfryv1.Node) g.Node {
 	hidden := []string{"name", n.Name, "incarnation", n.Incarnation}
-	drain := acting("undrain", hidden, button("Stop draining: let it take replicas again"))
+	drain := markup.Acting("undrain", hidden, markup.Button("Stop draining: let it take replicas again"))
 	if !n.Draining {
-		drain = acting("drain", hidden,
-			button(fmt.Sprintf("Drain: move %s and %s away", plural(int(n.Leads), "leadership"),
-				plural(int(n.Replicas), "replica"))),
+		drain = markup.Acting("drain", hidden,
+			markup.Button(fmt.Sprintf("Drain: move %s and %s away", format.Plural(int(n.Leads), "leadership"),
+				format.Plural(int(n.Replicas), "replica"))),
 			h.Label(h.Input(h.Type("checkbox"), h.Name("force"), h.Value("yes")),
 				g.Text(" although shards then have fewer voters")),
 			h.Span(h.Class("help"), g.Text("It goes on serving, and everything moves to nodes that can take it.")))
@@ -104,8 +110,8 @@ func (v *visit) nodeActions(n *belfryv1.Node) g.Node {
 	remove := h.P(h.Class("help"),
 		g.Text("A node that answers is not removed: drain it, stop it, and remove it then."))
 	if n.State == belfryv1.NodeState_NODE_STATE_SILENT {
-		remove = acting("remove-node", hidden, v.confirmation("Type the name of the node", "confirm"),
-			dangerButton("Forget the node and its "+plural(int(n.Replicas), "replica")),
+		remove = markup.Acting("remove-node", hidden, v.confirmation("Type the name of the node", "confirm"),
+			markup.DangerButton("Forget the node and its "+format.Plural(int(n.Replicas), "replica")),
 			h.Span(h.Class("help"), g.Text("What it held is replaced from the other replicas. Its data directory must not be "+
 				"started again.")))
 	}
@@ -128,7 +134,7 @@ func (p *Pages) setDraining(v *visit, draining bool) (string, error) {
 	if draining {
 		done = "drain"
 	}
-	return query("node", "name", res.Node.Name, "incarnation", res.Node.Incarnation, "done", done), nil
+	return markup.Query("node", "name", res.Node.Name, "incarnation", res.Node.Incarnation, "done", done), nil
 }
 
 // removeNode forgets a node for good. Its name must have been typed.
@@ -138,7 +144,7 @@ func (p *Pages) removeNode(v *visit) (string, error) {
 		return "", err
 	}
 	_, err := p.admin.RemoveNode(v.ctx, &belfryv1.RemoveNodeRequest{Name: name, Incarnation: v.param("incarnation")})
-	return query("cluster", "done", "remove-node"), err
+	return markup.Query("cluster", "done", "remove-node"), err
 }
 
 // transferLeader has the leader of a shard hand over to another voter.
@@ -155,5 +161,5 @@ func (p *Pages) transferLeader(v *visit) (string, error) {
 	if res.Leader == res.Previous {
 		done = "transfer-same"
 	}
-	return query("cluster", "done", done), nil
+	return markup.Query("cluster", "done", done), nil
 }

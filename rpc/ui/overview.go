@@ -12,6 +12,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/findings"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // totals are sums over all queues that a person may see.
@@ -119,26 +121,28 @@ func (p *Pages) overview(v *visit) (content, error) {
 	return content{title: "Overview", entry: "Overview", live: true, body: g.Group{
 		h.H1(g.Text("Overview")),
 		list.mark(v.clock),
-		figures(figure{name: "Queues", value: grouped(uint64(len(list.queues))), target: "queues"},
-			figure{name: "Delayed", value: grouped(sums.delayed)}, figure{name: "Ready", value: grouped(sums.ready)},
-			figure{name: "Reserved", value: grouped(sums.reserved)},
-			figure{name: "Dead", value: grouped(sums.dead), target: "dead", bad: sums.dead > 0},
-			figure{name: "Stored", value: size(sums.bytes)}),
+		markup.Figures(markup.Figure{Name: "Queues", Value: format.Grouped(uint64(len(list.queues))), Target: "queues"},
+			markup.Figure{Name: "Delayed", Value: format.Grouped(sums.delayed)}, markup.Figure{Name: "Ready",
+				Value: format.Grouped(sums.ready)},
+			markup.Figure{Name: "Reserved", Value: format.Grouped(sums.reserved)},
+			markup.Figure{Name: "Dead", Value: format.Grouped(sums.dead), Target: "dead", Bad: sums.dead > 0},
+			markup.Figure{Name: "Stored", Value: format.Size(sums.bytes)}),
 		h.Div(h.Class("columns"),
-			section("Per second, over the last minute", facts(fact("Put", rate(sums.puts)),
-				fact("Handed out", rate(sums.reserves)), fact("Acked", rate(sums.acks)))),
-			section("Falls due", list.due.facts())),
-		section("Cluster", clusterSummary(cluster)...),
-		section("Queues to look at", suspectsTable(suspects(list.queues))),
-		g.If(sums.dead > 0, section("Dead by error", v.causesTable(dead, sums.dead))),
+			markup.Section("Per second, over the last minute", markup.Facts(markup.Fact("Put", format.Rate(sums.puts)),
+				markup.Fact("Handed out", format.Rate(sums.reserves)), markup.Fact("Acked", format.Rate(sums.acks)))),
+			markup.Section("Falls due", list.due.facts())),
+		markup.Section("Cluster", clusterSummary(cluster)...),
+		markup.Section("Queues to look at", suspectsTable(suspects(list.queues))),
+		g.If(sums.dead > 0, markup.Section("Dead by error", v.causesTable(dead, sums.dead))),
 	}}, nil
 }
 
 // facts shows how many jobs fall due when.
 func (d *due) facts() g.Node {
-	return facts(fact("Overdue", grouped(d.overdue)), fact("In the next minute", grouped(d.minute)),
-		fact("In the next hour", grouped(d.hour)), fact("In the next day", grouped(d.day)),
-		fact("In the next 30 days", grouped(d.month)), fact("Later", grouped(d.later)))
+	return markup.Facts(markup.Fact("Overdue", format.Grouped(d.overdue)), markup.Fact("In the next minute",
+		format.Grouped(d.minute)),
+		markup.Fact("In the next hour", format.Grouped(d.hour)), markup.Fact("In the next day", format.Grouped(d.day)),
+		markup.Fact("In the next 30 days", format.Grouped(d.month)), markup.Fact("Later", format.Grouped(d.later)))
 }
 
 // clusterSummary says how the cluster is; nil stands for one that the person may not see.
@@ -148,17 +152,17 @@ func clusterSummary(c *belfryv1.GetClusterResponse) []g.Node {
 	}
 	health := g.Text(": healthy")
 	if len(c.Problems) > 0 {
-		health = g.Group{g.Text(": "), bad(plural(len(c.Problems), "problem"))}
+		health = g.Group{g.Text(": "), bad(format.Plural(len(c.Problems), "problem"))}
 	}
 	return []g.Node{
-		h.P(link("cluster", plural(len(c.Nodes), "node")+", "+plural(len(c.Shards), "shard")), health),
+		h.P(markup.Link("cluster", format.Plural(len(c.Nodes), "node")+", "+format.Plural(len(c.Shards), "shard")), health),
 		findingsTable(findings.Of(c)),
 	}
 }
 
 // findingsTable shows what 'belfry doctor' says of the cluster; nothing if it says nothing.
 func findingsTable(all []findings.Finding) g.Node {
-	return g.If(len(all) > 0, grid("Findings", headings("What looks wrong", "What to do"),
+	return g.If(len(all) > 0, markup.Grid("Findings", markup.Headings("What looks wrong", "What to do"),
 		g.Map(all, func(f findings.Finding) g.Node {
 			return h.Tr(h.Th(h.Scope("row"), h.Class("free"), g.Text(f.What)), h.Td(h.Class("free"), g.Text(f.Do)))
 		})))
@@ -168,8 +172,8 @@ func suspectsTable(all []suspect) g.Node {
 	if len(all) == 0 {
 		return h.P(g.Text("No queue has dead jobs, or jobs that have been ready for a minute."))
 	}
-	return grid("Queues to look at", headings("Queue", "Why"), g.Map(all, func(s suspect) g.Node {
-		return h.Tr(h.Th(h.Scope("row"), link(query("queue", "queue", s.queue.Name), s.queue.Name)),
+	return markup.Grid("Queues to look at", markup.Headings("Queue", "Why"), g.Map(all, func(s suspect) g.Node {
+		return h.Tr(h.Th(h.Scope("row"), markup.Link(markup.Query("queue", "queue", s.queue.Name), s.queue.Name)),
 			h.Td(g.Text(strings.Join(s.because, ", "))))
 	}))
 }
@@ -192,13 +196,13 @@ func suspects(queues []*belfryv1.Queue) []suspect {
 	for _, q := range queues {
 		var because []string
 		if n := q.Counts.GetDead(); n > 0 {
-			because = append(because, grouped(n)+" dead")
+			because = append(because, format.Grouped(n)+" dead")
 		}
 		if age := q.OldestReadyAge.AsDuration(); age > readyWaitMax {
-			because = append(because, "ready for "+span(age))
+			because = append(because, "ready for "+format.Span(age))
 		}
 		if q.Settings.GetPaused() && q.Counts.GetReady() > 0 {
-			because = append(because, "paused with "+grouped(q.Counts.GetReady())+" ready")
+			because = append(because, "paused with "+format.Grouped(q.Counts.GetReady())+" ready")
 		}
 		if len(because) > 0 {
 			all = append(all, suspect{q, because})

@@ -14,7 +14,10 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/chart"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 func (p *Pages) showQueue(v *visit) (content, error) {
@@ -27,28 +30,30 @@ func (p *Pages) showQueue(v *visit) (content, error) {
 		return content{}, err
 	}
 	q := res.Queue
-	state := func(name string, n uint32) figure {
-		return figure{name: name, value: grouped(n), target: query("jobs", "queue", q.Name, "state", strings.ToLower(name)),
-			bad: name == "Dead" && n > 0}
+	state := func(name string, n uint32) markup.Figure {
+		return markup.Figure{Name: name, Value: format.Grouped(n), Target: markup.Query("jobs", "queue", q.Name, "state",
+			strings.ToLower(name)),
+			Bad: name == "Dead" && n > 0}
 	}
 	body := g.Group{
-		path("Queues", "queues"),
-		h.H1(g.Text(q.Name), g.If(q.Settings.GetPaused(), tag(v.paused(q.Settings)))),
+		markup.Path("Queues", "queues"),
+		h.H1(g.Text(q.Name), g.If(q.Settings.GetPaused(), markup.Tag(v.paused(q.Settings)))),
 		staleMark(res.Stale, q.AsOf.AsTime(), v.clock),
-		figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
+		markup.Figures(state("Delayed", q.Counts.GetDelayed()), state("Ready", q.Counts.GetReady()),
 			state("Reserved", q.Counts.GetReserved()), state("Dead", q.Counts.GetDead()),
-			figure{name: "Oldest ready", value: cmp.Or(duration(q.OldestReadyAge), "–")},
-			figure{name: "Stored", value: size(q.Bytes)}),
-		filter("job", []string{"queue", q.Name}, field("Find the job with the id", "find", h.Required(), h.MaxLength("256")),
-			button("Find")),
-		section("When jobs fall due", g.Map(dueCharts(q, v.clock), chart.draw),
-			g.If(q.Due.GetLater() > 0, h.P(g.Text(grouped(q.Due.GetLater())+" fall due later.")))),
-		h.Div(h.Class("columns"), section("The last minute", lastMinute(q)),
-			section("Since the queue was made", totalsOf(q.Totals)),
-			section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
+			markup.Figure{Name: "Oldest ready", Value: cmp.Or(format.Duration(q.OldestReadyAge), "–")},
+			markup.Figure{Name: "Stored", Value: format.Size(q.Bytes)}),
+		markup.Filter("job", []string{"queue", q.Name}, markup.Field("Find the job with the id", "find", h.Required(),
+			h.MaxLength("256")),
+			markup.Button("Find")),
+		markup.Section("When jobs fall due", g.Map(dueCharts(q), func(c chart.Bars) g.Node { return c.Draw(v.clock) }),
+			g.If(q.Due.GetLater() > 0, h.P(g.Text(format.Grouped(q.Due.GetLater())+" fall due later.")))),
+		h.Div(h.Class("columns"), markup.Section("The last minute", lastMinute(q)),
+			markup.Section("Since the queue was made", totalsOf(q.Totals)),
+			markup.Section("Settings", p.settingsTable(q), p.settingsLink(q.Name))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, section("Actions", v.queueActions(q)))
+		body = append(body, markup.Section("Actions", v.queueActions(q)))
 	}
 	return content{title: q.Name, entry: "Queues", body: body, live: true}, nil
 }
@@ -58,65 +63,73 @@ func (v *visit) paused(s *belfryv1.QueueSettings) string {
 	if s.PausedUntil == nil {
 		return "paused"
 	}
-	return "paused until " + v.clock.text(s.PausedUntil)
+	return "paused until " + v.clock.Text(s.PausedUntil)
 }
 
 func lastMinute(q *belfryv1.Queue) g.Node {
 	perSecond := func(name string, n float64) g.Node {
 		if q.Rates == nil {
-			return fact(name, "not known")
+			return markup.Fact(name, "not known")
 		}
-		return fact(name, rate(n))
+		return markup.Fact(name, format.Rate(n))
 	}
-	return facts(
+	return markup.Facts(
 		perSecond("Put per second", q.Rates.GetPutsPerSecond()),
 		perSecond("Handed out per second", q.Rates.GetReservesPerSecond()),
 		perSecond("Acked per second", q.Rates.GetAcksPerSecond()),
-		fact("Lateness, half of the jobs", cmp.Or(duration(q.Lateness.GetP50()), "–")),
-		fact("Lateness, 99 of 100", cmp.Or(duration(q.Lateness.GetP99()), "–")))
+		markup.Fact("Lateness, half of the jobs", cmp.Or(format.Duration(q.Lateness.GetP50()), "–")),
+		markup.Fact("Lateness, 99 of 100", cmp.Or(format.Duration(q.Lateness.GetP99()), "–")))
 }
 
 func totalsOf(t *belfryv1.QueueTotals) g.Node {
-	return facts(fact("Put", grouped(t.GetPuts())), fact("Handed out", grouped(t.GetReserves())),
-		fact("Acked", grouped(t.GetAcks())), fact("Failed", grouped(t.GetNacks())),
-		fact("Lapsed leases", grouped(t.GetLapses())), fact("Given back", grouped(t.GetReleases())),
-		fact("Became dead", grouped(t.GetDeaths())), fact("Cancelled or purged", grouped(t.GetCancels())),
-		fact("Expired", grouped(t.GetExpiries())), fact("Redriven", grouped(t.GetRedrives())))
+	return markup.Facts(markup.Fact("Put", format.Grouped(t.GetPuts())), markup.Fact("Handed out",
+		format.Grouped(t.GetReserves())),
+		markup.Fact("Acked", format.Grouped(t.GetAcks())), markup.Fact("Failed", format.Grouped(t.GetNacks())),
+		markup.Fact("Lapsed leases", format.Grouped(t.GetLapses())), markup.Fact("Given back",
+			format.Grouped(t.GetReleases())),
+		markup.Fact("Became dead", format.Grouped(t.GetDeaths())), markup.Fact("Cancelled or purged",
+			format.Grouped(t.GetCancels())),
+		markup.Fact("Expired", format.Grouped(t.GetExpiries())), markup.Fact("Redriven", format.Grouped(t.GetRedrives())))
 }
 
 // settingsLink leads to the form for the settings, where there are actions.
 func (p *Pages) settingsLink(name string) g.Node {
-	return g.If(!p.cfg.ReadOnly, h.P(link(query("queue-settings", "queue", name), "Change settings")))
+	return g.If(!p.cfg.ReadOnly, h.P(markup.Link(markup.Query("queue-settings", "queue", name), "Change settings")))
 }
 
 // delays writes what follows failed attempts.
 func delays(all []*durationpb.Duration) string {
 	var texts []string
 	for _, d := range all {
-		texts = append(texts, duration(d))
+		texts = append(texts, format.Duration(d))
 	}
 	return cmp.Or(strings.Join(texts, ", "), "at once")
 }
 
 func (v *visit) queueActions(q *belfryv1.Queue) g.Node {
 	hidden := []string{"queue", q.Name}
-	pause := acting("resume", hidden, button("Resume"))
+	pause := markup.Acting("resume", hidden, markup.Button("Resume"))
 	if !q.Settings.GetPaused() {
-		pause = acting("pause", hidden,
-			v.field("Pause for or until", "for", width("20"), h.Placeholder("no end"), h.Aria("describedby", "for-help")),
-			button("Pause"),
+		pause = markup.Acting("pause", hidden,
+			v.field("Pause for or until", "for", markup.Width("20"), h.Placeholder("no end"), h.Aria("describedby",
+				"for-help")),
+			markup.Button("Pause"),
 			h.Span(h.ID("for-help"), h.Class("help"), g.Text("such as 30m, 2h or 2026-01-31 15:04, in "+
-				v.clock.zone.String()+"; empty: until it is resumed")))
+				v.clock.Zone.String()+"; empty: until it is resumed")))
 	}
-	count := func(state string, n uint32) option { return option{state, fmt.Sprintf("%s (%s)", state, grouped(n))} }
-	purge := acting("purge", hidden,
-		choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
+	count := func(state string, n uint32) markup.Option {
+		return markup.Option{Value: state, Text: fmt.Sprintf("%s (%s)", state, format.Grouped(n))}
+	}
+	purge := markup.Acting("purge", hidden,
+		markup.Choice("Remove the jobs that are", "state", "", count("dead", q.Counts.GetDead()),
 			count("delayed", q.Counts.GetDelayed()), count("ready", q.Counts.GetReady())),
-		v.confirmation("Type the name of the queue", "confirm"), dangerButton("Remove"))
-	remove := acting("delete-queue", hidden, v.requestID(), v.confirmation("Type the name of the queue", "confirm-delete"),
-		dangerButton("Delete the queue and its "+grouped(jobsOf(q.Counts))+" jobs"))
+		v.confirmation("Type the name of the queue", "confirm"), markup.DangerButton("Remove"))
+	remove := markup.Acting("delete-queue", hidden, v.requestID(), v.confirmation("Type the name of the queue",
+		"confirm-delete"),
+		markup.DangerButton("Delete the queue and its "+format.Grouped(jobsOf(q.Counts))+" jobs"))
 	return h.Div(h.Class("actions"),
-		h.P(h.A(h.Class("button"), h.Href(query("put", "queue", q.Name)), g.Text("Put a job"))), pause, purge, remove)
+		h.P(h.A(h.Class("button"), h.Href(markup.Query("put", "queue", q.Name)), g.Text("Put a job"))), pause, purge,
+		remove)
 }
 
 // jobsOf returns how many jobs a queue has, in all states.
@@ -126,18 +139,21 @@ func jobsOf(c *belfryv1.JobCounts) uint64 {
 
 // dueCharts draws when jobs fall due: the minutes of the next hour, the hours of the next day, the
 // days of the next month. A bar leads to its jobs.
-func dueCharts(q *belfryv1.Queue, c clock) []chart {
+func dueCharts(q *belfryv1.Queue) []chart.Bars {
 	link := func(width time.Duration) func(time.Time) string {
 		return func(start time.Time) string {
-			return query("jobs", "queue", q.Name, "state", "delayed", "after", start.UTC().Format(time.RFC3339),
+			return markup.Query("jobs", "queue", q.Name, "state", "delayed", "after", start.UTC().Format(time.RFC3339),
 				"before", start.Add(width).UTC().Format(time.RFC3339))
 		}
 	}
 	const day = 24 * time.Hour
-	return []chart{
-		newChart(c, chartOf{"The next hour, by minutes", time.Minute, 60, "15:04", q.Due.GetMinutes(), link(time.Minute)}),
-		newChart(c, chartOf{"The next day, by hours", time.Hour, 24, "15:04", q.Due.GetHours(), link(time.Hour)}),
-		newChart(c, chartOf{"The next month, by days of UTC", day, 30, "01-02", q.Due.GetDays(), link(day)}),
+	return []chart.Bars{
+		{Title: "The next hour, by minutes", Width: time.Minute, Slices: 60, Label: "15:04", Due: q.Due.GetMinutes(),
+			Link: link(time.Minute)},
+		{Title: "The next day, by hours", Width: time.Hour, Slices: 24, Label: "15:04", Due: q.Due.GetHours(),
+			Link: link(time.Hour)},
+		{Title: "The next month, by days of UTC", Width: day, Slices: 30, Label: "01-02", Due: q.Due.GetDays(),
+			Link: link(day)},
 	}
 }
 
@@ -145,7 +161,7 @@ func dueCharts(q *belfryv1.Queue, c clock) []chart {
 func (p *Pages) pauseQueue(v *visit) (string, error) {
 	name, settings := v.param("queue"), &belfryv1.QueueSettings{Paused: proto.Bool(true)}
 	if text := strings.TrimSpace(v.param("for")); text != "" {
-		length, until, err := form.Moment("for", text, v.clock.zone)
+		length, until, err := form.Moment("for", text, v.clock.Zone)
 		if err != nil {
 			return "", err
 		}
@@ -191,5 +207,5 @@ func (p *Pages) purgeQueue(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return query("queue", "queue", name, "done", "purge", "n", strconv.FormatUint(uint64(res.Purged), 10)), nil
+	return markup.Query("queue", "queue", name, "done", "purge", "n", strconv.FormatUint(uint64(res.Purged), 10)), nil
 }

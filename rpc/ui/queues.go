@@ -10,6 +10,8 @@ import (
 	h "maragu.dev/gomponents/html"
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // queueColumn is a column of the table of queues.
@@ -67,8 +69,8 @@ func (p *Pages) listQueues(v *visit) (content, error) {
 	return content{title: "Queues", entry: "Queues", live: true, body: g.Group{
 		h.H1(g.Text("Queues"), g.If(!p.cfg.ReadOnly, h.A(h.Class("button"), h.Href("new-queue"), g.Text("New queue")))),
 		all.mark(v.clock),
-		filter("queues", []string{"sort", sort},
-			field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), button("Filter")),
+		markup.Filter("queues", []string{"sort", sort},
+			markup.Field("Name has", "filter", h.Value(has), h.Type("search"), h.MaxLength("256")), markup.Button("Filter")),
 		v.queuesTable(rows, part, has, sort),
 		part.links("queues", "filter", has, "sort", sort),
 	}}, nil
@@ -89,16 +91,20 @@ func (v *visit) queuesTable(queues []*belfryv1.Queue, part pager, has, sort stri
 			order = "ascending"
 		}
 		headings = append(headings, h.Th(h.Scope("col"), g.If(column.key == sort, h.Aria("sort", order)),
-			link(query("queues", "filter", has, "sort", column.key), column.heading)))
+			markup.Link(markup.Query("queues", "filter", has, "sort", column.key), column.heading)))
 	}
 	var sums totals
 	for _, q := range queues {
 		sums.add(q)
 	}
-	return h.Div(h.Class("numbers"), grid("Queues", headings, g.Map(queues[part.from:part.to], v.queueRow), h.TFoot(h.Tr(
-		h.Th(h.Scope("row"), g.Text(grouped(uint64(len(queues)))+" in all")), number(grouped(sums.ready)), h.Td(),
-		number(grouped(sums.delayed)), h.Td(), number(grouped(sums.reserved)), number(grouped(sums.dead)),
-		number(rate(sums.puts)), number(rate(sums.acks)), h.Td(), number(size(sums.bytes)), h.Td()))))
+	return h.Div(h.Class("numbers"), markup.Grid("Queues", headings, g.Map(queues[part.from:part.to], v.queueRow),
+		h.TFoot(h.Tr(
+			h.Th(h.Scope("row"), g.Text(format.Grouped(uint64(len(queues)))+" in all")),
+			markup.Number(format.Grouped(sums.ready)), h.Td(),
+			markup.Number(format.Grouped(sums.delayed)), h.Td(), markup.Number(format.Grouped(sums.reserved)),
+			markup.Number(format.Grouped(sums.dead)),
+			markup.Number(format.Rate(sums.puts)), markup.Number(format.Rate(sums.acks)), h.Td(),
+			markup.Number(format.Size(sums.bytes)), h.Td()))))
 }
 
 func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
@@ -107,12 +113,13 @@ func (v *visit) queueRow(q *belfryv1.Queue) g.Node {
 		paused = h.Span(h.Class("tag"), h.Title(v.paused(q.Settings)), g.Text("paused"))
 	}
 	return h.Tr(
-		h.Th(h.Scope("row"), link(query("queue", "queue", q.Name), q.Name)),
-		number(grouped(q.Counts.GetReady())), number(duration(q.OldestReadyAge)), number(grouped(q.Counts.GetDelayed())),
-		number(grouped(q.Due.GetNextHour())), number(grouped(q.Counts.GetReserved())),
-		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(grouped(q.Counts.GetDead()))),
-		number(rate(q.Rates.GetPutsPerSecond())), number(rate(q.Rates.GetAcksPerSecond())),
-		number(duration(q.Lateness.GetP99())), number(size(q.Bytes)), h.Td(paused))
+		h.Th(h.Scope("row"), markup.Link(markup.Query("queue", "queue", q.Name), q.Name)),
+		markup.Number(format.Grouped(q.Counts.GetReady())), markup.Number(format.Duration(q.OldestReadyAge)),
+		markup.Number(format.Grouped(q.Counts.GetDelayed())),
+		markup.Number(format.Grouped(q.Due.GetNextHour())), markup.Number(format.Grouped(q.Counts.GetReserved())),
+		h.Td(g.If(q.Counts.GetDead() > 0, h.Class("bad")), g.Text(format.Grouped(q.Counts.GetDead()))),
+		markup.Number(format.Rate(q.Rates.GetPutsPerSecond())), markup.Number(format.Rate(q.Rates.GetAcksPerSecond())),
+		markup.Number(format.Duration(q.Lateness.GetP99())), markup.Number(format.Size(q.Bytes)), h.Td(paused))
 }
 
 // pager says which part of a list is on a page. Pages are numbered from 1.
@@ -140,7 +147,7 @@ func (part pager) links(target string, pairs ...string) g.Node {
 			return nil
 		}
 		return g.Group{g.Text(" · "),
-			h.A(h.Rel(rel), h.Href(query(target, append(pairs, "page", strconv.Itoa(page))...)), g.Text(text))}
+			h.A(h.Rel(rel), h.Href(markup.Query(target, append(pairs, "page", strconv.Itoa(page))...)), g.Text(text))}
 	}
 	return h.P(h.Class("pager"), g.Textf("Page %d of %d", part.page, part.pages), to(part.page-1, "prev", "before"),
 		to(part.page+1, "next", "after"))

@@ -8,6 +8,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // settingsTable shows the settings of a queue, and for each whether it is that of the queue or the
@@ -34,7 +36,8 @@ func (p *Pages) settingsTable(q *belfryv1.Queue) g.Node {
 		rows = append(rows, h.Tr(h.Th(h.Scope("row"), g.Text(s.Label)), h.Td(g.Text(shown)),
 			h.Td(h.Class(class), g.Text(origin))))
 	}
-	return h.Table(h.Class("plain settings"), h.THead(h.Class("unseen"), h.Tr(headings("Setting", "Value", "From")...)),
+	return h.Table(h.Class("plain settings"), h.THead(h.Class("unseen"), h.Tr(markup.Headings("Setting", "Value",
+		"From")...)),
 		h.TBody(rows))
 }
 
@@ -55,7 +58,7 @@ func limitText(text string) string {
 	case n == 0:
 		return "no limit"
 	default:
-		return grouped(n)
+		return format.Grouped(n)
 	}
 }
 
@@ -87,11 +90,11 @@ func (p *Pages) showSettingsForm(v *visit) (content, error) {
 		return content{}, err
 	}
 	return content{title: "Settings of " + name, entry: "Queues", body: g.Group{
-		path("Queues", "queues", name, query("queue", "queue", name)),
+		markup.Path("Queues", "queues", name, markup.Query("queue", "queue", name)),
 		h.H1(g.Text("Change settings")),
 		h.P(g.Text("What you change is sent, and nothing else. A value that a job was put with outranks the queue's.")),
-		large("queue-settings", hiddenFields([]string{"queue", name}), v.settingRows(res.Queue.Settings),
-			h.P(h.Class("ends"), button("Change"), link(query("queue", "queue", name), "Leave it"))),
+		large("queue-settings", markup.HiddenFields([]string{"queue", name}), v.settingRows(res.Queue.Settings),
+			h.P(h.Class("ends"), markup.Button("Change"), markup.Link(markup.Query("queue", "queue", name), "Leave it"))),
 	}}, nil
 }
 
@@ -109,7 +112,7 @@ func (p *Pages) changeSettings(v *visit) (string, error) {
 
 func (p *Pages) showQueueForm(v *visit) (content, error) {
 	return content{title: "New queue", entry: "Queues", body: g.Group{
-		path("Queues", "queues"),
+		markup.Path("Queues", "queues"),
 		h.H1(g.Text("New queue")),
 		h.P(g.Text("A put makes its queue by itself. Make one here to have several partitions, or settings from the " +
 			"first job on.")),
@@ -119,7 +122,7 @@ func (p *Pages) showQueueForm(v *visit) (content, error) {
 			v.row(input{label: "Partitions", name: "partitions", value: "1",
 				help: "1 to the number of shards; never changes; order holds within a partition only"}),
 			h.H2(g.Text("Settings")), v.settingRows(nil),
-			h.P(h.Class("ends"), button("Make the queue"), link("queues", "Leave it"))),
+			h.P(h.Class("ends"), markup.Button("Make the queue"), markup.Link("queues", "Leave it"))),
 	}}, nil
 }
 
@@ -146,9 +149,9 @@ func (p *Pages) createQueue(v *visit) (string, error) {
 // afterChange leads to a queue whose settings were changed, and says how many shards follow later.
 func afterChange(queue, done string, pending []uint32) string {
 	if len(pending) > 0 {
-		return query("queue", "queue", queue, "done", "pending", "n", strconv.Itoa(len(pending)))
+		return markup.Query("queue", "queue", queue, "done", "pending", "n", strconv.Itoa(len(pending)))
 	}
-	return query("queue", "queue", queue, "done", done)
+	return markup.Query("queue", "queue", queue, "done", done)
 }
 
 // deleteQueue deletes a queue with its jobs. Its name must have been typed.
@@ -161,5 +164,5 @@ func (p *Pages) deleteQueue(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return query("queues", "done", "delete-queue", "n", strconv.FormatUint(uint64(res.Purged), 10)), nil
+	return markup.Query("queues", "done", "delete-queue", "n", strconv.FormatUint(uint64(res.Purged), 10)), nil
 }

@@ -11,6 +11,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/fault"
 	"github.com/belfrydb/belfry/rpc/ui/login"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 )
 
 // cookieName is the name of the cookie of a session. A browser takes one with the prefix __Host-
@@ -58,7 +59,7 @@ func (p *Pages) Refuse(w http.ResponseWriter, r *http.Request) {
 	v := p.visit(w, r)
 	target := "login"
 	if here := v.here(); here != "./" {
-		target = query("login", "next", here)
+		target = markup.Query("login", "next", here)
 	}
 	v.redirect(target)
 }
@@ -73,12 +74,12 @@ func loginPage(next, problem string) content {
 	return content{title: "Log in", body: g.Group{
 		h.H1(g.Text("Log in")),
 		g.If(problem != "", h.P(h.Class("warning"), h.Role("alert"), g.Text(problem))),
-		h.Form(h.Method("post"), h.Action("login"), h.Class("stack"), hiddenFields([]string{"next", next}),
-			field("Token", "token", h.Type("password"), h.Required(), h.AutoComplete("off"),
+		h.Form(h.Method("post"), h.Action("login"), h.Class("stack"), markup.HiddenFields([]string{"next", next}),
+			markup.Field("Token", "token", h.Type("password"), h.Required(), h.AutoComplete("off"),
 				h.Aria("describedby", "token-help")),
 			h.Span(h.ID("token-help"), h.Class("help"), h.Code(g.Text("belfry token create")),
 				g.Text(" makes one. With the scope view:* you see numbers, with admin:* everything.")),
-			button("Log in")),
+			markup.Button("Log in")),
 	}}
 }
 

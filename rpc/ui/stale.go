@@ -5,21 +5,22 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/rpc/ui/format"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
 )
 
-func (l *queueList) mark(c clock) g.Node { return staleMark(l.stale, l.asOf, c) }
+func (l *queueList) mark(c format.Clock) g.Node { return staleMark(l.stale, l.asOf, c) }
 
 // staleMark says that the figures of a page are those of replicas, because a shard has no leader,
 // and how old the oldest of them is; nothing if they are not.
-func staleMark(stale bool, asOf time.Time, c clock) g.Node {
+func staleMark(stale bool, asOf time.Time, c format.Clock) g.Node {
 	if !stale {
 		return nil
 	}
 	text := "A shard has no leader. The figures are those of its replicas"
 	if !asOf.IsZero() {
-		text += ", and up to " + span(max(c.now.Sub(asOf), 0)) + " old"
+		text += ", and up to " + format.Span(max(c.Now.Sub(asOf), 0)) + " old"
 	}
 	return h.P(h.Class("warning"), h.Role("status"), g.Text(text+"."))
 }

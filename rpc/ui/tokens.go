@@ -12,6 +12,8 @@ import (
 
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/ui/form"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/payload"
 )
 
@@ -25,9 +27,10 @@ func (p *Pages) listTokens(v *visit) (content, error) {
 	}
 	table := h.P(g.Text("No token was made. Root tokens are in a file of each node and are not shown."))
 	if len(res.Tokens) > 0 {
-		table = grid("Tokens", headings("Id", "Scopes", "About", "Made", "Ends"),
+		table = markup.Grid("Tokens", markup.Headings("Id", "Scopes", "About", "Made", "Ends"),
 			g.Map(res.Tokens, func(t *belfryv1.Token) g.Node {
-				return h.Tr(h.Th(h.Scope("row"), link(query("token", "id", t.Id), t.Id), g.If(t.Id == v.ownToken(), tag("yours"))),
+				return h.Tr(h.Th(h.Scope("row"), markup.Link(markup.Query("token", "id", t.Id), t.Id), g.If(t.Id == v.ownToken(),
+					markup.Tag("yours"))),
 					h.Td(h.Code(g.Text(strings.Join(t.Scopes, " ")))), h.Td(h.Class("free"), g.Text(payload.Visible(t.About))),
 					h.Td(v.when(t.CreatedAt)), h.Td(v.tokenEnd(t)))
 			}))
@@ -39,7 +42,7 @@ func (p *Pages) listTokens(v *visit) (content, error) {
 		body = append(body, h.P(g.Text("This server asks for no token, so it makes none: start it with "),
 			h.Code(g.Text("--root-tokens")), g.Text(".")))
 	case !p.cfg.ReadOnly:
-		body = append(body, section("Make a token", v.tokenForm()))
+		body = append(body, markup.Section("Make a token", v.tokenForm()))
 	}
 	return content{title: "Tokens", entry: "Tokens", body: body}, nil
 }
@@ -55,7 +58,7 @@ func (v *visit) tokenEnd(t *belfryv1.Token) g.Node {
 	switch {
 	case t.NotAfter == nil:
 		return g.Text("never")
-	case !v.clock.now.Before(t.NotAfter.AsTime()):
+	case !v.clock.Now.Before(t.NotAfter.AsTime()):
 		return g.Group{g.Text("ended "), v.when(t.NotAfter)}
 	default:
 		return v.when(t.NotAfter)
@@ -65,12 +68,13 @@ func (v *visit) tokenEnd(t *belfryv1.Token) g.Node {
 func (v *visit) tokenForm() g.Node {
 	return large("new-token",
 		v.row(input{label: "Scopes", name: "scopes", lines: "3", attributes: []g.Node{h.Required()},
-			help: "1 to 32, ACTION[,ACTION…]:QUEUES with put, consume, view or admin, such as put,consume:shop/* · view:* is " +
+			help: "1 to 32, ACTION[,ACTION…]:QUEUES with put, consume, view or admin, such as put,consume:shop/* · " +
+				"view:* is " +
 				"also the cluster, admin:* everything"}),
 		v.row(input{label: "About", name: "about", help: "for people; at most 256 bytes"}),
 		v.row(input{label: "Ends after", name: "ttl", help: "1s to 87660h, which is 10 years",
 			attributes: []g.Node{h.Placeholder("never")}}),
-		h.P(h.Class("ends"), button("Make the token")))
+		h.P(h.Class("ends"), markup.Button("Make the token")))
 }
 
 // createToken makes a token and shows it. The text is in this answer and nowhere else, so the answer
@@ -91,12 +95,12 @@ func (p *Pages) createToken(v *visit) (string, error) {
 // madeToken shows a token once; more is what else there is to say.
 func (v *visit) madeToken(made *belfryv1.CreateTokenResponse, more g.Node) *content {
 	return &content{title: "Token made", entry: "Tokens", body: g.Group{
-		path("Tokens", "tokens"), h.H1(g.Text("Token made")),
+		markup.Path("Tokens", "tokens"), h.H1(g.Text("Token made")),
 		h.P(h.Class("notice"), h.Role("status"), g.Text("Copy it now. It is shown this once and kept "+
 			"nowhere; a reload of this page would make another one.")),
-		copied("token", made.Token), more,
-		facts(fact("Id", made.Record.Id), fact("Scopes", strings.Join(made.Record.Scopes, " ")),
-			fact("About", payload.Visible(made.Record.About)), factOf("Ends", v.tokenEnd(made.Record))),
+		markup.Copied("token", made.Token), more,
+		markup.Facts(markup.Fact("Id", made.Record.Id), markup.Fact("Scopes", strings.Join(made.Record.Scopes, " ")),
+			markup.Fact("About", payload.Visible(made.Record.About)), markup.FactOf("Ends", v.tokenEnd(made.Record))),
 	}}
 }
 
@@ -125,12 +129,13 @@ func (p *Pages) showToken(v *visit) (content, error) {
 		return content{}, err
 	}
 	body := g.Group{
-		path("Tokens", "tokens"), h.H1(g.Text(t.Id), g.If(t.Id == v.ownToken(), tag("yours"))),
-		facts(fact("Scopes", strings.Join(t.Scopes, " ")), fact("About", payload.Visible(t.About)),
-			v.timeFact("Made", t.CreatedAt), fact("Made with the token", t.CreatedBy), factOf("Ends", v.tokenEnd(t))),
+		markup.Path("Tokens", "tokens"), h.H1(g.Text(t.Id), g.If(t.Id == v.ownToken(), markup.Tag("yours"))),
+		markup.Facts(markup.Fact("Scopes", strings.Join(t.Scopes, " ")), markup.Fact("About", payload.Visible(t.About)),
+			v.timeFact("Made", t.CreatedAt), markup.Fact("Made with the token", t.CreatedBy), markup.FactOf("Ends",
+				v.tokenEnd(t))),
 	}
 	if !p.cfg.ReadOnly {
-		body = append(body, section("Actions", v.tokenActions(t)))
+		body = append(body, markup.Section("Actions", v.tokenActions(t)))
 	}
 	return content{title: "Token " + t.Id, entry: "Tokens", body: body}, nil
 }
@@ -138,13 +143,14 @@ func (p *Pages) showToken(v *visit) (content, error) {
 func (v *visit) tokenActions(t *belfryv1.Token) g.Node {
 	hidden := []string{"id", t.Id}
 	return h.Div(h.Class("actions"),
-		acting("rotate-token", hidden,
-			v.field("Let the old one end after", "overlap", width("8"), h.Placeholder(overlapByDefault),
+		markup.Acting("rotate-token", hidden,
+			v.field("Let the old one end after", "overlap", markup.Width("8"), h.Placeholder(overlapByDefault),
 				h.Aria("describedby", "overlap-help")),
-			button("Replace it by a new one"),
+			markup.Button("Replace it by a new one"),
 			h.Span(h.ID("overlap-help"), h.Class("help"),
 				g.Text("The new one allows the same, for as long as this one was made for."))),
-		acting("revoke-token", hidden, v.confirmation("Type the id", "confirm"), dangerButton("Revoke it now"),
+		markup.Acting("revoke-token", hidden, v.confirmation("Type the id", "confirm"),
+			markup.DangerButton("Revoke it now"),
 			h.Span(h.Class("help"),
 				g.Text("Every call with it is refused from now on. Tokens that were made with it go on."))))
 }
@@ -174,7 +180,7 @@ func (p *Pages) rotateToken(v *visit) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if old.NotAfter != nil && !v.clock.now.Before(old.NotAfter.AsTime()) {
+	if old.NotAfter != nil && !v.clock.Now.Before(old.NotAfter.AsTime()) {
 		return "", formError("id", "the token %s has ended; make another one", old.Id)
 	}
 	made, err := p.admin.CreateToken(v.ctx, &belfryv1.CreateTokenRequest{
@@ -193,7 +199,7 @@ func (p *Pages) endOld(v *visit, id string, overlap *durationpb.Duration) g.Node
 	if _, err := p.admin.DeleteToken(v.ctx, &belfryv1.DeleteTokenRequest{Id: id, After: overlap}); err != nil {
 		return h.P(h.Class("warning"), h.Role("alert"), g.Text("The old token "+id+" goes on: "+problemOf(err).text))
 	}
-	return h.P(g.Text("The old token " + id + " ends in " + span(overlap.AsDuration()) + "."))
+	return h.P(g.Text("The old token " + id + " ends in " + format.Span(overlap.AsDuration()) + "."))
 }
 
 // revokeToken ends a token at once. Its id must have been typed.
@@ -207,7 +213,7 @@ func (p *Pages) revokeToken(v *visit) (string, error) {
 		return "", err
 	}
 	if !res.Found {
-		return query("tokens", "done", "revoke-token-again"), nil
+		return markup.Query("tokens", "done", "revoke-token-again"), nil
 	}
-	return query("tokens", "done", "revoke-token"), nil
+	return markup.Query("tokens", "done", "revoke-token"), nil
 }

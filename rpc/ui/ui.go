@@ -18,6 +18,7 @@ import (
 	belfryv1 "github.com/belfrydb/belfry/rpc/belfry/v1"
 	"github.com/belfrydb/belfry/rpc/belfry/v1/belfryv1connect"
 	"github.com/belfrydb/belfry/rpc/ui/login"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"github.com/belfrydb/belfry/rpc/ui/recent"
 )
 
@@ -237,7 +238,7 @@ func (p *Pages) action(a action) http.Handler {
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, a.bytesMax)
-		if err := cmp.Or(r.ParseForm(), readHidden(r)); err != nil {
+		if err := cmp.Or(r.ParseForm(), markup.ReadHidden(r)); err != nil {
 			v.fail(fmt.Errorf("%w: %w", errForm, err))
 			return
 		}

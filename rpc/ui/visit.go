@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/belfrydb/belfry/rpc/ui/format"
+	"github.com/belfrydb/belfry/rpc/ui/markup"
 	"google.golang.org/protobuf/types/known/timestamppb"
 	g "maragu.dev/gomponents"
 	h "maragu.dev/gomponents/html"
@@ -22,7 +24,7 @@ type visit struct {
 	// ctx is the context for the calls of this visit.
 	ctx   context.Context
 	look  look
-	clock clock
+	clock format.Clock
 	// problem is why a form was refused; nil if none was.
 	problem *problem
 	// answer is the page that an act shows instead of going to another one.
@@ -33,7 +35,7 @@ func (p *Pages) visit(w http.ResponseWriter, r *http.Request) *visit {
 	look := lookOf(r)
 	return &visit{
 		pages: p, w: w, r: r, ctx: onBehalf(r.Context(), r), look: look,
-		clock: clock{now: p.cfg.Now(), zone: look.zone},
+		clock: format.Clock{Now: p.cfg.Now(), Zone: look.zone},
 	}
 }
 
@@ -105,7 +107,7 @@ func (v *visit) document(c content) g.Node {
 
 func (v *visit) header(entry string) g.Node {
 	return h.Header(
-		h.P(h.Class("brand"), link("./", "Belfry")),
+		h.P(h.Class("brand"), markup.Link("./", "Belfry")),
 		h.Nav(h.Aria("label", "Pages"), h.Ul(g.Map(entries(), func(e [2]string) g.Node {
 			return h.Li(h.A(h.Href(e[1]), g.If(e[0] == entry, h.Aria("current", "page")), g.Text(e[0])))
 		}))),
@@ -119,8 +121,8 @@ func (v *visit) header(entry string) g.Node {
 func (v *visit) footer() g.Node {
 	cfg := &v.pages.cfg
 	return h.Footer(h.P(
-		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.nowText()),
-		link("settings", v.look.zone.String())))
+		g.Textf("Node %s, version %s · %s · times in ", cfg.Name, cfg.Version, v.clock.NowText()),
+		markup.Link("settings", v.look.zone.String())))
 }
 
 // when shows a time, and as its title how far away it is; nothing if it is not set.
@@ -128,13 +130,13 @@ func (v *visit) when(t *timestamppb.Timestamp) g.Node {
 	if t == nil {
 		return g.Text("")
 	}
-	return h.Time(h.DateTime(t.AsTime().UTC().Format(time.RFC3339Nano)), h.Title(v.clock.relative(t)),
-		g.Text(v.clock.text(t)))
+	return h.Time(h.DateTime(t.AsTime().UTC().Format(time.RFC3339Nano)), h.Title(v.clock.Relative(t)),
+		g.Text(v.clock.Text(t)))
 }
 
 // timeFact is a row of facts with a time. It is left out if the time is not set.
 func (v *visit) timeFact(name string, t *timestamppb.Timestamp) g.Node {
-	return g.If(t != nil, factOf(name, v.when(t)))
+	return g.If(t != nil, markup.FactOf(name, v.when(t)))
 }
 
 // redirect answers a form: the browser gets the page at target, relative to this one. A reload then
@@ -151,7 +153,7 @@ func (v *visit) fail(err error) {
 		h.H1(g.Text("That did not work")),
 		h.P(h.Class("warning"), h.Role("alert"), h.Strong(g.If(problem.reason != "", g.Text(problem.reason+" "))),
 			g.Text(problem.text)),
-		h.P(link("./", "Overview")),
+		h.P(markup.Link("./", "Overview")),
 	}})
 }
 
@@ -189,21 +191,6 @@ func statusOf(code connect.Code) int {
 	}
 }
 
-// query returns a path with a query. Its arguments are names and values in turn; empty values are
-// left out.
-func query(path string, pairs ...string) string {
-	values := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			values.Set(pairs[i], pairs[i+1])
-		}
-	}
-	if len(values) == 0 {
-		return path
-	}
-	return path + "?" + values.Encode()
-}
-
 // notices are the sentences that a page shows after an action, by the name of the action.
 func notices() map[string]string {
 	return map[string]string{
@@ -228,7 +215,7 @@ func notices() map[string]string {
 func noticeOf(q url.Values) string {
 	sentence := notices()[q.Get("done")]
 	if n, err := strconv.ParseUint(q.Get("n"), 10, 64); err == nil && sentence != "" {
-		return grouped(n) + " " + sentence
+		return format.Grouped(n) + " " + sentence
 	}
 	return sentence
 }

@@ -1,4 +1,5 @@
-package ui
+// Package format writes numbers, times and durations as the pages of the dashboard show them.
+package format
 
 import (
 	"fmt"
@@ -13,43 +14,45 @@ import (
 // timeFormat is the form of all times: with the offset of their zone, to the millisecond.
 const timeFormat = "2006-01-02 15:04:05.000 -07:00"
 
-// clock writes times in the zone that the person chose.
-type clock struct {
-	now  time.Time
-	zone *time.Location
+// Clock writes times in the zone that the person chose.
+type Clock struct {
+	// Now is the time of the page.
+	Now time.Time
+	// Zone is the zone of all times.
+	Zone *time.Location
 }
 
-// nowText is the time of the page.
-func (c clock) nowText() string { return c.now.In(c.zone).Format("2006-01-02 15:04:05 -07:00") }
+// NowText is the time of the page.
+func (c Clock) NowText() string { return c.Now.In(c.Zone).Format("2006-01-02 15:04:05 -07:00") }
 
-// text writes a time.
-func (c clock) text(t *timestamppb.Timestamp) string { return t.AsTime().In(c.zone).Format(timeFormat) }
+// Text writes a time.
+func (c Clock) Text(t *timestamppb.Timestamp) string { return t.AsTime().In(c.Zone).Format(timeFormat) }
 
-// relative writes how far away a time is.
-func (c clock) relative(t *timestamppb.Timestamp) string {
-	away := t.AsTime().Sub(c.now)
+// Relative writes how far away a time is.
+func (c Clock) Relative(t *timestamppb.Timestamp) string {
+	away := t.AsTime().Sub(c.Now)
 	switch {
 	case away > -time.Second && away < time.Second:
 		return "now"
 	case away < 0:
-		return span(-away) + " ago"
+		return Span(-away) + " ago"
 	default:
-		return "in " + span(away)
+		return "in " + Span(away)
 	}
 }
 
-// duration writes a duration of the wire; nothing if it is not set.
-func duration(d *durationpb.Duration) string {
+// Duration writes a duration of the wire; nothing if it is not set.
+func Duration(d *durationpb.Duration) string {
 	if d == nil {
 		return ""
 	}
-	return span(d.AsDuration())
+	return Span(d.AsDuration())
 }
 
-// span writes a duration with its two largest units.
-func span(d time.Duration) string {
+// Span writes a duration with its two largest units.
+func Span(d time.Duration) string {
 	if d < 0 {
-		return "-" + span(-d)
+		return "-" + Span(-d)
 	}
 	const day = 24 * time.Hour
 	switch {
@@ -71,7 +74,7 @@ func span(d time.Duration) string {
 }
 
 func two(large int64, largeUnit string, small int64, smallUnit string) string {
-	text := fmt.Sprintf("%s %s", grouped(uint64(large)), largeUnit)
+	text := fmt.Sprintf("%s %s", Grouped(uint64(large)), largeUnit)
 	if small != 0 {
 		text += fmt.Sprintf(" %d %s", small, smallUnit)
 	}
@@ -81,8 +84,8 @@ func two(large int64, largeUnit string, small int64, smallUnit string) string {
 // thinSpace separates groups of three digits.
 const thinSpace = "\u202f"
 
-// grouped writes a number with a narrow space after every three digits.
-func grouped[N uint32 | uint64](n N) string {
+// Grouped writes a number with a narrow space after every three digits.
+func Grouped[N uint32 | uint64](n N) string {
 	digits := strconv.FormatUint(uint64(n), 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {
 		digits = digits[:at] + thinSpace + digits[at:]
@@ -90,8 +93,8 @@ func grouped[N uint32 | uint64](n N) string {
 	return digits
 }
 
-// size writes a number of bytes.
-func size(bytes uint64) string {
+// Size writes a number of bytes.
+func Size(bytes uint64) string {
 	units := []string{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 	if bytes < 1024 {
 		return fmt.Sprintf("%d B", bytes)
@@ -103,23 +106,31 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%.1f %s", value, units[unit])
 }
 
-// rate writes events per second.
-func rate(perSecond float64) string {
+// Rate writes events per second.
+func Rate(perSecond float64) string {
 	switch {
 	case perSecond == 0:
 		return "0"
 	case perSecond < 10:
 		return fmt.Sprintf("%.2f", perSecond)
 	default:
-		return grouped(uint64(perSecond + 0.5))
+		return Grouped(uint64(perSecond + 0.5))
 	}
 }
 
-// word writes the name of a value of an enum in lower case, without its prefix.
-func word(value fmt.Stringer) string {
+// Word writes the name of a value of an enum in lower case, without its prefix.
+func Word(value fmt.Stringer) string {
 	name := value.String()
 	for _, prefix := range []string{"JOB_STATE_", "NODE_STATE_", "OVERDUE_MODE_", "EXPIRE_TO_"} {
 		name = strings.TrimPrefix(name, prefix)
 	}
 	return strings.ToLower(strings.ReplaceAll(name, "_", " "))
+}
+
+// Plural writes a number of things.
+func Plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
 }
