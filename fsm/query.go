@@ -59,8 +59,9 @@ type RecallQuery struct {
 type HeldQuery struct{ Grants []Grant }
 
 // SearchQuery asks for the jobs of a list that match. It looks at no more than Scan jobs of the
-// list, and ends early after bodies of ScanBytes. Reading: as for a list, Scanned and Last. More says
-// that jobs are left after Last, whether or not they match. Nodes before format 3 do not know it.
+// list, and at fewer after bodies of ScanBytes, or if jobs change their state at the moment. Reading:
+// as for a list, Scanned and Last. More says that jobs are left after Last, whether or not they match.
+// Nodes before format 3 do not know it.
 type SearchQuery struct {
 	ListQuery
 	Match Match
@@ -114,7 +115,7 @@ type Reading struct {
 	Queues []Queue
 	// More reports that there are more after the last one.
 	More bool
-	// Scanned is how many jobs a search looked at, and Last the last of them.
+	// Scanned is how many jobs a search looked at. Last is how far it came.
 	Scanned uint64
 	Last    Cursor
 	// Minutes are those of the last hour in which something happened, oldest first. Nothing is known of

@@ -66,7 +66,7 @@ func (r *Runner) Run(ctx context.Context) {
 	defer running.Wait()
 	var mu sync.Mutex
 	under := map[string]bool{}
-	ended := make(chan struct{}, atOnce)
+	ended := make(chan struct{}, 1) // signals sent before it is received are one
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
@@ -85,7 +85,10 @@ func (r *Runner) Run(ctx context.Context) {
 				mu.Lock()
 				delete(under, t.ID)
 				mu.Unlock()
-				ended <- struct{}{}
+				select {
+				case ended <- struct{}{}:
+				default:
+				}
 			})
 		}
 		select {

@@ -116,7 +116,7 @@ func (t *Task) Advance(partition uint32, found *fsm.Reading, results []fsm.Resul
 	if t.Act != Count {
 		p.Skipped += uint64(len(found.Jobs)) - min(changed, uint64(len(found.Jobs)))
 	}
-	if found.Scanned > 0 {
+	if found.Last != (fsm.Cursor{}) {
 		p.Places[partition] = Place{Due: found.Last.Due, Serial: found.Last.Serial}
 	}
 	p.Places[partition].Done = !found.More

@@ -15,7 +15,7 @@ func (m *Machine) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more
 	if q == nil {
 		return nil, false
 	}
-	for _, k := range m.candidates(q, query, now) {
+	for _, k := range m.candidates(q, query, query.Max+fsm.StepMax, now).keys {
 		v := m.view(job{k.Index, q})
 		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
 			continue
@@ -34,9 +34,12 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 	if q == nil {
 		return r
 	}
-	list, bytes := query.ListQuery, uint64(0)
-	list.Max = query.Scan
-	for _, k := range m.candidates(q, &list, now) {
+	bytes := uint64(0)
+	page := m.candidates(q, &query.ListQuery, query.Scan, now)
+	for _, k := range page.keys {
+		if page.cut && page.end.Less(k) { // an order was not read up to here
+			break
+		}
 		v := m.view(job{k.Index, q})
 		if !m.at(q, &v, now) || v.State != query.State || v.Due != k.At {
 			continue
@@ -52,20 +55,23 @@ func (m *Machine) answerSearch(query *fsm.SearchQuery, now fsm.Time) (r fsm.Read
 			r.Jobs = append(r.Jobs, v)
 		}
 	}
+	if page.cut && !r.More {
+		r.More, r.Last = true, fsm.Cursor{Due: page.end.At, Serial: page.end.Serial}
+	}
 	m.complete(r.Jobs)
 	return r
 }
 
-// candidates returns at least the first Max+1 jobs of the page, as keys in listing order. It may
-// add some that are in another state at time now.
-func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []store.Key {
+// candidates returns the first jobs from the cursor on, as keys in listing order, at most most+1 of
+// each order and priority. It may add some that are in another state at time now.
+func (m *Machine) candidates(q *queue, query *fsm.ListQuery, most int, now fsm.Time) page {
 	from := store.Key{At: query.DueAfter}
 	if query.After != (fsm.Cursor{}) {
 		if after := (store.Key{At: query.After.Due, Serial: query.After.Serial + 1}); from.Less(after) {
 			from = after
 		}
 	}
-	p := page{query: query, from: from, now: now}
+	p := page{query: query, from: from, now: now, most: most}
 	switch query.State {
 	case fsm.Delayed:
 		from := from
@@ -92,7 +98,8 @@ func (m *Machine) candidates(q *queue, query *fsm.ListQuery, now fsm.Time) []sto
 	default: // no job is held in any other state
 	}
 	slices.SortFunc(p.keys, store.Key.Compare)
-	return slices.Compact(p.keys)
+	p.keys = slices.Compact(p.keys)
+	return p
 }
 
 // page gathers the keys of one page of a listing.
@@ -101,6 +108,18 @@ type page struct {
 	from  store.Key
 	now   fsm.Time
 	keys  []store.Key
+	// most is how many keys of an order are gathered. If an order has more, cut is set: keys are
+	// complete up to end.
+	most int
+	cut  bool
+	end  store.Key
+}
+
+// cutAt notes that an order is gathered up to a key only.
+func (p *page) cutAt(k store.Key) {
+	if !p.cut || k.Less(p.end) {
+		p.cut, p.end = true, k
+	}
 }
 
 func (p *page) within(k store.Key) bool {
@@ -122,8 +141,11 @@ func (p *page) ordered(order *store.Order, from store.Key) {
 			return false
 		}
 		p.keys = append(p.keys, k)
-		n++
-		return n <= p.query.Max+fsm.StepMax
+		if n++; n > p.most {
+			p.cutAt(k)
+			return false
+		}
+		return true
 	})
 }
 
@@ -140,11 +162,14 @@ func (p *page) ready(q *queue) {
 			switch {
 			case k.Less(p.from):
 				next, more = priority, true
-			case n > p.query.Max+fsm.StepMax || !p.within(k):
+			case !p.within(k):
 				next, more = priority+1, true
 			default:
 				p.keys = append(p.keys, k)
-				n++
+				if n++; n > p.most {
+					p.cutAt(k)
+					next, more = priority+1, true
+				}
 			}
 			return !more
 		})

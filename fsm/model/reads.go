@@ -147,31 +147,23 @@ func (m *Model) List(query *fsm.ListQuery, now fsm.Time) (jobs []fsm.Job, more b
 	return jobs, len(matching) > query.Max
 }
 
-// Search looks at the jobs of a list one by one, as many as the query says, and returns those that
-// match.
-func (m *Model) Search(query *fsm.SearchQuery, now fsm.Time) (r fsm.Reading) {
-	list, bytes := query.ListQuery, 0
+// Search returns the jobs of a list that match, and how many the list has. Max and Scan bound how much
+// of this one answer of a machine has, and so do not count here.
+func (m *Model) Search(query *fsm.SearchQuery, now fsm.Time) (found []fsm.Job, looked uint64) {
+	list := query.ListQuery
 	list.Max = len(m.Jobs(query.Queue))
 	jobs, _ := m.List(&list, now)
-	for i := range jobs {
-		j := &jobs[i]
-		if len(r.Jobs) == query.Max || r.Scanned == uint64(query.Scan) || bytes >= 4<<20 {
-			r.More = true
-			break
-		}
-		r.Scanned++
-		r.Last = fsm.Cursor{Due: j.Due, Serial: j.Serial}
-		bytes += len(j.Body)
+	for _, j := range jobs {
 		text := j.ID + "\x00" + j.LastError + "\x00" + string(j.Body)
 		for _, h := range j.Headers {
 			text += "\x00" + h.Name + "\x00" + h.Value
 		}
 		caused := query.Match.Cause == "" || query.Match.Cause == fsm.Fingerprint(j.LastError)
 		if caused && strings.HasPrefix(j.ID, query.Match.IDPrefix) && strings.Contains(text, query.Match.Text) {
-			r.Jobs = append(r.Jobs, *j)
+			found = append(found, j)
 		}
 	}
-	return r
+	return found, uint64(len(jobs))
 }
 
 // Available returns how many jobs a Reserve at now could get at most, and the next time at which

@@ -54,6 +54,9 @@ func (s *Service) StartTask(ctx context.Context,
 	if len(queueParts(readings)) == 0 {
 		return nil, fault.New(belfryv1.Reason_REASON_QUEUE_NOT_FOUND)
 	}
+	for i := range readings { // a shard's clock may be ahead of this node's
+		t.Created = max(t.Created, int64(readings[i].Now))
+	}
 	if err := s.router.Catalog.StartTask(ctx, t); err != nil {
 		return nil, err
 	}

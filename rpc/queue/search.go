@@ -44,7 +44,7 @@ func (s *Service) search(ctx context.Context, from shardcall.Reader, shards []ui
 	pages := slices.Clone(readings) // mergePages consumes them
 	jobs, more := mergePages(pages, place.Cursors, query.Max)
 	for i := range pages {
-		if len(pages[i].Jobs) == 0 && readings[i].Scanned > 0 { // all that was found is on this page
+		if len(pages[i].Jobs) == 0 && readings[i].Last != (fsm.Cursor{}) { // all that was found is on this page
 			place.Cursors[i] = readings[i].Last
 		}
 	}
@@ -67,12 +67,11 @@ func (s *Service) searchShard(ctx context.Context, from shardcall.Reader, shard 
 			return fsm.Reading{}, w, err
 		}
 		jobs, scanned := append(sum.Jobs, r.Jobs...), sum.Scanned+r.Scanned
-		last := sum.Last
-		if r.Scanned > 0 {
-			last = r.Last
+		if r.Last == (fsm.Cursor{}) {
+			r.Last = sum.Last
 		}
-		sum, sum.Jobs, sum.Scanned, sum.Last = r, jobs, scanned, last
-		query.After = last
+		sum, sum.Jobs, sum.Scanned = r, jobs, scanned
+		query.After = sum.Last
 		if !r.More || len(jobs) >= most || scanned >= scanMax || s.rules.Now().Sub(began) >= scanTime {
 			return sum, w, nil
 		}
