@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -91,4 +92,19 @@ func clockAhead(g *node.GroupStatus) time.Duration {
 		return 0
 	}
 	return g.ClockAheadBy
+}
+
+// clockOffset returns how far this node's clock is ahead of the median of its own and others' clocks;
+// nil if there are no others.
+func clockOffset(others []clock.PeerOffset) *time.Duration {
+	if len(others) == 0 {
+		return nil
+	}
+	ahead := []time.Duration{0}
+	for _, o := range others {
+		ahead = append(ahead, o.Ahead)
+	}
+	slices.Sort(ahead)
+	n := len(ahead)
+	return new(-(ahead[(n-1)/2] + ahead[n/2]) / 2)
 }

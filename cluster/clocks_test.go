@@ -114,3 +114,30 @@ func alarms(of *member, by time.Duration) (n int) {
 	}
 	return n
 }
+
+// TestClockOffset: a node compares itself with the median of all clocks, its own among them.
+func TestClockOffset(t *testing.T) {
+	peers := func(ahead ...time.Duration) (all []clock.PeerOffset) {
+		for _, d := range ahead {
+			all = append(all, clock.PeerOffset{Ahead: d})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		others []clock.PeerOffset
+		want   time.Duration
+	}{
+		"both ahead":    {peers(4, 8), -4},
+		"one each side": {peers(-6, 9), 0},
+		"both behind":   {peers(-6, -2), 2},
+		"one other":     {peers(10), -5},
+		"four others":   {peers(1, 2, 3, 4), -2},
+	} {
+		if got := clockOffset(tc.others); got == nil || *got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	if got := clockOffset(nil); got != nil {
+		t.Errorf("without others: %v", *got)
+	}
+}

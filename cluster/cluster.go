@@ -335,6 +335,7 @@ func (m *members) self() placement.Report {
 	r := placement.Report{
 		ServerID: st.ServerID, Process: m.process, Version: m.config.Version, Format: fsm.LatestFormat,
 		Quarantined: st.Quarantined, Leaving: st.Leaving, Conditions: st.Conditions, Placement: m.placement.Load(),
+		DiskFree: st.DiskFreeBytes, DiskLow: st.DiskLowBytes, ClockOffset: clockOffset(m.host.Clocks()),
 	}
 	for _, lost := range m.peers.Reachability().Unreached() {
 		r.Unreached = append(r.Unreached, placement.Unreached{

@@ -1,5 +1,7 @@
 package node
 
+import "github.com/belfrydb/belfry/node/clock"
+
 // Status returns what the node knows about itself and its groups.
 func (n *Node) Status() Status {
 	space := n.space.Stats()
@@ -27,9 +29,12 @@ func (n *Node) Status() Status {
 	return st
 }
 
+// Clocks returns how far the clocks of other nodes were ahead of this one's within the last minute.
+func (n *Node) Clocks() []clock.PeerOffset { return n.clocks.Lately() }
+
 // Stats returns the measurements since the start.
 func (n *Node) Stats() Stats {
-	st := Stats{Clocks: n.clocks.Lately(), PeersChanged: n.mux.ChangedConns()}
+	st := Stats{Clocks: n.Clocks(), PeersChanged: n.mux.ChangedConns()}
 	for _, s := range n.here() {
 		st.Shards = append(st.Shards, s.statistics())
 	}

@@ -590,3 +590,20 @@ func TestClusterErrorsReachTheCaller(t *testing.T) {
 		}
 	}
 }
+
+// TestNodesTellDiskAndClock: what a node measured of itself is shown, and nothing if it says nothing.
+func TestNodesTellDiskAndClock(t *testing.T) {
+	f := healthyCluster()
+	f.members[1].DiskFree, f.members[1].DiskLow, f.members[1].ClockOffset = 7000, 500, new(-3*time.Millisecond)
+	_, a := serveCluster(t, f).bothClients()
+	got, err := a.GetCluster(t.Context(), &belfryv1.GetClusterRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := got.Nodes[1]; n.DiskFreeBytes != 7000 || n.DiskLowBytes != 500 || n.ClockOffset.AsDuration() != -3*time.Millisecond {
+		t.Errorf("n2 says %v", n)
+	}
+	if n := got.Nodes[0]; n.DiskFreeBytes != 0 || n.ClockOffset != nil {
+		t.Errorf("n1 says %v", n)
+	}
+}

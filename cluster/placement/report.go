@@ -54,6 +54,13 @@ type Report struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// Conditions are the node's conditions. Older nodes do not report them.
 	Conditions []node.Condition `json:"conditions,omitempty"`
+	// DiskFree is the free space of the data directory's disk in bytes; below DiskLow puts are refused.
+	// Older nodes do not report them, nor ClockOffset.
+	DiskFree uint64 `json:"diskFreeBytes,omitempty"`
+	DiskLow  uint64 `json:"diskLowBytes,omitempty"`
+	// ClockOffset is how far the node's clock is ahead of the median of the clocks that it compared
+	// within the last minute, its own among them; nil if it compared none.
+	ClockOffset *time.Duration `json:"clockOffsetNanos,omitempty"`
 	// Unreached are the nodes that this node cannot connect to.
 	Unreached []Unreached `json:"unreached,omitempty"`
 	// Placement is reported by the node that leads the catalog.

@@ -174,6 +174,10 @@ func (v *clusterView) wireNode(m *backend.Member) *belfryv1.Node {
 		Name: m.Name, Incarnation: incarnation, Address: m.ClientAddr, PeerAddress: m.PeerAddr, Zone: m.Zone,
 		Version: m.Version, Format: uint32(m.Format),
 		Draining: m.Draining, State: belfryv1.NodeState_NODE_STATE_LIVE,
+		DiskFreeBytes: m.DiskFree, DiskLowBytes: m.DiskLow,
+	}
+	if m.ClockOffset != nil {
+		out.ClockOffset = durationpb.New(*m.ClockOffset)
 	}
 	if !m.SilentSince.IsZero() {
 		out.SilentSince = timestamppb.New(m.SilentSince)

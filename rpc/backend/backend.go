@@ -138,6 +138,11 @@ type Member struct {
 	Format fsm.Format
 	// Draining says that the node drains.
 	Draining bool
+	// DiskFree is the free space of the data directory's disk in bytes; below DiskLow puts are
+	// refused. Both are 0, and ClockOffset is nil, if the node does not say. ClockOffset is how far its
+	// clock is ahead of the median of the clocks that it compared.
+	DiskFree, DiskLow uint64
+	ClockOffset       *time.Duration
 	// Answers says that the node answered in this round. Version, Groups, Quarantined, Conditions
 	// and Unreached are from its answer.
 	Answers bool

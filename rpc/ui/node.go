@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 	g "maragu.dev/gomponents"
@@ -51,6 +52,7 @@ func (p *Pages) showNode(v *visit) (content, error) {
 				markup.Fact("Clients reach it at", node.Address),
 				markup.Fact("Nodes reach it at", node.PeerAddress), markup.Fact("Zone", node.Zone), markup.Fact("Version",
 					node.Version),
+				markup.Fact("Disk free", diskFree(node)), markup.Fact("Clock", clockOffset(node)),
 				markup.Fact("Reads formats up to", format.Grouped(node.Format)), markup.Fact("Incarnation", node.Incarnation))),
 			markup.Section("Its replicas", nodeReplicas(c.Shards, node))),
 	}
@@ -58,6 +60,27 @@ func (p *Pages) showNode(v *visit) (content, error) {
 		body = append(body, markup.Section("Actions", v.nodeActions(node)))
 	}
 	return content{title: node.Name, entry: "Cluster", live: true, body: body}, nil
+}
+
+// diskFree says how much of a node's disk is free, and below how much puts are refused; nothing if the
+// node does not say.
+func diskFree(n *belfryv1.Node) string {
+	if n.DiskFreeBytes == 0 && n.DiskLowBytes == 0 {
+		return ""
+	}
+	return format.Size(n.DiskFreeBytes) + "; below " + format.Size(n.DiskLowBytes) + " puts are refused"
+}
+
+// clockOffset says how far a node's clock is from the others; nothing if it compared none.
+func clockOffset(n *belfryv1.Node) string {
+	if n.ClockOffset == nil {
+		return ""
+	}
+	offset := n.ClockOffset.AsDuration().Round(10 * time.Microsecond)
+	if offset < 0 {
+		return (-offset).String() + " behind the median of the nodes"
+	}
+	return offset.String() + " ahead of the median of the nodes"
 }
 
 // restartWord says in a word whether a node can be restarted.

@@ -122,6 +122,7 @@ func member(m cluster.MemberStatus) backend.Member {
 		out.Unreached = append(out.Unreached, backend.UnreachedNode{ServerID: u.ServerID, Address: u.Address, Calls: u.Calls})
 	}
 	out.Version, out.Quarantined, out.Conditions = m.Report.Version, m.Report.Quarantined, m.Report.Conditions
+	out.DiskFree, out.DiskLow, out.ClockOffset = m.Report.DiskFree, m.Report.DiskLow, m.Report.ClockOffset
 	for i := range m.Report.Groups {
 		g := &m.Report.Groups[i]
 		out.Groups = append(out.Groups, node.GroupStatus{

@@ -2879,7 +2879,12 @@ type Node struct {
 	// Its troubles that the other nodes do not share, as it says itself. A node with one hands its leaderships over and is given none.
 	Conditions []*NodeCondition `protobuf:"bytes,13,rep,name=conditions,proto3" json:"conditions,omitempty"`
 	// The names of the nodes that cannot connect to it at its peer address although it runs.
-	UnreachedBy   []string `protobuf:"bytes,14,rep,name=unreached_by,json=unreachedBy,proto3" json:"unreached_by,omitempty"`
+	UnreachedBy []string `protobuf:"bytes,14,rep,name=unreached_by,json=unreachedBy,proto3" json:"unreached_by,omitempty"`
+	// The free space of its data directory's disk in bytes. Below `disk_low_bytes` puts are refused. 0 if it does not say.
+	DiskFreeBytes uint64 `protobuf:"varint,15,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
+	DiskLowBytes  uint64 `protobuf:"varint,16,opt,name=disk_low_bytes,json=diskLowBytes,proto3" json:"disk_low_bytes,omitempty"`
+	// How far its clock is ahead of the median of its own and other nodes' clocks, as it measured within the last minute. Not set if it compared none.
+	ClockOffset   *durationpb.Duration `protobuf:"bytes,17,opt,name=clock_offset,json=clockOffset,proto3" json:"clock_offset,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3008,6 +3013,27 @@ func (x *Node) GetConditions() []*NodeCondition {
 func (x *Node) GetUnreachedBy() []string {
 	if x != nil {
 		return x.UnreachedBy
+	}
+	return nil
+}
+
+func (x *Node) GetDiskFreeBytes() uint64 {
+	if x != nil {
+		return x.DiskFreeBytes
+	}
+	return 0
+}
+
+func (x *Node) GetDiskLowBytes() uint64 {
+	if x != nil {
+		return x.DiskLowBytes
+	}
+	return 0
+}
+
+func (x *Node) GetClockOffset() *durationpb.Duration {
+	if x != nil {
+		return x.ClockOffset
 	}
 	return nil
 }
@@ -5822,7 +5848,7 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\x06advice\x18\x11 \x03(\tR\x06advice\"5\n" +
 	"\tShardMove\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\xd5\x03\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xe1\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12\x18\n" +
@@ -5840,7 +5866,10 @@ const file_belfry_v1_admin_proto_rawDesc = "" +
 	"\n" +
 	"conditions\x18\r \x03(\v2\x18.belfry.v1.NodeConditionR\n" +
 	"conditions\x12!\n" +
-	"\funreached_by\x18\x0e \x03(\tR\vunreachedBy\"o\n" +
+	"\funreached_by\x18\x0e \x03(\tR\vunreachedBy\x12&\n" +
+	"\x0fdisk_free_bytes\x18\x0f \x01(\x04R\rdiskFreeBytes\x12$\n" +
+	"\x0edisk_low_bytes\x18\x10 \x01(\x04R\fdiskLowBytes\x12<\n" +
+	"\fclock_offset\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\vclockOffset\"o\n" +
 	"\rNodeCondition\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
@@ -6244,98 +6273,99 @@ var file_belfry_v1_admin_proto_depIdxs = []int32{
 	0,   // 54: belfry.v1.Node.state:type_name -> belfry.v1.NodeState
 	74,  // 55: belfry.v1.Node.silent_since:type_name -> google.protobuf.Timestamp
 	37,  // 56: belfry.v1.Node.conditions:type_name -> belfry.v1.NodeCondition
-	74,  // 57: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
-	74,  // 58: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
-	40,  // 59: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
-	75,  // 60: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
-	40,  // 61: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
-	74,  // 62: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
-	36,  // 63: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
-	75,  // 64: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
-	75,  // 65: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
-	36,  // 66: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
-	79,  // 67: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
-	74,  // 68: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
-	55,  // 69: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
-	74,  // 70: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
-	74,  // 71: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
-	56,  // 72: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 73: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
-	56,  // 74: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
-	78,  // 75: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
-	74,  // 76: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 77: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 78: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
-	75,  // 79: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
-	74,  // 80: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
-	73,  // 81: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 82: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
-	73,  // 83: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
-	73,  // 84: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
-	78,  // 85: belfry.v1.Task.state:type_name -> belfry.v1.JobState
-	74,  // 86: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
-	74,  // 87: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
-	1,   // 88: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
-	74,  // 89: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
-	74,  // 90: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	74,  // 91: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
-	13,  // 92: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
-	15,  // 93: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
-	17,  // 94: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
-	27,  // 95: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
-	29,  // 96: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
-	31,  // 97: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
-	33,  // 98: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
-	41,  // 99: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
-	43,  // 100: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
-	57,  // 101: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
-	59,  // 102: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
-	61,  // 103: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
-	63,  // 104: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
-	45,  // 105: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
-	47,  // 106: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
-	49,  // 107: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
-	51,  // 108: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
-	53,  // 109: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
-	6,   // 110: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
-	9,   // 111: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
-	11,  // 112: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
-	65,  // 113: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
-	67,  // 114: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
-	69,  // 115: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
-	71,  // 116: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
-	2,   // 117: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
-	14,  // 118: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
-	16,  // 119: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
-	18,  // 120: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
-	28,  // 121: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
-	30,  // 122: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
-	32,  // 123: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
-	34,  // 124: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
-	42,  // 125: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
-	44,  // 126: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
-	58,  // 127: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
-	60,  // 128: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
-	62,  // 129: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
-	64,  // 130: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
-	46,  // 131: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
-	48,  // 132: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
-	50,  // 133: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
-	52,  // 134: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
-	54,  // 135: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
-	7,   // 136: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
-	10,  // 137: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
-	12,  // 138: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
-	66,  // 139: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
-	68,  // 140: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
-	70,  // 141: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
-	72,  // 142: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
-	3,   // 143: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
-	118, // [118:144] is the sub-list for method output_type
-	92,  // [92:118] is the sub-list for method input_type
-	92,  // [92:92] is the sub-list for extension type_name
-	92,  // [92:92] is the sub-list for extension extendee
-	0,   // [0:92] is the sub-list for field type_name
+	75,  // 57: belfry.v1.Node.clock_offset:type_name -> google.protobuf.Duration
+	74,  // 58: belfry.v1.NodeCondition.since:type_name -> google.protobuf.Timestamp
+	74,  // 59: belfry.v1.Shard.time:type_name -> google.protobuf.Timestamp
+	40,  // 60: belfry.v1.Shard.replicas:type_name -> belfry.v1.Replica
+	75,  // 61: belfry.v1.Shard.clock_ahead:type_name -> google.protobuf.Duration
+	40,  // 62: belfry.v1.Catalog.replicas:type_name -> belfry.v1.Replica
+	74,  // 63: belfry.v1.Replica.behind_since:type_name -> google.protobuf.Timestamp
+	36,  // 64: belfry.v1.DrainNodeResponse.node:type_name -> belfry.v1.Node
+	75,  // 65: belfry.v1.UpdateClusterRequest.grace_period:type_name -> google.protobuf.Duration
+	75,  // 66: belfry.v1.UpdateClusterResponse.grace_period:type_name -> google.protobuf.Duration
+	36,  // 67: belfry.v1.RemoveNodeResponse.node:type_name -> belfry.v1.Node
+	79,  // 68: belfry.v1.RestoreRequest.overdue:type_name -> belfry.v1.OverduePolicy
+	74,  // 69: belfry.v1.RestoreResponse.time:type_name -> google.protobuf.Timestamp
+	55,  // 70: belfry.v1.ResetClockResponse.shards:type_name -> belfry.v1.ShardClock
+	74,  // 71: belfry.v1.ShardClock.from:type_name -> google.protobuf.Timestamp
+	74,  // 72: belfry.v1.ShardClock.to:type_name -> google.protobuf.Timestamp
+	56,  // 73: belfry.v1.SetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 74: belfry.v1.GetNamespaceResponse.namespace:type_name -> belfry.v1.Namespace
+	56,  // 75: belfry.v1.ListNamespacesResponse.namespaces:type_name -> belfry.v1.Namespace
+	78,  // 76: belfry.v1.StartTaskRequest.state:type_name -> belfry.v1.JobState
+	74,  // 77: belfry.v1.StartTaskRequest.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 78: belfry.v1.StartTaskRequest.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 79: belfry.v1.StartTaskRequest.act:type_name -> belfry.v1.TaskAct
+	75,  // 80: belfry.v1.StartTaskRequest.delay:type_name -> google.protobuf.Duration
+	74,  // 81: belfry.v1.StartTaskRequest.due_at:type_name -> google.protobuf.Timestamp
+	73,  // 82: belfry.v1.StartTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 83: belfry.v1.GetTaskResponse.task:type_name -> belfry.v1.Task
+	73,  // 84: belfry.v1.ListTasksResponse.tasks:type_name -> belfry.v1.Task
+	73,  // 85: belfry.v1.StopTaskResponse.task:type_name -> belfry.v1.Task
+	78,  // 86: belfry.v1.Task.state:type_name -> belfry.v1.JobState
+	74,  // 87: belfry.v1.Task.due_after:type_name -> google.protobuf.Timestamp
+	74,  // 88: belfry.v1.Task.due_before:type_name -> google.protobuf.Timestamp
+	1,   // 89: belfry.v1.Task.act:type_name -> belfry.v1.TaskAct
+	74,  // 90: belfry.v1.Task.due_at:type_name -> google.protobuf.Timestamp
+	74,  // 91: belfry.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	74,  // 92: belfry.v1.Task.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 93: belfry.v1.AdminService.CreateQueue:input_type -> belfry.v1.CreateQueueRequest
+	15,  // 94: belfry.v1.AdminService.ListQueues:input_type -> belfry.v1.ListQueuesRequest
+	17,  // 95: belfry.v1.AdminService.GetQueue:input_type -> belfry.v1.GetQueueRequest
+	27,  // 96: belfry.v1.AdminService.UpdateQueue:input_type -> belfry.v1.UpdateQueueRequest
+	29,  // 97: belfry.v1.AdminService.PurgeQueue:input_type -> belfry.v1.PurgeQueueRequest
+	31,  // 98: belfry.v1.AdminService.DeleteQueue:input_type -> belfry.v1.DeleteQueueRequest
+	33,  // 99: belfry.v1.AdminService.GetCluster:input_type -> belfry.v1.GetClusterRequest
+	41,  // 100: belfry.v1.AdminService.DrainNode:input_type -> belfry.v1.DrainNodeRequest
+	43,  // 101: belfry.v1.AdminService.UpdateCluster:input_type -> belfry.v1.UpdateClusterRequest
+	57,  // 102: belfry.v1.AdminService.SetNamespace:input_type -> belfry.v1.SetNamespaceRequest
+	59,  // 103: belfry.v1.AdminService.GetNamespace:input_type -> belfry.v1.GetNamespaceRequest
+	61,  // 104: belfry.v1.AdminService.ListNamespaces:input_type -> belfry.v1.ListNamespacesRequest
+	63,  // 105: belfry.v1.AdminService.DeleteNamespace:input_type -> belfry.v1.DeleteNamespaceRequest
+	45,  // 106: belfry.v1.AdminService.RemoveNode:input_type -> belfry.v1.RemoveNodeRequest
+	47,  // 107: belfry.v1.AdminService.TransferLeader:input_type -> belfry.v1.TransferLeaderRequest
+	49,  // 108: belfry.v1.AdminService.Backup:input_type -> belfry.v1.BackupRequest
+	51,  // 109: belfry.v1.AdminService.Restore:input_type -> belfry.v1.RestoreRequest
+	53,  // 110: belfry.v1.AdminService.ResetClock:input_type -> belfry.v1.ResetClockRequest
+	6,   // 111: belfry.v1.AdminService.CreateToken:input_type -> belfry.v1.CreateTokenRequest
+	9,   // 112: belfry.v1.AdminService.ListTokens:input_type -> belfry.v1.ListTokensRequest
+	11,  // 113: belfry.v1.AdminService.DeleteToken:input_type -> belfry.v1.DeleteTokenRequest
+	65,  // 114: belfry.v1.AdminService.StartTask:input_type -> belfry.v1.StartTaskRequest
+	67,  // 115: belfry.v1.AdminService.GetTask:input_type -> belfry.v1.GetTaskRequest
+	69,  // 116: belfry.v1.AdminService.ListTasks:input_type -> belfry.v1.ListTasksRequest
+	71,  // 117: belfry.v1.AdminService.StopTask:input_type -> belfry.v1.StopTaskRequest
+	2,   // 118: belfry.v1.AdminService.ListAudit:input_type -> belfry.v1.ListAuditRequest
+	14,  // 119: belfry.v1.AdminService.CreateQueue:output_type -> belfry.v1.CreateQueueResponse
+	16,  // 120: belfry.v1.AdminService.ListQueues:output_type -> belfry.v1.ListQueuesResponse
+	18,  // 121: belfry.v1.AdminService.GetQueue:output_type -> belfry.v1.GetQueueResponse
+	28,  // 122: belfry.v1.AdminService.UpdateQueue:output_type -> belfry.v1.UpdateQueueResponse
+	30,  // 123: belfry.v1.AdminService.PurgeQueue:output_type -> belfry.v1.PurgeQueueResponse
+	32,  // 124: belfry.v1.AdminService.DeleteQueue:output_type -> belfry.v1.DeleteQueueResponse
+	34,  // 125: belfry.v1.AdminService.GetCluster:output_type -> belfry.v1.GetClusterResponse
+	42,  // 126: belfry.v1.AdminService.DrainNode:output_type -> belfry.v1.DrainNodeResponse
+	44,  // 127: belfry.v1.AdminService.UpdateCluster:output_type -> belfry.v1.UpdateClusterResponse
+	58,  // 128: belfry.v1.AdminService.SetNamespace:output_type -> belfry.v1.SetNamespaceResponse
+	60,  // 129: belfry.v1.AdminService.GetNamespace:output_type -> belfry.v1.GetNamespaceResponse
+	62,  // 130: belfry.v1.AdminService.ListNamespaces:output_type -> belfry.v1.ListNamespacesResponse
+	64,  // 131: belfry.v1.AdminService.DeleteNamespace:output_type -> belfry.v1.DeleteNamespaceResponse
+	46,  // 132: belfry.v1.AdminService.RemoveNode:output_type -> belfry.v1.RemoveNodeResponse
+	48,  // 133: belfry.v1.AdminService.TransferLeader:output_type -> belfry.v1.TransferLeaderResponse
+	50,  // 134: belfry.v1.AdminService.Backup:output_type -> belfry.v1.BackupResponse
+	52,  // 135: belfry.v1.AdminService.Restore:output_type -> belfry.v1.RestoreResponse
+	54,  // 136: belfry.v1.AdminService.ResetClock:output_type -> belfry.v1.ResetClockResponse
+	7,   // 137: belfry.v1.AdminService.CreateToken:output_type -> belfry.v1.CreateTokenResponse
+	10,  // 138: belfry.v1.AdminService.ListTokens:output_type -> belfry.v1.ListTokensResponse
+	12,  // 139: belfry.v1.AdminService.DeleteToken:output_type -> belfry.v1.DeleteTokenResponse
+	66,  // 140: belfry.v1.AdminService.StartTask:output_type -> belfry.v1.StartTaskResponse
+	68,  // 141: belfry.v1.AdminService.GetTask:output_type -> belfry.v1.GetTaskResponse
+	70,  // 142: belfry.v1.AdminService.ListTasks:output_type -> belfry.v1.ListTasksResponse
+	72,  // 143: belfry.v1.AdminService.StopTask:output_type -> belfry.v1.StopTaskResponse
+	3,   // 144: belfry.v1.AdminService.ListAudit:output_type -> belfry.v1.ListAuditResponse
+	119, // [119:145] is the sub-list for method output_type
+	93,  // [93:119] is the sub-list for method input_type
+	93,  // [93:93] is the sub-list for extension type_name
+	93,  // [93:93] is the sub-list for extension extendee
+	0,   // [0:93] is the sub-list for field type_name
 }
 
 func init() { file_belfry_v1_admin_proto_init() }
