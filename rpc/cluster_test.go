@@ -600,7 +600,8 @@ func TestNodesTellDiskAndClock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := got.Nodes[1]; n.DiskFreeBytes != 7000 || n.DiskLowBytes != 500 || n.ClockOffset.AsDuration() != -3*time.Millisecond {
+	if n := got.Nodes[1]; n.DiskFreeBytes != 7000 || n.DiskLowBytes != 500 ||
+		n.ClockOffset.AsDuration() != -3*time.Millisecond {
 		t.Errorf("n2 says %v", n)
 	}
 	if n := got.Nodes[0]; n.DiskFreeBytes != 0 || n.ClockOffset != nil {
