@@ -16,6 +16,14 @@ const (
 	KindMinuteQuery QueryKind = 8
 )
 
+// Format returns the first format whose programs know the kind.
+func (k QueryKind) Format() Format {
+	if k >= KindSearchQuery {
+		return 3
+	}
+	return FirstFormat
+}
+
 // Query is a question to a machine, as data: one of the pointer types *JobQuery, *ListQuery,
 // *QueueQuery, *QueuesQuery, *RecallQuery, *HeldQuery, *SearchQuery, *MinuteQuery. As with commands,
 // names and ids are not checked here.

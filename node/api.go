@@ -225,6 +225,7 @@ var (
 	ErrCanceled       = outcome.ErrCanceled
 	ErrRestoring      = outcome.ErrRestoring
 	ErrTooLarge       = outcome.ErrTooLarge
+	ErrUnsupported    = outcome.ErrUnsupported
 	ErrUnknownShard   = outcome.ErrUnknownShard
 	ErrNotHere        = outcome.ErrNotHere
 	ErrLeads          = outcome.ErrLeads

@@ -178,6 +178,10 @@ func answerQueries(p *Peers, path string,
 		if err == nil {
 			q, err = codec.ParseQuery(body)
 		}
+		if errors.Is(err, fsm.ErrVersion) {
+			writePeerError(w, fmt.Errorf("%w: %w", node.ErrUnsupported, err))
+			return
+		}
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -435,10 +439,16 @@ func (p *Peers) do(ctx context.Context, to forwardedTo, req *fsm.Request) (node.
 	return reply, err
 }
 
-// query forwards a query, to pathQuery or pathPeek.
+// query forwards a query, to pathQuery or pathPeek. A node of an earlier version may not know its
+// kind: then the error is node.ErrUnsupported.
 func (p *Peers) query(ctx context.Context, path string, to forwardedTo,
 	q fsm.Query) (fsm.Reading, node.Witness, error) {
-	body, err := p.post(ctx, to.server, to.at(path), codec.AppendQueryIn(nil, p.spoken(), q))
+	format := p.spoken()
+	body, err := p.post(ctx, to.server, to.at(path), codec.AppendQueryIn(nil, format, q))
+	// Programs of the formats 1 and 2 do not name this error.
+	if unread, ok := errors.AsType[*misunderstoodError](err); ok && q.Kind().Format() > format {
+		err = fmt.Errorf("%w: a query of kind %d was answered with %s", node.ErrUnsupported, q.Kind(), unread.answer)
+	}
 	if err != nil {
 		return fsm.Reading{}, node.Witness{}, fmt.Errorf("asking %s: %w", to.server, err)
 	}
@@ -448,6 +458,37 @@ func (p *Peers) query(ctx context.Context, path string, to forwardedTo,
 			reading.Kind)
 	}
 	return reading, reply.Witness, err
+}
+
+// peekAny asks the replicas of a shard on other nodes and returns the first answer.
+func (p *Peers) peekAny(ctx context.Context, servers []string, shard uint32,
+	q fsm.Query) (fsm.Reading, node.Witness, error) {
+	type answer struct {
+		reading fsm.Reading
+		witness node.Witness
+		err     error
+	}
+	answers := make(chan answer, len(servers))
+	for _, server := range servers {
+		go func() {
+			var a answer
+			a.reading, a.witness, a.err = p.query(ctx, pathPeek, forwardedTo{server: server, shard: shard}, q)
+			answers <- a
+		}()
+	}
+	err := node.ErrNotHere // no node is known to run it
+	for range servers {
+		a := <-answers
+		switch {
+		case a.err == nil:
+			return a.reading, a.witness, nil
+		case errors.Is(a.err, node.ErrUnsupported):
+			err = a.err // says more than the silence of another node
+		case !errors.Is(err, node.ErrUnsupported):
+			err = fmt.Errorf("%w: %w", node.ErrNoLeader, a.err) // it changed nothing
+		}
+	}
+	return fsm.Reading{}, node.Witness{}, err
 }
 
 // reserve forwards a Reserve.

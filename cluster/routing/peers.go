@@ -336,7 +336,7 @@ func peerErrors() map[string]error {
 		"quota":      node.ErrQuota, "share_unknown": node.ErrQuotaUnknown, "rate_limited": node.ErrRateLimited,
 		"disk_full": node.ErrDiskFull, "memory_full": node.ErrMemoryFull, "too_few_voters": node.ErrTooFewVoters,
 		"no_queue": node.ErrNoQueue, "clock_ahead": node.ErrClockAhead, "canceled": node.ErrCanceled,
-		"too_large":     node.ErrTooLarge,
+		"too_large": node.ErrTooLarge, "unsupported": node.ErrUnsupported,
 		"unknown_shard": node.ErrUnknownShard, "restoring": node.ErrRestoring, "disproved": node.ErrDisproved,
 		"not_here":  node.ErrNotHere,
 		"overtaken": node.ErrOvertaken, "silent": node.ErrSilent, "unknown_outcome": node.ErrUnknownOutcome,
@@ -428,8 +428,7 @@ func readPeerError(status int, body []byte) error {
 	var in peerError
 	switch status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
-		// The call was not understood, so it was not carried out.
-		return fmt.Errorf("%w: status %d: %s", node.ErrCanceled, status, firstOf(body))
+		return &misunderstoodError{fmt.Sprintf("status %d: %s", status, firstOf(body))}
 	}
 	if status != http.StatusConflict || json.Unmarshal(body, &in) != nil {
 		return fmt.Errorf("%w: status %d: %s", node.ErrUnknownOutcome, status, firstOf(body))
@@ -463,6 +462,15 @@ func readPeerError(status int, body []byte) error {
 	}
 	return fmt.Errorf("%w: %s", known, in.Text)
 }
+
+// misunderstoodError means that the other node did not understand a call, so it did not carry it out.
+type misunderstoodError struct{ answer string }
+
+// Error returns what the other node answered.
+func (e *misunderstoodError) Error() string { return "the call was not understood: " + e.answer }
+
+// Unwrap returns node.ErrCanceled.
+func (e *misunderstoodError) Unwrap() error { return node.ErrCanceled }
 
 // firstOf returns the beginning of an answer in plain text.
 func firstOf(body []byte) string { return strings.TrimSpace(string(body[:min(len(body), 200)])) }

@@ -106,28 +106,7 @@ func (r *Router) Stale(ctx context.Context, shard uint32, q fsm.Query) (fsm.Read
 	}
 	ctx, cancel := context.WithTimeout(ctx, LeaderWait)
 	defer cancel()
-	type answer struct {
-		reading fsm.Reading
-		witness node.Witness
-		err     error
-	}
-	servers := r.replicas(shard)
-	answers := make(chan answer, len(servers))
-	for _, server := range servers {
-		go func() {
-			var a answer
-			a.reading, a.witness, a.err = r.peers.query(ctx, pathPeek, forwardedTo{server: server, shard: shard}, q)
-			answers <- a
-		}()
-	}
-	for range servers {
-		a := <-answers
-		if a.err == nil {
-			return a.reading, a.witness, nil
-		}
-		err = fmt.Errorf("%w: %w", node.ErrNoLeader, a.err) // it changed nothing
-	}
-	return fsm.Reading{}, node.Witness{}, err
+	return r.peers.peekAny(ctx, r.replicas(shard), shard, q)
 }
 
 // replicas returns the other nodes that are recorded to run a shard.

@@ -84,6 +84,9 @@ var (
 	ErrRestoring error = &refusal{"a restore of the shard has begun and not ended", NotApplied}
 	// ErrTooLarge: the request alone exceeds what a log entry may hold.
 	ErrTooLarge error = &refusal{"the request is larger than a log entry may be", NotApplied}
+	// ErrUnsupported: a node that would have to answer runs an earlier version, which does not know
+	// the call.
+	ErrUnsupported error = &refusal{"not all nodes run a version that knows this call", NotApplied}
 	// ErrUnknownShard: the shard's number is not below the number of shards.
 	ErrUnknownShard error = &refusal{"no such shard", NotApplied}
 	// ErrNotHere: this node has no replica of the shard, or the replica is restoring its state.

@@ -83,6 +83,7 @@ func TestFaultOfForeignErrors(t *testing.T) {
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), belfryv1.Reason_REASON_OVERLOADED},
 		{errors.New("disk on fire"), belfryv1.Reason_REASON_INTERNAL},
 		{fmt.Errorf("x: %w", Invalid("queue", "bad")), belfryv1.Reason_REASON_INVALID},
+		{fmt.Errorf("asking n2: %w", node.ErrUnsupported), belfryv1.Reason_REASON_UNIMPLEMENTED},
 	} {
 		if got := Of(c.err); got.Reason != c.want {
 			t.Errorf("%v: %v; want %v", c.err, got.Reason, c.want)
@@ -90,6 +91,10 @@ func TestFaultOfForeignErrors(t *testing.T) {
 	}
 	if f := Of(errors.New("disk on fire")); f.Message != "the server broke" {
 		t.Errorf("the caller is told %q", f.Message)
+	}
+	if f := Of(fmt.Errorf("asking n2: %w", node.ErrUnsupported)); !strings.Contains(f.Message, "not all nodes run") ||
+		f.RetryAfter != 0 {
+		t.Errorf("of a call that an earlier version does not know the caller is told %v", f)
 	}
 	unknown := Of(fmt.Errorf("shard-1: %w: namespace %q", node.ErrQuotaUnknown, "t"))
 	if unknown.Reason != belfryv1.Reason_REASON_OVERLOADED || !strings.Contains(unknown.Message, "does not know yet") ||

@@ -33,7 +33,7 @@ const (
 
 // contract returns the only table that maps the state machine's codes and the errors of package
 // node to the wire.
-func contract() [34]row {
+func contract() [35]row {
 	return [...]row{
 		{belfryv1.Reason_REASON_INVALID, connect.CodeInvalidArgument, none, fsm.Invalid, nil, 0,
 			"requestId: it was used before with other content"},
@@ -99,6 +99,8 @@ func contract() [34]row {
 			"the call carries no valid credentials"},
 		{belfryv1.Reason_REASON_FORBIDDEN, connect.CodePermissionDenied, none, fsm.OK, nil, 0, "the call is not allowed"},
 		{belfryv1.Reason_REASON_UNIMPLEMENTED, connect.CodeUnimplemented, none, fsm.OK, nil, 0, "there is no such method"},
+		{belfryv1.Reason_REASON_UNIMPLEMENTED, connect.CodeUnimplemented, none, fsm.OK, node.ErrUnsupported, 0,
+			"not all nodes run a version that knows this call; it works once they do"},
 		{belfryv1.Reason_REASON_INTERNAL, connect.CodeInternal, unknown, fsm.OK, node.ErrUnknownShard, 0, "the server broke"},
 		{belfryv1.Reason_REASON_UNSPECIFIED, connect.CodeInternal, unknown, fsm.OK, nil, 0, "the server broke"},
 	}
